@@ -15,6 +15,7 @@ mod check;
 mod completions;
 mod demo;
 mod operate;
+mod plan;
 mod repair;
 mod serve;
 mod top;
@@ -58,6 +59,7 @@ enum Command {
     Repair(repair::Repair),
     /// Measure how fast the disk is, so that a server knows what it has to share out
     Calibrate(calibrate::Calibrate),
+    Plan(plan::Plan),
     /// Measure Weir on this machine, and RocksDB or Redis beside it
     Bench(bench::Bench),
     Demo(demo::Demo),
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Repair(repair) => repair.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
+        Command::Plan(plan) => plan.run(),
         Command::Bench(bench) => bench.run(),
         Command::Demo(demo) => demo.run(),
         Command::Sim(sim) => sim.run().map_err(Into::into),
@@ -176,6 +179,7 @@ mod tests {
             "weir bench shortage --dir s3://bucket",
             "weir sim kill9 --dir s3://bucket",
             "weir sim trace --record s3://bucket/x.csv",
+            "weir plan s3://bucket/week.csv",
             "weir why shop --replay s3://bucket/x",
         ] {
             let (kind, said) = refused(words);

@@ -208,6 +208,13 @@ fn a_tenant_at_its_limits_is_seen() {
     server.weir(&["tenant", "alter", "shop", "--connections-max", "0"]);
     assert!(server.weir(&["why", "shop"]).starts_with("Its own quota: "), "it is first now");
     assert!(server.weir(&["tenant", "list"]).contains("sold: 0.00 x what the device gives"));
+    // 122.9 MB/s into the log and out of memory, of 100.
+    let told = server.weir(&["tenant", "alter", "shop", "--wcu", "60000"]);
+    assert!(
+        told.contains("do not pass even with nothing compacted: into the log and out of memory they take 123 MB/s"),
+        "{told}"
+    );
+    assert!(server.weir(&["top", "--once"]).contains(", sold 0.61 x, "));
 }
 
 /// A line of the reply.

@@ -33,3 +33,7 @@ mod tls;
 mod transactions;
 mod unread;
 mod write_group;
+
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -24,7 +24,14 @@ pub struct Sold {
     pub device_bytes: Option<u64>,
     /// How often the device is sold; `None` like that.
     pub times: Option<f64>,
+    /// Device bytes a second that take all writes at once into the log and out of memory, with nothing compacted.
+    pub uncompacted: u64,
+    /// Whether the device passes those: if not, all at once must wait, whatever is put off. `None` like that.
+    pub passes_uncompacted: Option<bool>,
 }
+
+/// Times that a written byte goes to the device where nothing is compacted: into the log, and into level 0.
+const UNCOMPACTED_WRITES: u64 = 2;
 
 impl Sold {
     /// Of tenants under `limits`, on `device`.
@@ -38,6 +45,7 @@ impl Sold {
         let bytes = |rcu, wcu| Capacity { rcu, wcu }.foreground_bytes(READ_AMPLIFICATION);
         let (read, written) = (bytes(sold.rcu, 0), bytes(0, sold.wcu));
         sold.bytes = read.saturating_add(written);
+        sold.uncompacted = written.saturating_mul(UNCOMPACTED_WRITES);
         let times = |bytes: u64, rate: u64| bytes as f64 / rate.max(1) as f64;
         let known = |rate: u64| Some(rate).filter(|&rate| rate != UNLIMITED);
         let rate = |direction| device.and_then(|device| known(device.rates(direction).bytes));
@@ -48,6 +56,7 @@ impl Sold {
                 Limits::Split { .. } => (reads.saturating_add(writes), times(read, reads).max(times(written, writes))),
             };
             (sold.device_bytes, sold.times) = (Some(there), Some(often));
+            sold.passes_uncompacted = Some(sold.uncompacted <= writes);
         }
         sold
     }
@@ -81,10 +90,23 @@ mod tests {
     }
 
     #[test]
+    fn all_writes_at_once_must_pass_uncompacted() {
+        let of = |wcu, device| Sold::of([units(0, wcu); 10].into_iter(), Some(device));
+        // 10 x 1,000 x 1 KiB, twice, are 20.48 MB/s.
+        let shared = |rate| Limits::bytes(rate);
+        assert_eq!(of(1_000, shared(20_480_000)).uncompacted, 20_480_000);
+        let passes = [20_480_000, 20_479_999].map(|rate| of(1_000, shared(rate)).passes_uncompacted);
+        assert_eq!(passes, [Some(true), Some(false)]);
+        let split = Limits::Split { read: Rates::bytes(1 << 40), write: Rates::bytes(20_000_000) };
+        assert_eq!(of(1_000, split).passes_uncompacted, Some(false));
+    }
+
+    #[test]
     fn nobody_knows_where_nobody_measured() {
         for device in [None, Some(Limits::UNLIMITED)] {
             let sold = Sold::of([units(u64::MAX, u64::MAX); 2].into_iter(), device);
             assert_eq!((sold.bytes, sold.device_bytes, sold.times), (u64::MAX, None, None));
+            assert_eq!((sold.uncompacted, sold.passes_uncompacted), (u64::MAX, None));
         }
     }
 }

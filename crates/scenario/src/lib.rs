@@ -10,7 +10,9 @@
 //! of which [`table`] and [`report`] make something to read.
 
 pub mod args;
+pub mod capacity;
 pub mod data;
+pub mod density;
 pub mod drive;
 pub mod load;
 pub mod outcome;
@@ -21,6 +23,7 @@ pub mod profile;
 pub mod progress;
 pub mod queue;
 pub mod report;
+pub mod search;
 pub mod seen;
 pub mod table;
 pub mod tally;

@@ -78,6 +78,9 @@ pub struct TenantRow {
     pub reads_in_time: Option<f64>,
     /// Of its reads.
     pub read_latency_us: Latency,
+    /// The second of the load, from 0, in which one of its operations was answered late for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_late_second: Option<u64>,
     /// Its writes that the tree slowed or stopped.
     pub stalls: Stalls,
     /// Device bytes by cause, and what it wrote. A peer's store does not say which of its process's bytes are its own.
@@ -322,6 +325,7 @@ pub(crate) mod tests {
             latency_us: Latency::default(),
             reads_in_time: Some(0.25),
             read_latency_us: Latency::default(),
+            first_late_second: Some(3),
             stalls: Stalls::default(),
             bytes: Some(Bytes::default()),
         }
@@ -368,7 +372,7 @@ pub(crate) mod tests {
         let of = |key| fields(&row, key).join(" ");
         assert_eq!(
             of(None),
-            "tenant partition sent done units normally_served latency_us reads_in_time read_latency_us stalls bytes"
+            "tenant partition sent done units normally_served latency_us reads_in_time read_latency_us first_late_second stalls bytes"
         );
         for key in ["sent", "done", "units"] {
             assert_eq!(of(Some(key)), "writes reads");

@@ -1,6 +1,7 @@
 //! What the parameters come to: every rate and size of a run, scaled.
 
 use serde_json::{Map, Value, json};
+use weir_admission::cost::{read_units, write_units};
 use weir_io::Nanos;
 use weir_lsm::TreeOptions;
 
@@ -56,6 +57,17 @@ pub struct Plan {
     /// What the world lets through, reads and writes together, in bytes a second, where somebody else sees to it than
     /// who plans: the kernel's caps. `None` = what is planned.
     pub caps: Option<u64>,
+    /// The machine, where it does not follow from what is sold: the ratio follows from it then.
+    pub given: Option<Given>,
+}
+
+/// A machine that is what it is, whoever is sold what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// What its device can do, reads and writes together, in bytes a second at this scale.
+    pub device: u64,
+    /// Memory for memtables and the cache, in bytes at this scale.
+    pub memory: u64,
 }
 
 impl Plan {
@@ -73,7 +85,7 @@ impl Plan {
     /// What cannot be run, in words.
     pub fn of(scenario: &'static str, args: Shortage, pattern: Pattern) -> Result<Self, String> {
         args.check()?;
-        Ok(Self { scenario, args, pattern, amplification: AMPLIFICATION, caps: None })
+        Ok(Self { scenario, args, pattern, amplification: AMPLIFICATION, caps: None, given: None })
     }
 
     /// Writes of `partition` (from 0), in time.
@@ -83,7 +95,7 @@ impl Plan {
 
     /// Reads of `partition` (from 0), in time.
     pub fn reads(&self, partition: usize) -> Rates {
-        self.pattern.rates(partition, self.reads_per_sec(), true, self.args.seconds)
+        self.pattern.rates(partition, self.sold_to(partition).1, true, self.args.seconds)
     }
 
     /// Which items are read.
@@ -116,8 +128,18 @@ impl Plan {
 
     /// Writes a second that `partition` (from 0) sends.
     pub fn writes_per_sec(&self, partition: usize) -> f64 {
-        let sold = self.sold_writes_per_sec();
+        let sold = self.sold_to(partition).0;
         if partition < self.bursting() { sold } else { sold / self.args.bosr }
+    }
+
+    /// Writes and reads a second that `partition` (from 0) was sold: what a trace says of it, or what all were.
+    pub fn sold_to(&self, partition: usize) -> (f64, f64) {
+        let known = if let Pattern::Trace(trace) = &self.pattern { trace.sold(partition) } else { None };
+        let Some(sold) = known else { return (self.sold_writes_per_sec(), self.reads_per_sec()) };
+        // Those are capacity units, and an item takes one for each KiB of a write, and each 4 KiB of a read.
+        let bytes = u64::from(self.args.item_bytes);
+        let scaled = |units: u64, of_item: u64| units as f64 / of_item as f64 / self.args.scale as f64;
+        (scaled(sold.writes, write_units(bytes)), scaled(sold.reads, read_units(bytes)))
     }
 
     /// Writes a second that a partition was sold.
@@ -132,7 +154,13 @@ impl Plan {
 
     /// Bytes a second that all partitions together were sold to write. The device is sized by it, whoever bursts.
     pub fn ingest(&self) -> f64 {
-        f64::from(self.args.partitions) * self.sold_writes_per_sec() * f64::from(self.args.item_bytes)
+        let writes = match &self.pattern {
+            Pattern::Trace(trace) if trace.says_what_was_sold() => {
+                (0..usize::from(self.args.partitions)).map(|partition| self.sold_to(partition).0).sum()
+            }
+            _ => f64::from(self.args.partitions) * self.sold_writes_per_sec(),
+        };
+        writes * f64::from(self.args.item_bytes)
     }
 
     /// Of the device, in bytes a second: for flushes and compactions.
@@ -142,12 +170,18 @@ impl Plan {
 
     /// Of the device, in bytes a second: for the log. Each sync writes its last page again.
     pub fn log_bandwidth(&self) -> f64 {
-        let syncs_per_sec = SECOND as f64 / self.sync_interval() as f64;
-        let of = |partition| {
-            let writes = self.writes_per_sec(partition);
-            writes * (f64::from(self.args.item_bytes) + LOG_HEADER_BYTES) + syncs_per_sec.min(writes) * PAGE
+        let writes = |partition| match self.given {
+            None => self.writes_per_sec(partition),
+            // Of a machine that is given the log takes what it takes, and is not sold.
+            Some(_) => mean(&self.writes(partition), self.args.seconds),
         };
-        (0..usize::from(self.args.partitions)).map(of).sum()
+        (0..usize::from(self.args.partitions)).map(|partition| self.log_of(writes(partition))).sum()
+    }
+
+    /// What a partition's log takes of the device, in bytes a second, at so many writes a second.
+    pub fn log_of(&self, writes: f64) -> f64 {
+        let syncs_per_sec = SECOND as f64 / self.sync_interval() as f64;
+        writes * (f64::from(self.args.item_bytes) + LOG_HEADER_BYTES) + syncs_per_sec.min(writes) * PAGE
     }
 
     /// Time between two syncs of the log, in nanoseconds.
@@ -157,17 +191,24 @@ impl Plan {
 
     /// Of the device, in bytes a second: for reads.
     pub fn read_bandwidth(&self) -> f64 {
+        if self.given.is_some() {
+            let of = |partition| mean(&self.reads(partition), self.args.seconds);
+            return (0..usize::from(self.args.partitions)).map(of).sum::<f64>() * READ_BYTES;
+        }
         f64::from(self.args.partitions) * self.reads_per_sec() * READ_BYTES
     }
 
     /// What the device can do, reads and writes together, in bytes a second.
     pub fn device(&self) -> u64 {
+        if let Some(given) = self.given {
+            return given.device;
+        }
         (self.background_bandwidth() + self.log_bandwidth() + self.read_bandwidth()) as u64
     }
 
     /// What there is for the background, beside log and reads, per byte that users were sold to write.
     pub fn background_bytes_per_user_byte(&self) -> f64 {
-        match self.caps {
+        match self.caps.or(self.given.map(|given| given.device)) {
             None => self.amplification / self.args.bosr,
             Some(all) => (all as f64 - self.log_bandwidth() - self.read_bandwidth()).max(0.0) / self.ingest(),
         }
@@ -177,6 +218,15 @@ impl Plan {
     /// what there is and what a full tree takes ([`AMPLIFICATION`]).
     pub fn bosr(&self) -> f64 {
         (AMPLIFICATION / self.background_bytes_per_user_byte() * 100.0).round() / 100.0
+    }
+
+    /// The same load on a machine that is given, with a device on which the background is sold `ratio` times.
+    pub fn sold_times(&self, ratio: f64) -> Self {
+        let Some(given) = self.given else {
+            return Self { args: Shortage { bosr: ratio, ..self.args.clone() }, ..self.clone() };
+        };
+        let device = self.log_bandwidth() + self.read_bandwidth() + self.ingest() * AMPLIFICATION / ratio;
+        Self { given: Some(Given { device: device as u64, ..given }), ..self.clone() }
     }
 
     /// How trees are shaped: the paper's sizes (FX-28), scaled.
@@ -205,13 +255,17 @@ impl Plan {
         self.args.compactions.map_or_else(own, usize::from)
     }
 
-    /// Block cache of the node: it holds what deferral pins, and more.
+    /// Block cache of the node: it holds what deferral pins, and more. Of memory that is given it has three quarters.
     pub fn cache_bytes(&self) -> usize {
-        self.scaled(48 << 30) as usize
+        self.given.map_or(self.scaled(48 << 30), |given| given.memory / 4 * 3) as usize
     }
 
-    /// Memory for memtables, of the node: more than a policy ever asks for, so that no scenario is about it.
+    /// Memory for memtables, of the node: more than a policy ever asks for, so that no scenario is about it, but where
+    /// memory is given.
     pub fn write_memory_bytes(&self) -> u64 {
+        if let Some(given) = self.given {
+            return given.memory / 4;
+        }
         u64::from(self.args.partitions) * self.scaled(16 * MIB) * 32
     }
 
@@ -257,7 +311,8 @@ impl Plan {
 
     /// Every parameter by its name, and what followed from them: `more`, an object.
     pub fn params(&self, more: Value) -> Map<String, Value> {
-        let ratio = json!({ "bosr": self.bosr(), "bosr_told": self.args.bosr, "compactions": self.compactions() });
+        let told = self.given.is_none().then_some(self.args.bosr);
+        let ratio = json!({ "bosr": self.bosr(), "bosr_told": told, "compactions": self.compactions() });
         let all = [serde_json::to_value(&self.args).ok(), Some(ratio), Some(more)];
         all.into_iter()
             .flatten()
@@ -265,6 +320,15 @@ impl Plan {
             .flatten()
             .collect()
     }
+}
+
+/// Operations a second on average over `seconds` of `rates`.
+fn mean(rates: &Rates, seconds: u64) -> f64 {
+    let end = seconds * SECOND;
+    let until = |at: usize| rates.get(at + 1).map_or(end, |&(next, _)| next.min(end));
+    let all: f64 =
+        rates.iter().enumerate().map(|(at, &(begin, rate))| rate * until(at).saturating_sub(begin) as f64).sum();
+    all / end as f64
 }
 
 /// The deepest level that is filled ahead: 64 GB at scale 1.
@@ -275,6 +339,7 @@ pub(crate) mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::trace::{HEADER, Trace, line};
 
     #[derive(Parser)]
     struct Line {
@@ -319,6 +384,30 @@ pub(crate) mod tests {
             assert!((5.3..5.6).contains(&fill), "{fill} s at scale {scale}");
             assert_eq!(plan.tree().level1_bytes / plan.tree().write_buffer_bytes as u64, 4);
         }
+    }
+
+    #[test]
+    fn a_machine_that_is_given_stays_the_same_and_the_ratio_follows() {
+        let of = |tenants: u16, share: f64| {
+            let mut args = plan(&format!("--partitions {tenants} --scale 100")).args;
+            args.bosr = 1.0;
+            let trace = Trace::parse(&format!("{HEADER}\n{}", line(0, 0, (share as f32, 0.0)))).expect("a trace");
+            let given = Some(Given { device: 2_500_000, memory: 400 << 20 });
+            Plan { given, ..Plan::of("density", args, Pattern::Trace(trace.into())).expect("it can be run") }
+        };
+        // 16 tenants were sold 3.072 MB/s each, 20 times that in the background, of what the log leaves of 250 MB/s.
+        let (few, busy, many) = (of(16, 0.1), of(16, 1.0), of(32, 0.1));
+        assert!((4.2..4.3).contains(&few.bosr()), "{}", few.bosr());
+        assert!(busy.bosr() > 1.2 * few.bosr() && many.bosr() > 2.0 * few.bosr());
+        assert!((0.2..0.4).contains(&(few.log_bandwidth() / busy.log_bandwidth())), "pages stay pages");
+        for plan in [&few, &busy, &many] {
+            let memory = (plan.device(), plan.cache_bytes(), plan.write_memory_bytes());
+            assert_eq!(memory, (2_500_000, 300 << 20, 100 << 20));
+        }
+        assert_eq!(few.params(json!({}))["bosr_told"], Value::Null);
+        // And the other way round.
+        assert_eq!(few.sold_times(9.0).bosr(), 9.0);
+        assert_eq!(few.sold_times(few.bosr()).device().abs_diff(few.device()) / 10_000, 0);
     }
 
     #[test]

@@ -110,7 +110,8 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
 /// In the place of a figure that nobody asked for.
 const NONE: &str = "-";
 
-fn share(share: f64) -> String {
+/// A share as a percentage.
+pub fn share(share: f64) -> String {
     // Never round up to what was not reached.
     if share >= 1.0 { "100 %".into() } else { format!("{:.2} %", (share * 1e4).floor() / 1e2) }
 }

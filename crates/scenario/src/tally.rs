@@ -35,6 +35,8 @@ pub struct Tally {
     pub reads_failed: u64,
     /// What each partition's clients saw.
     of_each: Vec<OfOne>,
+    /// Seconds that have ended.
+    seconds: u64,
 }
 
 /// What one partition's clients saw: to 1 %, for there may be a thousand of them.
@@ -42,13 +44,19 @@ struct OfOne {
     done: Operations,
     writes: Histogram<u64>,
     reads: Histogram<u64>,
+    /// The second in which an operation was answered late for the first time.
+    first_late: Option<u64>,
 }
 
 impl OfOne {
     fn new() -> Self {
         // They grow with what they hold.
         let growing = || Histogram::new(2).expect("a constant precision is valid");
-        Self { done: Operations::default(), writes: growing(), reads: growing() }
+        Self { done: Operations::default(), writes: growing(), reads: growing(), first_late: None }
+    }
+
+    fn note_late(&mut self, second: u64) {
+        self.first_late.get_or_insert(second);
     }
 }
 
@@ -66,6 +74,7 @@ impl Tally {
             partition_reads: vec![(0, 0); partitions],
             reads_failed: 0,
             of_each: (0..partitions).map(|_| OfOne::new()).collect(),
+            seconds: 0,
         }
     }
 
@@ -79,6 +88,9 @@ impl Tally {
         let one = &mut self.of_each[partition];
         record(&mut one.writes, waited);
         one.done.writes += u64::from(done);
+        if !normal {
+            one.note_late(self.seconds);
+        }
         if done {
             self.writes_now.saturating_record(waited);
             self.done_now.0 += 1;
@@ -94,11 +106,16 @@ impl Tally {
         let one = &mut self.of_each[partition];
         record(&mut one.reads, waited);
         one.done.reads += 1;
-        self.partition_reads[partition].1 += u64::from(waited <= IN_TIME);
+        let is_in_time = waited <= IN_TIME;
+        if !is_in_time {
+            one.note_late(self.seconds);
+        }
+        self.partition_reads[partition].1 += u64::from(is_in_time);
     }
 
     /// Moves what was counted in the second under way into `second`.
     pub fn end_second(&mut self, second: &mut Second) {
+        self.seconds += 1;
         (second.served, second.normally) = std::mem::take(&mut self.done_now);
         second.reads = std::mem::take(&mut self.reads_done_now);
         second.write_us = percentiles(&mut self.writes_now);
@@ -122,6 +139,7 @@ impl Tally {
                 latency_us: latency(&one.writes),
                 reads_in_time: (reads > 0).then(|| share(reads, in_time)),
                 read_latency_us: latency(&one.reads),
+                first_late_second: one.first_late,
                 stalls: Stalls::default(),
                 bytes: None,
             }
@@ -187,9 +205,11 @@ mod tests {
     #[test]
     fn every_tenant_has_a_row_of_what_its_own_clients_saw() {
         let mut tally = Tally::new(3);
-        for (partition, waited) in [(0, 500_000), (0, 3_000_000_000), (2, 700 * SECOND)] {
-            tally.wrote(partition, waited, true);
-        }
+        tally.wrote(0, 500_000, true);
+        tally.end_second(&mut Second::default());
+        tally.wrote(0, 3_000_000_000, true);
+        tally.end_second(&mut Second::default());
+        tally.wrote(2, 700 * SECOND, true);
         tally.wrote(0, 5 * SECOND, false);
         tally.partition_reads[2].0 = 2;
         tally.read(2, 1_000_000);
@@ -199,6 +219,7 @@ mod tests {
         assert_eq!(of(&rows[0]), ("t0000".into(), operations(3, 0), operations(2, 0), operations(10, 0)));
         assert_eq!(of(&rows[1]), ("t0001".into(), operations(0, 0), operations(0, 0), operations(0, 0)));
         assert_eq!(of(&rows[2]), ("t0002".into(), operations(1, 2), operations(1, 1), operations(5, 2)));
+        assert_eq!(rows.iter().map(|row| row.first_late_second).collect::<Vec<_>>(), [Some(1), None, Some(2)]);
         let shares: Vec<_> = rows.iter().map(|row| (row.normally_served, row.reads_in_time)).collect();
         assert_eq!(shares, [(1.0 / 3.0, None), (1.0, None), (0.0, Some(0.5))]);
         let about = |us: f64, nanos: u64| (us * 1e3 / nanos as f64 - 1.0).abs() < 0.01;

@@ -18,6 +18,9 @@
 //!
 //! `second,tenant,writes,reads`, a header first: from that second on, the tenant (from 0) asks for these shares of what
 //! it bought (0 to 1). Lines are in the order of seconds, which are multiples of one step.
+//!
+//! `# sold,tenant,writes,reads` says what that is, in capacity units a second, if anybody knows; the last such line of
+//! a tenant counts. Other lines that begin with `#` are comments.
 
 use weir_io::Rng;
 
@@ -32,6 +35,29 @@ pub struct Trace {
     pub step: u64,
     /// Shares of writes and of reads, by tenant and step.
     tenants: Vec<Vec<(f32, f32)>>,
+    /// What each tenant bought, as far as that is known: no longer than `tenants`.
+    sold: Vec<Option<Sold>>,
+}
+
+/// What a tenant bought, in capacity units a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sold {
+    /// Writes.
+    pub writes: u64,
+    /// Reads.
+    pub reads: u64,
+}
+
+/// What is changed of a trace before it is played. In this order.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Tenants, by their numbers, that go.
+    pub removed: Vec<usize>,
+    /// What all others ask for is multiplied by this; nobody asks for more than was bought.
+    pub factor: f64,
+    /// Tenants that come: each does what one of the others does, in their order, on another day and up to an hour
+    /// later, so that they do not burst together.
+    pub added: usize,
 }
 
 impl Trace {
@@ -57,7 +83,7 @@ impl Trace {
             };
             (0..steps).map(share).collect()
         });
-        Self { step: STEP, tenants: tenants.collect() }
+        Self { step: STEP, tenants: tenants.collect(), sold: Vec::new() }
     }
 
     /// Shares of `tenant`'s reads or writes, step by step. Tenants beyond those of the trace follow the first ones.
@@ -66,9 +92,95 @@ impl Trace {
         tenant.iter().map(move |&(writes, read)| f64::from(if reads { read } else { writes }))
     }
 
+    /// How many tenants there are.
+    pub fn tenants(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// Its length, in seconds.
+    pub fn seconds(&self) -> u64 {
+        self.tenants.iter().map(Vec::len).max().unwrap_or(0) as u64 * self.step
+    }
+
+    /// Whether that is known of anybody.
+    pub fn says_what_was_sold(&self) -> bool {
+        self.sold.iter().any(Option::is_some)
+    }
+
+    /// What `tenant` bought, if that is known. Tenants beyond those of the trace follow the first ones.
+    pub fn sold(&self, tenant: usize) -> Option<Sold> {
+        self.sold.get(tenant % self.tenants.len().max(1)).copied().flatten()
+    }
+
+    /// The `seconds` in which most is written, of all tenants together, as a trace of their own; and the second in
+    /// which they begin.
+    pub fn busiest(&self, seconds: u64) -> (Self, u64) {
+        let steps = self.tenants.iter().map(Vec::len).min().unwrap_or(0);
+        let length = (seconds.div_ceil(self.step) as usize).min(steps);
+        let written: Vec<f64> =
+            (0..steps).map(|step| self.tenants.iter().map(|tenant| f64::from(tenant[step].0)).sum()).collect();
+        let mut sum: f64 = written[..length].iter().sum();
+        let mut best = (sum, 0);
+        for from in 1..=steps - length {
+            sum += written[from + length - 1] - written[from - 1];
+            if sum > best.0 {
+                best = (sum, from);
+            }
+        }
+        let tenants = self.tenants.iter().map(|tenant| tenant[best.1..best.1 + length].to_vec()).collect();
+        (Self { step: self.step, tenants, sold: self.sold.clone() }, best.1 as u64 * self.step)
+    }
+
+    /// With `changes`; `seed` says by how much those who come are later.
+    ///
+    /// # Errors
+    /// A tenant that is to go is not there, or nobody is left to come.
+    pub fn changed(&self, changes: &Changes, seed: u64) -> Result<Self, String> {
+        if let Some(stranger) = changes.removed.iter().find(|&&tenant| tenant >= self.tenants.len()) {
+            return Err(format!("there is no tenant {stranger}: the trace has {}, from 0", self.tenants.len()));
+        }
+        let stays = |tenant: &usize| !changes.removed.contains(tenant);
+        let grown = |share: f32| (f64::from(share) * changes.factor).min(1.0) as f32;
+        let grow =
+            |steps: &Vec<(f32, f32)>| steps.iter().map(|&(writes, reads)| (grown(writes), grown(reads))).collect();
+        let who: Vec<usize> = (0..self.tenants.len()).filter(stays).collect();
+        let mut tenants: Vec<Vec<(f32, f32)>> = who.iter().map(|&tenant| grow(&self.tenants[tenant])).collect();
+        let mut sold: Vec<Option<Sold>> = who.iter().map(|&tenant| self.sold(tenant)).collect();
+        if tenants.is_empty() && changes.added > 0 {
+            return Err("nobody is left whom those who come could be like".to_owned());
+        }
+        let mut rng = Rng::new(seed ^ 0x6164_6465);
+        let day = (DAY as u64 / self.step) as usize;
+        for number in 0..changes.added {
+            let like = number % who.len();
+            let mut steps = tenants[like].clone();
+            let days = (steps.len() / day.max(1)).max(1) as u64;
+            let later = rng.below(days) as usize * day + rng.below((3_600 / self.step).max(1)) as usize;
+            let length = steps.len().max(1);
+            steps.rotate_right(later % length);
+            tenants.push(steps);
+            sold.push(sold[like]);
+        }
+        Ok(Self { step: self.step, tenants, sold })
+    }
+
+    /// Mean share of writes over all tenants and steps, and the highest mean of any step: how busy it is.
+    pub fn mean_and_peak(&self) -> (f64, f64) {
+        let steps = self.tenants.iter().map(Vec::len).max().unwrap_or(0);
+        let at = |step: usize| {
+            let shares = self.tenants.iter().filter_map(|steps| steps.get(step));
+            shares.map(|shares| f64::from(shares.0)).sum::<f64>() / self.tenants.len() as f64
+        };
+        let means: Vec<f64> = (0..steps).map(at).collect();
+        (means.iter().sum::<f64>() / steps.max(1) as f64, means.iter().copied().fold(0.0, f64::max))
+    }
+
     /// As a file has it.
     pub fn to_csv(&self) -> String {
         let mut text = format!("{HEADER}\n");
+        for (tenant, sold) in self.sold.iter().enumerate() {
+            text += &sold.map(|sold| sold_line(tenant, sold)).unwrap_or_default();
+        }
         let mut last = vec![(-1.0, -1.0); self.tenants.len()];
         let steps = self.tenants.iter().map(Vec::len).max().unwrap_or(0);
         for step in 0..steps {
@@ -87,9 +199,19 @@ impl Trace {
     /// # Errors
     /// The line that is not understood.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut changes = Vec::new();
+        let (mut changes, mut sold) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
             let bad = || format!("line {}: `second,tenant,writes,reads` expected, shares between 0 and 1", number + 1);
+            if let Some(said) = line.trim().strip_prefix('#') {
+                if let Some(said) = said.trim().strip_prefix(SOLD) {
+                    let (tenant, bought) = parse_sold(said).ok_or_else(|| {
+                        format!("line {}: `# {SOLD}tenant,writes,reads` expected, whole numbers", number + 1)
+                    })?;
+                    sold.resize(sold.len().max(tenant + 1), None);
+                    sold[tenant] = Some(bought);
+                }
+                continue;
+            }
             let cells: Vec<&str> = line.split(',').map(str::trim).collect();
             let &[second, tenant, writes, reads] = &cells[..] else { return Err(bad()) };
             let share = |text: &str| text.parse().ok().filter(|share: &f32| (0.0..=1.0).contains(share));
@@ -122,8 +244,16 @@ impl Trace {
             let last = steps.last().copied().unwrap_or_default();
             steps.resize(end, last);
         }
-        Ok(Self { step, tenants })
+        sold.truncate(tenants.len());
+        Ok(Self { step, tenants, sold })
     }
+}
+
+fn parse_sold(said: &str) -> Option<(usize, Sold)> {
+    let cells: Vec<&str> = said.split(',').map(str::trim).collect();
+    let &[tenant, writes, reads] = &cells[..] else { return None };
+    let tenant = tenant.parse().ok().filter(|&tenant: &usize| tenant < TENANTS_MAX)?;
+    Some((tenant, Sold { writes: writes.parse().ok()?, reads: reads.parse().ok()? }))
 }
 
 /// A line of a file, its end included.
@@ -131,6 +261,13 @@ pub fn line(second: u64, tenant: usize, (writes, reads): (f32, f32)) -> String {
     format!("{second},{tenant},{writes:.4},{reads:.4}\n")
 }
 
+/// A line that says what a tenant bought, its end included.
+pub fn sold_line(tenant: usize, Sold { writes, reads }: Sold) -> String {
+    format!("# {SOLD}{tenant},{writes},{reads}\n")
+}
+
+/// How what is said of a sale begins.
+const SOLD: &str = "sold,";
 /// The first line of a file.
 pub const HEADER: &str = "second,tenant,writes,reads";
 /// Tenants that a file may have.
@@ -171,22 +308,11 @@ fn normal(rng: &mut Rng) -> f64 {
 mod tests {
     use super::*;
 
-    /// Mean share of writes over all tenants and steps, and the highest mean of any step: how busy it is.
-    fn mean_and_peak(trace: &Trace) -> (f64, f64) {
-        let steps = trace.tenants.iter().map(Vec::len).max().unwrap_or(0);
-        let at = |step: usize| {
-            let shares = trace.tenants.iter().filter_map(|steps| steps.get(step));
-            shares.map(|shares| f64::from(shares.0)).sum::<f64>() / trace.tenants.len() as f64
-        };
-        let means: Vec<f64> = (0..steps).map(at).collect();
-        (means.iter().sum::<f64>() / steps.max(1) as f64, means.iter().copied().fold(0.0, f64::max))
-    }
-
     #[test]
     fn a_generated_week_is_what_the_module_says() {
         let week = Trace::generate(32, 7 * 86_400, 1);
         assert_eq!(week, Trace::generate(32, 7 * 86_400, 1));
-        let (mean, peak) = mean_and_peak(&week);
+        let (mean, peak) = week.mean_and_peak();
         assert!((0.05..0.25).contains(&mean), "mean share {mean}");
         assert!((0.3..1.0).contains(&peak), "peak share {peak}");
         let mut usual: Vec<f64> = (0..32)
@@ -194,6 +320,65 @@ mod tests {
             .collect();
         usual.sort_by(f64::total_cmp);
         assert!(usual[31] > 4.0 * usual[16], "heavy-tailed: {usual:?}");
+    }
+
+    /// Of two tenants: the first writes `shares`, the second a tenth.
+    fn of(shares: &[f32]) -> Trace {
+        let first = shares.iter().map(|&share| (share, 0.0)).collect();
+        Trace { step: 10, tenants: vec![first, vec![(0.1, 0.2); shares.len()]], sold: Vec::new() }
+    }
+
+    #[test]
+    fn the_busiest_part_of_a_trace_is_found() {
+        let shares = [0.1, 0.9, 0.2, 0.3, 0.8, 0.7, 0.1];
+        let all = of(&shares);
+        assert_eq!(all.busiest(10), (of(&shares[1..2]), 10));
+        assert_eq!(all.busiest(30), (of(&shares[3..6]), 30));
+        assert_eq!(all.busiest(1_000), (all.clone(), 0));
+        assert_eq!(Trace { step: 1, tenants: Vec::new(), sold: Vec::new() }.busiest(5).0.tenants(), 0);
+    }
+
+    #[test]
+    fn tenants_go_grow_and_come() {
+        let all = Trace { sold: vec![Some(Sold { writes: 7, reads: 9 })], ..of(&[0.1, 0.9, 0.2]) };
+        let changed = |removed: &[usize], factor, added| {
+            all.changed(&Changes { removed: removed.to_vec(), factor, added }, 1).expect("it can be changed")
+        };
+        assert_eq!(changed(&[], 1.0, 0).tenants, all.tenants);
+        assert_eq!(changed(&[0], 2.0, 0).tenants, [[(0.2, 0.4); 3]]);
+        assert_eq!(changed(&[1], 2.0, 0).tenants, [[(0.2, 0.0), (1.0, 0.0), (0.4, 0.0)]]);
+        let more = changed(&[], 1.0, 3);
+        assert_eq!((more.tenants(), more.sold(2), more.sold(3)), (5, all.sold(0), None));
+        // Another like the first: the same shares at another time.
+        let sorted = |steps: &[(f32, f32)]| {
+            let mut steps = steps.to_vec();
+            steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+            steps
+        };
+        assert_eq!(sorted(&more.tenants[2]), sorted(&all.tenants[0]));
+        assert!(all.changed(&Changes { removed: vec![2], factor: 1.0, added: 0 }, 1).is_err());
+        assert!(all.changed(&Changes { removed: vec![0, 1], factor: 1.0, added: 1 }, 1).is_err());
+    }
+
+    #[test]
+    fn who_comes_does_the_same_on_another_day() {
+        let week = Trace::generate(1, 7 * 86_400, 4);
+        let more = week.changed(&Changes { factor: 1.0, added: 20, ..Changes::default() }, 4).expect("more");
+        let days: std::collections::BTreeSet<_> = more.tenants.iter().map(|steps| steps[0].0.to_bits()).collect();
+        assert!(days.len() > 5, "they do not burst together");
+    }
+
+    #[test]
+    fn what_was_sold_comes_back_from_a_file() {
+        let text = "second,tenant,writes,reads\n# sold,1,3000,0\n0,0,0.5,0\n# a remark\n# sold,1,4000,5\n10,1,0.5,0\n";
+        let trace = Trace::parse(text).expect("a trace");
+        assert_eq!((trace.sold(0), trace.sold(1)), (None, Some(Sold { writes: 4000, reads: 5 })));
+        assert_eq!(trace.sold(3), trace.sold(1), "who is beyond them follows the first ones");
+        assert_eq!(Trace::parse(&trace.to_csv()).expect("what was written").sold(1), trace.sold(1));
+        for bad in ["# sold,1,2", "# sold,a,1,1", "# sold,0,-1,0", "# sold,5000,1,1"] {
+            let error = Trace::parse(&format!("{HEADER}\n{bad}\n")).expect_err("it is no sale");
+            assert!(error.starts_with("line 2: `# sold,tenant"), "{error}");
+        }
     }
 
     #[test]

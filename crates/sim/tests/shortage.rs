@@ -10,7 +10,7 @@ use weir_scenario::args::{Shortage, Surge, Waves};
 use weir_scenario::outcome::{Bytes, Outcome};
 use weir_scenario::pattern::Pattern;
 use weir_scenario::plan::{AMPLIFICATION, Plan};
-use weir_scenario::trace::{HEADER, Trace, line};
+use weir_scenario::trace::Trace;
 use weir_sim::scenario::{image, run};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
@@ -173,28 +173,12 @@ fn a_surge_of_writes_after_ten_idle_minutes_meets_no_stall() {
     }
 }
 
-/// The `seconds` of a drawn day in which most is written, as a trace of their own.
-fn busiest(seconds: usize, seed: u64) -> Trace {
-    let day = Trace::generate(32, 86_400, seed);
-    let shares: Vec<Vec<f64>> = (0..32).map(|tenant| day.steps(tenant, false).collect()).collect();
-    let (steps, length) = (shares[0].len(), seconds / day.step as usize);
-    let written = |from: usize| shares.iter().flat_map(|shares| &shares[from..from + length]).sum::<f64>();
-    let from = (0..=steps - length).max_by(|&a, &b| written(a).total_cmp(&written(b))).expect("a step");
-    let mut text = format!("{HEADER}\n");
-    for step in 0..length {
-        for (tenant, shares) in shares.iter().enumerate() {
-            text += &line(step as u64 * day.step, tenant, (shares[from + step] as f32, 0.0));
-        }
-    }
-    Trace::parse(&text).expect("a trace")
-}
-
 /// FX-E1, the part of it that matters: a season, in which tenants of one kind burst together and need half as much
 /// again as there is.
 #[test]
 fn the_busiest_minutes_of_a_day_are_served() {
     for seed in SEEDS {
-        let trace = Pattern::Trace(busiest(400, seed).into());
+        let trace = Pattern::Trace(Trace::generate(32, 86_400, seed).busiest(400).0.into());
         let plan = Plan::of("trace", plan(8.0, 400, seed).args, trace).expect("a plan");
         let weir = outcome("weir", &plan);
         assert_all_served(&weir);

@@ -10,7 +10,7 @@ use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::wire::{Top, TopTenant};
 use weir_io::{Clock, Nanos, sleep_until};
 use weir_node::cost::{RCU_BYTES, WCU_BYTES};
-use weir_scenario::trace::{HEADER, TENANTS_MAX, line};
+use weir_scenario::trace::{HEADER, Sold, TENANTS_MAX, line, sold_line};
 
 /// Time of a step, in nanoseconds.
 const STEP: Nanos = 10_000_000_000;
@@ -26,6 +26,8 @@ pub struct Traffic<W> {
     numbers: BTreeMap<u32, usize>,
     /// Shares written last.
     last: BTreeMap<usize, (f32, f32)>,
+    /// What was sold, as written last.
+    sold: BTreeMap<usize, Sold>,
 }
 
 impl Traffic<File> {
@@ -39,7 +41,14 @@ impl Traffic<File> {
 impl<W: Write> Traffic<W> {
     fn new(mut to: W) -> io::Result<Self> {
         writeln!(to, "{HEADER}")?;
-        Ok(Self { to, started: None, before: Top::default(), numbers: BTreeMap::new(), last: BTreeMap::new() })
+        Ok(Self {
+            to,
+            started: None,
+            before: Top::default(),
+            numbers: BTreeMap::new(),
+            last: BTreeMap::new(),
+            sold: BTreeMap::new(),
+        })
     }
 
     /// The counters at the end of a step; the first ones are its beginning. Only shares that have changed are written.
@@ -60,15 +69,19 @@ impl<W: Write> Traffic<W> {
                 continue;
             }
             let before = old.get(&tenant.id).copied().unwrap_or(&fresh);
+            let or_the_papers = |sold: u64| if sold == 0 { SOLD_WITHOUT_LIMIT } else { sold };
+            let sold = Sold { writes: or_the_papers(tenant.wcu), reads: or_the_papers(tenant.rcu) };
+            if self.sold.insert(number, sold) != Some(sold) {
+                self.to.write_all(sold_line(number, sold).as_bytes())?;
+            }
             let share = |ops: u64, bytes: u64, unit: u64, sold: u64| {
-                let sold = if sold == 0 { SOLD_WITHOUT_LIMIT } else { sold };
                 let units = ops.max(bytes.div_ceil(unit)) as f64;
                 (units / seconds.max(1e-3) / sold as f64).min(1.0) as f32
             };
             let since = |of: fn(&TopTenant) -> u64| of(tenant).saturating_sub(of(before));
             let shares = (
-                share(since(|it| it.writes), since(|it| it.written_bytes), WCU_BYTES, tenant.wcu),
-                share(since(|it| it.reads), since(|it| it.read_bytes), RCU_BYTES, tenant.rcu),
+                share(since(|it| it.writes), since(|it| it.written_bytes), WCU_BYTES, sold.writes),
+                share(since(|it| it.reads), since(|it| it.read_bytes), RCU_BYTES, sold.reads),
             );
             if self.last.insert(number, shares).unwrap_or_default() != shares {
                 self.to.write_all(line(second, number, shares).as_bytes())?;
@@ -128,8 +141,13 @@ mod tests {
         ];
         steps.into_iter().for_each(|step| traffic.step(step).expect("memory"));
         let text = String::from_utf8(traffic.to).expect("text");
-        assert_eq!(text, "second,tenant,writes,reads\n0,0,0.5000,0.2500\n20,0,0.0000,0.0000\n20,1,1.0000,1.0000\n");
+        assert_eq!(
+            text,
+            "second,tenant,writes,reads\n# sold,0,200,400\n0,0,0.5000,0.2500\n20,0,0.0000,0.0000\n\
+             # sold,1,3000,3000\n20,1,1.0000,1.0000\n"
+        );
         let trace = Trace::parse(&text).expect("it can be replayed");
+        assert_eq!(trace.sold(0), Some(Sold { writes: 200, reads: 400 }));
         assert_eq!(trace.steps(0, false).collect::<Vec<_>>(), [0.5, 0.0]);
     }
 }

@@ -53,6 +53,8 @@ pub struct Rates {
     pub cache_bytes: u64,
     /// Blocks found in the cache, of a hundred looked for; `None` if none was.
     pub cache_hit_percent: Option<u64>,
+    /// What they have bought, in hundredths of the device, if anybody knows what that gives.
+    pub sold_percent: Option<u64>,
     /// Tenants that exist.
     pub tenants: usize,
     /// One for each tenant.
@@ -170,6 +172,7 @@ impl Rates {
             connections: now.connections,
             cache_bytes: now.cache_bytes,
             cache_hit_percent: hits_percent.and_then(|percent| u64::try_from(percent).ok()),
+            sold_percent: now.sold_percent,
             tenants: now.tenants.len(),
             rows,
         }

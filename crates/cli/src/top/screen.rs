@@ -33,6 +33,9 @@ fn summary(rates: &Rates, chosen: &Chosen, rows: usize, width: Option<usize>) ->
     if shown < rates.rows.len() {
         parts.push(format!("rows {} to {}", chosen.scrolled + 1, chosen.scrolled + shown));
     }
+    if let Some(percent) = rates.sold_percent.filter(|&percent| percent > 0) {
+        parts.push(format!("sold {}.{:02} x", percent / 100, percent % 100));
+    }
     parts.push(format!("{} connections", plainly(rates.connections)));
     parts.push(format!("cache {} (hits {hits})", bytes(rates.cache_bytes)));
     joined(parts, ", ", width)
@@ -199,6 +202,7 @@ mod tests {
             connections: u64::MAX,
             cache_bytes: u64::MAX,
             cache_hit_percent: Some(100),
+            sold_percent: Some(u64::MAX),
             tenants: usize::MAX,
             rows: names.iter().enumerate().map(row).collect(),
         }
@@ -235,6 +239,9 @@ mod tests {
         let text = plain(&rates(), Sort::Ops, None);
         assert!(text.starts_with("2 tenants, per second, by ops, 7 connections"), "{text}");
         assert!(text.contains("first  active     12.3k"), "{text}");
+        let sold = |sold_percent| plain(&Rates { sold_percent, ..rates() }, Sort::Ops, None);
+        assert!(sold(Some(2605)).starts_with("2 tenants, per second, by ops, sold 26.05 x, 7 connections"));
+        assert_eq!(sold(Some(0)), text, "who has sold nothing need not know");
         let mut chosen = Chosen { trouble: Some("the server is gone".to_owned()), ..Chosen::default() };
         let shown = drawn(&rates(), &mut chosen, 180, 8).join("\n");
         for word in ["TENANT", "first", "second", "all", "12.3k", "35%", "70%", "the server is gone"] {

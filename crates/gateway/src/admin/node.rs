@@ -321,6 +321,7 @@ impl Operator for NodeOperator {
             cache_bytes: usage.bytes,
             cache_hits: usage.hits,
             cache_misses: usage.misses,
+            sold_percent: self.sold().percent,
             tenants: self.node.tenants().iter().map(row).collect(),
         }
     }
@@ -367,6 +368,8 @@ pub fn sold(node: &Node) -> wire::Sold {
         bytes_per_second: sold.bytes,
         device_bytes_per_second: sold.device_bytes,
         percent: sold.times.map(|times| (times * 100.0).round() as u64),
+        uncompacted_bytes_per_second: sold.uncompacted,
+        passes_uncompacted: sold.passes_uncompacted,
     }
 }
 

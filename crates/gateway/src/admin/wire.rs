@@ -150,6 +150,11 @@ pub struct Sold {
     /// What is sold, in hundredths of the device; absent like that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u64>,
+    /// Device bytes a second that take all writes at once into the log and out of memory, with nothing compacted.
+    pub uncompacted_bytes_per_second: u64,
+    /// Whether the device passes those; absent like that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passes_uncompacted: Option<bool>,
 }
 
 impl fmt::Display for Sold {
@@ -174,10 +179,18 @@ impl fmt::Display for Sold {
             )?,
         }
         match self.unlimited {
-            0 => Ok(()),
-            1 => f.write_str("; 1 tenant is not limited"),
-            count => write!(f, "; {count} tenants are not limited"),
+            0 => {}
+            1 => f.write_str("; 1 tenant is not limited")?,
+            count => write!(f, "; {count} tenants are not limited")?,
         }
+        if self.passes_uncompacted == Some(false) {
+            write!(
+                f,
+                "; their writes alone, all at once, do not pass even with nothing compacted: into the log and out of memory they take {:.0} MB/s",
+                mega(self.uncompacted_bytes_per_second)
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -236,6 +249,9 @@ pub struct Top {
     pub cache_hits: u64,
     /// Blocks not found there.
     pub cache_misses: u64,
+    /// What tenants have bought, in hundredths of the device; absent where `device_bandwidth` does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sold_percent: Option<u64>,
     /// By name.
     pub tenants: Vec<TopTenant>,
 }

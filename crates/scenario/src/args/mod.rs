@@ -1,7 +1,11 @@
 //! What a scenario is told on the command line: the same in both worlds.
 
+mod capacity;
+mod density;
 mod scenario;
 mod shortage;
 
+pub use capacity::Capacity;
+pub use density::Density;
 pub use scenario::{Replay, Scenario, Surge, Waves};
 pub use shortage::Shortage;

@@ -75,7 +75,7 @@ pub struct Replay {
 
 /// What a user's file holds.
 #[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
-fn read(path: &std::path::Path) -> Result<String, String> {
+pub(super) fn read(path: &std::path::Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 

@@ -76,7 +76,7 @@ pub struct Shortage {
 }
 
 /// The names of the profiles, each with its line for the help.
-fn profiles() -> PossibleValuesParser {
+pub(super) fn profiles() -> PossibleValuesParser {
     PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.about())))
 }
 

@@ -275,6 +275,14 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Policies: how many bursty tenants one machine carries under each profile
+    Density {
+        #[command(flatten)]
+        args: weir_scenario::args::Density,
+        /// Threads; each looks for one profile's answer at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
     Interrupt {
         /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns

@@ -3,7 +3,7 @@
 
 mod virtual_time;
 
-pub use virtual_time::{compare, image, run};
+pub use virtual_time::{capacity, compare, density, image, run};
 
 /// How the outcome names this world.
-const WORLD: &str = "virtual";
+pub(crate) const WORLD: &str = "virtual";

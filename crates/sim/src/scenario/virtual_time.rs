@@ -11,6 +11,9 @@ use indicatif::ProgressBar;
 use weir_io::Rng;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_node::Machine;
+use weir_scenario::args::Density;
+use weir_scenario::capacity::{Answer, Edge, Question};
+use weir_scenario::density::{self, Found};
 use weir_scenario::outcome::Run;
 use weir_scenario::pattern::SECOND;
 use weir_scenario::plan::Plan;
@@ -64,22 +67,80 @@ pub fn compare(plan: &Plan, threads: usize) -> Result<Vec<Run>, String> {
     let items = plan.items() * u64::from(plan.args.partitions);
     let image = image(plan, &progress.bar("preload", items))?;
     let bars: Vec<_> = profiles.iter().map(|name| progress.bar(name, plan.args.seconds)).collect();
-    let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
+    let work = |number: usize| run(plan, &profiles[number], &image, &bars[number]);
+    in_parallel(profiles.len(), threads, work).into_iter().collect()
+}
+
+/// How many tenants every profile carries in each week, on `threads` threads: profile by profile.
+///
+/// # Errors
+/// The first that went wrong, in words.
+pub fn density(args: &Density, threads: usize) -> Result<Vec<Found>, String> {
+    args.check()?;
+    let weeks: Vec<(&String, u64)> =
+        args.profiles.iter().flat_map(|name| (0..args.seeds).map(move |week| (name, args.seed + week))).collect();
+    let progress = Progress::default();
+    let find = |number: usize| {
+        let (name, seed) = weeks[number];
+        density::find(args, name, seed, |plan| {
+            let tenants = plan.args.partitions;
+            let preloading = progress.bar("preload", plan.items() * u64::from(tenants));
+            let image = image(plan, &preloading)?;
+            preloading.finish_and_clear();
+            let bar = progress.bar(&format!("{name} {seed}: {tenants}"), plan.args.seconds);
+            run(plan, name, &image, &bar).map(|run| run.outcome)
+        })
+    };
+    in_parallel(weeks.len(), threads, find).into_iter().collect()
+}
+
+/// What a machine carries, on at most two threads.
+///
+/// # Errors
+/// The first that went wrong, in words.
+pub fn capacity(question: &Question<'_>, threads: usize) -> Result<Answer, String> {
+    let (plan, progress) = (question.today(), Progress::default());
+    let Some(profile) = plan.args.profiles.first() else { return Err("no profile was named".to_owned()) };
+    let play =
+        |plan: &Plan, what: &str, disk: &DiskImage| run(plan, profile, disk, &progress.bar(what, plan.args.seconds));
+    let preload = |plan: &Plan| {
+        let preloading = progress.bar("preload", plan.items() * u64::from(plan.args.partitions));
+        let image = image(plan, &preloading);
+        preloading.finish_and_clear();
+        image
+    };
+    let disk = preload(plan)?;
+    let today = question.as_it_is(|plan| play(plan, "as it is", &disk))?;
+    let search = |number: usize| match number {
+        0 => question.ratio(&today.tried, |plan| play(plan, &format!("ratio {:.2}", plan.bosr()), &disk)),
+        _ => question
+            .tenants(&today.tried, |plan| play(plan, &format!("{} tenants", plan.args.partitions), &preload(plan)?)),
+    };
+    let mut edges = in_parallel(2, threads, search).into_iter().collect::<Result<Vec<Edge>, _>>()?;
+    let (tenants, ratio) = (edges.pop().unwrap_or_default(), edges.pop().unwrap_or_default());
+    Ok(Answer { today, ratio, tenants })
+}
+
+/// What `work` makes of each number below `count`, in their order, on `threads` threads.
+fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let take = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(name), Some(bar)) = (profiles.get(number), bars.get(number)) else { return };
-            let outcome = run(plan, name, &image, bar);
-            runs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, outcome));
+            if number >= count {
+                return;
+            }
+            let made = work(number);
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, made));
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(profiles.len()) {
-            scope.spawn(work);
+        for _ in 1..threads.min(count) {
+            scope.spawn(take);
         }
-        work();
+        take();
     });
-    let mut runs = runs.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    runs.sort_by_key(|(number, _)| *number);
-    runs.into_iter().map(|(_, outcome)| outcome).collect()
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, made)| made).collect()
 }

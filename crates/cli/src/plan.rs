@@ -1,0 +1,75 @@
+//! `weir plan`: does this machine carry its tenants, which ratio is safe, how many more fit?
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use weir_admission::Limits;
+use weir_io::Fs;
+use weir_io::real::{RealFs, RealFsOptions, block_on};
+use weir_scenario::args::Capacity;
+use weir_scenario::capacity::{Question, heading};
+
+use crate::calibrate::stored;
+
+/// Say whether a machine carries its tenants, how often its disk may be sold, and how many more fit
+///
+/// Plays what tenants were recorded to ask for through the scheduler, in virtual time: the busiest hour of the trace,
+/// as it is; then with a device that is sold more often (or less, if they are not served as it is); then with more
+/// tenants like them. Answers are for this traffic: a week of it says more than an hour. It takes from a minute to half
+/// an hour, and writes nothing but what it is told to.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Plan {
+    #[command(flatten)]
+    capacity: Capacity,
+    /// What the device can do, in MB a second, reads and writes together [default: what `weir calibrate` has measured
+    /// and stored in --dir; where reads and writes have a bandwidth of their own, the lower one]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    device: Option<u64>,
+    /// The data directory whose calibration counts
+    #[arg(long, value_name = "DIR", default_value = "weir-data", conflicts_with = "device")]
+    dir: PathBuf,
+    /// Threads; the ratio is looked for on one and the number of tenants on another
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    threads: usize,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir serve --record-traffic week.csv              writes down what tenants ask for; after a week:
+  weir plan week.csv                                is all well, and what more would be
+  weir plan week.csv --add 10 --grow 1.5            ten more like them, and everybody busier by half
+  weir plan week.csv --remove 3,17 --device 500     two go, and the disk is another one
+  weir plan week.csv --report plan.html             with the time series of what was served and what was not
+  weir sim trace --seconds 604800 --record week.csv --profile weir   draws a week where none was recorded";
+
+impl Plan {
+    /// Plays, prints, writes.
+    pub fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (device, from) = self.device()?;
+        let question = Question::new(&self.capacity, self.capacity.recorded()?, device)?;
+        print!("{}", heading(&question, from));
+        let answer = weir_sim::scenario::capacity(&question, self.threads)?;
+        Ok(question.deliver(&answer)?)
+    }
+
+    /// Bytes a second, and who says so.
+    fn device(&self) -> Result<(u64, &'static str), String> {
+        if let Some(mb) = self.device {
+            return Ok((mb * 1_000_000, "as told"));
+        }
+        let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());
+        let measured = block_on(stored::load(&fs, &self.dir)).map_err(|error| {
+            let dir = self.dir.display();
+            format!("what the device can do is not known: {error}\n  say it (--device MB), name the data directory (--dir), or measure it: `weir calibrate {dir}`")
+        })?;
+        let limits = measured.measurement.limits();
+        let limits = limits.map_err(|problem| format!("{}: {problem}", stored::path(&self.dir).display()))?;
+        let bytes = match limits {
+            Limits::Shared(rates) => rates.bytes,
+            Limits::Split { read, write } => read.bytes.min(write.bytes),
+        };
+        Ok((bytes, "as calibrated"))
+    }
+}

@@ -1,0 +1,143 @@
+//! What a machine can carry: what that is told.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Shortage;
+use super::scenario::read;
+use super::shortage::profiles;
+use crate::pattern::Pattern;
+use crate::plan::{Given, Plan};
+use crate::trace::{Changes, Trace};
+
+/// What was recorded, what is changed of it, and on what machine it is to run.
+#[derive(Clone, Debug, Args, Serialize)]
+#[group(skip)]
+pub struct Capacity {
+    /// What tenants asked for: a file that `weir serve --record-traffic` or `weir sim trace --record` has written
+    #[arg(value_name = "TRACE.csv")]
+    pub trace: PathBuf,
+    /// Memory of the node, in GiB: three quarters for cached blocks, what is put off among them, the rest for memtables
+    #[arg(long, value_name = "GIB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub memory: u64,
+    /// How many tenants come: each does what one of the others does, on another day and up to an hour later
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub add: u16,
+    /// Tenants that go, by their numbers in the trace, separated by commas
+    #[arg(long, value_name = "TENANTS", value_delimiter = ',')]
+    pub remove: Vec<usize>,
+    /// What everybody asks for is multiplied by this, up to all that was bought
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub grow: f64,
+    /// Writes a second that a tenant was sold of which the trace does not say it
+    #[arg(long, value_name = "N", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub wcu: u64,
+    /// Reads a second, likewise
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub rcu: u64,
+    /// Bytes of an item, its 16-byte key included
+    #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(24..=65_536))]
+    pub item_bytes: u32,
+    /// Items that each tenant has
+    #[arg(long, value_name = "N", default_value_t = 2_500_000)]
+    pub items: u64,
+    /// Seconds that are played: those of the trace in which most is written
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(10..=604_800))]
+    pub seconds: u64,
+    /// Percent of the worst served tenant's operations that must be in time
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.9)]
+    pub served: f64,
+    /// How close the answers are to be, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub precision: f64,
+    /// Profile of the node: how it shares the device and what it puts off
+    #[arg(long, value_name = "PROFILE", default_value = "weir", value_parser = profiles())]
+    pub profile: String,
+    /// Compactions at a time, of all tenants together [default: one for every four tenants, at least 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub compactions: Option<u16>,
+    /// All bytes are divided by this in the simulation, times are not
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    pub scale: u64,
+    /// Seed of keys, payloads, send times, and of when those are busy who come
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the answer, with every run's figures, as JSON to this file (`-` = standard output)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub json: Option<PathBuf>,
+    /// Write a page with the time series of today's run, the last that was served and the first that was not
+    #[arg(long, value_name = "FILE.html")]
+    #[serde(skip)]
+    pub report: Option<PathBuf>,
+}
+
+impl Capacity {
+    /// Says what cannot be run.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check(&self) -> Result<(), String> {
+        let rules = [
+            (self.served > 0.0 && self.served <= 100.0, "--served must be above 0, and at most 100"),
+            ((0.1..=100.0).contains(&self.precision), "--precision must be between 0.1 and 100"),
+            (self.grow > 0.0 && self.grow <= 1000.0, "--grow must be above 0, and at most 1000"),
+        ];
+        rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken.to_owned()))
+    }
+
+    /// What was recorded, without the changes.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has nothing in it.
+    pub fn recorded(&self) -> Result<Trace, String> {
+        let trace = Trace::parse(&read(&self.trace)?).map_err(|error| format!("{}: {error}", self.trace.display()))?;
+        if trace.tenants() == 0 {
+            Err(format!("{} has no tenants", Path::new(&self.trace).display()))
+        } else {
+            Ok(trace)
+        }
+    }
+
+    /// What is changed of it, with `more` tenants beyond those that were asked for.
+    pub fn changes(&self, more: usize) -> Changes {
+        Changes { removed: self.remove.clone(), factor: self.grow, added: usize::from(self.add) + more }
+    }
+
+    /// What the tenants of `played` do to a machine whose device can do `device` bytes a second at full size.
+    ///
+    /// # Errors
+    /// What cannot be run, in words.
+    pub fn plan(&self, played: Trace, device: u64) -> Result<Plan, String> {
+        let sold = (0..played.tenants()).filter_map(|tenant| played.sold(tenant));
+        let (writes, reads) =
+            sold.fold((0, 0), |(writes, reads), sold| (sold.writes.max(writes), sold.reads.max(reads)));
+        let says = played.says_what_was_sold();
+        let wcu = if says { writes } else { self.wcu };
+        let args = Shortage {
+            partitions: u16::try_from(played.tenants()).map_err(|_| "too many tenants".to_owned())?,
+            // What a partition's foreground is reserved for: the most that anybody was sold.
+            wcu,
+            rcu: if says { reads } else { self.rcu },
+            item_bytes: self.item_bytes,
+            preload_items: self.items,
+            // The machine is given: the ratio follows from it.
+            bosr: 1.0,
+            burst_share: 1.0,
+            seconds: self.seconds.min(played.seconds()).max(1),
+            after: 0,
+            // Who was sold little is not made so small that nothing of it is left.
+            scale: self.scale.min(wcu).max(1),
+            profiles: vec![self.profile.clone()],
+            compactions: self.compactions,
+            seed: self.seed,
+            json: None,
+            report: None,
+        };
+        let plan = Plan::of("plan", args, Pattern::Trace(played.into()))?;
+        let given = Given { device: plan.scaled(device), memory: plan.scaled(self.memory << 30) };
+        Ok(Plan { given: Some(given), ..plan })
+    }
+}

@@ -1,0 +1,196 @@
+//! How many tenants one machine carries: what each number of them came to, and where it ends.
+
+mod table;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::Density;
+use crate::outcome::Outcome;
+use crate::pattern::Pattern;
+use crate::plan::Plan;
+use crate::search::Search;
+
+/// A number of tenants that was tried, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// How many.
+    pub tenants: u16,
+    /// Whether the worst served of them had enough in time.
+    pub are_served: bool,
+    /// How often the background bandwidth is sold with so many.
+    pub bosr: f64,
+    /// Share of what was sold that all of them asked for, on average and in the busiest ten seconds.
+    pub asked: f64,
+    /// See `asked`.
+    pub asked_at_most: f64,
+    /// Share of the worst served tenant's operations that were in time (0 to 1).
+    pub worst: f64,
+    /// Of all writes.
+    pub normally_served: f64,
+    /// The 99.9th percentile of writes, in microseconds.
+    pub p999_us: f64,
+    /// Writes that the tree slowed or stopped.
+    pub stalls: u64,
+    /// Background bytes for each byte of a user.
+    pub background_amplification: f64,
+    /// Device bytes over what the device could have moved.
+    pub device_utilisation: f64,
+    /// Most bytes in memtables and in levels 0 and 1 at any moment, at full size.
+    pub memory_peak_bytes: u64,
+}
+
+/// One profile's answer in one week.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// Its name.
+    pub profile: String,
+    /// Of the week.
+    pub seed: u64,
+    /// How many tenants fit; `None` = not even one.
+    pub tenants: Option<u16>,
+    /// Every number that was tried, in that order.
+    pub tried: Vec<Tried>,
+}
+
+impl Tried {
+    /// What `outcome` says of `plan`; `served` is the share that is enough.
+    pub fn of(plan: &Plan, outcome: &Outcome, served: f64) -> Self {
+        let reads = outcome.reads_in_time.map_or(1.0, |reads| reads.min);
+        let worst = outcome.normally_served.min.min(reads);
+        let (asked, asked_at_most) = match &plan.pattern {
+            Pattern::Trace(trace) => trace.mean_and_peak(),
+            _ => (1.0, 1.0),
+        };
+        Self {
+            tenants: plan.args.partitions,
+            are_served: worst >= served,
+            bosr: plan.bosr(),
+            asked,
+            asked_at_most,
+            worst,
+            normally_served: outcome.normally_served.avg,
+            p999_us: outcome.latency_us.p999,
+            stalls: outcome.stalls.count,
+            background_amplification: outcome.background_amplification,
+            device_utilisation: outcome.device_utilisation,
+            memory_peak_bytes: outcome.memory_peak_bytes * plan.args.scale,
+        }
+    }
+}
+
+/// Searches for the answer of `profile` in the week of `seed`; `run` plays a plan.
+///
+/// # Errors
+/// What `run` says.
+pub fn find(
+    args: &Density,
+    profile: &str,
+    seed: u64,
+    mut run: impl FnMut(&Plan) -> Result<Outcome, String>,
+) -> Result<Found, String> {
+    let mut search = Search::new(args.from.into(), TENANTS_MAX.into(), args.precision / 100.0);
+    let mut tried = Vec::new();
+    while let Some(tenants) = search.next() {
+        let plan = args.plan(number_of(tenants), seed)?;
+        let one = Tried::of(&plan, &run(&plan)?, args.served / 100.0);
+        search.note(tenants, one.are_served);
+        tried.push(one);
+    }
+    Ok(Found { profile: profile.to_owned(), seed, tenants: search.holds().map(number_of), tried })
+}
+
+/// A search goes no further than [`TENANTS_MAX`].
+pub(crate) fn number_of(tenants: u32) -> u16 {
+    u16::try_from(tenants).unwrap_or(TENANTS_MAX)
+}
+
+/// Tenants at most: as many as a scenario takes.
+pub const TENANTS_MAX: u16 = 1024;
+
+/// What is the same for all runs, before they begin.
+pub fn heading(args: &Density) -> String {
+    table::heading(args)
+}
+
+/// Prints the table and writes what was asked for.
+///
+/// # Errors
+/// The file cannot be written.
+#[allow(clippy::disallowed_methods, reason = "the user's own file, not the database's")]
+pub fn deliver(args: &Density, world: &str, found: &[Found]) -> Result<(), String> {
+    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    if !to_stdout {
+        print!("\n{}", table::answers(found));
+    }
+    let Some(path) = &args.json else { return Ok(()) };
+    let all = json!({ "scenario": "density", "world": world, "params": args, "found": found });
+    let json = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())?;
+    let written = if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::outcome::Spread;
+    use crate::outcome::tests::outcome;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Density,
+    }
+
+    pub(super) fn args(line: &str) -> Density {
+        Line::parse_from(std::iter::once("density").chain(line.split_whitespace())).args
+    }
+
+    /// As many as `limit` are served.
+    pub(super) fn found(args: &Density, profile: &str, limit: u16) -> Found {
+        let run = |plan: &Plan| {
+            let share = if plan.args.partitions <= limit { 0.9995 } else { 0.25 };
+            Ok(Outcome { normally_served: Spread::of(&[share, 1.0]), reads_in_time: None, after: None, ..outcome() })
+        };
+        find(args, profile, args.seed, run).expect("every run ends")
+    }
+
+    #[test]
+    fn the_answer_is_the_largest_number_that_was_served() {
+        let args = args("--seconds 60 --precision 0.1");
+        let answer = found(&args, "weir", 29);
+        assert_eq!(answer.tenants, Some(29));
+        let tried = |tenants| answer.tried.iter().find(|tried| tried.tenants == tenants).expect("it was tried");
+        assert!(tried(29).are_served && !tried(30).are_served);
+        assert_eq!((tried(29).worst, tried(30).worst), (0.9995, 0.25));
+        assert!(tried(30).bosr > tried(16).bosr);
+        // At full size.
+        assert_eq!(tried(16).memory_peak_bytes, 9_000_000 * 200);
+        assert_eq!(found(&args, "weir", 0).tenants, None);
+    }
+
+    #[test]
+    fn reads_that_are_late_count_as_well() {
+        let args = args("--seconds 60");
+        let plan = args.plan(2, 1).expect("it can be run");
+        let of = |share: f64| {
+            let reads_in_time = Some(Spread::of(&[share]));
+            Tried::of(&plan, &Outcome { normally_served: Spread::of(&[1.0]), reads_in_time, ..outcome() }, 0.999)
+        };
+        assert!(!of(0.9).are_served && of(0.9995).are_served);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_named() {
+        let wrong = |line: &str| args(line).check().expect_err("it cannot be run");
+        assert!(wrong("--served 0").contains("--served"));
+        assert!(wrong("--precision 0").contains("--precision"));
+        assert!(wrong("--wcu 100 --scale 200").contains("--wcu"));
+        args("").check().expect("it can be run");
+    }
+}
