@@ -17,7 +17,7 @@ use weir_bench::harness::children::Children;
 use weir_bench::harness::session::Program;
 use weir_bench::throttle::Caps;
 use weir_bench::{Failure, Result};
-use weir_scenario::args::{Scenario, Shortage};
+use weir_scenario::args::{Scenario, Shape, Shortage};
 use weir_scenario::outcome::Second;
 use weir_scenario::progress::{Progress, fit};
 use weir_scenario::table;
@@ -80,6 +80,8 @@ impl Demo {
             preload_items: 2_000_000,
             bosr: self.bosr,
             burst_share: 1.0,
+            memory: None,
+            shape: Shape::default(),
             seconds: self.seconds,
             after: 0,
             scale: SCALE,

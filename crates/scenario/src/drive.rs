@@ -119,13 +119,12 @@ impl Load<'_> {
     fn send(&self, from: Nanos, until: Nanos, quiet: bool) -> Arc<Mutex<Tally>> {
         let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len())));
         let mut seed = Rng::new(self.plan.args.seed ^ from);
-        let choice = Arc::new(self.plan.choice());
+        let [of_reads, of_writes] = [self.plan.choice_of_reads(), self.plan.choice_of_writes()].map(Arc::new);
         for (index, partition) in self.partitions.iter().enumerate() {
             let clients = Clients {
                 partition: Arc::clone(partition),
                 index,
-                items: self.plan.items(),
-                value_bytes: self.plan.value_bytes(),
+                sizes: self.plan.sizes(),
                 clock: Arc::clone(&self.machine.clock),
                 spawn: Arc::clone(&self.machine.spawn),
                 tally: Arc::clone(&tally),
@@ -140,7 +139,7 @@ impl Load<'_> {
             };
             let writes = Schedule::of(from, until, writes, rng.fork("write times"));
             let reads = Schedule::of(from, until, reads, rng.fork("read times"));
-            let reading = clients.clone().read(reads, Arc::clone(&choice), rng.fork("reads"));
+            let reading = clients.clone().read(reads, Arc::clone(&of_reads), rng.fork("reads"));
             self.busy.fetch_add(2, Ordering::Relaxed);
             let busy = Arc::clone(&self.busy);
             self.machine.spawn.spawn(Box::pin(async move {
@@ -148,8 +147,9 @@ impl Load<'_> {
                 busy.fetch_sub(1, Ordering::Relaxed);
             }));
             let (failure, busy, rng) = (Arc::clone(&self.failure), Arc::clone(&self.busy), rng.fork("writes"));
+            let choice = Arc::clone(&of_writes);
             self.machine.spawn.spawn(Box::pin(async move {
-                if let Err(error) = clients.write(writes, until, rng).await {
+                if let Err(error) = clients.write(writes, until, choice, rng).await {
                     failure.lock().get_or_insert(error);
                 }
                 busy.fetch_sub(1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use weir_io::{Clock, Error, Nanos, Result, Rng, Spawn, sleep_until};
 use weir_model::Batch;
 use weir_node::Partition;
 
-use crate::data::{Choice, key};
+use crate::data::{Choice, Sizes, key};
 use crate::pattern::{SECOND, Schedule};
 use crate::queue::{Queue, Target};
 use crate::tally::Tally;
@@ -25,10 +25,8 @@ pub struct Clients {
     pub partition: Arc<Partition>,
     /// Its number, from 0.
     pub index: usize,
-    /// Items that exist.
-    pub items: u64,
-    /// What a value is long.
-    pub value_bytes: usize,
+    /// How long values are.
+    pub sizes: Sizes,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where reads run.
@@ -38,13 +36,13 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Sends writes at `times`, until `until`: what was not sent by then was not served.
+    /// Sends writes of items that `choice` draws at `times`, until `until`: what was not sent by then was not served.
     ///
     /// # Errors
     /// A write failed.
-    pub async fn write(self, times: Schedule, until: Nanos, rng: Rng) -> Result<()> {
-        let Self { items, value_bytes, ref tally, index: partition, .. } = self;
-        let queue = Queue { partition, items, value_bytes, times, until, tally };
+    pub async fn write(self, times: Schedule, until: Nanos, choice: Arc<Choice>, rng: Rng) -> Result<()> {
+        let Self { sizes, ref tally, index: partition, .. } = self;
+        let queue = Queue { partition, choice: &choice, sizes, times, until, tally };
         queue.send(&self, rng).await.map(drop)
     }
 

@@ -67,7 +67,8 @@ pub struct TenantRow {
     pub sent: Operations,
     /// Of those, the ones that were done.
     pub done: Operations,
-    /// Capacity units of what was done: of 1 KiB for writes and 4 KiB for reads, each operation rounded up.
+    /// Capacity units of what was done: of 1 KiB for writes and 4 KiB for reads, each operation rounded up (where items
+    /// have several sizes, by their mean).
     pub units: Operations,
     /// Share of its writes that were done at most 1 ms after they were to be sent (0 to 1).
     pub normally_served: f64,

@@ -6,7 +6,7 @@ use weir_io::Nanos;
 use weir_lsm::TreeOptions;
 
 use crate::args::Shortage;
-use crate::data::{Choice, KEY_BYTES};
+use crate::data::{Choice, Sizes};
 use crate::pattern::{Pattern, Rates, SECOND};
 
 /// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree
@@ -57,17 +57,9 @@ pub struct Plan {
     /// What the world lets through, reads and writes together, in bytes a second, where somebody else sees to it than
     /// who plans: the kernel's caps. `None` = what is planned.
     pub caps: Option<u64>,
-    /// The machine, where it does not follow from what is sold: the ratio follows from it then.
-    pub given: Option<Given>,
-}
-
-/// A machine that is what it is, whoever is sold what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// What its device can do, reads and writes together, in bytes a second at this scale.
-    pub device: u64,
-    /// Memory for memtables and the cache, in bytes at this scale.
-    pub memory: u64,
+    /// What the device can do, reads and writes together, in bytes a second at this scale, where that does not follow
+    /// from what is sold: the ratio follows from it then.
+    pub given: Option<u64>,
 }
 
 impl Plan {
@@ -99,11 +91,16 @@ impl Plan {
     }
 
     /// Which items are read.
-    pub fn choice(&self) -> Choice {
+    pub fn choice_of_reads(&self) -> Choice {
         match self.pattern {
             Pattern::Surge { .. } => Choice::zipf(self.items()),
-            _ => Choice::Uniform(self.items()),
+            _ => self.choice_of_writes(),
         }
+    }
+
+    /// Which items are written.
+    pub fn choice_of_writes(&self) -> Choice {
+        if self.args.shape.zipf { Choice::zipf(self.items()) } else { Choice::Uniform(self.items()) }
     }
 
     /// `bytes` at this scale.
@@ -111,9 +108,9 @@ impl Plan {
         (bytes / self.args.scale).max(1)
     }
 
-    /// What a value is long.
-    pub fn value_bytes(&self) -> usize {
-        self.args.item_bytes as usize - KEY_BYTES
+    /// How long values are.
+    pub fn sizes(&self) -> Sizes {
+        if self.args.shape.mixed { Sizes::Mixed(self.args.item_bytes) } else { Sizes::Same(self.args.item_bytes) }
     }
 
     /// Items that each partition has before.
@@ -137,9 +134,8 @@ impl Plan {
         let known = if let Pattern::Trace(trace) = &self.pattern { trace.sold(partition) } else { None };
         let Some(sold) = known else { return (self.sold_writes_per_sec(), self.reads_per_sec()) };
         // Those are capacity units, and an item takes one for each KiB of a write, and each 4 KiB of a read.
-        let bytes = u64::from(self.args.item_bytes);
-        let scaled = |units: u64, of_item: u64| units as f64 / of_item as f64 / self.args.scale as f64;
-        (scaled(sold.writes, write_units(bytes)), scaled(sold.reads, read_units(bytes)))
+        let scaled = |units: u64, of_item: f64| units as f64 / of_item / self.args.scale as f64;
+        (scaled(sold.writes, self.sizes().units(write_units)), scaled(sold.reads, self.sizes().units(read_units)))
     }
 
     /// Writes a second that a partition was sold.
@@ -172,7 +168,7 @@ impl Plan {
     pub fn log_bandwidth(&self) -> f64 {
         let writes = |partition| match self.given {
             None => self.writes_per_sec(partition),
-            // Of a machine that is given the log takes what it takes, and is not sold.
+            // Of a device that is given the log takes what it takes, and is not sold.
             Some(_) => mean(&self.writes(partition), self.args.seconds),
         };
         (0..usize::from(self.args.partitions)).map(|partition| self.log_of(writes(partition))).sum()
@@ -200,15 +196,15 @@ impl Plan {
 
     /// What the device can do, reads and writes together, in bytes a second.
     pub fn device(&self) -> u64 {
-        if let Some(given) = self.given {
-            return given.device;
+        if let Some(device) = self.given {
+            return device;
         }
         (self.background_bandwidth() + self.log_bandwidth() + self.read_bandwidth()) as u64
     }
 
     /// What there is for the background, beside log and reads, per byte that users were sold to write.
     pub fn background_bytes_per_user_byte(&self) -> f64 {
-        match self.caps.or(self.given.map(|given| given.device)) {
+        match self.caps.or(self.given) {
             None => self.amplification / self.args.bosr,
             Some(all) => (all as f64 - self.log_bandwidth() - self.read_bandwidth()).max(0.0) / self.ingest(),
         }
@@ -220,13 +216,13 @@ impl Plan {
         (AMPLIFICATION / self.background_bytes_per_user_byte() * 100.0).round() / 100.0
     }
 
-    /// The same load on a machine that is given, with a device on which the background is sold `ratio` times.
+    /// The same load on a device on which the background is sold `ratio` times.
     pub fn sold_times(&self, ratio: f64) -> Self {
-        let Some(given) = self.given else {
+        if self.given.is_none() {
             return Self { args: Shortage { bosr: ratio, ..self.args.clone() }, ..self.clone() };
-        };
+        }
         let device = self.log_bandwidth() + self.read_bandwidth() + self.ingest() * AMPLIFICATION / ratio;
-        Self { given: Some(Given { device: device as u64, ..given }), ..self.clone() }
+        Self { given: Some(device as u64), ..self.clone() }
     }
 
     /// How trees are shaped: the paper's sizes (FX-28), scaled.
@@ -255,16 +251,21 @@ impl Plan {
         self.args.compactions.map_or_else(own, usize::from)
     }
 
-    /// Block cache of the node: it holds what deferral pins, and more. Of memory that is given it has three quarters.
+    /// Memory of the node, where it is bounded, in bytes.
+    fn memory(&self) -> Option<u64> {
+        self.args.memory.map(|gib| self.scaled(gib << 30))
+    }
+
+    /// Block cache of the node: it holds what deferral pins, and more. Of bounded memory it has three quarters.
     pub fn cache_bytes(&self) -> usize {
-        self.given.map_or(self.scaled(48 << 30), |given| given.memory / 4 * 3) as usize
+        self.memory().map_or(self.scaled(48 << 30), |memory| memory / 4 * 3) as usize
     }
 
     /// Memory for memtables, of the node: more than a policy ever asks for, so that no scenario is about it, but where
-    /// memory is given.
+    /// memory is bounded.
     pub fn write_memory_bytes(&self) -> u64 {
-        if let Some(given) = self.given {
-            return given.memory / 4;
+        if let Some(memory) = self.memory() {
+            return memory / 4;
         }
         u64::from(self.args.partitions) * self.scaled(16 * MIB) * 32
     }
@@ -281,7 +282,8 @@ impl Plan {
         let (tree, items) = (self.tree(), self.items());
         let (mut levels, mut next) = (Vec::new(), 0);
         for level in 1..=PRELOAD_LEVELS_MAX {
-            let room = (tree.level_bytes_target(level) as f64 * FILL / f64::from(self.args.item_bytes)) as u64;
+            let full = FILL * (1.0 + self.args.shape.debt);
+            let room = (tree.level_bytes_target(level) as f64 * full / f64::from(self.args.item_bytes)) as u64;
             let end = if level == PRELOAD_LEVELS_MAX { items } else { items.min(next + room) };
             if end > next {
                 levels.push((level, next..end));
@@ -290,6 +292,11 @@ impl Plan {
         }
         levels.reverse();
         levels
+    }
+
+    /// Runs that level 0 has before, each as long as a memtable.
+    pub fn preload_runs(&self) -> u64 {
+        (self.args.shape.debt * self.tree().l0_slow as f64).round() as u64
     }
 
     /// Bytes that deferral may have to hold in memory at scale 1: level 1 as it was, everything that is written while
@@ -389,11 +396,13 @@ pub(crate) mod tests {
     #[test]
     fn a_machine_that_is_given_stays_the_same_and_the_ratio_follows() {
         let of = |tenants: u16, share: f64| {
-            let mut args = plan(&format!("--partitions {tenants} --scale 100")).args;
+            let mut args = plan(&format!("--partitions {tenants} --scale 100 --memory 40")).args;
             args.bosr = 1.0;
             let trace = Trace::parse(&format!("{HEADER}\n{}", line(0, 0, (share as f32, 0.0)))).expect("a trace");
-            let given = Some(Given { device: 2_500_000, memory: 400 << 20 });
-            Plan { given, ..Plan::of("density", args, Pattern::Trace(trace.into())).expect("it can be run") }
+            Plan {
+                given: Some(2_500_000),
+                ..Plan::of("density", args, Pattern::Trace(trace.into())).expect("it can be run")
+            }
         };
         // 16 tenants were sold 3.072 MB/s each, 20 times that in the background, of what the log leaves of 250 MB/s.
         let (few, busy, many) = (of(16, 0.1), of(16, 1.0), of(32, 0.1));
@@ -402,7 +411,7 @@ pub(crate) mod tests {
         assert!((0.2..0.4).contains(&(few.log_bandwidth() / busy.log_bandwidth())), "pages stay pages");
         for plan in [&few, &busy, &many] {
             let memory = (plan.device(), plan.cache_bytes(), plan.write_memory_bytes());
-            assert_eq!(memory, (2_500_000, 300 << 20, 100 << 20));
+            assert_eq!(memory, (2_500_000, (40 << 30) / 400 * 3, (40 << 30) / 400));
         }
         assert_eq!(few.params(json!({}))["bosr_told"], Value::Null);
         // And the other way round.
@@ -416,6 +425,17 @@ pub(crate) mod tests {
         assert_eq!(half.bursting(), 16);
         assert!((half.writes_per_sec(16) * 7.0 - half.writes_per_sec(15)).abs() < 1e-9);
         assert_eq!(all.background_bandwidth(), half.background_bandwidth());
+    }
+
+    #[test]
+    fn who_begins_in_debt_has_runs_in_level_0_and_levels_above_their_targets() {
+        let of = |line: &str| {
+            let plan = plan(line);
+            let level1 = plan.preload().into_iter().find(|(level, _)| *level == 1).expect("level 1").1;
+            ((level1.end - level1.start) * 1024 * 200 / 1_000_000, plan.preload_runs())
+        };
+        // 64 MiB, 95 % of that, and half as much again.
+        assert_eq!([of(""), of("--debt 0.5"), of("--debt 1")], [(63, 0), (95, 10), (127, 20)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use weir_lsm::TreeOptions;
 use weir_model::{Batch, TenantName};
 use weir_node::{Machine, Node, NodeConfig, Partition, TenantSpec};
 
-use crate::data::{fill, key};
+use crate::data::{KEY_BYTES, fill, item, key};
 use crate::plan::Plan;
 use crate::profile::base;
 
@@ -54,14 +54,8 @@ pub async fn preload(machine: &Machine, plan: &Plan, bar: &ProgressBar) -> Resul
             let mut keys: Vec<_> = items.clone().map(key).collect();
             keys.sort_unstable();
             let mut rng = Rng::new(plan.args.seed ^ (index as u64) << 32 ^ (level as u64) << 56);
-            let mut value = vec![0; plan.value_bytes()];
             for keys in keys.chunks(BATCH_ITEMS) {
-                let mut batch = Batch::new();
-                for key in keys {
-                    fill(&mut value, &mut rng);
-                    batch.put(key, &value);
-                }
-                partition.write(&batch).await?.await?;
+                write(partition, plan, keys, &mut rng).await?;
                 bar.inc(keys.len() as u64);
             }
             partition.seal();
@@ -69,7 +63,57 @@ pub async fn preload(machine: &Machine, plan: &Plan, bar: &ProgressBar) -> Resul
         }
         node.close().await?;
     }
-    Ok(())
+    if plan.preload_runs() > 0 { debt(machine, plan).await } else { Ok(()) }
+}
+
+/// Writes the items of `keys`.
+async fn write(partition: &Arc<Partition>, plan: &Plan, keys: &[[u8; KEY_BYTES]], rng: &mut Rng) -> Result<()> {
+    let mut longest = vec![0; plan.sizes().value_bytes_max()];
+    let mut batch = Batch::new();
+    for key in keys {
+        let value = &mut longest[..plan.sizes().value_bytes(item(key))];
+        fill(value, rng);
+        batch.put(key, value);
+    }
+    partition.write(&batch).await?.await
+}
+
+/// Fills level 0 of every partition with runs that nothing merges.
+async fn debt(machine: &Machine, plan: &Plan) -> Result<()> {
+    let node = Node::open(&base(plan, resting(plan)), machine.clone()).await?;
+    let items = plan.tree().write_buffer_bytes as u64 / u64::from(plan.args.item_bytes);
+    for (index, partition) in partitions(&node, plan).await?.iter().enumerate() {
+        let mut rng = Rng::new(plan.args.seed ^ (index as u64) << 32 ^ 0x6465_6274);
+        for _ in 0..plan.preload_runs() {
+            let mut keys: Vec<_> = (0..items).map(|_| key(rng.below(plan.items().max(1)))).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for keys in keys.chunks(BATCH_ITEMS) {
+                write(partition, plan, keys, &mut rng).await?;
+            }
+            partition.seal();
+            partition.settle().await;
+        }
+    }
+    node.close().await
+}
+
+/// Settings under which no level is ever over its target.
+fn resting(plan: &Plan) -> TreeOptions {
+    let (l0_slow, l0_stop) = (1_000_000, 2_000_000);
+    // No run ends before it is sealed.
+    let write_buffer_bytes = plan.tree().write_buffer_bytes * 2;
+    let (level1_bytes, level_factor) = (u64::MAX, 1);
+    TreeOptions {
+        write_buffer_bytes,
+        l0_trigger: l0_slow,
+        l0_gather: l0_slow,
+        l0_slow,
+        l0_stop,
+        level1_bytes,
+        level_factor,
+        ..plan.tree()
+    }
 }
 
 /// Settings under which everything written in the order of keys ends in `level`.

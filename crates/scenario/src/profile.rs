@@ -1,7 +1,7 @@
 //! Profiles by name: which policies a node runs under.
 
 use weir_admission::Limits;
-use weir_admission::cost::Capacity;
+use weir_admission::cost::{Capacity, write_units};
 use weir_admission::policy::Stage;
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
@@ -39,7 +39,7 @@ pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
         device: Limits::bytes(plan.device()),
         capacity: Capacity {
             rcu: plan.scaled(READS_SOLD.max(plan.args.rcu)),
-            wcu: plan.scaled(plan.args.wcu * u64::from(plan.args.item_bytes).div_ceil(1024)),
+            wcu: plan.scaled((plan.args.wcu as f64 * plan.sizes().units(write_units)).ceil() as u64),
         },
         background: plan.scaled(BACKGROUND.max(plan.args.wcu * u64::from(plan.args.item_bytes) * 20)),
     };

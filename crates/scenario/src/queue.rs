@@ -8,7 +8,7 @@ use std::future::Future;
 use parking_lot::Mutex;
 use weir_io::{Nanos, Rng};
 
-use crate::data::{fill, key};
+use crate::data::{Choice, Sizes, fill, key};
 use crate::pattern::Schedule;
 use crate::tally::Tally;
 
@@ -39,10 +39,10 @@ pub trait Target: Sync {
 pub struct Queue<'a> {
     /// The partition's number, from 0.
     pub partition: usize,
-    /// Items that exist.
-    pub items: u64,
-    /// Bytes of a value.
-    pub value_bytes: usize,
+    /// Which items are written.
+    pub choice: &'a Choice,
+    /// How long their values are.
+    pub sizes: Sizes,
     /// When writes are to be sent.
     pub times: Schedule,
     /// What was not sent by then was not served.
@@ -70,7 +70,7 @@ impl Queue<'_> {
     /// That of the first write that fails; no more are sent.
     pub async fn send<T: Target>(self, target: &T, mut rng: Rng) -> Result<Sent, T::Failure> {
         let mut sent = Sent::default();
-        let mut value = vec![0; self.value_bytes];
+        let mut longest = vec![0; self.sizes.value_bytes_max()];
         // By how much the first of those that stand in the queue came too late.
         let mut overslept = 0;
         for at in self.times {
@@ -83,9 +83,10 @@ impl Queue<'_> {
                 self.tally.lock().wrote(self.partition, target.now() - at, false);
                 continue;
             }
-            let item = rng.below(self.items.max(1));
-            fill(&mut value, &mut rng);
-            target.put(&key(item), &value).await?;
+            let item = self.choice.draw(&mut rng);
+            let value = &mut longest[..self.sizes.value_bytes(item)];
+            fill(value, &mut rng);
+            target.put(&key(item), value).await?;
             let waited = target.now() - at;
             sent.done += u64::from(waited <= DONE);
             sent.done_awake += u64::from(waited.saturating_sub(overslept) <= DONE);
@@ -140,7 +141,8 @@ mod tests {
         let target = Slow { clock: sim.clock(), takes: takes.to_vec(), oversleeps, puts: Mutex::default() };
         let tally = Mutex::new(Tally::new(1));
         let times = Schedule::of(0, 300 * MS, [(0, 10.0)].into(), Rng::new(1));
-        let queue = Queue { partition: 0, items: 10, value_bytes: 8, times, until, tally: &tally };
+        let (choice, sizes) = (Choice::Uniform(10), Sizes::Same(24));
+        let queue = Queue { partition: 0, choice: &choice, sizes, times, until, tally: &tally };
         let outcome = sim.block_on(queue.send(&target, Rng::new(2)));
         (outcome, target.puts.into_inner(), tally.into_inner())
     }

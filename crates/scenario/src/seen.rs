@@ -34,7 +34,7 @@ pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &
         utilisation_backlogged: None,
         stages: Vec::new(),
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
-        tenants: tally.rows(u64::from(plan.args.item_bytes)),
+        tenants: tally.rows(plan.sizes()),
         after: None,
     }
 }

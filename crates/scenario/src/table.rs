@@ -17,6 +17,21 @@ pub fn heading(plan: &Plan) -> String {
         args.item_bytes,
         args.scale
     );
+    let shape = &args.shape;
+    let said = [
+        shape.zipf.then(|| "few items are written often (Zipf's law)".to_owned()),
+        shape
+            .mixed
+            .then(|| "of ten items six have a quarter of that, three have it, one has 5.5 times as much".to_owned()),
+        (shape.debt > 0.0).then(|| {
+            let (runs, above) = (plan.preload_runs(), shape.debt * 100.0);
+            format!("level 0 begins with {runs} runs, each level {above:.0} % above its target")
+        }),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    if !said.is_empty() {
+        let _ = writeln!(text, "{}", said.join("; "));
+    }
     let _ = writeln!(
         text,
         "BOSR {}: {} {} = background {} ({:.2} bytes per user byte) + log {} + reads {}",
@@ -52,11 +67,12 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
         false => String::new(),
     };
     let mut text = format!(
-        "{:<18} {:>8} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>8} {:>8}{}  {:>7} {:>6} {:>8}\n",
+        "{:<18} {:>8} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>8} {:>8}{}  {:>7} {:>6} {:>8}\n",
         "profile",
         "served",
         "worst",
         "best",
+        "held",
         "p50",
         "p99",
         "p99.9",
@@ -76,11 +92,12 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:<18} {:>8} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>8} {:>8}{reads}  {:>7} {:>5.0}% {:>8}",
+            "{:<18} {:>8} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>8} {:>8}{reads}  {:>7} {:>5.0}% {:>8}",
             outcome.profile,
             of_writes(share(served.avg)),
             of_writes(share(served.min)),
             of_writes(share(served.max)),
+            held(outcome),
             of_writes(time(latency.p50)),
             of_writes(time(latency.p99)),
             of_writes(time(latency.p999)),
@@ -105,6 +122,14 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
         }
     }
     text
+}
+
+/// The second in which somebody was served late for the first time.
+fn held(outcome: &Outcome) -> String {
+    match outcome.tenants.iter().filter_map(|row| row.first_late_second).min() {
+        Some(second) => format!("{second} s"),
+        None => "to end".into(),
+    }
 }
 
 /// In the place of a figure that nobody asked for.
@@ -145,6 +170,14 @@ mod tests {
     use crate::outcome::Spread;
     use crate::outcome::tests::outcome;
 
+    #[test]
+    fn the_heading_says_what_is_not_even() {
+        let of = |line: &str| heading(&crate::plan::tests::plan(line));
+        assert!(!of("").contains("Zipf") && !of("").contains("debt") && of("").lines().count() == 3);
+        let text = of("--zipf --mixed --debt 0.5");
+        assert!(text.contains("(Zipf's law); of ten items six have") && text.contains("begins with 10 runs"), "{text}");
+    }
+
     /// Without a time after the load.
     fn load() -> Outcome {
         Outcome { after: None, ..outcome() }
@@ -160,9 +193,9 @@ mod tests {
         let writes = Outcome { reads_in_time: None, ..load() };
         let text = outcomes(&[&writes]);
         let lines = words(&text);
-        let head = "served worst best p50 p99 p99.9 stalls stalled bg/byte device memory";
+        let head = "served worst best held p50 p99 p99.9 stalls stalled bg/byte device memory";
         assert_eq!(lines[0].join(" "), head);
-        assert_eq!(lines[1].join(" "), "99.99 % 98.00 % 100 % 2 us 3.0 ms 4.0 s 5 6s 7.25 50% 9.0 MB");
+        assert_eq!(lines[1].join(" "), "99.99 % 98.00 % 100 % 3 s 2 us 3.0 ms 4.0 s 5 6s 7.25 50% 9.0 MB");
     }
 
     #[test]
@@ -173,7 +206,7 @@ mod tests {
         let lines = words(&text);
         assert!(lines[0].join(" ").contains(" stalled in time read p99 bg/byte "), "{text}");
         assert!(lines[1].join(" ").ends_with(" 5 6s 19.99 % 17.0 s 7.25 50% 9.0 MB"), "{text}");
-        assert_eq!(lines[2].join(" "), "- - - - - - - - 19.99 % 17.0 s - 50% 9.0 MB", "no writes were sent");
+        assert_eq!(lines[2].join(" "), "- - - 3 s - - - - - 19.99 % 17.0 s - 50% 9.0 MB", "no writes were sent");
         assert!(lines[3].join(" ").ends_with(" 5 6s - - 7.25 50% 9.0 MB"), "{text}");
         let lengths: Vec<usize> = text.lines().map(str::len).collect();
         assert!(lengths.iter().all(|&length| length == lengths[0]), "columns are aligned: {text}");
@@ -183,7 +216,7 @@ mod tests {
     fn writes_of_which_none_was_done_are_shown() {
         let stuck = Outcome { normally_served: Spread::of(&[0.0]), served_per_sec: vec![0, 0], ..load() };
         let text = outcomes(&[&stuck]);
-        assert!(words(&text)[1].join(" ").starts_with("0.00 % 0.00 % 0.00 % 2 us"), "{text}");
+        assert!(words(&text)[1].join(" ").starts_with("0.00 % 0.00 % 0.00 % 3 s 2 us"), "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 use weir_admission::cost::{read_units, write_units};
 use weir_io::Nanos;
 
+use crate::data::Sizes;
 use crate::outcome::{Latency, Operations, Second, Stalls, TenantRow};
 use crate::pattern::SECOND;
 use crate::preload::tenant;
@@ -122,8 +123,9 @@ impl Tally {
         second.read_us = percentiles(&mut self.reads_now);
     }
 
-    /// The rows of all tenants, each item of `item_bytes`; of stalls and device bytes the tally knows nothing.
-    pub fn rows(&self, item_bytes: u64) -> Vec<TenantRow> {
+    /// The rows of all tenants, whose items have `sizes`; of stalls and device bytes the tally knows nothing.
+    pub fn rows(&self, sizes: Sizes) -> Vec<TenantRow> {
+        let units = |done: u64, units: fn(u64) -> u64| (done as f64 * sizes.units(units)).round() as u64;
         let row = |(partition, one): (usize, &OfOne)| {
             let ((writes, served), (reads, in_time)) = (self.partitions[partition], self.partition_reads[partition]);
             TenantRow {
@@ -132,8 +134,8 @@ impl Tally {
                 sent: Operations { writes, reads },
                 done: one.done,
                 units: Operations {
-                    writes: one.done.writes * write_units(item_bytes),
-                    reads: one.done.reads * read_units(item_bytes),
+                    writes: units(one.done.writes, write_units),
+                    reads: units(one.done.reads, read_units),
                 },
                 normally_served: share(writes, served),
                 latency_us: latency(&one.writes),
@@ -213,7 +215,7 @@ mod tests {
         tally.wrote(0, 5 * SECOND, false);
         tally.partition_reads[2].0 = 2;
         tally.read(2, 1_000_000);
-        let rows = tally.rows(5_000);
+        let rows = tally.rows(Sizes::Same(5_000));
         let of = |row: &TenantRow| (row.tenant.clone(), row.sent, row.done, row.units);
         let operations = |writes, reads| Operations { writes, reads };
         assert_eq!(of(&rows[0]), ("t0000".into(), operations(3, 0), operations(2, 0), operations(10, 0)));

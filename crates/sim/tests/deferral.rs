@@ -15,7 +15,7 @@ use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Clock, Nanos, Rng, sleep_until};
 use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, Partition, StallCause};
-use weir_scenario::args::Shortage;
+use weir_scenario::args::{Shape, Shortage};
 use weir_scenario::data::{WARM_KEY, fill, key};
 use weir_scenario::pattern::SECOND;
 use weir_scenario::plan::Plan;
@@ -34,6 +34,8 @@ fn plan(bosr: f64, seconds: u64) -> Plan {
         preload_items: 2_000_000,
         bosr,
         burst_share: 1.0,
+        memory: None,
+        shape: Shape::default(),
         seconds,
         after: 0,
         scale: 200,
@@ -77,7 +79,7 @@ struct Written {
 }
 
 fn value(plan: &Plan, item: u64, number: u64) -> Vec<u8> {
-    let mut value = vec![0; plan.value_bytes()];
+    let mut value = vec![0; plan.sizes().value_bytes(item)];
     fill(&mut value, &mut Rng::new(item << 32 ^ number));
     value[..8].copy_from_slice(&number.to_le_bytes());
     value

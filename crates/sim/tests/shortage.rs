@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use indicatif::ProgressBar;
 use weir_io::sim::DiskImage;
-use weir_scenario::args::{Shortage, Surge, Waves};
+use weir_scenario::args::{Shape, Shortage, Surge, Waves};
 use weir_scenario::outcome::{Bytes, Outcome};
 use weir_scenario::pattern::Pattern;
 use weir_scenario::plan::{AMPLIFICATION, Plan};
@@ -25,6 +25,8 @@ fn plan(bosr: f64, seconds: u64, seed: u64) -> Plan {
         preload_items: 10_000_000,
         bosr,
         burst_share: 1.0,
+        memory: None,
+        shape: Shape::default(),
         seconds,
         after: 0,
         scale: 200,

@@ -19,7 +19,7 @@ use weir_io::real::{block_on, blocking_scope, forgo_huge_pages};
 use weir_lsm::TreeOptions;
 use weir_node::NodeConfig;
 use weir_scenario::args::Scenario;
-use weir_scenario::data::{WARM_KEY, fill, key};
+use weir_scenario::data::{WARM_KEY, fill, item, key};
 use weir_scenario::outcome::{Outcome, Second};
 use weir_scenario::plan::Plan;
 use weir_scenario::{preload, profile};
@@ -205,10 +205,11 @@ fn write_level(plan: &Plan, library: &Path, level: usize, items: std::ops::Range
         let mut keys: Vec<_> = items.clone().map(key).collect();
         keys.sort_unstable();
         let mut rng = Rng::new(plan.args.seed ^ (partition as u64) << 32 ^ (level as u64) << 56);
-        let mut value = vec![0; plan.value_bytes()];
+        let mut longest = vec![0; plan.sizes().value_bytes_max()];
         for key in keys {
-            fill(&mut value, &mut rng);
-            fleet.put(partition, &key, &value)?;
+            let value = &mut longest[..plan.sizes().value_bytes(item(&key))];
+            fill(value, &mut rng);
+            fleet.put(partition, &key, value)?;
         }
         fleet.settle(partition)?;
     }

@@ -56,6 +56,10 @@ pub struct Measured {
 /// Runs it; what is measured is in the result, in order, and told on standard error as it comes.
 pub fn compare(comparison: &Comparison) -> Result<Vec<Measured>> {
     let plan = &comparison.plan;
+    let has_peer = comparison.contestants.iter().any(|entry| matches!(entry, Entry::Rocksdb { .. }));
+    if has_peer && plan.args.shape.debt > 0.0 {
+        return Err("--debt makes no level 0 of a RocksDB: compare profiles of Weir, or leave it out".into());
+    }
     let progress = Progress::default();
     comparison.preload(&progress)?;
     let mut results = Vec::new();

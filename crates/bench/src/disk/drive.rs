@@ -102,7 +102,8 @@ pub fn drive(
         watch,
         from,
         until,
-        choice: plan.choice(),
+        choice: plan.choice_of_reads(),
+        written: plan.choice_of_writes(),
         failed: StdMutex::new(None),
         over: AtomicBool::new(false),
     };
@@ -177,6 +178,8 @@ struct Load<'a> {
     until: Nanos,
     /// Which items are read.
     choice: Choice,
+    /// Which items are written.
+    written: Choice,
     failed: StdMutex<Option<Failure>>,
     /// Nobody needs another operation.
     over: AtomicBool,
@@ -187,8 +190,8 @@ impl Load<'_> {
     fn write(&self, partition: usize, mut rng: Rng) -> Sent {
         let queue = Queue {
             partition,
-            items: self.plan.items(),
-            value_bytes: self.plan.value_bytes(),
+            choice: &self.written,
+            sizes: self.plan.sizes(),
             times: Schedule::of(self.from, self.until, self.plan.writes(partition), rng.fork("times")),
             until: self.until,
             tally: self.tally,

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::Shortage;
 use super::scenario::read;
 use super::shortage::profiles;
+use super::{Shape, Shortage};
 use crate::pattern::Pattern;
-use crate::plan::{Given, Plan};
+use crate::plan::Plan;
 use crate::trace::{Changes, Trace};
 
 /// What was recorded, what is changed of it, and on what machine it is to run.
@@ -126,6 +126,8 @@ impl Capacity {
             // The machine is given: the ratio follows from it.
             bosr: 1.0,
             burst_share: 1.0,
+            memory: Some(self.memory),
+            shape: Shape::default(),
             seconds: self.seconds.min(played.seconds()).max(1),
             after: 0,
             // Who was sold little is not made so small that nothing of it is left.
@@ -137,7 +139,6 @@ impl Capacity {
             report: None,
         };
         let plan = Plan::of("plan", args, Pattern::Trace(played.into()))?;
-        let given = Given { device: plan.scaled(device), memory: plan.scaled(self.memory << 30) };
-        Ok(Plan { given: Some(given), ..plan })
+        Ok(Plan { given: Some(plan.scaled(device)), ..plan })
     }
 }

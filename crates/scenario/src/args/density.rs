@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::Shortage;
 use super::shortage::profiles;
+use super::{Shape, Shortage};
 use crate::pattern::Pattern;
-use crate::plan::{Given, Plan};
+use crate::plan::Plan;
 use crate::trace::Trace;
 
 const WEEK: u64 = 7 * 86_400;
@@ -105,6 +105,8 @@ impl Density {
             // The machine is given: the ratio follows from it.
             bosr: 1.0,
             burst_share: 1.0,
+            memory: Some(self.memory),
+            shape: Shape::default(),
             seconds: self.seconds,
             after: 0,
             scale: self.scale,
@@ -115,7 +117,6 @@ impl Density {
             report: None,
         };
         let plan = Plan::of("density", args, Pattern::Trace(week.busiest(self.seconds).0.into()))?;
-        let given = Given { device: plan.scaled(self.device * 1_000_000), memory: plan.scaled(self.memory << 30) };
-        Ok(Plan { given: Some(given), ..plan })
+        Ok(Plan { given: Some(plan.scaled(self.device * 1_000_000)), ..plan })
     }
 }

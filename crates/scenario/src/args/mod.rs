@@ -3,9 +3,11 @@
 mod capacity;
 mod density;
 mod scenario;
+mod shape;
 mod shortage;
 
 pub use capacity::Capacity;
 pub use density::Density;
 pub use scenario::{Replay, Scenario, Surge, Waves};
+pub use shape::Shape;
 pub use shortage::Shortage;

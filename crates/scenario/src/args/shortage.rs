@@ -7,6 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::{Deserialize, Serialize};
 use weir_node::Profile;
 
+use super::Shape;
+
 /// A week.
 const SECONDS_MAX: u64 = 7 * 86_400;
 
@@ -45,6 +47,15 @@ pub struct Shortage {
     /// Share of the partitions that send all they bought, 0 to 1; the others send wcu / BOSR
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub burst_share: f64,
+    /// Memory of the node, in GiB (at scale 1): three quarters for cached blocks, what is put off among them, the rest
+    /// for memtables [default: 48 for blocks, and more memtables than anybody asks for]
+    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    #[serde(default)]
+    pub memory: Option<u64>,
+    /// What the load and the trees look like
+    #[command(flatten)]
+    #[serde(default)]
+    pub shape: Shape,
     /// Seconds of load
     #[arg(long, value_name = "SECONDS", default_value_t = 200)]
     pub seconds: u64,
@@ -90,6 +101,8 @@ impl Shortage {
             (self.bosr >= 1.0 && self.bosr <= 100.0, "--bosr must be between 1 and 100"),
             ((0.0..=1.0).contains(&self.burst_share), "--burst-share must be between 0 and 1"),
             (self.seconds >= 1 && self.seconds <= SECONDS_MAX, "--seconds must be between 1 and 604800 (a week)"),
+            ((0.0..=1.0).contains(&self.shape.debt), "--debt must be between 0 and 1"),
+            (!self.shape.mixed || self.item_bytes >= 128, "--mixed needs --item-bytes of at least 128"),
             (self.scale >= 1, "--scale must be at least 1"),
             (self.wcu >= self.scale, "--wcu must be at least --scale: less than a write a second says nothing"),
         ];
