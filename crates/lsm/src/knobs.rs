@@ -63,7 +63,7 @@ impl Knobs {
 
     pub fn get(&self) -> TreeKnobs {
         TreeKnobs {
-            scope: Scope::ALL[usize::from(self.scope.load(Ordering::Relaxed))],
+            scope: self.scope(),
             flush_gather: self.flush_gather.load(Ordering::Relaxed),
             write_buffers: self.write_buffers(),
             intra_l0_fan_in: self.intra_l0_fan_in.load(Ordering::Relaxed),
@@ -73,7 +73,12 @@ impl Knobs {
         }
     }
 
-    /// Asked by every write.
+    /// Asked by every write, as is the next one.
+    pub fn scope(&self) -> Scope {
+        Scope::ALL[usize::from(self.scope.load(Ordering::Relaxed))]
+    }
+
+    /// See `scope`.
     pub fn write_buffers(&self) -> usize {
         self.write_buffers.load(Ordering::Relaxed)
     }

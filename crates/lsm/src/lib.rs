@@ -14,6 +14,7 @@ pub mod job;
 mod knobs;
 pub mod memtable;
 mod options;
+mod pending;
 pub mod pick;
 pub mod read;
 pub mod repair;

@@ -22,11 +22,14 @@ pub struct TreeOptions {
     pub l0_slow: usize,
     /// Level-0 runs at which writes stop (FX-21).
     pub l0_stop: usize,
+    /// Bytes that compactions may have before them until writes are slowed, and until they stop (FX-29), where nobody
+    /// puts compactions off on purpose (U-7). RocksDB's limits.
+    pub pending_bytes_limits: [u64; 2],
     /// Writes are also slowed while the last write buffer fills and all others wait for their flush, if there are more
     /// than three (FX-29). As RocksDB does; whoever sizes flushes so that they come in time loses by it.
     pub slow_at_last_buffer: bool,
     /// Bytes per second that may be written at `l0_slow` runs, and at the last run before `l0_stop`; evenly less in
-    /// between, so that there is no cliff before the stop.
+    /// between, so that there is no cliff before the stop. The same between the two limits of pending bytes.
     pub slow_bytes_per_sec: [u64; 2],
     /// Bytes of level 0 that one job merges at most, if it can choose: what has piled up goes down step by step, oldest
     /// runs first.
@@ -64,6 +67,7 @@ impl Default for TreeOptions {
             l0_gather: 10,
             l0_slow: 20,
             l0_stop: 36,
+            pending_bytes_limits: [64 << 30, 256 << 30],
             slow_at_last_buffer: false,
             slow_bytes_per_sec: [16 << 20, 1 << 20],
             l0_merge_bytes_max: 2 << 30,

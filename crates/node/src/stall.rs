@@ -7,6 +7,8 @@ pub enum StallCause {
     L0Runs,
     /// Every write buffer of its tree waits for its flush, or every one but the last, which fills (FX-29).
     Memtables,
+    /// The compactions of its tree have too many bytes before them, and nobody puts them off on purpose (FX-29, U-7).
+    PendingBytes,
     /// The write memory that all tenants of the node share is used up, or nearly, and its tenant has its share of it
     /// (DF-7).
     NodeMemory,
@@ -14,13 +16,15 @@ pub enum StallCause {
 
 impl StallCause {
     /// Every cause.
-    pub const ALL: [StallCause; 3] = [StallCause::L0Runs, StallCause::Memtables, StallCause::NodeMemory];
+    pub const ALL: [StallCause; 4] =
+        [StallCause::L0Runs, StallCause::Memtables, StallCause::PendingBytes, StallCause::NodeMemory];
 
     /// The label used in metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             StallCause::L0Runs => "l0_runs",
             StallCause::Memtables => "memtables",
+            StallCause::PendingBytes => "pending_bytes",
             StallCause::NodeMemory => "node_memory",
         }
     }
@@ -31,6 +35,7 @@ impl From<weir_model::engine::StallCause> for StallCause {
         match cause {
             weir_model::engine::StallCause::L0Runs => Self::L0Runs,
             weir_model::engine::StallCause::Memtables => Self::Memtables,
+            weir_model::engine::StallCause::PendingBytes => Self::PendingBytes,
         }
     }
 }

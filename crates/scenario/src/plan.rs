@@ -234,6 +234,7 @@ impl Plan {
             l0_trigger: 4,
             l0_slow: 20,
             l0_stop: 36,
+            pending_bytes_limits: [64 << 30, 256 << 30].map(|limit| self.scaled(limit)),
             // What they are to a partition that was sold the paper's 3000 writes a second.
             slow_bytes_per_sec: [16 * MIB, MIB].map(|rate| self.scaled(rate.saturating_mul(self.args.wcu) / PAPER_WCU)),
             l0_merge_bytes_max: self.scaled(2 << 30),

@@ -110,6 +110,7 @@ fn resting(plan: &Plan) -> TreeOptions {
         l0_gather: l0_slow,
         l0_slow,
         l0_stop,
+        pending_bytes_limits: [u64::MAX; 2],
         level1_bytes,
         level_factor,
         ..plan.tree()
@@ -126,7 +127,15 @@ pub fn tree(plan: &Plan, level: usize) -> TreeOptions {
         2 => (1, u64::MAX),
         _ => (1, (table as f64 / 2.0).powf(1.0 / (level - 2) as f64) as u64),
     };
-    TreeOptions { write_buffer_bytes: table as usize, l0_trigger: 1, l0_gather: 1, level1_bytes, level_factor, ..tree }
+    TreeOptions {
+        write_buffer_bytes: table as usize,
+        l0_trigger: 1,
+        l0_gather: 1,
+        pending_bytes_limits: [u64::MAX; 2],
+        level1_bytes,
+        level_factor,
+        ..tree
+    }
 }
 
 fn config(plan: &Plan, level: usize) -> NodeConfig {

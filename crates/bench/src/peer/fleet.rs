@@ -325,6 +325,7 @@ fn option_string(options: &FleetOptions) -> String {
     format!(
         "create_if_missing=true;write_buffer_size={};max_write_buffer_number={};\
          level0_file_num_compaction_trigger={};level0_slowdown_writes_trigger={};level0_stop_writes_trigger={};\
+         soft_pending_compaction_bytes_limit={};hard_pending_compaction_bytes_limit={};\
          max_bytes_for_level_base={};max_bytes_for_level_multiplier={};target_file_size_base={};\
          level_compaction_dynamic_level_bytes=false;compression=kNoCompression;\
          use_direct_reads=true;use_direct_io_for_flush_and_compaction=true;delayed_write_rate={};\
@@ -335,6 +336,8 @@ fn option_string(options: &FleetOptions) -> String {
         tree.l0_trigger,
         tree.l0_slow,
         tree.l0_stop,
+        tree.pending_bytes_limits[0],
+        tree.pending_bytes_limits[1],
         tree.level1_bytes,
         tree.level_factor,
         tree.table_bytes,

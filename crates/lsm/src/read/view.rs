@@ -36,6 +36,8 @@ pub struct View {
     pub sealed: Vec<Sealed>,
     /// The tables.
     pub version: Arc<Version>,
+    /// Bytes that compactions have before them in `version` ([`pending`](crate::pending)).
+    pub pending_bytes: u64,
 }
 
 impl View {

@@ -9,6 +9,7 @@ use weir_journal::Begun;
 
 use super::Tree;
 use super::state::State;
+use crate::pending;
 use crate::read::get::PINNED_LEVEL_MAX;
 use crate::read::view::View;
 use crate::table::TableSummary;
@@ -109,6 +110,7 @@ impl Tree {
             let mut state = self.state.lock();
             state.persisted = edit.persisted.unwrap_or(state.persisted);
             let mut view = View::clone(&self.view.load());
+            view.pending_bytes = pending::bytes(&next, &self.options);
             view.version = Arc::new(next);
             install(&mut state, &mut view);
             self.view.store(Arc::new(view));

@@ -1,7 +1,7 @@
 //! The facts of a tree at one moment.
 
 use weir_model::engine::{
-    CacheUsage, EngineFacts, Facts, JobCount, JobKind, Jobs, LevelShape, Space, Stall, StallCause, TreeShape,
+    CacheUsage, EngineFacts, Facts, JobCount, JobKind, Jobs, LevelShape, Scope, Space, Stall, StallCause, TreeShape,
     UnflushedMemory,
 };
 
@@ -9,18 +9,26 @@ use super::{LevelCount, Tree};
 use crate::pick::leveled;
 use crate::read::view::View;
 use crate::slowdown;
-use crate::stall::stall;
+use crate::stall::{Counts, stall};
 use crate::version::LEVELS;
 
 impl Facts for Tree {
     fn stall(&self) -> Stall {
         let view = self.view.load();
         let full = view.memtable.bytes() >= self.options.write_buffer_bytes;
-        stall(view.version.level(0).len(), view.sealed.len(), full, self.knobs.write_buffers(), &self.options)
+        let counts = Counts {
+            l0_runs: view.version.level(0).len(),
+            sealed: view.sealed.len(),
+            memtable_full: full,
+            write_buffers: self.knobs.write_buffers(),
+            pending_bytes: self.pending_bytes(&view),
+        };
+        stall(counts, &self.options)
     }
 
     fn slow_rate(&self) -> u64 {
-        slowdown::rate(self.view.load().version.level(0).len(), &self.options)
+        let view = self.view.load();
+        slowdown::rate(view.version.level(0).len(), self.pending_bytes(&view), &self.options)
     }
 
     fn nearest_stall(&self) -> StallCause {
@@ -114,6 +122,12 @@ impl Facts for Tree {
 }
 
 impl Tree {
+    /// Bytes that compactions have before them, as far as writes wait for them: none while they are put off on purpose
+    /// (U-7).
+    fn pending_bytes(&self, view: &View) -> u64 {
+        if self.knobs.scope() == Scope::All { view.pending_bytes } else { 0 }
+    }
+
     /// By whichever comes first: all write buffers full, or as many flushes of full memtables as level 0 has places
     /// left.
     fn bytes_to_stall(&self, view: &View, unflushed: u64) -> u64 {

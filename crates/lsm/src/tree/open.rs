@@ -16,6 +16,7 @@ use super::{Env, Tree};
 use crate::knobs::Knobs;
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
+use crate::pending;
 use crate::read::view::View;
 use crate::table::{Fresh, Table};
 use crate::version::manifest::{self, Manifest, Recovered};
@@ -84,7 +85,8 @@ impl Tree {
         };
         let now_ms = env.clock.unix_ms();
         let memtable = Memtable::booked_to(Arc::clone(&env.memory), options.write_buffer_bytes, now_ms);
-        let view = View { memtable, sealed: Vec::new(), version: Arc::new(version) };
+        let pending_bytes = pending::bytes(&version, &options);
+        let view = View { memtable, sealed: Vec::new(), version: Arc::new(version), pending_bytes };
         let tree = Arc::new_cyclic(|this| Tree {
             this: Weak::clone(this),
             env,

@@ -7,6 +7,8 @@ pub enum StallCause {
     L0Runs,
     /// Every write buffer waits for its flush, or every one but the last, which fills (FX-29).
     Memtables,
+    /// Compactions have too many bytes before them (FX-29).
+    PendingBytes,
 }
 
 /// Whether a write may go on.

@@ -9,6 +9,7 @@ use weir_admission::waits::{self, Cause, Followed};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{ErrorKind, Fs};
 use weir_model::Batch;
+use weir_model::engine::{Scope, TreeKnobs};
 
 use super::*;
 use crate::config::{Machine, NodeConfig};
@@ -182,4 +183,50 @@ fn an_update_pays_for_what_it_writes_and_not_for_its_key_alone() {
     }
     let took = sim.now() - begin;
     assert!((400 * MS..600 * MS).contains(&took), "500 KiB at 1 MiB a second took {took} ns");
+}
+
+/// Two runs of 100 KB in level 0, whose merge is due and takes a while, in a tree with these limits of pending bytes.
+fn in_debt(sim: &Sim, limits: [u64; 2]) -> (Node, Arc<Partition>) {
+    let mut config = config();
+    config.profile = crate::Profile::RocksDb;
+    (config.tree.l0_trigger, config.tree.l0_gather, config.tree.pending_bytes_limits) = (2, 2, limits);
+    config.tree.slow_bytes_per_sec = [1024, 1024];
+    let (node, partition) = open(sim, &config, DeviceSpec::shared(1 << 20));
+    for _ in 0..2 {
+        for key in 0..100 {
+            let _commit = sim.block_on(partition.write(&batch(key))).expect("no faults");
+        }
+        drop(sim.block_on(partition.flush_and_hold()).expect("no faults"));
+    }
+    (node, partition)
+}
+
+#[test]
+fn pending_bytes_slow_writes_until_compactions_are_put_off_on_purpose() {
+    let sim = Sim::new(5);
+    let (_node, partition) = in_debt(&sim, [100 << 10, u64::MAX]);
+    assert_eq!(partition.engine.stall(), Stall::Slow(weir_model::engine::StallCause::PendingBytes));
+    let ended = writers(&sim, &partition, 100);
+    sim.run_until(sim.now() + 50 * MS);
+    assert!(of(&ended)[0] <= 2, "{ended:?} at 1 KB a second");
+    partition.set_tree_knobs(TreeKnobs { scope: Scope::IntraL0, ..partition.engine.knobs() });
+    assert_eq!(partition.engine.stall(), Stall::None);
+    sim.run_until(sim.now() + MS);
+    assert_eq!(of(&ended), [100, 0]);
+    let stalls = partition.metrics().stalls;
+    assert_eq!(StallCause::ALL.map(|cause| stalls[cause as usize].slowed), [0, 0, 100, 0]);
+}
+
+#[test]
+fn pending_bytes_stop_writes_until_they_are_compacted() {
+    let sim = Sim::new(6);
+    let (_node, partition) = in_debt(&sim, [1, 100 << 10]);
+    assert_eq!(partition.engine.stall(), Stall::Stop(weir_model::engine::StallCause::PendingBytes));
+    let ended = writers(&sim, &partition, 1);
+    sim.run_until(sim.now() + 50 * MS);
+    assert_eq!(of(&ended), [0, 0]);
+    sim.block_on(partition.settle());
+    sim.run_until(sim.now() + MS);
+    assert_eq!(of(&ended), [1, 0]);
+    assert_eq!(partition.metrics().stalls[StallCause::PendingBytes as usize].stopped, 1);
 }
