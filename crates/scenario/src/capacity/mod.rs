@@ -183,7 +183,8 @@ impl<'a> Question<'a> {
     /// nothing at all is compacted: each byte still goes into the log and out of memory.
     pub fn carried_uncompacted(&self) -> u16 {
         let each = self.today.ingest() / f64::from(self.today.args.partitions);
-        (self.today.device() as f64 / (2.0 * each)).min(f64::from(TENANTS_MAX)) as u16
+        let device = self.device as f64 / self.today.args.scale as f64;
+        (device / (2.0 * each)).min(f64::from(TENANTS_MAX)) as u16
     }
 
     /// Prints the answer and writes what was asked for.
