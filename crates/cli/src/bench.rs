@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "it writes a report where the user asked for it")]
 
+mod density;
 mod scenario;
 mod tenants;
 mod types;
@@ -50,6 +51,7 @@ enum What {
     Waves(scenario::OnDisk<args::Waves>),
     /// A node's traffic, at its own times, on the disk
     Trace(scenario::OnDisk<args::Replay>),
+    Density(density::DensityArgs),
     /// One contestant's run in this process: how `bench shortage` runs each of its measurements
     #[command(hide = true)]
     ScenarioChild {
@@ -166,6 +168,7 @@ impl Bench {
             What::Surge(args) => args.run(Scenario::Surge),
             What::Waves(args) => args.run(Scenario::Waves),
             What::Trace(args) => args.run(Scenario::Trace),
+            What::Density(args) => args.run(),
             What::ScenarioChild { order } => disk::child::main(&order),
             What::Child { order } => child::main(&order),
         }

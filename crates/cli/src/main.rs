@@ -177,6 +177,7 @@ mod tests {
             "weir calibrate s3://bucket",
             "weir bench engine --json s3://bucket/x",
             "weir bench shortage --dir s3://bucket",
+            "weir bench density --dir s3://bucket",
             "weir sim kill9 --dir s3://bucket",
             "weir sim trace --record s3://bucket/x.csv",
             "weir plan s3://bucket/week.csv",
@@ -211,7 +212,14 @@ mod tests {
             let reached = path.iter().fold(&mut command, |at, name| at.find_subcommand_mut(name).expect("a command"));
             reached.render_long_help().to_string()
         };
-        for path in [["sim", "shortage"], ["sim", "surge"], ["sim", "waves"], ["sim", "trace"], ["bench", "shortage"]] {
+        for path in [
+            ["sim", "shortage"],
+            ["sim", "surge"],
+            ["sim", "waves"],
+            ["sim", "trace"],
+            ["bench", "shortage"],
+            ["bench", "density"],
+        ] {
             let said = help(&path);
             for profile in weir_node::Profile::ALL {
                 let line = format!("{}:", profile.name());

@@ -181,7 +181,7 @@ pub fn line(result: &Measured) -> String {
     let bytes = &outcome.bytes;
     format!(
         "{:<12} 10 ms {:.2}/{:.2}/{:.2} % (awake {:.2} %)  flowing {:.1}/{:.1}/{:.1} %  avg {} p50 {} p99 {} p99.9 {}  bg {:.2} x \
-         (flush {:.2} l0 {:.2} deep {:.2}) kernel r {:.1} w {:.1} MB/s, beside the log {:.2} x  first stall {}  load {:.1}  stolen {:.0} %  {} -> {}",
+         (flush {:.2} l0 {:.2} deep {:.2}) kernel r {:.1} w {:.1} MB/s, beside the log {:.2} x  first stall {}  resident {:.0} MB  load {:.1}  stolen {:.0} %  {} -> {}",
         outcome.profile,
         disk.within_10ms.max * 100.0,
         disk.within_10ms.avg * 100.0,
@@ -202,6 +202,7 @@ pub fn line(result: &Measured) -> String {
         disk.kernel_written as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
         disk.beside_log,
         disk.first_stall_seconds.map_or("never".into(), |at| format!("{at:.1} s")),
+        disk.resident_peak as f64 / 1e6,
         disk.load_average,
         disk.stolen * 100.0,
         disk.shape[0],

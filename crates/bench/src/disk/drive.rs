@@ -24,7 +24,7 @@ use weir_scenario::tally::Tally;
 
 use super::WORLD;
 use super::fleet::{Fleet, Flow};
-use crate::meter::{Account, MachineTime, Stopwatch};
+use crate::meter::{Account, MachineTime, Stopwatch, rss_peak_bytes};
 use crate::throttle::Caps;
 use crate::{Failure, Result};
 
@@ -60,6 +60,9 @@ pub struct Disk {
     /// cause it counts what jobs that are not done have moved, in every contestant alike; users' reads are in it, too.
     #[serde(default)]
     pub beside_log: f64,
+    /// The most memory that the process had resident, from its start to the end of the load, in bytes.
+    #[serde(default)]
+    pub resident_peak: u64,
     /// Processor seconds of the process during the load.
     pub cpu_seconds: f64,
     /// Of the time in which the machine's processors had something to run during the load, the share in which the
@@ -139,7 +142,7 @@ pub fn drive(
         return Err(error);
     }
     (disk.kernel_read, disk.kernel_written) = (spent.read - before.read, spent.written - before.written);
-    disk.stolen = stolen;
+    (disk.stolen, disk.resident_peak) = (stolen, rss_peak_bytes());
     disk.cpu_seconds = spent.cpu_seconds - before.cpu_seconds;
     let share =
         |done: fn(&Sent) -> u64| Spread::of(&sent.iter().map(|sent| ratio(done(sent), sent.all)).collect::<Vec<_>>());

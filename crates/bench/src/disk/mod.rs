@@ -14,6 +14,7 @@
 
 pub mod child;
 pub mod compare;
+pub mod density;
 pub mod drive;
 pub mod fleet;
 mod image;

@@ -29,9 +29,9 @@ pub struct OnDisk<S: Args> {
     disk: DiskArgs,
 }
 
-/// What only the disk needs.
+/// Who is compared.
 #[derive(Debug, Args)]
-struct DiskArgs {
+pub struct Rivals {
     /// Contestants to compare with, separated by commas: rocksdb, rocksdb-autotune, and rocksdb-merging, which is set
     /// up for a shortage
     #[arg(long, value_delimiter = ',')]
@@ -43,6 +43,25 @@ struct DiskArgs {
     /// Measure the peers alone
     #[arg(long, requires = "peer")]
     alone: bool,
+}
+
+impl Rivals {
+    /// Weir under `profiles`, and the peers.
+    pub fn entries(&self, profiles: &[String]) -> Result<Vec<Entry>> {
+        let ours = if self.alone { &[] } else { profiles };
+        let peers = peers(&self.peer, || {
+            let library = peer::locate::rocksdb(self.peer_lib.as_deref())?;
+            Ok(std::fs::canonicalize(library)?)
+        })?;
+        Ok(ours.iter().cloned().map(Entry::Weir).chain(peers).collect())
+    }
+}
+
+/// What only the disk needs.
+#[derive(Debug, Args)]
+struct DiskArgs {
+    #[command(flatten)]
+    rivals: Rivals,
     /// Let the kernel read at most so many MB/s for each contestant while the load runs
     #[arg(long, value_name = "R")]
     cap_read_mbps: Option<f64>,
@@ -66,14 +85,7 @@ impl<S: Args> OnDisk<S> {
         let (scenario, disk) = (which(self.scenario), self.disk);
         let caps = Caps::from_mbps(disk.cap_read_mbps, disk.cap_write_mbps);
         let plan = Plan { caps: caps.all(), ..scenario.clone().plan()? };
-        let mut contestants: Vec<_> = match disk.alone {
-            true => Vec::new(),
-            false => plan.args.profiles.iter().cloned().map(Entry::Weir).collect(),
-        };
-        contestants.extend(peers(&disk.peer, || {
-            let library = peer::locate::rocksdb(disk.peer_lib.as_deref())?;
-            Ok(std::fs::canonicalize(library)?)
-        })?);
+        let contestants = disk.rivals.entries(&plan.args.profiles)?;
         let ours = !disk.dir.exists();
         let comparison = Comparison {
             scenario,

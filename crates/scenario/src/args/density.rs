@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::shortage::profiles;
 use super::{Shape, Shortage};
@@ -20,7 +20,7 @@ const WEEK: u64 = 7 * 86_400;
 /// of all burst together. The busiest `--seconds` of their week are played to more and more tenants, until the worst
 /// served of them has less than `--served` of its writes in time (1 ms; of its reads, 100 ms). The answer is the
 /// largest number that was served.
-#[derive(Clone, Debug, Args, Serialize)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Density {
     /// What the device can do, reads and writes together, in MB a second (at scale 1)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::density::Density;
 use super::shortage::Shortage;
 use crate::pattern::Pattern;
 use crate::plan::Plan;
@@ -142,6 +143,13 @@ pub enum Scenario {
     Waves(Waves),
     /// See [`Replay`].
     Trace(Replay),
+    /// See [`Density`].
+    Density {
+        /// What is the same whatever the number.
+        machine: Density,
+        /// How many there are.
+        tenants: u16,
+    },
 }
 
 impl Scenario {
@@ -155,6 +163,7 @@ impl Scenario {
             Scenario::Surge(args) => args.plan(),
             Scenario::Waves(args) => args.plan(),
             Scenario::Trace(args) => args.plan(),
+            Scenario::Density { machine, tenants } => machine.plan(tenants, machine.seed),
         }
     }
 }
