@@ -75,16 +75,18 @@ impl Door {
     }
 
     /// The largest piece in which I/O of `class` may be issued, in bytes. What a client asked for is never cut: it goes
-    /// into debt. A flush is, also where it passes as foreground: it would leave a debt for which clients wait.
+    /// into debt. A flush is, also where it passes as foreground: it would leave a debt for which clients wait, and a
+    /// read of its partition waits behind one piece.
     pub(crate) fn piece_bytes(&self, class: Class, direction: Direction) -> u64 {
         if class.is_foreground() {
             return u64::MAX;
         }
         let rank = self.rank(class);
-        let own = self.partition.as_ref().map_or(u64::MAX, |gate| {
+        let own = self.partition.as_ref().map_or(u64::MAX, |partition| {
+            let gate = partition.gate(rank);
             // A piece beyond the partition's burst would wait for a full bucket and leave a debt.
-            let burst = gate.gate(rank).burst_bytes(direction);
-            (burst / PAGE as u64 * PAGE as u64).max(PAGE as u64)
+            let burst = (gate.burst_bytes(direction) / PAGE as u64 * PAGE as u64).max(PAGE as u64);
+            if rank == Rank::Foreground { burst.min(gate.grant_bytes(direction)) } else { burst }
         });
         self.node.grant_bytes(direction).min(own)
     }
@@ -197,15 +199,19 @@ impl Door {
     fn ask_partition(&self, toll: Toll) -> Own {
         let Toll { rank, direction, bytes, .. } = toll;
         let Some(partition) = &self.partition else { return Own::Free };
-        let gate = partition.gate(rank);
+        let (gate, buffered) = (partition.gate(rank), toll.buffered_at(partition));
         if rank == Rank::Foreground && partition.borrows() {
-            return match gate.try_pass(self.owner, rank, direction, bytes) {
-                Some(grant) => Own::Paid(grant),
-                None if self.node.is_idle(direction) => Own::Free,
-                None => Own::Waiting(gate.request(self.owner, rank, direction, bytes)),
-            };
+            match gate.try_pass(self.owner, rank, direction, bytes, buffered.unwrap_or(1)) {
+                Some(grant) => return Own::Paid(grant),
+                None if self.node.is_idle(direction) => return Own::Free,
+                None => {}
+            }
         }
-        match gate.request(self.owner, rank, direction, bytes) {
+        let request = match buffered {
+            Some(ops) => gate.request_buffered(self.owner, direction, bytes, ops),
+            None => gate.request(self.owner, rank, direction, bytes),
+        };
+        match request {
             Request::Ready(grant) => Own::Paid(grant.expect("a new request")),
             waiting => Own::Waiting(waiting),
         }
@@ -233,6 +239,15 @@ struct Toll {
     buffered: Option<u64>,
 }
 
+impl Toll {
+    /// Whether it goes before others at the gate of `partition`, and for how many operations. Without that each record
+    /// of the log would wait for a flush that rushes: it takes all tokens, piece by piece. A RocksDB's single bucket
+    /// has no such thing.
+    fn buffered_at(self, partition: &PartitionGate) -> Option<u64> {
+        self.buffered.filter(|_| !partition.is_one_bucket())
+    }
+}
+
 /// Tokens of the partition, given back if the I/O is dropped while it waits at the node.
 struct Paid {
     door: Arc<Door>,
@@ -255,7 +270,8 @@ impl Drop for Paid {
     fn drop(&mut self) {
         if let (false, Some(gate)) = (self.kept, &self.door.partition) {
             let Toll { rank, direction, bytes, .. } = self.toll;
-            gate.gate(rank).refund(self.door.owner, rank, direction, bytes);
+            let ops = self.toll.buffered_at(gate).unwrap_or(1);
+            gate.gate(rank).refund(self.door.owner, rank, direction, bytes, ops);
         }
     }
 }

@@ -214,7 +214,7 @@ impl Gate {
         }
     }
 
-    /// Asks for one operation of `bytes` that passes at once or not at all.
+    /// Asks for `bytes` in `ops` operations, which pass at once or not at all.
     #[inline]
     pub(crate) fn try_pass(
         self: &Arc<Self>,
@@ -222,8 +222,9 @@ impl Gate {
         rank: Rank,
         direction: Direction,
         bytes: u64,
+        ops: u64,
     ) -> Option<Grant> {
-        self.try_pass_for(Ask { owner, rank, bytes, ops: 1, buffered: false }, direction)
+        self.try_pass_for(Ask { owner, rank, bytes, ops, buffered: false }, direction)
     }
 
     #[inline]
@@ -304,10 +305,10 @@ impl Gate {
     }
 
     /// Gives back the tokens of a grant whose I/O was never issued.
-    pub fn refund(&self, owner: Owner, rank: Rank, direction: Direction, bytes: u64) {
+    pub(crate) fn refund(&self, owner: Owner, rank: Rank, direction: Direction, bytes: u64, ops: u64) {
         if !self.is_unlimited() {
             self.with_lane(self.lane_of(direction), |lane, _| {
-                lane.refund(&Ask { owner, rank, bytes, ops: 1, buffered: false })
+                lane.refund(&Ask { owner, rank, bytes, ops, buffered: false })
             });
         }
     }

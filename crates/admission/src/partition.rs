@@ -129,6 +129,11 @@ impl PartitionGate {
         self.borrows.load(Ordering::Relaxed)
     }
 
+    /// Whether background passes at the gate of foreground.
+    pub(crate) fn is_one_bucket(&self) -> bool {
+        self.one_bucket.load(Ordering::Relaxed)
+    }
+
     /// Whether flushes pass as foreground now.
     pub fn flush_rushes(&self) -> bool {
         self.flush_is_urgent.load(Ordering::Relaxed) && self.flush_may_rush.load(Ordering::Relaxed)
@@ -146,7 +151,7 @@ impl PartitionGate {
 
     /// The gate that I/O of `rank` passes.
     pub fn gate(&self, rank: Rank) -> &Arc<Gate> {
-        let own = rank.is_background() && !self.one_bucket.load(Ordering::Relaxed);
+        let own = rank.is_background() && !self.is_one_bucket();
         if own { &self.background } else { &self.foreground }
     }
 }

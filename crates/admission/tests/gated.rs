@@ -255,6 +255,41 @@ fn an_urgent_flush_passes_as_foreground_and_is_booked_as_flush() {
 }
 
 #[test]
+fn nobody_waits_long_behind_an_urgent_flush_of_his_own_partition() {
+    // A partition of 1 MB/s whose flush of 1 MiB may pass as foreground: its next tokens are 4 ms away at any time.
+    let node = Node::new(8, Limits::bytes(100_000_000), 0);
+    node.disk.is_cached.store(true, Relaxed);
+    node.disk.content.lock().resize(4 << 20, 0);
+    let partition = node.partition(1);
+    partition.gate.foreground().set_limits(Limits::bytes(1_000_000));
+    partition.gate.set_flush_is_urgent(true);
+    let flushed = Arc::new(AtomicU64::new(0));
+    let (file, told, clock) = (Arc::clone(&partition.file), Arc::clone(&flushed), node.sim.clock());
+    node.sim.spawn(async move {
+        file.write_at(0, pattern(1 << 20), tag(Class::Flush)).await.expect("no faults");
+        told.store(clock.now(), Relaxed);
+    });
+    node.sim.run_until(200 * MS);
+    for number in 0..20 {
+        let asked = node.sim.now();
+        let record = AlignedBuf::with_len(PAGE);
+        node.sim
+            .block_on(partition.file.write_at((512 + number) * PAGE as u64, record, tag(Class::Log)))
+            .expect("no faults");
+        assert_eq!(node.sim.now(), asked, "a record moves nothing yet");
+        let read = AlignedBuf::with_len(PAGE);
+        node.sim.block_on(partition.file.read_at(0, read, tag(Class::Read))).expect("no faults");
+        // The record, two pieces of the flush and the read itself, 4.1 ms each.
+        assert!(node.sim.now() - asked < 17 * MS, "{} ns", node.sim.now() - asked);
+        node.sim.run_until(asked + 40 * MS);
+    }
+    node.sim.run_until(4 * SEC);
+    // All of it together, less the burst.
+    let (flushed, bytes) = (flushed.load(Relaxed), (1 << 20) + 40 * PAGE as u64);
+    assert!((SEC..SEC * bytes / 1_000_000).contains(&flushed), "the flush is paid for: {flushed} ns");
+}
+
+#[test]
 fn a_sync_is_one_operation() {
     let node = Node::new(6, Limits::Shared(Rates { bytes: UNLIMITED, ops: 100 }), 0);
     let partition = node.partition(1);
