@@ -3,7 +3,8 @@
 //! A fixture is a script: `at SECONDS` or `at FROM..TO` is one sample a second, and the lines under it are partitions:
 //! rates in MB/s, tree in MB. Lines with `->` are what the profile made of the last of them.
 //! `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile plays
-//! `shortage.txt`; the valves that only `weir` has open in `valves.txt`.
+//! `shortage.txt`; the valves that only `weir` has open in `valves.txt`, and what it does about a large level 1 is in
+//! `level-1.txt`.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -25,6 +26,11 @@ fn every_profile_says_what_its_fixture_says() {
 #[test]
 fn the_valves_of_weir_open_when_they_should() {
     compare("weir-valves", &script::play(Profile::Weir, include_str!("fixtures/valves.txt")));
+}
+
+#[test]
+fn a_level_1_that_is_too_large_is_left_alone_until_something_is_over() {
+    compare("weir-level-1", &script::play(Profile::Weir, include_str!("fixtures/level-1.txt")));
 }
 
 fn compare(fixture: &str, said: &str) {

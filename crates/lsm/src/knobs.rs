@@ -14,6 +14,7 @@ impl TreeOptions {
             flush_gather: 1,
             write_buffers: self.write_buffers_max,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
+            intra_l0_from: 0,
             intra_l0_bytes: u64::MAX,
             warm: true,
             l0_gathers: true,
@@ -30,6 +31,7 @@ pub(crate) struct Knobs {
     flush_gather: AtomicUsize,
     write_buffers: AtomicUsize,
     intra_l0_fan_in: AtomicUsize,
+    intra_l0_from: AtomicUsize,
     intra_l0_bytes: AtomicU64,
     warm: AtomicBool,
     l0_gathers: AtomicBool,
@@ -42,6 +44,7 @@ impl Knobs {
             flush_gather: AtomicUsize::new(0),
             write_buffers: AtomicUsize::new(0),
             intra_l0_fan_in: AtomicUsize::new(0),
+            intra_l0_from: AtomicUsize::new(0),
             intra_l0_bytes: AtomicU64::new(0),
             warm: AtomicBool::new(false),
             l0_gathers: AtomicBool::new(false),
@@ -56,6 +59,7 @@ impl Knobs {
         self.flush_gather.store(knobs.flush_gather.max(1), Ordering::Relaxed);
         self.write_buffers.store(knobs.write_buffers.max(2), Ordering::Relaxed);
         self.intra_l0_fan_in.store(knobs.intra_l0_fan_in.max(2), Ordering::Relaxed);
+        self.intra_l0_from.store(knobs.intra_l0_from, Ordering::Relaxed);
         self.intra_l0_bytes.store(knobs.intra_l0_bytes, Ordering::Relaxed);
         self.warm.store(knobs.warm, Ordering::Relaxed);
         self.l0_gathers.store(knobs.l0_gathers, Ordering::Relaxed);
@@ -67,6 +71,7 @@ impl Knobs {
             flush_gather: self.flush_gather.load(Ordering::Relaxed),
             write_buffers: self.write_buffers(),
             intra_l0_fan_in: self.intra_l0_fan_in.load(Ordering::Relaxed),
+            intra_l0_from: self.intra_l0_from.load(Ordering::Relaxed),
             intra_l0_bytes: self.intra_l0_bytes.load(Ordering::Relaxed),
             warm: self.warm.load(Ordering::Relaxed),
             l0_gathers: self.l0_gathers.load(Ordering::Relaxed),
@@ -95,6 +100,7 @@ mod tests {
             flush_gather: 0,
             write_buffers: 0,
             intra_l0_fan_in: 0,
+            intra_l0_from: 0,
             intra_l0_bytes: 0,
             warm: false,
             l0_gathers: false,

@@ -260,6 +260,7 @@ impl World {
             flush_gather: 1 + self.rng.below(4) as usize,
             write_buffers: 2 + self.rng.below(8) as usize,
             intra_l0_fan_in: 2 + self.rng.below(4) as usize,
+            intra_l0_from: self.rng.below(6) as usize,
             intra_l0_bytes: 1 << self.rng.below(24),
             warm: self.rng.chance(0.5),
             l0_gathers: self.rng.chance(0.5),

@@ -261,6 +261,7 @@ impl Partition {
             flush_gather: knobs.flush_gather as usize,
             write_buffers: knobs.write_buffers as usize,
             intra_l0_fan_in: knobs.intra_l0_fan_in as usize,
+            intra_l0_from: knobs.intra_l0_from as usize,
             intra_l0_bytes: knobs.intra_l0_bytes,
             warm: knobs.warm,
             l0_gathers: knobs.l0_gathers,

@@ -33,6 +33,7 @@ impl Turning {
                 flush_gather: 1 + rng.below(4) as usize,
                 write_buffers: 2 + rng.below(6) as usize,
                 intra_l0_fan_in: 2 + rng.below(3) as usize,
+                intra_l0_from: rng.below(6) as usize,
                 intra_l0_bytes: 1 << rng.below(24),
                 warm: rng.chance(0.5),
                 l0_gathers: rng.chance(0.5),

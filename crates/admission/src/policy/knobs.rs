@@ -55,6 +55,9 @@ pub struct PartitionKnobs {
     pub write_buffers: u64,
     /// Fewest runs that a merge inside level 0 takes.
     pub intra_l0_fan_in: u64,
+    /// Runs in level 0 from which on merges inside it begin.
+    #[serde(default)]
+    pub intra_l0_from: u64,
     /// Most bytes that a merge inside level 0 takes, unless it takes the fewest runs.
     #[serde(default = "any_bytes")]
     pub intra_l0_bytes: u64,
@@ -90,6 +93,7 @@ impl PartitionKnobs {
             flush_gather: 1,
             write_buffers: partition.tree.write_buffers,
             intra_l0_fan_in: INTRA_L0_FAN_IN,
+            intra_l0_from: 0,
             intra_l0_bytes: any_bytes(),
             warm: true,
             l0_gathers: true,

@@ -134,8 +134,9 @@ fn words(knobs: &PartitionKnobs) -> String {
     let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
     let cold = if knobs.warm { "" } else { " cold" };
     let eager = if knobs.l0_gathers { "" } else { " eager" };
+    let late = if knobs.intra_l0_from > 4 { format!(" from={}", knobs.intra_l0_from) } else { String::new() };
     format!(
-        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}{eager}",
+        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}{eager}{late}",
         knobs.stage.name(),
         knobs.scope.name(),
         rate(&knobs.foreground),

@@ -16,6 +16,7 @@ use weir_model::engine::{Scope, Seq, TreeKnobs, Urgency};
 /// The next compaction as `knobs` have it, or `None` if nothing is due or what is due is blocked by running jobs.
 pub fn pick(levels_view: &LevelsView<'_>, knobs: TreeKnobs, options: &TreeOptions) -> Option<Pick> {
     match knobs.scope {
+        Scope::IntraL0 if levels_view.levels[0].len() < knobs.intra_l0_from => None,
         Scope::IntraL0 => intra_l0::pick(levels_view, knobs.intra_l0_fan_in, knobs.intra_l0_bytes, options),
         scope @ (Scope::All | Scope::L0ToL1) => leveled::pick(levels_view, scope, options),
     }

@@ -24,6 +24,7 @@ const KNOBS: TreeKnobs = TreeKnobs {
     write_buffers: 2,
     intra_l0_bytes: u64::MAX,
     intra_l0_fan_in: 2,
+    intra_l0_from: 2,
     warm: false,
     l0_gathers: false,
 };

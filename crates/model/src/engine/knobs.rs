@@ -18,6 +18,8 @@ pub struct TreeKnobs {
     pub write_buffers: usize,
     /// The smallest number of runs that a merge within level 0 takes (FX-22: 4). At least 2.
     pub intra_l0_fan_in: usize,
+    /// Runs in level 0 from which on merges within it begin.
+    pub intra_l0_from: usize,
     /// The most bytes that a merge within level 0 takes, unless it takes no more than `intra_l0_fan_in` runs.
     pub intra_l0_bytes: u64,
     /// What is written into the upper levels (`warm_levels` of its options) stays in the cache from now on.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::engine::Urgency;
+use weir_model::engine::{Scope, TreeKnobs, Urgency};
 
 use super::*;
 use crate::pick::Claims;
@@ -66,6 +66,16 @@ fn ask(drawing: &str, fan_in: usize) -> Option<(u64, u64)> {
 
 fn ask_rocksdb(drawing: &str) -> Option<(u64, u64)> {
     span(with_picture(&sizes(drawing), |levels_view| pick_while_blocked(levels_view, &options())))
+}
+
+#[test]
+fn none_begins_before_there_are_as_many_runs_as_the_knobs_say() {
+    let knobs = TreeKnobs { scope: Scope::IntraL0, intra_l0_from: 6, ..options().knobs() };
+    let begins = |runs: usize| {
+        with_picture(&sizes(&"10 ".repeat(runs)), |levels_view| crate::pick::pick(levels_view, knobs, &options()))
+            .is_some()
+    };
+    assert_eq!([4, 5, 6, 7].map(begins), [false, false, true, true]);
 }
 
 #[test]

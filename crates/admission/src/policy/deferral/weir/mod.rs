@@ -1,12 +1,13 @@
 //! Weir's deferral: FlexEngine's two stages with what its paper leaves open decided (U-1 to U-5, U-20, U-22, U-23), and
-//! three levers more.
+//! more levers.
 //!
 //! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to twelve memtables become
 //!    one run, in up to 25 buffers, as many as memory and the speed of flushes allow. That alone makes a run of level 0
 //!    last twelve times as long and costs no bandwidth; it costs memory, log, and time to recover.
 //! 2. Stage one for those who save most by it, until the rest fits (U-2): nobody more than is needed.
 //! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging
-//!    inside level 0 makes it longer.
+//!    inside level 0 makes it longer, or where level 1 has become so large that merging into it costs more than there
+//!    is. Level 0 is merged early while the device is not full, and late when it is ([`patience`]).
 //! 4. Back by way of drain, one and resume, a few partitions at a time ([`Ramp`]), nearest to a stall first.
 //! 5. The guard is the last valve; after twice the time that moving a partition takes it opens earlier (U-22).
 
@@ -14,6 +15,7 @@ mod gather;
 mod hysteresis;
 mod memory;
 mod partition;
+mod patience;
 mod rest;
 
 use std::collections::BTreeMap;
@@ -24,6 +26,7 @@ use self::gather::Gathering;
 use self::hysteresis::Hysteresis;
 use self::memory::upper_levels_are_kept;
 use self::partition::PartitionState;
+use self::patience::Patience;
 use self::rest::{PutOff, Rest};
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
@@ -47,8 +50,8 @@ const STALL_NEAR: f64 = 5.0;
 const STALL_NEAR_LATE: f64 = 30.0;
 /// So many runs before writes are slowed the guard opens, and a merge within level 0 should have ended.
 const CLOSE_TO_SLOW: u64 = 2;
-/// What a byte costs that goes no further than level 0: its flush, and one merge.
-const STAGE_TWO_AMPLIFICATION: f64 = 2.0;
+/// Stage two for whoever saves so much by it, of what stage one costs, while what all need does not fit.
+const WORTH: f64 = 1.0 / 3.0;
 
 /// See the module.
 pub struct Weir {
@@ -56,6 +59,9 @@ pub struct Weir {
     hysteresis: Hysteresis,
     ramp: Ramp,
     rest: Rest,
+    patience: Patience,
+    /// When the last one began to drain while the node was short.
+    drained_at: Nanos,
     partitions: BTreeMap<Owner, PartitionState>,
 }
 
@@ -65,6 +71,13 @@ struct Look<'a> {
     load: &'a Load,
     tokens: Tokens,
     gathering: Gathering,
+    /// Levels 0 and 1 are kept in memory: merges read nothing from the device.
+    kept: bool,
+}
+
+/// Bytes that a merge of levels 0 and 1 moves for each that it writes: it reads what is not in memory.
+const fn merge_moves(kept: bool) -> f64 {
+    if kept { 1.0 } else { 2.0 }
 }
 
 impl Look<'_> {
@@ -82,15 +95,19 @@ impl Look<'_> {
     /// Background bytes that a byte costs in `stage`.
     fn amplification(&self, stage: Stage) -> f64 {
         let tree = &self.sample.tree;
+        let merged = merge_moves(self.kept);
         let amplification = match stage.scope() {
             Scope::All => self.load.amplification,
-            Scope::IntraL0 => STAGE_TWO_AMPLIFICATION,
+            Scope::IntraL0 => 1.0 + merged,
             Scope::L0ToL1 => {
                 let batch = tree.l0_bytes.max(tree.l0_trigger * tree.memtable_bytes).max(1);
-                2.0 + tree.l1_bytes as f64 / batch as f64
+                1.0 + merged * (1.0 + tree.l1_bytes as f64 / batch as f64)
             }
         };
-        amplification.min(self.load.amplification)
+        match stage {
+            Stage::One | Stage::Two => amplification,
+            _ => amplification.min(self.load.amplification),
+        }
     }
 
     /// Bytes of the largest merge within level 0 that ends before level 0 has as many runs as open the guard. A larger
@@ -114,7 +131,8 @@ impl Weir {
     /// On a node from which a partition can be moved within `migration` nanoseconds.
     pub fn new(migration: Nanos) -> Self {
         let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
-        Self { migration, hysteresis, ramp, rest: Rest::default(), partitions: BTreeMap::new() }
+        let (rest, patience) = (Rest::default(), Patience::default());
+        Self { migration, hysteresis, ramp, rest, patience, drained_at: 0, partitions: BTreeMap::new() }
     }
 
     fn stage(&self, look: &Look<'_>) -> Stage {
@@ -129,6 +147,10 @@ impl Weir {
 
     fn may_leave(&self, now: Nanos, look: &Look<'_>) -> bool {
         self.partitions.get(&look.sample.owner).is_some_and(|state| state.dwelt(now, DWELL))
+    }
+
+    fn reads_are_slow(&self, now: Nanos, look: &Look<'_>) -> bool {
+        self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now))
     }
 
     /// Stage one for those who save most by it, until what all need fits (U-2).
@@ -149,6 +171,34 @@ impl Weir {
             needed -= saved(look);
             self.enter(now, look, Stage::One, Reason::Demand((demand * 100.0) as u64));
         }
+        self.put_off_more(now, looks, share_of, needed, demand);
+    }
+
+    /// Stage two for those whose level 1 has become so large that merging into it costs most, until what all need
+    /// fits.
+    fn put_off_more(
+        &mut self,
+        now: Nanos,
+        looks: &[Look<'_>],
+        share_of: impl Fn(f64) -> f64,
+        mut needed: f64,
+        demand: f64,
+    ) {
+        let saved = |look: &Look<'_>| look.need(Stage::One) - look.need(Stage::Two);
+        let mut candidates: Vec<&Look<'_>> = looks
+            .iter()
+            .filter(|look| self.stage(look) == Stage::One && self.may_leave(now, look))
+            .filter(|look| !self.reads_are_slow(now, look))
+            .filter(|look| saved(look) > WORTH * look.need(Stage::One))
+            .collect();
+        candidates.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
+        for look in candidates {
+            if share_of(needed) <= PROJECTED {
+                break;
+            }
+            needed -= saved(look);
+            self.enter(now, look, Stage::Two, Reason::Demand((demand * 100.0) as u64));
+        }
     }
 
     /// Stage two for those whose level 0 is long, or will be; drain turns back.
@@ -163,7 +213,7 @@ impl Weir {
                 (first, second) => first.is_some() && second.is_none(),
             };
             let urgent = first.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
-            let slow_reads = self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now));
+            let slow_reads = self.reads_are_slow(now, look);
             match self.stage(look) {
                 Stage::One | Stage::Drain if !self.may_leave(now, look) && !urgent => {}
                 Stage::One | Stage::Drain if slow_reads && !urgent => {}
@@ -212,6 +262,33 @@ impl Weir {
         }
     }
 
+    /// Level 0 of those in stage two goes down while the node is short and something of the device is over, one more
+    /// every ten seconds: first where that takes most along for what it moves.
+    fn drain(&mut self, now: Nanos, looks: &[Look<'_>]) {
+        for look in looks {
+            if self.stage(look) == Stage::Drain && !look.sample.tree.l0_is_due() && self.may_leave(now, look) {
+                self.enter(now, look, Stage::One, Reason::Queued);
+            }
+        }
+        if !self.patience.has_spare() || now.saturating_sub(self.drained_at) < DWELL {
+            return;
+        }
+        let gain = |look: &Look<'_>| {
+            let tree = &look.sample.tree;
+            tree.l0_bytes as f64 / (tree.l0_bytes + tree.l1_bytes).max(1) as f64
+        };
+        let may = |look: &&Look<'_>| {
+            self.stage(look) == Stage::Two
+                && self.may_leave(now, look)
+                && look.sample.tree.l0_is_due()
+                && gain(look) > WORTH
+        };
+        if let Some(look) = looks.iter().filter(may).max_by(|a, b| gain(a).total_cmp(&gain(b))) {
+            self.drained_at = now;
+            self.enter(now, look, Stage::Drain, Reason::CatchingUp);
+        }
+    }
+
     /// The last valve, by partition (C-1, U-22).
     fn guard(&mut self, look: &Look<'_>, stall_in: Option<f64>, late: bool, each: f64) -> Option<u64> {
         let state = self.partitions.get_mut(&look.sample.owner)?;
@@ -240,9 +317,13 @@ impl DeferralPolicy for Weir {
         self.hysteresis.step(now, demand, is_pressed);
         let short = self.hysteresis.short_since();
         let tokens = tokens(sample, loads);
+        let kept = upper_levels_are_kept(&sample.memory);
         let gathering = gather::choose(sample, loads, &tokens, short.is_some());
         let looks: Vec<Look<'_>> = (sample.partitions.iter().zip(loads).zip(tokens).zip(gathering))
-            .map(|(((sample, load), tokens), gathering)| Look { sample, load, tokens, gathering })
+            .map(|(((sample, load), tokens), gathering)| {
+                let tokens = Tokens { merge: tokens.merge / merge_moves(kept), ..tokens };
+                Look { sample, load, tokens, gathering, kept }
+            })
             .collect();
         let mut known = std::mem::take(&mut self.partitions);
         for look in &looks {
@@ -250,11 +331,14 @@ impl DeferralPolicy for Weir {
                 known.remove(&look.sample.owner).unwrap_or_else(|| PartitionState::opened(now, look.sample, limited));
             self.partitions.insert(look.sample.owner, state.seen(now, look.sample));
         }
+        let front = Front::of(loads);
+        let share_of = |background: f64| front.share(&sample.device, background);
+        let used = share_of(loads.iter().map(|load| load.background).sum());
+        self.patience.step(used);
         if short.is_some() {
-            let front = Front::of(loads);
-            let share_of = |background: f64| front.share(&sample.device, background);
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
+            self.drain(now, &looks);
             // It begins anew when the shortage is over.
             self.ramp.step(now, 0, 0, false);
             let put_off: Vec<PutOff> = looks
@@ -267,7 +351,7 @@ impl DeferralPolicy for Weir {
                     l0_runs: look.sample.tree.l0_runs,
                 })
                 .collect();
-            self.rest.step(now, share_of(loads.iter().map(|load| load.background).sum()), &put_off);
+            self.rest.step(now, used, &put_off);
         } else {
             self.rest = Rest::default();
             self.resume(now, &looks, demand);
@@ -287,6 +371,7 @@ impl DeferralPolicy for Weir {
         let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
         let budget = Ramp::budget(&sample.device, loads);
         let fits = self.hysteresis.fits(now);
+        let longest = sample.partitions.iter().map(|partition| partition.tree.l0_runs).max().unwrap_or(0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
@@ -294,12 +379,13 @@ impl DeferralPolicy for Weir {
             if state.stage == Stage::One && short.is_some() && (fits || self.rest.is_open(look.sample.owner)) {
                 knob.scope = Scope::All;
             }
+            knob.intra_l0_from = if state.stage == Stage::Two { self.patience.runs(longest) } else { 0 };
             knob.intra_l0_bytes = look.merge_bytes();
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
             let stall_in = look.stall_in(state.stage);
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = true;
-            knob.warm = upper_levels_are_kept(&sample.memory);
+            knob.warm = kept;
             // Level 0 must become short for the way back to end, and it never would while it gathers. As long as
             // there is deep debt it does gather: a merge of level 0 rewrites level 1, which is many times too large
             // then, and the deeper merges that make it smaller wait for slots behind those of level 0.
@@ -308,7 +394,7 @@ impl DeferralPolicy for Weir {
                 Stage::Resume => look.sample.tree.deep_debt > 0,
                 _ => true,
             };
-            if limited && catching_up {
+            if limited && catching_up && short.is_none() {
                 let rate = look.load.background_need() + Ramp::part(budget, lent, is_busy(look), busy, all);
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
