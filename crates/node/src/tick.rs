@@ -302,6 +302,7 @@ fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
         write_buffers_now: shape.write_buffers as u64,
         l0_trigger: shape.l0_trigger as u64,
         l0_slow: shape.l0_limits[0] as u64,
+        l0_stop: shape.l0_limits[1] as u64,
     }
 }
 

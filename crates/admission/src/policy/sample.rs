@@ -136,6 +136,9 @@ pub struct TreeFacts {
     pub l0_trigger: u64,
     /// Runs from which writes are slowed.
     pub l0_slow: u64,
+    /// Runs at which they stop; 0 in recordings from before it was told.
+    #[serde(default)]
+    pub l0_stop: u64,
 }
 
 /// Background jobs of a tree.
@@ -190,6 +193,12 @@ impl TreeFacts {
     /// left few large ones.
     pub fn l0_is_due(&self) -> bool {
         self.l0_runs >= self.l0_trigger || self.l0_runs > 0 && self.l0_bytes >= self.l0_target
+    }
+
+    /// Runs up to which the tree's own slowing is milder than a policy's: it lets 16 MiB a second through at
+    /// `l0_slow`, evenly less up to `l0_stop`, and here still 4.75. Who writes less than that waits for nobody.
+    pub fn l0_mild(&self) -> u64 {
+        self.l0_slow + self.l0_stop.saturating_sub(self.l0_slow) * 3 / 4
     }
 
     /// Bytes that may still be written before every one of `buffers` memtables is full.

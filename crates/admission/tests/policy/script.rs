@@ -32,6 +32,7 @@ pub fn tree() -> TreeFacts {
         l0_target: 64_000_000,
         l0_trigger: 4,
         l0_slow: 20,
+        l0_stop: 36,
         ..TreeFacts::default()
     }
 }

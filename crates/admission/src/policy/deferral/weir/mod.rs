@@ -34,7 +34,7 @@ use crate::policy::device::Front;
 use crate::policy::forecast::{Course, Tokens, left, seconds_to_stall, tokens};
 use crate::policy::knobs::{Knobs, Reason, Scope, Stage};
 use crate::policy::meter::Load;
-use crate::policy::sample::{PartitionSample, Sample};
+use crate::policy::sample::{PartitionSample, Sample, TreeFacts};
 
 /// Partitions are put off until the rest needs no more than this share of the device (U-2).
 const PROJECTED: f64 = 0.70;
@@ -48,7 +48,7 @@ const STALL_AHEAD: f64 = 60.0;
 const STALL_NEAR: f64 = 5.0;
 /// … and this one, once deferral has lasted twice as long as moving a partition takes (U-22).
 const STALL_NEAR_LATE: f64 = 30.0;
-/// So many runs before writes are slowed the guard opens, and a merge within level 0 should have ended.
+/// So many runs before a bound the guard opens, and a merge within level 0 should have ended.
 const CLOSE_TO_SLOW: u64 = 2;
 /// Stage two for whoever saves so much by it, of what stage one costs, while what all need does not fit.
 const WORTH: f64 = 1.0 / 3.0;
@@ -82,9 +82,19 @@ const fn merge_moves(kept: bool) -> f64 {
 
 impl Look<'_> {
     fn stall_in(&self, stage: Stage) -> Option<f64> {
+        self.full_in(&self.sample.tree, stage)
+    }
+
+    /// Until writes would be slowed so much that it hurts.
+    fn hurt_in(&self, stage: Stage) -> Option<f64> {
+        let tree = &self.sample.tree;
+        self.full_in(&TreeFacts { l0_slow: tree.l0_mild(), ..*tree }, stage)
+    }
+
+    fn full_in(&self, tree: &TreeFacts, stage: Stage) -> Option<f64> {
         let Gathering { memtables: gather, buffers } = self.gathering;
         let course = Course { scope: stage.scope(), gather, buffers, fan_in: crate::policy::INTRA_L0_FAN_IN };
-        seconds_to_stall(&self.sample.tree, self.load.ingest, self.tokens, course)
+        seconds_to_stall(tree, self.load.ingest, self.tokens, course)
     }
 
     /// Background bytes per second that it needs in `stage`.
@@ -114,7 +124,9 @@ impl Look<'_> {
     /// one costs less for each run that it saves, but saves none before it ends.
     fn merge_bytes(&self) -> u64 {
         let tree = &self.sample.tree;
-        let room = tree.l0_slow.saturating_sub(tree.l0_runs + CLOSE_TO_SLOW) as f64;
+        // Where that is lost already, before writes would be slowed so much that it hurts.
+        let bound = if tree.l0_runs + CLOSE_TO_SLOW < tree.l0_slow { tree.l0_slow } else { tree.l0_mild() };
+        let room = bound.saturating_sub(tree.l0_runs + CLOSE_TO_SLOW) as f64;
         let run = (self.gathering.memtables * tree.memtable_bytes).max(1) as f64;
         let arriving = self.load.ingest.min(self.tokens.flush) / run;
         // Saturates.
@@ -290,11 +302,12 @@ impl Weir {
     }
 
     /// The last valve, by partition (C-1, U-22).
-    fn guard(&mut self, look: &Look<'_>, stall_in: Option<f64>, late: bool, each: f64) -> Option<u64> {
+    fn guard(&mut self, look: &Look<'_>, late: bool, each: f64) -> Option<u64> {
         let state = self.partitions.get_mut(&look.sample.owner)?;
         let tree = &look.sample.tree;
         let full = (look.gathering.buffers * tree.memtable_bytes).max(1);
-        let close = tree.l0_slow.saturating_sub(CLOSE_TO_SLOW).max(1);
+        let close = tree.l0_mild().saturating_sub(CLOSE_TO_SLOW).max(1);
+        let stall_in = look.hurt_in(state.stage);
         let near = if late { STALL_NEAR_LATE } else { STALL_NEAR };
         state.guard.step(&Pressure {
             watermark: (tree.unflushed as f64 / full as f64).max(0.8 * tree.l0_runs as f64 / close as f64),
@@ -399,7 +412,7 @@ impl DeferralPolicy for Weir {
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
             }
-            knob.write_rate = self.guard(look, stall_in, late, each);
+            knob.write_rate = self.guard(look, late, each);
         }
     }
 
