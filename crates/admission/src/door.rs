@@ -76,7 +76,7 @@ impl Door {
 
     /// The largest piece in which I/O of `class` may be issued, in bytes. What a client asked for is never cut: it goes
     /// into debt. A flush is, also where it passes as foreground: it would leave a debt for which clients wait, and a
-    /// read of its partition waits behind one piece.
+    /// read of its partition waits behind the two pieces that are asked for at a time.
     pub(crate) fn piece_bytes(&self, class: Class, direction: Direction) -> u64 {
         if class.is_foreground() {
             return u64::MAX;

@@ -85,6 +85,7 @@ impl Density {
         let rules = [
             (self.served > 0.0 && self.served <= 100.0, "--served must be above 0, and at most 100"),
             ((0.1..=100.0).contains(&self.precision), "--precision must be between 0.1 and 100"),
+            (self.seed.checked_add(self.seeds).is_some(), "--seed is too large for so many --seeds"),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken.to_owned()))?;
         self.plan(1, self.seed).map(drop)

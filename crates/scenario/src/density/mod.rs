@@ -191,6 +191,7 @@ mod tests {
         assert!(wrong("--served 0").contains("--served"));
         assert!(wrong("--precision 0").contains("--precision"));
         assert!(wrong("--wcu 100 --scale 200").contains("--wcu"));
+        assert!(wrong("--seed 18446744073709551615").contains("--seed"));
         args("").check().expect("it can be run");
     }
 }

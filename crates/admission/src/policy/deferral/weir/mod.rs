@@ -165,52 +165,33 @@ impl Weir {
         self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now))
     }
 
-    /// Stage one for those who save most by it, until what all need fits (U-2).
+    /// Stage one for those who save most by it, until what all need fits (U-2); then stage two for those whose level 1
+    /// has become so large that merging into it costs most.
     fn put_off(&mut self, now: Nanos, looks: &[Look<'_>], share_of: impl Fn(f64) -> f64, demand: f64) {
         let mut needed: f64 = looks.iter().map(|look| look.need(self.stage(look))).sum();
-        let saved = |look: &Look<'_>| look.need(Stage::Normal) - look.need(Stage::One);
-        let mut candidates: Vec<&Look<'_>> = looks
-            .iter()
-            .filter(|look| matches!(self.stage(look), Stage::Normal | Stage::Resume))
-            .filter(|look| look.has_backlog() && saved(look) > 0.0 && self.may_leave(now, look))
-            .collect();
-        // Equal ones in the order of the owners: sorting is stable.
-        candidates.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
-        for look in candidates {
-            if share_of(needed) <= PROJECTED {
-                break;
+        let mut put_off = |this: &mut Self, stage: Stage, may: &dyn Fn(&Self, &Look<'_>) -> bool, instead: Stage| {
+            let saved = |look: &Look<'_>| look.need(instead) - look.need(stage);
+            let may = |look: &&Look<'_>| saved(look) > 0.0 && this.may_leave(now, look) && may(this, look);
+            let mut candidates: Vec<&Look<'_>> = looks.iter().filter(may).collect();
+            // Equal ones in the order of the owners: sorting is stable.
+            candidates.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
+            for look in candidates {
+                if share_of(needed) <= PROJECTED {
+                    break;
+                }
+                needed -= saved(look);
+                this.enter(now, look, stage, Reason::Demand((demand * 100.0) as u64));
             }
-            needed -= saved(look);
-            self.enter(now, look, Stage::One, Reason::Demand((demand * 100.0) as u64));
-        }
-        self.put_off_more(now, looks, share_of, needed, demand);
-    }
-
-    /// Stage two for those whose level 1 has become so large that merging into it costs most, until what all need
-    /// fits.
-    fn put_off_more(
-        &mut self,
-        now: Nanos,
-        looks: &[Look<'_>],
-        share_of: impl Fn(f64) -> f64,
-        mut needed: f64,
-        demand: f64,
-    ) {
-        let saved = |look: &Look<'_>| look.need(Stage::One) - look.need(Stage::Two);
-        let mut candidates: Vec<&Look<'_>> = looks
-            .iter()
-            .filter(|look| self.stage(look) == Stage::One && self.may_leave(now, look))
-            .filter(|look| !self.reads_are_slow(now, look))
-            .filter(|look| saved(look) > WORTH * look.need(Stage::One))
-            .collect();
-        candidates.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
-        for look in candidates {
-            if share_of(needed) <= PROJECTED {
-                break;
-            }
-            needed -= saved(look);
-            self.enter(now, look, Stage::Two, Reason::Demand((demand * 100.0) as u64));
-        }
+        };
+        let has_backlog = |this: &Self, look: &Look<'_>| {
+            matches!(this.stage(look), Stage::Normal | Stage::Resume) && look.has_backlog()
+        };
+        put_off(self, Stage::One, &has_backlog, Stage::Normal);
+        let is_worth_it = |this: &Self, look: &Look<'_>| {
+            let saved = look.need(Stage::One) - look.need(Stage::Two);
+            this.stage(look) == Stage::One && !this.reads_are_slow(now, look) && saved > WORTH * look.need(Stage::One)
+        };
+        put_off(self, Stage::Two, &is_worth_it, Stage::One);
     }
 
     /// Stage two for those whose level 0 is long, or will be; drain turns back.
