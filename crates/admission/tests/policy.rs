@@ -51,6 +51,7 @@ fn profiles_truly_differ() {
     let said = |profile: Profile| {
         let node = Policy::new(profile, script::settings()).node(Limits::bytes(1));
         let tree = (profile.gathers_l0(), profile.slows_at_last_buffer(), profile.keeps_upper_levels());
+        let tree = (tree, profile.has_level_0(), profile.preempts());
         format!("{node:?} {tree:?}\n{}", script::play(profile, script))
     };
     let differ: std::collections::BTreeSet<String> = Profile::ALL.into_iter().map(said).collect();

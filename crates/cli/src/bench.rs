@@ -49,6 +49,8 @@ enum What {
     Surge(scenario::OnDisk<args::Surge>),
     /// A load just below and just above what the disk can do, by turns
     Waves(scenario::OnDisk<args::Waves>),
+    /// Peaks of the clients' load with short valleys between them, on the disk; next to RocksDB
+    Bursts(scenario::OnDisk<args::Bursts>),
     /// A node's traffic, at its own times, on the disk
     Trace(scenario::OnDisk<args::Replay>),
     Density(density::DensityArgs),
@@ -167,6 +169,7 @@ impl Bench {
             What::Shortage(args) => args.run(Scenario::Shortage),
             What::Surge(args) => args.run(Scenario::Surge),
             What::Waves(args) => args.run(Scenario::Waves),
+            What::Bursts(args) => args.run(Scenario::Bursts),
             What::Trace(args) => args.run(Scenario::Trace),
             What::Density(args) => args.run(),
             What::ScenarioChild { order } => disk::child::main(&order),

@@ -46,7 +46,7 @@ impl UnitPrices {
     /// Those of a tenant whose rows are in `engine`.
     pub fn of(&self, engine: EngineKind) -> &Arc<Prices> {
         match engine {
-            EngineKind::Lsm => &self.lsm,
+            EngineKind::Lsm | EngineKind::SpLsm => &self.lsm,
             EngineKind::Memory => &self.memory,
         }
     }

@@ -13,6 +13,11 @@ pub struct TreeOptions {
     /// Sealed memtables that one flush may write as one run. More: fewer runs where flushes lag, or when a policy stops
     /// gathering. RocksDB's flushes take all that wait.
     pub flush_memtables_max: usize,
+    /// Memtables become runs of level 0. If not, they are merged straight into level 1, as in CruiseDB's SP-LSM-tree
+    /// (CR-14): fewer bytes are written (CR-21), and level 0 never stalls a write; but memtables wait longer, so that
+    /// such a tree needs more of them (CR-16: 12), and nothing can be put off but by letting them wait. May be changed
+    /// when a tree is opened: what is in level 0 then goes down with the next memtables.
+    pub level_0: bool,
     /// Level-0 runs that start a compaction into level 1.
     pub l0_trigger: usize,
     /// Level-0 runs that are compacted even while more keep coming: until then they gather, so that level 1 is
@@ -63,6 +68,7 @@ impl Default for TreeOptions {
             write_buffer_bytes: 64 << 20,
             write_buffers_max: 4,
             flush_memtables_max: 12,
+            level_0: true,
             l0_trigger: 4,
             l0_gather: 10,
             l0_slow: 20,

@@ -76,6 +76,7 @@ fn options(rng: &mut Rng) -> TreeOptions {
         write_buffer_bytes: 1 << (9 + rng.below(5)),
         write_buffers_max: 2 + rng.below(4) as usize,
         flush_memtables_max: 1 + rng.below(3) as usize,
+        level_0: rng.chance(0.7),
         l0_trigger: 1 + rng.below(4) as usize,
         l0_gather: rng.below(8) as usize,
         intra_l0_when_blocked: rng.chance(0.5),

@@ -71,7 +71,8 @@ impl NodeShared {
         let memory = WriteMemory::new(config.write_memory_bytes);
         let cache = BlockCache::new(config.cache_bytes, CACHE_SHARDS);
         let ticker = Ticker::new(&config, &gate, memory.pool(), &cache, &ledger);
-        let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), config.compaction_slots);
+        let (slots, preempts) = (config.compaction_slots, config.profile.preempts());
+        let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), slots, preempts);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
         let reserve = Arc::clone(catalogue.reserve());

@@ -1,4 +1,4 @@
-//! The policy tick: once every [`Policy::PERIOD`] a sample of the whole node goes to the profile's policies, and all
+//! The policy tick: once every [`Policy::period`] a sample of the whole node goes to the profile's policies, and all
 //! knobs go where they say.
 //!
 //! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is
@@ -65,6 +65,8 @@ pub(crate) struct Ticker {
     cache: Arc<BlockCache>,
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
+    /// Time between two ticks, in nanoseconds.
+    period: Nanos,
     observer: Mutex<BehaviourObserver>,
     awake: Mutex<BTreeMap<Owner, Weak<dyn Ticked>>>,
     history: Mutex<History>,
@@ -99,6 +101,7 @@ impl Ticker {
             memory: Arc::clone(memory),
             cache: Arc::clone(cache),
             ledger: Arc::clone(ledger),
+            period: policy.period(),
             policy: Mutex::new(policy),
             observer: Mutex::default(),
             awake: Mutex::default(),
@@ -252,6 +255,7 @@ impl Partition {
     /// not overruled every second.
     fn turn(self: &Arc<Self>, knobs: &PartitionKnobs) {
         self.set_write_rate(knobs.write_rate);
+        self.note_urgency();
         let wanted = TreeKnobs {
             scope: match knobs.scope {
                 policy::Scope::All => Scope::All,
@@ -320,7 +324,8 @@ fn bytes(booked: &Booked) -> Bytes {
         log: of(Class::Log, Direction::Write),
         read: of(Class::Read, Direction::Read),
         flush: of(Class::Flush, Direction::Write),
-        l0_read: of(Class::CompactL0, Direction::Read),
+        // Without a level 0 memtables are merged with what level 1 has.
+        l0_read: of(Class::CompactL0, Direction::Read) + of(Class::Flush, Direction::Read),
         l0_written: of(Class::CompactL0, Direction::Write),
         deep_read: of(Class::CompactDeep, Direction::Read) + of(Class::Reclaim, Direction::Read),
         deep_written: of(Class::CompactDeep, Direction::Write) + of(Class::Reclaim, Direction::Write),
@@ -348,7 +353,8 @@ pub(crate) fn settings(config: &NodeConfig) -> Settings {
 /// Ticks until the node is gone.
 pub(crate) async fn run(ticker: Weak<Ticker>, clock: Arc<dyn Clock>) {
     loop {
-        sleep_until(&clock, clock.now() + Policy::PERIOD).await;
+        let Some(period) = ticker.upgrade().map(|ticker| ticker.period) else { return };
+        sleep_until(&clock, clock.now() + period).await;
         let Some(ticker) = ticker.upgrade() else { return };
         ticker.tick(clock.now());
     }

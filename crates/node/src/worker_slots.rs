@@ -2,8 +2,7 @@
 //! of its own. A policy ([`worker_order`]) says which tree gets the next slot.
 //!
 //! A tenant that comes back after a rest is neither owed nor owing anything: it starts where those are who were served
-//! last. Whoever is alone may hold all slots. A slot is not taken back: a newcomer waits for the first job to end, or
-//! for one that is parked.
+//! last. Whoever is alone may hold all slots. A newcomer waits for the first job to end, or for one that is parked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +64,11 @@ impl WorkerSlots {
     /// Trees that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Trees that wait to relieve level 0.
+    pub fn waiting_for_level_0(&self) -> usize {
+        self.waiting.values().filter(|waiting| waiting.class < Class::CompactDeep).count()
     }
 
     /// A slot for `owner`, if one is free and nobody else waits for it.

@@ -3,12 +3,18 @@
 //! A flush may always run, one per partition (C-14), and so may dropping what is dead as a whole, which moves no data;
 //! other compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is free. Slots bound
 //! memory and CPU; the gates bound the disk.
+//!
+//! Under a profile that preempts, a deeper compaction that holds a slot can be told to [give way](preemption): its tree
+//! parks it and gives the slot back.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use weir_admission::policy::preemption::{self, Running};
 use weir_io::{Class, Clock, Nanos, Owner, Spawn};
+use weir_model::engine::JobControl;
 
 use crate::worker_slots::WorkerSlots;
 
@@ -22,12 +28,17 @@ pub(crate) trait SlotTaker: Send + Sync {
 
     /// Does the most urgent compaction that is due in `slot`, and asks for another slot if there is more to do.
     fn take_slot(self: Arc<Self>, slot: Slot);
+
+    /// One of its slots must be given back: [`Slot::must_give_way`] says so from now on.
+    fn give_way(&self);
 }
 
 /// The node's workers.
 pub struct Workers {
     spawn: Arc<dyn Spawn>,
     clock: Arc<dyn Clock>,
+    /// What relieves level 0 takes the slots of deeper compactions.
+    preempts: bool,
     state: Mutex<State>,
 }
 
@@ -35,13 +46,27 @@ struct State {
     slots: WorkerSlots,
     /// Those that wait in `slots`.
     waiting: BTreeMap<Owner, Weak<dyn SlotTaker>>,
+    /// By slot: what runs in it.
+    running: BTreeMap<u64, Job>,
+    next_slot: u64,
+}
+
+/// A compaction that runs in a slot.
+struct Job {
+    taker: Weak<dyn SlotTaker>,
+    class: Class,
+    control: Arc<JobControl>,
+    /// The slot's.
+    gives_way: Arc<AtomicBool>,
 }
 
 impl Workers {
-    /// `compaction_slots` compactions at a time, on `spawn`.
-    pub fn new(spawn: Arc<dyn Spawn>, clock: Arc<dyn Clock>, compaction_slots: usize) -> Arc<Self> {
-        let state = State { slots: WorkerSlots::new(compaction_slots), waiting: BTreeMap::new() };
-        Arc::new(Self { spawn, clock, state: Mutex::new(state) })
+    /// `compaction_slots` compactions at a time, on `spawn`. `preempts` = what relieves level 0 takes the slots of
+    /// deeper compactions.
+    pub fn new(spawn: Arc<dyn Spawn>, clock: Arc<dyn Clock>, compaction_slots: usize, preempts: bool) -> Arc<Self> {
+        let slots = WorkerSlots::new(compaction_slots);
+        let state = State { slots, waiting: BTreeMap::new(), running: BTreeMap::new(), next_slot: 0 };
+        Arc::new(Self { spawn, clock, preempts, state: Mutex::new(state) })
     }
 
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
@@ -55,7 +80,13 @@ impl Workers {
     }
 
     fn slot(self: &Arc<Self>, owner: Owner, is_spare: bool) -> Slot {
-        Slot { workers: Arc::clone(self), tenant: owner.tenant, since: self.clock.now(), is_spare }
+        let number = {
+            let mut state = self.state.lock();
+            state.next_slot += 1;
+            state.next_slot
+        };
+        let (since, gives_way) = (self.clock.now(), Arc::default());
+        Slot { workers: Arc::clone(self), tenant: owner.tenant, since, is_spare, number, gives_way }
     }
 
     /// A slot, if one is free and it is the turn of `owner`.
@@ -90,7 +121,7 @@ impl Workers {
         loop {
             let mut state = self.state.lock();
             let next = state.slots.next().map(|owner| (owner, false));
-            let Some((owner, is_spare)) = next.or_else(|| Some((state.slots.next_spare()?, true))) else { return };
+            let Some((owner, is_spare)) = next.or_else(|| Some((state.slots.next_spare()?, true))) else { break };
             let taker = state.waiting.remove(&owner);
             drop(state);
             let slot = self.slot(owner, is_spare);
@@ -98,6 +129,31 @@ impl Workers {
                 taker.take_slot(slot);
             }
         }
+        if self.preempts {
+            self.preempt();
+        }
+    }
+
+    /// Tells deeper compactions to give way to those that wait to relieve level 0: no slot is free for them.
+    fn preempt(&self) {
+        let takers: Vec<Weak<dyn SlotTaker>> = {
+            let state = self.state.lock();
+            let running = state.running.iter().map(|(&number, job)| Running {
+                number,
+                class: job.class,
+                progress: job.control.progress(),
+                gives_way: job.gives_way.load(Ordering::Relaxed),
+            });
+            let running: Vec<Running> = running.collect();
+            let victims = preemption::to_give_way(state.slots.waiting_for_level_0(), &running);
+            let victims = victims.iter().filter_map(|number| state.running.get(number));
+            let told = victims.map(|job| {
+                job.gives_way.store(true, Ordering::Relaxed);
+                Weak::clone(&job.taker)
+            });
+            told.collect()
+        };
+        takers.iter().filter_map(Weak::upgrade).for_each(|taker| taker.give_way());
     }
 }
 
@@ -107,16 +163,36 @@ pub(crate) struct Slot {
     tenant: u32,
     since: Nanos,
     is_spare: bool,
+    number: u64,
+    gives_way: Arc<AtomicBool>,
+}
+
+impl Slot {
+    /// `taker` runs a compaction of `class` in it. Only what is told can be preempted; a spare slot is for nobody else.
+    pub(crate) fn runs(&self, taker: Weak<dyn SlotTaker>, class: Class, control: &Arc<JobControl>) {
+        if self.workers.preempts && !self.is_spare {
+            let job = Job { taker, class, control: Arc::clone(control), gives_way: Arc::clone(&self.gives_way) };
+            self.workers.state.lock().running.insert(self.number, job);
+        }
+    }
+
+    /// Whether it must be given back as soon as what runs in it can be parked.
+    pub(crate) fn must_give_way(&self) -> bool {
+        self.gives_way.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         let nanos = self.workers.clock.now().saturating_sub(self.since);
         let mut state = self.workers.state.lock();
+        // Dropped outside the lock: it may be the last holder of a job.
+        let job = state.running.remove(&self.number);
         if self.is_spare {
             state.slots.give_back_spare();
         } else {
             state.slots.give_back(self.tenant, nanos);
         }
+        drop((state, job));
     }
 }

@@ -15,5 +15,6 @@ mod model;
 mod node;
 mod opened;
 mod parking;
+mod preemption;
 mod tampering;
 mod tenants;

@@ -10,6 +10,7 @@
 //! of which [`table`] and [`report`] make something to read.
 
 pub mod args;
+pub mod bursts;
 pub mod capacity;
 pub mod data;
 pub mod density;

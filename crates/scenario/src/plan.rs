@@ -60,6 +60,24 @@ pub struct Plan {
     /// What the device can do, reads and writes together, in bytes a second at this scale, where that does not follow
     /// from what is sold: the ratio follows from it then.
     pub given: Option<u64>,
+    /// The memtables of a partition.
+    pub buffers: Buffers,
+}
+
+/// Memtables of a partition before any policy has its say, and with them the sizes of levels 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Of one memtable, in MiB (at scale 1).
+    pub mib: u64,
+    /// How many, the active one included.
+    pub count: usize,
+}
+
+impl Buffers {
+    /// FlexEngine's (FX-28).
+    pub const FLEXENGINE: Buffers = Buffers { mib: 16, count: 4 };
+    /// SILK's (SI-16).
+    pub const SILK: Buffers = Buffers { mib: 128, count: 2 };
 }
 
 impl Plan {
@@ -77,7 +95,15 @@ impl Plan {
     /// What cannot be run, in words.
     pub fn of(scenario: &'static str, args: Shortage, pattern: Pattern) -> Result<Self, String> {
         args.check()?;
-        Ok(Self { scenario, args, pattern, amplification: AMPLIFICATION, caps: None, given: None })
+        Ok(Self {
+            scenario,
+            args,
+            pattern,
+            amplification: AMPLIFICATION,
+            caps: None,
+            given: None,
+            buffers: Buffers::FLEXENGINE,
+        })
     }
 
     /// Writes of `partition` (from 0), in time.
@@ -243,12 +269,12 @@ impl Plan {
         Self { given: Some(device as u64), ..self.clone() }
     }
 
-    /// How trees are shaped: the paper's sizes (FX-28), scaled.
+    /// How trees are shaped: FlexEngine's sizes (FX-28) but for the memtables, scaled.
     pub fn tree(&self) -> TreeOptions {
         let io_bytes = self.scaled(256 << 10).max(IO_BYTES_MIN).next_multiple_of(4096) as usize;
         TreeOptions {
-            write_buffer_bytes: self.scaled(16 * MIB) as usize,
-            write_buffers_max: 4,
+            write_buffer_bytes: self.scaled(self.buffers.mib * MIB) as usize,
+            write_buffers_max: self.buffers.count,
             l0_trigger: 4,
             l0_slow: 20,
             l0_stop: 36,
@@ -256,7 +282,7 @@ impl Plan {
             // What they are to a partition that was sold the paper's 3000 writes a second.
             slow_bytes_per_sec: [16 * MIB, MIB].map(|rate| self.scaled(rate.saturating_mul(self.args.wcu) / PAPER_WCU)),
             l0_merge_bytes_max: self.scaled(2 << 30),
-            level1_bytes: self.scaled(64 * MIB),
+            level1_bytes: self.scaled(4 * self.buffers.mib * MIB),
             level_factor: 10,
             table_bytes: self.scaled(64 * MIB),
             io_bytes,
@@ -286,7 +312,7 @@ impl Plan {
         if let Some(memory) = self.memory() {
             return memory / 4;
         }
-        u64::from(self.args.partitions) * self.scaled(16 * MIB) * 32
+        u64::from(self.args.partitions) * self.scaled(self.buffers.mib * MIB) * 32
     }
 
     /// Size of a log segment. Not scaled further than to a sixteenth: the first segments are a small part of it, and

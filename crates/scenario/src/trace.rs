@@ -86,6 +86,11 @@ impl Trace {
         Self { step: STEP, tenants: tenants.collect(), sold: Vec::new() }
     }
 
+    /// What each tenant does in each step, of `step` seconds: shares of its writes and of its reads.
+    pub fn of(step: u64, tenants: Vec<Vec<(f32, f32)>>) -> Self {
+        Self { step, tenants, sold: Vec::new() }
+    }
+
     /// Shares of `tenant`'s reads or writes, step by step. Tenants beyond those of the trace follow the first ones.
     pub fn steps(&self, tenant: usize, reads: bool) -> impl Iterator<Item = f64> + '_ {
         let tenant = self.tenants.get(tenant % self.tenants.len().max(1)).map_or(&[][..], Vec::as_slice);

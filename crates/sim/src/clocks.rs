@@ -88,7 +88,7 @@ struct Day {
 pub fn jump(seed: u64, lives: u64, steps: u64) -> Result<Jumps, String> {
     let mut rng = Rng::new(seed);
     let mut config = small([SyncMode::Always, SyncMode::Interval, SyncMode::None][(seed % 3) as usize]);
-    config.engine = EngineKind::ALL[(seed / 3 % 2) as usize];
+    config.engine = EngineKind::ALL[(seed / 3) as usize % EngineKind::ALL.len()];
     let (mut image, mut unix_ms) = (DiskImage::new(), UNIX_MS);
     let (mut known, mut figures, mut writes) = (BTreeMap::new(), Jumps::default(), 0);
     for life in 0..lives {

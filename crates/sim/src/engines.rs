@@ -53,9 +53,9 @@ mod tests {
 
     #[test]
     fn engines_are_read_as_they_are_shown_and_tenants_take_turns() {
-        let both: Engines = "lsm,memory".parse().expect("two engines");
-        assert_eq!((&both, both.to_string().as_str()), (&Engines::all(), "lsm,memory"));
-        assert_eq!([0, 1, 2].map(|number| both.of(number)), [EngineKind::Lsm, EngineKind::Memory, EngineKind::Lsm]);
+        let all: Engines = "lsm,memory,sp-lsm".parse().expect("three engines");
+        assert_eq!((&all, all.to_string().as_str()), (&Engines::all(), "lsm,memory,sp-lsm"));
+        assert_eq!([0, 1, 3].map(|number| all.of(number)), [EngineKind::Lsm, EngineKind::Memory, EngineKind::Lsm]);
         let turned: Engines = "memory,lsm".parse().expect("two engines");
         assert_eq!(turned.of(0), EngineKind::Memory);
         for wrong in ["", "lsm,", "lsm memory", "rocks"] {

@@ -60,6 +60,7 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
         write_buffer_bytes: pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]) as usize,
         write_buffers_max: pick(&[2, 4]) as usize,
         flush_memtables_max: pick(&[1, 4]) as usize,
+        level_0: pick(&[0, 1, 1]) == 1,
         l0_trigger: pick(&[1, 2, 4]) as usize,
         level1_bytes: pick(&[8 << 10, 64 << 10, 1 << 20]),
         level_factor: pick(&[2, 4, 10]),

@@ -1,6 +1,7 @@
 //! Runs in virtual time. One program, so that long runs share all processors; what plants bugs in all threads has
 //! its own.
 
+mod bursts;
 mod by_command;
 mod cache;
 mod clients;

@@ -213,6 +213,8 @@ pub enum Reason {
     CatchingUp,
     /// Reads became too slow.
     SlowReads,
+    /// Clients need this much of the device, in percent, before any flush or compaction.
+    Peak(u64),
 }
 
 impl Reason {
@@ -227,6 +229,7 @@ impl Reason {
             Reason::Queued => ("queued", None),
             Reason::CatchingUp => ("catching-up", None),
             Reason::SlowReads => ("slow-reads", None),
+            Reason::Peak(percent) => ("peak", Some(percent)),
         }
     }
 }
@@ -242,6 +245,7 @@ impl fmt::Display for Reason {
             Reason::Queued => f.write_str("the device has bandwidth again; it waits for its turn to catch up"),
             Reason::CatchingUp => f.write_str("the device has bandwidth again; compactions put off are caught up on"),
             Reason::SlowReads => f.write_str("reads had become too slow in stage 2"),
+            Reason::Peak(percent) => write!(f, "reads and logs alone need {percent} % of the device"),
         }
     }
 }

@@ -13,6 +13,7 @@ mod knobs;
 pub mod meter;
 mod owner;
 pub mod parking;
+pub mod preemption;
 mod profile;
 mod recording;
 mod relief;

@@ -1,4 +1,5 @@
-//! What becomes of a compaction that its tree's scope does not admit any more (U-5, U-6).
+//! What becomes of a compaction that its tree's scope does not admit any more, or whose slot relieves level 0 (U-5,
+//! U-6).
 //!
 //! It is parked, so that the device and its slot are free for what is admitted. But what it has read and written is
 //! lost if it is cancelled, and takes space as long as it is parked: so a job that is nearly done goes on to its end,
@@ -29,9 +30,10 @@ pub fn must_park(is_admitted: bool, progress: f64) -> bool {
     !is_admitted && progress < NEARLY_DONE
 }
 
-/// What is to happen to a parked job that is in the way and has consumed `progress` (0 to 1) of its input (U-6).
-pub fn in_the_way(progress: f64) -> InTheWay {
-    if progress >= HALF_DONE { InTheWay::Finish } else { InTheWay::Release }
+/// What is to happen to a parked job that is in the way and has consumed `progress` (0 to 1) of its input (U-6). What
+/// is admitted would go on anyway, and is only hurried.
+pub fn in_the_way(is_admitted: bool, progress: f64) -> InTheWay {
+    if is_admitted || progress >= HALF_DONE { InTheWay::Finish } else { InTheWay::Release }
 }
 
 #[cfg(test)]
@@ -47,6 +49,10 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_finished_from_half_of_it_on() {
         use InTheWay::{Finish, Release};
-        assert_eq!([0.0, 0.49, 0.5, 1.0].map(in_the_way), [Release, Release, Finish, Finish]);
+        assert_eq!(
+            [0.0, 0.49, 0.5, 1.0].map(|progress| in_the_way(false, progress)),
+            [Release, Release, Finish, Finish]
+        );
+        assert_eq!(in_the_way(true, 0.0), Finish);
     }
 }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use weir_io::Nanos;
 
 use super::bandwidth::{
-    Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Gated, Reserved, Unlimited,
+    Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Gated, Reserved, Silk, Unlimited,
 };
-use super::deferral::{DeferralPolicy, FlexEngine, Merging, Never, Weir};
+use super::deferral::{DeferralPolicy, FlexEngine, Merging, Never, Pauses, Weir};
 use super::knobs::{Knobs, NodeKnobs, PartitionKnobs, Stage};
 use super::meter::{Load, Meters};
 use super::relief::{Relief, Violation};
@@ -24,6 +24,8 @@ pub enum Profile {
     RocksDbAutotune,
     /// RocksDB as an expert would set it up for a shortage: memtables merged in fours, upper levels in memory.
     RocksDbMerging,
+    /// RocksDB without level 0: CruiseDB's SP-LSM-tree.
+    SpLsm,
     /// RocksDB behind one gate for the node.
     RocksDbGate,
     /// The same with fixed limits for partitions.
@@ -34,6 +36,12 @@ pub enum Profile {
     NodeStage1,
     /// One gate for the node, with the device's contract by the second.
     Calcspar,
+    /// SILK: background has what clients leave, level 0 goes first, and takes the slots of deeper compactions.
+    Silk,
+    /// SILK's bandwidth without its order.
+    SilkBandwidthOnly,
+    /// SILK's order without its bandwidth.
+    SilkPriorityOnly,
     /// FlexEngine as its paper has it.
     FlexEngine,
     /// FlexEngine with what its paper leaves open.
@@ -50,6 +58,8 @@ struct Parts {
     gathers_l0: bool,
     slows_at_last_buffer: bool,
     keeps_upper_levels: bool,
+    preempts: bool,
+    level_0: bool,
 }
 
 /// The bandwidth policies.
@@ -59,28 +69,34 @@ enum BandwidthKind {
     Gate,
     Fixed,
     Calcspar,
+    Silk { l0_first: bool },
     Reserved { lends: bool },
 }
 
 /// The deferral policies.
 enum DeferralKind {
     Never,
-    Merging,
+    Merging { memtables: u64 },
+    Pauses,
     FlexEngine(Stage),
     Weir,
 }
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Profile; 10] = [
+    pub const ALL: [Profile; 14] = [
         Profile::RocksDb,
         Profile::RocksDbAutotune,
         Profile::RocksDbMerging,
+        Profile::SpLsm,
         Profile::RocksDbGate,
         Profile::RocksDbLimits,
         Profile::Node,
         Profile::NodeStage1,
         Profile::Calcspar,
+        Profile::Silk,
+        Profile::SilkBandwidthOnly,
+        Profile::SilkPriorityOnly,
         Profile::FlexEngine,
         Profile::Weir,
     ];
@@ -106,6 +122,8 @@ impl Profile {
             gathers_l0: false,
             slows_at_last_buffer: true,
             keeps_upper_levels: false,
+            preempts: false,
+            level_0: true,
         };
         match self {
             Profile::RocksDb => ROCKSDB,
@@ -118,8 +136,15 @@ impl Profile {
             Profile::RocksDbMerging => Parts {
                 name: "rocksdb-merging",
                 about: "RocksDB set up for a shortage: memtables merged in fours, up to twelve; levels 0 and 1 cached",
-                deferral: DeferralKind::Merging,
+                deferral: DeferralKind::Merging { memtables: 4 },
                 keeps_upper_levels: true,
+                ..ROCKSDB
+            },
+            Profile::SpLsm => Parts {
+                name: "sp-lsm",
+                about: "RocksDB without level 0: up to twelve memtables, merged straight into level 1 (SP-LSM-tree)",
+                deferral: DeferralKind::Merging { memtables: 1 },
+                level_0: false,
                 ..ROCKSDB
             },
             Profile::RocksDbGate => Parts {
@@ -155,6 +180,26 @@ impl Profile {
                 bandwidth: BandwidthKind::Calcspar,
                 ..ROCKSDB
             },
+            Profile::Silk => Parts {
+                name: "silk",
+                about: "SILK: flushes and compactions have what clients leave; level 0 first, deeper ones wait for it",
+                bandwidth: BandwidthKind::Silk { l0_first: true },
+                deferral: DeferralKind::Pauses,
+                preempts: true,
+                ..ROCKSDB
+            },
+            Profile::SilkBandwidthOnly => Parts {
+                name: "silk-bw-only",
+                about: "SILK's bandwidth alone: what clients leave, without an order among compactions",
+                bandwidth: BandwidthKind::Silk { l0_first: false },
+                ..ROCKSDB
+            },
+            Profile::SilkPriorityOnly => Parts {
+                name: "silk-prio-only",
+                about: "SILK's order alone: level 0 takes the slots of deeper compactions, at any bandwidth",
+                preempts: true,
+                ..ROCKSDB
+            },
             Profile::FlexEngine => Parts {
                 name: "flexengine",
                 about: "FlexEngine as its paper has it: both stages of deferral, reserved bandwidth",
@@ -171,6 +216,7 @@ impl Profile {
                 gathers_l0: true,
                 slows_at_last_buffer: false,
                 keeps_upper_levels: true,
+                ..ROCKSDB
             },
         }
     }
@@ -206,6 +252,16 @@ impl Profile {
     pub const fn keeps_upper_levels(self) -> bool {
         self.parts().keeps_upper_levels
     }
+
+    /// Whether trees have a level 0, where they are configured to have one.
+    pub const fn has_level_0(self) -> bool {
+        self.parts().level_0
+    }
+
+    /// Whether a compaction that relieves level 0 takes the slot of a deeper one that runs (SI-8).
+    pub const fn preempts(self) -> bool {
+        self.parts().preempts
+    }
 }
 
 impl fmt::Display for Profile {
@@ -233,12 +289,22 @@ impl Settings {
     }
 }
 
-/// The policies of one node at work: asked once every [`Policy::PERIOD`], and whenever a partition is opened.
+/// The policies of one node at work: asked once every [`Policy::period`], and whenever a partition is opened.
 pub struct Policy {
     meters: Meters,
     bandwidth: Box<dyn BandwidthPolicy>,
     deferral: Box<dyn DeferralPolicy>,
     relief: Relief,
+    /// `None` where every tick is a second.
+    seconds: Option<Seconds>,
+}
+
+/// Windows of a second for what counts seconds, where policies look more often than that.
+#[derive(Default)]
+struct Seconds {
+    meters: Meters,
+    /// The end of the last window, and what was found then.
+    last: Option<(Nanos, Option<Violation>)>,
 }
 
 /// What came of one sample.
@@ -253,8 +319,8 @@ pub struct Decision {
 }
 
 impl Policy {
-    /// Time between two decisions, in nanoseconds. Policies count on it where they count samples ("three in a row").
-    /// Like all times it is never scaled.
+    /// Time between two decisions of most policies, in nanoseconds. They count on it where they count samples ("three
+    /// in a row"). Like all times it is never scaled.
     pub const PERIOD: Nanos = 1_000_000_000;
 
     /// The policies of `profile`, knowing nothing yet.
@@ -267,15 +333,26 @@ impl Policy {
             BandwidthKind::Gate => Box::new(Gated),
             BandwidthKind::Fixed => Box::new(Fixed(rates)),
             BandwidthKind::Calcspar => Box::new(Calcspar(rates)),
+            BandwidthKind::Silk { l0_first } => Box::new(Silk::new(rates, l0_first)),
             BandwidthKind::Reserved { lends } => Box::new(Reserved { settings: rates, lends }),
         };
         let deferral: Box<dyn DeferralPolicy> = match parts.deferral {
             DeferralKind::Never => Box::new(Never),
-            DeferralKind::Merging => Box::new(Merging),
+            DeferralKind::Merging { memtables } => Box::new(Merging { memtables }),
+            DeferralKind::Pauses => Box::new(Pauses::default()),
             DeferralKind::FlexEngine(last) => Box::new(FlexEngine::new(last, rates.background)),
             DeferralKind::Weir => Box::new(Weir::new(settings.migration)),
         };
-        Self { meters: Meters::default(), bandwidth, deferral, relief: Relief::default() }
+        let (meters, relief) = (Meters::default(), Relief::default());
+        let mut policy = Self { meters, bandwidth, deferral, relief, seconds: None };
+        policy.seconds = (policy.period() < Self::PERIOD).then(Seconds::default);
+        policy
+    }
+
+    /// Time between two decisions of these policies, in nanoseconds: [`Policy::PERIOD`], or less where one of them
+    /// looks more often.
+    pub fn period(&self) -> Nanos {
+        self.bandwidth.period().min(self.deferral.period())
     }
 
     /// The knobs of a partition that is being opened, or whose limits were altered.
@@ -295,8 +372,18 @@ impl Policy {
         let partitions = self.bandwidth.decide(sample, &loads);
         let mut knobs = Knobs { node: self.node(sample.device), partitions };
         self.deferral.decide(sample, &loads, &mut knobs);
-        let violation = self.relief.observe(sample, &loads, &knobs.partitions);
+        let violation = self.violation(sample, &loads, &knobs.partitions);
         Decision { loads, knobs, violation }
+    }
+
+    fn violation(&mut self, sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs]) -> Option<Violation> {
+        let Some(seconds) = &mut self.seconds else { return self.relief.observe(sample, loads, knobs) };
+        if seconds.last.as_ref().is_none_or(|(at, _)| sample.now.saturating_sub(*at) >= Self::PERIOD) {
+            let deferral = &self.deferral;
+            let loads = seconds.meters.observe(sample, |owner| deferral.is_atypical(owner));
+            seconds.last = Some((sample.now, self.relief.observe(sample, &loads, knobs)));
+        }
+        seconds.last.as_ref().and_then(|(_, violation)| violation.clone())
     }
 }
 

@@ -1,4 +1,5 @@
-//! `weir bench shortage`, `surge`, `waves` and `trace`: the scenarios of `weir sim` on a real disk, next to RocksDB.
+//! `weir bench shortage`, `surge`, `waves`, `bursts` and `trace`: the scenarios of `weir sim` on a real disk, next to
+//! RocksDB.
 
 use std::path::{Path, PathBuf};
 

@@ -209,7 +209,7 @@ impl RequestUnits {
     /// What modules take of this machine, for tenants of either engine.
     pub fn table(&self, engine: EngineKind) -> CostTable {
         let (rows, in_memory) = match engine {
-            EngineKind::Lsm => (&self.lsm, false),
+            EngineKind::Lsm | EngineKind::SpLsm => (&self.lsm, false),
             EngineKind::Memory => (&self.memory, true),
         };
         let mut table = default_table(in_memory);

@@ -43,9 +43,10 @@ enum What {
         /// [default: 1]
         #[arg(long, value_name = "N")]
         partitions: Option<u16>,
-        /// Where its rows are: `lsm`, on disk, with a cache in memory, or `memory`, all in memory, with a log and
-        /// snapshots on disk; it cannot be changed later [default: lsm]
-        #[arg(long, value_name = "ENGINE", value_parser = ["lsm", "memory"])]
+        /// Where its rows are: `lsm`, on disk, with a cache in memory; `sp-lsm`, the same without a level 0, which
+        /// writes fewer bytes and takes more memory; or `memory`, all in memory, with a log and snapshots on disk. It
+        /// cannot be changed later [default: lsm]
+        #[arg(long, value_name = "ENGINE", value_parser = ["lsm", "memory", "sp-lsm"])]
         engine: Option<String>,
         #[command(flatten)]
         limits: Limits,

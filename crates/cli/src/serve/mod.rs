@@ -68,8 +68,8 @@ pub struct Serve {
     /// Let clients from other machines in although no secret is asked of them, and operators likewise
     #[arg(long)]
     insecure: bool,
-    /// Where the rows of the tenant `default` are: `lsm` or `memory`; asked when the directory is made
-    #[arg(long, value_name = "ENGINE", default_value = "lsm", value_parser = ["lsm", "memory"])]
+    /// Where the rows of the tenant `default` are: `lsm`, `memory` or `sp-lsm`; asked when the directory is made
+    #[arg(long, value_name = "ENGINE", default_value = "lsm", value_parser = ["lsm", "memory", "sp-lsm"])]
     engine: String,
     /// Let clients say DEBUG, of which tests make use. Not for a server that others can reach
     #[arg(long)]

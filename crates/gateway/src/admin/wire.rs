@@ -65,7 +65,7 @@ pub struct NewTenant {
     /// Partitions; 1 if absent. They cannot be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u16>,
-    /// `lsm` or `memory`; `lsm` if absent. It cannot be changed later.
+    /// `lsm`, `memory` or `sp-lsm`; `lsm` if absent. It cannot be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// A secret of the operator's choice; generated, and told once, if absent.
@@ -101,7 +101,7 @@ pub struct Tenant {
     pub partitions: u32,
     /// Of those, the ones that are awake.
     pub awake: u32,
-    /// `lsm` or `memory`; absent in the answers of versions that know one only.
+    /// `lsm`, `memory` or `sp-lsm`; absent in the answers of versions that know one only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// Bytes of memory that its rows take; absent where its engine does not keep them there.

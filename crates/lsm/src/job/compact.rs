@@ -1,4 +1,5 @@
-//! A compaction: tables of one level are merged with what they overlap in the next, or moved there.
+//! A compaction: tables of one level are merged with what they overlap in the next, or moved there. In a tree without
+//! level 0, memtables are merged with what they overlap in level 1: then it is a flush, too.
 //!
 //! 1. Entries come in tree order from the merge. [`Retention`] says which versions no read can see.
 //! 2. An expired value counts as a tombstone. A tombstone goes when every read sees it and no deeper level can hold its
@@ -26,6 +27,7 @@ use crate::pick::{Means, Pick};
 use crate::read::level::LevelCursor;
 use crate::read::merge::MergeCursor;
 use crate::read::source::Source;
+use crate::read::view::{Sealed, View};
 use crate::table::{Caching, CursorOptions};
 use crate::tree::{Outputs, Tree};
 use crate::version::{Edit, LEVELS, TableFile, Version};
@@ -37,11 +39,12 @@ pub(super) async fn run(
     tree: &Arc<Tree>,
     pick: Pick,
     version: &Arc<Version>,
+    sealed: Vec<Sealed>,
     class: Class,
     control: &JobControl,
 ) -> Result<JobReport> {
     match pick.means {
-        Means::Merge => merge(tree, pick, version, class, control).await,
+        Means::Merge => merge(tree, pick, version, sealed, class, control).await,
         Means::Move => move_tables(tree, pick, version, class, control).await,
         Means::Drop | Means::DropCovered => drop_tables(tree, pick, version, class, control).await,
     }
@@ -51,12 +54,16 @@ async fn merge(
     tree: &Arc<Tree>,
     pick: Pick,
     version: &Arc<Version>,
+    sealed: Vec<Sealed>,
     class: Class,
     control: &JobControl,
 ) -> Result<JobReport> {
-    let mut merge = MergeCursor::new(sources(tree, &pick, version, class));
+    let memtables = sealed.iter().map(|sealed| Source::Memtable(sealed.memtable.cursor()));
+    let mut merge = MergeCursor::new(memtables.chain(sources(tree, &pick, version, class)).collect());
+    let newest = sealed.last().map(|newest| (newest.last_index, newest.last_seq));
+    let durable = newest.map_or(version.largest_seq(), |(_, seq)| seq);
     let horizons = tree.horizons();
-    let mut covers = Covers::new(tree, version, &pick.inputs, version.largest_seq(), &horizons, class);
+    let mut covers = Covers::new(tree, version, &pick.inputs, durable, &horizons, class);
     let mut retention = Retention::new(horizons);
     let now_ms = tree.env.clock.unix_ms();
     let is_run = pick.output_level == 0;
@@ -100,8 +107,10 @@ async fn merge(
     let (outputs, report) = writer.finish().await?;
 
     control.begin_commit();
-    let edit = Edit { removed: pick.inputs, added: outputs.added(), ..Edit::default() };
-    tree.commit(class, edit, outputs, |_, _| {}).await?;
+    let persisted = newest.map(|(index, _)| index);
+    let edit = Edit { persisted, removed: pick.inputs, added: outputs.added(), ..Edit::default() };
+    let install = |_: &mut _, view: &mut View| view.sealed.truncate(view.sealed.len() - sealed.len());
+    tree.commit(class, edit, outputs, install).await?;
     Ok(report)
 }
 

@@ -13,23 +13,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Nanos, Result};
-use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, TreeKnobs, Urgency};
+use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, Scope, TreeKnobs, Urgency};
 
-use crate::pick::{ClaimedRange, Pick, pick_drop};
+use crate::pick::memtables::{self, Waiting};
+use crate::pick::{ClaimedRange, Claims, Pick, pick_drop};
 use crate::read::view::{Sealed, View};
 use crate::tree::{Running, State, Tree};
 use crate::version::Version;
 
 enum Work {
     Flush(Vec<Sealed>),
-    Compact { pick: Pick, version: Arc<Version> },
+    /// `sealed`: memtables that are merged with the tables of `pick`, the oldest first, without gaps.
+    Compact {
+        pick: Pick,
+        version: Arc<Version>,
+        sealed: Vec<Sealed>,
+    },
 }
 
 impl Work {
     async fn run(self, tree: Arc<Tree>, class: Class, control: Arc<JobControl>, claim: Claim) -> Result<JobReport> {
         let report = match self {
             Work::Flush(sealed) => flush::run(&tree, sealed, &control).await,
-            Work::Compact { pick, version } => compact::run(&tree, pick, &version, class, &control).await,
+            Work::Compact { pick, version, sealed } => {
+                compact::run(&tree, pick, &version, sealed, class, &control).await
+            }
         };
         // While the claim is held: a tree whose jobs have all ended has no file left over. What cannot be removed now
         // stays noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
@@ -80,6 +88,9 @@ impl Jobs for Tree {
         if sealed.is_empty() {
             return None;
         }
+        if !self.options.level_0 {
+            return self.merge_into_level_1(&mut state, sealed);
+        }
         let facts = JobFacts {
             class: Class::Flush,
             level: None,
@@ -119,17 +130,19 @@ impl Jobs for Tree {
     /// Of several the least complete.
     fn parked_in_the_way(&self) -> Option<Arc<JobControl>> {
         let state = self.state().lock();
-        let scope = self.knobs().scope;
-        // What the scope admits will go on by itself.
-        let stays = |job: &Running| job.control.is_parked() && !scope.admits(&job.facts);
+        let stays = |job: &Running| job.control.is_parked();
         let version = self.version();
         if !state.jobs.values().any(stays) {
             return None;
         }
-        if self.pick(&state.claims(|_| true), &state, &version).is_some() {
+        let due = |claims: &Claims| {
+            let memtables = self.pick_memtables(claims, &state, &version, &self.view().sealed);
+            memtables.or_else(|| self.pick(claims, &state, &version))
+        };
+        if due(&state.claims(|_| true)).is_some() {
             return None;
         }
-        let due = self.pick(&state.claims(|job| !stays(job)), &state, &version)?;
+        let due = due(&state.claims(|job| !stays(job)))?;
         let bars = |job: &&Running| -> bool {
             let is_input = |id: &u64| due.inputs.iter().any(|(_, input)| input == id);
             let overlaps = |range: &ClaimedRange| {
@@ -176,15 +189,60 @@ impl Jobs for Tree {
 
 impl Tree {
     /// Whether a flush had better wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).
+    /// In a tree without level 0 half of them wait for one another as long as they keep filling: each merge rewrites
+    /// level 1.
     pub(crate) fn is_gathering(&self, state: &State, view: &View, knobs: &TreeKnobs) -> bool {
         let Some(oldest) = view.sealed.last() else { return false };
-        let now = self.env.clock.now();
         let is_last_buffer_filling = view.sealed.len() + 1 >= knobs.write_buffers;
-        view.sealed.len() < knobs.flush_gather
+        let (gather, nanos_max) = match self.options.level_0 {
+            true => (knobs.flush_gather, GATHER_NANOS_MAX),
+            false => (knobs.flush_gather.max(knobs.write_buffers / 2), Nanos::MAX),
+        };
+        view.sealed.len() < gather
             && !is_last_buffer_filling
             && oldest.epoch >= state.flush_before
-            && now < oldest.sealed_at + GATHER_NANOS_MAX
+            && self.env.clock.now().saturating_sub(oldest.sealed_at) < nanos_max
             && self.is_filling(state)
+    }
+
+    /// What `sealed` is merged with in a tree without level 0, unless `claims` are in its way, or a level is so large
+    /// that it goes first.
+    fn pick_memtables(&self, claims: &Claims, state: &State, version: &Version, sealed: &[Sealed]) -> Option<Pick> {
+        if self.options.level_0 {
+            return None;
+        }
+        let levels_view = self.levels_view(version, claims, state);
+        if self.knobs().scope == Scope::All && memtables::is_too_large(&levels_view, &self.options) {
+            return None;
+        }
+        let ends: Vec<_> = sealed.iter().filter_map(|sealed| sealed.memtable.ends()).collect();
+        let smallest = ends.iter().map(|[smallest, _]| &**smallest).min()?;
+        let largest = ends.iter().map(|[_, largest]| &**largest).max()?;
+        memtables::pick(&levels_view, Waiting { smallest, largest })
+    }
+
+    /// The merge of `sealed` into level 1, if it can be begun.
+    fn merge_into_level_1(&self, state: &mut State, sealed: Vec<Sealed>) -> Option<Job> {
+        let version = self.version();
+        let pick = self.pick_memtables(&state.claims(|_| true), state, &version, &sealed)?;
+        let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
+        let inputs = || version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
+        let of_memtables: u64 = sealed.iter().map(|sealed| sealed.memtable.bytes() as u64).sum();
+        let facts = JobFacts {
+            class: Class::Flush,
+            level: None,
+            output_level: pick.output_level,
+            inputs: sealed.len() + tables.len(),
+            input_bytes: of_memtables + inputs().map(|(_, table)| table.meta.bytes).sum::<u64>(),
+            is_drop: false,
+            is_urgent: false,
+        };
+        let entries = sealed.iter().map(|sealed| sealed.memtable.len() as u64).sum::<u64>()
+            + inputs().map(|(_, table)| table.meta.entries).sum::<u64>();
+        let range =
+            ClaimedRange { level: pick.output_level, smallest: pick.smallest.clone(), largest: pick.largest.clone() };
+        let work = Work::Compact { pick, version: Arc::clone(&version), sealed };
+        Some(self.job(state, work, facts, entries, tables, Some(range)))
     }
 
     fn compaction(&self, state: &mut State, pick: Pick, version: Arc<Version>) -> Job {
@@ -207,7 +265,7 @@ impl Tree {
             is_urgent: pick.reclaims && self.urgency() > Urgency::Idle,
         };
         let entries = inputs().map(|(_, table)| table.meta.entries).sum();
-        let work = Work::Compact { pick, version: Arc::clone(&version) };
+        let work = Work::Compact { pick, version: Arc::clone(&version), sealed: Vec::new() };
         self.job(state, work, facts, entries, tables, range)
     }
 

@@ -37,6 +37,7 @@ use weir_io::{Memory, Rng, Unbooked};
 use weir_model::Value;
 use weir_model::engine::{Entry, Found, Kind, SEQ_MAX, Seq};
 
+use crate::cursor::{Cursor, Step};
 use crate::table::{common_prefix, filter::hash};
 use arena::Arena;
 pub use cursor::MemtableCursor;
@@ -358,6 +359,17 @@ impl Memtable {
     /// newest first. It seeks as of `at` or of [`SEQ_MAX`]. Never answers `Load`.
     pub fn cursor_at(self: &Arc<Self>, at: Seq) -> MemtableCursor {
         MemtableCursor::new(self, Some(at))
+    }
+
+    /// The smallest and the largest key; `None` if there is no entry.
+    pub fn ends(self: &Arc<Self>) -> Option<[Box<[u8]>; 2]> {
+        let mut cursor = self.cursor();
+        let first = cursor.seek_first();
+        debug_assert_eq!(first, Step::Ready, "memtables are in memory");
+        let smallest = cursor.entry()?.key.into();
+        let last = cursor.seek_last();
+        debug_assert_eq!(last, Step::Ready, "memtables are in memory");
+        Some([smallest, cursor.entry()?.key.into()])
     }
 
     /// Bytes that the entries take, with their share of the index.

@@ -51,7 +51,7 @@ pub fn bytes_target(level: usize, options: &TreeOptions) -> u64 {
 /// The next compaction, or `None` if nothing is due or what is due is blocked by running jobs.
 pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
     let scores = scores(levels_view, options);
-    let l0_due = scores[0] >= 1.0 && !is_gathering(levels_view, options);
+    let l0_due = options.level_0 && scores[0] >= 1.0 && !is_gathering(levels_view, options);
     let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
         true => intra_l0::pick_while_blocked(levels_view, options),
         false => None,
@@ -63,8 +63,9 @@ pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -
         let is_urgent = levels_view.urgency > Urgency::Idle && !l0_due;
         return if is_urgent { reclaim::pick(levels_view, scope, options) } else { None };
     }
-    // While level 0 waits for a table of level 1, no other job may take one from it: it would wait for ever.
-    let first = if l0_due { 2 } else { 1 };
+    // While level 0, or memtables, wait for a table of level 1, no other job may take one from it: they would wait for
+    // ever.
+    let first = if l0_due || levels_view.memtables_wait { 2 } else { 1 };
     let mut due: Vec<usize> = (first..LEVELS - 1).filter(|&level| scores[level] > 1.0).collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
     let deep = due.into_iter().find_map(|level| pick_deep(levels_view, level));
@@ -176,4 +177,4 @@ fn pick_deep(levels_view: &LevelsView<'_>, level: usize) -> Option<Pick> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

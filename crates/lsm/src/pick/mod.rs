@@ -4,6 +4,7 @@ pub mod covered;
 pub mod dead;
 pub mod intra_l0;
 pub mod leveled;
+pub mod memtables;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct LevelsView<'a> {
     pub claims: &'a Claims,
     /// Memtables keep filling up: more runs are on their way to level 0.
     pub is_filling: bool,
+    /// Memtables wait to be merged into level 1, in a tree without level 0, and go before what is deeper.
+    pub memtables_wait: bool,
     /// The wall clock, in milliseconds since 1970: what has expired by now is dead.
     pub now_ms: u64,
     /// No read is made before this sequence number.

@@ -38,9 +38,12 @@ impl Facts for Tree {
         if sealed * slow > runs * buffers { StallCause::Memtables } else { StallCause::L0Runs }
     }
 
-    /// While all memtables but two are full.
+    /// While all memtables but two are full. Of two or three, not before the active one is half full: else each of
+    /// their flushes would be urgent, and nobody's would be.
     fn is_flush_urgent(&self) -> bool {
-        self.sealed() + 2 >= self.knobs.write_buffers()
+        let (view, buffers) = (self.view.load(), self.knobs.write_buffers());
+        let is_half_full = view.memtable.bytes() >= self.options.write_buffer_bytes / 2;
+        view.sealed.len() + 2 >= buffers && (buffers > 3 || is_half_full)
     }
 
     fn has_unsealed(&self) -> bool {

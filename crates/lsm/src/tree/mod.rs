@@ -34,7 +34,7 @@ use crate::knobs::Knobs;
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
 use crate::pick::covered::{Covered, Holder};
-use crate::pick::{self, Claims, LevelsView, Pick};
+use crate::pick::{self, Claims, LevelsView, Pick, memtables};
 use crate::read::view::{Sealed, View};
 use crate::version::Version;
 use crate::version::manifest::Manifest;
@@ -135,15 +135,20 @@ impl Tree {
 
     pub(crate) fn levels_view<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> LevelsView<'a> {
         let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
-        LevelsView {
+        let mut levels_view = LevelsView {
             levels,
             claims,
             is_filling: self.knobs().l0_gathers && self.is_filling(state),
+            memtables_wait: false,
             now_ms: self.env.clock.unix_ms(),
             horizon: self.horizons().into_iter().min().unwrap_or(0),
             urgency: self.urgency(),
             covered: self.covered(version),
-        }
+        };
+        let view = self.view();
+        let wait = !self.options.level_0 && !view.sealed.is_empty() && !self.is_gathering(state, &view, &self.knobs());
+        levels_view.memtables_wait = wait && !memtables::is_too_large(&levels_view, &self.options);
+        levels_view
     }
 
     /// What covers make dead in `version`. The tables are gone through once for each version and each change of the

@@ -11,6 +11,8 @@ pub enum EngineKind {
     Lsm,
     /// All rows in memory.
     Memory,
+    /// A log-structured merge tree without level 0 (CR-14): fewer bytes are written, for more memory.
+    SpLsm,
 }
 
 /// A word that is no engine's.
@@ -19,7 +21,7 @@ pub struct UnknownEngine;
 
 impl fmt::Display for UnknownEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an engine is `lsm` or `memory`")
+        f.write_str("an engine is `lsm`, `memory` or `sp-lsm`")
     }
 }
 
@@ -27,13 +29,14 @@ impl std::error::Error for UnknownEngine {}
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [EngineKind; 2] = [EngineKind::Lsm, EngineKind::Memory];
+    pub const ALL: [EngineKind; 3] = [EngineKind::Lsm, EngineKind::Memory, EngineKind::SpLsm];
 
     /// Its name: in settings, metrics and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Lsm => "lsm",
             EngineKind::Memory => "memory",
+            EngineKind::SpLsm => "sp-lsm",
         }
     }
 }

@@ -180,7 +180,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_manifest_decodes_to_itself(
-            (engine, memory_bytes_max, other) in (0_usize..2, 0_u64..3, 0_u8..3),
+            (engine, memory_bytes_max, other) in (0_usize..EngineKind::ALL.len(), 0_u64..3, 0_u8..3),
             files in proptest::collection::vec(proptest::collection::vec(("[0-9]{6}\\.sst", any::<u64>(), any::<u32>()), 0..4), 1..4),
         ) {
             let partitions: Vec<Vec<_>> = files

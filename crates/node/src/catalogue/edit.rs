@@ -250,6 +250,7 @@ pub(crate) fn put_engine(out: &mut Vec<u8>, listing: &Listing) {
     out.push(match listing.engine {
         EngineKind::Lsm => 0,
         EngineKind::Memory => 1,
+        EngineKind::SpLsm => 2,
     });
     varint::put(out, listing.settings.memory_bytes_max);
 }
@@ -259,6 +260,7 @@ pub(crate) fn take_engine(rest: &mut &[u8], mut listing: Listing) -> Option<List
     listing.engine = match take::<u8>(rest)? {
         0 => EngineKind::Lsm,
         1 => EngineKind::Memory,
+        2 => EngineKind::SpLsm,
         _ => return None,
     };
     listing.settings.memory_bytes_max = take(rest)?;

@@ -39,7 +39,8 @@ pub(crate) struct Opening<'a> {
 /// What the partitions of a tenant keep their rows in.
 #[derive(Clone)]
 pub(crate) enum EngineChoice {
-    Lsm,
+    /// In a tree, with or without a level 0.
+    Lsm { level_0: bool },
     /// In the memory of the tenant, which they share.
     Memory(Arc<Budget>),
 }
@@ -48,7 +49,8 @@ impl EngineChoice {
     /// With `memory_bytes_max` bytes of memory at most, where it is kept there; 0 = unlimited.
     pub fn new(kind: EngineKind, memory_bytes_max: u64) -> Self {
         let choice = match kind {
-            EngineKind::Lsm => Self::Lsm,
+            EngineKind::Lsm => Self::Lsm { level_0: true },
+            EngineKind::SpLsm => Self::Lsm { level_0: false },
             EngineKind::Memory => Self::Memory(Arc::new(Budget::new(u64::MAX))),
         };
         choice.limit(memory_bytes_max);
@@ -57,7 +59,8 @@ impl EngineChoice {
 
     pub fn kind(&self) -> EngineKind {
         match self {
-            Self::Lsm => EngineKind::Lsm,
+            Self::Lsm { level_0: true } => EngineKind::Lsm,
+            Self::Lsm { level_0: false } => EngineKind::SpLsm,
             Self::Memory(_) => EngineKind::Memory,
         }
     }
@@ -72,7 +75,7 @@ impl EngineChoice {
     /// Bytes of memory that rows take; `None` where they are not kept there.
     pub fn memory_use(&self) -> Option<u64> {
         match self {
-            Self::Lsm => None,
+            Self::Lsm { .. } => None,
             Self::Memory(budget) => Some(budget.used()),
         }
     }
@@ -86,9 +89,9 @@ pub(crate) async fn open(opening: Opening<'_>, choice: &EngineChoice, config: &N
     let Opening { fs, dir, owner, cache, clock, memory } = opening;
     let (fs, dir, clock) = (Arc::clone(fs), dir.join(TREE), Arc::clone(clock));
     match choice {
-        EngineChoice::Lsm => {
+        EngineChoice::Lsm { level_0 } => {
             let env = Env { fs, dir, owner, cache, clock, memory };
-            Ok(Tree::open(env, tree_options(config)).await?)
+            Ok(Tree::open(env, tree_options(config, *level_0)).await?)
         }
         EngineChoice::Memory(budget) => {
             let env = weir_memory::Env { fs, dir, owner, clock, budget: Arc::clone(budget) };
@@ -97,14 +100,22 @@ pub(crate) async fn open(opening: Opening<'_>, choice: &EngineChoice, config: &N
     }
 }
 
-/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ.
-fn tree_options(config: &NodeConfig) -> TreeOptions {
+/// Memtables of a tree without level 0, at least (CR-16): they take what level 0 would.
+const SP_LSM_BUFFERS: usize = 12;
+
+/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ. `level_0` is
+/// the tenant's choice.
+fn tree_options(config: &NodeConfig, level_0: bool) -> TreeOptions {
     let mut options = config.tree.clone();
     if !config.profile.keeps_upper_levels() {
         options.warm_levels = 0;
     }
     if !config.profile.gathers_l0() {
         options.l0_gather = options.l0_trigger;
+    }
+    options.level_0 &= level_0 && config.profile.has_level_0();
+    if !options.level_0 {
+        options.write_buffers_max = options.write_buffers_max.max(SP_LSM_BUFFERS);
     }
     options.slow_at_last_buffer |= config.profile.slows_at_last_buffer();
     options
@@ -119,11 +130,21 @@ mod tests {
     #[test]
     fn a_peer_has_the_tree_of_the_peer() {
         let of = |profile| {
-            let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") });
+            let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") }, true);
             (options.warm_levels > 0, options.l0_gather > options.l0_trigger)
         };
         assert_eq!(of(Profile::Weir), (true, true));
         assert_eq!(of(Profile::FlexEngine), (true, false));
         assert_eq!([Profile::RocksDb, Profile::RocksDbAutotune, Profile::Calcspar].map(of), [(false, false); 3]);
+    }
+
+    #[test]
+    fn a_tree_without_level_0_has_memtables_instead() {
+        let config = NodeConfig::new("node");
+        let of = |level_0| {
+            let options = tree_options(&config, level_0);
+            (options.level_0, options.write_buffers_max)
+        };
+        assert_eq!([of(true), of(false)], [(true, 4), (false, SP_LSM_BUFFERS)]);
     }
 }

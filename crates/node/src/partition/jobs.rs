@@ -1,8 +1,9 @@
 //! When a partition's jobs begin: every flush and drop that is due at once, compactions as they get slots.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use weir_io::{Nanos, Owner};
+use weir_io::{Class, Nanos, Owner};
 use weir_model::engine::{Job, Stall, StallCause, Urgency};
 
 use super::Partition;
@@ -25,6 +26,10 @@ impl SlotTaker for Partition {
     fn take_slot(self: Arc<Self>, slot: Slot) {
         let is_due = self.compact_in(slot);
         self.queue(is_due);
+    }
+
+    fn give_way(&self) {
+        self.progress.notify();
     }
 }
 
@@ -52,9 +57,9 @@ impl Partition {
         self.workers.dispatch();
     }
 
-    /// Lets flushes rush while all memtables but two are full (U-11). Memtables become full and empty only where
-    /// [`Partition::kick`] follows.
-    fn note_urgency(&self) {
+    /// Lets flushes rush while writes would soon stall without them (U-11). Memtables become full and empty only where
+    /// [`Partition::kick`] follows; how full the active one is, every tick sees.
+    pub(crate) fn note_urgency(&self) {
         if let Some(gates) = &self.gates {
             gates.set_flush_is_urgent(self.engine.is_flush_urgent());
         }
@@ -64,7 +69,10 @@ impl Partition {
     /// at once.
     fn queue(self: &Arc<Self>, is_due: bool) {
         let may_run = is_due && self.job_failure.lock().is_none();
-        let due = || self.resumable().or_else(|| self.engine.compaction_due());
+        let due = || match self.resumable() {
+            Some(Class::CompactL0) => Some(Class::CompactL0),
+            resumable => [resumable, self.engine.compaction_due()].into_iter().flatten().min(),
+        };
         match may_run.then(due).flatten() {
             Some(class) => self.workers.wait(self.clone(), class),
             None => self.workers.leave(self.owner),
@@ -74,12 +82,18 @@ impl Partition {
         }
     }
 
-    /// Lets a parked compaction go on, or else starts the most urgent one, if one is due.
+    /// Lets a parked compaction go on, or else starts the most urgent one, if one is due. What relieves level 0 goes
+    /// before a parked one that is deeper: it may have been parked for that.
     fn compact_in(self: &Arc<Self>, slot: Slot) -> bool {
         if self.is_closing() {
             return false;
         }
-        let Some(slot) = self.resume_in(slot) else { return true };
+        let goes_on = |parked| self.engine.compaction_due().is_none_or(|due| parked <= due);
+        let slot = match self.resumable().is_some_and(goes_on) {
+            true => self.resume_in(slot),
+            false => Some(slot),
+        };
+        let Some(slot) = slot else { return true };
         let Some(job) = self.engine.next_compaction() else { return false };
         self.start(job, Some(slot));
         true
@@ -87,10 +101,16 @@ impl Partition {
 
     fn start(self: &Arc<Self>, job: Job, mut slot: Option<Slot>) {
         let Some(background) = self.background() else { return };
+        let facts = job.facts();
+        if facts.level.is_none() {
+            self.is_flushing.store(true, Ordering::Relaxed);
+        }
         self.workers.spawn(async move {
             let partition = background.partition();
-            let facts = job.facts();
             let ended = partition.run_or_park(job, &mut slot).await;
+            if facts.level.is_none() {
+                partition.is_flushing.store(false, Ordering::Relaxed);
+            }
             if let Ended::Done(outcome) = &ended {
                 *partition.job_failure.lock() = outcome.as_ref().err().cloned();
             }
@@ -133,9 +153,11 @@ impl Partition {
         });
     }
 
-    /// Whether writes wait for nothing but a flush. Where jobs fail (a full disk), compactions go on: they may free
-    /// space.
+    /// Whether writes wait for nothing but a flush that is under way. Where jobs fail (a full disk), compactions go on:
+    /// they may free space. So they do where no flush runs: in a tree without level 0 it may wait for one of them.
     pub(crate) fn is_flush_urgent(&self) -> bool {
-        self.engine.stall() == Stall::Stop(StallCause::Memtables) && self.job_failure.lock().is_none()
+        self.engine.stall() == Stall::Stop(StallCause::Memtables)
+            && self.is_flushing.load(Ordering::Relaxed)
+            && self.job_failure.lock().is_none()
     }
 }

@@ -95,6 +95,8 @@ pub struct Partition {
     ending: Event,
     /// Why the last background job failed; `None` since one succeeded.
     pub(crate) job_failure: Mutex<Option<Error>>,
+    /// A flush is under way.
+    is_flushing: AtomicBool,
     /// Where slowed writes wait.
     write_throttle: WriteThrottle,
     /// Bytes per second that users may write, as a policy says; 0 = as they like.

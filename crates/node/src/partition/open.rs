@@ -190,6 +190,7 @@ impl Partition {
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
             job_failure: Mutex::default(),
+            is_flushing: AtomicBool::new(false),
             write_throttle: WriteThrottle::default(),
             write_rate: AtomicU64::new(0),
             repairing: AtomicBool::new(false),

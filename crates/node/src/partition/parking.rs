@@ -1,16 +1,19 @@
-//! Parking: a running compaction that its tree's scope does not admit any more is not polled (U-5).
+//! Parking: a running compaction that its tree's scope does not admit any more, or whose slot is needed to relieve
+//! level 0 (SI-8), is not polled (U-5).
 //!
 //! 1. It keeps its claims, its open output and what it has read ahead, but gives its slot back, and uses neither thread
 //!    nor tokens. What it keeps is bounded: two windows of `io_bytes` for each source, four for the output, eight bytes
 //!    a key for the output's filter.
 //! 2. It goes on to its end instead if a [policy](weir_admission::policy::parking) finds it nearly done, or if it is
 //!    committing (U-26).
-//! 3. When the scope admits it again it waits for a slot, and comes before what this tree might begin.
+//! 3. When the scope admits it (again) it waits for a slot, and comes before what this tree might begin, unless that
+//!    relieves level 0.
 //! 4. What is parked may bar the way of something more urgent (`Jobs::parked_in_the_way`): level 0, which wants
-//!    to go down (U-6). Then the policy says whether it is finished or *released*: cancelled, its claims with it.
-//!    It is also released when it has been parked for too long and is not to be finished, and at once where the process
-//!    that Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for what is
-//!    parked is bounded by the slots.
+//!    to go down (U-6). If the scope admits it, it is finished: for its slot it waits as level 0 would. Else the policy
+//!    says whether it is finished or *released*: cancelled, its claims with it.
+//!    It is also released when it has been out of scope for too long and is not to be finished, and at once where the
+//!    process that Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for
+//!    what is parked is bounded by the slots.
 //!
 //! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs
 //! a bound on every table, in the manifest and in every read, for the sake of half a job at most. What is thrown away
@@ -18,8 +21,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use weir_admission::policy::parking::{InTheWay, PARKED_MAX, in_the_way, must_park};
@@ -28,7 +31,7 @@ use weir_model::engine::{Job, JobControl, JobFacts, JobReport, Scope};
 
 use super::Partition;
 use crate::metrics::Counters;
-use crate::workers::Slot;
+use crate::workers::{Slot, SlotTaker};
 
 /// The parked jobs of a partition.
 #[derive(Default)]
@@ -66,7 +69,7 @@ pub(super) enum Ended {
 enum Pause {
     Ended(Result<JobReport>),
     Closing,
-    OutOfScope,
+    Parked,
 }
 
 impl Parking {
@@ -106,10 +109,14 @@ impl Partition {
         let mut run = pin!(job.run());
         let mut may_be_parked = true;
         loop {
-            match self.advance(run.as_mut(), &facts, &control, may_be_parked).await {
+            if let Some(slot) = slot {
+                slot.runs(Arc::downgrade(self) as Weak<dyn SlotTaker>, facts.class, &control);
+            }
+            let gives_way = || slot.as_ref().is_some_and(Slot::must_give_way);
+            match self.advance(run.as_mut(), &facts, &control, may_be_parked, gives_way).await {
                 Pause::Ended(outcome) => return Ended::Done(outcome),
                 Pause::Closing => return Ended::Closed,
-                Pause::OutOfScope => {}
+                Pause::Parked => {}
             }
             match self.park(facts, &control, slot.take()).await {
                 None => return Ended::Closed,
@@ -127,7 +134,8 @@ impl Partition {
         }
     }
 
-    /// Polls `run` until it ends, the partition is being closed, or the job must be parked.
+    /// Polls `run` until it ends, the partition is being closed, or the job must be parked: by its scope, or because
+    /// its slot `must_give_way`.
     ///
     /// While writes are stopped for want of a write buffer, a compaction is not polled either, but keeps its slot: the
     /// flush that makes room has the disk and the processor to itself (SI-6). On a disk a hundred times too slow that
@@ -138,17 +146,18 @@ impl Partition {
         facts: &JobFacts,
         control: &JobControl,
         may_be_parked: bool,
+        must_give_way: impl Fn() -> bool + Send + Sync,
     ) -> Pause {
-        let is_out_of_scope =
-            || may_be_parked && must_park(self.engine.knobs().scope.admits(facts), control.progress());
+        let may_run = || self.engine.knobs().scope.admits(facts) && !must_give_way();
+        let must_be_parked = || may_be_parked && must_park(may_run(), control.progress());
         let mut closing = pin!(self.closing_begun());
-        let mut out_of_scope = pin!(self.progress.wait(|| is_out_of_scope().then_some(())));
+        let mut parked = pin!(self.progress.wait(|| must_be_parked().then_some(())));
         let gives_way = facts.level.is_some();
         let mut yielding = None;
         poll_fn(|cx| {
             if gives_way && !control.is_committing() {
-                if out_of_scope.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Pause::OutOfScope);
+                if parked.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Pause::Parked);
                 }
                 if yielding.is_some() || self.is_flush_urgent() {
                     let wait = || Box::pin(self.progress.wait(|| (!self.is_flush_urgent()).then_some(())));
@@ -186,31 +195,40 @@ impl Partition {
             }
         };
         let mut decided = pin!(self.progress.wait(look));
-        let mut too_long = pin!(sleep_until(&self.clock, self.clock.now() + PARKED_MAX));
-        let must_finish = || {
-            let mut must_finish = false;
-            self.parking.find(control, |parked| must_finish = parked.must_finish);
-            must_finish
+        let goes_on = || {
+            let (mut goes_on, scope) = (false, self.engine.knobs().scope);
+            self.parking.find(control, |parked| goes_on = parked.may_go_on(scope));
+            goes_on
         };
-        poll_fn(|cx| match decided.as_mut().poll(cx) {
-            Poll::Ready(verdict) => Poll::Ready(verdict),
-            Poll::Pending if must_finish() => Poll::Pending,
-            Poll::Pending => too_long.as_mut().poll(cx).map(|()| Some(Verdict::Release)),
-        })
-        .await
+        loop {
+            let mut too_long = pin!(sleep_until(&self.clock, self.clock.now() + PARKED_MAX));
+            let mut look = |cx: &mut Context<'_>| match decided.as_mut().poll(cx) {
+                Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
+                Poll::Pending => too_long.as_mut().poll(cx).map(|()| None),
+            };
+            match poll_fn(&mut look).await {
+                Some(verdict) => return verdict,
+                // All it waits for is a slot.
+                None if goes_on() => {}
+                None => return Some(Verdict::Release),
+            }
+        }
     }
 
-    /// The class of a parked job that may go on as soon as it has a slot.
+    /// For what a parked job waits that may go on as soon as it has a slot: for its own class, or, where it bars level
+    /// 0 from going down, for that.
     pub(super) fn resumable(&self) -> Option<Class> {
         let scope = self.engine.knobs().scope;
-        self.parking.0.lock().iter().find(|job| job.may_go_on(scope)).map(|job| job.facts.class)
+        let class = |job: &Parked| if job.must_finish { Class::CompactL0 } else { job.facts.class };
+        self.parking.0.lock().iter().filter(|job| job.may_go_on(scope)).map(class).min()
     }
 
     /// Gives `slot` to a parked job that may go on; gives it back if there is none.
     pub(super) fn resume_in(&self, slot: Slot) -> Option<Slot> {
         let scope = self.engine.knobs().scope;
         let mut parking = self.parking.0.lock();
-        let Some(job) = parking.iter_mut().find(|job| job.may_go_on(scope)) else { return Some(slot) };
+        let resumable = parking.iter_mut().filter(|job| job.may_go_on(scope));
+        let Some(job) = resumable.min_by_key(|job| !job.must_finish) else { return Some(slot) };
         job.verdict = Some(Verdict::GoOn { slot, to_the_end: job.must_finish });
         drop(parking);
         self.progress.notify();
@@ -223,7 +241,8 @@ impl Partition {
             return;
         }
         let Some(control) = self.engine.parked_in_the_way() else { return };
-        self.parking.find(&control, |parked| match in_the_way(control.progress()) {
+        let scope = self.engine.knobs().scope;
+        self.parking.find(&control, |parked| match in_the_way(scope.admits(&parked.facts), control.progress()) {
             InTheWay::Finish => parked.must_finish = true,
             InTheWay::Release if parked.verdict.is_none() => parked.verdict = Some(Verdict::Release),
             InTheWay::Release => {}
@@ -245,6 +264,7 @@ impl Partition {
 mod tests {
     use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
     use weir_io::{Fs, Nanos};
+    use weir_model::engine::TreeKnobs;
 
     use super::*;
     use crate::{Machine, Node, NodeConfig};
@@ -265,7 +285,11 @@ mod tests {
         sim.block_on(partition.write(&batch)).map(drop).expect("no faults");
         partition.engine.seal();
         let job = partition.engine.next_flush().expect("one memtable is full");
-        let (facts, control) = (job.facts(), job.control());
+        let control = job.control();
+        // What the scope admits waits for a slot as long as it takes.
+        let facts = JobFacts { level: Some(1), output_level: 2, ..job.facts() };
+        let knobs = partition.engine.knobs();
+        partition.set_tree_knobs(TreeKnobs { scope: Scope::L0ToL1, ..knobs });
         let verdicts = Arc::new(Mutex::new(Vec::new()));
         for must_finish in [false, true] {
             let (parked, handle, seen) = (Arc::clone(&partition), Arc::clone(&control), Arc::clone(&verdicts));

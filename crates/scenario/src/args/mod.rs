@@ -1,11 +1,13 @@
 //! What a scenario is told on the command line: the same in both worlds.
 
+mod bursts;
 mod capacity;
 mod density;
 mod scenario;
 mod shape;
 mod shortage;
 
+pub use bursts::Bursts;
 pub use capacity::Capacity;
 pub use density::Density;
 pub use scenario::{Replay, Scenario, Surge, Waves};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::bursts::Bursts;
 use super::density::Density;
 use super::shortage::Shortage;
 use crate::pattern::Pattern;
@@ -143,6 +144,8 @@ pub enum Scenario {
     Waves(Waves),
     /// See [`Replay`].
     Trace(Replay),
+    /// See [`Bursts`].
+    Bursts(Bursts),
     /// See [`Density`].
     Density {
         /// What is the same whatever the number.
@@ -163,6 +166,7 @@ impl Scenario {
             Scenario::Surge(args) => args.plan(),
             Scenario::Waves(args) => args.plan(),
             Scenario::Trace(args) => args.plan(),
+            Scenario::Bursts(args) => args.plan(),
             Scenario::Density { machine, tenants } => machine.plan(tenants, machine.seed),
         }
     }

@@ -44,6 +44,7 @@ Examples:
   weir sim shortage --bosr 7 --profile rocksdb,weir    two profiles on a disk that was sold seven times
   weir sim shortage --help                             what every option means; the profiles, a line each
   weir sim trace --trace week.csv --profile weir       replays what `weir serve --record-traffic week.csv` wrote
+  weir sim bursts --profile rocksdb,silk,weir          peaks of 100 s with valleys of 10 s: whose compactions come too late?
   weir sim density --seeds 3                           how many bursty tenants one machine carries, by profile
   weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
   weir sim interrupt --rounds 10                       real servers; leaves its data in ./weir-interrupt
@@ -155,6 +156,7 @@ impl Sim {
             Run::Shortage { args, threads } => side_by_side(weir_scenario::plan::Plan::new(args)?, threads),
             Run::Surge { args, threads } => side_by_side(args.plan()?, threads),
             Run::Waves { args, threads } => side_by_side(args.plan()?, threads),
+            Run::Bursts { args, threads } => side_by_side(args.plan()?, threads),
             Run::Trace { args, threads } => side_by_side(args.plan()?, threads),
             Run::Density { args, threads } => {
                 print!("{}", weir_scenario::density::heading(&args));

@@ -78,7 +78,7 @@ pub(super) enum Run {
         /// Partitions of their tenant
         #[arg(long, default_value_t = 1)]
         partitions: u16,
-        /// What those keep their rows in: `lsm` or `memory`
+        /// What those keep their rows in: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t = EngineKind::Lsm)]
         engine: EngineKind,
         /// Draw only these commands, separated by commas: any on rows
@@ -103,7 +103,7 @@ pub(super) enum Run {
     },
     /// Damage: every byte of a database flipped, one at a time
     Flip {
-        /// What rows are kept in: `lsm` or `memory`
+        /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
         /// Only this byte
@@ -137,7 +137,7 @@ pub(super) enum Run {
     Syncs {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm` or `memory`
+        /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
     },
@@ -152,7 +152,7 @@ pub(super) enum Run {
     FullNode {
         #[command(flatten)]
         seeds: Seeds,
-        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
         /// What an acknowledgement promises
@@ -163,7 +163,7 @@ pub(super) enum Run {
     NodeFault {
         #[command(flatten)]
         seeds: Seeds,
-        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
         /// What an acknowledgement promises
@@ -201,7 +201,7 @@ pub(super) enum Run {
     Slow {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm` or `memory`
+        /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
     },
@@ -230,7 +230,7 @@ pub(super) enum Run {
     Tamper {
         #[command(flatten)]
         seeds: Seeds,
-        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
         /// Ways tried on each file of a directory, drawn from about twenty
@@ -267,6 +267,14 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Policies: peaks of the clients' load with short valleys between them, in which compactions must catch up
+    Bursts {
+        #[command(flatten)]
+        args: weir_scenario::args::Bursts,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
     /// Policies: replay traffic, generated or recorded by `weir serve --record-traffic`
     Trace {
         #[command(flatten)]
@@ -285,7 +293,7 @@ pub(super) enum Run {
     },
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
     Interrupt {
-        /// What tenants keep their rows in: `lsm`, `memory`, or both with a comma between, by turns
+        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
         /// Rounds with each signal
@@ -309,7 +317,7 @@ pub(super) enum Run {
     },
     /// Processes: real servers, killed under load again and again
     Kill9 {
-        /// What the tenant that is loaded keeps its rows in: `lsm` or `memory`
+        /// What the tenant that is loaded keeps its rows in: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
         /// Write to rows of every type, by transactions, scripts and functions

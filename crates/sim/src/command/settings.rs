@@ -35,7 +35,7 @@ impl Seeds {
 /// What rows are kept in, and when a write is acknowledged.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Terms {
-    /// What rows are kept in: `lsm` or `memory`
+    /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
     #[arg(long, default_value_t)]
     pub(super) engine: EngineKind,
     /// What an acknowledgement promises

@@ -5,6 +5,7 @@ mod calcspar;
 mod fixed;
 mod gated;
 mod reserved;
+mod silk;
 mod unlimited;
 
 pub use autotune::{Autotune, AutotuneSettings};
@@ -12,6 +13,7 @@ pub use calcspar::Calcspar;
 pub use fixed::Fixed;
 pub use gated::Gated;
 pub use reserved::Reserved;
+pub use silk::{SILK_PERIOD, Silk};
 pub use unlimited::Unlimited;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,11 @@ use crate::limits::{Limits, Rates};
 
 /// Decides the rates of all gates. State is in the implementor, facts are in the sample: no clock, no I/O.
 pub trait BandwidthPolicy: Send {
+    /// How often it looks, in nanoseconds.
+    fn period(&self) -> Nanos {
+        SECOND
+    }
+
     /// The knobs of a partition that is being opened or whose limits were altered: what does not depend on the load.
     fn opening(&self, partition: &PartitionSample) -> PartitionKnobs;
 
@@ -65,6 +72,8 @@ fn lent(partition: &PartitionSample, settings: &BandwidthSettings) -> PartitionK
     let reserved = front(partition, settings);
     PartitionKnobs { borrows: reserved.weight.is_some(), ..reserved }
 }
+
+const SECOND: Nanos = 1_000_000_000;
 
 /// Time's worth of tokens at the node gate, in nanoseconds.
 const NODE_BURST: Nanos = GateOptions::NODE.burst;

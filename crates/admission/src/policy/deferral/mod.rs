@@ -5,6 +5,7 @@ mod guard;
 mod merging;
 mod never;
 mod ramp;
+mod silk;
 mod weir;
 
 pub use flexengine::FlexEngine;
@@ -12,6 +13,7 @@ pub use guard::{Guard, Pressure};
 pub use merging::Merging;
 pub use never::Never;
 pub use ramp::Ramp;
+pub use silk::Pauses;
 pub use weir::Weir;
 
 use weir_io::{Nanos, Owner};
@@ -29,6 +31,11 @@ const STAGE_TWO_PERCENT: u64 = 60;
 
 /// Decides stages and what goes with them. State is in the implementor, facts are in the sample: no clock, no I/O.
 pub trait DeferralPolicy: Send {
+    /// How often it looks, in nanoseconds.
+    fn period(&self) -> Nanos {
+        1_000_000_000
+    }
+
     /// Changes `knobs`, which the bandwidth policy has set. `loads` are the partitions', in the order of the sample.
     fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs);
 

@@ -85,7 +85,16 @@ fn with_view<T>(tables: &[Drawn], claimed: &[u64], horizon: Seq, ask: impl FnOnc
     let claims = Claims { tables: claimed.iter().copied().collect(), ranges: Vec::new() };
     let levels = holders.map(|tables| tables.iter().map(|table| table.meta).collect());
     let urgency = Urgency::Idle;
-    ask(&LevelsView { levels, claims: &claims, is_filling: false, now_ms: 0, horizon, urgency, covered })
+    ask(&LevelsView {
+        levels,
+        claims: &claims,
+        is_filling: false,
+        memtables_wait: false,
+        now_ms: 0,
+        horizon,
+        urgency,
+        covered,
+    })
 }
 
 fn dropped(tables: &[Drawn], claimed: &[u64], horizon: Seq) -> Vec<u64> {

@@ -18,6 +18,7 @@ fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&LevelsView<'_>) -> T
         levels,
         claims: &claims,
         is_filling: true,
+        memtables_wait: false,
         now_ms: 0,
         horizon: 1,
         covered: Arc::default(),

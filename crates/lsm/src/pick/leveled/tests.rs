@@ -64,10 +64,22 @@ fn ask_if(urgency: Urgency, drawing: &[&str], scope: Scope) -> String {
     ask_while(false, drawing, &[], scope, urgency)
 }
 
-fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, urgency: Urgency) -> String {
+/// Asks about the tree that is drawn.
+pub(crate) fn with_levels<T>(
+    drawing: &[&str],
+    claims: &Claims,
+    urgency: Urgency,
+    ask: impl FnOnce(&mut LevelsView<'_>) -> T,
+) -> T {
     let tables: Vec<Vec<TableMeta>> =
         drawing.iter().map(|level| level.split_whitespace().map(table).collect()).collect();
     let levels = std::array::from_fn(|level| tables.get(level).map_or(Vec::new(), |tables| tables.iter().collect()));
+    let covered = Arc::new(covered(drawing));
+    let (is_filling, memtables_wait) = (false, false);
+    ask(&mut LevelsView { levels, claims, is_filling, memtables_wait, now_ms: NOW_MS, horizon: 1, covered, urgency })
+}
+
+fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, urgency: Urgency) -> String {
     let claims = Claims { tables: claimed.iter().copied().collect(), ranges: Vec::new() };
     let options = TreeOptions {
         l0_trigger: 2,
@@ -77,11 +89,11 @@ fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, 
         table_bytes: 256,
         ..TreeOptions::default()
     };
-    let covered = Arc::new(covered(drawing));
-    let levels_view = LevelsView { levels, claims: &claims, is_filling, now_ms: NOW_MS, horizon: 1, covered, urgency };
-    let Some(pick) = crate::pick::pick(&levels_view, TreeKnobs { scope, ..options.knobs() }, &options) else {
-        return "nothing".into();
-    };
+    let pick = with_levels(drawing, &claims, urgency, |view| {
+        view.is_filling = is_filling;
+        crate::pick::pick(view, TreeKnobs { scope, ..options.knobs() }, &options)
+    });
+    let Some(pick) = pick else { return "nothing".into() };
     let ids: Vec<String> = pick.inputs.iter().map(|(level, id)| format!("L{level}.{id}")).collect();
     let verb = if pick.means == Means::Move { "move " } else { "" };
     format!("{verb}{}->{}: {}", pick.level, pick.output_level, ids.join(" "))

@@ -1,0 +1,110 @@
+//! A tree without level 0: memtables are merged straight into level 1 (CruiseDB's SP-LSM-tree, CR-14 to CR-17).
+//!
+//! 1. All memtables that wait go at once, with every table of level 1 that they overlap: level 1 is rewritten once for
+//!    all of them. Runs that a tree with a level 0 has left go with them, for they are newer than level 1.
+//! 2. A level of more than [`TOO_LARGE`] times its target goes first: what is merged into it would be merged once more
+//!    with all of that. Memtables wait meanwhile, which is why such a tree has many.
+//! 3. Otherwise memtables go first: while they wait, nobody else takes a table from level 1, or they would wait for
+//!    ever.
+
+use super::leveled::overlapping;
+use super::{LevelsView, Means, Pick};
+use crate::options::TreeOptions;
+use crate::version::{LEVELS, TableMeta};
+
+/// CR-17.
+const TOO_LARGE: u64 = 5;
+
+/// Memtables that wait for their merge: their smallest and largest key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting<'a> {
+    /// Smallest key of all of them.
+    pub smallest: &'a [u8],
+    /// Largest key.
+    pub largest: &'a [u8],
+}
+
+/// Whether some level is so large that it goes before memtables.
+pub fn is_too_large(levels_view: &LevelsView<'_>, options: &TreeOptions) -> bool {
+    // The last level has nowhere to go.
+    (1..LEVELS - 1).any(|level| {
+        let bytes: u64 = levels_view.levels[level].iter().map(|table| table.bytes).sum();
+        bytes > options.level_bytes_target(level).saturating_mul(TOO_LARGE)
+    })
+}
+
+/// The merge of `waiting` into level 1, or `None` if running jobs are in its way.
+pub fn pick(levels_view: &LevelsView<'_>, waiting: Waiting<'_>) -> Option<Pick> {
+    let runs = &levels_view.levels[0];
+    let (mut lo, mut hi) = (waiting.smallest, waiting.largest);
+    for run in runs {
+        (lo, hi) = (lo.min(&run.smallest), hi.max(&run.largest));
+    }
+    let lower = overlapping(&levels_view.levels[1], lo, hi);
+    for table in &lower {
+        (lo, hi) = (lo.min(&table.smallest), hi.max(&table.largest));
+    }
+    let is_claimed = |table: &&TableMeta| levels_view.claims.tables.contains(&table.id);
+    if runs.iter().chain(&lower).any(is_claimed) || !levels_view.claims.is_free(1, lo, hi) {
+        return None;
+    }
+    let inputs = runs.iter().map(|run| (0, run.id)).chain(lower.iter().map(|table| (1, table.id)));
+    Some(Pick {
+        level: 0,
+        output_level: 1,
+        inputs: inputs.collect(),
+        means: Means::Merge,
+        reclaims: false,
+        smallest: lo.into(),
+        largest: hi.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::engine::{Scope, Urgency};
+
+    use super::*;
+    use crate::pick::leveled::tests::with_levels;
+    use crate::pick::{Claims, leveled};
+
+    const OPTIONS: fn() -> TreeOptions =
+        || TreeOptions { level1_bytes: 100, level_factor: 10, level_0: false, ..TreeOptions::default() };
+
+    fn inputs(drawing: &[&str], claimed: &[u64]) -> Option<Vec<(usize, u64)>> {
+        let claims = Claims { tables: claimed.iter().copied().collect(), ranges: Vec::new() };
+        let waiting = Waiting { smallest: b"d", largest: b"m" };
+        with_levels(drawing, &claims, Urgency::Idle, |view| pick(view, waiting).map(|pick| pick.inputs))
+    }
+
+    #[test]
+    fn memtables_take_all_that_they_overlap_in_level_1() {
+        assert_eq!(inputs(&["", "1:a-c 2:c-e 3:f-g 4:n-p"], &[]), Some(vec![(1, 2), (1, 3)]));
+        assert_eq!(inputs(&["", ""], &[]), Some(vec![]));
+        assert_eq!(inputs(&["", "1:a-c 2:c-e"], &[2]), None, "a running job has one of them");
+        assert_eq!(
+            inputs(&["7:a-b 6:x-z", "1:a-c 4:n-p 5:y-z"], &[]),
+            Some(vec![(0, 7), (0, 6), (1, 1), (1, 4), (1, 5)])
+        );
+    }
+
+    #[test]
+    fn only_a_level_of_more_than_five_times_its_target_goes_first() {
+        let is = |drawing: &[&str]| {
+            with_levels(drawing, &Claims::default(), Urgency::Idle, |view| is_too_large(view, &OPTIONS()))
+        };
+        assert!(!is(&["", "1:a-c*490"]) && is(&["", "1:a-c*510"]));
+        assert!(!is(&["", "1:a-c*100", "2:a-c*4900"]) && is(&["", "", "2:a-c*5100"]));
+    }
+
+    #[test]
+    fn while_memtables_wait_nobody_takes_a_table_from_level_1() {
+        let level = |memtables_wait| {
+            with_levels(&["", "1:a-c*200", "2:a-c*1100"], &Claims::default(), Urgency::Idle, |view| {
+                view.memtables_wait = memtables_wait;
+                leveled::pick(view, Scope::All, &OPTIONS()).map(|pick| pick.level)
+            })
+        };
+        assert_eq!((level(false), level(true)), (Some(1), Some(2)));
+    }
+}
