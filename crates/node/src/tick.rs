@@ -34,9 +34,6 @@ use crate::stall::StallCause;
 /// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
 pub(crate) const READ_AMPLIFICATION: u64 = 4;
 
-/// No more device time of logs than this is kept in tokens beyond the burst, in nanoseconds: as much as the gate lets
-/// logs run ahead.
-const LOG_AHEAD_MAX: Nanos = 100_000_000;
 /// Memory for the last ticks: a quarter of an hour of 32 partitions.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
 
@@ -174,12 +171,16 @@ impl Ticker {
         self.history.lock().push(Tick { sample, decision });
     }
 
-    /// What goes to a log is paid for when it is written, and moves at the next sync: tokens that arrive meanwhile are
-    /// nobody's to use, and would be lost where a sync takes as long as the gate's burst. So that much more is kept.
+    /// What goes to a log is paid for when it is written, and moves at the next sync: tokens that arrive while it moves
+    /// are nobody's to use, and would be lost where that takes longer than the gate's burst. So that much more is kept.
+    /// It was a tenth of a second at most: with a second between syncs a twelfth of a full device went unused.
     fn keep_burst(&self) {
         let ahead = match self.config.sync {
             SyncMode::Always => 0,
-            SyncMode::Interval | SyncMode::None => self.log_time(self.config.sync_interval).min(LOG_AHEAD_MAX),
+            SyncMode::Interval | SyncMode::None => {
+                let interval = self.config.sync_interval;
+                self.log_time(interval).min(interval)
+            }
         };
         let burst = self.node.burst + ahead;
         if self.burst.swap(burst, Ordering::Relaxed) != burst {
