@@ -83,12 +83,17 @@ impl<T> FairQueue<T> {
         self.flows.get(owner)?.waiting.front().map(|(cost, item)| (*cost, item))
     }
 
-    /// The oldest item of every owner that waits, with its cost; the owners in the order in which they would be served.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = (Owner, u64)> {
+    /// The oldest item of every owner that waits, after its cost; the owners in the order in which they would be served.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (Owner, u64, &T)> {
         self.active.iter().filter_map(|(_, owner)| {
-            let (cost, _) = self.flows.get(owner)?.waiting.front()?;
-            Some((*owner, *cost))
+            let (cost, item) = self.flows.get(owner)?.waiting.front()?;
+            Some((*owner, *cost, item))
         })
+    }
+
+    /// What waits of `owner`, in cost.
+    pub(crate) fn cost_of(&self, owner: Owner) -> u64 {
+        self.flows.get(&owner).map_or(0, |flow| flow.cost)
     }
 
     /// Takes the head: its cost and item.
@@ -130,7 +135,7 @@ impl<T> FairQueue<T> {
     /// What is served before an item of `cost` that `owner` would push now, in cost, if all weights are equal and
     /// nobody else comes: all of its own, and of everybody else's as much as it gets itself.
     pub(crate) fn cost_ahead(&self, owner: Owner, cost: u64) -> u64 {
-        let own = self.flows.get(&owner).map_or(0, |flow| flow.cost);
+        let own = self.cost_of(owner);
         let share = own.saturating_add(cost);
         let others = self.active.iter().filter(|(_, other)| *other != owner);
         let others = others.filter_map(|(_, other)| self.flows.get(other)).map(|flow| flow.cost.min(share));
@@ -266,7 +271,8 @@ mod tests {
                 queue.push(owner(who), 1, 10, who);
             }
         }
-        assert_eq!(queue.heads().collect::<Vec<_>>(), [(owner(1), 10), (owner(2), 10)]);
+        assert_eq!(queue.heads().collect::<Vec<_>>(), [(owner(1), 10, &1), (owner(2), 10, &2)]);
+        assert_eq!((queue.cost_of(owner(1)), queue.cost_of(owner(3))), (30, 0));
         assert_eq!(
             [queue.pop_of(owner(2)), queue.pop_of(owner(2)), queue.pop_of(owner(9))],
             [Some((10, 2)), Some((10, 2)), None]

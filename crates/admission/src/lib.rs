@@ -45,7 +45,7 @@ pub use ledger::{Account, Amount, Booked, Books, Ledger, Wait};
 pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;
-pub use pool::{Acquire, Part, Permit, Pool, PoolStats};
+pub use pool::{Acquire, Part, Permit, Pool, PoolStats, Share, Shares};
 pub use quota::{
     Access, Admission, DELAY_MAX_MS, NodeAdmission, NodeBusy, NodeQueue, NodeQueueStats, NodeUnits, OnLimit, Quota,
     QuotaWaiter, Refused, RequestOrder, Unit, UnitLimits, UnitStats,

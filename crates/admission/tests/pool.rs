@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::common::jain;
 use proptest::prelude::*;
-use weir_admission::{Acquire, Part, Permit, Pool, PoolStats};
+use weir_admission::{Acquire, Part, Permit, Pool, PoolStats, Share, Shares};
 
 #[test]
 fn without_reserves_whoever_comes_first_has_it() {
@@ -77,6 +77,69 @@ fn headroom_is_for_those_within_their_share() {
     pool.set_reserve(3, 56);
     assert!(pool.try_acquire(3, 1).is_some() && pool.try_acquire(3, 2).is_none());
     drop((hog, others));
+}
+
+/// A share of so many units for each of `tenants`, and what is kept in common.
+fn shares(common: u64, tenants: std::ops::Range<u32>, units: u64, is_prompt: bool) -> Shares {
+    Shares { common, tenants: tenants.map(|tenant| (tenant, Share { units, reserve: 0, is_prompt })).collect() }
+}
+
+#[test]
+fn what_is_kept_in_common_is_for_those_below_their_share() {
+    // U-15.
+    let pool = Pool::new(100);
+    pool.set_shares(&shares(20, 1..5, 25, true));
+    let hog = pool.try_acquire(1, 80).expect("what is not kept");
+    assert!(pool.try_acquire(1, 1).is_none() && pool.try_acquire(2, 26).is_none());
+    let first = pool.try_acquire(2, 15).expect("within its share");
+    let second = pool.try_acquire(3, 5).expect("what the other has left");
+    assert!(pool.try_acquire(4, 1).is_none(), "two at a time were more than was kept");
+    drop((first, second));
+    // Whose delay is infinite has no part in it.
+    pool.set_shares(&shares(20, 1..5, 25, false));
+    assert!(pool.try_acquire(2, 1).is_none());
+    drop(hog);
+    assert!(pool.try_acquire(2, 80).is_some_and(|lent| lent.units() == 80));
+    pool.set_shares(&Shares::default());
+    assert!(pool.try_acquire(2, 100).is_some_and(|all| all.units() == 100));
+}
+
+#[test]
+fn reserves_follow_the_shares() {
+    let pool = Pool::new(90);
+    let quota = |tenants| Shares {
+        common: 0,
+        tenants: shares(0, tenants, 30, true)
+            .tenants
+            .into_iter()
+            .map(|(tenant, share)| (tenant, Share { reserve: 30, ..share }))
+            .collect(),
+    };
+    pool.set_shares(&quota(1..4));
+    assert!(pool.try_acquire(1, 80).is_some_and(|all| all.units() == 30), "all it can have");
+    pool.set_shares(&quota(2..4));
+    assert_eq!((pool.part(1).reserve, pool.part(2).reserve, pool.stats().kept), (0, 30, 60));
+}
+
+#[test]
+fn who_is_within_its_share_when_it_asks_goes_before_all_who_are_above() {
+    let pool = Pool::new(100);
+    pool.set_shares(&shares(0, 1..5, 25, false));
+    let mut hog: Vec<_> = (0..10).filter_map(|_| pool.try_acquire(1, 10)).collect();
+    let mut greedy: Vec<_> = (0..3).map(|_| Waiting::new(&pool, 1, 10)).collect();
+    let mut modest: Vec<_> = (0..3).map(|_| Waiting::new(&pool, 2, 10)).collect();
+    assert_eq!(modest.iter().map(|waiting| waiting.acquire.is_due()).collect::<Vec<_>>(), [true, true, false]);
+    assert!(greedy.iter().all(|waiting| !waiting.acquire.is_due()));
+    // What it has grows meanwhile, but what was due stays due.
+    let booked = pool.book(2, 15);
+    hog.truncate(6);
+    let due: Vec<Permit> = modest.iter_mut().filter_map(Waiting::poll).collect();
+    assert!(due.len() == 2 && greedy.iter_mut().all(|waiting| waiting.poll().is_none()));
+    modest.drain(..2);
+    hog.truncate(5);
+    let others: Vec<Permit> = greedy.iter_mut().chain(&mut modest).filter_map(Waiting::poll).collect();
+    assert_eq!(others.len(), 1, "in turn");
+    drop((due, booked));
 }
 
 /// A request, and whether it was woken since it was polled last.
@@ -249,10 +312,14 @@ enum Step {
         tenant: u32,
         units: u64,
     },
+    Shares(Shares),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let (tenant, units, index) = (0_u32..4, 0_u64..30, 0_usize..32);
+    let share = (0_u64..20, 0_u64..10, any::<bool>());
+    let share = share.prop_map(|(units, reserve, is_prompt)| Share { units, reserve, is_prompt });
+    let shares = (0_u64..20, prop::collection::btree_map(tenant.clone(), share, 0..4));
     let step = prop_oneof![
         6 => (tenant.clone(), units.clone()).prop_map(|(tenant, units)| Step::Acquire { tenant, units }),
         1 => (tenant.clone(), units.clone()).prop_map(|(tenant, units)| Step::Try { tenant, units }),
@@ -263,6 +330,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (index.clone(), index).prop_map(|(held, waiting)| Step::GiveBackAndGiveUp { held, waiting }),
         1 => (0_u64..20).prop_map(|units| Step::Headroom { units }),
         1 => (tenant, 0_u64..10).prop_map(|(tenant, units)| Step::Reserve { tenant, units }),
+        1 => shares.prop_map(|(common, tenants)| Step::Shares(Shares { common, tenants })),
     ];
     prop::collection::vec(step, 0..150)
 }
@@ -298,6 +366,10 @@ impl World {
                 self.pool.set_headroom(units);
             }
             Step::Reserve { tenant, units } => self.pool.set_reserve(tenant, units),
+            Step::Shares(shares) => {
+                self.headroom = shares.common;
+                self.pool.set_shares(&shares);
+            }
             Step::GiveBack { .. } | Step::GiveUp { .. } | Step::GiveBackAndGiveUp { .. } => {}
         }
     }
@@ -354,8 +426,8 @@ proptest! {
             world.run_woken()?;
             world.check()?;
         }
+        world.pool.set_shares(&Shares::default());
         (0..4).for_each(|tenant| world.pool.set_reserve(tenant, 0));
-        world.pool.set_headroom(0);
         loop {
             world.run_woken()?;
             if world.held.is_empty() {
@@ -391,6 +463,32 @@ proptest! {
             }
             let stats = pool.stats();
             prop_assert!(stats.used + stats.kept <= stats.capacity);
+        }
+    }
+
+    /// Who is above its share takes nothing of what is kept in common, and who is below is refused only where too little
+    /// is left.
+    #[test]
+    fn what_is_kept_in_common_is_left_to_those_below_their_share(
+        (rest, common) in (0_u64..40, 0_u64..40),
+        units in prop::collection::vec(0_u64..30, 4),
+        requests in prop::collection::vec((0_u32..4, 1_u64..30, any::<bool>()), 0..200),
+    ) {
+        let pool = Pool::new(rest + common);
+        let share = |(tenant, &units): (u32, &u64)| (tenant, Share { units, reserve: 0, is_prompt: true });
+        pool.set_shares(&Shares { common, tenants: (0..).zip(&units).map(share).collect() });
+        let mut held: Vec<Vec<Permit>> = (0..4).map(|_| Vec::new()).collect();
+        for (tenant, asked, give) in requests {
+            if give {
+                held[tenant as usize].pop();
+                continue;
+            }
+            let (used, left, share) = (pool.part(tenant).used, pool.stats().rest(), units[tenant as usize]);
+            let permit = pool.try_acquire(tenant, asked);
+            let is_above = permit.as_ref().is_some_and(|permit| used + permit.units() > share);
+            prop_assert!(!is_above || pool.stats().rest() >= common);
+            prop_assert!(permit.is_some() || used + asked > share || asked > left);
+            held[tenant as usize].extend(permit);
         }
     }
 }

@@ -18,6 +18,27 @@ impl Part {
     }
 }
 
+/// What a tenant is entitled to, in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its fair share. As long as it stays within that, it goes before all who do not.
+    pub units: u64,
+    /// Kept for it alone.
+    pub reserve: u64,
+    /// Within its share it may take from what is kept in common.
+    pub is_prompt: bool,
+}
+
+/// What all tenants are entitled to, in units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Kept in common for those below their share.
+    pub common: u64,
+    /// By tenant. Whoever is not here has an equal part of the pool for its share, as one of those who use something;
+    /// it may take from what is kept in common, and goes before nobody.
+    pub tenants: BTreeMap<u32, Share>,
+}
+
 /// The sums over a pool, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
@@ -61,13 +82,14 @@ pub(super) struct Accounts {
     reserved: u64,
     headroom: u64,
     parts: BTreeMap<u32, Part>,
+    shares: BTreeMap<u32, Share>,
 }
 
 impl Accounts {
     /// `capacity` units, none in use and none reserved.
     pub fn new(capacity: u64) -> Self {
         let sums = PoolStats { capacity, ..PoolStats::default() };
-        Self { sums, reserved: 0, headroom: 0, parts: BTreeMap::new() }
+        Self { sums, reserved: 0, headroom: 0, parts: BTreeMap::new(), shares: BTreeMap::new() }
     }
 
     /// The sums; [`PoolStats::waiting`] is not known here.
@@ -91,6 +113,38 @@ impl Accounts {
         self.change(tenant, |part| part.reserve = reserve);
     }
 
+    /// Sets all reserves, and who goes first.
+    pub fn set_shares(&mut self, shares: &Shares) {
+        self.headroom = shares.common;
+        let left: Vec<u32> =
+            self.shares.keys().filter(|tenant| !shares.tenants.contains_key(tenant)).copied().collect();
+        left.into_iter().for_each(|tenant| self.set_reserve(tenant, 0));
+        shares.tenants.iter().for_each(|(&tenant, share)| self.set_reserve(tenant, share.reserve));
+        self.shares.clone_from(&shares.tenants);
+    }
+
+    /// Whether anybody goes before others.
+    pub fn has_shares(&self) -> bool {
+        !self.shares.is_empty()
+    }
+
+    /// The share of `tenant`, in units: what the policy says, or else an equal part, as if it used something and one
+    /// more was about to come.
+    pub fn share(&self, tenant: u32) -> u64 {
+        let equal = || self.sums.capacity / (self.sums.users + u64::from(self.part(tenant).used == 0) + 1);
+        self.shares.get(&tenant).map_or_else(equal, |share| share.units)
+    }
+
+    /// Whether `tenant` is within its share with `units` more.
+    pub fn is_within_share(&self, tenant: u32, units: u64) -> bool {
+        self.part(tenant).used.saturating_add(units) <= self.share(tenant)
+    }
+
+    /// Whether `tenant`, with `units` more, goes before those who are above their share.
+    pub fn goes_first(&self, tenant: u32, units: u64) -> bool {
+        self.shares.contains_key(&tenant) && self.is_within_share(tenant, units)
+    }
+
     /// `tenant` uses `before` units less and `after` more, whatever is left.
     pub fn exchange(&mut self, tenant: u32, before: u64, after: u64) {
         self.change(tenant, |part| part.used = part.used - before + after);
@@ -111,15 +165,15 @@ impl Accounts {
         }
     }
 
-    /// Whether `tenant` can have `units` more.
-    pub fn fit(&self, tenant: u32, units: u64) -> Fit {
+    /// Whether `tenant` can have `units` more; `is_due` if it was within its share when it asked.
+    pub fn fit(&self, tenant: u32, units: u64, is_due: bool) -> Fit {
         let part = self.part(tenant);
         if units <= part.kept() {
             return Fit::Reserve;
         }
-        let users = self.sums.users + u64::from(part.used == 0);
-        let is_within_share = part.used.saturating_add(units) <= self.sums.capacity / (users + 1);
-        let headroom = if is_within_share { 0 } else { self.headroom };
+        let is_prompt = self.shares.get(&tenant).is_none_or(|share| share.is_prompt);
+        let has_headroom = is_prompt && (is_due || self.is_within_share(tenant, units));
+        let headroom = if has_headroom { 0 } else { self.headroom };
         match units <= part.kept().saturating_add(self.sums.rest().saturating_sub(headroom)) {
             true => Fit::Rest,
             false if headroom > 0 => Fit::AboveShare,
@@ -132,7 +186,12 @@ impl Accounts {
     pub fn at_most(&self, tenant: u32, units: u64) -> u64 {
         let others = self.reserved - self.part(tenant).reserve;
         let all = self.sums.capacity.saturating_sub(others);
-        let within_share = all.min(self.sums.capacity / 2);
+        // Alone, a tenant has half of the pool for its share.
+        let share = self
+            .shares
+            .get(&tenant)
+            .map_or(self.sums.capacity / 2, |share| if share.is_prompt { share.units } else { 0 });
+        let within_share = all.min(share);
         let own = self.part(tenant).reserve.min(all);
         units.min(all.saturating_sub(self.headroom).max(within_share).max(own).max(1))
     }

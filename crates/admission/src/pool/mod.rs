@@ -8,7 +8,9 @@
 //!    tenant. A request that waits for units holds back those behind it: else small requests would starve a large one.
 //!    One that waits because its tenant is above its share holds back nobody but its tenant, and one within its
 //!    tenant's reserve waits for no other tenant (DF-7).
-//! 3. Units are granted to a request and not to a wake-up: between the two nobody else can take them. A request that is
+//! 3. A policy may say what each tenant's share is ([`Shares`]). Then those who were within it when they asked go before
+//!    all who are above, and what is kept in common is for them (U-15).
+//! 4. Units are granted to a request and not to a wake-up: between the two nobody else can take them. A request that is
 //!    dropped gives back its place, or its units.
 //!
 //! Nothing is taken away from anybody here: [`crate::policy::share`] says from whom, and the owner of the mechanism
@@ -27,7 +29,7 @@ use parking_lot::Mutex;
 use weir_io::Owner;
 
 use self::accounts::{Accounts, Fit};
-pub use self::accounts::{Part, PoolStats};
+pub use self::accounts::{Part, PoolStats, Share, Shares};
 use crate::fair::FairQueue;
 
 /// See the module. Tenants need no registration.
@@ -37,11 +39,18 @@ pub struct Pool {
 
 struct State {
     accounts: Accounts,
-    /// Tickets of the requests that wait. The cost is what they ask for.
-    queue: FairQueue<u64>,
+    /// The requests that wait. The cost is what they ask for.
+    queue: FairQueue<Asked>,
     /// By ticket: the requests that wait, and those that were granted and were not polled since.
     requests: BTreeMap<u64, Queued>,
     next_ticket: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    ticket: u64,
+    /// Its tenant was within its share, with all that it had asked for.
+    is_due: bool,
 }
 
 enum Queued {
@@ -57,11 +66,16 @@ const fn owner(tenant: u32) -> Owner {
 }
 
 impl State {
+    /// Whether `tenant` is within its share with `units` more than what it has and waits for.
+    fn is_due(&self, tenant: u32, units: u64) -> bool {
+        self.accounts.is_within_share(tenant, units.saturating_add(self.queue.cost_of(owner(tenant))))
+    }
+
     /// Grants a new request at once if no other one has to go before it: the units granted.
     fn try_grant(&mut self, tenant: u32, units: u64) -> Option<u64> {
         let units = self.accounts.at_most(tenant, units);
         let goes_first = self.queue.is_empty() || units == 0;
-        if !goes_first || !matches!(self.accounts.fit(tenant, units), Fit::Reserve | Fit::Rest) {
+        if !goes_first || !matches!(self.accounts.fit(tenant, units, false), Fit::Reserve | Fit::Rest) {
             return None;
         }
         self.accounts.exchange(tenant, 0, units);
@@ -69,10 +83,10 @@ impl State {
     }
 
     /// Puts a new request into the queue; the ticket.
-    fn enqueue(&mut self, tenant: u32, units: u64) -> u64 {
+    fn enqueue(&mut self, tenant: u32, units: u64, is_due: bool) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.queue.push(owner(tenant), 1, units, ticket);
+        self.queue.push(owner(tenant), 1, units, Asked { ticket, is_due });
         self.requests.insert(ticket, Queued::Waiting(None));
         ticket
     }
@@ -80,16 +94,24 @@ impl State {
     /// The tenant whose oldest request is to be granted next, and the units.
     fn next(&self) -> Option<(u32, u64)> {
         let mut are_held_back = false;
-        for (Owner { tenant, .. }, asked) in self.queue.heads() {
-            let units = self.accounts.at_most(tenant, asked);
-            match self.accounts.fit(tenant, units) {
-                Fit::Reserve => return Some((tenant, units)),
-                Fit::Rest if !are_held_back => return Some((tenant, units)),
-                Fit::Rest | Fit::AboveShare => {}
-                Fit::Short => are_held_back = true,
-            }
-            if are_held_back && self.accounts.sums().kept == 0 {
-                break;
+        // Who goes first, and then the others.
+        let rounds: &[bool] = if self.accounts.has_shares() { &[true, false] } else { &[false] };
+        for &is_first_round in rounds {
+            for (Owner { tenant, .. }, asked, &Asked { is_due, .. }) in self.queue.heads() {
+                let units = self.accounts.at_most(tenant, asked);
+                let is_due = is_due && self.accounts.has_shares();
+                if (is_due || self.accounts.goes_first(tenant, units)) != is_first_round {
+                    continue;
+                }
+                match self.accounts.fit(tenant, units, is_due) {
+                    Fit::Reserve => return Some((tenant, units)),
+                    Fit::Rest if !are_held_back => return Some((tenant, units)),
+                    Fit::Rest | Fit::AboveShare => {}
+                    Fit::Short => are_held_back = true,
+                }
+                if are_held_back && self.accounts.sums().kept == 0 {
+                    return None;
+                }
             }
         }
         None
@@ -99,7 +121,7 @@ impl State {
     fn pump(&mut self) -> Vec<Waker> {
         let mut woken = Vec::new();
         while let Some((tenant, units)) = self.next() {
-            let Some((_, ticket)) = self.queue.pop_of(owner(tenant)) else { break };
+            let Some((_, Asked { ticket, .. })) = self.queue.pop_of(owner(tenant)) else { break };
             self.accounts.exchange(tenant, 0, units);
             if let Some(Queued::Waiting(waker)) = self.requests.insert(ticket, Queued::Granted(units)) {
                 woken.extend(waker);
@@ -111,7 +133,7 @@ impl State {
     /// The request of `ticket` is dropped.
     fn leave(&mut self, tenant: u32, ticket: u64) {
         match self.requests.remove(&ticket) {
-            Some(Queued::Waiting(_)) => drop(self.queue.remove(owner(tenant), |&other| other == ticket)),
+            Some(Queued::Waiting(_)) => drop(self.queue.remove(owner(tenant), |other| other.ticket == ticket)),
             Some(Queued::Granted(units)) => self.accounts.exchange(tenant, units, 0),
             None => {}
         }
@@ -138,6 +160,23 @@ impl Pool {
         self.change(|state| state.accounts.set_headroom(headroom));
     }
 
+    /// Turns all knobs at once. Reserves of tenants that are in `shares` no more are nothing.
+    pub fn set_shares(&self, shares: &Shares) {
+        self.change(|state| state.accounts.set_shares(shares));
+    }
+
+    /// The share of `tenant`, in units: as [`Shares`] have it, or an equal part.
+    pub fn share(&self, tenant: u32) -> u64 {
+        self.state.lock().accounts.share(tenant)
+    }
+
+    /// Who waits, by number.
+    pub fn waiting(&self) -> Vec<u32> {
+        let mut waiting: Vec<u32> = self.state.lock().queue.heads().map(|(owner, ..)| owner.tenant).collect();
+        waiting.sort_unstable();
+        waiting
+    }
+
     /// Takes `units` for `tenant` if nobody has to go before it and they are there: from its reserve first, then from
     /// the rest. Within its reserve a tenant is never refused, whatever the others do (DF-7), unless it waits for
     /// more already. More units than it can ever have count as all of those.
@@ -157,11 +196,14 @@ impl Pool {
     /// Asks for `units` for `tenant`, as [`Pool::try_acquire`] does, and waits for them. The place in the queue is
     /// taken now.
     pub fn acquire(self: &Arc<Self>, tenant: u32, units: u64) -> Acquire {
-        let step = self.change(|state| match state.try_grant(tenant, units) {
-            Some(units) => Step::Granted(units),
-            None => Step::Queued(state.enqueue(tenant, units)),
+        let (step, is_due) = self.change(|state| {
+            let is_due = state.is_due(tenant, units);
+            match state.try_grant(tenant, units) {
+                Some(units) => (Step::Granted(units), is_due),
+                None => (Step::Queued(state.enqueue(tenant, units, is_due)), is_due),
+            }
         });
-        Acquire { pool: Arc::clone(self), tenant, step }
+        Acquire { pool: Arc::clone(self), tenant, is_due, step }
     }
 
     /// Counts `units` of `tenant`, whatever is left, beyond the capacity if need be: they are in use already.
@@ -245,6 +287,7 @@ impl Drop for Permit {
 pub struct Acquire {
     pool: Arc<Pool>,
     tenant: u32,
+    is_due: bool,
     step: Step,
 }
 
@@ -256,6 +299,11 @@ enum Step {
 }
 
 impl Acquire {
+    /// Whether its tenant was within its share with it, and all that it waited for, when it asked (DF-1).
+    pub fn is_due(&self) -> bool {
+        self.is_due
+    }
+
     /// The permit, if it has been granted by now; else the request is given up.
     pub fn now(mut self) -> Option<Permit> {
         self.permit(None)

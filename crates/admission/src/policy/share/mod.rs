@@ -1,5 +1,12 @@
-//! Who gives something back when a pool runs short.
+//! Who is entitled to how much of a pool, and who gives something back when it runs short.
 
+pub mod delta;
+mod entitle;
 mod memtables;
+mod mode;
+mod refill;
 
+pub use entitle::{Broken, Claimant, Entitlements, Resource, entitle};
 pub use memtables::{MemorySample, Memtables, TenantMemory, to_seal};
+pub use mode::{Promise, ShareMode};
+pub use refill::RefillMeter;

@@ -1,0 +1,130 @@
+//! How fast a pool that is full gives something back: the refill rate R of the [law](super::delta), measured (DF-4).
+//!
+//! What counts is the worst that a tenant could have met: the least that came back within any window as long as the
+//! delay that is promised, during which somebody waited all the time. Flushes give back whole memtables, so the least
+//! of a short window is less than the average. What was met is forgotten after one to two [spans](SPAN).
+
+use std::collections::VecDeque;
+
+use weir_io::Nanos;
+
+/// For so long at least a bad window is remembered, in nanoseconds: a minute.
+const SPAN: Nanos = 60_000_000_000;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct RefillMeter {
+    window: Nanos,
+    /// Since when somebody has waited without a break.
+    waited_since: Option<Nanos>,
+    /// What came back in the last window, the oldest first.
+    freed: VecDeque<(Nanos, u64)>,
+    in_window: u64,
+    span_began: Nanos,
+    /// The least of a window, in this span and in the one before.
+    least: [Option<u64>; 2],
+}
+
+impl RefillMeter {
+    /// For windows of `window` nanoseconds.
+    pub fn new(window: Nanos) -> Self {
+        let freed = VecDeque::new();
+        Self { window: window.max(1), waited_since: None, freed, in_window: 0, span_began: 0, least: [None; 2] }
+    }
+
+    /// `units` came back.
+    pub fn free(&mut self, now: Nanos, units: u64) {
+        if self.waited_since.is_some() {
+            self.freed.push_back((now, units));
+            self.in_window += units;
+        }
+    }
+
+    /// To be called often while somebody waits, and when that ends: every window that ends now counts.
+    pub fn look(&mut self, now: Nanos, is_waited_for: bool) {
+        if !is_waited_for {
+            self.waited_since = None;
+            self.freed.clear();
+            self.in_window = 0;
+            return;
+        }
+        let since = *self.waited_since.get_or_insert(now);
+        let begin = now.saturating_sub(self.window);
+        while let Some(&(at, units)) = self.freed.front()
+            && at <= begin
+        {
+            self.freed.pop_front();
+            self.in_window -= units;
+        }
+        if now - since < self.window {
+            return;
+        }
+        if now - self.span_began >= SPAN && self.least[0].is_some() {
+            self.least = [None, self.least[0]];
+            self.span_began = now;
+        }
+        let least = &mut self.least[0];
+        *least = Some(least.map_or(self.in_window, |least| least.min(self.in_window)));
+    }
+
+    /// Units that come back in a second, at least; 0 as long as nobody has waited for a whole window.
+    pub fn units_per_sec(&self) -> u64 {
+        let least = self.least.into_iter().flatten().min().unwrap_or(0);
+        let rate = u128::from(least) * 1_000_000_000 / u128::from(self.window);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    /// Gives back `units` every `every` milliseconds from `from` to `until`, and looks every millisecond.
+    fn run(meter: &mut RefillMeter, (from, until): (u64, u64), every: u64, units: u64) {
+        for ms in from..until {
+            if ms % every == 0 {
+                meter.free(ms * MS, units);
+            }
+            meter.look(ms * MS, true);
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_before_a_whole_window_was_waited_for() {
+        let mut meter = RefillMeter::new(100 * MS);
+        meter.free(0, 1_000);
+        run(&mut meter, (0, 100), 10, 50);
+        assert_eq!(meter.units_per_sec(), 0);
+        meter.look(100 * MS, false);
+        run(&mut meter, (101, 200), 10, 50);
+        assert_eq!(meter.units_per_sec(), 0, "the wait was interrupted");
+        run(&mut meter, (200, 300), 10, 50);
+        assert_eq!(meter.units_per_sec(), 5_000, "ten times in every window");
+    }
+
+    #[test]
+    fn the_worst_window_counts_and_not_the_average() {
+        let mut meter = RefillMeter::new(100 * MS);
+        run(&mut meter, (0, 990), 10, 50);
+        // The same on average, in lumps: there are windows with three of them.
+        run(&mut meter, (990, 2_000), 30, 150);
+        assert_eq!(meter.units_per_sec(), 3 * 1_500);
+        run(&mut meter, (2_000, 2_300), 1_000, 0);
+        assert_eq!(meter.units_per_sec(), 0, "nothing came back for three windows");
+    }
+
+    #[test]
+    fn a_bad_window_is_forgotten_after_a_while() {
+        let mut meter = RefillMeter::new(100 * MS);
+        run(&mut meter, (0, 300), 100, 0);
+        run(&mut meter, (300, 59_000), 10, 50);
+        assert_eq!(meter.units_per_sec(), 0);
+        run(&mut meter, (59_000, 130_000), 10, 50);
+        assert_eq!(meter.units_per_sec(), 5_000);
+        meter.look(130_000 * MS, false);
+        meter.look(900_000 * MS, true);
+        assert_eq!(meter.units_per_sec(), 5_000, "while nobody waits nothing is forgotten");
+    }
+}
