@@ -16,6 +16,9 @@ const SMALL_SHARE: usize = 10;
 const USES_MAX: u8 = 3;
 /// A newcomer that was asked for this often moves on to the main queue.
 const USES_TO_STAY: u8 = 1;
+/// Blocks that are passed over at most to find one that may go; then the new one is not kept. The next look goes on
+/// where this one ended.
+const SPARED_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
@@ -116,6 +119,15 @@ pub(super) struct Shard {
     usages: Vec<CacheUsage>,
     /// Hits and misses of owners that are gone.
     retired: CacheUsage,
+    /// Bytes that are reserved here, by owner's number; those after the last one have none.
+    reserves: Vec<u64>,
+}
+
+/// Who puts in a block, and of how many bytes.
+#[derive(Clone, Copy)]
+struct Newcomer {
+    owner: u32,
+    bytes: usize,
 }
 
 impl Shard {
@@ -143,9 +155,16 @@ impl Shard {
         self.pinned_bytes + self.warm_bytes
     }
 
-    /// Whether `bytes` more fit without anything having to go but what merges have passed and nobody has asked for; as
-    /// much of that as has to, goes into `gone`.
-    pub(super) fn make_room(&mut self, bytes: usize, capacity_bytes: usize, gone: &mut Vec<Arc<Block>>) -> bool {
+    /// Whether `bytes` more of `owner` fit without anything having to go but what merges have passed and nobody has
+    /// asked for; as much of that as has to, goes into `gone`.
+    pub(super) fn make_room(
+        &mut self,
+        owner: u32,
+        bytes: usize,
+        capacity_bytes: usize,
+        gone: &mut Vec<Arc<Block>>,
+    ) -> bool {
+        let newcomer = Newcomer { owner, bytes };
         if self.pinned_bytes + bytes > capacity_bytes {
             return false;
         }
@@ -153,11 +172,32 @@ impl Shard {
             let Some(key) = self.passed.pop_front() else { return false };
             let Some(slot) = self.map.get_mut(&key) else { continue };
             slot.is_passed = false;
-            if slot.is_warm && slot.queue == Queue::Small && slot.uses == 0 {
+            let owner = slot.owner;
+            if slot.is_warm && slot.queue == Queue::Small && slot.uses == 0 && !self.is_spared(owner, newcomer) {
                 gone.extend(self.remove(key));
             }
         }
         true
+    }
+
+    /// From now on `owner` loses no block to others while it has no more than `bytes` here (DF-8).
+    pub(super) fn set_reserve(&mut self, owner: u32, bytes: u64) {
+        let number = owner as usize;
+        if bytes > 0 && number >= self.reserves.len() {
+            self.reserves.resize(number + 1, 0);
+        }
+        if let Some(reserve) = self.reserves.get_mut(number) {
+            *reserve = bytes;
+        }
+    }
+
+    /// Whether blocks of `owner` stay where they are when `newcomer` needs room. Whoever is about to have more than its
+    /// reserve gives a block of its own.
+    fn is_spared(&self, owner: u32, newcomer: Newcomer) -> bool {
+        let Some(&reserve) = self.reserves.get(owner as usize) else { return false };
+        let coming = if owner == newcomer.owner { newcomer.bytes as u64 } else { 0 };
+        let has = self.usages.get(owner as usize).map_or(0, |usage| usage.bytes);
+        reserve > 0 && has + coming <= reserve
     }
 
     /// A merge has passed this one.
@@ -210,10 +250,10 @@ impl Shard {
         }
         let room_for = evictable_max - bytes;
         while self.small_bytes + self.main_bytes > room_for {
-            match self.evict_one(evictable_max / SMALL_SHARE) {
-                Some(block) => inserted.blocks.push(block),
-                None => break,
-            }
+            let Some(block) = self.evict_one(evictable_max / SMALL_SHARE, Newcomer { owner, bytes }) else {
+                return inserted;
+            };
+            inserted.blocks.push(block);
         }
         let queue = if pin {
             Queue::Pinned
@@ -283,13 +323,28 @@ impl Shard {
         if let Some(usage) = self.usages.get_mut(owner as usize) {
             self.retired.add(&std::mem::take(usage));
         }
+        self.set_reserve(owner, 0);
     }
 
-    /// Throws one entry out; `None` if there is none but pinned ones.
-    fn evict_one(&mut self, small_max: usize) -> Option<Arc<Block>> {
+    /// Throws one entry out for `newcomer`: the first at the end of a queue whose owner is above its reserve. `None` if
+    /// there are none but pinned ones, or none was found.
+    fn evict_one(&mut self, small_max: usize, newcomer: Newcomer) -> Option<Arc<Block>> {
+        // Passed over in the small queue, and in the main one.
+        let mut spared = [0; 2];
         loop {
-            if self.small_bytes > small_max || self.main_bytes == 0 {
-                let key = self.small.pop_front()?;
+            let [small_is_done, main_is_done] = [spared[0] >= SPARED_MAX, spared[1] >= SPARED_MAX];
+            if small_is_done && main_is_done {
+                return None;
+            }
+            let has_main = self.main_bytes > 0 && !main_is_done;
+            if !small_is_done && (self.small_bytes > small_max || !has_main) {
+                let Some(key) = self.small.pop_front() else {
+                    if !has_main {
+                        return None;
+                    }
+                    spared[0] = SPARED_MAX;
+                    continue;
+                };
                 let Some(slot) = self.map.get_mut(&key).filter(|slot| slot.queue == Queue::Small) else { continue };
                 if slot.uses >= USES_TO_STAY {
                     slot.uses = 0;
@@ -300,14 +355,29 @@ impl Shard {
                     self.main.push_back(key);
                     continue;
                 }
+                let owner = slot.owner;
+                if self.is_spared(owner, newcomer) {
+                    self.small.push_back(key);
+                    spared[0] += 1;
+                    continue;
+                }
                 self.ghosts.add(key.hash(), self.map.len());
                 return self.remove(key);
             }
-            let key = self.main.pop_front()?;
+            let Some(key) = self.main.pop_front() else {
+                spared[1] = SPARED_MAX;
+                continue;
+            };
             let Some(slot) = self.map.get_mut(&key).filter(|slot| slot.queue == Queue::Main) else { continue };
+            let owner = slot.owner;
             if slot.uses > 0 {
                 slot.uses -= 1;
                 self.main.push_back(key);
+                continue;
+            }
+            if self.is_spared(owner, newcomer) {
+                self.main.push_back(key);
+                spared[1] += 1;
                 continue;
             }
             return self.remove(key);

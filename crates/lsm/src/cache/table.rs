@@ -69,7 +69,7 @@ impl TableCache {
         let capacity_bytes = self.cache.shard_capacity_bytes();
         // Made without the lock; whoever takes the room meanwhile needs it more.
         let mut gone = Vec::new();
-        let has_room = self.cache.shard(key).lock().make_room(bytes, capacity_bytes, &mut gone);
+        let has_room = self.cache.shard(key).lock().make_room(self.owner, bytes, capacity_bytes, &mut gone);
         drop(gone);
         if has_room && let Some(block) = block() {
             self.took_offers.store(true, Ordering::Relaxed);

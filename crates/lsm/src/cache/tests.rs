@@ -96,6 +96,54 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// DF-8: whoever has no more than its reserve loses nothing to others, and what it puts in within it is kept.
+    #[test]
+    fn nobody_loses_what_is_reserved_for_it(
+        reserves in prop::array::uniform3(0_usize..13_000),
+        steps in prop::collection::vec((0_usize..3, 0_u64..60, 10_usize..3_000, 0_u8..8), 1..600),
+    ) {
+        let cache = BlockCache::new(40_000, 1);
+        let tables: Vec<_> = (0..3).map(|number| cache.table(owner(number))).collect();
+        (0..3).for_each(|number| cache.set_reserve(owner(number), reserves[number as usize]));
+        for (table, offset, bytes, what) in steps {
+            let held = || [0, 1, 2].map(|number| cache.usage_of(owner(number)).bytes as usize);
+            let (before, block) = (held(), block(bytes));
+            match what {
+                0..4 => tables[table].insert(offset, &block, false),
+                4 => tables[table].offer(offset, block.bytes(), || Some(Block::for_cache_tests(bytes))),
+                5 => tables[table].pass(offset),
+                _ => drop(tables[table].get(offset)),
+            }
+            let after = held();
+            for number in (0..3).filter(|&number| number != table && before[number] <= reserves[number]) {
+                prop_assert_eq!(after[number], before[number], "{} lost something to {}", number, table);
+            }
+            if what < 4 && before[table] + block.bytes() <= reserves[table] {
+                prop_assert!(tables[table].contains(offset), "{} is not kept", table);
+            }
+            prop_assert!(cache.usage().bytes <= 40_000);
+        }
+    }
+}
+
+#[test]
+fn who_comes_back_has_its_reserve_at_once_and_the_rest_is_lent() {
+    let cache = BlockCache::new(40_000, 1);
+    let (hog, modest) = (cache.table(owner(1)), cache.table(owner(2)));
+    cache.set_reserve(owner(2), 13_000);
+    (0..3).for_each(|offset| modest.insert(offset, &block(4000), false));
+    (0..1000).for_each(|offset| hog.insert(offset, &block(4000), false));
+    assert!((0..3).all(|offset| modest.contains(offset)), "what it had while it rested");
+    (3..9).for_each(|offset| modest.insert(offset, &block(4000), false));
+    assert!(cache.usage_of(owner(2)).bytes > 13_000, "beyond its reserve it is one of many");
+    cache.set_reserve(owner(2), 0);
+    (0..1000).for_each(|offset| hog.insert(offset, &block(4000), false));
+    assert_eq!(cache.usage_of(owner(2)).bytes, 0, "nothing is kept for it any more");
+}
+
 #[test]
 fn capacity_bounds_bytes_pinned_bytes_and_charges() {
     let cache = BlockCache::new(1 << 20, 1);
