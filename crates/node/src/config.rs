@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_admission::Limits;
 use weir_admission::cost::Capacity;
 use weir_admission::policy::Profile;
+use weir_admission::policy::share::ShareMode;
 use weir_io::{Clock, Fs, Nanos, Spawn};
 use weir_log::SyncMode;
 use weir_model::engine::EngineKind;
@@ -41,6 +42,8 @@ pub struct NodeConfig {
     /// Memory for the memtables of all trees together, in bytes: when it runs short, some are flushed before they are
     /// full.
     pub write_memory_bytes: u64,
+    /// How that memory is shared between tenants.
+    pub write_memory_shares: ShareMode,
     /// What a write waits for.
     pub sync: SyncMode,
     /// Size of a log segment, in bytes.
@@ -81,6 +84,7 @@ impl NodeConfig {
             store: StoreOptions::default(),
             cache_bytes: 256 << 20,
             write_memory_bytes: 1 << 30,
+            write_memory_shares: ShareMode::default(),
             sync: SyncMode::default(),
             segment_bytes: 64 << 20,
             sync_interval: 100_000_000,

@@ -40,6 +40,7 @@ mod tick;
 mod witnessed;
 mod worker_slots;
 mod workers;
+mod write_shares;
 
 pub use backup::BackupReport;
 pub use bill::{BillBook, BillEdit, BillLine, Usage};
@@ -59,8 +60,10 @@ pub use tenant::{
     DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, StoredUser, Tenant, TenantSettings, TenantSpec,
     USERS_BYTES_MAX, USERS_MAX,
 };
+pub use write_shares::{MemoryShares, ShareWaits};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
+pub use weir_admission::policy::share::{Promise, ShareMode};
 pub use weir_admission::policy::{Behaviour, Facts, Move, Profile, Stage, Tick, Violation, Window, felt};
 pub use weir_admission::{
     Access, Admission, Amount, Booked, Direction, Ledger, NodeAdmission, NodeBusy, NodeQueueStats, NodeUnits, OnLimit,

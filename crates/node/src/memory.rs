@@ -4,8 +4,9 @@
 //! 2. When what nobody flushes takes too much of it, a policy ([`to_seal`]) says whose memtables go to a table, full or
 //!    not. That is done in the background, never by a writer.
 //! 3. When the pool is nearly used up, writes wait for room in the pool's queue: those of tenants above their share as
-//!    soon as a quarter is left, the others not before there is nothing. The room of a write is taken before it begins,
-//!    so that any number of writers together stay within the budget.
+//!    soon as no more is left than what is kept for the others, the others not before there is nothing. The room of a
+//!    write is taken before it begins, so that any number of writers together stay within the budget.
+//! 4. How much is kept is a quarter, or what another policy says ([`WriteShares`]).
 //!
 //! Lock order: a tree's state, a partition's booking, the pool. Wakers are called with the first two held: they only
 //! queue.
@@ -17,19 +18,21 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
-use weir_admission::policy::share::{MemorySample, Memtables, TenantMemory, to_seal};
+use weir_admission::policy::share::{MemorySample, Memtables, ShareMode, TenantMemory, to_seal};
 use weir_admission::{Part, Permit, Pool};
 use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
 use weir_model::engine::UnflushedMemory;
 
-/// The part of the budget that only tenants within their share may take: a quarter.
-const HEADROOM: u64 = 4;
+use crate::write_shares::{MemoryShares, WriteShares};
+
 /// A write asks for the room of this part at most: larger ones must go on some time.
 const ROOM: u64 = 8;
 /// While somebody waits, the keeper looks so often whether something must be sealed, in nanoseconds.
 const LOOK_AGAIN: Nanos = 5_000_000;
-/// And otherwise when so large a part more is in use than at the last look.
+/// And otherwise when so large a part more is in use than at the last look,
 const LOOK_AFTER: u64 = 32;
+/// or this one, where each tenant has a quota that it may use up while most of the budget is free.
+const LOOK_AFTER_IN_QUOTAS: u64 = 128;
 
 /// A partition as the write memory sees it.
 pub(crate) trait MemtableOwner: Send + Sync {
@@ -47,6 +50,10 @@ pub(crate) trait MemtableOwner: Send + Sync {
 pub(crate) struct WriteMemory {
     pool: Arc<Pool>,
     capacity: u64,
+    clock: Arc<dyn Clock>,
+    shares: WriteShares,
+    /// When so much is in use, writes ask the pool for room.
+    short_at: AtomicU64,
     /// What memtables use, in bytes: the pool's figure without its lock, and without the room of writes under way.
     used: AtomicU64,
     /// The keeper looks when so much is in use.
@@ -93,31 +100,59 @@ impl Memory for Booking {
 
     fn give_back(&self, bytes: usize) {
         // Whoever waits is given room here, and woken.
+        let memory = &self.memory;
         let mut permit = self.permit.lock();
+        let tenant = permit.tenant();
+        // What a tenant within its share gives back is its own to take again.
+        let is_above = memory.pool.part(tenant).used > memory.pool.share(tenant);
+        memory.shares.freed(memory.clock.now(), if is_above { bytes as u64 } else { 0 });
         let units = permit.units() - bytes as u64;
         permit.set(units);
         drop(permit);
-        let memory = &self.memory;
         let used = memory.used.fetch_sub(bytes as u64, Ordering::Relaxed) - bytes as u64;
         memory.look_at.fetch_min(memory.next_look(used), Ordering::Relaxed);
     }
 }
 
 impl WriteMemory {
-    /// A budget of `capacity` bytes.
-    pub fn new(capacity: u64) -> Arc<Self> {
-        let pool = Pool::new(capacity);
-        pool.set_headroom(capacity / HEADROOM);
-        Arc::new(Self {
-            pool,
+    /// A budget of `capacity` bytes, shared as `mode` says.
+    pub fn new(capacity: u64, mode: ShareMode, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let memory = Arc::new(Self {
+            pool: Pool::new(capacity),
             capacity,
+            clock,
+            shares: WriteShares::new(capacity, mode),
+            short_at: AtomicU64::new(0),
             used: AtomicU64::new(0),
-            look_at: AtomicU64::new(capacity / 2),
+            look_at: AtomicU64::new(0),
             awake: Mutex::default(),
             news: Event::default(),
             due: Arc::default(),
             failures: Mutex::default(),
-        })
+        });
+        memory.look_at.store(memory.next_look(0), Ordering::Relaxed);
+        memory.turn();
+        memory
+    }
+
+    /// Turns the pool's knobs: once a second, for who is awake by then.
+    pub fn turn(&self) {
+        let mut tenants: Vec<u32> = self.awake.lock().keys().map(|owner| owner.tenant).collect();
+        tenants.dedup();
+        let common = self.shares.turn(&self.pool, &tenants);
+        let short_at = match self.shares.mode() {
+            // Each may use up its own while the others' is free.
+            ShareMode::Quota => 0,
+            ShareMode::Quarter | ShareMode::Fair | ShareMode::Delta(_) => {
+                self.capacity.saturating_sub(common + self.capacity / ROOM)
+            }
+        };
+        self.short_at.store(short_at, Ordering::Relaxed);
+    }
+
+    /// Who is entitled to what, and what became of it.
+    pub fn shares(&self) -> MemoryShares {
+        self.shares.seen()
     }
 
     /// Who uses what.
@@ -151,10 +186,10 @@ impl WriteMemory {
         self.news.notify();
     }
 
-    /// Whether only tenants within their share find room. Costs a load.
+    /// Whether writes must ask for room. Costs two loads.
     #[inline]
     pub fn is_short(&self) -> bool {
-        self.used.load(Ordering::Relaxed) >= self.capacity - self.capacity / HEADROOM - self.capacity / ROOM
+        self.used.load(Ordering::Relaxed) >= self.short_at.load(Ordering::Relaxed)
     }
 
     /// A smaller memtable is not flushed by a replay for others' sake, in bytes.
@@ -182,7 +217,9 @@ impl WriteMemory {
     /// A flush failed meanwhile: waiting has no end in sight.
     pub async fn room(&self, tenant: u32, bytes: usize, ends: impl Fn() -> bool + Send + Sync) -> Result<Room> {
         let failed_before = self.failures.lock().count;
-        let acquire = pin!(self.pool.acquire(tenant, self.units(bytes)));
+        let acquire = self.pool.acquire(tenant, self.units(bytes));
+        let (is_due, asked_at) = (acquire.is_due(), self.clock.now());
+        let acquire = pin!(acquire);
         self.due.notify();
         let look = || {
             if ends() {
@@ -192,13 +229,23 @@ impl WriteMemory {
             failures.last.clone().filter(|_| failures.count > failed_before).map(Err)
         };
         match select(acquire, pin!(self.news.wait(look))).await {
-            Either::Left((permit, _)) => Ok(Room { _permit: Some(permit) }),
+            Either::Left((permit, _)) => {
+                if is_due {
+                    self.shares.had_its_share(tenant, self.clock.now() - asked_at);
+                }
+                Ok(Room { _permit: Some(permit) })
+            }
             Either::Right((ended, _)) => ended,
         }
     }
 
     fn next_look(&self, used: u64) -> u64 {
-        (self.capacity / 2).max(used + self.capacity / LOOK_AFTER)
+        match self.shares.mode() {
+            ShareMode::Quarter | ShareMode::Fair => (self.capacity / 2).max(used + self.capacity / LOOK_AFTER),
+            // Half of what may be lent, which is at least half of all.
+            ShareMode::Delta(_) => (self.capacity / 4).max(used + self.capacity / LOOK_AFTER),
+            ShareMode::Quota => used + self.capacity / LOOK_AFTER_IN_QUOTAS,
+        }
     }
 
     fn is_waited_for(&self) -> bool {
@@ -216,19 +263,31 @@ impl WriteMemory {
         // The guard is gone before a partition may be dropped here, its last holder: that would lock it again.
         let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
         let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes()).collect();
-        let memtables = awake.iter().zip(&bytes);
-        let memtables = memtables.map(|(partition, bytes)| Memtables {
+        let memtables = awake.iter().zip(&bytes).map(|(partition, bytes)| Memtables {
             owner: partition.owner(),
             held: bytes.held,
+            leaving: bytes.leaving,
             since: bytes.since,
         });
-        let tenant = |(tenant, part): (u32, Part)| TenantMemory { tenant, used: part.used, reserve: part.reserve };
+        let (waiting, parts) = (self.pool.waiting(), self.pool.parts());
+        self.shares.look(self.clock.now(), !waiting.is_empty());
+        let users: Vec<(u32, Part)> = parts.into_iter().filter(|(_, part)| part.used > 0).collect();
+        let equal = self.capacity / (users.len() as u64).max(1);
+        let (mode, shares) = (self.shares.mode(), self.shares.turned());
+        let tenant = |(tenant, part): (u32, Part)| TenantMemory {
+            tenant,
+            used: part.used,
+            reserve: part.reserve,
+            share: shares.tenants.get(&tenant).map_or(equal, |share| share.units),
+            quota: (mode == ShareMode::Quota && part.reserve > 0).then_some(part.reserve),
+            waits: waiting.binary_search(&tenant).is_ok(),
+        };
         let sample = MemorySample {
-            capacity: self.capacity,
+            // Of the quarter a part may always be lent: nobody has to give what it has so that it is there.
+            capacity: self.capacity - if mode == ShareMode::Quarter { 0 } else { shares.common },
             used,
-            leaving: bytes.iter().map(|bytes| bytes.leaving).sum(),
-            is_waited_for: self.is_waited_for(),
-            tenants: self.pool.parts().into_iter().filter(|(_, part)| part.used > 0).map(tenant).collect(),
+            is_waited_for: !waiting.is_empty(),
+            tenants: users.into_iter().map(tenant).collect(),
             memtables: memtables.collect(),
         };
         for owner in to_seal(&sample) {

@@ -26,6 +26,7 @@ use crate::shared::{Directory, NodeShared};
 use crate::sold::Sold;
 use crate::strangers::Strangers;
 use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec, Tenants, check_users};
+use crate::write_shares::MemoryShares;
 
 /// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all
 /// that goes on in it is gone.
@@ -391,6 +392,11 @@ impl Node {
     /// The write memory: who uses what of it.
     pub fn write_memory(&self) -> &Arc<Pool> {
         self.shared.memory.pool()
+    }
+
+    /// Who is entitled to how much of the write memory, and how long tenants waited for theirs.
+    pub fn write_memory_shares(&self) -> MemoryShares {
+        self.shared.memory.shares()
     }
 
     /// Bytes that are set aside so that tenants can be dropped while the disk is full; 0 unless all that should be is.

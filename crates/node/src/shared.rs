@@ -68,9 +68,10 @@ impl NodeShared {
         directory: Directory,
     ) -> Arc<Self> {
         let Directory { lock, volume } = directory;
-        let memory = WriteMemory::new(config.write_memory_bytes);
+        let clock = Arc::clone(&machine.clock);
+        let memory = WriteMemory::new(config.write_memory_bytes, config.write_memory_shares, clock);
         let cache = BlockCache::new(config.cache_bytes, CACHE_SHARDS);
-        let ticker = Ticker::new(&config, &gate, memory.pool(), &cache, &ledger);
+        let ticker = Ticker::new(&config, &gate, &memory, &cache, &ledger);
         let (slots, preempts) = (config.compaction_slots, config.profile.preempts());
         let workers = Workers::new(Arc::clone(&machine.spawn), Arc::clone(&machine.clock), slots, preempts);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));

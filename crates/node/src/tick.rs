@@ -17,7 +17,7 @@ use weir_admission::policy::{
     self, Behaviour, BehaviourObserver, Bytes, Felt, History, JobFacts, MemoryFacts, NodeKnobs, Operations,
     PartitionKnobs, PartitionSample, Policy, Recording, Sample, Settings, Tick, TreeFacts,
 };
-use weir_admission::{Booked, Direction, Gate, Ledger, Limits, Pool, UNLIMITED, Unit, Wait};
+use weir_admission::{Booked, Direction, Gate, Ledger, Limits, UNLIMITED, Unit, Wait};
 use weir_io::{Class, Clock, Nanos, Owner, sleep_until};
 use weir_log::SyncMode;
 use weir_model::TenantId;
@@ -26,6 +26,7 @@ use weir_model::engine::{EngineFacts, JobKind, Scope, TreeKnobs, TreeShape};
 use crate::bandwidth::Reservation;
 use crate::config::NodeConfig;
 use crate::engines::BlockCache;
+use crate::memory::WriteMemory;
 use crate::metrics::StallTimes;
 use crate::mover::Desk;
 use crate::partition::Partition;
@@ -58,7 +59,7 @@ pub(crate) struct Ticker {
     node: NodeKnobs,
     /// The burst that it has, in nanoseconds.
     burst: AtomicU64,
-    memory: Arc<Pool>,
+    memory: Arc<WriteMemory>,
     cache: Arc<BlockCache>,
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
@@ -79,7 +80,7 @@ impl Ticker {
     pub fn new(
         config: &NodeConfig,
         gate: &Arc<Gate>,
-        memory: &Arc<Pool>,
+        memory: &Arc<WriteMemory>,
         cache: &Arc<BlockCache>,
         ledger: &Arc<Ledger>,
     ) -> Arc<Self> {
@@ -128,7 +129,7 @@ impl Ticker {
     }
 
     fn sample(&self, now: Nanos, partitions: Vec<PartitionSample>) -> Sample {
-        let stats = self.memory.stats();
+        let stats = self.memory.pool().stats();
         let memory = MemoryFacts {
             buffers_used: stats.used,
             buffers_max: Some(stats.capacity),
@@ -141,6 +142,7 @@ impl Ticker {
 
     /// Samples, decides and turns.
     pub fn tick(&self, now: Nanos) {
+        self.memory.turn();
         let slots: Vec<(Owner, Arc<dyn Ticked>)> = {
             let awake = self.awake.lock();
             awake.iter().filter_map(|(owner, slot)| slot.upgrade().map(|slot| (*owner, slot))).collect()

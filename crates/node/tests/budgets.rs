@@ -8,7 +8,7 @@ use weir_io::{Fs, Nanos, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, Partition, StallCause, TenantName, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, Partition, ShareMode, StallCause, TenantName, TenantSpec};
 
 const MS: Nanos = 1_000_000;
 
@@ -217,4 +217,55 @@ fn half_empty_memtables_of_those_who_rest_make_room() {
         node.close().await.expect("closed");
         drop(node);
     });
+}
+
+#[test]
+fn a_quota_is_all_that_a_tenant_has_and_it_goes_on_within_it() {
+    // DF-18.
+    const QUOTA: u64 = 2 << 20;
+    let sim = Sim::new(9);
+    let clock = sim.clock();
+    // A memtable would be larger than the quota: it is flushed before it is full, for its own tenant's sake.
+    let tree = TreeOptions { write_buffer_bytes: 4 << 20, ..config().tree };
+    let shares = ShareMode::Quota;
+    let config = NodeConfig { tree, write_memory_bytes: 4 * QUOTA, write_memory_shares: shares, ..config() };
+    let fs = disk(&sim, 16 << 20);
+    let (written, most, rested) = sim.block_on(async {
+        let node = open(&sim, &fs, &config).await;
+        let hog = tenant(&node, "hog").await;
+        let mut modest = Vec::new();
+        for number in 0..3 {
+            modest.push(tenant(&node, &format!("modest{number}")).await);
+        }
+        // Who is awake is seen once a second.
+        sleep_until(&clock, clock.now() + 1_100 * MS).await;
+        assert_eq!(node.write_memory_shares().shares.tenants.len(), 4);
+        let (over, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        for _ in 0..8 {
+            let (hog, over, written) = (Arc::clone(&hog), Arc::clone(&over), Arc::clone(&written));
+            sim.spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    let number = written.fetch_add(1, Ordering::Relaxed);
+                    hog.write(&row(number)).await.expect("written").await.expect("committed");
+                }
+            });
+        }
+        let mut most = 0;
+        for number in 0..2_000 {
+            for partition in &modest {
+                partition.write(&row(number)).await.expect("written").await.expect("committed");
+            }
+            most = node.write_memory().parts().iter().map(|(_, part)| part.used).max().unwrap_or(0).max(most);
+            sleep_until(&clock, clock.now() + 2 * MS).await;
+        }
+        over.store(true, Ordering::Relaxed);
+        sleep_until(&clock, clock.now() + 2_000 * MS).await;
+        assert!(waited(&hog) > 0);
+        let rested = modest.iter().map(|partition| waited(partition)).sum::<u64>();
+        node.close().await.expect("closed");
+        (written.load(Ordering::Relaxed) << 10, most, rested)
+    });
+    assert!(most <= QUOTA + 2 * CHUNK + (64 << 10), "{most} bytes of one tenant");
+    assert!(written > 8 * QUOTA, "{written} bytes: its own flushes make room again");
+    assert_eq!(rested, 0, "the others did not notice");
 }

@@ -10,6 +10,7 @@ pub mod clients;
 pub mod clocks;
 pub mod command;
 pub mod crash;
+pub mod delta;
 pub mod engines;
 pub mod enumerate;
 pub mod fault;

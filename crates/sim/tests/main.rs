@@ -7,6 +7,7 @@ mod cache;
 mod clients;
 mod clocks;
 mod deferral;
+mod delta;
 mod density;
 mod faults;
 mod flips;

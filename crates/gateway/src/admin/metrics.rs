@@ -11,6 +11,7 @@ mod stalls;
 mod tenants;
 mod tls;
 mod waits;
+mod write_shares;
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ pub fn registry<S: Store>(
         request_units::write(&gateway, sheet)?;
         node_queue::write(&node, sheet)?;
         stalls::write(&node, sheet)?;
+        write_shares::write(&node, sheet)?;
         policy::write(&node, sheet)?;
         waits::write(&node, sheet)?;
         ledger::write(&books, sheet)

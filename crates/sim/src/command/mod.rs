@@ -163,6 +163,7 @@ impl Sim {
                 let found = crate::scenario::density(&args, threads)?;
                 weir_scenario::density::deliver(&args, crate::scenario::WORLD, &found)
             }
+            Run::DeltaBuffer(args) => crate::delta::side_by_side(&args),
             Run::Interrupt { engine: engines, rounds, signals, stopped_ms, seed, dir, binary } => {
                 let stopped = Duration::from_millis(stopped_ms);
                 let binary = or_this(binary)?;

@@ -291,6 +291,8 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Policies: tenants that rest and then want their share of the write memory, beside tenants that use all of it
+    DeltaBuffer(crate::delta::Buffer),
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
     Interrupt {
         /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns

@@ -1,7 +1,8 @@
 //! What every tenant is entitled to of a pool: positions of the pool's knobs (DF-2, DF-3, U-14, U-15).
 //!
 //! Under a promise one reserve is kept for all tenants below their share together, as large as the [law](super::delta)
-//! says for k of them: whoever asks first takes from it. Where more than k ask at a time, nothing is promised.
+//! says for k of them: whoever asks first takes from it. Where more than k ask at a time, nothing is promised. A grain
+//! more is kept for tenants within their share that take and give back by turns: else the reserve would never be whole.
 
 use std::fmt;
 
@@ -56,7 +57,7 @@ pub struct Broken {
 impl Broken {
     /// Units that would have to be kept.
     pub fn wanted(&self) -> u64 {
-        wanted(self.burst, self.promise.delta, self.resource)
+        kept(self.burst, self.promise.delta, self.resource)
     }
 }
 
@@ -67,16 +68,22 @@ impl fmt::Display for Broken {
         write!(
             f,
             "the largest {k} shares at a time are {burst}; {back} of it come back within {} ms, at {} a second; the \
-             rest, rounded up to {wanted}, would have to be kept, and that is more than half of {}: {most}",
+             rest, rounded up, and a grain of {} make {wanted}, which would have to be kept: more than half of {}, {most}",
             delta / 1_000_000,
             resource.refill,
+            resource.grain,
             resource.capacity
         )
     }
 }
 
-fn wanted(burst: u64, delta: Nanos, resource: Resource) -> u64 {
-    reserve(burst, delta, resource.refill, resource.grain)
+/// What is kept in common so that `burst` units are there within `delta` nanoseconds: the law's reserve, and a grain
+/// where that is not nothing.
+pub fn kept(burst: u64, delta: Nanos, resource: Resource) -> u64 {
+    match reserve(burst, delta, resource.refill, resource.grain) {
+        0 => 0,
+        reserve => reserve + resource.grain,
+    }
 }
 
 /// What `claimants` are entitled to of `resource` under `mode`.
@@ -101,7 +108,7 @@ pub fn entitle(mode: ShareMode, resource: Resource, claimants: &[Claimant]) -> E
             let mut largest: Vec<u64> = claimants.iter().filter(|claimant| !claimant.is_patient).map(share).collect();
             largest.sort_unstable_by(|one, other| other.cmp(one));
             let burst = largest.iter().take(promise.k as usize).sum();
-            let (wanted, most) = (wanted(burst, promise.delta, resource), resource.capacity / KEPT_MAX);
+            let (wanted, most) = (kept(burst, promise.delta, resource), resource.capacity / KEPT_MAX);
             let broken = (wanted > most).then_some(Broken { promise, burst, resource });
             let tenants = all(false, &|claimant| !claimant.is_patient);
             Entitlements { shares: Shares { common: wanted.min(most), tenants }, broken }
@@ -141,26 +148,26 @@ mod tests {
     fn the_common_reserve_is_for_the_k_largest_of_those_who_are_in_a_hurry() {
         let mut claimants = equals(14);
         claimants[0].weight = 3;
-        assert_eq!(entitle(delta(0, 1), POOL, &claimants).shares.common, 300);
-        assert_eq!(entitle(delta(0, 2), POOL, &claimants).shares.common, 400);
-        assert_eq!(entitle(delta(500 * MS, 2), POOL, &claimants).shares.common, 350);
+        assert_eq!(entitle(delta(0, 1), POOL, &claimants).shares.common, 310);
+        assert_eq!(entitle(delta(0, 2), POOL, &claimants).shares.common, 410);
+        assert_eq!(entitle(delta(500 * MS, 2), POOL, &claimants).shares.common, 360);
         claimants[0].is_patient = true;
         let shares = entitle(delta(0, 2), POOL, &claimants).shares;
-        assert_eq!((shares.common, shares.tenants[&0].is_prompt, shares.tenants[&1].is_prompt), (200, false, true));
+        assert_eq!((shares.common, shares.tenants[&0].is_prompt, shares.tenants[&1].is_prompt), (210, false, true));
     }
 
     #[test]
     fn a_promise_that_would_take_more_than_half_is_refused_with_the_arithmetic() {
         // U-14.
-        let asked = entitle(delta(1_000 * MS, 9), POOL, &equals(16));
-        assert_eq!((asked.shares.common, asked.broken), (800, None), "900 less 100 that come back");
+        let asked = entitle(delta(1_100 * MS, 9), POOL, &equals(16));
+        assert_eq!((asked.shares.common, asked.broken), (800, None), "900 less 110 that come back, and a grain");
         let asked = entitle(delta(500 * MS, 9), POOL, &equals(16));
-        let broken = asked.broken.expect("850 are more than 800");
-        assert_eq!((asked.shares.common, broken.wanted()), (800, 850));
+        let broken = asked.broken.expect("860 are more than 800");
+        assert_eq!((asked.shares.common, broken.wanted()), (800, 860));
         assert_eq!(
             broken.to_string(),
             "the largest 9 shares at a time are 900; 50 of it come back within 500 ms, at 100 a second; the rest, \
-             rounded up to 850, would have to be kept, and that is more than half of 1600: 800"
+             rounded up, and a grain of 10 make 860, which would have to be kept: more than half of 1600, 800"
         );
     }
 

@@ -20,15 +20,23 @@ pub struct TenantMemory {
     pub used: u64,
     /// Kept for it.
     pub reserve: u64,
+    /// Its fair share.
+    pub share: u64,
+    /// What it can have, whatever the others use; `None` if it may use all. Only quotas are limits.
+    pub quota: Option<u64>,
+    /// It waits for room.
+    pub waits: bool,
 }
 
-/// The memtables of a partition that nobody is flushing.
+/// The memtables of a partition, above all those that nobody is flushing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memtables {
     /// Whose.
     pub owner: Owner,
     /// What they take, in bytes.
     pub held: u64,
+    /// What those of the same partition take that are being flushed, or will be next.
+    pub leaving: u64,
     /// Since when the oldest of them is there, on the node's clock.
     pub since: Nanos,
 }
@@ -36,12 +44,10 @@ pub struct Memtables {
 /// The moment at which it is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemorySample {
-    /// The budget, in bytes.
+    /// The budget, in bytes, but for what is kept in common.
     pub capacity: u64,
     /// In use, whatever for: memtables, and those that are in tables by now but still being read.
     pub used: u64,
-    /// Of these, what is being flushed.
-    pub leaving: u64,
     /// Somebody waits for room.
     pub is_waited_for: bool,
     /// Who uses something, by number.
@@ -50,28 +56,34 @@ pub struct MemorySample {
     pub memtables: Vec<Memtables>,
 }
 
+impl MemorySample {
+    fn tenant(&self, tenant: u32) -> TenantMemory {
+        let place = self.tenants.binary_search_by_key(&tenant, |tenant| tenant.tenant);
+        place.map(|place| self.tenants[place]).unwrap_or_default()
+    }
+}
+
 /// The partitions whose memtables should be sealed and flushed now, in this order.
 ///
-/// First the largest of the tenant that is most above its share (an equal part of the budget, and never less than its
-/// reserve), if that is worth a flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory
-/// longest for the bytes it saves, and one of a tenant that rests for nothing. Who is within its reserve keeps what it
-/// has.
+/// First the largest of the tenant that is most above its share (and never below its reserve), if that is worth a
+/// flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory longest for the bytes it saves, and
+/// one of a tenant that rests for nothing. Who is within its reserve keeps what it has, unless it stands in its own way:
+/// within a quota a tenant is alone with the same rules.
 pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
+    let mut owners = at_quota(sample);
     let mut held: u64 = sample.memtables.iter().map(|memtables| memtables.held).sum();
-    let mut leaving = sample.leaving;
+    let mut leaving = sample.memtables.iter().map(|memtables| memtables.leaving).sum();
     let is_short = |held: u64, leaving: u64| {
         held > sample.capacity / 2
             || sample.used.saturating_sub(leaving) > sample.capacity / 4 * 3
             || (sample.is_waited_for && leaving == 0)
     };
     if !is_short(held, leaving) {
-        return Vec::new();
+        return owners;
     }
-    let share = sample.capacity / (sample.tenants.len() as u64).max(1);
     let candidate = |memtables: &Memtables| {
-        let place = sample.tenants.binary_search_by_key(&memtables.owner.tenant, |tenant| tenant.tenant);
-        let tenant = place.map(|place| sample.tenants[place]).unwrap_or_default();
-        let above = tenant.used.saturating_sub(share.max(tenant.reserve)).min(memtables.held);
+        let tenant = sample.tenant(memtables.owner.tenant);
+        let above = tenant.used.saturating_sub(tenant.share.max(tenant.reserve)).min(memtables.held);
         let above = Some(above).filter(|above| *above >= sample.capacity / WORTH);
         (memtables.held > 0 && tenant.used > tenant.reserve).then_some((above, *memtables))
     };
@@ -88,7 +100,22 @@ pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
         leaving += memtables.held;
         Some(memtables.owner)
     };
-    std::iter::from_fn(next).collect()
+    owners.extend(std::iter::from_fn(next));
+    owners
+}
+
+/// The largest memtables of each tenant that has used up most of its quota, if the next ones should have room to fill
+/// while these are written, or if it waits and nothing of its own is on its way.
+fn at_quota(sample: &MemorySample) -> Vec<Owner> {
+    let largest = |tenant: &TenantMemory| {
+        let quota = tenant.quota?;
+        let own = || sample.memtables.iter().filter(|memtables| memtables.owner.tenant == tenant.tenant);
+        let held: u64 = own().map(|memtables| memtables.held).sum();
+        let is_stuck = tenant.waits && own().all(|memtables| memtables.leaving == 0);
+        let largest = own().filter(|memtables| memtables.held > 0).max_by_key(|memtables| memtables.held)?;
+        (held > quota / 2 || is_stuck).then_some(largest.owner)
+    };
+    sample.tenants.iter().filter_map(largest).collect()
 }
 
 #[cfg(test)]
@@ -101,15 +128,19 @@ mod tests {
 
     /// Tenant, bytes in use, bytes that nobody flushes; the first is the oldest.
     fn sample(tenants: &[(u32, u64, u64)]) -> MemorySample {
-        let memtables = tenants.iter().zip(0..);
-        let memtables = memtables.map(|(&(tenant, _, held), since)| Memtables { owner: owner(tenant), held, since });
-        let used: u64 = tenants.iter().map(|tenant| tenant.1).sum();
+        let memtables = tenants.iter().zip(0..).map(|(&(tenant, used, held), since)| Memtables {
+            owner: owner(tenant),
+            held,
+            leaving: used - held,
+            since,
+        });
+        let share = 100 / (tenants.len() as u64).max(1);
+        let tenant = |&(tenant, used, _)| TenantMemory { tenant, used, share, ..TenantMemory::default() };
         MemorySample {
             capacity: 100,
-            used,
-            leaving: used - tenants.iter().map(|tenant| tenant.2).sum::<u64>(),
+            used: tenants.iter().map(|tenant| tenant.1).sum(),
             is_waited_for: false,
-            tenants: tenants.iter().map(|&(tenant, used, _)| TenantMemory { tenant, used, reserve: 0 }).collect(),
+            tenants: tenants.iter().map(tenant).collect(),
             memtables: memtables.collect(),
         }
     }
@@ -148,6 +179,19 @@ mod tests {
         assert_eq!(to_seal(&held_by_readers), [owner(1)]);
         let waiting = MemorySample { is_waited_for: true, ..sample(&[(1, 3, 3), (2, 2, 2)]) };
         assert_eq!(to_seal(&waiting), [owner(1)]);
-        assert_eq!(to_seal(&MemorySample { leaving: 1, ..waiting }), [], "a flush is on its way");
+        let mut leaving = waiting;
+        leaving.memtables[0].leaving = 1;
+        assert_eq!(to_seal(&leaving), [], "a flush is on its way");
+    }
+
+    #[test]
+    fn within_a_quota_a_tenant_is_alone() {
+        let mut quotas = sample(&[(1, 15, 15), (2, 8, 2), (3, 10, 10), (4, 0, 0)]);
+        quotas.tenants.iter_mut().for_each(|tenant| (tenant.quota, tenant.reserve) = (Some(25), 25));
+        assert_eq!(to_seal(&quotas), [owner(1)], "more than half of its quota");
+        quotas.tenants.iter_mut().for_each(|tenant| tenant.waits = true);
+        assert_eq!(to_seal(&quotas), [owner(1), owner(3)], "what the second one waits for is on its way");
+        quotas.is_waited_for = true;
+        assert_eq!(to_seal(&quotas), [owner(1), owner(3)], "nobody gives for others");
     }
 }

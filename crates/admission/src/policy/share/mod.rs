@@ -6,7 +6,7 @@ mod memtables;
 mod mode;
 mod refill;
 
-pub use entitle::{Broken, Claimant, Entitlements, Resource, entitle};
+pub use entitle::{Broken, Claimant, Entitlements, Resource, entitle, kept};
 pub use memtables::{MemorySample, Memtables, TenantMemory, to_seal};
 pub use mode::{Promise, ShareMode};
 pub use refill::RefillMeter;

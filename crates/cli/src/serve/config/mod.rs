@@ -18,7 +18,7 @@ use weir_gateway::{Patience, Settings, UnitPrices};
 use weir_io::real::IdleTime;
 use weir_node::{Bandwidth, NodeConfig, Profile};
 
-pub use self::values::{Bytes, Codec, Device, ProfileName, Rate, RequestQueues, Shown, Sync};
+pub use self::values::{Bytes, Codec, Device, ProfileName, Rate, RequestQueues, Shared, Shown, Sync};
 use crate::units::bytes;
 
 /// Caches below this are warned about.
@@ -73,6 +73,8 @@ pub struct Config {
     pub write_buffers_max: usize,
     /// Memory for the memtables of all tenants together.
     pub write_memory: Bytes,
+    /// How that is shared between tenants.
+    pub write_memory_shares: Shared,
     /// Memory for blocks of tables.
     pub cache: Bytes,
     /// Compactions at the same time.
@@ -114,6 +116,7 @@ impl Default for Config {
             write_buffer: Bytes(64 << 20),
             write_buffers_max: 4,
             write_memory: Bytes(1 << 30),
+            write_memory_shares: Shared::default(),
             cache: Bytes(256 << 20),
             compactions_max: 2,
             compression: Codec::None,
@@ -203,7 +206,7 @@ impl Config {
     }
 
     /// Every setting, with its value in words.
-    fn shown(&self) -> [(&'static str, String); 26] {
+    fn shown(&self) -> [(&'static str, String); 27] {
         let text = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         [
             ("dir", self.dir.display().to_string()),
@@ -223,6 +226,7 @@ impl Config {
             ("write_buffer", self.write_buffer.to_string()),
             ("write_buffers_max", self.write_buffers_max.to_string()),
             ("write_memory", self.write_memory.to_string()),
+            ("write_memory_shares", self.write_memory_shares.0.to_string()),
             ("cache", self.cache.to_string()),
             ("compactions_max", self.compactions_max.to_string()),
             ("compression", text(&self.compression)),
@@ -268,6 +272,7 @@ impl Config {
         node.tree.write_buffers_max = self.write_buffers_max;
         node.tree.compression = std::array::from_fn(|level| self.compression.of_level(level));
         node.write_memory_bytes = self.write_memory.0;
+        node.write_memory_shares = self.write_memory_shares.0;
         node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
         node.compaction_slots = self.compactions_max;
         node.hibernate_after = self.hibernate_after_seconds.saturating_mul(1_000_000_000);

@@ -2,7 +2,7 @@
 
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::Profile;
+use weir_node::{Profile, Promise, ShareMode};
 
 use super::*;
 
@@ -28,6 +28,8 @@ fn units_are_understood_and_the_rest_stays_as_it_was() {
     let peer = parse("profile = \"rocksdb\"").expect("valid").node(None);
     assert_eq!(peer.profile, Profile::RocksDb);
     assert_eq!(parse("").expect("valid").node(None).hibernate_after, 300_000_000_000);
+    let shares = parse("write_memory_shares = \"delta 200 ms for 2\"").expect("valid").node(None).write_memory_shares;
+    assert_eq!(shares, ShareMode::Delta(Promise { delta: 200_000_000, k: 2 }));
     assert_eq!(parse("hibernate_after_seconds = 0").expect("valid").node(None).hibernate_after, 0, "never");
     let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));
     assert_eq!(calibrated.bandwidth.expect("limited").device, Limits::bytes(7));
@@ -52,6 +54,7 @@ fn what_is_wrong_is_named() {
         ("value_bytes_max = \"64\"", "\"64 MiB\""),
         ("write_buffer = \"64\"", "\"64 MiB\""),
         ("write_memory = \"64\"", "\"64 MiB\""),
+        ("write_memory_shares = \"half\"", "\"delta 350 ms for 2\""),
         ("cache = \"256\"", "\"256 MiB\""),
         ("profile = \"rocks\"", "rocksdb-autotune"),
         ("listen = \"off\"", "listen and tls_listen"),
@@ -114,7 +117,7 @@ fn every_setting_is_documented() {
             assert!(names.contains(&name), "{name} is not in docs/config.md");
         }
     }
-    assert!(names.len() <= 26, "{} settings: who is to know them all?", names.len());
+    assert!(names.len() <= 27, "{} settings: who is to know them all?", names.len());
     for setting in shown.trim().split("\n\n") {
         assert!(setting.starts_with("# ") && setting.contains("\n# When: "), "{setting}");
         assert_eq!(setting.lines().filter(|line| !line.starts_with('#')).count(), 1, "{setting}");

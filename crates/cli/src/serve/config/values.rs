@@ -8,7 +8,7 @@ use weir_admission::RequestOrder;
 use weir_gateway::tls::ClientCertificates;
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::Profile;
+use weir_node::{Profile, ShareMode};
 
 use crate::units::{BARE_BYTES_MIN, NoBytes, read_bytes};
 
@@ -21,6 +21,16 @@ impl<'de> Deserialize<'de> for ProfileName {
         let name = String::deserialize(deserializer)?;
         let unknown = || format!("there is no profile {name:?}; there are {}", Profile::NAMES.join(", "));
         Profile::parse(&name).map(Self).ok_or_else(|| serde::de::Error::custom(unknown()))
+    }
+}
+
+/// How a pool is shared between tenants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared(pub ShareMode);
+
+impl<'de> Deserialize<'de> for Shared {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(Self).map_err(serde::de::Error::custom)
     }
 }
 

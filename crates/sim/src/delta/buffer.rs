@@ -1,0 +1,231 @@
+//! The write memory of a node under tenants of three kinds (DF-E2).
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use weir_admission::policy::share::delta;
+use weir_admission::{Limits, UNLIMITED, cost};
+use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::{Nanos, Rng, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_node::{Bandwidth, Machine, MemoryShares, Node, NodeConfig, Profile, ShareMode, TenantName, TenantSpec};
+
+use super::Buffer;
+use super::client::{Class, Client};
+
+const SECOND: Nanos = 1_000_000_000;
+const MB: u64 = 1_000_000;
+/// Of all tenants together: the paper's 2 GB.
+const MEMORY: u64 = 2_048 * MB;
+const TENANTS: u64 = 16;
+/// A tenant's share.
+const SHARE: u64 = MEMORY / TENANTS;
+/// Bytes a second: the paper's steady writers, and more than its greedy ones are given. (There two of 192 MB/s use up what
+/// can be flushed; here logs are on the same device.)
+const STEADY: u64 = 50 * MB;
+const GREEDY: u64 = 600 * MB;
+/// Tenants that are greedy; those that do not ramp up either are steady.
+const GREEDY_TENANTS: u32 = 2;
+/// The paper's device, for writes.
+const DEVICE: u64 = 3_120 * MB;
+/// Of a share the part that is asked for: memtables also take what they keep besides the data.
+const ASKED: (u64, u64) = (7, 8);
+/// A write, in bytes: large, for the log writes whole pages.
+const WRITE: u64 = 2 << 20;
+/// A memtable: flushes are to be short (U-14).
+const MEMTABLE: u64 = 16 * MB;
+/// Writes of a tenant that may be under way at a time, but for those of a ramp.
+const WRITERS: u64 = 8;
+/// Before the first ramp the memory is full, and how fast it comes back has been measured.
+const SETTLED: Nanos = 8 * SECOND;
+
+/// What became of one tenant.
+#[derive(Clone, Debug, Serialize)]
+pub struct Waited {
+    /// What it did.
+    pub class: Class,
+    /// Requests for its share that had to wait.
+    pub waits: u64,
+    /// Those that waited longer than was promised.
+    pub late: u64,
+    /// The longest of them, in milliseconds: the node's own count.
+    pub longest_ms: f64,
+    /// The longest that a write took until it was in a memtable, in milliseconds, whatever it waited for, and whether or
+    /// not the tenant was within its share.
+    pub slowest_write_ms: f64,
+    /// Bytes a second that it wrote, at scale 1.
+    pub bytes_per_sec: f64,
+}
+
+/// What came out of one way to share.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shared {
+    /// Which.
+    pub mode: String,
+    /// The delay that is promised, in milliseconds.
+    pub delta_ms: Option<f64>,
+    /// The reserve by the law, in percent of the memory, in the end; for quotas all of it.
+    pub reserve_percent: f64,
+    /// The most that was kept for tenants below their share, in percent of the memory, from the first ramp on.
+    pub kept_percent: f64,
+    /// The least that came back from those above their share, in bytes a second at scale 1; what the last reserve was
+    /// reckoned with.
+    pub refill: f64,
+    /// Whether what was kept was at all times what the law says.
+    pub is_lawful: bool,
+    /// Bytes a second that all wrote, at scale 1.
+    pub bytes_per_sec: f64,
+    /// By tenant.
+    pub tenants: Vec<Waited>,
+}
+
+impl Shared {
+    /// The tenants of one class.
+    pub fn of(&self, class: Class) -> impl Iterator<Item = &Waited> {
+        self.tenants.iter().filter(move |tenant| tenant.class == class)
+    }
+
+    /// The longest that a tenant of `class` waited for its share, in milliseconds.
+    pub fn longest_ms(&self, class: Class) -> f64 {
+        self.of(class).map(|tenant| tenant.longest_ms).fold(0.0, f64::max)
+    }
+}
+
+/// Settings of the node.
+fn config(args: &Buffer, mode: ShareMode) -> NodeConfig {
+    let memtable = (MEMTABLE / args.scale) as usize;
+    // Compactions are not what this is about, and never due.
+    let never = 1 << 30;
+    let tree = TreeOptions {
+        write_buffer_bytes: memtable,
+        write_buffers_max: 256,
+        flush_memtables_max: 1,
+        l0_trigger: never,
+        l0_gather: never,
+        l0_slow: never,
+        l0_stop: never,
+        table_bytes: memtable as u64,
+        io_bytes: 64 << 10,
+        warm_levels: 0,
+        ..TreeOptions::default()
+    };
+    let device = Limits::bytes(DEVICE / args.scale);
+    NodeConfig {
+        tree,
+        cache_bytes: 1 << 20,
+        write_memory_bytes: MEMORY / args.scale,
+        write_memory_shares: mode,
+        sync: SyncMode::Interval,
+        segment_bytes: 8 << 20,
+        profile: Profile::Node,
+        bandwidth: Some(Bandwidth { device, capacity: cost::Capacity::default(), background: UNLIMITED }),
+        ..NodeConfig::new("/weir")
+    }
+}
+
+/// What the law says of a memory of `capacity` bytes, for what was measured, and what is to be kept then.
+fn law(capacity: u64, shares: &MemoryShares) -> Option<(u64, u64)> {
+    let promise = shares.mode.promise()?;
+    let burst = u64::from(promise.k) * delta::fair_share(capacity, 1, shares.shares.tenants.len() as u64);
+    let grain = capacity / 32;
+    let reserve = delta::reserve(burst, promise.delta, shares.refill, grain);
+    let kept = if reserve == 0 { 0 } else { reserve + grain };
+    Some((reserve, kept.min(capacity / 2)))
+}
+
+/// One way to share, tried.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run(args: &Buffer, mode: ShareMode) -> Result<Shared, String> {
+    let sim = Sim::new(args.seed);
+    let device = DeviceSpec::shared(DEVICE / args.scale);
+    let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: args.seed };
+    sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
+}
+
+async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> weir_io::Result<Shared> {
+    let (clock, config) = (sim.clock(), config(args, mode));
+    let node = Node::open(&config, machine).await?;
+    let mut clients = Vec::new();
+    for number in 0..TENANTS as u32 {
+        let class = match number {
+            number if number < args.ramps => Class::Ramping,
+            number if number < args.ramps + GREEDY_TENANTS => Class::Greedy,
+            _ => Class::Steady,
+        };
+        let name = TenantName::new(&format!("tenant{number}")).expect("a name");
+        let tenant = node.create_tenant(TenantSpec::new(name)).await?;
+        let partition = tenant.partitions()[0].partition().await?;
+        clients.push(Client::new(class, tenant, partition, &clock, WRITE / args.scale));
+    }
+    let (from, mut rng) = (clock.now(), Rng::new(args.seed));
+    let until = from + args.seconds * SECOND;
+    for (client, number) in clients.iter().zip(0..) {
+        let mut write =
+            |rate, from, until| client.write_steadily(sim, rate / args.scale, WRITERS, (from, until), &mut rng);
+        match client.class() {
+            Class::Ramping => {}
+            Class::Greedy => write(GREEDY, from, until),
+            // Not all of them fill their memtables at the same moment.
+            Class::Steady => write(STEADY, from + number * SECOND * MEMTABLE / STEADY / TENANTS, until),
+        }
+    }
+    let (mut kept, mut is_lawful, mut ramp_at, mut number) = (0, true, from + SETTLED, 0);
+    let capacity = config.write_memory_bytes;
+    loop {
+        let at = ramp_at.min(until);
+        while clock.now() < at {
+            sleep_until(&clock, (clock.now() + SECOND / 4).min(at)).await;
+            let seen = node.write_memory_shares();
+            let own: u64 = seen.shares.tenants.values().map(|share| share.reserve).sum();
+            if clock.now() > from + SETTLED {
+                kept = kept.max(seen.shares.common + own);
+            }
+            // The node looks at who is awake once a second.
+            if clock.now() > from + 2 * SECOND {
+                is_lawful &= law(capacity, &seen).is_none_or(|(_, kept)| kept == seen.shares.common);
+            }
+        }
+        if at >= until {
+            break;
+        }
+        for _ in 0..SHARE * ASKED.0 / ASKED.1 / WRITE {
+            for client in clients.iter().filter(|client| client.class() == Class::Ramping) {
+                let client = Arc::clone(client);
+                sim.spawn(async move { client.write(number).await });
+            }
+            number += 1;
+        }
+        ramp_at += args.every * SECOND;
+    }
+    let seen = node.write_memory_shares();
+    let percent = |bytes: u64| bytes as f64 * 100.0 / capacity as f64;
+    let own: u64 = seen.shares.tenants.values().map(|share| share.reserve).sum();
+    let seconds = args.seconds as f64;
+    let ms = |nanos: Nanos| nanos as f64 / 1e6;
+    let waited = |client: &Arc<Client>| {
+        let (waits, tally) = (seen.waits.get(&client.tenant().id().0).copied().unwrap_or_default(), client.tally());
+        Waited {
+            class: client.class(),
+            waits: waits.waits,
+            late: waits.late,
+            longest_ms: ms(waits.longest),
+            slowest_write_ms: ms(tally.slowest),
+            bytes_per_sec: (tally.bytes * args.scale) as f64 / seconds,
+        }
+    };
+    let tenants: Vec<Waited> = clients.iter().map(waited).collect();
+    Ok(Shared {
+        mode: mode.to_string(),
+        delta_ms: mode.promise().map(|promise| ms(promise.delta)),
+        reserve_percent: percent(law(capacity, &seen).map_or(own, |(reserve, _)| reserve)),
+        kept_percent: percent(kept),
+        refill: (seen.refill * args.scale) as f64,
+        is_lawful,
+        bytes_per_sec: tenants.iter().map(|tenant| tenant.bytes_per_sec).sum(),
+        tenants,
+    })
+}

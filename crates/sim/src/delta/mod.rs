@@ -1,0 +1,76 @@
+//! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
+//! use everything (DF-E2). The node is the real one; the device has exactly the planned bandwidth.
+
+mod buffer;
+mod client;
+mod table;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use weir_node::ShareMode;
+
+pub use buffer::{Shared, Waited, run};
+pub use client::Class;
+pub use table::{heading, row};
+
+use crate::scenario::WORLD;
+
+/// Write memory of 16 tenants: 12 that write steadily, 2 that write all they can, 2 that rest and then want their share
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct Buffer {
+    /// How the write memory is shared, separated by commas: `quota`, `fair`, `quarter`, `delta 350 ms for 2`
+    #[arg(long = "shares", value_name = "MODE", value_delimiter = ',', default_value = MODES)]
+    #[serde(skip)]
+    pub modes: Vec<ShareMode>,
+    /// Seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 40, value_parser = clap::value_parser!(u64).range(10..=3600))]
+    pub seconds: u64,
+    /// Seconds between two moments at which tenants that rested ask for their share
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=600))]
+    pub every: u64,
+    /// Tenants that do so at the same moment, k
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
+    pub ramps: u32,
+    /// All bytes are divided by this, times are not
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub scale: u64,
+    /// Seed of the moments at which writes are sent
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write what came out as JSON to this file (`-` = standard output)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub json: Option<PathBuf>,
+}
+
+/// The paper's.
+const MODES: &str = "quota,delta 0 ms for 2,delta 200 ms for 2,delta 350 ms for 2,delta 500 ms for 2,fair";
+
+/// Runs every mode, prints a row as soon as each is there, and writes what was asked for.
+///
+/// # Errors
+/// What went wrong, in words.
+#[allow(clippy::disallowed_methods, reason = "the user's own file, not the database's")]
+pub fn side_by_side(args: &Buffer) -> Result<(), String> {
+    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    let tell = |text: &str| {
+        if !to_stdout {
+            println!("{text}")
+        }
+    };
+    tell(&heading(args));
+    let mut runs = Vec::new();
+    for &mode in &args.modes {
+        let shared = run(args, mode)?;
+        tell(&row(&shared));
+        runs.push(shared);
+    }
+    let Some(path) = &args.json else { return Ok(()) };
+    let all = serde_json::json!({ "scenario": "delta-buffer", "world": WORLD, "params": args, "runs": runs });
+    let json = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())?;
+    let written = if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
