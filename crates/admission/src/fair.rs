@@ -83,7 +83,8 @@ impl<T> FairQueue<T> {
         self.flows.get(owner)?.waiting.front().map(|(cost, item)| (*cost, item))
     }
 
-    /// The oldest item of every owner that waits, after its cost; the owners in the order in which they would be served.
+    /// The oldest item of every owner that waits, after its cost; the owners in the order in which they would be
+    /// served.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (Owner, u64, &T)> {
         self.active.iter().filter_map(|(_, owner)| {
             let (cost, item) = self.flows.get(owner)?.waiting.front()?;

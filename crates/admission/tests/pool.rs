@@ -466,8 +466,8 @@ proptest! {
         }
     }
 
-    /// Who is above its share takes nothing of what is kept in common, and who is below is refused only where too little
-    /// is left.
+    /// Who is above its share takes nothing of what is kept in common, and who is below is refused only where too
+    /// little is left.
     #[test]
     fn what_is_kept_in_common_is_left_to_those_below_their_share(
         (rest, common) in (0_u64..40, 0_u64..40),

@@ -12,6 +12,7 @@ use weir_log::SyncMode;
 use weir_model::engine::EngineKind;
 
 use crate::engines::{StoreOptions, TreeOptions};
+use crate::flush_queue::FlushShares;
 
 /// The outside world of a node: production's, or a simulation's.
 #[derive(Clone)]
@@ -52,7 +53,9 @@ pub struct NodeConfig {
     pub sync_interval: Nanos,
     /// A partition that nobody has asked anything for so long goes to sleep, in nanoseconds; 0 = never.
     pub hibernate_after: Nanos,
-    /// Compactions that may run at the same time. (A flush may always run.)
+    /// How many flushes may run at the same time, and how they are shared; `None` = one for each partition (C-14).
+    pub flush_slots: Option<FlushShares>,
+    /// Compactions that may run at the same time. (They and flushes do not stand in each other's way.)
     pub compaction_slots: usize,
     /// The policies that turn gates and trees.
     pub profile: Profile,
@@ -89,6 +92,7 @@ impl NodeConfig {
             segment_bytes: 64 << 20,
             sync_interval: 100_000_000,
             hibernate_after: 0,
+            flush_slots: None,
             compaction_slots: 2,
             profile: Profile::default(),
             bandwidth: None,

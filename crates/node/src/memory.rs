@@ -8,8 +8,8 @@
 //!    write is taken before it begins, so that any number of writers together stay within the budget.
 //! 4. How much is kept is a quarter, or what another policy says ([`WriteShares`]).
 //!
-//! Lock order: a tree's state, a partition's booking, the pool. Wakers are called with the first two held: they only
-//! queue.
+//! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
+//! first three held: they only queue.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

@@ -15,6 +15,7 @@ use crate::carried::carried;
 use crate::catalogue::{Catalogue, CatalogueEdit, Listing, commit};
 use crate::config::{Machine, NodeConfig};
 use crate::engines::BlockCache;
+use crate::flush_queue::FlushWaits;
 use crate::format::{self, Format, Origin};
 use crate::hibernate;
 use crate::layout;
@@ -397,6 +398,11 @@ impl Node {
     /// Who is entitled to how much of the write memory, and how long tenants waited for theirs.
     pub fn write_memory_shares(&self) -> MemoryShares {
         self.shared.memory.shares()
+    }
+
+    /// How flushes got their slots; `None` where their number is not bounded.
+    pub fn flush_waits(&self) -> Option<FlushWaits> {
+        self.shared.workers.flushes().map(|flushes| flushes.waits())
     }
 
     /// Bytes that are set aside so that tenants can be dropped while the disk is full; 0 unless all that should be is.

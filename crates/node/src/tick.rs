@@ -26,6 +26,7 @@ use weir_model::engine::{EngineFacts, JobKind, Scope, TreeKnobs, TreeShape};
 use crate::bandwidth::Reservation;
 use crate::config::NodeConfig;
 use crate::engines::BlockCache;
+use crate::flush_queue::FlushQueue;
 use crate::memory::WriteMemory;
 use crate::metrics::StallTimes;
 use crate::mover::Desk;
@@ -60,6 +61,7 @@ pub(crate) struct Ticker {
     /// The burst that it has, in nanoseconds.
     burst: AtomicU64,
     memory: Arc<WriteMemory>,
+    flushes: Option<Arc<FlushQueue>>,
     cache: Arc<BlockCache>,
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
@@ -76,13 +78,13 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, whose blocks are in
-    /// `cache`, and whose I/O is in `ledger`.
+    /// `cache`, and whose I/O is in `ledger`; its flushes wait in `flushes`, if at all.
     pub fn new(
         config: &NodeConfig,
         gate: &Arc<Gate>,
-        memory: &Arc<WriteMemory>,
-        cache: &Arc<BlockCache>,
+        (memory, cache): (&Arc<WriteMemory>, &Arc<BlockCache>),
         ledger: &Arc<Ledger>,
+        flushes: Option<Arc<FlushQueue>>,
     ) -> Arc<Self> {
         let device = config.bandwidth.map_or(Limits::UNLIMITED, |bandwidth| bandwidth.device);
         let policy = Policy::new(config.profile, settings(config));
@@ -97,6 +99,7 @@ impl Ticker {
             node,
             burst: AtomicU64::new(node.burst),
             memory: Arc::clone(memory),
+            flushes,
             cache: Arc::clone(cache),
             ledger: Arc::clone(ledger),
             period: policy.period(),
@@ -143,6 +146,11 @@ impl Ticker {
     /// Samples, decides and turns.
     pub fn tick(&self, now: Nanos) {
         self.memory.turn();
+        if let Some(flushes) = &self.flushes {
+            let mut tenants: Vec<u32> = self.awake.lock().keys().map(|owner| owner.tenant).collect();
+            tenants.dedup();
+            flushes.turn(&tenants);
+        }
         let slots: Vec<(Owner, Arc<dyn Ticked>)> = {
             let awake = self.awake.lock();
             awake.iter().filter_map(|(owner, slot)| slot.upgrade().map(|slot| (*owner, slot))).collect()

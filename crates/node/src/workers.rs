@@ -1,8 +1,8 @@
 //! Workers: where background jobs run, and who gets the slots that compactions need.
 //!
-//! A flush may always run, one per partition (C-14), and so may dropping what is dead as a whole, which moves no data;
-//! other compactions share `compaction_slots`, and [`WorkerSlots`] says whose turn it is when one is free. Slots bound
-//! memory and CPU; the gates bound the disk.
+//! A flush may always run, one per partition (C-14), unless their number [is bounded](FlushQueue); and so may dropping
+//! what is dead as a whole, which moves no data; other compactions share `compaction_slots`, and [`WorkerSlots`] says
+//! whose turn it is when one is free. Slots bound memory and CPU; the gates bound the disk.
 //!
 //! Under a profile that preempts, a deeper compaction that holds a slot can be told to [give way](preemption): its tree
 //! parks it and gives the slot back.
@@ -16,6 +16,7 @@ use weir_admission::policy::preemption::{self, Running};
 use weir_io::{Class, Clock, Nanos, Owner, Spawn};
 use weir_model::engine::JobControl;
 
+use crate::flush_queue::FlushQueue;
 use crate::worker_slots::WorkerSlots;
 
 /// A partition as the workers see it.
@@ -39,6 +40,7 @@ pub struct Workers {
     clock: Arc<dyn Clock>,
     /// What relieves level 0 takes the slots of deeper compactions.
     preempts: bool,
+    flushes: Option<Arc<FlushQueue>>,
     state: Mutex<State>,
 }
 
@@ -61,12 +63,17 @@ struct Job {
 }
 
 impl Workers {
-    /// `compaction_slots` compactions at a time, on `spawn`. `preempts` = what relieves level 0 takes the slots of
-    /// deeper compactions.
-    pub fn new(spawn: Arc<dyn Spawn>, clock: Arc<dyn Clock>, compaction_slots: usize, preempts: bool) -> Arc<Self> {
-        let slots = WorkerSlots::new(compaction_slots);
+    /// `slots` = how many compactions at a time, on `spawn`, and whether what relieves level 0 takes the slots of deeper
+    /// compactions. Flushes wait in `flushes`, if at all.
+    pub(crate) fn new(
+        spawn: Arc<dyn Spawn>,
+        clock: Arc<dyn Clock>,
+        (slots, preempts): (usize, bool),
+        flushes: Option<Arc<FlushQueue>>,
+    ) -> Arc<Self> {
+        let slots = WorkerSlots::new(slots);
         let state = State { slots, waiting: BTreeMap::new(), running: BTreeMap::new(), next_slot: 0 };
-        Arc::new(Self { spawn, clock, preempts, state: Mutex::new(state) })
+        Arc::new(Self { spawn, clock, preempts, flushes, state: Mutex::new(state) })
     }
 
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
@@ -77,6 +84,11 @@ impl Workers {
     pub fn compactions(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.slots.running(), state.slots.waiting())
+    }
+
+    /// Where flushes wait for a slot; `None` where none has to.
+    pub(crate) fn flushes(&self) -> Option<&Arc<FlushQueue>> {
+        self.flushes.as_ref()
     }
 
     fn slot(self: &Arc<Self>, owner: Owner, is_spare: bool) -> Slot {

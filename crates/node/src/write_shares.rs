@@ -13,7 +13,8 @@ use weir_io::Nanos;
 /// Reserves are multiples of this part of the memory: the paper's, 64 MB of 2 GB.
 const GRAIN: u64 = 32;
 
-/// Waits of so many tenants are remembered, whoever they are; beyond that those of tenants that are asleep are forgotten.
+/// Waits of so many tenants are remembered, whoever they are; beyond that those of tenants that are asleep are
+/// forgotten.
 const REMEMBERED_MAX: usize = 1024;
 
 /// Waits of a tenant for its share: those of its requests that were within it when they asked.

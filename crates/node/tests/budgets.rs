@@ -8,7 +8,9 @@ use weir_io::{Fs, Nanos, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, Partition, ShareMode, StallCause, TenantName, TenantSpec};
+use weir_node::{
+    FlushShares, JobKind, Machine, Node, NodeConfig, Partition, ShareMode, StallCause, TenantName, TenantSpec,
+};
 
 const MS: Nanos = 1_000_000;
 
@@ -268,4 +270,43 @@ fn a_quota_is_all_that_a_tenant_has_and_it_goes_on_within_it() {
     assert!(most <= QUOTA + 2 * CHUNK + (64 << 10), "{most} bytes of one tenant");
     assert!(written > 8 * QUOTA, "{written} bytes: its own flushes make room again");
     assert_eq!(rested, 0, "the others did not notice");
+}
+
+#[test]
+fn flushes_wait_for_their_turn_where_their_number_is_bounded() {
+    // C-14: by default it is not.
+    let sim = Sim::new(3);
+    let clock = sim.clock();
+    let mut most = [0; 2];
+    for (slots, most) in [None, Some(FlushShares { slots: 1, mode: ShareMode::Fair })].into_iter().zip(&mut most) {
+        sim.block_on(async {
+            let node = open(&sim, &disk(&sim, 4 << 20), &NodeConfig { flush_slots: slots, ..config() }).await;
+            let mut partitions = Vec::new();
+            for number in 0..6 {
+                partitions.push(tenant(&node, &format!("tenant{number}")).await);
+            }
+            for number in 0..400 {
+                for partition in &partitions {
+                    partition.write(&row(number)).await.expect("written").await.expect("committed");
+                }
+                let flushing =
+                    |partition: &Arc<Partition>| partition.metrics().engine.jobs[JobKind::Flush as usize].running;
+                *most = partitions.iter().map(flushing).sum::<usize>().max(*most);
+                let waits = node.flush_waits();
+                assert!(waits.is_none_or(|waits| waits.running <= 1 && waits.longest.len() <= 6));
+            }
+            sleep_until(&clock, clock.now() + 5_000 * MS).await;
+            let waits = node.flush_waits();
+            assert!(waits.is_none_or(|waits| waits.waiting == 0 && waits.longest.values().any(|&longest| longest > 0)));
+            for partition in &partitions {
+                assert!(partition.metrics().jobs >= 5, "it was flushed again and again");
+                for number in 0..400 {
+                    let found = partition.get(key(number).as_bytes()).await.expect("read");
+                    assert!(found.is_some(), "{number}");
+                }
+            }
+            node.close().await.expect("closed");
+        });
+    }
+    assert!(most[0] > 1, "{most:?}");
 }

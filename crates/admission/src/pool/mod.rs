@@ -8,8 +8,8 @@
 //!    tenant. A request that waits for units holds back those behind it: else small requests would starve a large one.
 //!    One that waits because its tenant is above its share holds back nobody but its tenant, and one within its
 //!    tenant's reserve waits for no other tenant (DF-7).
-//! 3. A policy may say what each tenant's share is ([`Shares`]). Then those who were within it when they asked go before
-//!    all who are above, and what is kept in common is for them (U-15).
+//! 3. A policy may say what each tenant's share is ([`Shares`]). Then those who were within it when they asked go
+//!    before all who are above, and what is kept in common is for them (U-15).
 //! 4. Units are granted to a request and not to a wake-up: between the two nobody else can take them. A request that is
 //!    dropped gives back its place, or its units.
 //!

@@ -4,9 +4,9 @@
 //!    newcomers wait in the small queue and are thrown out unless they are asked for again; those that were, or that
 //!    come back soon after having been thrown out (the ghosts remember), live in the main queue. A scan therefore
 //!    passes through without washing the cache out.
-//! 2. Every entry has an owner, whose bytes, hits and misses are counted. An owner may have a reserve: as long as it has
-//!    no more than that, it loses no entry to others (DF-8). What goes then is the first entry at the end of a queue whose
-//!    owner is above its reserve; [`shard`]'s `evict_one` is the one place where that is decided.
+//! 2. Every entry has an owner, whose bytes, hits and misses are counted. An owner may have a reserve: as long as it
+//!    has no more than that, it loses no entry to others (DF-8). What goes then is the first entry at the end of a
+//!    queue whose owner is above its reserve; [`shard`]'s `evict_one` is the one place where that is decided.
 //! 3. Pinned entries (the blocks of the upper levels) are in no queue. They may take up to [`PINNED_SHARE_MAX`] of the
 //!    capacity; what is beyond is cached like everything else.
 //! 4. What tables keep in memory anyway (index and filter) is charged against the capacity, so that it bounds all of
@@ -130,8 +130,9 @@ impl BlockCache {
         sum
     }
 
-    /// Reserves `bytes` for `owner` from now on, spread evenly over the shards, as its blocks are. What others have of it
-    /// comes back block by block as `owner` puts its own in. Without effect where it has neither table nor block here.
+    /// Reserves `bytes` for `owner` from now on, spread evenly over the shards, as its blocks are. What others have of
+    /// it comes back block by block as `owner` puts its own in. Without effect where it has neither table nor block
+    /// here.
     pub fn set_reserve(&self, owner: Owner, bytes: usize) {
         let owners = self.owners.lock();
         let Some(number) = owners.number(owner) else { return };

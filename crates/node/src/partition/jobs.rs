@@ -1,13 +1,16 @@
 //! When a partition's jobs begin: every flush and drop that is due at once, compactions as they get slots.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::{Either, select};
 use weir_io::{Class, Nanos, Owner};
 use weir_model::engine::{Job, Stall, StallCause, Urgency};
 
 use super::Partition;
 use super::parking::Ended;
+use crate::flush_queue::FlushSlot;
 use crate::metrics::Counters;
 use crate::workers::{Slot, SlotTaker};
 
@@ -102,15 +105,16 @@ impl Partition {
     fn start(self: &Arc<Self>, job: Job, mut slot: Option<Slot>) {
         let Some(background) = self.background() else { return };
         let facts = job.facts();
-        if facts.level.is_none() {
-            self.is_flushing.store(true, Ordering::Relaxed);
-        }
         self.workers.spawn(async move {
             let partition = background.partition();
+            // What is not polled does not run.
+            let flush_slot = if facts.level.is_none() { partition.flush_slot().await } else { None };
+            partition.is_flushing.fetch_or(facts.level.is_none(), Ordering::Relaxed);
             let ended = partition.run_or_park(job, &mut slot).await;
             if facts.level.is_none() {
                 partition.is_flushing.store(false, Ordering::Relaxed);
             }
+            drop(flush_slot);
             if let Ended::Done(outcome) = &ended {
                 *partition.job_failure.lock() = outcome.as_ref().err().cloned();
             }
@@ -151,6 +155,15 @@ impl Partition {
             partition.kick();
             partition.bury_found(&expired_keys);
         });
+    }
+
+    /// A slot to flush in, where their number is bounded. None is needed any more when the partition is being closed.
+    async fn flush_slot(&self) -> Option<FlushSlot> {
+        let slot = pin!(self.workers.flushes()?.slot(self.owner.tenant));
+        match select(slot, pin!(self.closing_begun())).await {
+            Either::Left((slot, _)) => Some(slot),
+            Either::Right(_) => None,
+        }
     }
 
     /// Whether writes wait for nothing but a flush that is under way. Where jobs fail (a full disk), compactions go on:

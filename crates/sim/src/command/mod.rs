@@ -164,6 +164,7 @@ impl Sim {
                 weir_scenario::density::deliver(&args, crate::scenario::WORLD, &found)
             }
             Run::DeltaBuffer(args) => crate::delta::side_by_side(&args),
+            Run::DeltaFlush(args) => crate::delta::flushes_side_by_side(&args),
             Run::Interrupt { engine: engines, rounds, signals, stopped_ms, seed, dir, binary } => {
                 let stopped = Duration::from_millis(stopped_ms);
                 let binary = or_this(binary)?;

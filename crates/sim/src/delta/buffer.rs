@@ -21,8 +21,8 @@ const MEMORY: u64 = 2_048 * MB;
 const TENANTS: u64 = 16;
 /// A tenant's share.
 const SHARE: u64 = MEMORY / TENANTS;
-/// Bytes a second: the paper's steady writers, and more than its greedy ones are given. (There two of 192 MB/s use up what
-/// can be flushed; here logs are on the same device.)
+/// Bytes a second: the paper's steady writers, and more than its greedy ones are given. (There two of 192 MB/s use up
+/// what can be flushed; here logs are on the same device.)
 const STEADY: u64 = 50 * MB;
 const GREEDY: u64 = 600 * MB;
 /// Tenants that are greedy; those that do not ramp up either are steady.
@@ -51,8 +51,8 @@ pub struct Waited {
     pub late: u64,
     /// The longest of them, in milliseconds: the node's own count.
     pub longest_ms: f64,
-    /// The longest that a write took until it was in a memtable, in milliseconds, whatever it waited for, and whether or
-    /// not the tenant was within its share.
+    /// The longest that a write took until it was in a memtable, in milliseconds, whatever it waited for, and whether
+    /// or not the tenant was within its share.
     pub slowest_write_ms: f64,
     /// Bytes a second that it wrote, at scale 1.
     pub bytes_per_sec: f64,

@@ -1,8 +1,10 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
-//! use everything (DF-E2). The node is the real one; the device has exactly the planned bandwidth.
+//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7). The node is the real one; the device has
+//! exactly the planned bandwidth.
 
 mod buffer;
 mod client;
+pub mod flush;
 mod table;
 
 use std::io::Write as _;
@@ -16,6 +18,8 @@ pub use buffer::{Shared, Waited, run};
 pub use client::Class;
 pub use table::{heading, row};
 
+use self::flush::Flush;
+use self::table::{slots_heading, slots_row};
 use crate::scenario::WORLD;
 
 /// Write memory of 16 tenants: 12 that write steadily, 2 that write all they can, 2 that rest and then want their share
@@ -53,23 +57,39 @@ const MODES: &str = "quota,delta 0 ms for 2,delta 200 ms for 2,delta 350 ms for 
 ///
 /// # Errors
 /// What went wrong, in words.
-#[allow(clippy::disallowed_methods, reason = "the user's own file, not the database's")]
 pub fn side_by_side(args: &Buffer) -> Result<(), String> {
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    let runs = args.modes.iter().map(|&mode| run(args, mode));
+    deliver("delta-buffer", args, args.json.as_deref(), &heading(args), runs, row)
+}
+
+/// The same for flush slots.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
+    let runs = args.modes.iter().map(|&mode| flush::run(args, mode));
+    deliver("delta-flush", args, args.json.as_deref(), &slots_heading(args), runs, slots_row)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the user's own file, not the database's")]
+fn deliver<R: Serialize>(
+    scenario: &str,
+    args: &impl Serialize,
+    path: Option<&Path>,
+    heading: &str,
+    runs: impl Iterator<Item = Result<R, String>>,
+    row: impl Fn(&R) -> String,
+) -> Result<(), String> {
+    let to_stdout = path == Some(Path::new("-"));
     let tell = |text: &str| {
         if !to_stdout {
-            println!("{text}")
+            println!("{text}");
         }
     };
-    tell(&heading(args));
-    let mut runs = Vec::new();
-    for &mode in &args.modes {
-        let shared = run(args, mode)?;
-        tell(&row(&shared));
-        runs.push(shared);
-    }
-    let Some(path) = &args.json else { return Ok(()) };
-    let all = serde_json::json!({ "scenario": "delta-buffer", "world": WORLD, "params": args, "runs": runs });
+    tell(heading);
+    let runs: Vec<R> = runs.map(|run| run.inspect(|run| tell(&row(run)))).collect::<Result<_, _>>()?;
+    let Some(path) = path else { return Ok(()) };
+    let all = serde_json::json!({ "scenario": scenario, "world": WORLD, "params": args, "runs": runs });
     let json = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())?;
     let written = if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))

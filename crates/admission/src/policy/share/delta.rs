@@ -116,7 +116,7 @@ mod tests {
             burst in 0_u64..1 << 40, delta in 0..10_000 * MS, refill in 0_u64..1 << 34, grain in 1_u64..1 << 26,
         ) {
             let kept = reserve(burst, delta, refill, grain);
-            prop_assert!(kept + refilled(delta, refill) >= burst && kept % grain == 0);
+            prop_assert!(kept + refilled(delta, refill) >= burst && kept.is_multiple_of(grain));
             prop_assert!(kept == 0 || kept - grain + refilled(delta, refill) < burst);
         }
 

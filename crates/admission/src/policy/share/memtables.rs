@@ -67,8 +67,8 @@ impl MemorySample {
 ///
 /// First the largest of the tenant that is most above its share (and never below its reserve), if that is worth a
 /// flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory longest for the bytes it saves, and
-/// one of a tenant that rests for nothing. Who is within its reserve keeps what it has, unless it stands in its own way:
-/// within a quota a tenant is alone with the same rules.
+/// one of a tenant that rests for nothing. Who is within its reserve keeps what it has, unless it stands in its own
+/// way: within a quota a tenant is alone with the same rules.
 pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
     let mut owners = at_quota(sample);
     let mut held: u64 = sample.memtables.iter().map(|memtables| memtables.held).sum();

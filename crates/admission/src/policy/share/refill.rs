@@ -84,7 +84,7 @@ mod tests {
     /// Gives back `units` every `every` milliseconds from `from` to `until`, and looks every millisecond.
     fn run(meter: &mut RefillMeter, (from, until): (u64, u64), every: u64, units: u64) {
         for ms in from..until {
-            if ms % every == 0 {
+            if ms.is_multiple_of(every) {
                 meter.free(ms * MS, units);
             }
             meter.look(ms * MS, true);

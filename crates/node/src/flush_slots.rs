@@ -1,0 +1,202 @@
+//! The flush slots of a node, who holds them and who waits: a state machine without locks, threads or time of its own
+//! (DF-9 to DF-11).
+//!
+//! 1. Some slots are reserved. A tenant that holds less than its fair share may take any that is free; one that holds
+//!    its share or more may not, if then fewer are free than are reserved, and neither may one whose delay is infinite.
+//! 2. A slot that becomes free fills up the reserve first: a reserved one stays idle though others wait who are above
+//!    their share.
+//! 3. Of those who may go the one that holds least of its share is served first; of equals the one that was served
+//!    least recently. Within a tenant it is first come, first served.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FlushSlots {
+    slots: u64,
+    reserved: u64,
+    running: u64,
+    /// Tenants among whom the slots are shared, by equal parts.
+    sharers: u64,
+    /// Those whose delay is infinite.
+    patient: BTreeSet<u32>,
+    /// Who holds or wants something, or was served.
+    tenants: BTreeMap<u32, Standing>,
+    next_ticket: u64,
+    served: u64,
+}
+
+#[derive(Debug, Default)]
+struct Standing {
+    running: u64,
+    /// When it was served last: after so many others.
+    served: u64,
+    waiting: VecDeque<u64>,
+}
+
+impl FlushSlots {
+    /// `slots` free slots, none of them reserved, for one tenant.
+    pub fn new(slots: u64) -> Self {
+        let (patient, tenants) = (BTreeSet::new(), BTreeMap::new());
+        Self { slots, reserved: 0, running: 0, sharers: 1, patient, tenants, next_ticket: 0, served: 0 }
+    }
+
+    /// Turns the knobs: so many are reserved, so many tenants share all, and `patient` ones do not mind waiting.
+    pub fn set(&mut self, reserved: u64, sharers: u64, patient: BTreeSet<u32>) {
+        (self.reserved, self.sharers, self.patient) = (reserved, sharers.max(1), patient);
+    }
+
+    /// `tenant` wants a slot. Gives the ticket by which it is called.
+    pub fn ask(&mut self, tenant: u32) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.tenants.entry(tenant).or_default().waiting.push_back(ticket);
+        ticket
+    }
+
+    /// `tenant` wants nothing any more for `ticket`. Whether it was waiting for it.
+    pub fn leave(&mut self, tenant: u32, ticket: u64) -> bool {
+        let Some(standing) = self.tenants.get_mut(&tenant) else { return false };
+        let before = standing.waiting.len();
+        standing.waiting.retain(|other| *other != ticket);
+        standing.waiting.len() < before
+    }
+
+    /// Gives a free slot to whoever should have it: the tenant and its ticket.
+    pub fn next(&mut self) -> Option<(u32, u64)> {
+        let free = self.slots.saturating_sub(self.running);
+        if free == 0 {
+            return None;
+        }
+        let is_due = |tenant, standing: &Standing| {
+            standing.running * self.sharers < self.slots && !self.patient.contains(tenant)
+        };
+        let may_go = |tenant, standing| free > self.reserved || is_due(tenant, standing);
+        let waiting = self.tenants.iter().filter(|(_, standing)| !standing.waiting.is_empty());
+        let waiting = waiting.filter(|(tenant, standing)| may_go(tenant, standing));
+        let (&tenant, _) = waiting.min_by_key(|(_, standing)| (standing.running, standing.served))?;
+        let standing = self.tenants.get_mut(&tenant)?;
+        let ticket = standing.waiting.pop_front()?;
+        self.served += 1;
+        (standing.running, standing.served) = (standing.running + 1, self.served);
+        self.running += 1;
+        Some((tenant, ticket))
+    }
+
+    /// A slot of `tenant` is free again.
+    pub fn give_back(&mut self, tenant: u32) {
+        let Some(standing) = self.tenants.get_mut(&tenant) else { return };
+        standing.running -= 1;
+        self.running -= 1;
+        if self.running == 0 && self.tenants.values().all(|standing| standing.waiting.is_empty()) {
+            // Nobody is owed anything.
+            self.tenants.clear();
+        }
+    }
+
+    /// Slots held.
+    pub fn running(&self) -> u64 {
+        self.running
+    }
+
+    /// Flushes that wait.
+    pub fn waiting(&self) -> usize {
+        self.tenants.values().map(|standing| standing.waiting.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is served, one after the other, as long as slots are free.
+    fn served(slots: &mut FlushSlots) -> Vec<u32> {
+        std::iter::from_fn(|| slots.next()).map(|(tenant, _)| tenant).collect()
+    }
+
+    fn slots(slots: u64, reserved: u64, sharers: u64) -> FlushSlots {
+        let mut slots = FlushSlots::new(slots);
+        slots.set(reserved, sharers, BTreeSet::new());
+        slots
+    }
+
+    fn ask(slots: &mut FlushSlots, tenants: impl IntoIterator<Item = u32>) {
+        for tenant in tenants {
+            slots.ask(tenant);
+        }
+    }
+
+    #[test]
+    fn a_schedule_as_it_was_scripted() {
+        // DF-10, DF-11: four slots, one of them reserved, four tenants: a share is one slot.
+        let mut slots = slots(4, 1, 4);
+        ask(&mut slots, [1; 4]);
+        assert_eq!(served(&mut slots), [1, 1, 1], "the reserved one is idle though somebody waits");
+        ask(&mut slots, [2, 2]);
+        assert_eq!(served(&mut slots), [2], "it held less than its share");
+        slots.give_back(1);
+        assert_eq!(served(&mut slots), [0; 0], "what becomes free fills up the reserve first");
+        ask(&mut slots, [3, 4]);
+        assert_eq!(served(&mut slots), [3]);
+        slots.give_back(1);
+        assert_eq!(served(&mut slots), [4]);
+        slots.give_back(3);
+        slots.give_back(4);
+        assert_eq!((slots.running(), slots.waiting()), (2, 2), "1 and 2 hold one each, and want another");
+        assert_eq!(served(&mut slots), [1], "it was served less recently");
+        slots.give_back(1);
+        slots.give_back(1);
+        ask(&mut slots, [4, 3]);
+        assert_eq!(served(&mut slots), [3, 4], "who holds nothing goes first, and the least recently served before");
+        slots.give_back(2);
+        assert_eq!(served(&mut slots), [2]);
+        assert_eq!((slots.running(), slots.waiting()), (3, 0));
+    }
+
+    #[test]
+    fn nothing_reserved_is_fair_and_everything_reserved_is_a_quota() {
+        let mut fair = slots(4, 0, 2);
+        ask(&mut fair, [1; 9]);
+        assert_eq!(served(&mut fair), [1; 4], "all is lent");
+        ask(&mut fair, [2, 2]);
+        fair.give_back(1);
+        assert_eq!(served(&mut fair), [2]);
+        fair.give_back(1);
+        assert_eq!(served(&mut fair), [2], "until both have as much");
+        let mut quota = slots(4, 4, 2);
+        ask(&mut quota, [1; 9]);
+        assert_eq!(served(&mut quota), [1, 1]);
+    }
+
+    #[test]
+    fn a_cascade_of_flushes_holds_up_nobody_for_whom_a_slot_is_reserved() {
+        // DF-17: sixteen flushes on two slots. First come, first served the last one waits for seven others; with a
+        // slot reserved, and fifteen tenants who do not mind waiting, it waits for none.
+        let waits_for = |reserved| {
+            let mut slots = slots(2, reserved, 16);
+            slots.set(reserved, 16, (1..16).collect());
+            ask(&mut slots, 1..16);
+            let mut running = served(&mut slots);
+            ask(&mut slots, [16]);
+            running.extend(served(&mut slots));
+            let mut flushes = 0;
+            while !running.contains(&16) {
+                running.drain(..).for_each(|tenant| slots.give_back(tenant));
+                running = served(&mut slots);
+                flushes += 1;
+            }
+            flushes
+        };
+        assert_eq!([0, 1].map(waits_for), [7, 0]);
+    }
+
+    #[test]
+    fn who_leaves_is_passed_over_and_nothing_is_remembered_of_the_idle() {
+        let mut slots = FlushSlots::new(1);
+        let (first, _) = (slots.ask(1), slots.ask(2));
+        assert!(slots.leave(1, first) && !slots.leave(1, first) && !slots.leave(7, 0));
+        assert_eq!(slots.next().map(|(tenant, _)| tenant), Some(2));
+        slots.give_back(2);
+        assert!(slots.tenants.is_empty() && slots.next().is_none());
+    }
+}

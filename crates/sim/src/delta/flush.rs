@@ -1,0 +1,178 @@
+//! The flush slots of a node under tenants of three kinds (DF-E7).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Serialize;
+use weir_admission::{Limits, UNLIMITED, cost};
+use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::{Nanos, Rng, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_node::{Bandwidth, FlushShares, Machine, Node, NodeConfig, Profile, ShareMode, TenantName, TenantSpec};
+
+use super::client::{Class, Client};
+
+const SECOND: Nanos = 1_000_000_000;
+const MB: u64 = 1_000_000;
+/// One that ramps up, one that is greedy, 12 that are steady.
+const TENANTS: u32 = 14;
+/// All of these flush at once. (In the paper they are tenants; but then each of them is below its share of two slots,
+/// too.)
+const GREEDY_PARTITIONS: u16 = 3;
+/// The paper's writers, in bytes a second; of the steady ones a half, so that none of them flushes during the run.
+const STEADY: u64 = MB;
+const GREEDY: u64 = 4_200_000;
+/// What a tenant writes at once when it ramps up: a memtable.
+const RAMP: u64 = 64 * MB;
+/// The greedy tenant's memtables are full as a ramp begins.
+const MEMTABLE: u64 = 63 * MB;
+const RAMP_EVERY: Nanos = 15 * SECOND;
+/// A flush takes 0.4 s of the whole device: the paper's are as slow.
+const DEVICE: u64 = 160 * MB;
+const WRITE: u64 = 64 * 1024;
+
+/// Two flush slots, 14 tenants: 12 write steadily, 1 has three partitions that flush together, 1 ramps up as they do
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct Flush {
+    /// How the flush slots are shared, separated by commas: `quota`, `fair`, `delta 350 ms`
+    #[arg(long = "shares", value_name = "MODE", value_delimiter = ',', default_value = MODES)]
+    #[serde(skip)]
+    pub modes: Vec<ShareMode>,
+    /// Flushes at a time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub slots: u64,
+    /// Seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 36, value_parser = clap::value_parser!(u64).range(20..=3600))]
+    pub seconds: u64,
+    /// All bytes are divided by this, times are not
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub scale: u64,
+    /// Seed of the moments at which writes are sent
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write what came out as JSON to this file (`-` = standard output)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub json: Option<PathBuf>,
+}
+
+const MODES: &str = "quota,delta 0 ms,delta 500 ms,delta 2000 ms,delta 3000 ms,fair";
+
+/// What came out of one way to share.
+#[derive(Clone, Debug, Serialize)]
+pub struct Slotted {
+    /// Which.
+    pub mode: String,
+    /// The delay that is promised, in milliseconds.
+    pub delta_ms: Option<f64>,
+    /// Slots that were reserved in the end.
+    pub reserved: u64,
+    /// What a flush took, but for one in twenty, in milliseconds.
+    pub flush_ms: Option<f64>,
+    /// The longest that a flush waited for a slot, in milliseconds: of the ramping tenant, and of each other class.
+    pub longest_ms: [(Class, f64); 3],
+    /// Bytes a second that all wrote, at scale 1.
+    pub bytes_per_sec: f64,
+}
+
+impl Slotted {
+    /// The longest wait of a tenant of `class` for a slot, in milliseconds.
+    pub fn longest_ms(&self, class: Class) -> f64 {
+        self.longest_ms.iter().find(|(other, _)| *other == class).map_or(0.0, |(_, longest)| *longest)
+    }
+}
+
+fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
+    let memtable = (MEMTABLE / args.scale) as usize;
+    let never = 1 << 30;
+    let tree = TreeOptions {
+        write_buffer_bytes: memtable,
+        write_buffers_max: 16,
+        flush_memtables_max: 1,
+        l0_trigger: never,
+        l0_gather: never,
+        l0_slow: never,
+        l0_stop: never,
+        io_bytes: 64 << 10,
+        warm_levels: 0,
+        ..TreeOptions::default()
+    };
+    let device = Limits::bytes(DEVICE / args.scale);
+    NodeConfig {
+        tree,
+        cache_bytes: 1 << 20,
+        flush_slots: Some(FlushShares { slots: args.slots, mode }),
+        sync: SyncMode::Interval,
+        segment_bytes: 8 << 20,
+        profile: Profile::Node,
+        bandwidth: Some(Bandwidth { device, capacity: cost::Capacity::default(), background: UNLIMITED }),
+        ..NodeConfig::new("/weir")
+    }
+}
+
+/// One way to share, tried.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run(args: &Flush, mode: ShareMode) -> Result<Slotted, String> {
+    let sim = Sim::new(args.seed);
+    let device = DeviceSpec::shared(DEVICE / args.scale);
+    let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: args.seed };
+    sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
+}
+
+async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> weir_io::Result<Slotted> {
+    let clock = sim.clock();
+    let node = Node::open(&config(args, mode), machine).await?;
+    let mut clients = Vec::new();
+    for number in 0..TENANTS {
+        let (class, partitions) = match number {
+            0 => (Class::Ramping, 1),
+            1 => (Class::Greedy, GREEDY_PARTITIONS),
+            _ => (Class::Steady, 1),
+        };
+        let name = TenantName::new(&format!("tenant{number}")).expect("a name");
+        let tenant = node.create_tenant(TenantSpec { partitions, ..TenantSpec::new(name) }).await?;
+        for slot in tenant.partitions() {
+            let partition = slot.partition().await?;
+            clients.push(Client::new(class, Arc::clone(&tenant), partition, &clock, WRITE / args.scale));
+        }
+    }
+    let (from, mut rng) = (clock.now(), Rng::new(args.seed));
+    let until = from + args.seconds * SECOND;
+    for client in &clients {
+        let (rate, begin) = match client.class() {
+            Class::Ramping => (STEADY, from + RAMP_EVERY),
+            Class::Greedy => (GREEDY, from),
+            Class::Steady => (STEADY, from),
+        };
+        client.write_steadily(sim, rate / args.scale, 2, (begin, until), &mut rng);
+    }
+    for round in 1..args.seconds * SECOND / RAMP_EVERY + 1 {
+        sleep_until(&clock, from + round * RAMP_EVERY).await;
+        for number in 0..RAMP / WRITE {
+            let client = Arc::clone(&clients[0]);
+            // Apart from the keys of its steady writes.
+            sim.spawn(async move { client.write(round << 40 | number).await });
+        }
+    }
+    sleep_until(&clock, until).await;
+    let waits = node.flush_waits().expect("the number of flushes is bounded");
+    let ms = |nanos: Nanos| nanos as f64 / 1e6;
+    let longest = |class: Class| {
+        let tenants = clients.iter().filter(|client| client.class() == class).map(|client| client.tenant().id().0);
+        (class, tenants.filter_map(|tenant| waits.longest.get(&tenant)).copied().map(ms).fold(0.0, f64::max))
+    };
+    let written: u64 = clients.iter().map(|client| client.tally().bytes).sum();
+    Ok(Slotted {
+        mode: mode.to_string(),
+        delta_ms: mode.promise().map(|promise| ms(promise.delta)),
+        reserved: waits.reserved,
+        flush_ms: waits.time.map(ms),
+        longest_ms: [Class::Ramping, Class::Greedy, Class::Steady].map(longest),
+        bytes_per_sec: (written * args.scale) as f64 / args.seconds as f64,
+    })
+}
