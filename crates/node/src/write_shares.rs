@@ -4,6 +4,7 @@
 //! who are above their share, which is [measured](RefillMeter) whenever somebody waits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_admission::policy::share::{Broken, Claimant, Promise, RefillMeter, Resource, ShareMode, entitle};
@@ -53,7 +54,7 @@ pub(crate) struct WriteShares {
 
 struct State {
     meter: RefillMeter,
-    turned: Shares,
+    turned: Arc<Shares>,
     /// What they were reckoned with.
     refill: u64,
     broken: Option<Broken>,
@@ -64,7 +65,7 @@ impl WriteShares {
     /// Of a memory of `capacity` bytes.
     pub fn new(capacity: u64, mode: ShareMode) -> Self {
         let window = mode.promise().map_or(0, |promise| promise.delta).max(Promise::DEFAULT.delta / 4);
-        let (turned, waits) = (Shares::default(), BTreeMap::new());
+        let (turned, waits) = (Arc::default(), BTreeMap::new());
         let state = State { meter: RefillMeter::new(window), turned, refill: 0, broken: None, waits };
         Self { mode, capacity, state: Mutex::new(state) }
     }
@@ -74,8 +75,8 @@ impl WriteShares {
     }
 
     /// What every tenant is entitled to.
-    pub fn turned(&self) -> Shares {
-        self.state.lock().turned.clone()
+    pub fn turned(&self) -> Arc<Shares> {
+        Arc::clone(&self.state.lock().turned)
     }
 
     /// `bytes` came back from somebody who was above its share.
@@ -114,9 +115,9 @@ impl WriteShares {
         if state.waits.len() > REMEMBERED_MAX {
             state.waits.retain(|tenant, _| tenants.binary_search(tenant).is_ok());
         }
-        if state.turned != entitled.shares {
+        if *state.turned != entitled.shares {
             pool.set_shares(&entitled.shares);
-            state.turned = entitled.shares;
+            state.turned = Arc::new(entitled.shares);
         }
         state.turned.common
     }
@@ -126,7 +127,7 @@ impl WriteShares {
         let state = self.state.lock();
         MemoryShares {
             mode: self.mode,
-            shares: state.turned.clone(),
+            shares: (*state.turned).clone(),
             refill: state.refill,
             broken: state.broken,
             waits: state.waits.clone(),

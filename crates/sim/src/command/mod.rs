@@ -46,6 +46,7 @@ Examples:
   weir sim trace --trace week.csv --profile weir       replays what `weir serve --record-traffic week.csv` wrote
   weir sim bursts --profile rocksdb,silk,weir          peaks of 100 s with valleys of 10 s: whose compactions come too late?
   weir sim density --seeds 3                           how many bursty tenants one machine carries, by profile
+  weir sim delta-buffer                                who waits for write memory beside tenants that use all of it
   weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
   weir sim interrupt --rounds 10                       real servers; leaves its data in ./weir-interrupt
 
