@@ -42,6 +42,10 @@ pub struct TreeOptions {
     /// While a running job bars the way to level 1, the newest runs of level 0 are merged with one another, as RocksDB
     /// does (FX-24). For comparisons: what it saves in runs it costs in bandwidth.
     pub intra_l0_when_blocked: bool,
+    /// The level with the highest score gives first, level 0 or another, as in a RocksDB. Else level 0 goes first
+    /// whenever it is due. Where it always is, as under one load that never ends, nothing deeper ever moves then: level 1
+    /// grows without bounds, and with it what each merge rewrites.
+    pub picks_by_score: bool,
     /// Target size of level 1 in bytes.
     pub level1_bytes: u64,
     /// Each level's target is this many times the one above (FX-28: 10).
@@ -78,6 +82,7 @@ impl Default for TreeOptions {
             slow_bytes_per_sec: [16 << 20, 1 << 20],
             l0_merge_bytes_max: 2 << 30,
             intra_l0_when_blocked: false,
+            picks_by_score: false,
             level1_bytes: 256 << 20,
             level_factor: 10,
             table_bytes: 64 << 20,

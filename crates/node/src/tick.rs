@@ -302,6 +302,7 @@ fn felt(slot: &dyn Ticked, booked: &Booked) -> Felt {
 /// A tree in the words of policies.
 fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
     let above = shape.levels[1..].iter().map(|level| level.bytes.saturating_sub(level.target_bytes));
+    let percent = shape.levels[1..].iter().map(|level| level.bytes.saturating_mul(100) / level.target_bytes.max(1));
     TreeFacts {
         l0_runs: shape.levels[0].tables as u64,
         l0_bytes: shape.levels[0].bytes,
@@ -310,6 +311,7 @@ fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
         bytes: shape.levels.iter().map(|level| level.bytes).sum(),
         depth: shape.levels.iter().rposition(|level| level.tables > 0).unwrap_or(0) as u64,
         deep_debt: above.sum(),
+        worst_level: percent.max().unwrap_or(0),
         unflushed: facts.unflushed_bytes,
         sealed: shape.sealed as u64,
         memtable_bytes: shape.write_buffer_bytes as u64,

@@ -8,7 +8,7 @@ use weir_io::Nanos;
 use super::bandwidth::{
     Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Gated, Reserved, Silk, Unlimited,
 };
-use super::deferral::{DeferralPolicy, FlexEngine, Merging, Never, Pauses, Weir};
+use super::deferral::{Cruise, DeferralPolicy, FlexEngine, Law, Merging, Never, Pauses, Weir};
 use super::knobs::{Knobs, NodeKnobs, PartitionKnobs, Stage};
 use super::meter::{Load, Meters};
 use super::relief::{Relief, Violation};
@@ -42,6 +42,14 @@ pub enum Profile {
     SilkBandwidthOnly,
     /// SILK's order without its bandwidth.
     SilkPriorityOnly,
+    /// CruiseDB: adaptive admission before a tree without level 0.
+    Cruise,
+    /// RocksDB with CruiseDB's adaptive admission.
+    CruiseNoSp,
+    /// The same with a fixed limit.
+    CruiseStatic,
+    /// The same with the controller of CruiseDB's published code.
+    CruiseRepro,
     /// FlexEngine as its paper has it.
     FlexEngine,
     /// FlexEngine with what its paper leaves open.
@@ -60,6 +68,7 @@ struct Parts {
     keeps_upper_levels: bool,
     preempts: bool,
     level_0: bool,
+    picks_by_score: bool,
 }
 
 /// The bandwidth policies.
@@ -79,12 +88,13 @@ enum DeferralKind {
     Merging { memtables: u64 },
     Pauses,
     FlexEngine(Stage),
+    Cruise(Law),
     Weir,
 }
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Profile; 14] = [
+    pub const ALL: [Profile; 18] = [
         Profile::RocksDb,
         Profile::RocksDbAutotune,
         Profile::RocksDbMerging,
@@ -97,6 +107,10 @@ impl Profile {
         Profile::Silk,
         Profile::SilkBandwidthOnly,
         Profile::SilkPriorityOnly,
+        Profile::Cruise,
+        Profile::CruiseNoSp,
+        Profile::CruiseStatic,
+        Profile::CruiseRepro,
         Profile::FlexEngine,
         Profile::Weir,
     ];
@@ -124,7 +138,10 @@ impl Profile {
             keeps_upper_levels: false,
             preempts: false,
             level_0: true,
+            picks_by_score: false,
         };
+        /// A RocksDB under a load that never ends.
+        const CRUISE: Parts = Parts { picks_by_score: true, ..ROCKSDB };
         match self {
             Profile::RocksDb => ROCKSDB,
             Profile::RocksDbAutotune => Parts {
@@ -200,6 +217,31 @@ impl Profile {
                 preempts: true,
                 ..ROCKSDB
             },
+            Profile::Cruise => Parts {
+                name: "cruise",
+                about: "CruiseDB: adaptive admission before a tree without level 0",
+                deferral: DeferralKind::Cruise(Law::Adaptive),
+                level_0: false,
+                ..CRUISE
+            },
+            Profile::CruiseNoSp => Parts {
+                name: "cruise-no-sp",
+                about: "RocksDB with CruiseDB's adaptive admission: writes pass at a rate that keeps buffers half full",
+                deferral: DeferralKind::Cruise(Law::Adaptive),
+                ..CRUISE
+            },
+            Profile::CruiseStatic => Parts {
+                name: "cruise-static",
+                about: "RocksDB with writes limited to what the first minute without a limit had",
+                deferral: DeferralKind::Cruise(Law::Fixed),
+                ..CRUISE
+            },
+            Profile::CruiseRepro => Parts {
+                name: "cruise-repro",
+                about: "RocksDB with the admission of CruiseDB's published code, which is not its paper's",
+                deferral: DeferralKind::Cruise(Law::Published),
+                ..CRUISE
+            },
             Profile::FlexEngine => Parts {
                 name: "flexengine",
                 about: "FlexEngine as its paper has it: both stages of deferral, reserved bandwidth",
@@ -236,6 +278,11 @@ impl Profile {
         Profile::ALL.into_iter().find(|profile| profile.name() == name)
     }
 
+    /// Whether it goes by what the device can keep up, and does nothing where that is not known (CR-12).
+    pub const fn needs_device(self) -> bool {
+        matches!(self.parts().deferral, DeferralKind::Cruise(Law::Adaptive | Law::Published))
+    }
+
     /// Whether trees let runs gather in level 0 where that saves rewriting level 1. The peers' trees do not.
     pub const fn gathers_l0(self) -> bool {
         self.parts().gathers_l0
@@ -245,6 +292,11 @@ impl Profile {
     /// RocksDB, and in what was built on one.
     pub const fn slows_at_last_buffer(self) -> bool {
         self.parts().slows_at_last_buffer
+    }
+
+    /// Whether levels that are fuller than level 0 is long are compacted before it (CR-17).
+    pub const fn picks_by_score(self) -> bool {
+        self.parts().picks_by_score
     }
 
     /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what
@@ -341,6 +393,7 @@ impl Policy {
             DeferralKind::Merging { memtables } => Box::new(Merging { memtables }),
             DeferralKind::Pauses => Box::new(Pauses::default()),
             DeferralKind::FlexEngine(last) => Box::new(FlexEngine::new(last, rates.background)),
+            DeferralKind::Cruise(law) => Box::new(Cruise::new(law)),
             DeferralKind::Weir => Box::new(Weir::new(settings.migration)),
         };
         let (meters, relief) = (Meters::default(), Relief::default());

@@ -122,6 +122,10 @@ pub struct TreeFacts {
     pub depth: u64,
     /// Bytes above target, over all levels below level 0: what deeper compactions have still to move.
     pub deep_debt: u64,
+    /// Bytes of the level below level 0 that is the fullest, in percent of its target; 0 in recordings from before it
+    /// was told.
+    #[serde(default)]
+    pub worst_level: u64,
     /// Bytes in memtables, sealed and active.
     pub unflushed: u64,
     /// Memtables that wait for their flush or are in it.
@@ -199,6 +203,16 @@ impl TreeFacts {
     /// `l0_slow`, evenly less up to `l0_stop`, and here still 4.75. Who writes less than that waits for nobody.
     pub fn l0_mild(&self) -> u64 {
         self.l0_slow + self.l0_stop.saturating_sub(self.l0_slow) * 3 / 4
+    }
+
+    /// How full what would stall writes is, 1 = full: `buffers` memtables, or level 0 where it may have so many `runs` of
+    /// a memtable each, the fuller of both. CruiseDB's watermark (CR-2) is that of its memtables: its tree has no level 0.
+    /// Where flushes lag a run is several memtables long, and costs as much to merge.
+    pub fn watermark(&self, buffers: u64, runs: u64) -> f64 {
+        let part = |used: u64, all: u64| used as f64 / all.max(1) as f64;
+        part(self.unflushed, buffers * self.memtable_bytes)
+            .max(part(self.l0_runs, runs))
+            .max(part(self.l0_bytes, runs * self.memtable_bytes))
     }
 
     /// Bytes that may still be written before every one of `buffers` memtables is full.

@@ -7,7 +7,7 @@
 //!    runs keep coming it waits for them, until it has twice the bytes of what it would rewrite, or `l0_gather` runs:
 //!    rewriting 256 MiB of level 1 for 4 runs of 64 MiB costs 2 bytes a byte, for 10 runs 1.4. Where newer runs are
 //!    being merged with one another, or where level 0 has become very large, its oldest runs go: what stays above is
-//!    newer than all that goes.
+//!    newer than all that goes. Where it is asked for, levels with a higher score go before it.
 //! 3. Where it would overfill level 1, and level 2 is small, it goes through to level 2 at once: that writes fewer
 //!    bytes than merging into level 1 and then pushing the excess down.
 //! 4. Then the level with the highest score gives one table: the one that drags in the fewest bytes of the next level
@@ -56,7 +56,8 @@ pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -
         true => intra_l0::pick_while_blocked(levels_view, options),
         false => None,
     };
-    if l0_due && let Some(pick) = pick_l0(levels_view, scope, options).or_else(merge_instead) {
+    let l0_first = l0_due && (scope != Scope::All || !options.picks_by_score || is_highest(&scores));
+    if l0_first && let Some(pick) = pick_l0(levels_view, scope, options).or_else(merge_instead) {
         return Some(pick);
     }
     if scope == Scope::L0ToL1 {
@@ -65,11 +66,20 @@ pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -
     }
     // While level 0, or memtables, wait for a table of level 1, no other job may take one from it: they would wait for
     // ever.
-    let first = if l0_due || levels_view.memtables_wait { 2 } else { 1 };
+    let first = if l0_first || levels_view.memtables_wait { 2 } else { 1 };
     let mut due: Vec<usize> = (first..LEVELS - 1).filter(|&level| scores[level] > 1.0).collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
     let deep = due.into_iter().find_map(|level| pick_deep(levels_view, level));
-    deep.or_else(|| if l0_due { None } else { reclaim::pick(levels_view, scope, options) })
+    deep.or_else(|| match (l0_due, l0_first) {
+        (true, true) => None,
+        (true, false) => pick_l0(levels_view, scope, options),
+        (false, _) => reclaim::pick(levels_view, scope, options),
+    })
+}
+
+/// Whether no deeper level has a higher score than level 0.
+fn is_highest(scores: &[f64; LEVELS]) -> bool {
+    scores[1..LEVELS - 1].iter().all(|score| *score <= scores[0])
 }
 
 /// Rule 2: whether level 0 had better wait for more runs.

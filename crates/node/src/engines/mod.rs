@@ -118,6 +118,7 @@ fn tree_options(config: &NodeConfig, level_0: bool) -> TreeOptions {
         options.write_buffers_max = options.write_buffers_max.max(SP_LSM_BUFFERS);
     }
     options.slow_at_last_buffer |= config.profile.slows_at_last_buffer();
+    options.picks_by_score |= config.profile.picks_by_score();
     options
 }
 

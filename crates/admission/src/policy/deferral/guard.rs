@@ -1,19 +1,14 @@
-//! The last valve before a stall (C-1): writes are shaped smoothly, by CruiseDB's controller, instead of stopped.
+//! The last valve before a stall (C-1): writes are shaped smoothly, by CruiseDB's [law](super::feedback), instead of
+//! stopped.
 //!
 //! It is shut while the write buffers are less than 80 % full and level 0 is two runs or more from the threshold. Every
 //! write that it delays counts as not normally served.
 
+use super::feedback::{HIGH, LOW, at_least, factor};
+
 /// Between where it opens and where it shuts. CruiseDB's 50 % (CR-2) lie below both: the rate would only ever fall, and
 /// the writes of a fuller partition would be faster than those of one that has room again.
 const SET_POINT: f64 = 0.75;
-/// CruiseDB's gains (CR-3).
-const K1: f64 = 0.5;
-const K2: f64 = 0.4;
-/// Watermark from which it may open, and below which it shuts again (CR-4, U-13).
-const OPEN: f64 = 0.8;
-const SHUT: f64 = 0.7;
-/// A step is at most by this factor (U-13).
-const STEP: std::ops::RangeInclusive<f64> = 0.5..=1.5;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,15 +46,14 @@ impl Guard {
         let error = watermark - SET_POINT;
         self.wanted = self.wanted(ingest);
         let rate = match self.rate {
-            None if is_near && watermark >= OPEN && sustainable.is_finite() => Some(sustainable.min(ingest)),
+            None if is_near && watermark >= HIGH && sustainable.is_finite() => Some(sustainable.min(ingest)),
             None => None,
-            Some(_) if watermark < SHUT => None,
-            Some(_) if watermark >= OPEN => Some(sustainable),
-            Some(rate) => Some(rate * (1.0 - K1 * error - K2 * (error - self.error)).clamp(*STEP.start(), *STEP.end())),
+            Some(_) if watermark < LOW => None,
+            Some(_) if watermark >= HIGH => Some(sustainable),
+            Some(rate) => Some(rate * factor(error, self.error)),
         };
         self.error = error;
-        // Never below a quarter of what can be kept up: whoever is throttled still gets somewhere (U-13).
-        self.rate = rate.map(|rate| rate.max(sustainable / 4.0).max(1024.0));
+        self.rate = rate.map(|rate| at_least(rate, sustainable));
         self.rate.map(|rate| rate as u64)
     }
 }

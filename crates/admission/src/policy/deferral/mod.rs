@@ -1,5 +1,7 @@
 //! Whose compactions are put off, and how far.
 
+mod cruise;
+mod feedback;
 mod flexengine;
 mod guard;
 mod merging;
@@ -8,6 +10,7 @@ mod ramp;
 mod silk;
 mod weir;
 
+pub use cruise::{Cruise, Law};
 pub use flexengine::FlexEngine;
 pub use guard::{Guard, Pressure};
 pub use merging::Merging;

@@ -166,6 +166,10 @@ impl Config {
                 "sync_interval_ms must be at least 1; `sync = \"always\"` is before each reply",
             ),
             (self.device_bandwidth != Device::Rate(Rate(Some(0))), "device_bandwidth must be more than 0"),
+            (
+                !self.profile.0.needs_device() || self.device_bandwidth != Device::Rate(Rate(None)),
+                "this profile slows writes to what the device can keep up: it needs device_bandwidth (\"calibrated\" after `weir calibrate`)",
+            ),
         ];
         match checks.iter().find(|(fine, _)| !fine) {
             Some((_, problem)) => Err((*problem).to_owned()),

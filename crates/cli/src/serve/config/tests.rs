@@ -57,6 +57,7 @@ fn what_is_wrong_is_named() {
         ("write_memory_shares = \"half\"", "\"delta 350 ms for 2\""),
         ("cache = \"256\"", "\"256 MiB\""),
         ("profile = \"rocks\"", "rocksdb-autotune"),
+        ("profile = \"cruise-no-sp\"", "device_bandwidth"),
         ("listen = \"off\"", "listen and tls_listen"),
         ("tls_listen = \"127.0.0.1:6390\"", "tls_certificate"),
         ("tls_listen = \"127.0.0.1:6390\"\ntls_certificate = \"c.pem\"", "tls_key"),
@@ -83,7 +84,8 @@ fn what_is_hardly_meant_is_warned_about() {
         let warnings = parse(text).expect(text).warnings();
         assert!(warnings.len() == 1 && warnings[0].starts_with(named), "{text}: {warnings:?}");
     }
-    for fine in ["", "device_bandwidth = \"1 MB\"", "device_bandwidth = 1000000", "cache = \"1 MiB\""] {
+    let calibrated = "device_bandwidth = \"calibrated\"\nprofile = \"cruise-no-sp\"";
+    for fine in ["", calibrated, "device_bandwidth = \"1 MB\"", "device_bandwidth = 1000000", "cache = \"1 MiB\""] {
         assert!(parse(fine).expect(fine).warnings().is_empty(), "{fine}");
     }
 }

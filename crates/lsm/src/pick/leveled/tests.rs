@@ -80,15 +80,26 @@ pub(crate) fn with_levels<T>(
 }
 
 fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, urgency: Urgency) -> String {
+    ask_of(TreeOptions::default(), is_filling, drawing, claimed, scope, urgency)
+}
+
+/// Like [`ask`], in a tree whose fullest level goes first.
+fn ask_by_score(drawing: &[&str], claimed: &[u64], scope: Scope) -> String {
+    let options = TreeOptions { picks_by_score: true, ..TreeOptions::default() };
+    ask_of(options, false, drawing, claimed, scope, Urgency::Idle)
+}
+
+fn ask_of(
+    options: TreeOptions,
+    is_filling: bool,
+    drawing: &[&str],
+    claimed: &[u64],
+    scope: Scope,
+    urgency: Urgency,
+) -> String {
     let claims = Claims { tables: claimed.iter().copied().collect(), ranges: Vec::new() };
-    let options = TreeOptions {
-        l0_trigger: 2,
-        l0_gather: 4,
-        level1_bytes: 20,
-        level_factor: 10,
-        table_bytes: 256,
-        ..TreeOptions::default()
-    };
+    let options =
+        TreeOptions { l0_trigger: 2, l0_gather: 4, level1_bytes: 20, level_factor: 10, table_bytes: 256, ..options };
     let pick = with_levels(drawing, &claims, urgency, |view| {
         view.is_filling = is_filling;
         crate::pick::pick(view, TreeKnobs { scope, ..options.knobs() }, &options)
@@ -237,4 +248,17 @@ fn who_is_short_of_space_rewrites_more_for_less() {
     assert_eq!(ask_if(Urgency::Near, &overwritten, Scope::All), "nothing", "nobody knows of anything dead");
     assert_eq!(ask_if(Urgency::Full, &overwritten, Scope::All), "0->1: L0.9 L1.1 L1.2", "it may be");
     assert_eq!(ask_if(Urgency::Full, &["", "1:a-h*5 2:i-z*5"], Scope::All), "nothing", "nothing overlaps: it is not");
+}
+
+#[test]
+fn the_fullest_level_goes_first_where_that_is_asked_for() {
+    // Scores: 2 runs of 2; 50 and 70 bytes of 20.
+    let (short, long) = ("9:a-z 8:a-z", "9:a-z 8:a-z 7:a-z 6:a-z 5:a-z 4:a-z 3:a-z 10:a-z");
+    let level_1 = "1:a-k*50 2:l-z*20";
+    assert_eq!(ask(&[short, level_1], &[], Scope::All), "0->1: L0.9 L0.8 L1.1 L1.2");
+    assert_eq!(ask_by_score(&[short, level_1], &[], Scope::All), "move 1->2: L1.1");
+    assert_eq!(ask_by_score(&[short, level_1], &[1], Scope::All), "nothing", "it waits for the table");
+    assert!(ask_by_score(&[long, level_1], &[], Scope::All).starts_with("0->1: L0.9"), "its score is 4");
+    assert_eq!(ask_by_score(&[long, level_1], &[1], Scope::All), "nothing", "no other takes one from level 1");
+    assert_eq!(ask_by_score(&[short, level_1], &[], Scope::L0ToL1), "0->1: L0.9 L0.8 L1.1 L1.2");
 }

@@ -230,3 +230,35 @@ fn pending_bytes_stop_writes_until_they_are_compacted() {
     assert_eq!(of(&ended), [1, 0]);
     assert_eq!(partition.metrics().stalls[StallCause::PendingBytes as usize].stopped, 1);
 }
+
+#[test]
+fn deletions_and_batches_pay_for_their_bytes() {
+    // CR-10: CruiseDB's published code takes 1 KB for each put, and nothing for deletions and batches.
+    let took = |batches: &[Batch]| {
+        let sim = Sim::new(4);
+        let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
+        partition.set_write_rate(Some(1 << 20));
+        let begin = sim.now();
+        for batch in batches {
+            let _commit = sim.block_on(partition.write(batch)).expect("no faults");
+        }
+        // Whoever comes next waits for what they took.
+        let _commit = sim.block_on(partition.write(&self::batch(0))).expect("no faults");
+        (sim.now() - begin) / MS
+    };
+    let deletions: Vec<Batch> = (0..100_u8)
+        .map(|number| {
+            let mut batch = Batch::new();
+            batch.delete(&[number; 5 << 10]);
+            batch
+        })
+        .collect();
+    let mut large = Batch::new();
+    for number in 0..500_u32 {
+        large.put(&number.to_be_bytes(), &[7; 1000]);
+    }
+    for took in [took(&deletions), took(&[large])] {
+        assert!((450..550).contains(&took), "500 KB at 1 MiB a second took {took} ms");
+    }
+    assert_eq!(took(&[]), 0);
+}

@@ -1,0 +1,176 @@
+//! CruiseDB's admission of writes on the ordinary tree (CR-2 to CR-7, CR-11, CR-22): writes pass at a rate at which what
+//! would stall them stays half full, from the beginning and not only before a stall.
+//!
+//! Beside the paper's law there are the two that it is compared with: a fixed limit, and the one of its published code.
+//! Everything else is as in a RocksDB, but for the number of write buffers.
+
+mod adaptive;
+mod fixed;
+mod published;
+mod recent;
+
+use std::collections::BTreeMap;
+
+use weir_io::Owner;
+
+use self::adaptive::Adaptive;
+use self::fixed::Fixed;
+use self::published::Published;
+use self::recent::Recent;
+use super::{DeferralPolicy, Never};
+use crate::cost::WCU_BYTES;
+use crate::policy::device::Front;
+use crate::policy::knobs::Knobs;
+use crate::policy::meter::Load;
+use crate::policy::sample::{PartitionSample, Sample};
+
+/// Memtables, the active one included (CR-16).
+const BUFFERS: u64 = 12;
+
+/// Who writes less than this shares the device with nobody, in bytes per second.
+const WRITES: f64 = 1024.0;
+
+/// What the rate of writes follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// The paper's: how full the write buffers and level 0 are.
+    Adaptive,
+    /// Nothing: it stays what it was when there was no limit (CR-22).
+    Fixed,
+    /// The published code's: the scores of levels, and what passed of late (CR-11).
+    Published,
+}
+
+/// See the module.
+pub struct Cruise {
+    law: Law,
+    partitions: BTreeMap<Owner, Partition>,
+}
+
+/// What is remembered of a partition.
+struct Partition {
+    recent: Recent,
+    limiter: Limiter,
+}
+
+enum Limiter {
+    Adaptive(Adaptive),
+    Fixed(Fixed),
+    Published(Published),
+}
+
+/// What a limiter sees of a partition, once a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Seen {
+    /// Since the last look, in seconds.
+    seconds: f64,
+    /// How full what would stall writes is, 1 = the tree would slow them ([`TreeFacts::watermark`](crate::policy::TreeFacts::watermark)).
+    watermark: f64,
+    /// The same, 1 = they would stop.
+    brink: f64,
+    /// What users wrote since the last look, in bytes per second.
+    ingest: f64,
+    /// What they wrote of late, in bytes per second.
+    mean: f64,
+    /// What they wrote in the last whole minute, in bytes per second; `None` in the first (FX-12).
+    minute: Option<f64>,
+    /// What can be kept up for ever, in bytes per second (T_c, CR-5); infinite where the device has no limit.
+    sustainable: f64,
+    /// What could be kept up with an equal part of the device and no reads, in bytes per second.
+    fair: f64,
+    /// All write buffers, in bytes.
+    buffers: f64,
+    /// What the tenant bought, in bytes per second; infinite where that has no limit.
+    quota: f64,
+    /// Runs of level 0 over those that make a merge due.
+    l0_score: f64,
+    /// The same or, if that is more, bytes of the fullest deeper level over its target.
+    worst_score: f64,
+}
+
+impl Limiter {
+    fn new(law: Law) -> Self {
+        match law {
+            Law::Adaptive => Limiter::Adaptive(Adaptive::default()),
+            Law::Fixed => Limiter::Fixed(Fixed::default()),
+            Law::Published => Limiter::Published(Published::default()),
+        }
+    }
+
+    /// Bytes per second that users may write from now on; `None` = as they like.
+    fn step(&mut self, seen: &Seen) -> Option<f64> {
+        match self {
+            Limiter::Adaptive(limiter) => limiter.step(seen),
+            Limiter::Fixed(limiter) => limiter.step(seen),
+            Limiter::Published(limiter) => limiter.step(seen),
+        }
+    }
+}
+
+impl Cruise {
+    /// Under `law`.
+    pub fn new(law: Law) -> Self {
+        Self { law, partitions: BTreeMap::new() }
+    }
+}
+
+/// Bytes per second that `partition`'s tenant may write by what it bought: more than a unit for each, as the largest
+/// item of one unit comes with a key and a header.
+fn quota(partition: &PartitionSample) -> f64 {
+    match partition.capacity.wcu {
+        0 => f64::INFINITY,
+        units => (units * WCU_BYTES) as f64 * 1.25,
+    }
+}
+
+impl DeferralPolicy for Cruise {
+    fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
+        let law = self.law;
+        let mut known = std::mem::take(&mut self.partitions);
+        let new = || Partition { recent: Recent::default(), limiter: Limiter::new(law) };
+        let mut seconds = Vec::with_capacity(loads.len());
+        let mut recents = Vec::with_capacity(loads.len());
+        for (partition, load) in sample.partitions.iter().zip(loads) {
+            let mut state = known.remove(&partition.owner).unwrap_or_else(new);
+            seconds.push(state.recent.step(sample.now, load));
+            recents.push(state.recent.load(load));
+            self.partitions.insert(partition.owner, state);
+        }
+        // CR-5: the mix of late needs this share of the device with nothing put off, so that much more of it could be
+        // kept up.
+        let front = Front::of(&recents);
+        let share = front.share(&sample.device, recents.iter().map(Load::background_need).sum());
+        let writing = recents.iter().filter(|recent| recent.ingest >= WRITES).count().max(1);
+        let part = front.idle().background_at(&sample.device, 1.0) / writing as f64;
+        for (index, partition) in sample.partitions.iter().enumerate() {
+            let knob = &mut knobs.partitions[index];
+            knob.write_buffers = knob.write_buffers.max(BUFFERS);
+            let (load, recent, tree) = (&loads[index], &recents[index], &partition.tree);
+            let l0_score = tree.l0_runs as f64 / tree.l0_trigger.max(1) as f64;
+            let seen = Seen {
+                seconds: seconds[index],
+                watermark: tree.watermark(knob.write_buffers, tree.l0_mild()),
+                brink: tree.watermark(knob.write_buffers, tree.l0_stop.max(tree.l0_slow)),
+                ingest: load.ingest,
+                mean: recent.ingest,
+                minute: load.average,
+                sustainable: if share > 0.0 { recent.ingest / share } else { f64::INFINITY },
+                fair: part / recent.amplification.max(1.0),
+                buffers: (knob.write_buffers * tree.memtable_bytes) as f64,
+                quota: quota(partition),
+                l0_score,
+                worst_score: l0_score.max(tree.worst_level as f64 / 100.0),
+            };
+            let rate = self.partitions.get_mut(&partition.owner).and_then(|state| state.limiter.step(&seen));
+            knob.write_rate = rate.filter(|rate| rate.is_finite()).map(|rate| rate as u64);
+        }
+        Never.decide(sample, loads, knobs);
+    }
+
+    fn is_atypical(&self, _: Owner) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

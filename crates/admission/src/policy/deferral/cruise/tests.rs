@@ -1,0 +1,128 @@
+//! What writes may have of a known device, by partition.
+
+use weir_io::Owner;
+
+use super::*;
+use crate::cost::Capacity;
+use crate::limits::{Limits, Rates};
+use crate::policy::knobs::{NodeKnobs, PartitionKnobs};
+use crate::policy::sample::{MemoryFacts, TreeFacts};
+
+const SECOND: u64 = 1_000_000_000;
+const DEVICE: f64 = 100e6;
+
+/// The mix of a partition: 5 MB/s written, 10 read, and 15 bytes of background for each that is written.
+const LOAD: Load = Load {
+    ingest: 5e6,
+    average: None,
+    peak: 5e6,
+    log: 5e6,
+    read: 10e6,
+    background: 75e6,
+    log_ops: 0.0,
+    read_ops: 0.0,
+    ops_per_byte: 0.0,
+    amplification: 15.0,
+    doubt: 0.0,
+};
+
+fn partition(number: u32, l0_runs: u64, unflushed: u64) -> PartitionSample {
+    let tree = TreeFacts {
+        l0_runs,
+        unflushed,
+        memtable_bytes: 1_000_000,
+        write_buffers: 4,
+        l0_trigger: 4,
+        l0_slow: 20,
+        l0_stop: 36,
+        ..TreeFacts::default()
+    };
+    PartitionSample { owner: Owner { tenant: number, partition: number }, tree, ..PartitionSample::default() }
+}
+
+/// The knobs in the last of so many `seconds`, each like the others.
+fn knobs(
+    law: Law,
+    device: Limits,
+    seconds: u64,
+    partitions: &[PartitionSample],
+    loads: &[Load],
+) -> Vec<PartitionKnobs> {
+    let mut cruise = Cruise::new(law);
+    let of_second = |second: u64| {
+        let memory = MemoryFacts::default();
+        let sample = Sample { now: second * SECOND, device, memory, partitions: partitions.to_vec() };
+        let node = NodeKnobs { limits: device, burst: 0 };
+        let mut knobs = Knobs { node, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
+        cruise.decide(&sample, loads, &mut knobs);
+        knobs.partitions
+    };
+    (1..=seconds).map(of_second).last().expect("a second")
+}
+
+fn rates(law: Law, device: Limits, seconds: u64, partitions: &[PartitionSample], loads: &[Load]) -> Vec<Option<u64>> {
+    knobs(law, device, seconds, partitions, loads).iter().map(|knobs| knobs.write_rate).collect()
+}
+
+#[test]
+fn what_can_be_kept_up_fills_the_device() {
+    let half = Rates::bytes(DEVICE as u64);
+    // CR-5: with it, reads, log and background in their present proportion are all that the device can do.
+    for (device, full) in [
+        (Limits::bytes(DEVICE as u64), 90e6),
+        // Writes are the fuller: the log, and 25 of 46 parts of the background.
+        (Limits::Split { read: half, write: half }, 5e6 + 75e6 * 25.0 / 46.0),
+    ] {
+        let rate = rates(Law::Adaptive, device, 5, &[partition(1, 30, 0)], &[LOAD])[0].expect("a limit") as f64;
+        let used = full * rate / LOAD.ingest;
+        assert!((0.95 * DEVICE..=1.05 * DEVICE).contains(&used), "{device:?}: {used} at {rate}");
+    }
+}
+
+#[test]
+fn who_has_a_long_level_0_is_slowed_and_nobody_else() {
+    // CR-9. Both together need 180 MB/s.
+    let device = Limits::bytes(DEVICE as u64);
+    let both = [partition(1, 30, 0), partition(2, 3, 0)];
+    assert_eq!(rates(Law::Adaptive, device, 5, &both, &[LOAD; 2]), [Some(2_777_777), None]);
+    let both = [partition(1, 3, 0), partition(2, 3, 10_000_000)];
+    assert_eq!(rates(Law::Adaptive, device, 5, &both, &[LOAD; 2]), [None, Some(2_777_777)], "or full buffers");
+}
+
+#[test]
+fn who_comes_late_is_not_starved_by_those_who_write_already() {
+    // A quarter of an equal part: 100 MB/s for two, at 15 bytes a byte.
+    let device = Limits::bytes(DEVICE as u64);
+    let late = Load { ingest: 10_000.0, log: 10_000.0, read: 0.0, ..LOAD };
+    let both = [partition(1, 30, 0), partition(2, 30, 0)];
+    assert_eq!(rates(Law::Adaptive, device, 5, &both, &[LOAD, late])[1], Some(833_333));
+}
+
+#[test]
+fn a_long_level_0_counts_by_its_runs_or_by_their_bytes() {
+    let tree = |l0_runs, l0_bytes| TreeFacts { l0_runs, l0_bytes, ..partition(1, 0, 3_000_000).tree };
+    let of = |runs, megabytes: u64| tree(runs, megabytes * 1_000_000).watermark(12, 32);
+    assert_eq!([of(0, 0), of(16, 16), of(4, 24), of(4, 4)], [0.25, 0.5, 0.75, 0.25]);
+}
+
+#[test]
+fn there_are_twelve_write_buffers_and_no_limit_at_first() {
+    let device = Limits::bytes(DEVICE as u64);
+    for law in [Law::Adaptive, Law::Fixed, Law::Published] {
+        let knobs = knobs(law, device, 5, &[partition(1, 3, 5_000_000)], &[LOAD]);
+        assert_eq!((knobs[0].write_buffers, knobs[0].flush_gather, knobs[0].write_rate), (12, 1, None), "{law:?}");
+    }
+}
+
+#[test]
+fn nobody_may_write_more_than_was_bought() {
+    // U-13: what was written before there was a limit is 5 MB/s, and 2000 units are 2.56.
+    let device = Limits::bytes(DEVICE as u64);
+    let sold = PartitionSample { capacity: Capacity { rcu: 0, wcu: 2000 }, ..partition(1, 16, 0) };
+    assert_eq!(rates(Law::Adaptive, device, 2, &[sold], &[LOAD]), [Some(2_560_000)]);
+}
+
+#[test]
+fn a_device_of_which_nothing_is_known_limits_nobody() {
+    assert_eq!(rates(Law::Adaptive, Limits::UNLIMITED, 5, &[partition(1, 30, 0)], &[LOAD]), [None]);
+}
