@@ -1,5 +1,8 @@
 //! Keys and payloads: hashed, unique, incompressible, and all drawn from the seed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use weir_io::Rng;
 
 /// Bytes of a key.
@@ -95,6 +98,8 @@ pub enum Choice {
         /// Sum of all weights.
         zeta: f64,
     },
+    /// The first that was never drawn, by anybody who has the same counter.
+    Next(Arc<AtomicU64>),
 }
 
 /// YCSB's.
@@ -109,6 +114,7 @@ impl Choice {
     /// Draws one (Gray et al., SIGMOD 1994). Ranks are scattered over the keys, as keys are hashes of numbers.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match *self {
+            Choice::Next(ref next) => next.fetch_add(1, Ordering::Relaxed),
             Choice::Uniform(items) => rng.below(items.max(1)),
             Choice::Zipf { items, zeta } => {
                 let (drawn, second) = (rng.unit(), 0.5_f64.powf(THETA));

@@ -10,8 +10,10 @@ use weir_io::{Error, Nanos, Result, Rng, sleep_until};
 use weir_model::Batch;
 use weir_node::{Behaviour, Machine, Node, NodeConfig};
 
+use crate::closed::Choices;
 use crate::data::WARM_KEY;
 use crate::load::Clients;
+use crate::mix::{Mix, Pace};
 use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, Stalls};
 use crate::pattern::{SECOND, Schedule};
 use crate::plan::{Plan, QUIET_SHARE};
@@ -139,23 +141,56 @@ impl Load<'_> {
             };
             let writes = Schedule::of(from, until, writes, rng.fork("write times"));
             let reads = Schedule::of(from, until, reads, rng.fork("read times"));
-            let reading = clients.clone().read(reads, Arc::clone(&of_reads), rng.fork("reads"));
-            self.busy.fetch_add(2, Ordering::Relaxed);
-            let busy = Arc::clone(&self.busy);
-            self.machine.spawn.spawn(Box::pin(async move {
+            let reading = clients.clone().read(reads, Arc::clone(&of_reads), None, rng.fork("reads"));
+            self.begin(async move {
                 reading.await;
-                busy.fetch_sub(1, Ordering::Relaxed);
-            }));
-            let (failure, busy, rng) = (Arc::clone(&self.failure), Arc::clone(&self.busy), rng.fork("writes"));
-            let choice = Arc::clone(&of_writes);
-            self.machine.spawn.spawn(Box::pin(async move {
-                if let Err(error) = clients.write(writes, until, choice, rng).await {
-                    failure.lock().get_or_insert(error);
-                }
-                busy.fetch_sub(1, Ordering::Relaxed);
-            }));
+                Ok(())
+            });
+            self.begin(clients.clone().write(writes, until, Arc::clone(&of_writes), rng.fork("writes")));
+            if let Some(mix) = self.plan.mix().filter(|_| !quiet) {
+                let (reads, inserts) = (Arc::clone(&of_reads), Arc::clone(&of_writes));
+                let choices = Choices { reads, inserts, sent: Arc::default() };
+                self.send_mix(&clients, mix, [from, until], &choices, &mut rng);
+            }
         }
         tally
+    }
+
+    /// What of `mix` is neither a plain write nor a plain read at a time of its own.
+    fn send_mix(&self, clients: &Clients, mix: Mix, [from, until]: [Nanos; 2], choices: &Choices, rng: &mut Rng) {
+        match mix.pace {
+            Pace::Open(_) => {
+                let times = Schedule::of(from, until, self.plan.scans(), rng.fork("scan times"));
+                let choice = Arc::clone(&choices.reads);
+                let scanning = clients.clone().read(times, choice, Some(mix.entries), rng.fork("scans"));
+                self.begin(async move {
+                    scanning.await;
+                    Ok(())
+                });
+            }
+            Pace::Closed { clients: count, own_time } => {
+                for _ in 0..count {
+                    let (one, choices, rng) = (clients.clone(), choices.clone(), rng.fork("client"));
+                    let clock = Arc::clone(&self.machine.clock);
+                    self.begin(async move {
+                        sleep_until(&clock, from).await;
+                        one.loop_of_one(mix, own_time, until, choices, rng).await
+                    });
+                }
+            }
+        }
+    }
+
+    /// Begins to send; the run is not over before `sending` is. Its failure is remembered.
+    fn begin(&self, sending: impl Future<Output = Result<()>> + Send + 'static) {
+        let (failure, busy) = (Arc::clone(&self.failure), Arc::clone(&self.busy));
+        busy.fetch_add(1, Ordering::Relaxed);
+        self.machine.spawn.spawn(Box::pin(async move {
+            if let Err(error) = sending.await {
+                failure.lock().get_or_insert(error);
+            }
+            busy.fetch_sub(1, Ordering::Relaxed);
+        }));
     }
 
     fn check(&self) -> Result<()> {
@@ -211,7 +246,7 @@ fn backlogged(from: &Behaviour, to: &Behaviour) -> Option<f64> {
 fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
     plan.params(json!({
         "device_bytes_per_sec": plan.device(),
-        "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
+        "background_bytes_per_user_byte": plan.mix().is_none().then(|| plan.background_bytes_per_user_byte()),
         "sync": config.sync.name(),
         "sync_interval_ms": config.sync_interval / 1_000_000,
         "flush_threads": "one per partition",

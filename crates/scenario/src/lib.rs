@@ -12,10 +12,12 @@
 pub mod args;
 pub mod bursts;
 pub mod capacity;
+pub mod closed;
 pub mod data;
 pub mod density;
 pub mod drive;
 pub mod load;
+pub mod mix;
 pub mod outcome;
 pub mod pattern;
 pub mod plan;
@@ -26,6 +28,7 @@ pub mod queue;
 pub mod report;
 pub mod search;
 pub mod seen;
+pub mod steadiness;
 pub mod table;
 pub mod tally;
 pub mod trace;
@@ -46,7 +49,7 @@ pub fn deliver(plan: &Plan, runs: &[Run]) -> Result<(), String> {
     let outcomes: Vec<&Outcome> = runs.iter().map(|run| &run.outcome).collect();
     let to_stdout = plan.args.json.as_deref() == Some(Path::new("-"));
     if !to_stdout {
-        print!("\n{}", table::outcomes(&outcomes));
+        print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
     }
     if let Some(path) = &plan.args.json {
         let json = serde_json::to_string_pretty(&outcomes).map_err(|error| error.to_string())?;

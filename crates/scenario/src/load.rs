@@ -3,11 +3,13 @@
 //! A partition's writes stand in one [queue](crate::queue), as a stalled partition holds up all of them anyway: a write
 //! that finds others waiting is late. Reads do not wait for one another.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_io::{Clock, Error, Nanos, Result, Rng, Spawn, sleep_until};
 use weir_model::Batch;
+use weir_model::engine::Range;
 use weir_node::Partition;
 
 use crate::data::{Choice, Sizes, key};
@@ -46,9 +48,9 @@ impl Clients {
         queue.send(&self, rng).await.map(drop)
     }
 
-    /// Sends reads of existing items, as `choice` draws them, at `times`. Ends when all are answered: who waits when
-    /// the time is over counts as well.
-    pub async fn read(self, times: Schedule, choice: Arc<Choice>, mut rng: Rng) {
+    /// Sends reads of existing items, as `choice` draws them, at `times`: gets, or scans of so many `entries` on average.
+    /// Ends when all are answered: who waits when the time is over counts as well.
+    pub async fn read(self, times: Schedule, choice: Arc<Choice>, entries: Option<u64>, mut rng: Rng) {
         let under_way = Arc::new(());
         for at in times {
             sleep_until(&self.clock, at).await;
@@ -58,11 +60,12 @@ impl Clients {
                 continue;
             }
             let (clients, ticket, item) = (self.clone(), Arc::clone(&under_way), choice.draw(&mut rng));
+            let entries = entries.map(|mean| scan_length(mean, &mut rng));
             self.spawn.spawn(Box::pin(async move {
-                let found = clients.partition.get(&key(item)).await;
+                let found = clients.read_one(item, entries).await;
                 let mut tally = clients.tally.lock();
                 match found {
-                    Ok(Some(_)) => tally.read(clients.index, clients.clock.now() - at),
+                    Ok(true) => tally.read(clients.index, clients.clock.now() - at),
                     _ => tally.reads_failed += 1,
                 }
                 drop(ticket);
@@ -72,6 +75,29 @@ impl Clients {
             sleep_until(&self.clock, self.clock.now() + SECOND / 100).await;
         }
     }
+}
+
+impl Clients {
+    /// Gets `item`, or scans so many `entries` from it on; whether it was there.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) async fn read_one(&self, item: u64, entries: Option<u64>) -> Result<bool> {
+        let key = key(item);
+        let Some(entries) = entries else { return Ok(self.partition.get(&key).await?.is_some()) };
+        let from = Bound::Included(key.to_vec());
+        let mut scan = self.partition.scan(Range { from, to: Bound::Unbounded, reverse: false }).await?;
+        let mut found = 0;
+        while found < entries && scan.next().await?.is_some() {
+            found += 1;
+        }
+        Ok(found > 0)
+    }
+}
+
+/// Entries of the next scan, where they are `mean` on average.
+pub(crate) fn scan_length(mean: u64, rng: &mut Rng) -> u64 {
+    1 + rng.below((2 * mean).saturating_sub(1))
 }
 
 impl Target for Clients {

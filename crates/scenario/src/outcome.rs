@@ -54,6 +54,27 @@ pub struct Outcome {
     /// What came after the load, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<After>,
+    /// How even the service was, where the scenario is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadiness: Option<Steadiness>,
+}
+
+/// How even a service was over the seconds of a load that count: of all operations, writes and reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steadiness {
+    /// Operations done a second, on average.
+    pub mean_per_sec: f64,
+    /// Operations done in the second that 99 of 100 seconds exceed (CR-1).
+    pub tail_per_sec: u64,
+    /// The worst 99th percentile that the writes done in one second had, in microseconds.
+    pub worst_write_p99_us: f64,
+    /// Of reads.
+    pub worst_read_p99_us: f64,
+    /// How full what stalls writes was at the ends of the seconds, 1 = full: write buffers, or level 0 up to where the
+    /// tree slows writes to less than a policy would, the fuller of both (CR-2).
+    pub watermark_mean: f64,
+    /// At its fullest.
+    pub watermark_max: f64,
 }
 
 /// What one tenant, with its one partition, had of the load.
@@ -252,6 +273,13 @@ pub struct Second {
     pub stage: Vec<u8>,
     /// Bytes in memtables and in levels 0 and 1.
     pub memory: u64,
+    /// How full what stalls writes was when policies last looked, in the partition where it was fullest, 1 = full: write
+    /// buffers, or level 0.
+    #[serde(default)]
+    pub watermark: f64,
+    /// Bytes a second that all partitions together may write from then on; `None` where nothing limits that.
+    #[serde(default)]
+    pub write_limit: Option<u64>,
 }
 
 /// A run, with its time series.
@@ -268,11 +296,11 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Writes done in the second that 99 of 100 seconds exceed (CR-1).
-pub fn tail(series: &[Second]) -> u64 {
-    let mut served: Vec<u64> = series.iter().map(|second| second.served).collect();
-    served.sort_unstable_by(|a, b| b.cmp(a));
-    served.get(served.len() * 99 / 100).copied().unwrap_or(0)
+/// What was done in the second that 99 of 100 seconds exceed, of `per_sec`, which was done in each (CR-1).
+pub fn tail(per_sec: impl Iterator<Item = u64>) -> u64 {
+    let mut done: Vec<u64> = per_sec.collect();
+    done.sort_unstable_by(|a, b| b.cmp(a));
+    done.get(done.len() * 99 / 100).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -312,6 +340,7 @@ pub(crate) mod tests {
             memory_peak_bytes: 9_000_000,
             tenants: vec![tenant_row()],
             after: Some(after),
+            steadiness: Some(Steadiness::default()),
         }
     }
 
@@ -362,8 +391,10 @@ pub(crate) mod tests {
         assert_eq!(
             of(None),
             "scenario world profile params seed normally_served latency_us read_latency_us reads_in_time stalls mean_per_sec tail_per_sec \
-             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes tenants after"
+             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes tenants after steadiness"
         );
+        let even = "mean_per_sec tail_per_sec worst_write_p99_us worst_read_p99_us watermark_mean watermark_max";
+        assert_eq!(of(Some("steadiness")), even);
         assert_eq!(of(Some("normally_served")), "min avg max");
         assert_eq!(of(Some("latency_us")), "avg p50 p99 p999 max");
         assert_eq!(of(Some("stalls")), "count seconds");
@@ -384,12 +415,19 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_left_out() {
-        let plain = Outcome { reads_in_time: None, utilisation_backlogged: None, after: None, ..outcome() };
+        let plain =
+            Outcome { reads_in_time: None, utilisation_backlogged: None, after: None, steadiness: None, ..outcome() };
         let json = serde_json::to_string(&plain).expect("JSON");
         let all = serde_json::to_string(&outcome()).expect("JSON");
         let gone: Vec<String> =
             fields(&all, None).into_iter().filter(|name| !fields(&json, None).contains(name)).collect();
-        assert_eq!(gone, ["reads_in_time", "utilisation_backlogged", "after"]);
+        assert_eq!(gone, ["reads_in_time", "utilisation_backlogged", "after", "steadiness"]);
+    }
+
+    #[test]
+    fn the_tail_is_the_496th_of_500_seconds() {
+        // CR-1: index 495 from 0, of 500 to 1.
+        assert_eq!([tail(1..=500), tail(1..=100), tail([7].into_iter()), tail([].into_iter())], [5, 1, 7, 0]);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What the parameters come to: every rate and size of a run, scaled.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use serde_json::{Map, Value, json};
 use weir_admission::cost::{read_units, write_units};
 use weir_io::Nanos;
@@ -7,6 +10,7 @@ use weir_lsm::TreeOptions;
 
 use crate::args::Shortage;
 use crate::data::{Choice, Sizes};
+use crate::mix::{Mix, Pace};
 use crate::pattern::{Pattern, Rates, SECOND};
 
 /// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree
@@ -78,6 +82,8 @@ impl Buffers {
     pub const FLEXENGINE: Buffers = Buffers { mib: 16, count: 4 };
     /// SILK's (SI-16).
     pub const SILK: Buffers = Buffers { mib: 128, count: 2 };
+    /// CruiseDB's (CR-16).
+    pub const CRUISE: Buffers = Buffers { mib: 64, count: 12 };
 }
 
 impl Plan {
@@ -116,16 +122,33 @@ impl Plan {
         self.pattern.rates(partition, self.sold_to(partition).1, true, self.args.seconds)
     }
 
+    /// Scans of a partition, in time, where they are sent whatever becomes of them.
+    pub fn scans(&self) -> Rates {
+        [(0, self.mix().map_or(0.0, |mix| mix.per_sec(mix.scans)))].into()
+    }
+
+    /// What clients send in given shares, where the scenario is one of that kind: nothing is sold then.
+    pub fn mix(&self) -> Option<Mix> {
+        if let Pattern::Mix(mix) = self.pattern { Some(mix) } else { None }
+    }
+
     /// Which items are read.
     pub fn choice_of_reads(&self) -> Choice {
         match self.pattern {
             Pattern::Surge { .. } => Choice::zipf(self.items()),
-            _ => self.choice_of_writes(),
+            _ => self.choice_of_old_items(),
         }
     }
 
     /// Which items are written.
     pub fn choice_of_writes(&self) -> Choice {
+        match self.pattern {
+            Pattern::Mix(_) => Choice::Next(Arc::new(AtomicU64::new(self.items()))),
+            _ => self.choice_of_old_items(),
+        }
+    }
+
+    fn choice_of_old_items(&self) -> Choice {
         if self.args.shape.zipf { Choice::zipf(self.items()) } else { Choice::Uniform(self.items()) }
     }
 
@@ -269,7 +292,8 @@ impl Plan {
         Self { given: Some(device as u64), ..self.clone() }
     }
 
-    /// How trees are shaped: FlexEngine's sizes (FX-28) but for the memtables, scaled.
+    /// How trees are shaped: FlexEngine's sizes (FX-28) but for the memtables, scaled. As the load of a mix never ends, the
+    /// fullest level is compacted first there, as in a RocksDB.
     pub fn tree(&self) -> TreeOptions {
         let io_bytes = self.scaled(256 << 10).max(IO_BYTES_MIN).next_multiple_of(4096) as usize;
         TreeOptions {
@@ -286,6 +310,7 @@ impl Plan {
             level_factor: 10,
             table_bytes: self.scaled(64 * MIB),
             io_bytes,
+            picks_by_score: self.mix().is_some(),
             ..TreeOptions::default()
         }
     }
@@ -364,14 +389,33 @@ impl Plan {
     /// Every parameter by its name, and what followed from them: `more`, an object.
     pub fn params(&self, more: Value) -> Map<String, Value> {
         let told = self.given.is_none().then_some(self.args.bosr);
-        let ratio = json!({ "bosr": self.bosr(), "bosr_told": told, "compactions": self.compactions() });
-        let all = [serde_json::to_value(&self.args).ok(), Some(ratio), Some(more)];
+        let sold = self.mix().is_none().then(|| self.bosr());
+        let ratio = json!({ "bosr": sold, "bosr_told": told, "compactions": self.compactions() });
+        let all = [serde_json::to_value(&self.args).ok(), Some(ratio), self.mix().map(|mix| of_mix(&mix)), Some(more)];
         all.into_iter()
             .flatten()
             .filter_map(|value| if let Value::Object(map) = value { Some(map) } else { None })
             .flatten()
             .collect()
     }
+}
+
+/// The parameters of `mix`.
+fn of_mix(mix: &Mix) -> Value {
+    let (clients, own_time_us, per_sec) = match mix.pace {
+        Pace::Closed { clients, own_time } => (Some(clients), Some(own_time / 1000), None),
+        Pace::Open(per_sec) => (None, None, Some(per_sec)),
+    };
+    json!({
+        "clients": clients,
+        "own_time_us": own_time_us,
+        "operations_per_sec": per_sec,
+        "inserts": mix.inserts(),
+        "gets": mix.gets,
+        "scans": mix.scans,
+        "entries": mix.entries,
+        "warm_up_seconds": mix.warm_up,
+    })
 }
 
 /// Operations a second on average over `seconds` of `rates`.

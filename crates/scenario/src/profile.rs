@@ -35,15 +35,24 @@ pub const DIR: &str = "weir";
 pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
     let profile = Profile::parse(name)
         .ok_or_else(|| format!("there is no profile `{name}`; there are: {}", Profile::NAMES.join(", ")))?;
-    let bandwidth = Bandwidth {
-        device: Limits::bytes(plan.device()),
+    let device = Limits::bytes(plan.device());
+    let bandwidth = match plan.mix() {
+        // Nothing is sold.
+        Some(_) => Bandwidth { device, capacity: Capacity::default(), background: plan.device() },
+        None => sold(plan, device),
+    };
+    Ok(NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, plan.tree()) })
+}
+
+fn sold(plan: &Plan, device: Limits) -> Bandwidth {
+    Bandwidth {
+        device,
         capacity: Capacity {
             rcu: plan.scaled(READS_SOLD.max(plan.args.rcu)),
             wcu: plan.scaled((plan.args.wcu as f64 * plan.sizes().units(write_units)).ceil() as u64),
         },
         background: plan.scaled(BACKGROUND.max(plan.args.wcu * u64::from(plan.args.item_bytes) * 20)),
-    };
-    Ok(NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, plan.tree()) })
+    }
 }
 
 /// What all profiles have in common.

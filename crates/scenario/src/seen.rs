@@ -4,6 +4,7 @@ use serde_json::Map;
 
 use crate::outcome::{Bytes, Outcome, Second, Spread, Stalls, ratio, tail};
 use crate::plan::Plan;
+use crate::steadiness;
 use crate::tally::{Tally, latency};
 
 /// The outcome of `plan` as its clients saw it, and what of `series` follows from that; the load moved `bytes`. What
@@ -25,7 +26,7 @@ pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &
         reads_in_time: has_reads.then(|| Spread::of(&tally.read_shares())),
         stalls: Stalls::default(),
         mean_per_sec: served().sum::<u64>() as f64 / load.len().max(1) as f64,
-        tail_per_sec: tail(load),
+        tail_per_sec: tail(served()),
         served_per_sec: served().collect(),
         reads_per_sec: load.iter().map(|second| second.reads).collect(),
         bytes,
@@ -36,5 +37,6 @@ pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
         tenants: tally.rows(plan.sizes()),
         after: None,
+        steadiness: plan.mix().map(|mix| steadiness::of(&load[load.len().min(mix.warm_up as usize)..])),
     }
 }

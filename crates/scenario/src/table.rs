@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
+use crate::mix::{Mix, Pace};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 
 /// What is the same for all runs: a few lines before they begin.
 pub fn heading(plan: &Plan) -> String {
+    if let Some(mix) = plan.mix() {
+        return heading_of_mix(plan, &mix);
+    }
     let (args, mut text) = (&plan.args, String::new());
     let _ = writeln!(
         text,
@@ -57,6 +61,38 @@ pub fn heading(plan: &Plan) -> String {
     }
     text.push('\n');
     text
+}
+
+/// The same where nothing is sold.
+fn heading_of_mix(plan: &Plan, mix: &Mix) -> String {
+    let (args, tree) = (&plan.args, plan.tree());
+    let who = match mix.pace {
+        Pace::Closed { clients, own_time } => format!(
+            "{clients} clients each, which ask {:.0} us after an answer (times {})",
+            own_time as f64 / 1e3 / args.scale as f64,
+            args.scale
+        ),
+        Pace::Open(per_sec) => format!("{:.0} operations/s each", per_sec * args.scale as f64),
+    };
+    let percent = |share: f64| (share * 100.0).round();
+    format!(
+        "{} partitions, {who}: {} % inserts of {} B, {} % gets, {} % scans of {} entries; scale {} (bytes divided, times not)\n\
+         {} s before the {} s that count for the second table; device {}; {} memtables of {}; {} items each before, {} of blocks in memory\n",
+        args.partitions,
+        percent(mix.inserts()),
+        args.item_bytes,
+        percent(mix.gets),
+        percent(mix.scans),
+        mix.entries,
+        args.scale,
+        mix.warm_up,
+        args.seconds - mix.warm_up,
+        rate(plan.device() as f64),
+        tree.write_buffers_max,
+        size(tree.write_buffer_bytes as f64),
+        plan.items(),
+        size(plan.cache_bytes() as f64),
+    )
 }
 
 /// The table. Reads have columns where anybody sent some; who sent no writes has no figures of them.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_admission::policy::Stage;
+use weir_admission::policy::{Stage, Tick};
 use weir_admission::{Booked, Direction};
 use weir_io::Class;
 use weir_node::{Ledger, Node, Partition};
@@ -85,7 +85,10 @@ impl Watch {
             second.sealed.push(shape.sealed as u16);
             second.memory += (shape.memtable_bytes + shape.sealed_bytes) as u64;
         }
-        second.memory += node.last_tick().map_or(0, |tick| tick.sample.memory.upper_used);
+        if let Some(tick) = node.last_tick() {
+            second.memory += tick.sample.memory.upper_used;
+            (second.watermark, second.write_limit) = pressed(&tick);
+        }
         second.stage = self.stages.iter().map(|&stage| place(stage)).collect();
         tally.lock().end_second(&mut second);
         self.series.push(second);
@@ -105,6 +108,16 @@ impl Watch {
             }
         }
     }
+}
+
+/// The highest watermark of all partitions at `tick`, and the bytes that all of them together may write in the second
+/// after it; `None` where anybody may write as he likes.
+fn pressed(tick: &Tick) -> (f64, Option<u64>) {
+    let knobs = &tick.decision.knobs.partitions;
+    let partitions = tick.sample.partitions.iter().zip(knobs);
+    let watermarks =
+        partitions.map(|(partition, knobs)| partition.tree.watermark(knobs.write_buffers, partition.tree.l0_mild()));
+    (watermarks.fold(0.0, f64::max), knobs.iter().map(|knobs| knobs.write_rate).sum())
 }
 
 /// The place of `stage` in [`Stage::ALL`].

@@ -21,6 +21,7 @@ mod plants;
 mod rows_of_parts;
 mod shortage;
 mod slow;
+mod steady;
 mod tamper;
 
 /// As the binary has it: a seventh of the time went into the system's.

@@ -6,6 +6,7 @@ mod density;
 mod scenario;
 mod shape;
 mod shortage;
+mod steady;
 
 pub use bursts::Bursts;
 pub use capacity::Capacity;
@@ -13,3 +14,4 @@ pub use density::Density;
 pub use scenario::{Replay, Scenario, Surge, Waves};
 pub use shape::Shape;
 pub use shortage::Shortage;
+pub use steady::Steady;

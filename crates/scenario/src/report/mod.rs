@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::outcome::{Run, Second};
 use crate::plan::Plan;
-use crate::table::{rate, size};
+use crate::table::{heading, rate, size};
 
 const PAGE: &str = include_str!("page.html");
 
@@ -13,7 +13,7 @@ const POINTS_MAX: usize = 2_000;
 
 /// The page.
 pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
-    let args = &plan.args;
+    let (args, is_sold) = (&plan.args, plan.mix().is_none());
     let any = |of: fn(&Second) -> bool| runs.iter().any(|run| run.series.iter().any(of));
     let seconds = runs.iter().map(|run| run.series.len()).max().unwrap_or(1);
     let every = seconds.div_ceil(POINTS_MAX);
@@ -22,10 +22,10 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
         "lead": lead(plan),
         "facts": [
             ["partitions", args.partitions.to_string()],
-            ["bursting", plan.bursting().to_string()],
-            ["BOSR", plan.bosr().to_string()],
+            ["bursting", is_sold.then(|| plan.bursting().to_string())],
+            ["BOSR", is_sold.then(|| plan.bosr().to_string())],
             ["device", rate(plan.caps.unwrap_or(plan.device()) as f64)],
-            ["background bytes per user byte", format!("{:.2}", plan.background_bytes_per_user_byte())],
+            ["background bytes per user byte", is_sold.then(|| format!("{:.2}", plan.background_bytes_per_user_byte()))],
             ["load", format!("{} s", args.seconds)],
             ["scale", format!("1 : {}", args.scale)],
             ["preloaded", size((plan.items() * u64::from(args.item_bytes) * u64::from(args.partitions)) as f64)],
@@ -39,6 +39,7 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
         "stages": stages,
         "reads": any(|second| second.read_us[2] > 0.0),
         "after": runs.iter().any(|run| run.outcome.after.is_some()),
+        "even": runs.iter().any(|run| run.outcome.steadiness.is_some()),
         "runs": runs.iter().map(|run| one(run, every, stages.len())).collect::<Vec<_>>(),
         "footer": "Normally served: done at most 1 ms after the intended send time. The device is the same for every profile. Bytes are divided \
                    by the scale, times are not.",
@@ -48,6 +49,14 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
 }
 
 fn title(plan: &Plan, runs: &[Run]) -> String {
+    if plan.mix().is_some() {
+        let even = runs.iter().filter_map(|run| Some((&run.outcome.profile, run.outcome.steadiness?)));
+        let best = even.max_by_key(|(_, even)| even.tail_per_sec);
+        return best.map_or_else(String::new, |(profile, even)| {
+            let [tail, mean] = [even.tail_per_sec as f64, even.mean_per_sec].map(|rate| rate * plan.args.scale as f64);
+            format!("{tail:.0} operations in the worst of a hundred seconds, {mean:.0} on average: {profile}")
+        });
+    }
     let wrote = runs.iter().any(|run| run.outcome.wrote());
     let served = |run: &Run| match wrote {
         true => run.outcome.normally_served.avg,
@@ -68,6 +77,9 @@ fn title(plan: &Plan, runs: &[Run]) -> String {
 }
 
 fn lead(plan: &Plan) -> String {
+    if plan.mix().is_some() {
+        return heading(plan);
+    }
     format!(
         "{} of {} partitions write {} items a second, as they were sold. Their compactions would need {} of bandwidth; the device has {} \
          for them. What is missing is put off, or writes stall.",
@@ -88,6 +100,7 @@ fn one(run: &Run, every: usize, stages: usize) -> Value {
         let max = |a: [f64; 3], b: [f64; 3]| std::array::from_fn(|at| a[at].max(b[at]));
         points.iter().map(|seconds| seconds.iter().map(of).fold([0.0; 3], max)).collect()
     };
+    let highest = |seconds: &[Second]| seconds.iter().map(|second| second.watermark).fold(0.0, f64::max);
     let longest = |seconds: &[Second]| {
         seconds.iter().max_by_key(|second| second.l0.iter().max()).map(|second| {
             let mut runs = second.l0.clone();
@@ -121,6 +134,9 @@ fn one(run: &Run, every: usize, stages: usize) -> Value {
         "write_us": worst(|second| second.write_us),
         "read_us": worst(|second| second.read_us),
         "memory": mean(|second| second.memory),
+        "watermark": points.iter().map(|seconds| highest(seconds)).collect::<Vec<_>>(),
+        "done": mean(|second| second.served + second.reads),
+        "limit": mean(|second| second.write_limit.unwrap_or(0)),
     })
 }
 

@@ -45,6 +45,7 @@ Examples:
   weir sim shortage --help                             what every option means; the profiles, a line each
   weir sim trace --trace week.csv --profile weir       replays what `weir serve --record-traffic week.csv` wrote
   weir sim bursts --profile rocksdb,silk,weir          peaks of 100 s with valleys of 10 s: whose compactions come too late?
+  weir sim steady --gets 50                            how evenly a hundred clients are served, by profile
   weir sim density --seeds 3                           how many bursty tenants one machine carries, by profile
   weir sim delta-buffer                                who waits for write memory beside tenants that use all of it
   weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
@@ -159,6 +160,7 @@ impl Sim {
             Run::Waves { args, threads } => side_by_side(args.plan()?, threads),
             Run::Bursts { args, threads } => side_by_side(args.plan()?, threads),
             Run::Trace { args, threads } => side_by_side(args.plan()?, threads),
+            Run::Steady { args, threads } => side_by_side(args.plan()?, threads),
             Run::Density { args, threads } => {
                 print!("{}", weir_scenario::density::heading(&args));
                 let found = crate::scenario::density(&args, threads)?;

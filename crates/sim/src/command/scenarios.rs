@@ -283,6 +283,14 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Policies: inserts, gets and scans as fast as they are answered, and how evenly they are
+    Steady {
+        #[command(flatten)]
+        args: weir_scenario::args::Steady,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
     /// Policies: how many bursty tenants one machine carries under each profile
     Density {
         #[command(flatten)]
