@@ -43,8 +43,8 @@ pub struct TreeOptions {
     /// does (FX-24). For comparisons: what it saves in runs it costs in bandwidth.
     pub intra_l0_when_blocked: bool,
     /// The level with the highest score gives first, level 0 or another, as in a RocksDB. Else level 0 goes first
-    /// whenever it is due. Where it always is, as under one load that never ends, nothing deeper ever moves then: level 1
-    /// grows without bounds, and with it what each merge rewrites.
+    /// whenever it is due. Where it always is, as under one load that never ends, nothing deeper ever moves then: level
+    /// 1 grows without bounds, and with it what each merge rewrites.
     pub picks_by_score: bool,
     /// Target size of level 1 in bytes.
     pub level1_bytes: u64,

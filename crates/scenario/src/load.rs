@@ -48,8 +48,8 @@ impl Clients {
         queue.send(&self, rng).await.map(drop)
     }
 
-    /// Sends reads of existing items, as `choice` draws them, at `times`: gets, or scans of so many `entries` on average.
-    /// Ends when all are answered: who waits when the time is over counts as well.
+    /// Sends reads of existing items, as `choice` draws them, at `times`: gets, or scans of so many `entries` on
+    /// average. Ends when all are answered: who waits when the time is over counts as well.
     pub async fn read(self, times: Schedule, choice: Arc<Choice>, entries: Option<u64>, mut rng: Rng) {
         let under_way = Arc::new(());
         for at in times {

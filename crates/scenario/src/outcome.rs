@@ -273,8 +273,8 @@ pub struct Second {
     pub stage: Vec<u8>,
     /// Bytes in memtables and in levels 0 and 1.
     pub memory: u64,
-    /// How full what stalls writes was when policies last looked, in the partition where it was fullest, 1 = full: write
-    /// buffers, or level 0.
+    /// How full what stalls writes was when policies last looked, in the partition where it was fullest, 1 = full:
+    /// write buffers, or level 0.
     #[serde(default)]
     pub watermark: f64,
     /// Bytes a second that all partitions together may write from then on; `None` where nothing limits that.

@@ -205,9 +205,9 @@ impl TreeFacts {
         self.l0_slow + self.l0_stop.saturating_sub(self.l0_slow) * 3 / 4
     }
 
-    /// How full what would stall writes is, 1 = full: `buffers` memtables, or level 0 where it may have so many `runs` of
-    /// a memtable each, the fuller of both. CruiseDB's watermark (CR-2) is that of its memtables: its tree has no level 0.
-    /// Where flushes lag a run is several memtables long, and costs as much to merge.
+    /// How full what would stall writes is, 1 = full: `buffers` memtables, or level 0 where it may have so many `runs`
+    /// of a memtable each, the fuller of both. CruiseDB's watermark (CR-2) is that of its memtables: its tree has no
+    /// level 0. Where flushes lag a run is several memtables long, and costs as much to merge.
     pub fn watermark(&self, buffers: u64, runs: u64) -> f64 {
         let part = |used: u64, all: u64| used as f64 / all.max(1) as f64;
         part(self.unflushed, buffers * self.memtable_bytes)

@@ -19,8 +19,8 @@ use crate::plan::{Buffers, Plan};
 /// beside the mean. The device is the same for every profile, and all have twelve memtables of 64 MiB.
 ///
 /// All bytes are divided by `--scale`, so an operation takes that many times as long as at full size: latencies are to
-/// be divided by it. What passes at a client between an answer and its next operation is multiplied. Stalls last as long
-/// as they would.
+/// be divided by it. What passes at a client between an answer and its next operation is multiplied. Stalls last as
+/// long as they would.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Steady {

@@ -8,8 +8,8 @@ use super::Seen;
 /// How full what would stall writes should be (CR-2).
 const SET_POINT: f64 = 0.5;
 /// The rate is steered each time so much of all write buffers has been written, by the mean watermark meanwhile. The
-/// paper's 400,000 operations, half of them writes of 1 KB, are a quarter of its twelve times 64 MB (CR-7). But memtables
-/// are emptied one by one, and level 0 all at once: a shorter look sees it rise or fall, and swings with it …
+/// paper's 400,000 operations, half of them writes of 1 KB, are a quarter of its twelve times 64 MB (CR-7). But
+/// memtables are emptied one by one, and level 0 all at once: a shorter look sees it rise or fall, and swings with it …
 const WRITTEN: f64 = 1.0;
 /// … and after so many seconds at the latest.
 const SECONDS: f64 = 120.0;

@@ -1,5 +1,5 @@
-//! CruiseDB's admission of writes on the ordinary tree (CR-2 to CR-7, CR-11, CR-22): writes pass at a rate at which what
-//! would stall them stays half full, from the beginning and not only before a stall.
+//! CruiseDB's admission of writes on the ordinary tree (CR-2 to CR-7, CR-11, CR-22): writes pass at a rate at which
+//! what would stall them stays half full, from the beginning and not only before a stall.
 //!
 //! Beside the paper's law there are the two that it is compared with: a fixed limit, and the one of its published code.
 //! Everything else is as in a RocksDB, but for the number of write buffers.
@@ -64,7 +64,8 @@ enum Limiter {
 struct Seen {
     /// Since the last look, in seconds.
     seconds: f64,
-    /// How full what would stall writes is, 1 = the tree would slow them ([`TreeFacts::watermark`](crate::policy::TreeFacts::watermark)).
+    /// How full what would stall writes is, 1 = the tree would slow them
+    /// ([`TreeFacts::watermark`](crate::policy::TreeFacts::watermark)).
     watermark: f64,
     /// The same, 1 = they would stop.
     brink: f64,
