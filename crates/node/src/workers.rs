@@ -63,8 +63,8 @@ struct Job {
 }
 
 impl Workers {
-    /// `slots` = how many compactions at a time, on `spawn`, and whether what relieves level 0 takes the slots of deeper
-    /// compactions. Flushes wait in `flushes`, if at all.
+    /// `slots` = how many compactions at a time, on `spawn`, and whether what relieves level 0 takes the slots of
+    /// deeper compactions. Flushes wait in `flushes`, if at all.
     pub(crate) fn new(
         spawn: Arc<dyn Spawn>,
         clock: Arc<dyn Clock>,

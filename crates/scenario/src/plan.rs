@@ -292,8 +292,14 @@ impl Plan {
         Self { given: Some(device as u64), ..self.clone() }
     }
 
-    /// How trees are shaped: FlexEngine's sizes (FX-28) but for the memtables, scaled. As the load of a mix never ends, the
-    /// fullest level is compacted first there, as in a RocksDB.
+    /// The second of the load from which on it counts how evenly clients are served; `None` where the scenario is about
+    /// something else.
+    pub fn even_from(&self) -> Option<u64> {
+        if self.scenario == "bursts" { Some(0) } else { self.mix().map(|mix| mix.warm_up) }
+    }
+
+    /// How trees are shaped: FlexEngine's sizes (FX-28) but for the memtables, scaled. As the load of a mix never ends,
+    /// the fullest level is compacted first there, as in a RocksDB.
     pub fn tree(&self) -> TreeOptions {
         let io_bytes = self.scaled(256 << 10).max(IO_BYTES_MIN).next_multiple_of(4096) as usize;
         TreeOptions {

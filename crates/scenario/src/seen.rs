@@ -37,6 +37,6 @@ pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
         tenants: tally.rows(plan.sizes()),
         after: None,
-        steadiness: plan.mix().map(|mix| steadiness::of(&load[load.len().min(mix.warm_up as usize)..])),
+        steadiness: plan.even_from().map(|second| steadiness::of(&load[load.len().min(second as usize)..])),
     }
 }
