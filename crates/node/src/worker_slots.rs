@@ -56,6 +56,11 @@ impl WorkerSlots {
         }
     }
 
+    /// Slots in all.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Slots held.
     pub fn running(&self) -> usize {
         self.running

@@ -19,6 +19,9 @@ use weir_model::engine::JobControl;
 use crate::flush_queue::FlushQueue;
 use crate::worker_slots::WorkerSlots;
 
+/// For each slot so many jobs may be parked that gave theirs away: what they hold in memory is bounded by that.
+const PREEMPTED_MAX: usize = 2;
+
 /// A partition as the workers see it.
 pub(crate) trait SlotTaker: Send + Sync {
     /// Whose its compactions are.
@@ -50,6 +53,8 @@ struct State {
     waiting: BTreeMap<Owner, Weak<dyn SlotTaker>>,
     /// By slot: what runs in it.
     running: BTreeMap<u64, Job>,
+    /// Jobs that gave their slots to level 0 and are parked.
+    preempted: usize,
     next_slot: u64,
 }
 
@@ -58,6 +63,8 @@ struct Job {
     taker: Weak<dyn SlotTaker>,
     class: Class,
     control: Arc<JobControl>,
+    /// It goes on to its end.
+    stays: bool,
     /// The slot's.
     gives_way: Arc<AtomicBool>,
 }
@@ -72,7 +79,7 @@ impl Workers {
         flushes: Option<Arc<FlushQueue>>,
     ) -> Arc<Self> {
         let slots = WorkerSlots::new(slots);
-        let state = State { slots, waiting: BTreeMap::new(), running: BTreeMap::new(), next_slot: 0 };
+        let state = State { slots, waiting: BTreeMap::new(), running: BTreeMap::new(), preempted: 0, next_slot: 0 };
         Arc::new(Self { spawn, clock, preempts, flushes, state: Mutex::new(state) })
     }
 
@@ -155,9 +162,11 @@ impl Workers {
                 class: job.class,
                 progress: job.control.progress(),
                 gives_way: job.gives_way.load(Ordering::Relaxed),
+                stays: job.stays,
             });
             let running: Vec<Running> = running.collect();
-            let victims = preemption::to_give_way(state.slots.waiting_for_level_0(), &running);
+            let left = (PREEMPTED_MAX * state.slots.capacity()).saturating_sub(state.preempted);
+            let victims = preemption::to_give_way(state.slots.waiting_for_level_0().min(left), &running);
             let victims = victims.iter().filter_map(|number| state.running.get(number));
             let told = victims.map(|job| {
                 job.gives_way.store(true, Ordering::Relaxed);
@@ -180,17 +189,38 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// `taker` runs a compaction of `class` in it. Only what is told can be preempted; a spare slot is for nobody else.
-    pub(crate) fn runs(&self, taker: Weak<dyn SlotTaker>, class: Class, control: &Arc<JobControl>) {
+    /// `taker` runs a compaction of `class` in it, which `stays` if it goes on to its end. Only what is told can be
+    /// preempted; a spare slot is for nobody else.
+    pub(crate) fn runs(&self, taker: Weak<dyn SlotTaker>, class: Class, control: &Arc<JobControl>, stays: bool) {
         if self.workers.preempts && !self.is_spare {
-            let job = Job { taker, class, control: Arc::clone(control), gives_way: Arc::clone(&self.gives_way) };
+            let (control, gives_way) = (Arc::clone(control), Arc::clone(&self.gives_way));
+            let job = Job { taker, class, control, stays, gives_way };
             self.workers.state.lock().running.insert(self.number, job);
+            // Somebody may have waited for it since the slot was given.
+            self.workers.preempt();
         }
+    }
+
+    /// Counts what ran in it as preempted, where it gives way.
+    pub(crate) fn preempted(&self) -> Option<Preempted> {
+        self.must_give_way().then(|| {
+            self.workers.state.lock().preempted += 1;
+            Preempted(Arc::clone(&self.workers))
+        })
     }
 
     /// Whether it must be given back as soon as what runs in it can be parked.
     pub(crate) fn must_give_way(&self) -> bool {
         self.gives_way.load(Ordering::Relaxed)
+    }
+}
+
+/// A job that gave its slot to level 0 is parked, until dropped.
+pub(crate) struct Preempted(Arc<Workers>);
+
+impl Drop for Preempted {
+    fn drop(&mut self) {
+        self.0.state.lock().preempted -= 1;
     }
 }
 

@@ -55,9 +55,8 @@ fn silk_and_weir_serve_peaks_with_short_valleys() {
     }
 }
 
-/// SI-E5, with memory for one memtable of each partition and a little more, and more compactions at a time than the
-/// device serves: flushes come too late where nobody keeps bandwidth for them. SILK's order alone does not help, its
-/// bandwidth does.
+/// SI-E5, with memory for half of the memtables, and more compactions at a time than the device serves: flushes come
+/// too late where nobody keeps bandwidth for them. SILK's order alone does not help, its bandwidth does.
 #[test]
 fn many_compactions_delay_flushes_unless_bandwidth_is_kept_for_them() {
     let line = "--partitions 4 --wcu 5000 --rcu 2000 --preload-items 5000000 --compactions 8";

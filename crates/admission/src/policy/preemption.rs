@@ -22,6 +22,8 @@ pub struct Running {
     pub progress: f64,
     /// It gives way already.
     pub gives_way: bool,
+    /// It goes on to its end whatever is asked of it.
+    pub stays: bool,
 }
 
 impl Running {
@@ -35,7 +37,7 @@ pub fn to_give_way(waiting: usize, running: &[Running]) -> Vec<u64> {
     let gives_way = running.iter().filter(|job| job.gives_way).count();
     let stays = || running.iter().filter(|job| job.is_deep() && !job.gives_way);
     let wanted = waiting.saturating_sub(gives_way).min(stays().count().saturating_sub(1));
-    let mut victims: Vec<&Running> = stays().filter(|job| must_park(false, job.progress)).collect();
+    let mut victims: Vec<&Running> = stays().filter(|job| !job.stays && must_park(false, job.progress)).collect();
     victims.sort_by(|a, b| a.progress.total_cmp(&b.progress).then(a.number.cmp(&b.number)));
     victims.into_iter().take(wanted).map(|job| job.number).collect()
 }
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     fn running(number: u64, class: Class, progress: f64) -> Running {
-        Running { number, class, progress, gives_way: false }
+        Running { number, class, progress, gives_way: false, stays: false }
     }
 
     #[test]
@@ -59,6 +61,8 @@ mod tests {
         let after = [all[0], first, all[2], all[3]];
         assert!(to_give_way(1, &after).is_empty(), "a slot is on its way");
         assert_eq!(to_give_way(2, &after), [1]);
+        let stays = Running { stays: true, ..all[1] };
+        assert_eq!(to_give_way(9, &[all[0], stays]), [1], "the one that stays is the other one");
     }
 
     #[test]

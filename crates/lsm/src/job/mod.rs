@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_io::{Class, Nanos, Result};
-use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, Scope, TreeKnobs, Urgency};
+use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, TreeKnobs, Urgency};
 
 use crate::pick::memtables::{self, Waiting};
 use crate::pick::{ClaimedRange, Claims, Pick, pick_drop};
@@ -139,10 +139,12 @@ impl Jobs for Tree {
             let memtables = self.pick_memtables(claims, &state, &version, &self.view().sealed);
             memtables.or_else(|| self.pick(claims, &state, &version))
         };
-        if due(&state.claims(|_| true)).is_some() {
+        let now = due(&state.claims(|_| true));
+        let due = due(&state.claims(|job| !stays(job)))?;
+        // What is as urgent runs; only what is less may run beside what waits.
+        if now.is_some_and(|now| class_of(&now) <= class_of(&due)) {
             return None;
         }
-        let due = due(&state.claims(|job| !stays(job)))?;
         let bars = |job: &&Running| -> bool {
             let is_input = |id: &u64| due.inputs.iter().any(|(_, input)| input == id);
             let overlaps = |range: &ClaimedRange| {
@@ -196,7 +198,7 @@ impl Tree {
         let is_last_buffer_filling = view.sealed.len() + 1 >= knobs.write_buffers;
         let (gather, nanos_max) = match self.options.level_0 {
             true => (knobs.flush_gather, GATHER_NANOS_MAX),
-            false => (knobs.flush_gather.max(knobs.write_buffers / 2), Nanos::MAX),
+            false => (knobs.flush_gather.max(knobs.write_buffers / 2), 10 * GATHER_NANOS_MAX),
         };
         view.sealed.len() < gather
             && !is_last_buffer_filling
@@ -207,12 +209,18 @@ impl Tree {
 
     /// What `sealed` is merged with in a tree without level 0, unless `claims` are in its way, or a level is so large
     /// that it goes first.
-    fn pick_memtables(&self, claims: &Claims, state: &State, version: &Version, sealed: &[Sealed]) -> Option<Pick> {
+    pub(crate) fn pick_memtables(
+        &self,
+        claims: &Claims,
+        state: &State,
+        version: &Version,
+        sealed: &[Sealed],
+    ) -> Option<Pick> {
         if self.options.level_0 {
             return None;
         }
         let levels_view = self.levels_view(version, claims, state);
-        if self.knobs().scope == Scope::All && memtables::is_too_large(&levels_view, &self.options) {
+        if self.must_wait(&levels_view) {
             return None;
         }
         let ends: Vec<_> = sealed.iter().filter_map(|sealed| sealed.memtable.ends()).collect();

@@ -51,7 +51,11 @@ pub fn bytes_target(level: usize, options: &TreeOptions) -> u64 {
 /// The next compaction, or `None` if nothing is due or what is due is blocked by running jobs.
 pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
     let scores = scores(levels_view, options);
-    let l0_due = options.level_0 && scores[0] >= 1.0 && !is_gathering(levels_view, options);
+    let l0_due = match options.level_0 {
+        true => scores[0] >= 1.0 && !is_gathering(levels_view, options),
+        // What a tree with a level 0 has left there, and no memtable takes along.
+        false => scores[0] > 0.0 && !levels_view.memtables_wait,
+    };
     let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
         true => intra_l0::pick_while_blocked(levels_view, options),
         false => None,
@@ -61,7 +65,7 @@ pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -
         return Some(pick);
     }
     if scope == Scope::L0ToL1 {
-        let is_urgent = levels_view.urgency > Urgency::Idle && !l0_due;
+        let is_urgent = levels_view.urgency > Urgency::Idle && !l0_due && !levels_view.memtables_wait;
         return if is_urgent { reclaim::pick(levels_view, scope, options) } else { None };
     }
     // While level 0, or memtables, wait for a table of level 1, no other job may take one from it: they would wait for
@@ -73,6 +77,7 @@ pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -
     deep.or_else(|| match (l0_due, l0_first) {
         (true, true) => None,
         (true, false) => pick_l0(levels_view, scope, options),
+        (false, _) if levels_view.memtables_wait => None,
         (false, _) => reclaim::pick(levels_view, scope, options),
     })
 }

@@ -107,4 +107,28 @@ mod tests {
         };
         assert_eq!((level(false), level(true)), (Some(1), Some(2)));
     }
+
+    #[test]
+    fn runs_that_are_left_in_level_0_go_down_alone_where_no_memtable_takes_them() {
+        let level = |memtables_wait| {
+            with_levels(&["7:a-z", "1:a-c*10"], &Claims::default(), Urgency::Idle, |view| {
+                view.memtables_wait = memtables_wait;
+                leveled::pick(view, Scope::All, &OPTIONS()).map(|pick| (pick.level, pick.output_level))
+            })
+        };
+        assert_eq!((level(false), level(true)), (Some((0, 1)), None));
+    }
+
+    #[test]
+    fn nothing_is_reclaimed_from_level_1_while_memtables_wait() {
+        // A quarter of the table has expired.
+        let options = TreeOptions { level1_bytes: 20, table_bytes: 256, ..OPTIONS() };
+        let reclaims = |memtables_wait| {
+            with_levels(&["", "1:a-h*16^4 2:i-z*2"], &Claims::default(), Urgency::Near, |view| {
+                view.memtables_wait = memtables_wait;
+                leveled::pick(view, Scope::All, &options).is_some_and(|pick| pick.reclaims)
+            })
+        };
+        assert_eq!((reclaims(false), reclaims(true)), (true, false));
+    }
 }

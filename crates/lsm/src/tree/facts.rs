@@ -17,7 +17,7 @@ impl Facts for Tree {
         let view = self.view.load();
         let full = view.memtable.bytes() >= self.options.write_buffer_bytes;
         let counts = Counts {
-            l0_runs: view.version.level(0).len(),
+            l0_runs: self.stalling_runs(&view),
             sealed: view.sealed.len(),
             memtable_full: full,
             write_buffers: self.knobs.write_buffers(),
@@ -28,12 +28,12 @@ impl Facts for Tree {
 
     fn slow_rate(&self) -> u64 {
         let view = self.view.load();
-        slowdown::rate(view.version.level(0).len(), self.pending_bytes(&view), &self.options)
+        slowdown::rate(self.stalling_runs(&view), self.pending_bytes(&view), &self.options)
     }
 
     fn nearest_stall(&self) -> StallCause {
         let view = self.view.load();
-        let (runs, slow) = (view.version.level(0).len(), self.options.l0_slow);
+        let (runs, slow) = (self.stalling_runs(&view), self.options.l0_slow);
         let (sealed, buffers) = (view.sealed.len(), self.knobs.write_buffers());
         if sealed * slow > runs * buffers { StallCause::Memtables } else { StallCause::L0Runs }
     }
@@ -57,7 +57,12 @@ impl Facts for Tree {
         let sealed = view.sealed.iter().map(|sealed| sealed.memtable.booked_bytes() as u64).sum();
         let flushing = state.jobs.values().any(|job| job.facts.kind() == JobKind::Flush);
         if flushing || !self.is_gathering(&state, &view, &self.knobs()) {
-            UnflushedMemory { held: active, leaving: sealed, since: state.sealed_at[0].unwrap_or(0) }
+            // In a tree without level 0 they may have to wait for compactions: then nobody should count on them.
+            let claims = || state.claims(|_| true);
+            let can_leave = |sealed| self.pick_memtables(&claims(), &state, &view.version, sealed).is_some();
+            let is_leaving = flushing || self.options.level_0 || can_leave(&view.sealed);
+            let leaving = if is_leaving { sealed } else { 0 };
+            UnflushedMemory { held: active, leaving, since: state.sealed_at[0].unwrap_or(0) }
         } else {
             let oldest = view.sealed.last().map_or(0, |sealed| sealed.sealed_at);
             UnflushedMemory { held: active + sealed, leaving: 0, since: oldest }
@@ -125,6 +130,12 @@ impl Facts for Tree {
 }
 
 impl Tree {
+    /// Runs of level 0 for which writes wait. What a tree with a level 0 has left there is none of those: no memtable
+    /// adds to it.
+    fn stalling_runs(&self, view: &View) -> usize {
+        if self.options.level_0 { view.version.level(0).len() } else { 0 }
+    }
+
     /// Bytes that compactions have before them, as far as writes wait for them: none while they are put off on purpose
     /// (U-7).
     fn pending_bytes(&self, view: &View) -> u64 {
@@ -136,7 +147,7 @@ impl Tree {
     fn bytes_to_stall(&self, view: &View, unflushed: u64) -> u64 {
         let buffer = self.options.write_buffer_bytes as u64;
         let buffers = (self.knobs.write_buffers() as u64).saturating_mul(buffer).saturating_sub(unflushed);
-        let places = self.options.l0_stop.saturating_sub(view.version.level(0).len()) as u64;
+        let places = self.options.l0_stop.saturating_sub(self.stalling_runs(view)) as u64;
         buffers.min(places.saturating_mul(buffer).saturating_sub(unflushed))
     }
 }

@@ -233,12 +233,15 @@ impl Partition {
             gates.background().set_limits(Limits::UNLIMITED);
         }
         self.engine.seal();
+        // Nothing is compacted any more for which a flush could wait.
+        self.engine.set_eager(true);
         while let Some(job) = self.engine.next_flush() {
             if let Err(error) = job.run().await {
                 tracing::warn!(owner = ?self.owner, %error, "cannot flush before going to sleep: the log is kept");
                 break;
             }
         }
+        self.engine.set_eager(false);
         let closed = self.log.close().await;
         let forgotten = match closed {
             // A segment is preallocated: thousands of sleepers must not fill the disk with them.

@@ -13,7 +13,8 @@
 //!    says whether it is finished or *released*: cancelled, its claims with it.
 //!    It is also released when it has been out of scope for too long and is not to be finished, and at once where the
 //!    process that Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for
-//!    what is parked is bounded by the slots.
+//!    what is parked is bounded by the slots: what ran when scopes became narrower, and two for each slot that gave way
+//!    to level 0.
 //!
 //! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs
 //! a bound on every table, in the manifest and in every read, for the sake of half a job at most. What is thrown away
@@ -110,7 +111,7 @@ impl Partition {
         let mut may_be_parked = true;
         loop {
             if let Some(slot) = slot {
-                slot.runs(Arc::downgrade(self) as Weak<dyn SlotTaker>, facts.class, &control);
+                slot.runs(Arc::downgrade(self) as Weak<dyn SlotTaker>, facts.class, &control, !may_be_parked);
             }
             let gives_way = || slot.as_ref().is_some_and(Slot::must_give_way);
             match self.advance(run.as_mut(), &facts, &control, may_be_parked, gives_way).await {
@@ -183,6 +184,7 @@ impl Partition {
         let parked = Parked { facts, control: Arc::clone(control), must_finish: false, verdict: None };
         self.parking.0.lock().push(parked);
         let _entry = ParkedEntry { partition: self, control };
+        let _preempted = slot.as_ref().and_then(Slot::preempted);
         // Somebody else may have the slot; and this tree something to do that the scope admits.
         drop(slot);
         self.kick();
@@ -202,11 +204,12 @@ impl Partition {
         };
         loop {
             let mut too_long = pin!(sleep_until(&self.clock, self.clock.now() + PARKED_MAX));
-            let mut look = |cx: &mut Context<'_>| match decided.as_mut().poll(cx) {
+            let mut poll = |cx: &mut Context<'_>| match decided.as_mut().poll(cx) {
                 Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
                 Poll::Pending => too_long.as_mut().poll(cx).map(|()| None),
             };
-            match poll_fn(&mut look).await {
+            // The verdict may have come with the last look.
+            match poll_fn(&mut poll).await.or_else(look) {
                 Some(verdict) => return verdict,
                 // All it waits for is a slot.
                 None if goes_on() => {}

@@ -50,15 +50,14 @@ impl Silk {
         PartitionKnobs { background, weight, l0_first: self.l0_first, ..PartitionKnobs::open(partition) }
     }
 
-    /// The share of the background that `partition` has while `busy` of all weights have something to do.
-    fn share(&self, partition: &PartitionSample, busy: f64) -> f64 {
-        let weight = self.weight(partition);
-        // Who has nothing to do yet may have it before the next look.
-        weight / if is_busy(partition) { busy } else { busy + weight }
-    }
-
-    fn weight(&self, partition: &PartitionSample) -> f64 {
-        front(partition, &self.settings).weight.map_or(1.0, |weight| weight as f64)
+    /// What each partition weighs: what its tenant bought, and where that has no limits as much as the others on
+    /// average.
+    fn weights(&self, sample: &Sample) -> Vec<f64> {
+        let sold = |partition| front(partition, &self.settings).weight.map(|weight| weight as f64);
+        let sold: Vec<Option<f64>> = sample.partitions.iter().map(sold).collect();
+        let known: Vec<f64> = sold.iter().flatten().copied().collect();
+        let usual = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
+        sold.into_iter().map(|weight| weight.unwrap_or(usual)).collect()
     }
 }
 
@@ -107,13 +106,16 @@ impl BandwidthPolicy for Silk {
 
     fn decide(&mut self, sample: &Sample, loads: &[Load]) -> Vec<PartitionKnobs> {
         let taken = [loads.iter().map(|load| load.read).sum(), loads.iter().map(|load| load.log).sum()];
-        let busy = sample.partitions.iter().filter(|partition| is_busy(partition));
-        let busy: f64 = busy.map(|partition| self.weight(partition)).sum();
-        let limits = |partition: &PartitionSample| {
+        let weighed = || sample.partitions.iter().zip(self.weights(sample));
+        let busy: f64 = weighed().filter(|(partition, _)| is_busy(partition)).map(|(_, weight)| weight).sum();
+        let limits = |(partition, weight): (&PartitionSample, f64)| {
             let before = self.given.get(&partition.owner);
-            (partition.owner, step(&sample.device, taken, self.share(partition, busy), before))
+            // Who has nothing to do yet may have it before the next look.
+            let share = weight / if is_busy(partition) { busy } else { busy + weight };
+            (partition.owner, step(&sample.device, taken, share, before))
         };
-        self.given = sample.partitions.iter().map(limits).collect();
+        let given = weighed().map(limits).collect();
+        self.given = given;
         sample.partitions.iter().map(|partition| self.opening(partition)).collect()
     }
 }
@@ -121,6 +123,7 @@ impl BandwidthPolicy for Silk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Capacity;
     use crate::policy::sample::{JobFacts, MemoryFacts};
 
     const MB: u64 = 1_000_000;
@@ -175,6 +178,26 @@ mod tests {
         );
         let said = decide(&mut silk, &[false, false, true], Limits::bytes(200 * MB), 35, 0);
         assert_eq!(said[2], Limits::bytes(160 * MB), "the others have ended");
+    }
+
+    #[test]
+    fn who_bought_nothing_in_particular_has_as_much_as_the_others() {
+        let of = |number: u32, wcu| PartitionSample {
+            owner: Owner { tenant: number, partition: number },
+            capacity: Capacity { rcu: wcu, wcu },
+            partitions: 1,
+            jobs: JobFacts { running: 1, ..JobFacts::default() },
+            ..PartitionSample::default()
+        };
+        let partitions = vec![of(1, 3_000), of(2, 0), of(3, 1_000)];
+        let loads = vec![Load::default(); 3];
+        let sample = Sample { now: 0, device: Limits::bytes(200 * MB), memory: MemoryFacts::default(), partitions };
+        let said: Vec<u64> = silk()
+            .decide(&sample, &loads)
+            .iter()
+            .map(|knobs| knobs.background.rates(Direction::Write).bytes / MB)
+            .collect();
+        assert_eq!(said, [97, 65, 32], "195 MB/s by 3, 2 and 1");
     }
 
     #[test]
