@@ -182,8 +182,8 @@ impl Ticker {
     }
 
     /// What goes to a log is paid for when it is written, and moves at the next sync: tokens that arrive while it moves
-    /// are nobody's to use, and would be lost where that takes longer than the gate's burst. So that much more is kept.
-    /// It was a tenth of a second at most: with a second between syncs a twelfth of a full device went unused.
+    /// are nobody's to use, and would be lost where that takes longer than the gate's burst. So that much more is kept:
+    /// with a second between syncs a twelfth of a full device would go unused.
     fn keep_burst(&self) {
         let ahead = match self.config.sync {
             SyncMode::Always => 0,

@@ -26,6 +26,7 @@ pub mod profile;
 pub mod progress;
 pub mod queue;
 pub mod report;
+pub mod save;
 pub mod search;
 pub mod seen;
 pub mod steadiness;
@@ -34,9 +35,6 @@ pub mod tally;
 pub mod trace;
 pub mod watch;
 
-use std::io::Write as _;
-use std::path::Path;
-
 use crate::outcome::{Outcome, Run};
 use crate::plan::Plan;
 
@@ -44,22 +42,16 @@ use crate::plan::Plan;
 ///
 /// # Errors
 /// A file cannot be written.
-#[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
 pub fn deliver(plan: &Plan, runs: &[Run]) -> Result<(), String> {
     let outcomes: Vec<&Outcome> = runs.iter().map(|run| &run.outcome).collect();
-    let to_stdout = plan.args.json.as_deref() == Some(Path::new("-"));
-    if !to_stdout {
+    if !save::is_stdout(plan.args.json.as_deref()) {
         print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
     }
     if let Some(path) = &plan.args.json {
-        let json = serde_json::to_string_pretty(&outcomes).map_err(|error| error.to_string())?;
-        let written = if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
-        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        save::json(path, &outcomes)?;
     }
     if let Some(path) = &plan.args.report {
-        let page = report::page(plan, runs, &profile::STAGES);
-        std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        eprintln!("the time series are in {}", path.display());
+        save::page(path, &report::page(plan, runs, &profile::STAGES))?;
     }
     Ok(())
 }

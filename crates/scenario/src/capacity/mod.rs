@@ -3,9 +3,6 @@
 
 mod table;
 
-use std::io::Write as _;
-use std::path::Path;
-
 use serde::Serialize;
 use serde_json::json;
 
@@ -15,7 +12,7 @@ use crate::outcome::{Run, TenantRow};
 use crate::plan::Plan;
 use crate::search::Search;
 use crate::trace::Trace;
-use crate::{profile, report};
+use crate::{profile, report, save};
 
 /// A ratio is searched for in hundredths.
 const HUNDREDTHS: f64 = 100.0;
@@ -191,22 +188,15 @@ impl<'a> Question<'a> {
     ///
     /// # Errors
     /// A file cannot be written.
-    #[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
     pub fn deliver(&self, answer: &Answer) -> Result<(), String> {
-        let to_stdout = self.args.json.as_deref() == Some(Path::new("-"));
-        if !to_stdout {
+        if !save::is_stdout(self.args.json.as_deref()) {
             print!("\n{}", table::answer(self, answer));
         }
         if let Some(path) = &self.args.json {
-            let json = serde_json::to_string_pretty(&self.to_json(answer)).map_err(|error| error.to_string())?;
-            let written =
-                if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
-            written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            save::json(path, &self.to_json(answer))?;
         }
         if let Some(path) = &self.args.report {
-            let page = report::page(&self.today, &shown(answer), &profile::STAGES);
-            std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-            eprintln!("the time series are in {}", path.display());
+            save::page(path, &report::page(&self.today, &shown(answer), &profile::STAGES))?;
         }
         Ok(())
     }

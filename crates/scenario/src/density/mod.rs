@@ -2,9 +2,6 @@
 
 mod table;
 
-use std::io::Write as _;
-use std::path::Path;
-
 use serde::Serialize;
 use serde_json::json;
 
@@ -12,6 +9,7 @@ use crate::args::Density;
 use crate::outcome::Outcome;
 use crate::pattern::Pattern;
 use crate::plan::Plan;
+use crate::save;
 use crate::search::Search;
 
 /// A number of tenants that was tried, and what came of it.
@@ -120,17 +118,12 @@ pub fn heading(args: &Density) -> String {
 ///
 /// # Errors
 /// The file cannot be written.
-#[allow(clippy::disallowed_methods, reason = "the user's own file, not the database's")]
 pub fn deliver(args: &Density, world: &str, found: &[Found]) -> Result<(), String> {
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
-    if !to_stdout {
+    if !save::is_stdout(args.json.as_deref()) {
         print!("\n{}", table::answers(found));
     }
     let Some(path) = &args.json else { return Ok(()) };
-    let all = json!({ "scenario": "density", "world": world, "params": args, "found": found });
-    let json = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())?;
-    let written = if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+    save::json(path, &json!({ "scenario": "density", "world": world, "params": args, "found": found }))
 }
 
 #[cfg(test)]

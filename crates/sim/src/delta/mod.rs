@@ -7,12 +7,12 @@ mod client;
 pub mod flush;
 mod table;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use weir_node::ShareMode;
+use weir_scenario::save;
 
 pub use buffer::{Shared, Waited, run};
 pub use client::Class;
@@ -71,7 +71,6 @@ pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
     deliver("delta-flush", args, args.json.as_deref(), &slots_heading(args), runs, slots_row)
 }
 
-#[allow(clippy::disallowed_methods, reason = "the user's own file, not the database's")]
 fn deliver<R: Serialize>(
     scenario: &str,
     args: &impl Serialize,
@@ -80,7 +79,7 @@ fn deliver<R: Serialize>(
     runs: impl Iterator<Item = Result<R, String>>,
     row: impl Fn(&R) -> String,
 ) -> Result<(), String> {
-    let to_stdout = path == Some(Path::new("-"));
+    let to_stdout = save::is_stdout(path);
     let tell = |text: &str| {
         if !to_stdout {
             println!("{text}");
@@ -89,8 +88,5 @@ fn deliver<R: Serialize>(
     tell(heading);
     let runs: Vec<R> = runs.map(|run| run.inspect(|run| tell(&row(run)))).collect::<Result<_, _>>()?;
     let Some(path) = path else { return Ok(()) };
-    let all = serde_json::json!({ "scenario": scenario, "world": WORLD, "params": args, "runs": runs });
-    let json = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())?;
-    let written = if to_stdout { writeln!(std::io::stdout(), "{json}") } else { std::fs::write(path, json + "\n") };
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+    save::json(path, &serde_json::json!({ "scenario": scenario, "world": WORLD, "params": args, "runs": runs }))
 }

@@ -1,0 +1,34 @@
+//! Results as files of the user's: JSON for programs, a page to look at.
+
+#![allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
+
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Whether `path` stands for standard output, which then takes the JSON alone.
+pub fn is_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
+
+/// Writes `value` as indented JSON with a newline at the end to `path`, or to standard output where that is `-`.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn json(path: &Path, value: &impl Serialize) -> Result<(), String> {
+    let json = serde_json::to_string_pretty(value).map_err(|error| error.to_string())? + "\n";
+    let written =
+        if is_stdout(Some(path)) { std::io::stdout().write_all(json.as_bytes()) } else { std::fs::write(path, json) };
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// Writes a page with time series to `path`, and says where it is.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn page(path: &Path, page: &str) -> Result<(), String> {
+    std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    eprintln!("the time series are in {}", path.display());
+    Ok(())
+}
