@@ -24,5 +24,5 @@ pub mod table;
 pub mod tree;
 pub mod version;
 
-pub use options::TreeOptions;
+pub use options::{PickerKind, TreeOptions};
 pub use tree::{Env, Tree};

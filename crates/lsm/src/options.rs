@@ -13,11 +13,9 @@ pub struct TreeOptions {
     /// Sealed memtables that one flush may write as one run. More: fewer runs where flushes lag, or when a policy stops
     /// gathering. RocksDB's flushes take all that wait.
     pub flush_memtables_max: usize,
-    /// Memtables become runs of level 0. If not, they are merged straight into level 1, as in CruiseDB's SP-LSM-tree
-    /// (CR-14): fewer bytes are written (CR-21), and level 0 never stalls a write; but memtables wait longer, so that
-    /// such a tree needs more of them (CR-16: 12), and nothing can be put off but by letting them wait. May be changed
-    /// when a tree is opened: what is in level 0 then goes down with the next memtables.
-    pub level_0: bool,
+    /// What is flushed and compacted next. May be changed when a tree is opened: what a tree with a level 0 has left
+    /// there goes down with the next memtables of one without.
+    pub picker: PickerKind,
     /// Level-0 runs that start a compaction into level 1.
     pub l0_trigger: usize,
     /// Level-0 runs that are compacted even while more keep coming: until then they gather, so that level 1 is
@@ -66,13 +64,25 @@ pub struct TreeOptions {
     pub io_bytes: usize,
 }
 
+/// The [pickers](crate::pick::Picker) that there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PickerKind {
+    /// Memtables become runs of level 0, and levels are merged into the next ([`crate::pick::leveled`]).
+    #[default]
+    Leveled,
+    /// Memtables are merged straight into level 1, as in CruiseDB's SP-LSM-tree ([`crate::pick::sp_lsm`], CR-14): fewer
+    /// bytes are written (CR-21), and level 0 never stalls a write; but memtables wait longer, so that such a tree needs
+    /// more of them (CR-16: 12), and nothing can be put off but by letting them wait.
+    SpLsm,
+}
+
 impl Default for TreeOptions {
     fn default() -> Self {
         Self {
             write_buffer_bytes: 64 << 20,
             write_buffers_max: 4,
             flush_memtables_max: 12,
-            level_0: true,
+            picker: PickerKind::Leveled,
             l0_trigger: 4,
             l0_gather: 10,
             l0_slow: 20,

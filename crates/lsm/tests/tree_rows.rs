@@ -15,7 +15,7 @@ use weir_io::plant::{Plant, with_planted};
 use weir_io::sim::{DeviceSpec, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
-use weir_lsm::{Env, Tree, TreeOptions};
+use weir_lsm::{Env, PickerKind, Tree, TreeOptions};
 use weir_model::engine::{
     Files, JobControl, JobReport, Jobs, Kind, Range, Reads, Records, Scope, Snapshot, TreeKnobs, Urgency,
 };
@@ -57,7 +57,7 @@ fn options(rng: &mut Rng) -> TreeOptions {
         write_buffer_bytes: 1 << (9 + rng.below(5)),
         write_buffers_max: 2 + rng.below(4) as usize,
         flush_memtables_max: 1 + rng.below(3) as usize,
-        level_0: rng.chance(0.7),
+        picker: if rng.chance(0.7) { PickerKind::Leveled } else { PickerKind::SpLsm },
         l0_trigger: 1 + rng.below(4) as usize,
         l0_gather: rng.below(8) as usize,
         intra_l0_when_blocked: rng.chance(0.5),

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use weir_io::{BoxFuture, Clock, Nanos, Result, Rng, sleep_until};
 use weir_log::SyncMode;
-use weir_lsm::TreeOptions;
 use weir_lsm::table::Compression;
+use weir_lsm::{PickerKind, TreeOptions};
 use weir_model::Batch;
 use weir_model::engine::{Lookup, Range, Snapshot};
 use weir_node::{Commit, EngineKind, Machine, Node, NodeConfig, Partition, StoreOptions};
@@ -60,7 +60,7 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
         write_buffer_bytes: pick(&[4 << 10, 16 << 10, 64 << 10, 1 << 20]) as usize,
         write_buffers_max: pick(&[2, 4]) as usize,
         flush_memtables_max: pick(&[1, 4]) as usize,
-        level_0: pick(&[0, 1, 1]) == 1,
+        picker: if pick(&[0, 1, 1]) == 1 { PickerKind::Leveled } else { PickerKind::SpLsm },
         l0_trigger: pick(&[1, 2, 4]) as usize,
         level1_bytes: pick(&[8 << 10, 64 << 10, 1 << 20]),
         level_factor: pick(&[2, 4, 10]),

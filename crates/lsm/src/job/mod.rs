@@ -12,11 +12,10 @@ pub mod retention;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_io::{Class, Nanos, Result};
+use weir_io::{Class, Result};
 use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, TreeKnobs, Urgency};
 
-use crate::pick::memtables::{self, Waiting};
-use crate::pick::{ClaimedRange, Claims, Pick, pick_drop};
+use crate::pick::{ClaimedRange, Claims, Gathering, Pick, Waiting, pick_drop, picker};
 use crate::read::view::{Sealed, View};
 use crate::tree::{Running, State, Tree};
 use crate::version::Version;
@@ -55,6 +54,16 @@ fn class_of(pick: &Pick) -> Class {
     }
 }
 
+/// Where a job of this pick writes. A run of level 0 is written into a place and not into a range: others may go on
+/// beside it.
+fn claimed_range(pick: &Pick) -> Option<ClaimedRange> {
+    (pick.output_level > 0 && !pick.means.is_drop()).then(|| ClaimedRange {
+        level: pick.output_level,
+        smallest: pick.smallest.clone(),
+        largest: pick.largest.clone(),
+    })
+}
+
 /// What a job holds in the tree's state, until it is dropped.
 struct Claim {
     tree: Arc<Tree>,
@@ -66,10 +75,6 @@ impl Drop for Claim {
         self.tree.state().lock().end(self.job);
     }
 }
-
-/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds: so much more there may be
-/// to replay, and to keep in memory, of a partition that fills its memtables slowly.
-const GATHER_NANOS_MAX: Nanos = 60_000_000_000;
 
 impl Jobs for Tree {
     /// Of the oldest sealed memtables.
@@ -85,24 +90,9 @@ impl Jobs for Tree {
         }
         let oldest = view.sealed.iter().rev().take(self.options.flush_memtables_max.max(knobs.flush_gather));
         let sealed: Vec<Sealed> = oldest.cloned().collect();
-        if sealed.is_empty() {
-            return None;
-        }
-        if !self.options.level_0 {
-            return self.merge_into_level_1(&mut state, sealed);
-        }
-        let facts = JobFacts {
-            class: Class::Flush,
-            level: None,
-            output_level: 0,
-            inputs: sealed.len(),
-            input_bytes: sealed.iter().map(|sealed| sealed.memtable.bytes() as u64).sum(),
-            is_drop: false,
-            is_urgent: false,
-        };
-        let entries = sealed.iter().map(|sealed| sealed.memtable.len() as u64).sum();
-        let work = Work::Flush(sealed);
-        Some(self.job(&mut state, work, facts, entries, Vec::new(), None))
+        let version = self.version();
+        let pick = self.pick_flush(&state.claims(|_| true), &state, &version, &sealed)?;
+        Some(self.flush(&mut state, pick, version, sealed))
     }
 
     /// The tables that can go without being read, if there are any: one manifest edit, for which nobody need wait.
@@ -136,8 +126,10 @@ impl Jobs for Tree {
             return None;
         }
         let due = |claims: &Claims| {
-            let memtables = self.pick_memtables(claims, &state, &version, &self.view().sealed);
-            memtables.or_else(|| self.pick(claims, &state, &version))
+            // What becomes a run of level 0 needs nothing of what others hold.
+            let merge =
+                self.pick_flush(claims, &state, &version, &self.view().sealed).filter(|pick| pick.output_level > 0);
+            merge.or_else(|| self.pick(claims, &state, &version))
         };
         let now = due(&state.claims(|_| true));
         let due = due(&state.claims(|job| !stays(job)))?;
@@ -191,48 +183,33 @@ impl Jobs for Tree {
 
 impl Tree {
     /// Whether a flush had better wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).
-    /// In a tree without level 0 half of them wait for one another as long as they keep filling: each merge rewrites
-    /// level 1.
     pub(crate) fn is_gathering(&self, state: &State, view: &View, knobs: &TreeKnobs) -> bool {
         let Some(oldest) = view.sealed.last() else { return false };
         let is_last_buffer_filling = view.sealed.len() + 1 >= knobs.write_buffers;
-        let (gather, nanos_max) = match self.options.level_0 {
-            true => (knobs.flush_gather, GATHER_NANOS_MAX),
-            false => (knobs.flush_gather.max(knobs.write_buffers / 2), 10 * GATHER_NANOS_MAX),
-        };
-        view.sealed.len() < gather
+        let Gathering { memtables, nanos_max } = picker(&self.options).gathering(knobs);
+        view.sealed.len() < memtables
             && !is_last_buffer_filling
             && oldest.epoch >= state.flush_before
             && self.env.clock.now().saturating_sub(oldest.sealed_at) < nanos_max
             && self.is_filling(state)
     }
 
-    /// What `sealed` is merged with in a tree without level 0, unless `claims` are in its way, or a level is so large
-    /// that it goes first.
-    pub(crate) fn pick_memtables(
+    /// Where `sealed` goes next beside those that hold `claims`; `None` if there is none, or if it has to wait.
+    pub(crate) fn pick_flush(
         &self,
         claims: &Claims,
         state: &State,
         version: &Version,
         sealed: &[Sealed],
     ) -> Option<Pick> {
-        if self.options.level_0 {
-            return None;
-        }
-        let levels_view = self.levels_view(version, claims, state);
-        if self.must_wait(&levels_view) {
-            return None;
-        }
         let ends: Vec<_> = sealed.iter().filter_map(|sealed| sealed.memtable.ends()).collect();
         let smallest = ends.iter().map(|[smallest, _]| &**smallest).min()?;
         let largest = ends.iter().map(|[_, largest]| &**largest).max()?;
-        memtables::pick(&levels_view, Waiting { smallest, largest })
+        let levels_view = self.levels_view(version, claims, state);
+        picker(&self.options).flush(&levels_view, Waiting { smallest, largest }, &self.options)
     }
 
-    /// The merge of `sealed` into level 1, if it can be begun.
-    fn merge_into_level_1(&self, state: &mut State, sealed: Vec<Sealed>) -> Option<Job> {
-        let version = self.version();
-        let pick = self.pick_memtables(&state.claims(|_| true), state, &version, &sealed)?;
+    fn flush(&self, state: &mut State, pick: Pick, version: Arc<Version>, sealed: Vec<Sealed>) -> Job {
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         let inputs = || version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
         let of_memtables: u64 = sealed.iter().map(|sealed| sealed.memtable.bytes() as u64).sum();
@@ -247,21 +224,17 @@ impl Tree {
         };
         let entries = sealed.iter().map(|sealed| sealed.memtable.len() as u64).sum::<u64>()
             + inputs().map(|(_, table)| table.meta.entries).sum::<u64>();
-        let range =
-            ClaimedRange { level: pick.output_level, smallest: pick.smallest.clone(), largest: pick.largest.clone() };
-        let work = Work::Compact { pick, version: Arc::clone(&version), sealed };
-        Some(self.job(state, work, facts, entries, tables, Some(range)))
+        let range = claimed_range(&pick);
+        let work = match pick.output_level {
+            0 => Work::Flush(sealed),
+            _ => Work::Compact { pick, version: Arc::clone(&version), sealed },
+        };
+        self.job(state, work, facts, entries, tables, range)
     }
 
     fn compaction(&self, state: &mut State, pick: Pick, version: Arc<Version>) -> Job {
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
-        // A merge within level 0 writes into a place, not into a range: others may go on beside it.
-        let writes_into_range = pick.output_level > 0 && !pick.means.is_drop();
-        let range = writes_into_range.then(|| ClaimedRange {
-            level: pick.output_level,
-            smallest: pick.smallest.clone(),
-            largest: pick.largest.clone(),
-        });
+        let range = claimed_range(&pick);
         let inputs = || version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
         let facts = JobFacts {
             class: class_of(&pick),

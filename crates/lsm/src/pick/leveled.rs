@@ -15,11 +15,12 @@
 //! 5. Inputs that overlap nothing in the next level are moved, not rewritten.
 //! 6. Where nothing of this is due, tables are merged for the space that this gives back ([`reclaim`]).
 
-mod reclaim;
+pub(super) mod reclaim;
 
-use weir_model::engine::{Scope, Urgency};
+use weir_io::Nanos;
+use weir_model::engine::{Scope, TreeKnobs, Urgency};
 
-use super::{Claims, LevelsView, Means, Pick, intra_l0};
+use super::{Claims, Gathering, LevelsView, Means, Pick, Picker, Waiting, intra_l0};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
@@ -48,38 +49,50 @@ pub fn bytes_target(level: usize, options: &TreeOptions) -> u64 {
     }
 }
 
-/// The next compaction, or `None` if nothing is due or what is due is blocked by running jobs.
-pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
-    let scores = scores(levels_view, options);
-    let l0_due = match options.level_0 {
-        true => scores[0] >= 1.0 && !is_gathering(levels_view, options),
-        // What a tree with a level 0 has left there, and no memtable takes along.
-        false => scores[0] > 0.0 && !levels_view.memtables_wait,
-    };
-    let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
-        true => intra_l0::pick_while_blocked(levels_view, options),
-        false => None,
-    };
-    let l0_first = l0_due && (scope != Scope::All || !options.picks_by_score || is_highest(&scores));
-    if l0_first && let Some(pick) = pick_l0(levels_view, scope, options).or_else(merge_instead) {
-        return Some(pick);
+/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds.
+const GATHER_NANOS_MAX: Nanos = 60_000_000_000;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Leveled;
+
+impl Picker for Leveled {
+    fn gathering(&self, knobs: &TreeKnobs) -> Gathering {
+        Gathering { memtables: knobs.flush_gather, nanos_max: GATHER_NANOS_MAX }
     }
-    if scope == Scope::L0ToL1 {
-        let is_urgent = levels_view.urgency > Urgency::Idle && !l0_due && !levels_view.memtables_wait;
-        return if is_urgent { reclaim::pick(levels_view, scope, options) } else { None };
+
+    fn merges_memtables(&self) -> bool {
+        false
     }
-    // While level 0, or memtables, wait for a table of level 1, no other job may take one from it: they would wait for
-    // ever.
-    let first = if l0_first || levels_view.memtables_wait { 2 } else { 1 };
-    let mut due: Vec<usize> = (first..LEVELS - 1).filter(|&level| scores[level] > 1.0).collect();
-    due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-    let deep = due.into_iter().find_map(|level| pick_deep(levels_view, level));
-    deep.or_else(|| match (l0_due, l0_first) {
-        (true, true) => None,
-        (true, false) => pick_l0(levels_view, scope, options),
-        (false, _) if levels_view.memtables_wait => None,
-        (false, _) => reclaim::pick(levels_view, scope, options),
-    })
+
+    /// They become a run of level 0, for which they need no table.
+    fn flush(&self, _: &LevelsView<'_>, waiting: Waiting<'_>, _: &TreeOptions) -> Option<Pick> {
+        Some(Pick::run_of(waiting))
+    }
+
+    fn compaction(&self, levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
+        let scores = scores(levels_view, options);
+        let l0_due = scores[0] >= 1.0 && !is_gathering(levels_view, options);
+        let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
+            true => intra_l0::pick_while_blocked(levels_view, options),
+            false => None,
+        };
+        let l0_first = l0_due && (scope != Scope::All || !options.picks_by_score || is_highest(&scores));
+        if l0_first && let Some(pick) = pick_l0(levels_view, scope, options).or_else(merge_instead) {
+            return Some(pick);
+        }
+        if scope == Scope::L0ToL1 {
+            let is_urgent = levels_view.urgency > Urgency::Idle && !l0_due;
+            return if is_urgent { reclaim::pick(levels_view, scope, options) } else { None };
+        }
+        // While level 0 waits for a table of level 1, no other job may take one from it: it would wait for ever.
+        let deep = pick_deep(levels_view, if l0_first { 2 } else { 1 }, &scores);
+        deep.or_else(|| match (l0_due, l0_first) {
+            (true, true) => None,
+            (true, false) => pick_l0(levels_view, scope, options),
+            (false, _) => reclaim::pick(levels_view, scope, options),
+        })
+    }
 }
 
 /// Whether no deeper level has a higher score than level 0.
@@ -125,7 +138,7 @@ fn bytes(tables: &[&TableMeta]) -> u64 {
     tables.iter().map(|table| table.bytes).sum()
 }
 
-fn pick_l0(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
+pub(super) fn pick_l0(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
     let runs = oldest_free(levels_view, options)?;
     let (lo, hi) = bounds(runs.iter().copied())?;
     let lower = overlapping(&levels_view.levels[1], lo, hi);
@@ -174,7 +187,14 @@ fn goes_through(l0: u64, l1: u64, l2: u64, runs: usize, options: &TreeOptions) -
     excess > 0 && merged + l2 < step_by_step && merged + l2 <= 2 * room as u64
 }
 
-fn pick_deep(levels_view: &LevelsView<'_>, level: usize) -> Option<Pick> {
+/// Rule 4, from level `first` on.
+pub(super) fn pick_deep(levels_view: &LevelsView<'_>, first: usize, scores: &[f64; LEVELS]) -> Option<Pick> {
+    let mut due: Vec<usize> = (first..LEVELS - 1).filter(|&level| scores[level] > 1.0).collect();
+    due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    due.into_iter().find_map(|level| pick_level(levels_view, level))
+}
+
+fn pick_level(levels_view: &LevelsView<'_>, level: usize) -> Option<Pick> {
     let next = &levels_view.levels[level + 1];
     let candidates =
         levels_view.levels[level].iter().copied().filter(|table| !is_claimed(levels_view.claims, &[table]));

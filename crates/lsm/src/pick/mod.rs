@@ -1,25 +1,72 @@
-//! Which compaction next: pure functions from the tables to a decision.
+//! What is flushed and what is compacted next: pure functions from memtables and tables to a decision.
 
 pub mod covered;
 pub mod dead;
 pub mod intra_l0;
 pub mod leveled;
-pub mod memtables;
+pub mod sp_lsm;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::covered::Covered;
-use crate::options::TreeOptions;
+use self::leveled::Leveled;
+use self::sp_lsm::SpLsm;
+use crate::options::{PickerKind, TreeOptions};
 use crate::version::{LEVELS, TableMeta};
+use weir_io::Nanos;
 use weir_model::engine::{Scope, Seq, TreeKnobs, Urgency};
+
+/// How a tree keeps its shape: an option of the tree ([`TreeOptions::picker`]), a file of pure functions for each.
+pub trait Picker: Send + Sync {
+    /// What a flush waits for.
+    fn gathering(&self, knobs: &TreeKnobs) -> Gathering;
+
+    /// Whether memtables are merged with tables. They may have to wait for compactions then, and no run of level 0
+    /// makes a write wait, for no memtable becomes one.
+    fn merges_memtables(&self) -> bool;
+
+    /// Where memtables go next, and with which tables; `None` where they have to wait for compactions.
+    fn flush(&self, levels_view: &LevelsView<'_>, waiting: Waiting<'_>, options: &TreeOptions) -> Option<Pick>;
+
+    /// The next compaction in `scope`, which is not [`Scope::IntraL0`]; `None` if nothing is due, or what is due is
+    /// blocked by running jobs.
+    fn compaction(&self, levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick>;
+}
+
+/// The picker of a tree with these options.
+pub fn picker(options: &TreeOptions) -> &'static dyn Picker {
+    match options.picker {
+        PickerKind::Leveled => &Leveled,
+        PickerKind::SpLsm => &SpLsm,
+    }
+}
+
+/// What a flush waits for, as long as memtables keep filling up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathering {
+    /// So many sealed memtables …
+    pub memtables: usize,
+    /// … or until the oldest one has been sealed for so long: so much more there may be to replay, and to keep in
+    /// memory, of a partition that fills its memtables slowly.
+    pub nanos_max: Nanos,
+}
+
+/// Memtables that wait for their flush: their smallest and largest key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting<'a> {
+    /// Smallest key of all of them.
+    pub smallest: &'a [u8],
+    /// Largest key.
+    pub largest: &'a [u8],
+}
 
 /// The next compaction as `knobs` have it, or `None` if nothing is due or what is due is blocked by running jobs.
 pub fn pick(levels_view: &LevelsView<'_>, knobs: TreeKnobs, options: &TreeOptions) -> Option<Pick> {
     match knobs.scope {
         Scope::IntraL0 if levels_view.levels[0].len() < knobs.intra_l0_from => None,
         Scope::IntraL0 => intra_l0::pick(levels_view, knobs.intra_l0_fan_in, knobs.intra_l0_bytes, options),
-        scope @ (Scope::All | Scope::L0ToL1) => leveled::pick(levels_view, scope, options),
+        scope @ (Scope::All | Scope::L0ToL1) => picker(options).compaction(levels_view, scope, options),
     }
 }
 
@@ -37,8 +84,12 @@ pub struct LevelsView<'a> {
     pub claims: &'a Claims,
     /// Memtables keep filling up: more runs are on their way to level 0.
     pub is_filling: bool,
-    /// Memtables wait to be merged into level 1, in a tree without level 0, and go before what is deeper.
-    pub memtables_wait: bool,
+    /// There are sealed memtables, and they do not gather any longer.
+    pub flush_is_due: bool,
+    /// Memtables that are merged with tables may be kept waiting until a level that is too large has become smaller:
+    /// not where deeper compactions are put off, for nobody would make it smaller, and not where everything is to go
+    /// into tables.
+    pub memtables_may_wait: bool,
     /// The wall clock, in milliseconds since 1970: what has expired by now is dead.
     pub now_ms: u64,
     /// No read is made before this sequence number.
@@ -96,7 +147,7 @@ impl Means {
     }
 }
 
-/// A compaction to start.
+/// A compaction to start, or a flush: one into level 0 becomes a run there, one into level 1 is merged with the inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
     /// Level that is relieved.
@@ -113,4 +164,19 @@ pub struct Pick {
     pub smallest: Box<[u8]>,
     /// Largest key of all inputs.
     pub largest: Box<[u8]>,
+}
+
+impl Pick {
+    /// The flush that makes `waiting` a run of level 0.
+    fn run_of(waiting: Waiting<'_>) -> Self {
+        Self {
+            level: 0,
+            output_level: 0,
+            inputs: Vec::new(),
+            means: Means::Merge,
+            reclaims: false,
+            smallest: waiting.smallest.into(),
+            largest: waiting.largest.into(),
+        }
+    }
 }

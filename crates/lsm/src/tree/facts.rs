@@ -6,7 +6,7 @@ use weir_model::engine::{
 };
 
 use super::{LevelCount, Tree};
-use crate::pick::leveled;
+use crate::pick::{leveled, picker};
 use crate::read::view::View;
 use crate::slowdown;
 use crate::stall::{Counts, stall};
@@ -57,10 +57,9 @@ impl Facts for Tree {
         let sealed = view.sealed.iter().map(|sealed| sealed.memtable.booked_bytes() as u64).sum();
         let flushing = state.jobs.values().any(|job| job.facts.kind() == JobKind::Flush);
         if flushing || !self.is_gathering(&state, &view, &self.knobs()) {
-            // In a tree without level 0 they may have to wait for compactions: then nobody should count on them.
-            let claims = || state.claims(|_| true);
-            let can_leave = |sealed| self.pick_memtables(&claims(), &state, &view.version, sealed).is_some();
-            let is_leaving = flushing || self.options.level_0 || can_leave(&view.sealed);
+            // Where they may have to wait for compactions nobody should count on them.
+            let can_leave = || self.pick_flush(&state.claims(|_| true), &state, &view.version, &view.sealed).is_some();
+            let is_leaving = flushing || !picker(&self.options).merges_memtables() || can_leave();
             let leaving = if is_leaving { sealed } else { 0 };
             UnflushedMemory { held: active, leaving, since: state.sealed_at[0].unwrap_or(0) }
         } else {
@@ -130,10 +129,10 @@ impl Facts for Tree {
 }
 
 impl Tree {
-    /// Runs of level 0 for which writes wait. What a tree with a level 0 has left there is none of those: no memtable
-    /// adds to it.
+    /// Runs of level 0 for which writes wait. What is left there of a tree that had a level 0 is none of those: no
+    /// memtable adds to it.
     fn stalling_runs(&self, view: &View) -> usize {
-        if self.options.level_0 { view.version.level(0).len() } else { 0 }
+        if picker(&self.options).merges_memtables() { 0 } else { view.version.level(0).len() }
     }
 
     /// Bytes that compactions have before them, as far as writes wait for them: none while they are put off on purpose

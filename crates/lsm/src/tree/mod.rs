@@ -34,7 +34,7 @@ use crate::knobs::Knobs;
 use crate::memtable::Memtable;
 use crate::options::TreeOptions;
 use crate::pick::covered::{Covered, Holder};
-use crate::pick::{self, Claims, LevelsView, Pick, memtables};
+use crate::pick::{self, Claims, LevelsView, Pick};
 use crate::read::view::{Sealed, View};
 use crate::version::Version;
 use crate::version::manifest::Manifest;
@@ -135,30 +135,18 @@ impl Tree {
 
     pub(crate) fn levels_view<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> LevelsView<'a> {
         let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
-        let mut levels_view = LevelsView {
+        let (view, knobs) = (self.view(), self.knobs());
+        LevelsView {
             levels,
             claims,
-            is_filling: self.knobs().l0_gathers && self.is_filling(state),
-            memtables_wait: false,
+            is_filling: knobs.l0_gathers && self.is_filling(state),
+            flush_is_due: !view.sealed.is_empty() && !self.is_gathering(state, &view, &knobs),
+            memtables_may_wait: knobs.scope == Scope::All && !self.eager.load(Ordering::Relaxed),
             now_ms: self.env.clock.unix_ms(),
             horizon: self.horizons().into_iter().min().unwrap_or(0),
             urgency: self.urgency(),
             covered: self.covered(version),
-        };
-        let view = self.view();
-        let wait = !self.options.level_0 && !view.sealed.is_empty() && !self.is_gathering(state, &view, &self.knobs());
-        levels_view.memtables_wait = wait && !self.must_wait(&levels_view);
-        levels_view
-    }
-
-    /// Whether the memtables of a tree without level 0 wait until a level that is too large has become smaller. Not
-    /// where deeper compactions are put off, for nobody would make it smaller, and not where everything is to go into
-    /// tables. While writes are about to stop they wait all the same: merged into a level that large, 13,000 operations
-    /// a second were done in `weir sim steady` where waiting did 22,000, and the longest wait was twice as long.
-    pub(crate) fn must_wait(&self, levels_view: &LevelsView<'_>) -> bool {
-        self.knobs().scope == Scope::All
-            && !self.eager.load(Ordering::Relaxed)
-            && memtables::is_too_large(levels_view, &self.options)
+        }
     }
 
     /// What covers make dead in `version`. The tables are gone through once for each version and each change of the

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_io::{Clock, Fs, Memory, Owner, Result};
 pub use weir_lsm::TreeOptions;
 pub use weir_lsm::cache::BlockCache;
-use weir_lsm::{Env, Tree};
+use weir_lsm::{Env, PickerKind, Tree};
 pub use weir_memory::StoreOptions;
 use weir_memory::{Budget, Store};
 use weir_model::engine::{Engine, EngineKind};
@@ -39,8 +39,8 @@ pub(crate) struct Opening<'a> {
 /// What the partitions of a tenant keep their rows in.
 #[derive(Clone)]
 pub(crate) enum EngineChoice {
-    /// In a tree, with or without a level 0.
-    Lsm { level_0: bool },
+    /// In a tree that this picker keeps in shape.
+    Lsm(PickerKind),
     /// In the memory of the tenant, which they share.
     Memory(Arc<Budget>),
 }
@@ -49,8 +49,8 @@ impl EngineChoice {
     /// With `memory_bytes_max` bytes of memory at most, where it is kept there; 0 = unlimited.
     pub fn new(kind: EngineKind, memory_bytes_max: u64) -> Self {
         let choice = match kind {
-            EngineKind::Lsm => Self::Lsm { level_0: true },
-            EngineKind::SpLsm => Self::Lsm { level_0: false },
+            EngineKind::Lsm => Self::Lsm(PickerKind::Leveled),
+            EngineKind::SpLsm => Self::Lsm(PickerKind::SpLsm),
             EngineKind::Memory => Self::Memory(Arc::new(Budget::new(u64::MAX))),
         };
         choice.limit(memory_bytes_max);
@@ -59,8 +59,8 @@ impl EngineChoice {
 
     pub fn kind(&self) -> EngineKind {
         match self {
-            Self::Lsm { level_0: true } => EngineKind::Lsm,
-            Self::Lsm { level_0: false } => EngineKind::SpLsm,
+            Self::Lsm(PickerKind::Leveled) => EngineKind::Lsm,
+            Self::Lsm(PickerKind::SpLsm) => EngineKind::SpLsm,
             Self::Memory(_) => EngineKind::Memory,
         }
     }
@@ -89,9 +89,9 @@ pub(crate) async fn open(opening: Opening<'_>, choice: &EngineChoice, config: &N
     let Opening { fs, dir, owner, cache, clock, memory } = opening;
     let (fs, dir, clock) = (Arc::clone(fs), dir.join(TREE), Arc::clone(clock));
     match choice {
-        EngineChoice::Lsm { level_0 } => {
+        EngineChoice::Lsm(picker) => {
             let env = Env { fs, dir, owner, cache, clock, memory };
-            Ok(Tree::open(env, tree_options(config, *level_0)).await?)
+            Ok(Tree::open(env, tree_options(config, *picker)).await?)
         }
         EngineChoice::Memory(budget) => {
             let env = weir_memory::Env { fs, dir, owner, clock, budget: Arc::clone(budget) };
@@ -103,9 +103,9 @@ pub(crate) async fn open(opening: Opening<'_>, choice: &EngineChoice, config: &N
 /// Memtables of a tree without level 0, at least (CR-16): they take what level 0 would.
 const SP_LSM_BUFFERS: usize = 12;
 
-/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ. `level_0` is
+/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ. `picker` is
 /// the tenant's choice.
-fn tree_options(config: &NodeConfig, level_0: bool) -> TreeOptions {
+fn tree_options(config: &NodeConfig, picker: PickerKind) -> TreeOptions {
     let mut options = config.tree.clone();
     if !config.profile.keeps_upper_levels() {
         options.warm_levels = 0;
@@ -113,8 +113,10 @@ fn tree_options(config: &NodeConfig, level_0: bool) -> TreeOptions {
     if !config.profile.gathers_l0() {
         options.l0_gather = options.l0_trigger;
     }
-    options.level_0 &= level_0 && config.profile.has_level_0();
-    if !options.level_0 {
+    if picker == PickerKind::SpLsm || !config.profile.has_level_0() {
+        options.picker = PickerKind::SpLsm;
+    }
+    if options.picker == PickerKind::SpLsm {
         options.write_buffers_max = options.write_buffers_max.max(SP_LSM_BUFFERS);
     }
     options.slow_at_last_buffer |= config.profile.slows_at_last_buffer();
@@ -131,7 +133,7 @@ mod tests {
     #[test]
     fn a_peer_has_the_tree_of_the_peer() {
         let of = |profile| {
-            let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") }, true);
+            let options = tree_options(&NodeConfig { profile, ..NodeConfig::new("node") }, PickerKind::Leveled);
             (options.warm_levels > 0, options.l0_gather > options.l0_trigger)
         };
         assert_eq!(of(Profile::Weir), (true, true));
@@ -142,10 +144,11 @@ mod tests {
     #[test]
     fn a_tree_without_level_0_has_memtables_instead() {
         let config = NodeConfig::new("node");
-        let of = |level_0| {
-            let options = tree_options(&config, level_0);
-            (options.level_0, options.write_buffers_max)
+        let of = |picker| {
+            let options = tree_options(&config, picker);
+            (options.picker, options.write_buffers_max)
         };
-        assert_eq!([of(true), of(false)], [(true, 4), (false, SP_LSM_BUFFERS)]);
+        let both = [PickerKind::Leveled, PickerKind::SpLsm];
+        assert_eq!(both.map(of), [(PickerKind::Leveled, 4), (PickerKind::SpLsm, SP_LSM_BUFFERS)]);
     }
 }

@@ -7,7 +7,8 @@ use weir_model::parts::{Life, cover_key};
 
 use super::*;
 use crate::options::TreeOptions;
-use crate::pick::{Claims, leveled};
+use crate::pick::leveled::Leveled;
+use crate::pick::{Claims, Picker};
 
 /// A table by what is in it.
 #[derive(Clone, Debug)]
@@ -89,7 +90,8 @@ fn with_view<T>(tables: &[Drawn], claimed: &[u64], horizon: Seq, ask: impl FnOnc
         levels,
         claims: &claims,
         is_filling: false,
-        memtables_wait: false,
+        flush_is_due: false,
+        memtables_may_wait: true,
         now_ms: 0,
         horizon,
         urgency,
@@ -214,7 +216,7 @@ proptest! {
             let drops = dropped(&tables, &[], horizon);
             tables.retain(|table| !drops.contains(&table.id));
             prop_assert_eq!(&living(&tables), &before);
-            let Some(pick) = with_view(&tables, &[], horizon, |view| leveled::pick(view, weir_model::engine::Scope::All, &options))
+            let Some(pick) = with_view(&tables, &[], horizon, |view| Leveled.compaction(view, weir_model::engine::Scope::All, &options))
             else {
                 return Ok(());
             };

@@ -65,7 +65,7 @@ fn is_third_dead(levels_view: &LevelsView<'_>) -> bool {
 }
 
 /// The merge that frees most for each byte that it rewrites, if any frees enough.
-pub(super) fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
+pub(in crate::pick) fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
     let worth = Worth::new(levels_view, options);
     let mut found: Vec<(f64, usize, &TableMeta, bool)> = Vec::new();
     let waits = levels_view.urgency == Urgency::Idle && is_gathering(levels_view, options);

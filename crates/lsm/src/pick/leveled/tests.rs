@@ -75,8 +75,18 @@ pub(crate) fn with_levels<T>(
         drawing.iter().map(|level| level.split_whitespace().map(table).collect()).collect();
     let levels = std::array::from_fn(|level| tables.get(level).map_or(Vec::new(), |tables| tables.iter().collect()));
     let covered = Arc::new(covered(drawing));
-    let (is_filling, memtables_wait) = (false, false);
-    ask(&mut LevelsView { levels, claims, is_filling, memtables_wait, now_ms: NOW_MS, horizon: 1, covered, urgency })
+    let (is_filling, flush_is_due, memtables_may_wait) = (false, false, true);
+    ask(&mut LevelsView {
+        levels,
+        claims,
+        is_filling,
+        flush_is_due,
+        memtables_may_wait,
+        now_ms: NOW_MS,
+        horizon: 1,
+        covered,
+        urgency,
+    })
 }
 
 fn ask_while(is_filling: bool, drawing: &[&str], claimed: &[u64], scope: Scope, urgency: Urgency) -> String {
