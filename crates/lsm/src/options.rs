@@ -70,9 +70,9 @@ pub enum PickerKind {
     /// Memtables become runs of level 0, and levels are merged into the next ([`crate::pick::leveled`]).
     #[default]
     Leveled,
-    /// Memtables are merged straight into level 1, as in CruiseDB's SP-LSM-tree ([`crate::pick::sp_lsm`], CR-14): fewer
-    /// bytes are written (CR-21), and level 0 never stalls a write; but memtables wait longer, so that such a tree needs
-    /// more of them (CR-16: 12), and nothing can be put off but by letting them wait.
+    /// Memtables are merged straight into level 1, as in CruiseDB's SP-LSM-tree ([`crate::pick::sp_lsm`], CR-14):
+    /// fewer bytes are written (CR-21), and level 0 never stalls a write; but memtables wait longer, so that such a
+    /// tree needs more of them (CR-16: 12), and nothing can be put off but by letting them wait.
     SpLsm,
 }
 
