@@ -19,7 +19,7 @@ mod reclaim;
 
 use weir_model::engine::{Scope, Urgency};
 
-use super::{Claims, LevelsView, Means, Pick, intra_l0};
+use super::{Claims, LevelsView, Means, Pick};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
@@ -56,12 +56,8 @@ pub fn pick(levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -
         // What a tree with a level 0 has left there, and no memtable takes along.
         false => scores[0] > 0.0 && !levels_view.memtables_wait,
     };
-    let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
-        true => intra_l0::pick_while_blocked(levels_view, options),
-        false => None,
-    };
     let l0_first = l0_due && (scope != Scope::All || !options.picks_by_score || is_highest(&scores));
-    if l0_first && let Some(pick) = pick_l0(levels_view, scope, options).or_else(merge_instead) {
+    if l0_first && let Some(pick) = pick_l0(levels_view, scope, options) {
         return Some(pick);
     }
     if scope == Scope::L0ToL1 {
