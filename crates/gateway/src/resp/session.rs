@@ -112,7 +112,7 @@ pub(super) struct Session<S: Store> {
     pub(super) transaction: Option<Box<Queue>>,
     /// What must not change before `EXEC`.
     pub(super) watched: Vec<Watched>,
-    /// Of its tenant's book, while there is a tenant: requests that are not complete.
+    /// Of its tenant's budget, while there is a tenant: requests that are not complete.
     pub(super) unfinished: Option<Hold>,
     /// The command under way is answered later.
     pub(super) blocked: Option<Blocked>,

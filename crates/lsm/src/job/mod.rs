@@ -18,7 +18,7 @@ use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, J
 use crate::pick::memtables::{self, Waiting};
 use crate::pick::{ClaimedRange, Claims, Pick, pick_drop};
 use crate::read::view::{Sealed, View};
-use crate::tree::{Running, State, Tree};
+use crate::tree::{Running, Tree, TreeState};
 use crate::version::Version;
 
 enum Work {
@@ -193,7 +193,7 @@ impl Tree {
     /// Whether a flush had better wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).
     /// In a tree without level 0 half of them wait for one another as long as they keep filling: each merge rewrites
     /// level 1.
-    pub(crate) fn is_gathering(&self, state: &State, view: &View, knobs: &TreeKnobs) -> bool {
+    pub(crate) fn is_gathering(&self, state: &TreeState, view: &View, knobs: &TreeKnobs) -> bool {
         let Some(oldest) = view.sealed.last() else { return false };
         let is_last_buffer_filling = view.sealed.len() + 1 >= knobs.write_buffers;
         let (gather, nanos_max) = match self.options.level_0 {
@@ -212,7 +212,7 @@ impl Tree {
     pub(crate) fn pick_memtables(
         &self,
         claims: &Claims,
-        state: &State,
+        state: &TreeState,
         version: &Version,
         sealed: &[Sealed],
     ) -> Option<Pick> {
@@ -230,7 +230,7 @@ impl Tree {
     }
 
     /// The merge of `sealed` into level 1, if it can be begun.
-    fn merge_into_level_1(&self, state: &mut State, sealed: Vec<Sealed>) -> Option<Job> {
+    fn merge_into_level_1(&self, state: &mut TreeState, sealed: Vec<Sealed>) -> Option<Job> {
         let version = self.version();
         let pick = self.pick_memtables(&state.claims(|_| true), state, &version, &sealed)?;
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
@@ -253,7 +253,7 @@ impl Tree {
         Some(self.job(state, work, facts, entries, tables, Some(range)))
     }
 
-    fn compaction(&self, state: &mut State, pick: Pick, version: Arc<Version>) -> Job {
+    fn compaction(&self, state: &mut TreeState, pick: Pick, version: Arc<Version>) -> Job {
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         // A merge within level 0 writes into a place, not into a range: others may go on beside it.
         let writes_into_range = pick.output_level > 0 && !pick.means.is_drop();
@@ -279,7 +279,7 @@ impl Tree {
 
     fn job(
         &self,
-        state: &mut State,
+        state: &mut TreeState,
         work: Work,
         facts: JobFacts,
         entries: u64,

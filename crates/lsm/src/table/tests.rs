@@ -19,8 +19,8 @@ const PATH: &str = "7.table";
 
 /// What an entry holds beside key and sequence number.
 type Rest = (Kind, u64, Vec<u8>);
-type Place = (Vec<u8>, Reverse<Seq>);
-type Model = BTreeMap<Place, Rest>;
+type EntryKey = (Vec<u8>, Reverse<Seq>);
+type Model = BTreeMap<EntryKey, Rest>;
 
 /// A machine with one table on its disk.
 struct Bench {
@@ -87,11 +87,11 @@ impl Bench {
     }
 }
 
-fn owned(entry: Option<Entry<'_>>) -> Option<(Place, Rest)> {
+fn owned(entry: Option<Entry<'_>>) -> Option<(EntryKey, Rest)> {
     entry.map(|e| ((e.key.to_vec(), Reverse(e.seq)), (e.kind, e.expire_at_ms, e.value.to_vec())))
 }
 
-fn cloned(entry: Option<(&Place, &Rest)>) -> Option<(Place, Rest)> {
+fn cloned(entry: Option<(&EntryKey, &Rest)>) -> Option<(EntryKey, Rest)> {
     entry.map(|(key, rest)| (key.clone(), rest.clone()))
 }
 

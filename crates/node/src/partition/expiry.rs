@@ -54,11 +54,11 @@ pub(super) struct Expiry {
     is_surveying: AtomicBool,
     /// It may be earlier than it was.
     earlier: Event,
-    state: Mutex<State>,
+    state: Mutex<KnownExpiries>,
 }
 
 #[derive(Default)]
-struct State {
+struct KnownExpiries {
     queue: ExpiryQueue,
     /// All rows that were there before are in it, as far as there is room.
     is_surveyed: bool,
@@ -98,7 +98,7 @@ impl Expiry {
         due
     }
 
-    fn note_first(&self, state: &MutexGuard<'_, State>) -> bool {
+    fn note_first(&self, state: &MutexGuard<'_, KnownExpiries>) -> bool {
         let first_ms = state.queue.first_ms().unwrap_or(NEVER);
         self.first_ms.swap(first_ms, Ordering::SeqCst) != first_ms
     }
@@ -107,7 +107,7 @@ impl Expiry {
     fn give_up(&self) {
         if self.is_used.load(Ordering::SeqCst) {
             let mut state = self.state.lock();
-            *state = State { next_survey: state.next_survey, life: state.life + 1, ..State::default() };
+            *state = KnownExpiries { next_survey: state.next_survey, life: state.life + 1, ..KnownExpiries::default() };
             self.is_used.store(false, Ordering::SeqCst);
             self.note_first(&state);
         }

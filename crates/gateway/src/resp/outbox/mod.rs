@@ -77,7 +77,7 @@ pub(super) struct Outbox<S: Store> {
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
     pub(super) is_cut: bool,
-    /// Of its tenant's book of long values, while there is a tenant: those in hand, and replies that the client does
+    /// Of its tenant's budget for long values, while there is a tenant: those in hand, and replies that the client does
     /// not take at once.
     long_values: Option<Hold>,
     /// Messages that it did not ask for, once it may get any.
