@@ -20,7 +20,7 @@ use weir_node::request_units::Module;
 use weir_script::{Run, Script, What};
 
 use super::Connection;
-use super::scripted::{Ground, Place, Scripted, Terms};
+use super::scripted::{Ground, RunsOn, Scripted, Terms};
 use crate::auth::account::Account;
 use crate::resp::commands::{deliver, gone, number_of_keys};
 use crate::resp::rights::{Origin, Rights};
@@ -82,7 +82,7 @@ impl<'a> Away<'a> {
     ) -> Outcome<Self> {
         let place = account.scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
         let away = Self { _place: place, running: account.scripts.begin(&server.clock, function) };
-        ground.place = Place::Away(Arc::clone(&server.script_threads), Arc::clone(&away.running.control));
+        ground.place = RunsOn::Away(Arc::clone(&server.script_threads), Arc::clone(&away.running.control));
         Ok(away)
     }
 }
