@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use weir_command::reply::Protocol;
 use weir_io::Nanos;
 
-use crate::auth::byte_limit::Held;
+use crate::tenant::byte_limit::Held;
 
 /// Bytes that a mailbox needs for a message beside its own: a queue has up to twice the places that it needs.
 pub(crate) const PLACE_BYTES: usize = 2 * size_of::<Push>();
@@ -251,7 +251,7 @@ pub(crate) mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::auth::byte_limit::ByteLimit;
+    use crate::tenant::byte_limit::ByteLimit;
 
     const SECOND: Nanos = 1_000_000_000;
 

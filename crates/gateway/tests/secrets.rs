@@ -8,7 +8,8 @@ use crate::support::{MemoryStore, Running, TestClock};
 use futures_util::FutureExt;
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::{Busy, SlowHash};
-use weir_gateway::auth::{Directory, Doorman, Grant, Refusal, Secrets, Standing, Tenancy, secret};
+use weir_gateway::auth::{Directory, Doorman, Refusal, Secrets, secret};
+use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
 use weir_io::real::RealSpawn;
 
 const CANARY: &str = "canary-in-the-mine-7391";

@@ -21,7 +21,8 @@ use std::time::Instant;
 use crate::support::{Client, MemoryStore, Running, TestClock, encode};
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::SlowHash;
-use weir_gateway::auth::{Checking, Directory, Doorman, Grant, Refusal, Secrets, Standing, Tenancy, secret};
+use weir_gateway::auth::{Checking, Directory, Doorman, Refusal, Secrets, secret};
+use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
 use weir_io::Rng;
 use weir_io::real::RealSpawn;
 

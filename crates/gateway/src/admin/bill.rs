@@ -9,7 +9,7 @@ use weir_io::{Class, Clock, Result};
 use weir_node::{BillBook, BillEdit, BillLine, Node, Usage};
 
 use super::wire;
-use crate::auth::account::Costs;
+use crate::tenant::account::Costs;
 
 /// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;

@@ -9,7 +9,7 @@ use weir_io::{BoxFuture, Spawn};
 
 use super::*;
 use crate::auth::secret::tests::{KEYED, SLOW};
-use crate::auth::{Standing, Tenancy};
+use crate::tenant::tenancy::{Standing, Tenancy};
 
 #[derive(Default)]
 struct Active(Arc<[StoredUser]>);

@@ -13,13 +13,13 @@ use weir_node::{Access, Unit};
 use super::as_one::{AsOne, Done, Member};
 use super::moving::LONG_BYTES;
 use super::{Connection, check_options, key_of};
-use crate::auth::Standing;
-use crate::auth::account::Upheavals;
 use crate::resp::frame::{PartialRequest, Progress, Span};
 use crate::resp::input::Input;
 use crate::resp::outbox::{ReplyMode, YIELD};
 use crate::resp::parse::parse;
 use crate::store::Store;
+use crate::tenant::account::Upheavals;
+use crate::tenant::tenancy::Standing;
 
 /// Most commands of a group, most words of one of them, and bytes of requests after which it is full: a group is one
 /// turn at the lock.

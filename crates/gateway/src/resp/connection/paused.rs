@@ -9,10 +9,10 @@ use weir_script::Script;
 
 use super::Connection;
 use super::script::is_script;
-use crate::auth::account::Account;
 use crate::resp::client::Phase;
 use crate::resp::transaction::Queued;
 use crate::store::Store;
+use crate::tenant::account::Account;
 
 impl<S: Store> Connection<S> {
     /// Waits while `CLIENT PAUSE` holds `command`; what is answered already goes out first.

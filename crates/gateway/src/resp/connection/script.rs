@@ -21,12 +21,12 @@ use weir_script::{Run, Script, What};
 
 use super::Connection;
 use super::scripted::{Ground, RunsOn, Scripted, Terms};
-use crate::auth::account::Account;
 use crate::resp::commands::{deliver, gone, number_of_keys};
 use crate::resp::rights::{Origin, Rights};
 use crate::scripts::{Known, Running, RunningFunction};
 use crate::server::Server;
 use crate::store::Store;
+use crate::tenant::account::Account;
 
 /// How often scripts are run again because they have found further keys.
 pub(super) const RUNS_MAX: usize = 16;

@@ -27,13 +27,13 @@ pub(crate) use self::host::YIELD;
 use self::mail::Mail;
 use super::client::{Client, Phase};
 use super::slow_replies::{SlowReplies, SlowReply};
-use crate::auth::account::Account;
-use crate::auth::byte_budget::Hold;
-use crate::auth::byte_limit::Held;
 use crate::server::Server;
 use crate::stats::ThreadStats;
 use crate::store::Store;
 use crate::stream::Stream;
+use crate::tenant::account::Account;
+use crate::tenant::byte_budget::Hold;
+use crate::tenant::byte_limit::Held;
 
 /// What `CLIENT REPLY` chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
