@@ -1,4 +1,4 @@
-//! Putting to sleep whom nobody asks anything, and waking those for a while who sleep on what has expired.
+//! Puts partitions to sleep that nobody uses, and wakes those for a while that hold expired data.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -247,7 +247,8 @@ impl Partition {
 
     /// Puts all rows that expire into the queue, as long as it has the `life`; gives whether it had to the end.
     async fn survey_rows(self: &Arc<Self>, life: u64) -> Result<bool> {
-        // Whoever has found no witness has the order lock until his change is applied; and it is to be seen.
+        // A writer that found no witness holds the order lock until its change is applied: the survey must see that
+        // change.
         self.pass_order();
         self.publish_all().await;
         let mut from = Some(Vec::new());
