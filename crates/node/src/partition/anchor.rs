@@ -6,11 +6,11 @@
 //!
 //! 1. A claim is true for ever once it is true. So the anchor may lag behind, and may be written in any order with
 //!    everything else: an older claim convicts less.
-//! 2. How far it lags is what nobody can find out about: a second or two behind the last write, and [`ROUNDS_MAX`]
-//!    rounds of the control loop while there are writes. Every claim is synced, or a power cut would take it.
-//! 3. It does not lag where the tree is about to be the only one who has something: before log segments are removed,
-//!    and after a flush where the log is never synced. Else an older manifest would find nothing missing. Nor where the
-//!    log is, after an opening.
+//! 2. What is lost within its lag is not noticed: a second or two behind the last write, and [`ROUNDS_MAX`] rounds of
+//!    the control loop while there are writes. Every claim is synced, or a power cut would take it.
+//! 3. It does not lag where the tree is about to be the only one that has something: before log segments are removed,
+//!    and after a flush where the log is never synced. Else an older manifest would pass as complete. Nor does it lag
+//!    behind the log after an opening.
 //! 4. It is written in two places by turns, so that a torn write leaves the claim before it.
 
 use std::path::{Path, PathBuf};
