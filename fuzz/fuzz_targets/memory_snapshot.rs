@@ -15,6 +15,6 @@ fn rows(bytes: &[u8], piece: usize) -> Result<(Vec<(Vec<u8>, u64, Vec<u8>)>, sna
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = manifest::decode(bytes);
-    let _ = snapshot::decode_block(bytes, snapshot::Place { file: 1, block: 0 });
+    let _ = snapshot::decode_block(bytes, snapshot::BlockId { file: 1, block: 0 });
     assert_eq!(rows(bytes, 1), rows(bytes, 64 << 10));
 });

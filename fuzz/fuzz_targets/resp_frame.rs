@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_gateway::resp::frame::{Limits, Progress, State};
+use weir_gateway::resp::frame::{Limits, Progress, PartialRequest};
 use weir_gateway::resp::parse;
 
 fuzz_target!(|input: (Vec<u8>, u8)| {
     let (bytes, step) = input;
     let limits = Limits::default();
-    let mut state = State::new();
+    let mut state = PartialRequest::new();
     let (mut from, mut to) = (0, 0);
     while to < bytes.len() {
         to = (to + usize::from(step) + 1).min(bytes.len());

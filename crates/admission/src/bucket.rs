@@ -105,7 +105,8 @@ impl Bucket {
     }
 
     /// Whole tokens held when full.
-    pub fn burst_tokens(&self) -> u64 {
+    #[cfg(test)]
+    fn burst_tokens(&self) -> u64 {
         if self.rate == UNLIMITED {
             return UNLIMITED;
         }

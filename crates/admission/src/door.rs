@@ -91,8 +91,8 @@ impl Door {
         self.node.grant_bytes(direction).min(own)
     }
 
-    /// Asks both gates for one operation of `bytes`, the node only once the partition has granted (FX-16): nobody
-    /// keeps a node token while waiting for his own.
+    /// Asks both gates for one operation of `bytes`, the node only once the partition has granted (FX-16): no
+    /// partition keeps a token of the node while it waits for its own.
     /// `buffered` = it goes into the page cache, and the device gets so many operations because of it.
     pub(crate) fn pass(
         self: &Arc<Self>,

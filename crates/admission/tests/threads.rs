@@ -98,7 +98,8 @@ impl Clock for LookedAt {
 /// for the lock, meets those who came later.
 #[test]
 fn units_are_neither_lost_nor_stuck_between_threads() {
-    let limits = |wcu| UnitLimits { wcu, on_limit: OnLimit::Delay { max_ms: 60_000 }, ..UnitLimits::default() };
+    // All that is asked for comes to some million units, two minutes' worth: nobody is refused for an hour's wait.
+    let limits = |wcu| UnitLimits { wcu, on_limit: OnLimit::Delay { max_ms: 3_600_000 }, ..UnitLimits::default() };
     // The threads ask for some million units. The forty or so times that the limit is turned off and on again fill the
     // bucket with at most 400,000, and time brings next to nothing: somebody waits, however the threads are scheduled.
     let quota = Quota::new(Arc::new(LookedAt::default()), &limits(10_000));
@@ -115,7 +116,7 @@ fn units_are_neither_lost_nor_stuck_between_threads() {
                         let _ = Pin::new(&mut admission).poll(&mut Context::from_waker(Waker::noop()));
                         continue;
                     }
-                    block_on(admission).expect("a minute is long enough");
+                    block_on(admission).expect("an hour is long enough");
                     quota.settle(Unit::Write, thread % 2, units, rng.below(30));
                     if thread == 0 && round % 500 == 0 {
                         quota.set_limits(&limits(0));

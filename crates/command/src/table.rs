@@ -22,6 +22,7 @@ use self::key_use::*;
 pub(crate) use self::rows::with_commands;
 pub use self::used_keys::UsedKey;
 use crate::args::Args;
+use crate::error::Outcome;
 use crate::keyword::lower;
 use crate::number::parse_i64;
 
@@ -88,6 +89,8 @@ pub struct Command {
     pub in_multi: bool,
     /// It is executed for who is subscribed in RESP2, where messages and replies look alike.
     pub in_subscribed: bool,
+    /// Redis tells its replicas of it though it is no write: messages, and what may come to write.
+    pub may_replicate: bool,
     /// Its first argument says what it does.
     pub is_container: bool,
     /// It means the same before the writes in front of it as behind them.
@@ -126,6 +129,7 @@ const DEFAULTS: Command = Command {
     secret: Secret::Never,
     in_multi: false,
     in_subscribed: false,
+    may_replicate: false,
     is_container: false,
     any_order: false,
     index: 0,
@@ -202,10 +206,9 @@ impl Command {
         self.flags.first() == Some(&"write") || self.writes_behind
     }
 
-    /// Whether Redis tells its replicas of it: by what writes, and by messages and what may come to write.
-    pub fn may_replicate(&self) -> bool {
-        let tells = [Id::Eval, Id::EvalSha, Id::FCall, Id::PfCount, Id::Publish, Id::SPublish];
-        self.writes() || tells.contains(&self.id)
+    /// Whether Redis tells its replicas of it.
+    pub fn is_replicated(&self) -> bool {
+        self.writes() || self.may_replicate
     }
 
     /// Whether it may read much, and writes nothing (XS-25).
@@ -275,6 +278,14 @@ impl Command {
             Some(sub) if self.is_container => format!("{}|{}", self.name, String::from_utf8_lossy(sub.as_slice())),
             _ => self.name.to_owned(),
         }
+    }
+
+    /// Refuses a subcommand that it does not have, or that cannot be called with so many words.
+    ///
+    /// # Errors
+    /// What Redis answers then.
+    pub fn check_subcommand(&self, args: Args<'_>) -> Outcome {
+        if self.is_container { subcommands::check(self.name, args) } else { Ok(()) }
     }
 
     /// Whether it can be called with `len` arguments, its name included.

@@ -1,8 +1,8 @@
 //! The doors for clients.
 //!
 //! [`auth`] decides who may come in, [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP,
-//! [`listener`] accepts connections and spreads them over threads,
-//! [`tls`] has them encrypted. What lies behind the doors is a [`store::Store`].
+//! [`listener`] accepts connections and spreads them over threads, [`tls`] has them encrypted, [`tenant`] is what the
+//! connections of one tenant share. What lies behind the doors is a [`store::Store`].
 
 pub mod admin;
 pub mod auth;
@@ -25,6 +25,7 @@ mod stats;
 pub mod store;
 mod stream;
 mod swaps;
+pub mod tenant;
 pub mod tls;
 mod tracking;
 mod waiting_rows;

@@ -20,7 +20,6 @@ use tokio::sync::mpsc;
 use weir_io::real::{RealSpawn, be_nice, be_prompt};
 use weir_io::{BoxFuture, Clock, Nanos, sleep_until};
 
-use crate::auth::account::{Costs, TenantConnections};
 use crate::auth::{Doorman, Refusal};
 use crate::key_events::send_waiting;
 use crate::noisy_neighbour::ProcessorUse;
@@ -36,6 +35,7 @@ use crate::spread::{self, Done, Sight, Spread};
 use crate::stats::Totals;
 use crate::store::Store;
 use crate::stream::Stream;
+use crate::tenant::account::{Costs, TenantConnections};
 use crate::tls::{Handshake, Tls};
 
 /// Connections that the kernel keeps for us until they are accepted.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use weir_command::reply::Protocol;
 use weir_io::Nanos;
 
-use crate::auth::byte_limit::Held;
+use crate::tenant::byte_limit::Held;
 
 /// Bytes that a mailbox needs for a message beside its own: a queue has up to twice the places that it needs.
 pub(crate) const PLACE_BYTES: usize = 2 * size_of::<Push>();
@@ -112,7 +112,7 @@ pub(crate) enum Put {
     Gone,
 }
 
-struct State {
+struct MailQueue {
     queue: VecDeque<Push>,
     /// Bytes in the queue, and of what was taken and is not written yet.
     bytes: usize,
@@ -127,13 +127,13 @@ pub(crate) struct Mailbox {
     recipient: Arc<dyn Recipient>,
     limits: PushLimits,
     has_mail: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<MailQueue>,
 }
 
 impl Mailbox {
     /// An empty one.
     pub(crate) fn new(recipient: Arc<dyn Recipient>, limits: PushLimits) -> Arc<Self> {
-        let state = State { queue: VecDeque::new(), bytes: 0, soft_since: None, is_cut: false, waker: None };
+        let state = MailQueue { queue: VecDeque::new(), bytes: 0, soft_since: None, is_cut: false, waker: None };
         Arc::new(Self { recipient, limits, has_mail: AtomicBool::new(false), state: Mutex::new(state) })
     }
 
@@ -155,7 +155,7 @@ impl Mailbox {
         Put::Waits
     }
 
-    fn is_too_much(&self, state: &mut State, now: Nanos) -> bool {
+    fn is_too_much(&self, state: &mut MailQueue, now: Nanos) -> bool {
         if state.bytes <= self.limits.soft_bytes {
             state.soft_since = None;
         }
@@ -176,7 +176,7 @@ impl Mailbox {
         is_first
     }
 
-    fn cut_locked(&self, mut state: parking_lot::MutexGuard<'_, State>) {
+    fn cut_locked(&self, mut state: parking_lot::MutexGuard<'_, MailQueue>) {
         state.is_cut = true;
         let dropped = std::mem::take(&mut state.queue);
         self.has_mail.store(false, Ordering::Release);
@@ -251,7 +251,7 @@ pub(crate) mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::auth::byte_limit::ByteLimit;
+    use crate::tenant::byte_limit::ByteLimit;
 
     const SECOND: Nanos = 1_000_000_000;
 

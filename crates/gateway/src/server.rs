@@ -9,8 +9,6 @@ use weir_io::{Clock, Nanos, Rng, Spawn};
 use weir_node::EngineKind;
 use weir_node::request_units::{Prices, default_pod, default_table};
 
-use crate::auth::account::Accounts;
-use crate::auth::connection_limits::ConnectionLimits;
 use crate::auth::users::log::AclLog;
 use crate::auth::{Doorman, Refusal};
 use crate::mailbox::PushLimits;
@@ -22,6 +20,8 @@ use crate::resp::slowlog::Slowlog;
 use crate::serving_thread::ServingThread;
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::tenant::account::Accounts;
+use crate::tenant::connection_limits::ConnectionLimits;
 use crate::write_group::WriteGroups;
 use weir_io::real::IdleTime;
 
@@ -184,7 +184,7 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// A number that nobody can foresee by looking at keys. Not for secrets.
+    /// A number that does not follow from any key. Not for secrets.
     pub(crate) fn random(&self) -> u64 {
         Rng::new(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)).next_u64()
     }

@@ -112,7 +112,7 @@ impl Cost {
     }
 }
 
-/// What a thread did, for whom these counters are.
+/// What a thread did for those whose counters these are.
 #[derive(Default)]
 pub(crate) struct Busy {
     /// Nanoseconds spent on it. That others had the processor meanwhile is among them.

@@ -67,7 +67,7 @@ pub(crate) enum Tried {
 }
 
 /// A place in the queues of some rows, given up when dropped.
-pub(crate) struct Place {
+pub(crate) struct RowWait {
     rows: Vec<Box<[u8]>>,
     number: u64,
     wake: Arc<Wake>,
@@ -77,7 +77,7 @@ pub(crate) struct Place {
 impl WaitingRows {
     /// Waits for `rows` from now on, behind all who wait already. Writes that come after this are not missed: so the
     /// command is to be tried once more.
-    pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey], databases: Databases) -> Place {
+    pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey], databases: Databases) -> RowWait {
         let wake = Arc::new(Wake::default());
         let mut queues = self.queues.lock();
         queues.last_number += 1;
@@ -90,7 +90,7 @@ impl WaitingRows {
         }
         self.count.fetch_add(1, Ordering::SeqCst);
         drop(queues);
-        Place { rows, number, wake, of: Arc::clone(self) }
+        RowWait { rows, number, wake, of: Arc::clone(self) }
     }
 
     /// `rows` were written to, which are stored as `databases` are.
@@ -161,7 +161,7 @@ impl Queue {
     }
 }
 
-impl Place {
+impl RowWait {
     /// Resolves when it is time to try.
     pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.wake.waker.register(cx.waker());
@@ -179,7 +179,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RowWait {
     fn drop(&mut self) {
         self.of.count.fetch_sub(1, Ordering::SeqCst);
         let mut queues = self.of.queues.lock();
@@ -208,7 +208,7 @@ mod tests {
         names.iter().map(|&name| StoredKey::new(0, &[name])).collect()
     }
 
-    fn is_woken(place: &Place) -> bool {
+    fn is_woken(place: &RowWait) -> bool {
         place.poll_woken(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
@@ -247,7 +247,7 @@ mod tests {
             let mut rng = Rng::new(seed);
             let waiting = Arc::new(WaitingRows::default());
             let mut content = [0_u64; 3];
-            let mut places: VecDeque<(Place, Vec<u8>)> = VecDeque::new();
+            let mut places: VecDeque<(RowWait, Vec<u8>)> = VecDeque::new();
             for _ in 0..200 {
                 match rng.below(5) {
                     0 | 1 => {

@@ -8,7 +8,8 @@ use crate::support::{MemoryStore, Running, TestClock};
 use futures_util::FutureExt;
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::{Busy, SlowHash};
-use weir_gateway::auth::{Directory, Doorman, Grant, Refusal, Secrets, Standing, Tenancy, secret};
+use weir_gateway::auth::{Directory, Doorman, Refusal, Secrets, secret};
+use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
 use weir_io::real::RealSpawn;
 
 const CANARY: &str = "canary-in-the-mine-7391";
@@ -27,18 +28,18 @@ impl Tenancy for Active {
 
 /// Tenants and their stored secrets, which a test changes.
 #[derive(Clone)]
-struct Book {
+struct TestDirectory {
     store: MemoryStore,
     stored: Arc<Mutex<BTreeMap<String, Option<Vec<u8>>>>>,
 }
 
-impl Book {
+impl TestDirectory {
     fn set(&self, name: &str, stored: Option<Vec<u8>>) {
         self.stored.lock().expect("no panic").insert(name.to_owned(), stored);
     }
 }
 
-impl Directory<MemoryStore> for Book {
+impl Directory<MemoryStore> for TestDirectory {
     fn find(&self, name: &str) -> Option<(Grant<MemoryStore>, Option<Vec<u8>>)> {
         let stored = self.stored.lock().expect("no panic");
         let (index, (name, stored)) = stored.iter().enumerate().find(|(_, (known, _))| *known == name)?;
@@ -57,23 +58,28 @@ fn chosen(text: &str) -> Option<Vec<u8>> {
 }
 
 /// `default` without a secret, `ada` with a chosen one and `bob` with a generated one, which comes back.
-fn start(insecure: bool) -> (Secrets<MemoryStore, Book>, Book, Arc<TestClock>, String) {
+fn start(insecure: bool) -> (Secrets<MemoryStore, TestDirectory>, TestDirectory, Arc<TestClock>, String) {
     let clock = TestClock::new();
-    let book = Book { store: MemoryStore::new(&clock), stored: Arc::default() };
+    let directory = TestDirectory { store: MemoryStore::new(&clock), stored: Arc::default() };
     let (token, stored) = secret::generate(&mut random);
-    book.set("default", None);
-    book.set("ada", chosen(CANARY));
-    book.set("bob", Some(stored));
+    directory.set("default", None);
+    directory.set("ada", chosen(CANARY));
+    directory.set("bob", Some(stored));
     let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
-    let doorman = Secrets::new(book.clone(), clock.clone(), slow, insecure).expect("random bytes");
-    (doorman, book, clock, token.to_string())
+    let doorman = Secrets::new(directory.clone(), clock.clone(), slow, insecure).expect("random bytes");
+    (doorman, directory, clock, token.to_string())
 }
 
 fn peer(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-fn login(doorman: &Secrets<MemoryStore, Book>, name: &str, secret: &str, from: &str) -> Result<Arc<str>, Refusal> {
+fn login(
+    doorman: &Secrets<MemoryStore, TestDirectory>,
+    name: &str,
+    secret: &str,
+    from: &str,
+) -> Result<Arc<str>, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let grant = runtime.block_on(doorman.login(name.as_bytes(), secret.as_bytes(), peer(from)));
     grant.map(|grant| grant.name)
@@ -81,7 +87,7 @@ fn login(doorman: &Secrets<MemoryStore, Book>, name: &str, secret: &str, from: &
 
 #[test]
 fn secrets_of_both_kinds_are_recognised_and_an_altered_one_counts_at_once() {
-    let (doorman, book, _, token) = start(false);
+    let (doorman, directory, _, token) = start(false);
     for _ in 0..2 {
         assert_eq!(login(&doorman, "ada", CANARY, "10.0.0.1:1").as_deref(), Ok("ada"));
         assert_eq!(login(&doorman, "bob", &token, "10.0.0.1:1").as_deref(), Ok("bob"));
@@ -89,7 +95,7 @@ fn secrets_of_both_kinds_are_recognised_and_an_altered_one_counts_at_once() {
         assert_eq!(login(&doorman, "ada", &token, "10.0.0.1:1"), Err(Refusal::WrongSecret));
         assert_eq!(login(&doorman, "nobody", &token, "10.0.0.1:1"), Err(Refusal::WrongSecret));
     }
-    book.set("ada", chosen("another"));
+    directory.set("ada", chosen("another"));
     assert_eq!(login(&doorman, "ada", CANARY, "10.0.0.2:1"), Err(Refusal::WrongSecret), "nothing old is remembered");
     assert_eq!(login(&doorman, "ada", "another", "10.0.0.2:1").as_deref(), Ok("ada"));
 }
@@ -102,12 +108,12 @@ fn s1_a_tenant_without_a_secret_is_open_to_this_machine_only() {
         (false, "10.0.0.1:1", false),
         (true, "10.0.0.1:1", true),
     ] {
-        let (doorman, book, ..) = start(insecure);
+        let (doorman, directory, ..) = start(insecure);
         assert_eq!(doorman.open_door(peer(from)).is_some(), open, "{from}");
         assert_eq!(login(&doorman, "default", "any", from).is_ok(), open, "{from}");
-        book.set("default", chosen("x"));
+        directory.set("default", chosen("x"));
         assert!(doorman.open_door(peer(from)).is_none(), "{from}");
-        book.set("ada", None);
+        directory.set("ada", None);
         assert!(login(&doorman, "ada", "", from).is_err(), "only the default tenant needs none");
     }
 }
@@ -178,8 +184,8 @@ fn slow_hashes_are_bounded_and_none_runs_on_the_caller() {
 
 #[test]
 fn s4_nothing_that_can_be_asked_says_a_secret() {
-    let (doorman, book, clock, token) = start(false);
-    book.set("default", chosen(CANARY));
+    let (doorman, directory, clock, token) = start(false);
+    directory.set("default", chosen(CANARY));
     let weir = Running::start_with(Settings::default(), clock, |_| Arc::new(doorman));
     let mut client = weir.connect();
     let wrong = format!("{CANARY}-but-wrong");

@@ -21,7 +21,8 @@ use std::time::Instant;
 use crate::support::{Client, MemoryStore, Running, TestClock, encode};
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::SlowHash;
-use weir_gateway::auth::{Checking, Directory, Doorman, Grant, Refusal, Secrets, Standing, Tenancy, secret};
+use weir_gateway::auth::{Checking, Directory, Doorman, Refusal, Secrets, secret};
+use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
 use weir_io::Rng;
 use weir_io::real::RealSpawn;
 
@@ -38,12 +39,12 @@ impl Tenancy for Active {
 }
 
 /// Tenants and their stored secrets.
-struct Book {
+struct TestDirectory {
     store: MemoryStore,
     stored: BTreeMap<&'static str, Vec<u8>>,
 }
 
-impl Directory<MemoryStore> for Book {
+impl Directory<MemoryStore> for TestDirectory {
     fn find(&self, name: &str) -> Option<(Grant<MemoryStore>, Option<Vec<u8>>)> {
         let (index, (name, stored)) = self.stored.iter().enumerate().find(|(_, (known, _))| **known == name)?;
         let tenancy = Arc::new(Active);
@@ -54,7 +55,7 @@ impl Directory<MemoryStore> for Book {
 
 /// A doorman to whom every try comes from somewhere else, once that is wanted.
 struct FromAnywhere {
-    doorman: Secrets<MemoryStore, Book>,
+    doorman: Secrets<MemoryStore, TestDirectory>,
     addresses: Arc<AtomicU32>,
 }
 
@@ -126,7 +127,7 @@ fn start() -> World {
     let from = Arc::clone(&addresses);
     let weir = Running::start_with(Settings::default(), clock, move |store| {
         let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
-        let doorman = Secrets::new(Book { store, stored }, own, slow, false).expect("random bytes");
+        let doorman = Secrets::new(TestDirectory { store, stored }, own, slow, false).expect("random bytes");
         Arc::new(FromAnywhere { doorman, addresses: from })
     });
     let [ada, bob] = [tokens[0].clone(), tokens[1].clone()];

@@ -43,7 +43,7 @@ impl Garbage {
     }
 }
 
-/// A file that the journal names. When an edit has given it up, it goes with the last who has this.
+/// A file that the journal names. Once an edit has given it up, it is removed when the last holder drops this.
 pub struct NamedFile {
     path: PathBuf,
     garbage: Arc<Garbage>,

@@ -12,7 +12,7 @@ use weir_model::LogIndex;
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
-use crate::state::{AHEAD_OF_TIME, Older, State, Step, Want};
+use crate::state::{AHEAD_OF_TIME, LogState, Older, Step, Want};
 use crate::stats::LogStats;
 use crate::waiters::{OBSERVER, Waiters};
 use crate::write_ahead_log::{OutsideSync, Waiter, WriteAheadLog};
@@ -27,7 +27,7 @@ struct Shared {
     options: LogOptions,
     waiters: Arc<Waiters>,
     /// Lock order: before `waiters`. Never held while a write or a sync is handed over, which may do it inline.
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 impl Log {
@@ -50,7 +50,7 @@ impl Log {
         let found = recover::recover(&fs, dir, options.owner, options.anchor, persisted, replay).await?;
         let waiters = Arc::new(Waiters::default());
         let recovery = found.recovery.clone();
-        let state = State::new(Arc::clone(&fs), dir.to_path_buf(), options, Arc::clone(&waiters), found);
+        let state = LogState::new(Arc::clone(&fs), dir.to_path_buf(), options, Arc::clone(&waiters), found);
         let shared = Shared { fs, dir: dir.to_path_buf(), options, waiters, state: Mutex::new(state) };
         let log = Log(Arc::new(shared));
         Ok((log, recovery))
@@ -61,7 +61,7 @@ impl Shared {
     /// Takes in what is over and starts what can be started, until neither is left. One who waits for `own` stops when
     /// that is on its way, and leaves syncs and spare segments to those who asked for them: on a thread that may block,
     /// a write is over only when it is done, and nobody does it for others.
-    fn drive(&self, want: Want, own: Option<LogIndex>) -> MutexGuard<'_, State> {
+    fn drive(&self, want: Want, own: Option<LogIndex>) -> MutexGuard<'_, LogState> {
         let mut state = self.state.lock();
         loop {
             state.reap(own.is_none());
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     /// Drives until `done`; `want` is asked for all the while.
-    async fn settle(&self, want: Want, mut done: impl FnMut(&State) -> bool) {
+    async fn settle(&self, want: Want, mut done: impl FnMut(&LogState) -> bool) {
         let mut registered = Registered { waiters: &self.waiters, waiter: Waiter::default() };
         poll_fn(|cx| {
             registered.waiters.register(OBSERVER, &mut registered.waiter, cx.waker());
@@ -144,7 +144,7 @@ impl Shared {
     }
 
     async fn replace(&self, persisted: LogIndex) -> Result<()> {
-        self.settle(Want::default(), State::is_quiet).await;
+        self.settle(Want::default(), LogState::is_quiet).await;
         {
             let mut state = self.state.lock();
             if !state.is_fenced() {
@@ -158,7 +158,7 @@ impl Shared {
                 state.start_spare(None, Class::Log);
             }
         }
-        self.settle(Want::default(), State::is_quiet).await;
+        self.settle(Want::default(), LogState::is_quiet).await;
         let mut state = self.state.lock();
         if !state.has_spare() {
             let vanished = || Error::new(ErrorKind::Invalid, "replace", &self.dir, "somebody else replaces it");
@@ -170,7 +170,7 @@ impl Shared {
 
     async fn close(&self) -> Result<()> {
         self.sync().await?;
-        self.settle(Want::default(), State::is_quiet).await;
+        self.settle(Want::default(), LogState::is_quiet).await;
         let spare = {
             let mut state = self.state.lock();
             if state.failure().is_none() {

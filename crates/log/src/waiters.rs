@@ -60,7 +60,7 @@ impl Waiters {
         self.wake(std::mem::take);
     }
 
-    /// Passes the baton to the first who waits for a record that is not on its way.
+    /// Wakes the first of those that wait for a record of which no write is under way, to drive the log.
     pub fn wake_unsubmitted(&self) {
         self.wake(|registered| BTreeMap::from_iter(self.take_unsubmitted(registered)));
     }

@@ -37,9 +37,6 @@ pub struct TreeOptions {
     /// Bytes of level 0 that one job merges at most, if it can choose: what has piled up goes down step by step, oldest
     /// runs first.
     pub l0_merge_bytes_max: u64,
-    /// While a running job bars the way to level 1, the newest runs of level 0 are merged with one another, as RocksDB
-    /// does (FX-24). For comparisons: what it saves in runs it costs in bandwidth.
-    pub intra_l0_when_blocked: bool,
     /// The level with the highest score gives first, level 0 or another, as in a RocksDB. Else level 0 goes first
     /// whenever it is due. Where it always is, as under one load that never ends, nothing deeper ever moves then: level
     /// 1 grows without bounds, and with it what each merge rewrites.
@@ -91,7 +88,6 @@ impl Default for TreeOptions {
             slow_at_last_buffer: false,
             slow_bytes_per_sec: [16 << 20, 1 << 20],
             l0_merge_bytes_max: 2 << 30,
-            intra_l0_when_blocked: false,
             picks_by_score: false,
             level1_bytes: 256 << 20,
             level_factor: 10,

@@ -79,7 +79,6 @@ fn options(rng: &mut Rng) -> TreeOptions {
         picker: if rng.chance(0.7) { PickerKind::Leveled } else { PickerKind::SpLsm },
         l0_trigger: 1 + rng.below(4) as usize,
         l0_gather: rng.below(8) as usize,
-        intra_l0_when_blocked: rng.chance(0.5),
         picks_by_score: rng.chance(0.5),
         l0_merge_bytes_max: if rng.chance(0.3) { 1 << (13 + rng.below(4)) } else { 2 << 30 },
         level1_bytes: 1 << (12 + rng.below(4)),

@@ -60,7 +60,6 @@ fn options(rng: &mut Rng) -> TreeOptions {
         picker: if rng.chance(0.7) { PickerKind::Leveled } else { PickerKind::SpLsm },
         l0_trigger: 1 + rng.below(4) as usize,
         l0_gather: rng.below(8) as usize,
-        intra_l0_when_blocked: rng.chance(0.5),
         level1_bytes: 1 << (11 + rng.below(4)),
         level_factor: 2 + rng.below(4),
         table_bytes: 1 << (9 + rng.below(5)),

@@ -7,15 +7,12 @@ pub struct StoreOptions {
     /// in memory, if that is more: then snapshots cost no more than the log, and recovery reads at most about twice
     /// what there is. More: fewer snapshots of small stores; a longer log to replay.
     pub snapshot_log_bytes: u64,
-    /// Writes stop when the log since the last snapshot is so many times as long as that: snapshots cannot keep up. At
-    /// least 2.
-    pub stop_factor: u64,
     /// Bytes of one write of a snapshot, and of one read at the opening.
     pub io_bytes: usize,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { snapshot_log_bytes: 64 << 20, stop_factor: 4, io_bytes: 1 << 20 }
+        Self { snapshot_log_bytes: 64 << 20, io_bytes: 1 << 20 }
     }
 }

@@ -186,7 +186,7 @@ async fn a_day(sim: &Sim, seed: u64) -> usize {
     let (mut rng, clock) = (Rng::new(seed), sim.clock());
     let mut disk = SimFs::new(sim.clock(), device, FaultPlan::none(), rng.fork("disk"));
     let (mut log, mut map, mut truncated, mut restarts): (Vec<Batch>, BTreeMap<_, _>, _, _) = Default::default();
-    let options = || StoreOptions { snapshot_log_bytes: 2_000, io_bytes: 1, ..StoreOptions::default() };
+    let options = || StoreOptions { snapshot_log_bytes: 2_000, io_bytes: 1 };
     let opening = |disk: &Arc<SimFs>| {
         let fs = Arc::clone(disk) as Arc<dyn Fs>;
         Store::open(env(sim, &fs, "/store", OWNER), options())

@@ -67,7 +67,7 @@ fn open(sim: &Sim, fs: &Arc<SimFs>, budget: &Arc<Budget>, rng: &mut Rng) -> Arc<
         clock: sim.clock(),
         budget: Arc::clone(budget),
     };
-    let options = StoreOptions { snapshot_log_bytes: 1 << (12 + rng.below(6)), io_bytes: 1, ..StoreOptions::default() };
+    let options = StoreOptions { snapshot_log_bytes: 1 << (12 + rng.below(6)), io_bytes: 1 };
     let store = sim.block_on(Store::open(env, options)).expect("the store opens");
     sim.block_on(store.discard_unnamed()).expect("the log is whole");
     store

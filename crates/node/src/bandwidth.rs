@@ -14,12 +14,12 @@ use crate::config::NodeConfig;
 /// What a partition's foreground is limited by, and the gates of the life that it leads now. Its lock is taken before a
 /// gate's.
 pub struct Reservation {
-    state: Mutex<State>,
+    state: Mutex<ReservedGates>,
     /// The tenant's.
     quota: Arc<Quota>,
 }
 
-struct State {
+struct ReservedGates {
     limits: UnitLimits,
     /// Of the tenant.
     partitions: u64,
@@ -32,7 +32,7 @@ struct State {
 impl Reservation {
     /// For one of `partitions` of a tenant under `limits`, whose units are in `quota`.
     pub fn new(limits: UnitLimits, partitions: usize, quota: &Arc<Quota>) -> Self {
-        let state = State { limits, partitions: partitions as u64, gates: None, turned: None };
+        let state = ReservedGates { limits, partitions: partitions as u64, gates: None, turned: None };
         Self { state: Mutex::new(state), quota: Arc::clone(quota) }
     }
 

@@ -36,13 +36,13 @@ pub(crate) struct Control {
     interval: Nanos,
     spawn: Arc<dyn Spawn>,
     group_sync: Arc<GroupSync>,
-    state: Mutex<State>,
+    state: Mutex<Visits>,
     /// Something is due earlier than the loop thinks, or the loop has to end.
     news: Arc<Event>,
 }
 
 #[derive(Default)]
-struct State {
+struct Visits {
     /// By the time of the visit and the partition's number. Each partition is in it at most once.
     due: BTreeMap<(Nanos, u32), Weak<dyn Tended>>,
     /// By number.
@@ -53,7 +53,7 @@ struct State {
 impl Control {
     /// Visits what is due within `interval`, on `spawn`.
     pub fn new(clock: Arc<dyn Clock>, interval: Nanos, spawn: Arc<dyn Spawn>, group_sync: GroupSync) -> Arc<Self> {
-        let state = State { next_round: clock.now() + ROUND_INTERVALS * interval, ..State::default() };
+        let state = Visits { next_round: clock.now() + ROUND_INTERVALS * interval, ..Visits::default() };
         let (state, news, group_sync) = (Mutex::new(state), Arc::default(), Arc::new(group_sync));
         let control = Arc::new(Self { clock, interval, spawn, group_sync, state, news });
         let run = run(Arc::downgrade(&control), Arc::clone(&control.clock), Arc::clone(&control.news));
@@ -160,7 +160,7 @@ impl Drop for Control {
     }
 }
 
-impl State {
+impl Visits {
     fn next(&self) -> Option<Nanos> {
         let due = self.due.first_key_value().map(|((at, _), _)| *at);
         // With nobody awake there is no round to make.

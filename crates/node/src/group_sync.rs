@@ -38,11 +38,11 @@ pub(crate) struct GroupSync {
     interval: Nanos,
     /// The device time of what is written to logs in so many nanoseconds.
     log_time: LogTime,
-    state: Mutex<State>,
+    state: Mutex<SyncTimes>,
 }
 
 #[derive(Default)]
-struct State {
+struct SyncTimes {
     /// When the last one began.
     begun: Option<Nanos>,
     under_way: bool,

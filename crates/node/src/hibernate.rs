@@ -1,4 +1,4 @@
-//! Putting to sleep whom nobody asks anything, and waking those for a while who sleep on what has expired.
+//! Puts partitions to sleep that nobody uses, and wakes those for a while that hold expired data.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -19,8 +19,8 @@ const GIVING_BACK_MAX: Nanos = 60_000_000_000;
 /// How often it is looked whether it has.
 const LOOK: Nanos = 100_000_000;
 
-/// Looks around twice in `after` nanoseconds: who has been asked nothing between three looks, and has nobody to tell
-/// what expires, goes to sleep. Ends with the node.
+/// Looks at all partitions twice in `after` nanoseconds: one that was asked nothing between three looks, and whose
+/// tenant has no witness of what expires, goes to sleep. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers: Arc<Workers>, after: Nanos) {
     let mut seen: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
     loop {

@@ -61,12 +61,12 @@ pub(crate) struct Reserve {
     /// Who takes or makes one of the files: nobody may still be making what somebody else writes a journal into. Taken
     /// before `state`.
     files: AsyncMutex<()>,
-    state: Mutex<State>,
+    state: Mutex<SpareFiles>,
     /// Something was drawn, more is wanted, space has become free, or the node has ended.
     news: Arc<Event>,
 }
 
-struct State {
+struct SpareFiles {
     /// Bytes that a journal is to have.
     journal_bytes: u64,
     /// Bytes that each of [`SPARES`] has.
@@ -75,7 +75,7 @@ struct State {
     tries: u64,
 }
 
-impl State {
+impl SpareFiles {
     fn wanted(&self, spare: usize) -> u64 {
         match SPARES[spare].1 {
             Role::Journal => self.journal_bytes,
@@ -92,7 +92,7 @@ impl State {
 impl Reserve {
     /// Nothing is set aside yet in the directory `dir` of a node.
     pub fn new(fs: &Arc<dyn Fs>, dir: &Path) -> Arc<Self> {
-        let state = State { journal_bytes: EDITS_BYTES, held: [0; SPARES.len()], tries: 0 };
+        let state = SpareFiles { journal_bytes: EDITS_BYTES, held: [0; SPARES.len()], tries: 0 };
         let (drawing, files, news) = Default::default();
         Arc::new(Self { fs: Arc::clone(fs), dir: dir.join("reserve"), drawing, files, state: Mutex::new(state), news })
     }

@@ -9,7 +9,7 @@ use weir_command::events::{Classes, Witness};
 
 use crate::expirations::Expirations;
 
-/// See the module. Not held: who is told has the tenant.
+/// See the module. The witness is held weakly: it holds the tenant, and so this.
 #[derive(Default)]
 pub struct Witnessed {
     /// There has been somebody: without, nothing else is looked at.

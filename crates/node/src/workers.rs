@@ -44,10 +44,10 @@ pub struct Workers {
     /// What relieves level 0 takes the slots of deeper compactions.
     preempts: bool,
     flushes: Option<Arc<FlushQueue>>,
-    state: Mutex<State>,
+    state: Mutex<SlotUse>,
 }
 
-struct State {
+struct SlotUse {
     slots: WorkerSlots,
     /// Those that wait in `slots`.
     waiting: BTreeMap<Owner, Weak<dyn SlotTaker>>,
@@ -79,7 +79,7 @@ impl Workers {
         flushes: Option<Arc<FlushQueue>>,
     ) -> Arc<Self> {
         let slots = WorkerSlots::new(slots);
-        let state = State { slots, waiting: BTreeMap::new(), running: BTreeMap::new(), preempted: 0, next_slot: 0 };
+        let state = SlotUse { slots, waiting: BTreeMap::new(), running: BTreeMap::new(), preempted: 0, next_slot: 0 };
         Arc::new(Self { spawn, clock, preempts, flushes, state: Mutex::new(state) })
     }
 

@@ -14,7 +14,7 @@ use weir_model::Batch;
 use weir_model::engine::{Lookup, Range};
 use weir_node::{Machine, NodeConfig, Partition};
 
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
+type KeyValues = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn config(sync: SyncMode) -> NodeConfig {
     let tree = TreeOptions {
@@ -68,8 +68,8 @@ fn encode(changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Batch {
 }
 
 /// What a store holds that has had the first `count` batches.
-fn state_after(seed: u64, count: u64) -> State {
-    let mut state = State::new();
+fn state_after(seed: u64, count: u64) -> KeyValues {
+    let mut state = KeyValues::new();
     for (key, value) in (1..=count).flat_map(|number| batch(seed, number)) {
         match value {
             Some(value) => state.insert(key, value),
@@ -80,8 +80,8 @@ fn state_after(seed: u64, count: u64) -> State {
 }
 
 /// Everything, by a scan; and each key again by a point read.
-async fn contents(partition: &Arc<Partition>) -> State {
-    let mut state = State::new();
+async fn contents(partition: &Arc<Partition>) -> KeyValues {
+    let mut state = KeyValues::new();
     let mut scan = partition.scan(Range::all()).await.expect("a scan");
     while let Some(entry) = scan.next().await.expect("the next entry") {
         state.insert(entry.key.to_vec(), entry.value.to_vec());

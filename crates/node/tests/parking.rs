@@ -197,16 +197,6 @@ fn after_a_minute_a_parked_job_is_cancelled_and_its_inputs_are_free() {
 }
 
 #[test]
-fn memory_is_given_back_when_asked_for() {
-    let mut world = World::new();
-    world.park_at(0.3);
-    world.partition().release_parked();
-    world.sleep(MS);
-    assert_eq!((world.partition().metrics().jobs_released, world.facts().jobs_running), (1, 0));
-    world.finish();
-}
-
-#[test]
 fn a_deep_job_does_not_keep_level_0_from_going_down() {
     for fan_in in [4, 100] {
         let mut world = World::new();

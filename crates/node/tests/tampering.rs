@@ -18,7 +18,7 @@ use weir_node::{EngineKind, Machine, NodeConfig};
 const PARTITION: &str = "weir/partitions/000001";
 const SECOND: u64 = 1_000_000_000;
 
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
+type KeyValues = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn config(engine: EngineKind, sync: SyncMode) -> NodeConfig {
     let tree = TreeOptions {
@@ -40,7 +40,7 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>, config: &NodeConfig) -> Result<Opened>
 struct Run {
     earlier: DiskImage,
     last: DiskImage,
-    state: State,
+    state: KeyValues,
 }
 
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
@@ -53,7 +53,7 @@ fn written(number: u32, fill: u8) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// What is there after the first `count` writes.
-fn state_after(count: u32, fill: u8) -> State {
+fn state_after(count: u32, fill: u8) -> KeyValues {
     (0..count).map(|number| written(number, fill)).collect()
 }
 
@@ -61,7 +61,7 @@ fn state_after(count: u32, fill: u8) -> State {
 fn run(config: &NodeConfig, seed: u64, fill: u8) -> Run {
     let sim = Sim::new(seed);
     let fs = SimFs::from_image(&DiskImage::new(), sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
-    let (mut state, mut rng, clock) = (State::new(), sim.rng(), sim.clock());
+    let (mut state, mut rng, clock) = (KeyValues::new(), sim.rng(), sim.clock());
     let earlier = sim.block_on(async {
         let node = open(&sim, &fs, config).await.expect("a fresh disk");
         let mut earlier = None;
@@ -84,9 +84,9 @@ fn run(config: &NodeConfig, seed: u64, fill: u8) -> Run {
     Run { earlier, last: fs.crash_keeping(Keep::All, &mut sim.rng()), state }
 }
 
-async fn contents(sim: &Sim, fs: &Arc<SimFs>, config: &NodeConfig) -> Result<State> {
+async fn contents(sim: &Sim, fs: &Arc<SimFs>, config: &NodeConfig) -> Result<KeyValues> {
     let node = open(sim, fs, config).await?;
-    let mut state = State::new();
+    let mut state = KeyValues::new();
     let mut scan = node.partition().scan(Range::all()).await?;
     while let Some(entry) = scan.next().await? {
         state.insert(entry.key.to_vec(), entry.value.to_vec());

@@ -10,9 +10,9 @@ use crate::bridge::World;
 use crate::chance::Chance;
 
 /// See the module.
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) struct Shared(Mutex<RunState>);
 
-struct State {
+struct RunState {
     /// `None` while nothing runs.
     world: Option<Arc<dyn World>>,
     /// What replies of commands are told in.
@@ -25,12 +25,12 @@ struct State {
 impl Shared {
     /// Of a machine in which nothing runs.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State { world: None, protocol: Protocol::Resp2, end: None, chance: Chance::seeded(0) }))
+        Self(Mutex::new(RunState { world: None, protocol: Protocol::Resp2, end: None, chance: Chance::seeded(0) }))
     }
 
     /// A run begins. Nothing is left of the one before.
     pub(crate) fn begin(&self, world: &Arc<dyn World>, seed: u64) {
-        let state = State {
+        let state = RunState {
             world: Some(Arc::clone(world)),
             protocol: Protocol::Resp2,
             end: None,

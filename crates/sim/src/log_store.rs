@@ -11,7 +11,7 @@ use weir_io::{BoxFuture, Clock, Op, Owner, Result, sleep_until};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 use weir_model::{Batch, BatchRef};
 
-use crate::model::{State, Visible};
+use crate::model::{KeyValues, Visible};
 use crate::node_store::SYNC_EVERY;
 use crate::span::Span;
 use crate::store::{Sent, Store, World};
@@ -25,15 +25,15 @@ const SEGMENT_BYTES: u64 = 32 << 10;
 pub struct LogStore {
     log: Log,
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<KeyValues>,
 }
 
 impl Store for LogStore {
     type Options = SyncMode;
-    type Snapshot = State;
+    type Snapshot = KeyValues;
 
     async fn open(world: World, sync: SyncMode) -> Result<Arc<Self>> {
-        let mut state = State::default();
+        let mut state = KeyValues::default();
         let options =
             LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), world.salt) };
         let mut replay = |_index, payload: &[u8]| {
@@ -78,18 +78,18 @@ impl Store for LogStore {
         Box::pin(async move { Ok(found) })
     }
 
-    fn get_at(&self, key: &[u8], snapshot: &State) -> BoxFuture<Result<Option<Vec<u8>>>> {
+    fn get_at(&self, key: &[u8], snapshot: &KeyValues) -> BoxFuture<Result<Option<Vec<u8>>>> {
         let found = snapshot.get(key, self.clock.unix_ms()).map(<[u8]>::to_vec);
         Box::pin(async move { Ok(found) })
     }
 
-    fn scan(&self, span: &Span, snapshot: Option<&State>) -> BoxFuture<Result<Visible>> {
+    fn scan(&self, span: &Span, snapshot: Option<&KeyValues>) -> BoxFuture<Result<Visible>> {
         let now_ms = self.clock.unix_ms();
         let visible = snapshot.map_or_else(|| self.state.lock().span(span, now_ms), |state| state.span(span, now_ms));
         Box::pin(async move { Ok(visible) })
     }
 
-    fn snapshot(&self) -> Option<State> {
+    fn snapshot(&self) -> Option<KeyValues> {
         Some(self.state.lock().clone())
     }
 

@@ -12,7 +12,7 @@ use weir_io::Rng;
 use weir_io::sim::{DeviceSpec, FaultPlan, Order, Sim, SimFs};
 use weir_model::{Batch, Change};
 
-use crate::model::State;
+use crate::model::KeyValues;
 use crate::runner::Tally;
 use crate::span::Span;
 use crate::store::{Store, World};
@@ -201,14 +201,14 @@ pub fn compare<S: Store>(seed: u64, length: u64, variants: &[S::Options], restar
 /// A store and the map it must agree with.
 struct Run<S: Store> {
     store: Arc<S>,
-    state: State,
-    snapshot: Option<(S::Snapshot, State)>,
+    state: KeyValues,
+    snapshot: Option<(S::Snapshot, KeyValues)>,
 }
 
 impl<S: Store> Run<S> {
     async fn begin(world: &World, options: &S::Options) -> Result<Self, String> {
         let store = open::<S>(world, options).await?;
-        Ok(Self { store, state: State::default(), snapshot: None })
+        Ok(Self { store, state: KeyValues::default(), snapshot: None })
     }
 
     /// Closes and opens again.

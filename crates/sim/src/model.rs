@@ -26,9 +26,9 @@ pub type Visible = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Keys with what was last written to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State(BTreeMap<Vec<u8>, Stored>);
+pub struct KeyValues(BTreeMap<Vec<u8>, Stored>);
 
-impl State {
+impl KeyValues {
     /// Applies a batch.
     pub fn apply(&mut self, batch: &Batch) {
         self.apply_ref(batch.as_ref());
@@ -87,9 +87,9 @@ fn lives(stored: &Stored, now_ms: u64) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// The state before the first of `sent`.
-    base: State,
+    base: KeyValues,
     /// The state after the last of `sent`.
-    present: State,
+    present: KeyValues,
     sent: Vec<Batch>,
 }
 
@@ -141,7 +141,7 @@ impl Model {
     }
 
     /// The state after everything that was sent.
-    pub fn present(&self) -> &State {
+    pub fn present(&self) -> &KeyValues {
         &self.present
     }
 

@@ -34,10 +34,10 @@ use crate::fair::FairQueue;
 
 /// See the module. Tenants need no registration.
 pub struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolBooks>,
 }
 
-struct State {
+struct PoolBooks {
     accounts: Accounts,
     /// The requests that wait. The cost is what they ask for.
     queue: FairQueue<Asked>,
@@ -65,7 +65,7 @@ const fn owner(tenant: u32) -> Owner {
     Owner { tenant, partition: 0 }
 }
 
-impl State {
+impl PoolBooks {
     /// Whether `tenant` is within its share with `units` more than what it has and waits for.
     fn is_due(&self, tenant: u32, units: u64) -> bool {
         self.accounts.is_within_share(tenant, units.saturating_add(self.queue.cost_of(owner(tenant))))
@@ -144,7 +144,7 @@ impl Pool {
     /// A pool of `capacity` units, nothing reserved.
     pub fn new(capacity: u64) -> Arc<Self> {
         let (accounts, queue) = (Accounts::new(capacity), FairQueue::new());
-        Arc::new(Self { state: Mutex::new(State { accounts, queue, requests: BTreeMap::new(), next_ticket: 0 }) })
+        Arc::new(Self { state: Mutex::new(PoolBooks { accounts, queue, requests: BTreeMap::new(), next_ticket: 0 }) })
     }
 
     /// Keeps `reserve` units for `tenant` from now on. What others use of it comes back as they give it back. All
@@ -230,7 +230,7 @@ impl Pool {
 
     /// Changes something, and grants what can be granted then. More use can also make a request grantable: a new user
     /// makes the shares smaller, and a request that is above its share now holds nobody back any more.
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut PoolBooks) -> T) -> T {
         let mut state = self.state.lock();
         let outcome = change(&mut state);
         let woken = state.pump();

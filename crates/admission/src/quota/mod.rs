@@ -176,7 +176,7 @@ pub struct Quota {
     /// One bit for each limited [`Unit`]: no unlimited request goes further than this.
     limited: AtomicU8,
     budgets: [Mutex<Budget>; UNITS],
-    /// Of each budget: who is far below his limit sees no lock.
+    /// Of each budget: a tenant far below its limit takes no lock.
     reserves: [Reserve; UNITS],
     timers: [Waker; UNITS],
     /// Request units that were not used, and whether any are kept. Its lock is never held with a budget's.

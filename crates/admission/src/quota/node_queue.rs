@@ -58,7 +58,7 @@ fn flow(tenant: u32) -> Owner {
     Owner { tenant, partition: 0 }
 }
 
-struct State {
+struct NodeQueues {
     units: Bucket,
     order: RequestOrder,
     queues: [FairQueue<Waiting>; 2],
@@ -75,7 +75,7 @@ struct State {
 pub struct NodeQueue {
     clock: Arc<dyn Clock>,
     is_on: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<NodeQueues>,
     timer: Waker,
 }
 
@@ -93,7 +93,7 @@ impl Wake for Timer {
 impl NodeQueue {
     /// One that lets everybody pass.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        let state = State {
+        let state = NodeQueues {
             units: Bucket::new(UNLIMITED, BURST, clock.now()),
             order: RequestOrder::default(),
             queues: [const { FairQueue::new() }; 2],
@@ -164,7 +164,7 @@ impl NodeQueue {
     }
 
     /// Changes something, and lets go whoever now can.
-    fn with_state<R>(&self, change: impl FnOnce(&mut State, Nanos) -> R) -> R {
+    fn with_state<R>(&self, change: impl FnOnce(&mut NodeQueues, Nanos) -> R) -> R {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let result = change(&mut state, now);
@@ -181,7 +181,7 @@ impl fmt::Debug for NodeQueue {
     }
 }
 
-impl State {
+impl NodeQueues {
     fn is_empty(&self) -> bool {
         self.queues.iter().all(FairQueue::is_empty)
     }

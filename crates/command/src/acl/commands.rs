@@ -128,7 +128,7 @@ impl Commands {
         rules
     }
 
-    /// The category that tells most of `left` and least of what is not to be said, if it tells more right than wrong.
+    /// The category that has most commands of `left` and fewest others, if it has more of the former.
     fn best_category(&self, left: &Self, unused: &[usize]) -> Option<usize> {
         let mut best = None;
         for &place in unused {

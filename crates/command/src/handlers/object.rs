@@ -9,6 +9,7 @@ use crate::error::{Error, Outcome};
 use crate::hyperloglog::is_hyperloglog;
 use crate::keyword::lower;
 use crate::number::parse_i64;
+use crate::table::subcommands;
 
 /// Redis keeps a value up to this length in one piece with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
@@ -52,29 +53,19 @@ fn is_shared(content: &Content) -> bool {
 
 pub async fn object(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let name = match subcommand.as_slice() {
-        b"help" if args.len() == 2 => {
-            cx.replies().help("OBJECT", &HELP);
-            return Ok(());
-        }
-        b"encoding" => "encoding",
-        b"freq" => "freq",
-        b"idletime" => "idletime",
-        b"refcount" => "refcount",
-        b"help" => return Err(Error::arity("object|help")),
-        _ => return Err(Error::unknown_subcommand("object", args.at(1))),
-    };
-    if args.len() != 3 {
-        return Err(Error::arity(&format!("object|{name}")));
+    subcommands::check("object", args)?;
+    if subcommand.as_slice() == b"help" {
+        cx.replies().help("OBJECT", &HELP);
+        return Ok(());
     }
     let Some(row) = cx.get(args.at(2)).await? else {
         cx.replies().null();
         return Ok(());
     };
-    match name {
-        "encoding" => cx.replies().bulk(encoding(&row.content).as_bytes()),
-        "idletime" => cx.replies().integer(0),
-        "refcount" => {
+    match subcommand.as_slice() {
+        b"encoding" => cx.replies().bulk(encoding(&row.content).as_bytes()),
+        b"idletime" => cx.replies().integer(0),
+        b"refcount" => {
             cx.replies().integer(if is_shared(&row.content) { i64::from(i32::MAX) } else { 1 });
         }
         _ => {

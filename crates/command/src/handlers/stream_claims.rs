@@ -81,7 +81,7 @@ async fn of_key<'k>(cx: &mut Context<'_>, args: Args<'k>) -> Outcome<(Stream<'k>
     if args.at(3).len() > NAME_BYTES_MAX { Err(NAME_TOO_LONG) } else { Ok((stream, group)) }
 }
 
-/// Gives `id` to whoever claims it; `pending` is as whom it was pending.
+/// Gives `id` to the consumer that claims it; `pending` is the entry of the one that had it.
 async fn give(
     cx: &mut Context<'_>,
     stream: &mut Stream<'_>,

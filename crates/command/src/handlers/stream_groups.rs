@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::events::Classes;
 use crate::keyword::lower;
+use crate::table::subcommands;
 use crate::turn::end_turn;
 
 const NO_STREAM: Error = Error::new(
@@ -72,14 +73,10 @@ impl Options {
 
 pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("xgroup|{name}"))) };
+    subcommands::check("xgroup", args)?;
     match subcommand.as_slice() {
-        b"create" => {
-            takes("create", args.len() >= 5)?;
-            create(cx, args).await
-        }
+        b"create" => create(cx, args).await,
         b"setid" => {
-            takes("setid", args.len() >= 5)?;
             let options = Options::parse(args, false)?;
             let (mut stream, mut group) = of_key(cx, args).await?;
             group.value.delivered = match args.at(4) {
@@ -93,12 +90,8 @@ pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             cx.replies().ok();
             Ok(())
         }
-        b"destroy" => {
-            takes("destroy", args.len() == 4)?;
-            destroy(cx, args).await
-        }
+        b"destroy" => destroy(cx, args).await,
         b"createconsumer" => {
-            takes("createconsumer", args.len() == 5)?;
             if args.at(4).len() > NAME_BYTES_MAX {
                 return Err(NAME_TOO_LONG);
             }
@@ -114,7 +107,6 @@ pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Ok(())
         }
         b"delconsumer" => {
-            takes("delconsumer", args.len() == 5)?;
             let (mut stream, mut group) = of_key(cx, args).await?;
             let ended = stream.end_consumer(cx, &mut group, args.at(4)).await?;
             if ended.is_some() {
@@ -126,7 +118,6 @@ pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Ok(())
         }
         b"help" => {
-            takes("help", args.len() == 2)?;
             cx.replies().help("XGROUP", &HELP);
             Ok(())
         }

@@ -14,6 +14,7 @@ use crate::context::{Context, Subkeys};
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::keyword::lower;
 use crate::reply::Replies;
+use crate::table::subcommands;
 
 /// Entries, and pending entries of each group and consumer, that `XINFO STREAM FULL` tells where nobody says how many.
 const FULL_COUNT: u64 = 10;
@@ -33,22 +34,12 @@ const HELP: [&str; 4] = [
 
 pub async fn xinfo(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("xinfo|{name}"))) };
+    subcommands::check("xinfo", args)?;
     match subcommand.as_slice() {
-        b"stream" => {
-            takes("stream", args.len() >= 3)?;
-            stream(cx, args).await
-        }
-        b"groups" => {
-            takes("groups", args.len() == 3)?;
-            groups(cx, args).await
-        }
-        b"consumers" => {
-            takes("consumers", args.len() == 4)?;
-            consumers(cx, args).await
-        }
+        b"stream" => stream(cx, args).await,
+        b"groups" => groups(cx, args).await,
+        b"consumers" => consumers(cx, args).await,
         b"help" => {
-            takes("help", args.len() == 2)?;
             cx.replies().help("XINFO", &HELP);
             Ok(())
         }

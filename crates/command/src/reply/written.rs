@@ -76,16 +76,6 @@ impl Replies {
         self.share(other.bytes, 0, false);
     }
 
-    /// One whole reply that was gathered apart; not copied if it is long and in one piece.
-    pub fn append_whole(&mut self, other: Replies) {
-        self.missing -= 1;
-        let bytes = if other.shared.is_empty() { other.bytes } else { other.to_vec() };
-        if bytes.len() < SHARED_BYTES_MIN {
-            return self.raw(&bytes);
-        }
-        self.share(bytes, 0, false);
-    }
-
     /// Begins a message of `len` elements, of which a command is answered with none, one or several: a push in RESP3,
     /// an array in RESP2. It is no reply, and does not make one whole.
     pub fn begin_push(&mut self, len: usize) {

@@ -159,7 +159,7 @@ macro_rules! with_commands {
             PfAdd "pfadd" -2 "hyperloglog" [write denyoom fast] [hyperloglog] (1 1 1 EXTEND)
                 hyperloglogs::pfadd { takes_many: true } "Counts elements, each once";
             PfCount "pfcount" -2 "hyperloglog" [readonly] [hyperloglog] (1 -1 1 REFRESH)
-                hyperloglogs::pfcount "About how many elements were counted";
+                hyperloglogs::pfcount { may_replicate: true } "About how many elements were counted";
             PfMerge "pfmerge" -2 "hyperloglog" [write denyoom] [hyperloglog] (1 -1 1 MERGE)
                 hyperloglogs::pfmerge "Counts what the others have counted, too";
             PfDebug "pfdebug" 3 "hyperloglog" [write denyoom admin] [hyperloglog admin dangerous] (2 2 1 REFRESH)
@@ -387,16 +387,16 @@ macro_rules! with_commands {
                 session "Deletes every key of all databases, at once";
 
             Eval "eval" -3 "scripting" [noscript stale skip_monitor no_mandatory_keys movablekeys] [scripting] (0 0 0 CHANGE)
-                session { counted: Some(2), takes_many: true } "Runs a script";
+                session { counted: Some(2), takes_many: true, may_replicate: true } "Runs a script";
             EvalSha "evalsha" -3 "scripting" [noscript stale skip_monitor no_mandatory_keys movablekeys] [scripting]
-                (0 0 0 CHANGE) session { counted: Some(2), takes_many: true } "Runs a script that is kept";
+                (0 0 0 CHANGE) session { counted: Some(2), takes_many: true, may_replicate: true } "Runs a script that is kept";
             EvalRo "eval_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
                 [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true } "Runs a script that only reads";
             EvalShaRo "evalsha_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
                 [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true }
                 "Runs a script that is kept and only reads";
             FCall "fcall" -3 "scripting" [noscript stale skip_monitor no_mandatory_keys movablekeys] [scripting]
-                (0 0 0 CHANGE) session { counted: Some(2), takes_many: true } "Runs a function";
+                (0 0 0 CHANGE) session { counted: Some(2), takes_many: true, may_replicate: true } "Runs a function";
             FCallRo "fcall_ro" -3 "scripting" [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
                 [scripting] (0 0 0 READ) session { counted: Some(2), takes_many: true } "Runs a function that only reads";
             Function "function" -2 "scripting" [] [slow] () session { is_container: true } "The libraries of functions";
@@ -422,7 +422,7 @@ macro_rules! with_commands {
             PUnsubscribe "punsubscribe" -1 "pubsub" [pubsub noscript loading stale] [pubsub] ()
                 session { in_subscribed: true, takes_many: true } "Listens to patterns no more";
             Publish "publish" 3 "pubsub" [pubsub loading stale fast] [pubsub] ()
-                session { channel_use: ChannelUse::First } "Sends a message to those who listen to a channel";
+                session { channel_use: ChannelUse::First, may_replicate: true } "Sends a message to those who listen to a channel";
             SSubscribe "ssubscribe" -2 "pubsub" [pubsub noscript loading stale] [pubsub] ()
                 session { in_subscribed: true, takes_many: true, channels: Some((1, -1, 1)),
                           channel_use: ChannelUse::Names }
@@ -431,7 +431,7 @@ macro_rules! with_commands {
                 session { in_subscribed: true, takes_many: true, channels: Some((1, -1, 1)) }
                 "Listens to channels of hash slots no more";
             SPublish "spublish" 3 "pubsub" [pubsub loading stale fast] [pubsub] ()
-                session { channels: Some((1, 1, 1)), channel_use: ChannelUse::First }
+                session { channels: Some((1, 1, 1)), channel_use: ChannelUse::First, may_replicate: true }
                 "Sends a message to those who listen to a channel of a hash slot";
             PubSub "pubsub" -2 "pubsub" [] [slow] ()
                 session { is_container: true, takes_many: true } "About channels and who listens";

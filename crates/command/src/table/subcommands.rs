@@ -6,6 +6,9 @@
 
 use super::category::Categories;
 use super::key_use::*;
+use super::takes;
+use crate::args::Args;
+use crate::error::{Error, Outcome};
 
 /// A subcommand.
 #[derive(Debug)]
@@ -45,6 +48,19 @@ pub fn place_of(container: &str, name: &[u8]) -> Option<usize> {
 /// The subcommand `name` of `container`, in any mixture of cases.
 pub fn find(container: &str, name: &[u8]) -> Option<&'static Subcommand> {
     place_of(container, name).map(|place| &SUBCOMMANDS[place])
+}
+
+/// Refuses a subcommand that `container` does not have, or that cannot be called with so many words.
+///
+/// # Errors
+/// What Redis answers then.
+pub(crate) fn check(container: &str, args: Args<'_>) -> Outcome {
+    let Some(word) = args.get(1) else { return Ok(()) };
+    match find(container, word) {
+        None => Err(Error::unknown_subcommand(container, word)),
+        Some(subcommand) if !takes(subcommand.arity, args.len()) => Err(Error::arity(&subcommand.full_name())),
+        Some(_) => Ok(()),
+    }
 }
 
 macro_rules! subcommands {

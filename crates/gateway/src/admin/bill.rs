@@ -9,7 +9,7 @@ use weir_io::{Class, Clock, Result};
 use weir_node::{BillBook, BillEdit, BillLine, Node, Usage};
 
 use super::wire;
-use crate::auth::account::Costs;
+use crate::tenant::account::Costs;
 
 /// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
@@ -24,10 +24,10 @@ pub struct Bill {
     node: Arc<Node>,
     clock: Arc<dyn Clock>,
     costs: CostsSoFar,
-    state: Mutex<State>,
+    state: Mutex<BookState>,
 }
 
-struct State {
+struct BookState {
     /// Why there is none, where the one in the directory cannot be read.
     book: Result<BillBook>,
     /// What of each tenant's counters is in the book.
@@ -41,7 +41,7 @@ impl Bill {
         let book = node.bill_book().await.inspect_err(|error| {
             tracing::error!(%error, "the bill cannot be read, and nothing is added to it: move the directory `bill` away and start again");
         });
-        Self { node, clock, costs, state: Mutex::new(State { book, handed_over: BTreeMap::new() }) }
+        Self { node, clock, costs, state: Mutex::new(BookState { book, handed_over: BTreeMap::new() }) }
     }
 
     /// Hands over what was used since the last time; `minutes` have passed since the last call that said so.
@@ -76,7 +76,7 @@ impl Bill {
                 counted.push((id, counters));
             }
         }
-        let State { book, handed_over } = &mut *state;
+        let BookState { book, handed_over } = &mut *state;
         let book = book.as_mut().map_err(|error| error.clone())?;
         if !lines.is_empty() {
             book.add(&BillEdit { lines }).await?;

@@ -15,13 +15,13 @@ use super::changes::changes;
 use super::operator::{Doing, Operator, Reason, Refusal, When};
 use super::waits::waits;
 use super::wire;
-pub use crate::auth::account::TenantConnections;
 use crate::auth::secret;
 use crate::auth::slow::SlowHash;
 use crate::listener::Observer;
 use crate::noisy_neighbour::ProcessorUse;
 pub use crate::resp::slow_replies::SlowReply;
 use crate::store::Store;
+pub use crate::tenant::account::TenantConnections;
 
 /// The longest secret that somebody may choose, in bytes; the shortest has one.
 const SECRET_CHOSEN_BYTES_MAX: usize = 512;

@@ -28,8 +28,8 @@ pub type NameHash = [u8; 32];
 /// See the module.
 #[derive(Default)]
 pub struct Failures {
-    addresses: Book<IpAddr>,
-    names: Book<NameHash>,
+    addresses: FailureCounts<IpAddr>,
+    names: FailureCounts<NameHash>,
 }
 
 impl Failures {
@@ -57,13 +57,13 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 
 /// What anybody does here takes steps as the logarithm of [`REMEMBERED_MAX`]: guessers fill it, and strangers wait
 /// behind them.
-struct Book<K> {
+struct FailureCounts<K> {
     counts: BTreeMap<K, Count>,
     /// The same, in the order in which they are forgotten.
     order: BTreeSet<(Nanos, Nanos, K)>,
 }
 
-impl<K> Default for Book<K> {
+impl<K> Default for FailureCounts<K> {
     fn default() -> Self {
         Self { counts: BTreeMap::new(), order: BTreeSet::new() }
     }
@@ -88,7 +88,7 @@ impl Count {
     }
 }
 
-impl<K: Ord + Copy> Book<K> {
+impl<K: Ord + Copy> FailureCounts<K> {
     fn wait(&self, key: &K, now: Nanos) -> Option<Nanos> {
         self.counts.get(key).map(|count| count.until.saturating_sub(now)).filter(|&wait| wait > 0)
     }
@@ -201,28 +201,31 @@ mod tests {
 
     #[test]
     fn a_wrong_secret_costs_few_steps_however_many_are_remembered() {
-        let mut book = Book::default();
+        let mut failures = FailureCounts::default();
         let mut most = 0;
         for i in 0..2 * REMEMBERED_MAX as u32 {
             let before = COMPARED.get();
             // The same moment for all: places differ by their keys alone, so that every step is seen.
-            book.add(Counted(i.wrapping_mul(0x9e37_79b9)), 5);
+            failures.add(Counted(i.wrapping_mul(0x9e37_79b9)), 5);
             most = most.max(COMPARED.get() - before);
         }
-        assert_eq!((book.counts.len(), book.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert_eq!((failures.counts.len(), failures.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
         assert!(most < 400, "{most} comparisons for one");
     }
 
     #[test]
     fn who_waits_is_remembered_longest() {
-        let mut book = Book::default();
-        (0..10).for_each(|_| book.add(0, 1));
-        book.add(1, 2);
+        let mut failures = FailureCounts::default();
+        (0..10).for_each(|_| failures.add(0, 1));
+        failures.add(1, 2);
         for key in 2..2 + REMEMBERED_MAX as u32 {
-            book.add(key, u64::from(key) + 1);
+            failures.add(key, u64::from(key) + 1);
         }
-        assert!(book.wait(&0, 5).is_some() && book.has(&0, 5));
-        assert!(!book.has(&1, 5) && !book.has(&2, 5) && book.has(&3, 5), "the oldest of the others are not");
-        assert_eq!((book.counts.len(), book.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert!(failures.wait(&0, 5).is_some() && failures.has(&0, 5));
+        assert!(
+            !failures.has(&1, 5) && !failures.has(&2, 5) && failures.has(&3, 5),
+            "the oldest of the others are not"
+        );
+        assert_eq!((failures.counts.len(), failures.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::account::{Account, ConnectionPermit};
+use super::Refusal;
 use super::users::User;
-use super::{Grant, Refusal, Standing};
 use crate::store::Store;
+use crate::tenant::account::{Account, ConnectionPermit};
+use crate::tenant::tenancy::{Grant, Standing};
 
 /// What a connection may use: one tenant's data, one database at a time (S5). There is no way from here to another's.
 pub(crate) struct Login<S: Store> {

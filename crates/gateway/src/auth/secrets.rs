@@ -10,8 +10,9 @@ use zeroize::Zeroizing;
 use super::attempts::{Attempt, Attempts};
 use super::login_name::{DEFAULT_USER, LoginName};
 use super::slow::SlowHash;
-use super::{Checking, Doorman, Grant, Refusal, secret};
+use super::{Checking, Doorman, Refusal, secret};
 use crate::store::Store;
+use crate::tenant::tenancy::Grant;
 
 /// A name that hardly anybody gives to a tenant; it does no harm if somebody does.
 const NOBODY: &str = "nobody-has-this-name";

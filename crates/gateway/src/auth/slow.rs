@@ -40,7 +40,7 @@ impl SlowHash {
 
     /// What `hash` gives, after all that came before it.
     pub(crate) async fn run<T: Send + 'static>(&self, hash: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
-        let _place = Place::among(&self.waiting)?;
+        let _place = WaitingHash::among(&self.waiting)?;
         let (answer, answered) = oneshot::channel();
         self.spawn.spawn(Box::pin(async move {
             if !answer.is_closed() {
@@ -53,9 +53,9 @@ impl SlowHash {
 }
 
 /// A place in the queue.
-struct Place<'a>(&'a AtomicUsize);
+struct WaitingHash<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
+impl<'a> WaitingHash<'a> {
     fn among(waiting: &'a AtomicUsize) -> Result<Self, Busy> {
         let more = |now| (now < WAITING_MAX).then(|| now + 1);
         match waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
@@ -65,7 +65,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingHash<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -7,8 +7,9 @@ use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Databases, TenantName};
 use weir_node::{Node, SlotState, StoredUser, Tenant, TenantSettings};
 
-use super::{Checking, Directory, Grant, Standing, Tenancy, UsersChange, secret};
+use super::{Checking, Directory, secret};
 use crate::store::TenantStore;
+use crate::tenant::tenancy::{Grant, Standing, Tenancy, UsersChange};
 
 /// The node's catalogue as a directory.
 pub struct NodeTenants(Arc<Node>);

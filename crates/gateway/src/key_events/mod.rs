@@ -70,7 +70,7 @@ impl KeyEvents {
         Self { pubsub, unsent, databases: Some(databases), ..Self::default() }
     }
 
-    /// Nobody who keeps values of his own may believe any of them any more.
+    /// Every value that a client keeps of its own may be out of date.
     pub(crate) fn all_changed(&self) {
         if self.is_tracked.load(Ordering::SeqCst) {
             self.has_lost_changes.store(true, Ordering::Relaxed);

@@ -22,8 +22,8 @@ use weir_io::Yield;
 
 use self::monitors::Monitors;
 pub(crate) use self::subscriptions::{Counts, Kind, Subscriptions};
-use crate::auth::byte_limit::{ByteLimit, Held};
 use crate::mailbox::Mailbox;
+use crate::tenant::byte_limit::{ByteLimit, Held};
 
 /// Messages of one tenant that wait for connections which listen, in bytes. A message counts once, however many it
 /// waits for, and its place in each mailbox. Where there is no room, the slowest are cut.

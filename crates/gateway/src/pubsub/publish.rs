@@ -13,8 +13,8 @@ use weir_command::reply::Protocol;
 use weir_io::{Nanos, Yield};
 
 use super::{Kind, Listeners, PubSub, Topic};
-use crate::auth::byte_limit::Held;
 use crate::mailbox::{Mailbox, PLACE_BYTES, Push, Put, Shared};
+use crate::tenant::byte_limit::Held;
 use crate::tracking::Message;
 
 /// What became of a message.
@@ -159,7 +159,8 @@ impl PubSub {
         topics
     }
 
-    /// Room for a message, or for its places. Where there is none, those are cut for whom most waits, until there is.
+    /// Room for a message, or for its places in queues. Where there is none, connections are cut until there is, those
+    /// with the longest queues first.
     pub(super) fn room_for(&self, bytes: u64, published: &mut Published) -> Held {
         if let Some(held) = self.messages.try_hold(bytes) {
             return held;

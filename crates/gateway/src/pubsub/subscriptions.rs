@@ -8,8 +8,8 @@ use weir_command::glob;
 use weir_model::KEY_BYTES_MAX;
 
 use super::PubSub;
-use crate::auth::byte_limit::Held;
 use crate::mailbox::Mailbox;
+use crate::tenant::byte_limit::Held;
 
 /// Channels and patterns that one connection listens to, at most.
 const SUBSCRIPTIONS_MAX: usize = 10_000;

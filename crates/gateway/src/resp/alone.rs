@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::auth::account::Account;
 use crate::swaps::Held;
+use crate::tenant::account::Account;
 
-/// See the module. What has been exchanged is told to all whom it concerns before they go on.
+/// See the module. Everybody concerned is told what has been exchanged before going on.
 pub(in crate::resp) struct Alone {
     account: Arc<Account>,
     /// Names of databases that may have been exchanged.

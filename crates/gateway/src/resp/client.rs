@@ -10,14 +10,14 @@ use tokio::task::AbortHandle;
 use weir_command::reply::Protocol;
 use weir_io::Nanos;
 
-use crate::auth::Standing;
-use crate::auth::account::Account;
 use crate::auth::users::User;
 use crate::mailbox::{Recipient, Speaks};
 use crate::pubsub::Counts;
 use crate::resp::ticket::{Later, Ticket, ticket};
 use crate::stats;
 use crate::swaps::Usage;
+use crate::tenant::account::Account;
+use crate::tenant::tenancy::Standing;
 
 /// What a connection is doing, for the sweeper: each has its own patience.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -47,7 +47,7 @@ const SPANS_KEPT_MAX: usize = 1024;
 /// What has been recognised of the request at the front of the buffer, so that no byte is looked at twice however the
 /// stream is cut. All positions are relative to the request's first byte.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct PartialRequest {
     pub(super) spans: Vec<Span>,
     /// Arguments announced and still missing; `None` before the announcement has been read.
     pub(super) missing: Option<usize>,
@@ -64,7 +64,7 @@ pub struct State {
     pub(super) complete: bool,
 }
 
-impl State {
+impl PartialRequest {
     /// Ready for the first byte of a request.
     pub fn new() -> Self {
         Self::default()
@@ -114,7 +114,7 @@ impl State {
 pub enum Progress {
     /// The request is not complete: call again with more bytes behind the same ones.
     Incomplete,
-    /// A request of so many bytes, with at least one argument: see [`State::args`].
+    /// A request of so many bytes, with at least one argument: see [`PartialRequest::args`].
     Request(usize),
     /// So many bytes that ask for nothing (an empty line, an empty array).
     Nothing(usize),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use weir_io::real::COPY_BYTES_MAX;
 use zeroize::Zeroize;
 
-use super::frame::State;
+use super::frame::PartialRequest;
 use crate::pool;
 use crate::stream::Stream;
 
@@ -18,12 +18,12 @@ pub(super) struct Input {
     pub(super) bytes: Vec<u8>,
     /// First byte that is not served yet.
     pub(super) start: usize,
-    pub(super) state: State,
+    pub(super) state: PartialRequest,
 }
 
 impl Input {
     pub(super) fn new() -> Self {
-        Self { bytes: Vec::new(), start: 0, state: State::new() }
+        Self { bytes: Vec::new(), start: 0, state: PartialRequest::new() }
     }
 
     /// Whether no part of a request is waiting for its rest.

@@ -6,34 +6,20 @@
 //!
 //! Commands for administrators are not shown, and words that are secrets are not (S4): both as in Redis.
 
-use weir_command::table::Id;
+use weir_command::table::{Id, subcommands};
 use weir_command::{Args, Command};
 use weir_io::{Turn, Yield};
 
 /// What stands in the place of a secret.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Subcommands for administrators, of containers that have others as well.
-const HIDDEN: [(Id, &[&str]); 3] = [
-    (Id::Acl, &["deluser", "dryrun", "getuser", "list", "load", "log", "save", "setuser", "users"]),
-    (Id::Client, &["kill", "list", "no-evict", "pause", "unblock", "unpause"]),
-    (Id::Cluster, &["addslots", "forget", "meet", "reset"]),
-];
-
-/// Containers of which all is for administrators but the help.
-const HIDDEN_CONTAINERS: [Id; 3] = [Id::Config, Id::Latency, Id::SlowLog];
-
 /// Whether `command` is shown.
 pub(super) fn is_shown(command: &Command, args: Args<'_>) -> bool {
-    if !command.is_container {
-        return !command.flags.contains(&"admin");
+    let is_for_all = |flags: &[&str]| !flags.contains(&"admin");
+    match args.get(1).filter(|_| command.is_container) {
+        Some(word) => subcommands::find(command.name, word).is_some_and(|subcommand| is_for_all(subcommand.flags)),
+        None => is_for_all(command.flags),
     }
-    let Some(word) = args.get(1) else { return true };
-    if HIDDEN_CONTAINERS.contains(&command.id) {
-        return word.eq_ignore_ascii_case(b"help");
-    }
-    let hidden = HIDDEN.iter().find(|(id, _)| *id == command.id).map_or(&[][..], |(_, hidden)| hidden);
-    !hidden.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// The places of the words of `command` that are secrets, from the first on.

@@ -4,7 +4,8 @@
 use weir_command::number::parse_i64;
 
 use super::frame::{
-    Limits, Progress, ProtocolError, REDIS_BULK_BYTES_MAX, STRANGER_ARGS_MAX, STRANGER_BULK_BYTES_MAX, Span, State,
+    Limits, PartialRequest, Progress, ProtocolError, REDIS_BULK_BYTES_MAX, STRANGER_ARGS_MAX, STRANGER_BULK_BYTES_MAX,
+    Span,
 };
 use super::inline;
 use crate::tls::HANDSHAKE_RECORD;
@@ -15,7 +16,7 @@ use crate::tls::HANDSHAKE_RECORD;
 /// # Errors
 /// The bytes are no request, or one above the limits. The stream cannot be resumed: answer
 /// [`ProtocolError::reply`] and close.
-pub fn parse(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progress, ProtocolError> {
+pub fn parse(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Result<Progress, ProtocolError> {
     if state.complete {
         state.restart();
     }
@@ -28,7 +29,7 @@ pub fn parse(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progre
     }
 }
 
-fn parse_array(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progress, ProtocolError> {
+fn parse_array(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Result<Progress, ProtocolError> {
     let mut missing = match state.missing {
         Some(missing) => missing,
         None => {
@@ -96,7 +97,7 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Prog
 fn take_line<'a>(
     buffer: &'a [u8],
     limits: &Limits,
-    state: &mut State,
+    state: &mut PartialRequest,
     too_long: ProtocolError,
 ) -> Result<Option<&'a [u8]>, ProtocolError> {
     let window = &buffer[state.position..];
@@ -115,7 +116,7 @@ fn take_line<'a>(
     Ok(Some(&window[..end]))
 }
 
-fn parse_inline(buffer: &[u8], limits: &Limits, state: &mut State) -> Result<Progress, ProtocolError> {
+fn parse_inline(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Result<Progress, ProtocolError> {
     let window = &buffer[..buffer.len().min(limits.line_bytes_max)];
     let Some(offset) = window[state.scanned..].iter().position(|&byte| byte == b'\n') else {
         state.scanned = window.len();

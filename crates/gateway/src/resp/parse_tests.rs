@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::frame::{Limits, Progress, ProtocolError, State};
+use super::frame::{Limits, PartialRequest, Progress, ProtocolError};
 use super::parse::parse;
 
 type Command = Vec<Vec<u8>>;
 
 /// Feeds `stream` in pieces that end at `cuts`, as a connection does; gives the commands and how it ended.
 fn feed(stream: &[u8], cuts: &[usize], limits: &Limits) -> (Vec<Command>, Option<ProtocolError>) {
-    let mut state = State::new();
+    let mut state = PartialRequest::new();
     let mut buffer = Vec::new();
     let mut commands = Vec::new();
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (stream.len() + 1)).collect();
@@ -88,7 +88,7 @@ fn http_is_refused_in_silence_but_get_is_a_command() {
 
 #[test]
 fn what_is_only_announced_costs_nothing() {
-    let mut state = State::new();
+    let mut state = PartialRequest::new();
     let buffer = b"*1000000\r\n$60000000\r\n";
     assert_eq!(parse(buffer, &Limits::default(), &mut state), Ok(Progress::Incomplete));
     assert_eq!(state.memory_bytes(), 0);

@@ -21,14 +21,15 @@ use super::slowlog::Slowlog;
 use super::ticket::Blocked;
 use super::tracked::Tracked;
 use super::transaction::{Queue, Watched};
-use crate::auth::account::Account;
-use crate::auth::byte_budget::Hold;
 use crate::auth::users::User;
-use crate::auth::{DEFAULT_USER, Grant, Login, LoginName, Refusal, Standing};
+use crate::auth::{DEFAULT_USER, Login, LoginName, Refusal};
 use crate::mailbox::Mailbox;
 use crate::notices::{Notice, What};
 use crate::pubsub::{Counts, Subscriptions};
 use crate::store::Store;
+use crate::tenant::account::Account;
+use crate::tenant::byte_budget::Hold;
+use crate::tenant::tenancy::{Grant, Standing};
 
 /// Most bytes that a stranger is told before the connection closes (S2).
 const STRANGER_BYTES_MAX: usize = 1 << 10;
@@ -112,7 +113,7 @@ pub(super) struct Session<S: Store> {
     pub(super) transaction: Option<Box<Queue>>,
     /// What must not change before `EXEC`.
     pub(super) watched: Vec<Watched>,
-    /// Of its tenant's book, while there is a tenant: requests that are not complete.
+    /// Of its tenant's budget, while there is a tenant: requests that are not complete.
     pub(super) unfinished: Option<Hold>,
     /// The command under way is answered later.
     pub(super) blocked: Option<Blocked>,
@@ -275,8 +276,8 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Makes the connection as new: the tenant's whom the client's certificate names, or whose door is open to it, or
-    /// nobody's.
+    /// Makes the connection as new: it belongs to the tenant that the client's certificate names, else to the one that
+    /// needs no login, else to nobody.
     pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
         self.unsubscribe();
         self.end_transaction();

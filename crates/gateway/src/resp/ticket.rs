@@ -12,7 +12,7 @@ use weir_command::error::Error;
 use weir_command::{Command, Request};
 use weir_io::Nanos;
 
-use crate::waiting_rows::Place;
+use crate::waiting_rows::RowWait;
 
 /// How a wait has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) struct Blocked {
 
 /// A command that waits for its rows to be filled, and is tried again when they may be.
 pub(crate) struct BlockedOnRows {
-    pub(crate) place: Place,
+    pub(crate) place: RowWait,
     pub(crate) command: &'static Command,
     pub(crate) request: Request,
     /// See [`weir_command::Wait`].

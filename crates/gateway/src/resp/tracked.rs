@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_command::{Args, Command, Draft};
 
-use crate::auth::account::Account;
+use crate::tenant::account::Account;
 use crate::tracking::Mode;
 
 /// What a connection that tracks has asked for, until it is dropped.

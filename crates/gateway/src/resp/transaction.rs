@@ -4,8 +4,8 @@ use weir_command::error::{Error, Outcome};
 use weir_command::{Args, Call, Command, Request, Rows};
 use weir_model::{Databases, StoredKey};
 
-use crate::auth::account::Upheavals;
-use crate::auth::byte_budget::Hold;
+use crate::tenant::account::Upheavals;
+use crate::tenant::byte_budget::Hold;
 
 /// Rows that one session may watch.
 pub(in crate::resp) const WATCHED_MAX: usize = 10_000;

@@ -10,7 +10,7 @@ use weir_io::{Clock, Nanos, sleep_until};
 use super::Tls;
 use super::certificate::names;
 use super::failure::Failure;
-use super::pending::Place;
+use super::pending::PendingHandshake;
 use crate::stream::{Socket, TlsStream};
 
 /// How long a handshake may take.
@@ -21,7 +21,7 @@ pub(crate) const HANDSHAKE_RECORD: u8 = 0x16;
 /// A handshake that is about to be made.
 pub(crate) struct Handshake {
     tls: Arc<Tls>,
-    place: Place,
+    place: PendingHandshake,
     until: Nanos,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Secured {
 }
 
 impl Handshake {
-    pub(super) fn new(tls: Arc<Tls>, place: Place, now: Nanos) -> Self {
+    pub(super) fn new(tls: Arc<Tls>, place: PendingHandshake, now: Nanos) -> Self {
         Self { tls, place, until: now + LIMIT_NANOS }
     }
 

@@ -10,18 +10,18 @@ use tokio::sync::oneshot;
 /// See the module.
 pub(super) struct Pending {
     max: usize,
-    places: Mutex<Places>,
+    places: Mutex<Handshakes>,
 }
 
 #[derive(Default)]
-struct Places {
+struct Handshakes {
     last: u64,
     /// The oldest first.
     taken: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
 /// A place among them, given back when dropped.
-pub(super) struct Place {
+pub(super) struct PendingHandshake {
     number: u64,
     pending: Arc<Pending>,
     displaced: oneshot::Receiver<()>,
@@ -34,7 +34,7 @@ impl Pending {
     }
 
     /// A place, if need be the oldest one's.
-    pub(super) fn enter(self: &Arc<Self>) -> Place {
+    pub(super) fn enter(self: &Arc<Self>) -> PendingHandshake {
         let (displace, displaced) = oneshot::channel();
         let mut places = self.places.lock();
         if places.taken.len() >= self.max
@@ -46,7 +46,7 @@ impl Pending {
         places.last += 1;
         let number = places.last;
         places.taken.insert(number, displace);
-        Place { number, pending: Arc::clone(self), displaced }
+        PendingHandshake { number, pending: Arc::clone(self), displaced }
     }
 
     /// How many are under way.
@@ -55,7 +55,7 @@ impl Pending {
     }
 }
 
-impl Place {
+impl PendingHandshake {
     /// Until a newer one has the place.
     pub(super) async fn displaced(&mut self) {
         // The sender goes with the place, and that is here.
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PendingHandshake {
     fn drop(&mut self) {
         self.pending.places.lock().taken.remove(&self.number);
     }
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    fn is_displaced(place: &mut Place) -> bool {
+    fn is_displaced(place: &mut PendingHandshake) -> bool {
         pin!(place.displaced()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 

@@ -52,13 +52,13 @@ impl Message {
         Self { receivers, what: What::Flushed }
     }
 
-    /// Whoever is told in the place of `keeper` is gone.
+    /// The connection `gone`, which received messages for `keeper`, is gone.
     pub(super) fn broken(keeper: u64, gone: u64) -> Self {
         Self { receivers: vec![Receiver { told: keeper, keeper }], what: What::Broken(gone) }
     }
 
     /// How many elements it has for `receiver` and the first ones, encoded; `None` where that one takes none. In RESP2
-    /// only who has subscribed to something is told, and only in the place of another.
+    /// only a connection with subscriptions takes messages, and only those of another connection.
     pub(crate) fn front(&self, receiver: Receiver, speaks: Speaks) -> Option<(usize, Vec<u8>)> {
         let is_resp3 = speaks.protocol == Protocol::Resp3;
         let mut front = Vec::new();

@@ -202,7 +202,7 @@ impl Tracking {
         messages
     }
 
-    /// Whether the connection that the connection `id` has told in its place is gone, as far as it knows.
+    /// Whether the connection `id` has been told that the one to which its messages are redirected is gone.
     pub(crate) fn is_broken(&self, id: u64) -> bool {
         self.inner.lock().trackers.get(&id).is_some_and(|tracker| tracker.is_broken)
     }
@@ -242,7 +242,7 @@ impl Inner {
         kept
     }
 
-    /// It is told no more.
+    /// The connection `id` is not told of them any more.
     fn stop(&mut self, prefix: &[u8], id: u64) {
         if let Some(ids) = self.prefixes.get_mut(prefix) {
             ids.remove(&id);
@@ -252,7 +252,7 @@ impl Inner {
         }
     }
 
-    /// Who is told for the connections `ids`, and what those are told of whom the receiver is gone.
+    /// Who receives messages for the connections `ids`; and messages to those whose receiver is gone, which say so.
     fn receivers(&mut self, ids: impl Iterator<Item = u64>) -> (Vec<Receiver>, Vec<Message>) {
         let (mut receivers, mut broken) = (Vec::new(), Vec::new());
         for id in ids {
@@ -278,7 +278,8 @@ impl Inner {
 }
 
 impl Tracker {
-    /// Who is told for the connection `id`, whose tracker this is; where that one is gone, the message that says so.
+    /// Who receives messages for the connection `id`, whose tracker this is; where the receiver is gone, the message
+    /// that says so.
     fn receiver(&mut self, id: u64) -> Result<Receiver, Message> {
         let Some((to, target)) = &self.target else { return Ok(Receiver { told: id, keeper: id }) };
         if target.upgrade().is_some_and(|target| !target.has_left()) {

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weir_gateway::auth::{Checking, Doorman, Grant, Refusal, Standing, Tenancy};
+use weir_gateway::auth::{Checking, Doorman, Refusal};
 use weir_gateway::store::Store;
+use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
 
 /// Lets everyone in who can connect; that only the right ones can is up to the address that is listened at (S1).
 pub struct OpenDoor<S>(S);

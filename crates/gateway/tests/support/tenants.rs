@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use weir_gateway::Settings;
-use weir_gateway::auth::{Checking, Doorman, Grant, Refusal, Standing, Tenancy};
+use weir_gateway::auth::{Checking, Doorman, Refusal};
+use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
 
 use super::{Client, MemoryStore, Running, TestClock};
 

@@ -21,13 +21,13 @@ pub struct RealClock {
 
 #[derive(Default)]
 struct Timers {
-    state: Mutex<State>,
+    state: Mutex<ArmedTimers>,
     /// Signalled when the earliest timer changed, or at the end.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ArmedTimers {
     /// By time, then by order of arming.
     armed: BTreeMap<(Nanos, u64), Waker>,
     armed_count: u64,

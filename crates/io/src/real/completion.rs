@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::{Error, ErrorKind, Result};
 
-enum State<T> {
+enum Completion<T> {
     Waiting(Option<Waker>),
     Done(Result<T>),
     Taken,
@@ -17,15 +17,15 @@ enum State<T> {
 
 /// The backend's end: completes once. Dropped without a result (a worker died), it completes with an error, so that
 /// nobody waits for ever.
-pub(super) struct Completer<T>(Option<Arc<Mutex<State<T>>>>);
+pub(super) struct Completer<T>(Option<Arc<Mutex<Completion<T>>>>);
 
 /// The caller's end. Dropping it abandons the result, not the operation: what the device still needs belongs to the
 /// backend.
-pub(super) struct Wait<T>(Arc<Mutex<State<T>>>);
+pub(super) struct Wait<T>(Arc<Mutex<Completion<T>>>);
 
 /// Both ends of a new slot.
 pub(super) fn slot<T>() -> (Completer<T>, Wait<T>) {
-    let state = Arc::new(Mutex::new(State::Waiting(None)));
+    let state = Arc::new(Mutex::new(Completion::Waiting(None)));
     (Completer(Some(Arc::clone(&state))), Wait(state))
 }
 
@@ -49,10 +49,10 @@ impl<T> Drop for Completer<T> {
     }
 }
 
-fn finish<T>(state: &Mutex<State<T>>, result: Result<T>) {
-    let before = std::mem::replace(&mut *state.lock(), State::Done(result));
+fn finish<T>(state: &Mutex<Completion<T>>, result: Result<T>) {
+    let before = std::mem::replace(&mut *state.lock(), Completion::Done(result));
     // Woken outside the lock: a waker may run anything, even poll at once.
-    if let State::Waiting(Some(waker)) = before {
+    if let Completion::Waiting(Some(waker)) = before {
         waker.wake();
     }
 }
@@ -63,13 +63,13 @@ impl<T> Future for Wait<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         let mut state = self.0.lock();
         match &mut *state {
-            State::Waiting(Some(waker)) => waker.clone_from(cx.waker()),
-            State::Waiting(empty) => *empty = Some(cx.waker().clone()),
-            State::Done(_) => match std::mem::replace(&mut *state, State::Taken) {
-                State::Done(result) => return Poll::Ready(result),
-                State::Waiting(_) | State::Taken => unreachable!("matched as done under the same lock"),
+            Completion::Waiting(Some(waker)) => waker.clone_from(cx.waker()),
+            Completion::Waiting(empty) => *empty = Some(cx.waker().clone()),
+            Completion::Done(_) => match std::mem::replace(&mut *state, Completion::Taken) {
+                Completion::Done(result) => return Poll::Ready(result),
+                Completion::Waiting(_) | Completion::Taken => unreachable!("matched as done under the same lock"),
             },
-            State::Taken => panic!("Op polled after it was done"),
+            Completion::Taken => panic!("Op polled after it was done"),
         }
         Poll::Pending
     }

@@ -20,12 +20,12 @@ pub struct RealSpawn {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<TaskQueue>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct TaskQueue {
     ready: VecDeque<Arc<Task>>,
     /// Every task that is not done, so that the end can drop those that nobody wakes any more.
     alive: BTreeMap<u64, Arc<Task>>,

@@ -39,11 +39,11 @@ pub(super) struct Uring {
 struct Shared {
     ring: IoUring,
     /// Also guards the submission queue's user side. The completion queue's is the reaper's alone.
-    state: Mutex<State>,
+    state: Mutex<RingUse>,
     queue_max: usize,
 }
 
-struct State {
+struct RingUse {
     /// In the kernel's hands, by `user_data`.
     in_flight: Vec<Option<(Lane, Request)>>,
     /// Indices of `in_flight` that hold nothing.
@@ -60,7 +60,7 @@ impl Uring {
     /// give.
     pub(super) fn new(queue_max: usize) -> std::io::Result<Self> {
         let ring = IoUring::builder().dontfork().setup_submit_all().build(ENTRIES)?;
-        let state = State {
+        let state = RingUse {
             in_flight: (0..ENTRIES).map(|_| None).collect(),
             free: (0..ENTRIES as usize).rev().collect(),
             count: [0; 2],
@@ -112,7 +112,7 @@ impl Drop for Uring {
 }
 
 /// Puts `entry` into the submission queue. Taking the locked state proves that nobody else does so now.
-fn push(ring: &IoUring, _state: &mut State, entry: &squeue::Entry) {
+fn push(ring: &IoUring, _state: &mut RingUse, entry: &squeue::Entry) {
     // SAFETY: the exclusive state says that we hold its lock, and no submission queue lives longer than its lock.
     let mut queue = unsafe { ring.submission_shared() };
     // SAFETY: the entry's descriptor and buffer belong to a request that stays in `in_flight` until its completion.
@@ -120,7 +120,7 @@ fn push(ring: &IoUring, _state: &mut State, entry: &squeue::Entry) {
     pushed.expect("limits keep the submission queue from filling");
 }
 
-impl State {
+impl RingUse {
     /// Hands `request` to the kernel, as soon as somebody enters.
     fn start(&mut self, ring: &IoUring, lane: Lane, mut request: Request) {
         let index = self.free.pop().expect("limits leave an index free");
@@ -161,7 +161,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for RingUse {
     fn drop(&mut self) {
         if self.count != [0; 2] {
             // The kernel may still write into these buffers.

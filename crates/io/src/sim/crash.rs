@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::disk::State;
+use super::disk::DiskState;
 use super::fate::{Fates, Keep};
 use super::image::{DiskImage, Node};
 use super::inode::{FileInode, Inode};
 use super::names::crashed_names;
 use crate::Rng;
 
-impl State {
+impl DiskState {
     /// What a power cut now leaves.
     pub(super) fn crash(&self, keep: Keep, rng: &mut Rng) -> DiskImage {
         // Which changes are open decides where a prefix may end.

@@ -28,7 +28,7 @@ pub(super) type Hook = Box<dyn FnMut(&Arc<Shared>, &CutPoint<'_>) + Send>;
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     /// The one lock that is waited for; inode locks are taken under it.
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     hook: Mutex<Option<Hook>>,
     /// Whether there is a hook; keeps the fast path off its lock.
     hooked: AtomicBool,
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) handles: Mutex<BTreeMap<PathBuf, usize>>,
 }
 
-pub(super) struct State {
+pub(super) struct DiskState {
     pub(super) device: Device,
     pub(super) faults: Faults,
     pub(super) root: Arc<DirInode>,
@@ -138,7 +138,7 @@ pub(super) fn hash_path(path: &Path) -> u64 {
 
 /// An operation that has begun: the state is locked, time and number are given.
 pub(super) struct Begun<'a> {
-    pub(super) state: MutexGuard<'a, State>,
+    pub(super) state: MutexGuard<'a, DiskState>,
     pub(super) now: Nanos,
     pub(super) number: u64,
     /// The number among the changes.
@@ -159,7 +159,7 @@ pub(super) struct Outcome<T> {
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, device: Device, faults: Faults, image: &DiskImage) -> Self {
         let (root, next_number) = image.mount();
-        let state = State {
+        let state = DiskState {
             device,
             faults,
             root,
@@ -178,12 +178,12 @@ impl Shared {
         Self { clock, state: Mutex::new(state), hook, hooked, handles }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock()
     }
 
     /// The state, with everything landed that is complete by now.
-    pub(super) fn settled(&self) -> MutexGuard<'_, State> {
+    pub(super) fn settled(&self) -> MutexGuard<'_, DiskState> {
         let now = self.clock.now();
         let mut state = self.state.lock();
         state.settle(now);
@@ -292,7 +292,7 @@ impl Shared {
 }
 
 impl Landing {
-    fn land(self, state: &mut State) {
+    fn land(self, state: &mut DiskState) {
         let Landing { number, submitted, land, .. } = self;
         match land {
             Land::Write(file) => file.state.lock().land_write(number),
@@ -303,7 +303,7 @@ impl Landing {
     }
 }
 
-impl State {
+impl DiskState {
     pub(super) fn new_number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number - 1

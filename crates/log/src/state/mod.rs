@@ -1,4 +1,4 @@
-//! What a log knows, and every change of it. Writes and syncs are not started here: [`State::next_step`] says which,
+//! What a log knows, and every change of it. Writes and syncs are not started here: [`LogState::next_step`] says which,
 //! and the caller starts them without holding the lock.
 
 mod segments;
@@ -78,7 +78,7 @@ pub(crate) struct Want {
     pub spare: bool,
 }
 
-pub(crate) struct State {
+pub(crate) struct LogState {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     options: LogOptions,
@@ -114,7 +114,7 @@ pub(crate) struct State {
     stats: LogStats,
 }
 
-impl State {
+impl LogState {
     /// A log that goes on behind what was `found`, all of that being durable; it has no segment to write to before
     /// somebody writes.
     pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, waiters: Arc<Waiters>, found: Found) -> Self {
@@ -221,7 +221,7 @@ impl State {
         }
     }
 
-    /// Nothing from `from` on is acknowledged any more; nothing is written until [`State::restart`].
+    /// Nothing from `from` on is acknowledged any more; nothing is written until [`LogState::restart`].
     pub fn fence(&mut self, error: Error, from: LogIndex) {
         match &mut self.fence {
             // A write in front of the failed one failed too.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use weir_io::{BoxFuture, Class, Error, Result};
 use weir_model::LogIndex;
 
-use super::State;
+use super::LogState;
 use crate::options::SyncMode;
 use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
 
@@ -36,7 +36,7 @@ pub(super) enum Spare {
     Ready(Segment),
 }
 
-impl State {
+impl LogState {
     pub fn has_spare(&self) -> bool {
         matches!(self.spare, Spare::Ready(_))
     }
@@ -49,7 +49,7 @@ impl State {
         self.older.drain(..count).collect()
     }
 
-    /// Whether [`State::truncate`] would give anything.
+    /// Whether [`LogState::truncate`] would give anything.
     pub fn would_truncate(&self, persisted: LogIndex) -> bool {
         self.older.front().is_some_and(|older| self.is_unneeded(older, persisted))
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use weir_io::Op;
 use weir_model::LogIndex;
 
-use super::{Slot, State, Step};
+use super::{LogState, Slot, Step};
 use crate::segment::Segment;
 
 /// A sync under way.
@@ -18,7 +18,7 @@ pub(super) struct Syncing {
     pub slot: Slot<()>,
 }
 
-impl State {
+impl LogState {
     pub(super) fn reap_sync(&mut self) {
         let Some(Syncing { upto, slot: Slot::Flying(op) }) = &mut self.syncing else { return };
         let upto = *upto;

@@ -19,12 +19,12 @@ const WRITE: Nanos = 50_000;
 pub struct MemoryLog {
     clock: Arc<dyn Clock>,
     /// Lock order: before `wakers`.
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StoredRecords>>,
     wakers: Arc<Wakers>,
 }
 
 #[derive(Default)]
-struct State {
+struct StoredRecords {
     /// The last of them is record `last`.
     records: VecDeque<Vec<u8>>,
     last: LogIndex,
@@ -57,7 +57,7 @@ impl MemoryLog {
     }
 
     /// Takes in a write that is over and begins the next one, until neither can be done.
-    fn drive(&self) -> MutexGuard<'_, State> {
+    fn drive(&self) -> MutexGuard<'_, StoredRecords> {
         let mut state = self.state.lock();
         let waker = Waker::from(Arc::clone(&self.wakers));
         loop {
@@ -84,7 +84,7 @@ impl MemoryLog {
         }
     }
 
-    async fn settle(&self, done: impl Fn(&State) -> bool) {
+    async fn settle(&self, done: impl Fn(&StoredRecords) -> bool) {
         let mut waiter = Waiter::default();
         poll_fn(|cx| {
             self.wakers.register(LogIndex::MAX, &mut waiter, cx.waker());
@@ -95,7 +95,7 @@ impl MemoryLog {
     }
 }
 
-impl State {
+impl StoredRecords {
     fn fence(&mut self, error: Error, from: LogIndex) {
         self.stats.failures += 1;
         self.fence = Some((error, from));

@@ -17,7 +17,7 @@ use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, J
 
 use crate::pick::{ClaimedRange, Claims, Gathering, Pick, Waiting, pick_drop, picker};
 use crate::read::view::{Sealed, View};
-use crate::tree::{Running, State, Tree};
+use crate::tree::{Running, Tree, TreeState};
 use crate::version::Version;
 
 enum Work {
@@ -183,7 +183,7 @@ impl Jobs for Tree {
 
 impl Tree {
     /// Whether a flush had better wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).
-    pub(crate) fn is_gathering(&self, state: &State, view: &View, knobs: &TreeKnobs) -> bool {
+    pub(crate) fn is_gathering(&self, state: &TreeState, view: &View, knobs: &TreeKnobs) -> bool {
         let Some(oldest) = view.sealed.last() else { return false };
         let is_last_buffer_filling = view.sealed.len() + 1 >= knobs.write_buffers;
         let Gathering { memtables, nanos_max } = picker(&self.options).gathering(knobs);
@@ -198,7 +198,7 @@ impl Tree {
     pub(crate) fn pick_flush(
         &self,
         claims: &Claims,
-        state: &State,
+        state: &TreeState,
         version: &Version,
         sealed: &[Sealed],
     ) -> Option<Pick> {
@@ -209,7 +209,7 @@ impl Tree {
         picker(&self.options).flush(&levels_view, Waiting { smallest, largest }, &self.options)
     }
 
-    fn flush(&self, state: &mut State, pick: Pick, version: Arc<Version>, sealed: Vec<Sealed>) -> Job {
+    fn flush(&self, state: &mut TreeState, pick: Pick, version: Arc<Version>, sealed: Vec<Sealed>) -> Job {
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         let inputs = || version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
         let of_memtables: u64 = sealed.iter().map(|sealed| sealed.memtable.bytes() as u64).sum();
@@ -232,7 +232,7 @@ impl Tree {
         self.job(state, work, facts, entries, tables, range)
     }
 
-    fn compaction(&self, state: &mut State, pick: Pick, version: Arc<Version>) -> Job {
+    fn compaction(&self, state: &mut TreeState, pick: Pick, version: Arc<Version>) -> Job {
         let tables: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         let range = claimed_range(&pick);
         let inputs = || version.tables().filter(|(_, table)| tables.contains(&table.meta.id));
@@ -252,7 +252,7 @@ impl Tree {
 
     fn job(
         &self,
-        state: &mut State,
+        state: &mut TreeState,
         work: Work,
         facts: JobFacts,
         entries: u64,

@@ -52,12 +52,12 @@ pub(super) struct Leaf(*mut Inner);
 
 /// Number of records, and bytes skipped.
 #[derive(Clone, Copy)]
-pub(super) struct State {
+pub(super) struct LeafState {
     pub(super) count: usize,
     pub(super) skip: usize,
 }
 
-impl State {
+impl LeafState {
     fn pack(self) -> u32 {
         (self.count | self.skip << 8) as u32
     }
@@ -124,7 +124,7 @@ impl Leaf {
                 front,
                 low,
                 version: AtomicU32::new(0),
-                state: AtomicU32::new(State { count: 0, skip }.pack()),
+                state: AtomicU32::new(LeafState { count: 0, skip }.pack()),
                 heads: [const { AtomicU64::new(0) }; LEAF_RECORDS],
                 records: [const { AtomicPtr::new(std::ptr::null_mut()) }; LEAF_RECORDS],
             });
@@ -294,7 +294,7 @@ impl Leaf {
     /// # Safety
     /// The leaf is live.
     #[inline]
-    unsafe fn read<T>(self, mut look: impl FnMut(&Inner, State, Leaf) -> T) -> T {
+    unsafe fn read<T>(self, mut look: impl FnMut(&Inner, LeafState, Leaf) -> T) -> T {
         // SAFETY: the caller's promise.
         let inner = unsafe { self.inner() };
         let mut tries = 0_u32;
@@ -326,12 +326,12 @@ impl Leaf {
         // SAFETY: the caller's promise; records in use are not null.
         unsafe {
             let inner = self.inner();
-            let State { count, skip } = inner.state();
+            let LeafState { count, skip } = inner.state();
             debug_assert!(count < LEAF_RECORDS && position <= count);
             let key = record.entry().key;
             let shared =
                 if inner.low.is_null() { 0 } else { crate::table::common_prefix(inner.low.entry().key, key).min(skip) };
-            let state = State { count: count + 1, skip: shared };
+            let state = LeafState { count: count + 1, skip: shared };
             if position == count && shared == skip {
                 inner.put(position, head(key, skip), record);
                 inner.state.store(state.pack(), Memory::Release);
@@ -364,7 +364,7 @@ impl Leaf {
         // SAFETY: the caller's promise; records in use are not null.
         unsafe {
             let inner = self.inner();
-            let State { count, skip } = inner.state();
+            let LeafState { count, skip } = inner.state();
             for slot in middle..count {
                 upper.insert(slot - middle, inner.record(slot, count));
             }
@@ -372,7 +372,7 @@ impl Leaf {
             self.change(|| {
                 self.set_next(0, upper);
                 dawdle();
-                inner.state.store(State { count: middle, skip }.pack(), Memory::Release);
+                inner.state.store(LeafState { count: middle, skip }.pack(), Memory::Release);
             });
         }
     }
@@ -395,9 +395,9 @@ impl Leaf {
 
 impl Inner {
     #[inline]
-    fn state(&self) -> State {
+    fn state(&self) -> LeafState {
         let state = self.state.load(Memory::Acquire) as usize;
-        State { count: (state & 0xff).min(LEAF_RECORDS), skip: state >> 8 }
+        LeafState { count: (state & 0xff).min(LEAF_RECORDS), skip: state >> 8 }
     }
 
     #[inline]
@@ -413,8 +413,8 @@ impl Inner {
 
     /// Number of records before `target`. In a torn look the answer may be wrong, but not more than the count.
     #[inline]
-    fn position(&self, state: State, target: &Target<'_>) -> usize {
-        let State { count, skip } = state;
+    fn position(&self, state: LeafState, target: &Target<'_>) -> usize {
+        let LeafState { count, skip } = state;
         if skip > 0 && !self.shares(skip, target) {
             // The target is behind `low`, and differs where all records agree with it: it is behind all of them.
             return count;

@@ -39,8 +39,8 @@ impl Memtable {
 
 /// What an entry holds beside key and sequence number.
 type Rest = (Kind, u64, Vec<u8>);
-type Place = (Vec<u8>, Reverse<Seq>);
-type Model = BTreeMap<Place, Rest>;
+type EntryKey = (Vec<u8>, Reverse<Seq>);
+type Model = BTreeMap<EntryKey, Rest>;
 
 const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
 const ENTRIES_MAX: usize = if cfg!(miri) { 20 } else { 200 };
@@ -95,11 +95,11 @@ fn build(entries: &[(Vec<u8>, Rest)]) -> (Arc<Memtable>, Model) {
     (memtable, model)
 }
 
-fn owned(entry: Option<Entry<'_>>) -> Option<(Place, Rest)> {
+fn owned(entry: Option<Entry<'_>>) -> Option<(EntryKey, Rest)> {
     entry.map(|e| ((e.key.to_vec(), Reverse(e.seq)), (e.kind, e.expire_at_ms, e.value.to_vec())))
 }
 
-fn cloned(entry: Option<(&Place, &Rest)>) -> Option<(Place, Rest)> {
+fn cloned(entry: Option<(&EntryKey, &Rest)>) -> Option<(EntryKey, Rest)> {
     entry.map(|(key, rest)| (key.clone(), rest.clone()))
 }
 

@@ -47,28 +47,6 @@ fn is_dearer(bytes: u64, batch: &[&TableMeta], of_other: u64, other: &[&TableMet
     u128::from(bytes) * (other.len() as u128 - 1) > u128::from(of_other) * (batch.len() as u128 - 1)
 }
 
-/// Runs that RocksDB merges within level 0 at least.
-const ROCKSDB_RUNS_MIN: usize = 4;
-
-/// What RocksDB does while level 0 cannot go down (FX-24): from two runs above the trigger, it takes the newest runs
-/// for as long as each makes a run saved cheaper; none if the newest is busy.
-pub fn pick_while_blocked(levels_view: &LevelsView<'_>, options: &TreeOptions) -> Option<Pick> {
-    if levels_view.levels[0].len() < options.l0_trigger + 2 {
-        return None;
-    }
-    let free = free_from(levels_view, 0);
-    let (mut bytes, mut cheapest, mut count) = (free.first()?.bytes, u64::MAX, 1);
-    for (index, run) in free.iter().enumerate().skip(1) {
-        bytes += run.bytes;
-        let each = bytes / index as u64;
-        if each > cheapest || bytes > options.l0_merge_bytes_max {
-            break;
-        }
-        (cheapest, count) = (each, index + 1);
-    }
-    (count >= ROCKSDB_RUNS_MIN).then(|| merge(&free[..count]))
-}
-
 /// The runs from `first` (newest first) up to the first claimed one.
 fn free_from<'a, 'b>(levels_view: &'b LevelsView<'a>, first: usize) -> &'b [&'a TableMeta] {
     let runs = &levels_view.levels[0][first..];

@@ -20,7 +20,7 @@ pub(super) mod reclaim;
 use weir_io::Nanos;
 use weir_model::engine::{Scope, TreeKnobs, Urgency};
 
-use super::{Claims, Gathering, LevelsView, Means, Pick, Picker, Waiting, intra_l0};
+use super::{Claims, Gathering, LevelsView, Means, Pick, Picker, Waiting};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
@@ -73,12 +73,8 @@ impl Picker for Leveled {
     fn compaction(&self, levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
         let scores = scores(levels_view, options);
         let l0_due = scores[0] >= 1.0 && !is_gathering(levels_view, options);
-        let merge_instead = || match options.intra_l0_when_blocked && scope == Scope::All {
-            true => intra_l0::pick_while_blocked(levels_view, options),
-            false => None,
-        };
         let l0_first = l0_due && (scope != Scope::All || !options.picks_by_score || is_highest(&scores));
-        if l0_first && let Some(pick) = pick_l0(levels_view, scope, options).or_else(merge_instead) {
+        if l0_first && let Some(pick) = pick_l0(levels_view, scope, options) {
             return Some(pick);
         }
         if scope == Scope::L0ToL1 {

@@ -15,25 +15,25 @@ pub const PINNED_LEVEL_MAX: usize = 1;
 
 /// The next table to look into: level and, in level 0, the index of the run.
 #[derive(Clone, Copy)]
-struct Place {
+struct TablePosition {
     level: usize,
     run: usize,
 }
 
-impl Place {
-    const START: Place = Place { level: 0, run: 0 };
+impl TablePosition {
+    const START: TablePosition = TablePosition { level: 0, run: 0 };
 
-    fn after(self) -> Place {
+    fn after(self) -> TablePosition {
         match self.level {
-            0 => Place { level: 0, run: self.run + 1 },
-            level => Place { level: level + 1, run: 0 },
+            0 => TablePosition { level: 0, run: self.run + 1 },
+            level => TablePosition { level: level + 1, run: 0 },
         }
     }
 }
 
 enum Outcome {
     Done(Option<Found>),
-    Load { table: Arc<Table>, address: BlockAddress, place: Place },
+    Load { table: Arc<Table>, address: BlockAddress, place: TablePosition },
 }
 
 /// The newest version of `key` at or before `at` in the memtables of `view`.
@@ -47,12 +47,12 @@ fn memtables(view: &View) -> impl Iterator<Item = &Arc<Memtable>> {
 }
 
 /// Looks through the tables of `view` from `place` on, as far as the cache carries.
-fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: Place) -> Result<Outcome> {
+fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: TablePosition) -> Result<Outcome> {
     while place.level < LEVELS {
         let file = match place.level {
             0 => match view.version.level(0).get(place.run) {
                 None => {
-                    place = Place { level: 1, run: 0 };
+                    place = TablePosition { level: 1, run: 0 };
                     continue;
                 }
                 Some(run) => Some(run).filter(|run| run.meta.overlaps(key, key)),
@@ -136,7 +136,7 @@ pub fn get_version(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
     if let Some(found) = in_memory(view, key, hash, at) {
         return Lookup::Ready(Some(Ok(Some(found))));
     }
-    match in_tables(view, key, hash, at, Place::START) {
+    match in_tables(view, key, hash, at, TablePosition::START) {
         Err(error) => Lookup::Ready(Some(Err(error))),
         Ok(Outcome::Done(answer)) => Lookup::Ready(Some(Ok(answer))),
         Ok(Outcome::Load { table, address, place }) => {
@@ -153,7 +153,7 @@ async fn finish(
     at: Seq,
     mut table: Arc<Table>,
     mut address: BlockAddress,
-    mut place: Place,
+    mut place: TablePosition,
 ) -> Result<Option<Found>> {
     loop {
         let block = table.load(address, Class::Read, place.level <= PINNED_LEVEL_MAX).await?;

@@ -180,14 +180,14 @@ impl Block {
 
     /// Where the entry of the `number`-th restart begins.
     #[inline]
-    pub(super) fn restart(&self, number: usize) -> Place {
+    pub(super) fn restart(&self, number: usize) -> EntryOffsets {
         if number == 0 {
-            return Place { key: 0, value: self.keys_len as usize };
+            return EntryOffsets { key: 0, value: self.keys_len as usize };
         }
         let at = self.values_end as usize + RESTART_BYTES * (number - 1);
         let [key_low, key_high, value_low, value_high] =
             *self.content()[at..].first_chunk().expect("there are as many restarts as `new` made sure of");
-        Place {
+        EntryOffsets {
             key: usize::from(u16::from_le_bytes([key_low, key_high])),
             value: self.keys_len as usize + usize::from(u16::from_le_bytes([value_low, value_high])),
         }
@@ -195,7 +195,7 @@ impl Block {
 
     /// The entry at `place`; `None` if the block ends there.
     #[inline(always)] // By the call, an entry would go through memory.
-    pub(super) fn entry(&self, place: Place) -> Result<Option<Raw>, &'static str> {
+    pub(super) fn entry(&self, place: EntryOffsets) -> Result<Option<Raw>, &'static str> {
         if place.key >= self.keys_len as usize {
             return Ok(None);
         }
@@ -292,7 +292,7 @@ impl std::fmt::Debug for Block {
 
 /// Where an entry begins: offsets of its key and its value in the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct EntryOffsets {
     pub(super) key: usize,
     pub(super) value: usize,
 }
@@ -306,7 +306,7 @@ pub(super) struct Raw {
     suffix_start: usize,
     value_start: usize,
     /// The next entry.
-    pub(super) next: Place,
+    pub(super) next: EntryOffsets,
     pub(super) seq: Seq,
     pub(super) kind: Kind,
     pub(super) expire_at_ms: u64,
@@ -318,14 +318,14 @@ impl Raw {
         shared: 0,
         suffix_start: 0,
         value_start: 0,
-        next: Place { key: 0, value: 0 },
+        next: EntryOffsets { key: 0, value: 0 },
         seq: 0,
         kind: Kind::Delete,
         expire_at_ms: 0,
     };
 
     #[inline(always)]
-    fn decode(keys: &[u8], place: Place) -> Option<Raw> {
+    fn decode(keys: &[u8], place: EntryOffsets) -> Option<Raw> {
         let (&lens, mut rest) = keys.get(place.key..)?.split_first()?;
         let mut shared = usize::from(lens >> 5);
         let mut unshared = usize::from(lens & UNSHARED_MAX as u8);
@@ -349,7 +349,7 @@ impl Raw {
             _ if value & EXPIRES != 0 => Kind::Head,
             _ => Kind::Cover,
         };
-        let next = Place { key: suffix_start + unshared, value: next_value };
+        let next = EntryOffsets { key: suffix_start + unshared, value: next_value };
         Some(Raw { shared, suffix_start, value_start: place.value, next, seq, kind, expire_at_ms })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_io::{Error, Result};
 use weir_model::engine::{Entry, Seq, compare};
 
-use super::block::{Block, Place, Raw};
+use super::block::{Block, EntryOffsets, Raw};
 use super::readahead::{Caching, CursorOptions, Readahead, Way};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
@@ -19,7 +19,7 @@ pub struct TableCursor {
     block: Option<(usize, Arc<Block>)>,
     /// Whether the cursor stands on an entry: `raw`, with `key`.
     is_valid: bool,
-    place: Place,
+    place: EntryOffsets,
     raw: Raw,
     key: Vec<u8>,
     /// What to do when the block of this number is there.
@@ -56,7 +56,7 @@ impl TableCursor {
             readahead: Readahead::default(),
             block: None,
             is_valid: false,
-            place: Place::default(),
+            place: EntryOffsets::default(),
             raw: Raw::NONE,
             key: Vec::new(),
             interrupted: None,
@@ -147,7 +147,7 @@ impl TableCursor {
     /// Stands on the entry at `place`, if the block does not end there; `key` must hold the previous entry's key, or at
     /// a restart anything.
     #[inline]
-    fn decode_at(&mut self, place: Place) -> Result<bool, &'static str> {
+    fn decode_at(&mut self, place: EntryOffsets) -> Result<bool, &'static str> {
         let Some((_, block)) = &self.block else { return Ok(false) };
         let Some(raw) = block.entry(place)? else { return Ok(false) };
         if raw.shared > self.key.len() {

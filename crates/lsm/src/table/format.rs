@@ -1,7 +1,7 @@
 //! The parts of a table file and their limits; see `docs/format/table.md` for the bytes.
 
-use weir_model::engine::{Deadlines, Seq};
-use weir_model::varint;
+use weir_model::engine::{Deadlines, Entry, Kind, Seq};
+use weir_model::{parts, varint};
 
 use super::covers::{self, CoverPoint};
 
@@ -130,6 +130,30 @@ pub struct TableSummary {
 }
 
 impl TableSummary {
+    /// Counts the next `entry`, and gives its bytes where its value expires. The largest key, covers and deadlines are
+    /// the caller's.
+    pub(super) fn count(&mut self, entry: &Entry<'_>) -> Option<u64> {
+        if self.entries == 0 {
+            self.smallest_key = entry.key.to_vec();
+            self.smallest_seq = entry.seq;
+        }
+        self.entries += 1;
+        let bytes = (entry.key.len() + entry.value.len()) as u64;
+        self.raw_bytes += bytes;
+        if entry.kind == Kind::Delete {
+            self.tombstones += 1;
+            self.tombstone_bytes += bytes;
+        }
+        self.holds_heads |= matches!(entry.kind, Kind::Head | Kind::Cover);
+        self.holds_parts |= parts::is_part(entry.key);
+        self.smallest_seq = self.smallest_seq.min(entry.seq);
+        self.largest_seq = self.largest_seq.max(entry.seq);
+        // A head that has expired stays until somebody has seen to its parts.
+        let expires = entry.kind == Kind::Put && entry.expire_at_ms != 0;
+        self.expiring += u64::from(expires);
+        expires.then_some(bytes)
+    }
+
     /// The properties section. Length and digest of the file are not in it: the file tells.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.identity.to_le_bytes());

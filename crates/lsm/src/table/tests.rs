@@ -19,8 +19,8 @@ const PATH: &str = "7.table";
 
 /// What an entry holds beside key and sequence number.
 type Rest = (Kind, u64, Vec<u8>);
-type Place = (Vec<u8>, Reverse<Seq>);
-type Model = BTreeMap<Place, Rest>;
+type EntryKey = (Vec<u8>, Reverse<Seq>);
+type Model = BTreeMap<EntryKey, Rest>;
 
 /// A machine with one table on its disk.
 struct Bench {
@@ -62,7 +62,7 @@ impl Bench {
         let summary = self.write(options, model);
         let table = self.open().expect("a table just written");
         assert_eq!(*table.summary(), summary);
-        assert_eq!(summary.entries, model.len() as u64);
+        assert_counted(&summary, model);
         table
     }
 
@@ -87,11 +87,29 @@ impl Bench {
     }
 }
 
-fn owned(entry: Option<Entry<'_>>) -> Option<(Place, Rest)> {
+/// What `summary` says of the entries is what `model` has: writing and `weir check` count by the same code.
+fn assert_counted(summary: &TableSummary, model: &Model) {
+    let bytes = |(key, value): (&[u8], &[u8])| (key.len() + value.len()) as u64;
+    let of = |wanted: fn(&Rest) -> bool| {
+        let entries = model.iter().filter(move |(_, rest)| wanted(rest));
+        entries.map(|((key, _), (.., value))| bytes((key, value))).fold((0, 0), |(all, sum), one| (all + 1, sum + one))
+    };
+    assert_eq!((summary.entries, summary.raw_bytes), of(|_| true));
+    assert_eq!((summary.tombstones, summary.tombstone_bytes), of(|(kind, ..)| *kind == Kind::Delete));
+    assert_eq!(summary.expiring, of(|(kind, at_ms, _)| *kind == Kind::Put && *at_ms != 0).0);
+    assert_eq!(summary.holds_heads, of(|(kind, ..)| matches!(kind, Kind::Head | Kind::Cover)).0 > 0);
+    let seqs = || model.keys().map(|(_, Reverse(seq))| *seq);
+    let (least, greatest) = (seqs().min().unwrap_or(0), seqs().max().unwrap_or(0));
+    assert_eq!((summary.smallest_seq, summary.largest_seq), (least, greatest));
+    let ends = [model.keys().next(), model.keys().next_back()].map(|key| key.map_or(&[][..], |(key, _)| key));
+    assert_eq!([&summary.smallest_key[..], &summary.largest_key], ends);
+}
+
+fn owned(entry: Option<Entry<'_>>) -> Option<(EntryKey, Rest)> {
     entry.map(|e| ((e.key.to_vec(), Reverse(e.seq)), (e.kind, e.expire_at_ms, e.value.to_vec())))
 }
 
-fn cloned(entry: Option<(&Place, &Rest)>) -> Option<(Place, Rest)> {
+fn cloned(entry: Option<(&EntryKey, &Rest)>) -> Option<(EntryKey, Rest)> {
     entry.map(|(key, rest)| (key.clone(), rest.clone()))
 }
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use weir_io::{Class, Result, Turn, yield_now};
-use weir_model::engine::{Deadline, Entry, Kind, Seq, compare};
-use weir_model::parts;
+use weir_model::engine::{Deadline, Entry, Seq, compare};
 
 use super::covers::CoverCounter;
 use super::filter;
@@ -77,32 +76,15 @@ struct Seen {
 
 impl Seen {
     fn problem_with(&mut self, entry: &Entry<'_>, deadlines: &[Deadline]) -> Option<&'static str> {
-        let summary = &mut self.summary;
-        if summary.entries == 0 {
-            summary.smallest_key = entry.key.to_vec();
-            summary.smallest_seq = entry.seq;
-        } else if compare((&self.last_key, self.last_seq), (entry.key, entry.seq)).is_ge() {
+        if self.summary.entries > 0 && compare((&self.last_key, self.last_seq), (entry.key, entry.seq)).is_ge() {
             return Some("the entries do not ascend");
         }
-        summary.entries += 1;
-        let bytes = (entry.key.len() + entry.value.len()) as u64;
-        summary.raw_bytes += bytes;
-        if entry.kind == Kind::Delete {
-            summary.tombstones += 1;
-            summary.tombstone_bytes += bytes;
-        }
-        summary.holds_heads |= matches!(entry.kind, Kind::Head | Kind::Cover);
-        summary.holds_parts |= parts::is_part(entry.key);
         self.covers.note(entry);
-        // A head that has expired stays until somebody has seen to its parts.
-        if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
-            summary.expiring += 1;
+        if let Some(bytes) = self.summary.count(entry) {
             self.last_deadline = self.last_deadline.max(entry.expire_at_ms);
             let point = deadlines.partition_point(|point| point.at_ms < entry.expire_at_ms);
             self.expired.iter_mut().skip(point).take(1).for_each(|expired| *expired += bytes);
         }
-        summary.smallest_seq = summary.smallest_seq.min(entry.seq);
-        summary.largest_seq = summary.largest_seq.max(entry.seq);
         self.last_key.clear();
         self.last_key.extend_from_slice(entry.key);
         self.last_seq = entry.seq;

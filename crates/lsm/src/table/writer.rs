@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, PAGE, Result, Tag};
-use weir_model::engine::{Counter, Entry, Kind, Seq};
-use weir_model::parts;
+use weir_model::engine::{Counter, Entry, Seq};
 
 use super::block::{Block, BlockBuilder};
 use super::covers::CoverCounter;
@@ -298,28 +297,10 @@ impl TableWriter {
     }
 
     fn book(&mut self, entry: &Entry<'_>, is_new_key: bool) {
-        let summary = &mut self.summary;
-        if summary.entries == 0 {
-            summary.smallest_key = entry.key.to_vec();
-            summary.smallest_seq = entry.seq;
-        }
-        summary.entries += 1;
-        let bytes = (entry.key.len() + entry.value.len()) as u64;
-        summary.raw_bytes += bytes;
-        if entry.kind == Kind::Delete {
-            summary.tombstones += 1;
-            summary.tombstone_bytes += bytes;
-        }
-        summary.holds_heads |= matches!(entry.kind, Kind::Head | Kind::Cover);
-        summary.holds_parts |= parts::is_part(entry.key);
         self.covers.note(entry);
-        // A head that has expired stays until somebody has seen to its parts.
-        if entry.kind == Kind::Put && entry.expire_at_ms != 0 {
-            summary.expiring += 1;
+        if let Some(bytes) = self.summary.count(entry) {
             self.deadlines.add(entry.expire_at_ms, bytes);
         }
-        summary.smallest_seq = summary.smallest_seq.min(entry.seq);
-        summary.largest_seq = summary.largest_seq.max(entry.seq);
         if is_new_key && self.options.filter_bits_per_key > 0 {
             self.hashes.push(filter::hash(entry.key));
         }

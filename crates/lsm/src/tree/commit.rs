@@ -8,7 +8,7 @@ use weir_io::{Class, Error, ErrorKind, Result};
 use weir_journal::Begun;
 
 use super::Tree;
-use super::state::State;
+use super::state::TreeState;
 use crate::pending;
 use crate::read::get::PINNED_LEVEL_MAX;
 use crate::read::view::View;
@@ -76,7 +76,7 @@ impl Tree {
         class: Class,
         mut edit: Edit,
         outputs: Outputs,
-        install: impl FnOnce(&mut State, &mut View) + Send,
+        install: impl FnOnce(&mut TreeState, &mut View) + Send,
     ) -> Result<()> {
         if !outputs.files.is_empty() {
             self.env.fs.sync_dir(&self.env.dir, self.env.tag(class)).await?;

@@ -28,7 +28,7 @@ use weir_model::engine::{Jobs, Records, Scope, Seq, Snapshots};
 pub use self::commit::Outputs;
 pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, open_table};
-pub(crate) use self::state::{LevelCount, Running, State};
+pub(crate) use self::state::{LevelCount, Running, TreeState};
 use crate::cache::BlockCache;
 use crate::knobs::Knobs;
 use crate::memtable::Memtable;
@@ -77,7 +77,7 @@ pub struct Tree {
     pub(crate) garbage: Arc<Garbage>,
     /// What no manifest named at the opening.
     pub(crate) unnamed: Mutex<Vec<PathBuf>>,
-    state: Mutex<State>,
+    state: Mutex<TreeState>,
     /// What [`Tree::covered`] found last, for which version and which reads. Behind `state`.
     counted_covers: Mutex<Option<(u64, Seq, Arc<Covered>)>>,
     pub(crate) manifest: futures_util::lock::Mutex<Manifest>,
@@ -103,7 +103,7 @@ impl Tree {
         level < self.options.warm_levels && self.knobs().warm
     }
 
-    fn seal_locked(&self, state: &mut State) {
+    fn seal_locked(&self, state: &mut TreeState) {
         let view = self.view.load();
         if view.memtable.is_empty() {
             return;
@@ -127,13 +127,18 @@ impl Tree {
     }
 
     /// The compaction that a job should do next beside those that hold `claims`; `None` if nothing is due.
-    pub(crate) fn pick(&self, claims: &Claims, state: &State, version: &Version) -> Option<Pick> {
+    pub(crate) fn pick(&self, claims: &Claims, state: &TreeState, version: &Version) -> Option<Pick> {
         let knobs = self.knobs();
         let levels_view = self.levels_view(version, claims, state);
         pick::pick(&levels_view, knobs, &self.options)
     }
 
-    pub(crate) fn levels_view<'a>(&self, version: &'a Version, claims: &'a Claims, state: &State) -> LevelsView<'a> {
+    pub(crate) fn levels_view<'a>(
+        &self,
+        version: &'a Version,
+        claims: &'a Claims,
+        state: &TreeState,
+    ) -> LevelsView<'a> {
         let levels = std::array::from_fn(|level| version.level(level).iter().map(|table| &table.meta).collect());
         let (view, knobs) = (self.view(), self.knobs());
         LevelsView {
@@ -168,11 +173,11 @@ impl Tree {
     }
 
     /// Whether memtables keep filling up, and nobody waits for the tree to come to rest.
-    pub(crate) fn is_filling(&self, state: &State) -> bool {
+    pub(crate) fn is_filling(&self, state: &TreeState) -> bool {
         !self.eager.load(Ordering::Relaxed) && state.is_filling(self.env.clock.now())
     }
 
-    pub(crate) fn state(&self) -> &Mutex<State> {
+    pub(crate) fn state(&self) -> &Mutex<TreeState> {
         &self.state
     }
 

@@ -11,7 +11,7 @@ use weir_io::{Class, Error, ErrorKind, Owner, Result};
 use weir_journal::{Garbage, left_over};
 
 use super::commit::meta_of;
-use super::state::State;
+use super::state::TreeState;
 use super::{Env, Tree};
 use crate::knobs::Knobs;
 use crate::memtable::Memtable;
@@ -71,7 +71,7 @@ impl Tree {
         // What comes from now on is larger than what tables have met of covers, or it would be taken for one of them.
         let met = version.tables().map(|(_, file)| file.table.summary().covers_met).max().unwrap_or(0);
         let last_seq = version.largest_seq().max(met);
-        let state = State {
+        let state = TreeState {
             last_seq,
             applied: folded.persisted,
             persisted: folded.persisted,

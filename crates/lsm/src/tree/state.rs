@@ -11,7 +11,7 @@ use crate::pick::{ClaimedRange, Claims};
 use crate::version::{LEVELS, Version};
 
 /// Counters and claims. Guarded by `Tree::state`, never across an await.
-pub(crate) struct State {
+pub(crate) struct TreeState {
     /// Sequence number of the last change applied.
     pub last_seq: Seq,
     /// Log index of the last record applied.
@@ -31,7 +31,7 @@ pub(crate) struct State {
     pub jobs: BTreeMap<u64, Running>,
     /// Number of the next job.
     pub next_job: u64,
-    /// What [`State::census`] found last, and the number of the version.
+    /// What [`TreeState::census`] found last, and the number of the version.
     pub counted: Option<(u64, Census)>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Running {
     pub range: Option<ClaimedRange>,
 }
 
-impl State {
+impl TreeState {
     /// What those of the running jobs hold that `counts` accepts.
     pub fn claims(&self, counts: impl Fn(&Running) -> bool) -> Claims {
         let mut claims = Claims::default();

@@ -18,7 +18,7 @@ const CRC_END: usize = 16;
 
 /// Which block of which file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BlockId {
     /// Number of the file.
     pub file: u64,
     /// 0, 1, 2 ...
@@ -30,7 +30,7 @@ fn checksum(block: &[u8]) -> u32 {
 }
 
 /// Appends the block at `place` with `payload`, up to the next page; gives its checksum.
-pub(crate) fn append(out: &mut AlignedBuf, place: Place, payload: &[u8]) -> u32 {
+pub(crate) fn append(out: &mut AlignedBuf, place: BlockId, payload: &[u8]) -> u32 {
     debug_assert!(out.len().is_multiple_of(PAGE) && payload.len() <= PAYLOAD_BYTES_MAX);
     let start = out.len();
     let mut header = [0; HEADER_BYTES];
@@ -51,7 +51,7 @@ pub(crate) fn append(out: &mut AlignedBuf, place: Place, payload: &[u8]) -> u32 
 ///
 /// # Errors
 /// What disagrees.
-pub fn decode(block: &[u8], place: Place) -> Result<(&[u8], u32), &'static str> {
+pub fn decode(block: &[u8], place: BlockId) -> Result<(&[u8], u32), &'static str> {
     let header = block.get(..HEADER_BYTES).ok_or("the block is shorter than its header")?;
     let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PLACE: Place = Place { file: 3, block: 9 };
+    const PLACE: BlockId = BlockId { file: 3, block: 9 };
 
     fn block(payload: &[u8]) -> AlignedBuf {
         let mut out = AlignedBuf::new();
@@ -97,8 +97,8 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(decode(&flipped, PLACE).is_err(), "bit {bit}");
         }
-        assert!(decode(&whole, Place { file: 4, ..PLACE }).is_err());
-        assert!(decode(&whole, Place { block: 8, ..PLACE }).is_err());
+        assert!(decode(&whole, BlockId { file: 4, ..PLACE }).is_err());
+        assert!(decode(&whole, BlockId { block: 8, ..PLACE }).is_err());
         assert!(decode(&whole[..PAGE / 2], PLACE).is_err());
     }
 

@@ -6,7 +6,7 @@ pub(crate) mod reader;
 mod record;
 pub(crate) mod writer;
 
-pub use block::{Place, decode as decode_block};
+pub use block::{BlockId, decode as decode_block};
 pub use meta::SnapshotMeta;
 pub use record::{Decoder, End};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_io::{AlignedBuf, Error, ErrorKind, Fs, OpenOptions, Result, Tag, Turn, yield_now};
 use weir_model::engine::Kind;
 
-use super::block::{self, BLOCK_BYTES, Place};
+use super::block::{self, BLOCK_BYTES, BlockId};
 use super::meta::{Digest, SnapshotMeta};
 use super::record::Decoder;
 
@@ -37,7 +37,7 @@ pub(crate) async fn read(
         file.read_at(offset, AlignedBuf::with_len(len as usize), tag)
     };
     let (mut decoder, mut digest, mut turn) = (Decoder::default(), Digest::default(), Turn::new());
-    let (mut place, mut offset) = (Place { file: meta.number, block: 0 }, 0);
+    let (mut place, mut offset) = (BlockId { file: meta.number, block: 0 }, 0);
     let mut next = (found > 0).then(|| ask(0));
     while let Some(read) = next.take() {
         let bytes = read.await?;

@@ -8,7 +8,7 @@ use weir_io::{AlignedBuf, File, Fs, Op, OpenOptions, Result, Tag};
 use weir_model::LogIndex;
 use weir_model::engine::{Kind, Seq};
 
-use super::block::{self, BLOCK_BYTES, PAYLOAD_BYTES_MAX, Place};
+use super::block::{self, BLOCK_BYTES, BlockId, PAYLOAD_BYTES_MAX};
 use super::meta::{Digest, SnapshotMeta};
 use super::record::{self, End};
 
@@ -19,7 +19,7 @@ const WRITES_IN_FLIGHT_MAX: usize = 2;
 pub(crate) struct Writer {
     file: Arc<dyn File>,
     tag: Tag,
-    place: Place,
+    place: BlockId,
     digest: Digest,
     end: End,
     /// Of the block that is being filled.
@@ -40,7 +40,7 @@ impl Writer {
         Ok(Self {
             file,
             tag,
-            place: Place { file: number, block: 0 },
+            place: BlockId { file: number, block: 0 },
             digest: Digest::default(),
             end: End::default(),
             payload: Vec::with_capacity(PAYLOAD_BYTES_MAX),

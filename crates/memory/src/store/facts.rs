@@ -4,10 +4,13 @@ use weir_model::engine::{CacheUsage, EngineFacts, Facts, Records, Space, Stall, 
 
 use super::Store;
 
+/// Writes stop when the log since the last snapshot is so many times as long as what makes a snapshot due.
+const STOP_FACTOR: u64 = 4;
+
 impl Store {
     /// Bytes of log at which writes stop: snapshots cannot keep up.
     fn stop_bytes(&self) -> u64 {
-        self.due_bytes().saturating_mul(self.options.stop_factor.max(2))
+        self.due_bytes().saturating_mul(STOP_FACTOR)
     }
 }
 

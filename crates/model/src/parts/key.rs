@@ -128,15 +128,15 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    type Place = (u64, u8, Vec<u8>);
+    type PartAddress = (u64, u8, Vec<u8>);
 
-    fn place() -> impl Strategy<Value = Place> {
+    fn place() -> impl Strategy<Value = PartAddress> {
         let version = prop_oneof![0..3_u64, 254..258_u64, VERSION_MAX - 1..=VERSION_MAX];
         let space = prop_oneof![0..3_u8, 254..=255_u8];
         (version, space, vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], 0..6))
     }
 
-    fn key_of((version, space, subkey): &Place) -> Vec<u8> {
+    fn key_of((version, space, subkey): &PartAddress) -> Vec<u8> {
         Life::new(*version).part(*space, subkey)
     }
 

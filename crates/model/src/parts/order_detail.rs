@@ -45,7 +45,7 @@ impl OrderDetail {
         &place[..place.len().min(ORDER_BOUND_BYTES_MAX)]
     }
 
-    /// As bytes: what is not known at the end is left out.
+    /// As bytes: numbers at the end that are not known are left out.
     ///
     /// # Panics
     /// If a bound is longer than [`ORDER_BOUND_BYTES_MAX`], or that of an end is empty.

@@ -6,11 +6,11 @@
 //!
 //! 1. A claim is true for ever once it is true. So the anchor may lag behind, and may be written in any order with
 //!    everything else: an older claim convicts less.
-//! 2. How far it lags is what nobody can find out about: a second or two behind the last write, and [`ROUNDS_MAX`]
-//!    rounds of the control loop while there are writes. Every claim is synced, or a power cut would take it.
-//! 3. It does not lag where the tree is about to be the only one who has something: before log segments are removed,
-//!    and after a flush where the log is never synced. Else an older manifest would find nothing missing. Nor where the
-//!    log is, after an opening.
+//! 2. What is lost within its lag is not noticed: a second or two behind the last write, and [`ROUNDS_MAX`] rounds of
+//!    the control loop while there are writes. Every claim is synced, or a power cut would take it.
+//! 3. It does not lag where the tree is about to be the only one that has something: before log segments are removed,
+//!    and after a flush where the log is never synced. Else an older manifest would pass as complete. Nor does it lag
+//!    behind the log after an opening.
 //! 4. It is written in two places by turns, so that a torn write leaves the claim before it.
 
 use std::path::{Path, PathBuf};
@@ -112,12 +112,12 @@ pub(crate) struct Anchor {
     owner: Owner,
     identity: u64,
     /// One writes at a time.
-    state: AsyncMutex<State>,
+    state: AsyncMutex<NewestSlot>,
     /// Taken alone, or by whoever writes.
     pace: Mutex<Pace>,
 }
 
-struct State {
+struct NewestSlot {
     /// Of the newest slot.
     sequence: u64,
     written: AnchorClaim,
@@ -226,7 +226,7 @@ impl Anchor {
     /// The anchor of a partition in `dir` that is being opened, of which `slot` is the newest.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, slot: AnchorSlot) -> Self {
         let AnchorSlot { sequence, owner, identity, claim } = slot;
-        let state = AsyncMutex::new(State { sequence, written: claim, is_durable: false });
+        let state = AsyncMutex::new(NewestSlot { sequence, written: claim, is_durable: false });
         // Partitions that are written to all the time do not sync their anchors in the same round.
         let rounds = owner.partition % ROUNDS_MAX;
         let pace = Mutex::new(Pace { written: claim, rounds, ..Pace::default() });
@@ -257,7 +257,7 @@ impl Anchor {
         Ok(())
     }
 
-    async fn write(&self, state: &mut State, claim: AnchorClaim, class: Class) -> Result<()> {
+    async fn write(&self, state: &mut NewestSlot, claim: AnchorClaim, class: Class) -> Result<()> {
         let tag = Tag::new(self.owner, class);
         let claim = claim.max(state.written);
         // Taken also by an attempt that fails: the slot before it stays whole.

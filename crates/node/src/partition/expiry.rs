@@ -54,11 +54,11 @@ pub(super) struct Expiry {
     is_surveying: AtomicBool,
     /// It may be earlier than it was.
     earlier: Event,
-    state: Mutex<State>,
+    state: Mutex<KnownExpiries>,
 }
 
 #[derive(Default)]
-struct State {
+struct KnownExpiries {
     queue: ExpiryQueue,
     /// All rows that were there before are in it, as far as there is room.
     is_surveyed: bool,
@@ -98,7 +98,7 @@ impl Expiry {
         due
     }
 
-    fn note_first(&self, state: &MutexGuard<'_, State>) -> bool {
+    fn note_first(&self, state: &MutexGuard<'_, KnownExpiries>) -> bool {
         let first_ms = state.queue.first_ms().unwrap_or(NEVER);
         self.first_ms.swap(first_ms, Ordering::SeqCst) != first_ms
     }
@@ -107,7 +107,7 @@ impl Expiry {
     fn give_up(&self) {
         if self.is_used.load(Ordering::SeqCst) {
             let mut state = self.state.lock();
-            *state = State { next_survey: state.next_survey, life: state.life + 1, ..State::default() };
+            *state = KnownExpiries { next_survey: state.next_survey, life: state.life + 1, ..KnownExpiries::default() };
             self.is_used.store(false, Ordering::SeqCst);
             self.note_first(&state);
         }
@@ -247,7 +247,8 @@ impl Partition {
 
     /// Puts all rows that expire into the queue, as long as it has the `life`; gives whether it had to the end.
     async fn survey_rows(self: &Arc<Self>, life: u64) -> Result<bool> {
-        // Whoever has found no witness has the order lock until his change is applied; and it is to be seen.
+        // A writer that found no witness holds the order lock until its change is applied: the survey must see that
+        // change.
         self.pass_order();
         self.publish_all().await;
         let mut from = Some(Vec::new());

@@ -78,8 +78,8 @@ impl<'p> LockedRows<'p> {
         Ok(self.partition.booked(row))
     }
 
-    /// Whether what was found is known to be there still, and nobody's who has latched it, to whoever has the order
-    /// lock: a command may read keys that are not its rows, and others write to those once it has let go of the lock
+    /// Whether what was found is certainly still there, and not latched by another command. The caller holds the order
+    /// lock. A command may read keys that are not its rows; others may write to those once it has let go of the lock
     /// and has its rows `latched` instead.
     fn is_still(&self, found: &Expired, order: &Latches, latched: Option<&[StoredKey]>) -> bool {
         if latched.is_some_and(|rows| rows.iter().any(|row| row[..] == *found.key)) {

@@ -11,10 +11,9 @@
 //! 4. What is parked may bar the way of something more urgent (`Jobs::parked_in_the_way`): level 0, which wants
 //!    to go down (U-6). If the scope admits it, it is finished: for its slot it waits as level 0 would. Else the policy
 //!    says whether it is finished or *released*: cancelled, its claims with it.
-//!    It is also released when it has been out of scope for too long and is not to be finished, and at once where the
-//!    process that Weir is part of needs the memory ([`Partition::release_parked`]): a node by itself does not, for
-//!    what is parked is bounded by the slots: what ran when scopes became narrower, and two for each slot that gave way
-//!    to level 0.
+//!    It is also released when it has been out of scope for too long and is not to be finished. The memory of what is
+//!    parked is bounded by the slots: what ran when scopes became narrower, and two for each slot that gave way to
+//!    level 0.
 //!
 //! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs
 //! a bound on every table, in the manifest and in every read, for the sake of half a job at most. What is thrown away
@@ -252,15 +251,6 @@ impl Partition {
         });
         self.progress.notify();
     }
-
-    /// Cancels every parked job: for a process that is short of memory and embeds a node. What they have written is
-    /// thrown away.
-    pub fn release_parked(&self) {
-        for parked in self.parking.0.lock().iter_mut().filter(|parked| parked.verdict.is_none()) {
-            parked.verdict = Some(Verdict::Release);
-        }
-        self.progress.notify();
-    }
 }
 
 #[cfg(test)]
@@ -307,8 +297,5 @@ mod tests {
             sim.run_until(sim.now() + 60 * SEC);
             assert_eq!(std::mem::take(&mut *verdicts.lock()), if must_finish { vec![] } else { vec![true] });
         }
-        partition.release_parked();
-        sim.run_until(sim.now() + SEC);
-        assert_eq!(*verdicts.lock(), [true], "memory was short");
     }
 }

@@ -35,7 +35,7 @@ pub struct Operation {
     pub split: bool,
 }
 
-type State = BTreeMap<Vec<u8>, Entry>;
+type EntryMap = BTreeMap<Vec<u8>, Entry>;
 
 /// What stands at a stored key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +57,7 @@ impl Entry {
     }
 }
 
-struct Map<'s>(&'s State);
+struct Map<'s>(&'s EntryMap);
 
 impl Rows for Map<'_> {
     fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
@@ -91,7 +91,7 @@ impl Rows for Map<'_> {
 }
 
 /// What `request` answers on `state`, and the state behind it.
-fn step(state: &State, request: &Request) -> (Vec<u8>, State) {
+fn step(state: &EntryMap, request: &Request) -> (Vec<u8>, EntryMap) {
     let args = request.args();
     let command = table::find(args.at(0)).expect("a command");
     let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(0));
@@ -129,7 +129,7 @@ pub fn check(mut operations: Vec<Operation>) -> Result<(), String> {
     operations.sort_by_key(|operation| (operation.from, operation.client));
     let mut search = Search { operations: &operations, seen: BTreeSet::new(), longest: Vec::new() };
     let mut order = Vec::new();
-    if search.go_on(&mut vec![false; operations.len()], &State::new(), &mut order) {
+    if search.go_on(&mut vec![false; operations.len()], &EntryMap::new(), &mut order) {
         return Ok(());
     }
     let mut story = "no order explains the answers; the longest that explains some:\n".to_owned();
@@ -154,12 +154,12 @@ fn line(operation: &Operation) -> String {
 struct Search<'o> {
     operations: &'o [Operation],
     /// Sets of operations that are done, with the states behind them.
-    seen: BTreeSet<(Vec<bool>, State)>,
+    seen: BTreeSet<(Vec<bool>, EntryMap)>,
     longest: Vec<usize>,
 }
 
 impl Search<'_> {
-    fn go_on(&mut self, done: &mut Vec<bool>, state: &State, order: &mut Vec<usize>) -> bool {
+    fn go_on(&mut self, done: &mut Vec<bool>, state: &EntryMap, order: &mut Vec<usize>) -> bool {
         if order.len() > self.longest.len() {
             self.longest.clone_from(order);
         }

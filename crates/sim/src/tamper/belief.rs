@@ -6,7 +6,7 @@ use weir_io::Nanos;
 use weir_log::SyncMode;
 use weir_model::{Batch, Change, LogIndex, TenantName};
 
-use crate::model::{Model, State};
+use crate::model::{KeyValues, Model};
 use crate::node_store::SYNC_EVERY;
 
 /// How the last process ended.
@@ -50,7 +50,7 @@ pub struct Shard {
     /// Every key ever written, with all values that it ever had.
     pub keys: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     /// The states that a reader may find, the one of the untouched directory last.
-    pub accepted: Vec<State>,
+    pub accepted: Vec<KeyValues>,
 }
 
 impl Shard {

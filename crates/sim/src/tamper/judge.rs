@@ -83,24 +83,24 @@ impl Verdict {
     fn refuse(&mut self, tampering: &Tampering, complaint: &str) {
         self.refused = true;
         match place(tampering, complaint) {
-            Place::There => {}
-            Place::Nearby => self.elsewhere = true,
-            Place::Nowhere => self.wrong(Wrong::Unnamed, complaint),
+            Pointer::There => {}
+            Pointer::Nearby => self.elsewhere = true,
+            Pointer::Nowhere => self.wrong(Wrong::Unnamed, complaint),
         }
     }
 }
 
-enum Place {
+enum Pointer {
     There,
     Nearby,
     Nowhere,
 }
 
 /// Whether `complaint` leads to what was tampered with.
-fn place(tampering: &Tampering, complaint: &str) -> Place {
+fn place(tampering: &Tampering, complaint: &str) -> Pointer {
     let touched = tampering.touched();
     if touched.iter().any(|path| complaint.contains(&*path.to_string_lossy())) {
-        return Place::There;
+        return Pointer::There;
     }
     let area = |path: &Path| match partition_of(path) {
         Some(number) => partition_dir(number),
@@ -109,8 +109,8 @@ fn place(tampering: &Tampering, complaint: &str) -> Place {
         None => format!("{DIR}/catalogue"),
     };
     match touched.iter().any(|path| complaint.contains(&area(path))) {
-        true => Place::Nearby,
-        false => Place::Nowhere,
+        true => Pointer::Nearby,
+        false => Pointer::Nowhere,
     }
 }
 
@@ -149,7 +149,7 @@ impl History {
         if tampering.way == Way::Untouched {
             self.alarms.iter().for_each(|alarm| verdict.wrong(Wrong::FalseAlarm, alarm));
         }
-        verdict.found = checked.iter().any(|complaint| !matches!(place(tampering, complaint), Place::Nowhere));
+        verdict.found = checked.iter().any(|complaint| !matches!(place(tampering, complaint), Pointer::Nowhere));
         let touched: Vec<_> = tampering.touched().into_iter().map(partition_of).collect();
         let is_touched = |number| touched.iter().any(|touched| touched.is_none_or(|touched| touched == number));
         let whole_or = |number, other| if is_touched(number) { Depth::Whole } else { other };

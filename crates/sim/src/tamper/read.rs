@@ -7,7 +7,7 @@ use weir_model::engine::Range;
 use weir_node::{Partition, Tenant};
 
 use super::belief::Shard;
-use crate::model::{State, Visible};
+use crate::model::{KeyValues, Visible};
 
 /// What a partition showed.
 #[derive(Clone, Debug, Default)]
@@ -26,14 +26,14 @@ pub struct ShardRead {
 
 impl ShardRead {
     /// Whether what could be read is what `state` has at `now_ms`.
-    pub fn shows(&self, state: &State, now_ms: u64) -> bool {
+    pub fn shows(&self, state: &KeyValues, now_ms: u64) -> bool {
         let keys = self.keys.iter().all(|(key, value)| state.get(key, now_ms) == value.as_deref());
         let scan = || self.visible.iter().all(|(key, value)| state.get(key, now_ms) == Some(value.as_slice()));
         keys && scan() && (!self.whole || state.visible(now_ms).len() == self.visible.len())
     }
 
     /// A few of the differences.
-    pub fn differences(&self, state: &State, now_ms: u64) -> Vec<String> {
+    pub fn differences(&self, state: &KeyValues, now_ms: u64) -> Vec<String> {
         let differing = self.keys.iter().filter(|(key, value)| state.get(key, now_ms) != value.as_deref());
         let text = |value: Option<&[u8]>| {
             value.map_or("nothing".into(), |value| format!("\"{}\"", value[..value.len().min(32)].escape_ascii()))

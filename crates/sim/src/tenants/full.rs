@@ -54,7 +54,7 @@ impl fmt::Display for FullDisks {
     }
 }
 
-/// What goes from life to life.
+/// What one life leaves to the next.
 struct History {
     image: DiskImage,
     /// Size of the disk; `None` before it is full.

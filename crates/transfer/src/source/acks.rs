@@ -15,7 +15,7 @@ use crate::resp::Requests;
 use crate::within::SECOND;
 
 #[derive(Default)]
-struct State {
+struct StreamProgress {
     offset: AtomicU64,
     /// The snapshot is here.
     is_streaming: AtomicBool,
@@ -24,14 +24,14 @@ struct State {
 
 /// See the module. It ends when this is dropped.
 pub struct Acks {
-    state: Arc<State>,
+    state: Arc<StreamProgress>,
     task: JoinHandle<()>,
 }
 
 impl Acks {
     /// Until [`Acks::stream`] is called it only shows that it lives.
     pub(super) fn new(mut half: OwnedWriteHalf, clock: Arc<dyn Clock>) -> Self {
-        let state = Arc::<State>::default();
+        let state = Arc::<StreamProgress>::default();
         let told = Arc::clone(&state);
         let task = tokio::spawn(async move {
             loop {

@@ -77,7 +77,7 @@ fn child_of(path: &Path, name: &str) -> Path {
     path.iter().cloned().chain([name.to_owned()]).collect()
 }
 
-struct Place {
+struct ModuleFile {
     file: String,
     module: Module,
 }
@@ -92,7 +92,7 @@ enum Target {
 /// All modules of a crate by their paths.
 #[derive(Default)]
 struct Modules {
-    places: BTreeMap<Path, Place>,
+    places: BTreeMap<Path, ModuleFile>,
     /// Macros that are exported to the root, and where they are defined.
     macros: BTreeMap<String, Path>,
 }
@@ -103,12 +103,12 @@ impl Modules {
         for (name, inner) in std::mem::take(&mut module.inline) {
             self.add(child_of(&path, &name), file, inner);
         }
-        self.places.insert(path, Place { file: file.to_owned(), module });
+        self.places.insert(path, ModuleFile { file: file.to_owned(), module });
     }
 
     /// Forgets the modules that are declared for tests only, with all that is in them.
     fn leave_tests_out(&mut self) {
-        let declared = |(path, place): (&Path, &Place)| {
+        let declared = |(path, place): (&Path, &ModuleFile)| {
             let for_tests = place.module.declared.iter().filter(|(.., for_tests)| *for_tests);
             for_tests.map(|(name, ..)| child_of(path, name)).collect::<Vec<_>>()
         };

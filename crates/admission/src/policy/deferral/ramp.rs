@@ -54,10 +54,10 @@ impl Ramp {
         left.max(front.idle().background_at(device, FLOOR))
     }
 
-    /// What of `budget` one of `all` who catch up may use beside what its own load needs, of whom `busy` have merges
-    /// under way. Where slots for compactions are fewer than they, the others can use nothing: the busy have the parts
-    /// of theirs, and `lent`, what the loads of the others need together. The others have enough to begin with when
-    /// they get a slot, until the next look.
+    /// What one of `all` partitions that catch up may use of `budget` beside what its own load needs. `busy` of them
+    /// have merges under way. Where there are fewer slots for compactions than partitions, those without a slot can use
+    /// nothing: the busy ones share their parts, and `lent`, what the loads of those others need together. A partition
+    /// that gets a slot has enough to begin with until the next look.
     pub fn part(budget: f64, lent: f64, is_busy: bool, busy: usize, all: usize) -> f64 {
         match is_busy {
             true => (budget + lent) / busy.max(1) as f64,

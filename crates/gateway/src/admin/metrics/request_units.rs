@@ -9,9 +9,9 @@ use weir_node::request_units::{Dimension, MILLI, THOUSAND};
 
 use super::Sheet;
 use super::ledger::TENANTS_MAX;
-use crate::auth::account::Costs;
 use crate::listener::Observer;
 use crate::store::Store;
+use crate::tenant::account::Costs;
 
 pub(super) fn write<S: Store>(gateway: &Observer<S>, sheet: &mut Sheet<'_>) -> fmt::Result {
     let costs = costliest(gateway.costs().into_values().collect());

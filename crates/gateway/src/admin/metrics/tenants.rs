@@ -21,10 +21,10 @@ use weir_node::{DiskUse, Node, Tenant};
 use super::ledger::TENANTS_MAX;
 use super::{Sheet, alone};
 use crate::auth::Refusal;
-use crate::auth::account::TenantConnections;
 use crate::latency;
 use crate::listener::Observer;
 use crate::store::Store;
+use crate::tenant::account::TenantConnections;
 
 /// Bounds of the histogram, in microseconds.
 const BOUNDS_MICROS: [u64; 12] =

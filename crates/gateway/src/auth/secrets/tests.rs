@@ -9,7 +9,7 @@ use weir_io::{BoxFuture, Spawn};
 
 use super::*;
 use crate::auth::secret::tests::{KEYED, SLOW};
-use crate::auth::{Standing, Tenancy};
+use crate::tenant::tenancy::{Standing, Tenancy};
 
 #[derive(Default)]
 struct Active(Arc<[StoredUser]>);
@@ -48,13 +48,13 @@ fn users() -> Arc<[StoredUser]> {
 }
 
 /// Tenants and their stored secrets; counts the questions.
-struct Book {
+struct TestDirectory {
     users: Arc<[StoredUser]>,
     tenants: BTreeMap<&'static str, (u32, Vec<u8>)>,
     asked: Arc<AtomicUsize>,
 }
 
-impl Directory<()> for Book {
+impl Directory<()> for TestDirectory {
     fn find(&self, name: &str) -> Option<(Grant<()>, Option<Vec<u8>>)> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let (tenant, stored) = self.tenants.get(name)?;
@@ -86,14 +86,14 @@ impl Spawn for Later {
 const CHOSEN: &[u8] = b"correct horse";
 
 /// `ada` has a chosen secret and `bob` a generated one, which comes back.
-fn start(spawn: Arc<dyn Spawn>) -> (Secrets<(), Book>, Vec<u8>, Arc<AtomicUsize>) {
+fn start(spawn: Arc<dyn Spawn>) -> (Secrets<(), TestDirectory>, Vec<u8>, Arc<AtomicUsize>) {
     let mut random = |buffer: &mut [u8]| secret::system_random(buffer).expect("random bytes");
     let chosen = secret::choose(CHOSEN, &mut random).expect("memory");
     let (token, generated) = secret::generate(&mut random);
     let asked = Arc::new(AtomicUsize::new(0));
     let tenants = BTreeMap::from([("ada", (1, chosen)), ("bob", (2, generated))]);
-    let book = Book { users: users(), tenants, asked: Arc::clone(&asked) };
-    let doorman = Secrets::new(book, SimClock::new(), SlowHash::new(spawn), false).expect("random bytes");
+    let directory = TestDirectory { users: users(), tenants, asked: Arc::clone(&asked) };
+    let doorman = Secrets::new(directory, SimClock::new(), SlowHash::new(spawn), false).expect("random bytes");
     (doorman, token.as_bytes().to_vec(), asked)
 }
 

@@ -16,7 +16,8 @@ use weir_node::StoredUser;
 
 use self::log::AclLog;
 use super::login_name::DEFAULT_USER;
-use super::{Tenancy, secret};
+use super::secret;
+use crate::tenant::tenancy::Tenancy;
 
 /// Patterns of keys and channels in the rules of all users of a tenant, at most: each takes some kilobytes at its
 /// longest.

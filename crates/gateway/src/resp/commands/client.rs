@@ -33,44 +33,29 @@ fn check_printable(text: &[u8], message: &str) -> Outcome {
 
 pub(in crate::resp) async fn client<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("client|{name}"))) };
     match subcommand.as_slice() {
-        b"id" => {
-            takes("id", args.len() == 2)?;
-            session.outbox.replies.integer(session.outbox.client.id as i64);
-        }
+        b"id" => session.outbox.replies.integer(session.outbox.client.id as i64),
         b"setname" => {
-            takes("setname", args.len() == 3)?;
             check_name(args.at(2))?;
             session.outbox.client.names.lock().name = args.at(2).to_vec();
             session.outbox.replies.ok();
         }
         b"getname" => {
-            takes("getname", args.len() == 2)?;
             let name = session.outbox.client.names.lock().name.clone();
             if name.is_empty() { session.outbox.replies.null() } else { session.outbox.replies.bulk(&name) }
         }
         b"setinfo" => {
-            takes("setinfo", args.len() == 4)?;
             set_info(&session.outbox.client, args)?;
             session.outbox.replies.ok();
         }
         b"info" => {
-            takes("info", args.len() == 2)?;
             let line = session.outbox.client.line(session.outbox.server.second());
             session.outbox.replies.text(&line);
         }
         b"list" => list(session, args).await?,
         b"kill" => super::kill::kill(session, args).await?,
-        b"no-evict" => {
-            takes("no-evict", args.len() == 3)?;
-            accept_on_or_off(session, args)?;
-        }
-        b"no-touch" => {
-            takes("no-touch", args.len() == 3)?;
-            accept_on_or_off(session, args)?;
-        }
-        b"help" if args.len() > 2 => return Err(Error::arity("client|help")),
+        b"no-evict" => accept_on_or_off(session, args)?,
+        b"no-touch" => accept_on_or_off(session, args)?,
         b"help" => session.outbox.replies.help("CLIENT", &HELP),
         _ if super::modes::run(session, args)? => {}
         _ => return Err(Error::unknown_subcommand("client", args.at(1))),

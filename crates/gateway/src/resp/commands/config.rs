@@ -42,31 +42,17 @@ const IMMUTABLE: [&str; 12] = [
 
 pub(in crate::resp) async fn config<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("config|{name}"))) };
     match subcommand.as_slice() {
-        b"get" => {
-            takes("get", args.len() >= 3)?;
-            get(session, args).await?;
-        }
-        b"set" => {
-            takes("set", args.len() >= 4)?;
-            set(session, args)?;
-        }
+        b"get" => get(session, args).await?,
+        b"set" => set(session, args)?,
         b"resetstat" => {
-            takes("resetstat", args.len() == 2)?;
             session.reset_stats()?;
             // As in Redis it is itself the first that is counted.
             session.outbox.count_for_tenant(table::find(args.at(0)), args);
             session.outbox.replies.ok();
         }
-        b"rewrite" => {
-            takes("rewrite", args.len() == 2)?;
-            return Err(Error::new("ERR The server is running without a config file"));
-        }
-        b"help" => {
-            takes("help", args.len() == 2)?;
-            session.outbox.replies.help("CONFIG", &HELP);
-        }
+        b"rewrite" => return Err(Error::new("ERR The server is running without a config file")),
+        b"help" => session.outbox.replies.help("CONFIG", &HELP),
         _ => return Err(Error::unknown_subcommand("config", args.at(1))),
     }
     Ok(())

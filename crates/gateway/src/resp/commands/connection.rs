@@ -49,8 +49,8 @@ pub(in crate::resp) async fn select<S: Store>(session: &mut Session<S>, args: Ar
     Ok(())
 }
 
-/// No replica ever acknowledges: who wants none is answered at once, who wants some waits as long as he says, or for
-/// ever.
+/// No replica ever acknowledges: a client that wants none is answered at once, one that wants some waits as long as it
+/// says, or for ever.
 pub(in crate::resp) async fn wait<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let wanted = integer(args.at(1))?;
     let timeout = parse_i64(args.at(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;

@@ -17,11 +17,6 @@ const TURN_ENTRIES: usize = 50;
 /// What a key costs beside its bytes, about: entry, index and filter.
 const KEY_OVERHEAD_BYTES: usize = 64;
 
-/// Whether the subcommand has the right number of arguments.
-fn takes(container: &str, name: &str, right: bool) -> Outcome {
-    if right { Ok(()) } else { Err(Error::arity(&format!("{container}|{name}"))) }
-}
-
 pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
@@ -54,12 +49,10 @@ pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: A
             }
         }
         b"len" => {
-            takes("slowlog", "len", args.len() == 2)?;
             let len = session.slowlog().len();
             session.outbox.replies.integer(len as i64);
         }
         b"reset" => {
-            takes("slowlog", "reset", args.len() == 2)?;
             session.slowlog().reset();
             session.outbox.replies.ok();
         }
@@ -81,7 +74,6 @@ pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Ar
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"usage" => {
-            takes("memory", "usage", args.len() >= 3)?;
             let mut words = args.iter_from(3);
             while let Some(word) = words.next() {
                 if !word.eq_ignore_ascii_case(b"SAMPLES") || integer(words.next().ok_or(SYNTAX)?)? < 0 {
@@ -97,22 +89,14 @@ pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Ar
             }
         }
         b"doctor" => {
-            takes("memory", "doctor", args.len() == 2)?;
             session
                 .outbox
                 .replies
                 .text("Memory is bounded by the configuration, and values live on disk: nothing to mend.\n");
         }
-        b"malloc-stats" => {
-            takes("memory", "malloc-stats", args.len() == 2)?;
-            session.outbox.replies.text("Stats not supported for the current allocator");
-        }
-        b"purge" => {
-            takes("memory", "purge", args.len() == 2)?;
-            session.outbox.replies.ok();
-        }
+        b"malloc-stats" => session.outbox.replies.text("Stats not supported for the current allocator"),
+        b"purge" => session.outbox.replies.ok(),
         b"stats" => {
-            takes("memory", "stats", args.len() == 2)?;
             let facts = session.facts()?;
             let facts: Vec<_> = facts.iter().filter(|(section, ..)| *section == "Memory").collect();
             session.outbox.replies.map(facts.len());

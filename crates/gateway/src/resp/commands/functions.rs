@@ -34,21 +34,13 @@ const NO_PAYLOAD: Error = Error::new("ERR DUMP payload version or checksum are w
 
 pub(in crate::resp) async fn function<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let right = match subcommand.as_slice() {
-        b"load" => args.len() >= 3,
-        b"restore" => match args.len() {
-            5.. => return Err(Error::subcommand("function", args.at(1))),
-            len => len >= 3,
-        },
-        b"delete" => args.len() == 3,
-        b"flush" if args.len() > 3 => return Err(Error::subcommand("function", args.at(1))),
-        b"flush" => true,
-        b"dump" | b"kill" | b"stats" | b"help" => args.len() == 2,
-        b"list" => true,
-        _ => return Err(Error::unknown_subcommand("function", args.at(1))),
+    let most = match subcommand.as_slice() {
+        b"restore" => 4,
+        b"flush" => 3,
+        _ => usize::MAX,
     };
-    if !right {
-        return Err(Error::arity(&format!("function|{}", String::from_utf8_lossy(subcommand.as_slice()))));
+    if args.len() > most {
+        return Err(Error::subcommand("function", args.at(1)));
     }
     match subcommand.as_slice() {
         b"load" => load(session, args).await,

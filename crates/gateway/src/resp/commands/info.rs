@@ -9,11 +9,11 @@ use weir_command::table::COMMANDS;
 use weir_command::table::subcommands;
 
 use super::hello::REDIS_VERSION;
-use crate::auth::account::Account;
 use crate::resp::session::Session;
 use crate::server::Server;
 use crate::stats;
 use crate::store::Store;
+use crate::tenant::account::Account;
 
 /// Sections in the order in which they are shown, and whether they are shown unasked.
 const SECTIONS: [(&str, bool); 13] = [

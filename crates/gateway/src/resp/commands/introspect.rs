@@ -21,8 +21,7 @@ pub(in crate::resp) async fn command<S: Store>(session: &mut Session<S>, args: A
     };
     let replies = &mut session.outbox.replies;
     match subcommand.as_slice() {
-        b"count" if args.len() == 2 => replies.integer(COMMANDS.len() as i64),
-        b"count" => return Err(Error::arity("command|count")),
+        b"count" => replies.integer(COMMANDS.len() as i64),
         b"info" if args.len() == 2 => {
             replies.array(COMMANDS.len());
             COMMANDS.iter().for_each(|command| describe(replies, Some(Described::Command(command))));
@@ -55,9 +54,7 @@ pub(in crate::resp) async fn command<S: Store>(session: &mut Session<S>, args: A
             }
         }
         b"list" => list(replies, args)?,
-        b"getkeys" if args.len() < 4 => return Err(Error::arity("command|getkeys")),
         b"getkeys" => get_keys(replies, args, false).await?,
-        b"getkeysandflags" if args.len() < 4 => return Err(Error::arity("command|getkeysandflags")),
         b"getkeysandflags" => get_keys(replies, args, true).await?,
         b"help" => session.outbox.replies.help("COMMAND", &HELP),
         _ => return Err(Error::unknown_subcommand("command", args.at(1))),

@@ -6,10 +6,10 @@ use weir_command::error::{Outcome, SYNTAX};
 use weir_command::{Args, DATABASES, PAGE_KEYS};
 use weir_model::{Batch, Change};
 
-use crate::auth::account::KeyCount;
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
+use crate::tenant::account::KeyCount;
 
 /// `INFO` counts about so many keys.
 const COUNTED_KEYS_MAX: usize = 10_000;

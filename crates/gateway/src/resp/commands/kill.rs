@@ -70,7 +70,6 @@ impl<'a> Filter<'a> {
 pub(super) async fn kill<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let by_address = args.len() == 3;
     let filter = match args.len() {
-        ..=2 => return Err(Error::arity("client|kill")),
         3 => Filter { peer: Some(args.at(2)), ..Filter::default() },
         _ => Filter::parse(args, &session.account()?.users)?,
     };

@@ -24,11 +24,8 @@ const BAR_MAX: u64 = 40;
 
 pub(super) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let name = String::from_utf8_lossy(subcommand.as_slice()).into_owned();
-    let takes = |right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("latency|{name}"))) };
     match subcommand.as_slice() {
         b"latest" => {
-            takes(args.len() == 2)?;
             let events = session.account()?.latency_monitor.events();
             let replies = &mut session.outbox.replies;
             replies.array(events.len());
@@ -42,7 +39,6 @@ pub(super) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) 
             }
         }
         b"history" => {
-            takes(args.len() == 3)?;
             let event = session.account()?.latency_monitor.event(args.at(2)).unwrap_or_default();
             let replies = &mut session.outbox.replies;
             replies.array(event.samples.len());
@@ -53,7 +49,6 @@ pub(super) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) 
             }
         }
         b"graph" => {
-            takes(args.len() == 3)?;
             let Some(event) = session.account()?.latency_monitor.event(args.at(2)) else {
                 return Err(Error::bytes([b"ERR No samples available for event '", args.at(2), b"'"].concat()));
             };
@@ -73,7 +68,6 @@ pub(super) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) 
             session.outbox.replies.integer(count as i64);
         }
         b"doctor" => {
-            takes(args.len() == 2)?;
             let monitor = &session.account()?.latency_monitor;
             let text = match monitor.threshold_ms() {
                 0 => "Nothing is watched: CONFIG SET latency-monitor-threshold <milliseconds> begins.\n".to_owned(),
@@ -89,10 +83,7 @@ pub(super) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) 
             check_words(args.len() - 2, "LATENCY HISTOGRAM", "commands")?;
             histogram(session, args)?;
         }
-        b"help" => {
-            takes(args.len() == 2)?;
-            session.outbox.replies.help("LATENCY", &HELP);
-        }
+        b"help" => session.outbox.replies.help("LATENCY", &HELP),
         _ => return Err(Error::unknown_subcommand("latency", args.at(1))),
     }
     Ok(())

@@ -27,7 +27,7 @@ mod transactions;
 use std::io;
 
 use weir_command::error::{Error, Outcome};
-use weir_command::table::{Id, subcommands, takes};
+use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
 pub(super) use self::debug::protocol as debug_protocol;
@@ -47,6 +47,7 @@ const OPTION_WORDS_MAX: usize = 2048;
 
 /// Runs `command`, which is not [of rows](Command::is_of_rows).
 pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, args: Args<'_>) -> Outcome {
+    command.check_subcommand(args)?;
     match command.id {
         Id::Ping => connection::ping(session, args).await,
         Id::Echo => connection::echo(session, args).await,
@@ -124,16 +125,6 @@ pub(super) fn check_options(command: &Command, count: usize) -> Outcome {
     }
     let name = command.name.to_uppercase();
     Err(Error::bytes(format!("ERR {name} takes at most {OPTION_WORDS_MAX} words").into_bytes()))
-}
-
-/// Refuses a subcommand that Redis does not have, or that cannot be called with so many words.
-pub(super) fn check_subcommand(command: &Command, args: Args<'_>) -> Outcome {
-    let Some(word) = args.get(1).filter(|_| subcommands::of(command.name).next().is_some()) else { return Ok(()) };
-    match subcommands::find(command.name, word) {
-        None => Err(Error::unknown_subcommand(command.name, word)),
-        Some(subcommand) if !takes(subcommand.arity, args.len()) => Err(Error::arity(&subcommand.full_name())),
-        Some(_) => Ok(()),
-    }
 }
 
 /// Refuses more than [`WORDS_MAX`] `words` (what they are called) of `command`.

@@ -159,10 +159,8 @@ pub(in crate::resp) async fn pubsub<S: Store>(session: &mut Session<S>, args: Ar
                 session.outbox.replies.integer(account.pubsub.listeners(kind, channel) as i64);
             }
         }
-        b"numpat" if args.len() == 2 => session.outbox.replies.integer(account.pubsub.counts().patterns as i64),
-        b"numpat" => return Err(Error::arity("pubsub|numpat")),
-        b"help" if args.len() == 2 => session.outbox.replies.help("PUBSUB", &HELP),
-        b"help" => return Err(Error::arity("pubsub|help")),
+        b"numpat" => session.outbox.replies.integer(account.pubsub.counts().patterns as i64),
+        b"help" => session.outbox.replies.help("PUBSUB", &HELP),
         _ => return Err(Error::unknown_subcommand("pubsub", args.at(1))),
     }
     Ok(())

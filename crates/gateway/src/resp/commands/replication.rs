@@ -20,9 +20,9 @@ use weir_model::Databases;
 
 use super::functions::libraries;
 use super::hello::REDIS_VERSION;
-use crate::auth::Standing;
 use crate::resp::session::{DumpChoice, Session};
 use crate::store::Store;
+use crate::tenant::tenancy::Standing;
 
 /// Keys of a page: between two pages others are served, and what was read is paid.
 const PAGE_KEYS: usize = 100;

@@ -33,12 +33,10 @@ pub(in crate::resp) fn number_of_keys(args: Args<'_>, no_number: Error) -> Outco
 
 pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("script|{name}"))) };
     let account = Arc::clone(session.account()?);
     let scripts = &account.scripts;
     match subcommand.as_slice() {
         b"load" => {
-            takes("load", args.len() == 3)?;
             let known = Arc::new(Known::new(Script::parse(args.at(2))?));
             let place = scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
             Job::check(&session.outbox.server.script_threads, Arc::clone(&known.script)).await?;
@@ -47,7 +45,6 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
             session.outbox.replies.bulk(digest_text(&known.script.digest).as_bytes());
         }
         b"exists" => {
-            takes("exists", args.len() >= 3)?;
             check_words(args.len() - 2, "SCRIPT EXISTS", "digests")?;
             let cache = scripts.cache.lock();
             let known: Vec<bool> =
@@ -57,7 +54,9 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
             known.into_iter().for_each(|is_known| session.outbox.replies.integer(i64::from(is_known)));
         }
         b"flush" => {
-            takes("flush", matches!(args.len(), 2 | 3))?;
+            if args.len() > 3 {
+                return Err(Error::arity("script|flush"));
+            }
             if args.get(2).is_some_and(|how| ![&b"sync"[..], b"async"].contains(&lower(how).as_slice())) {
                 return Err(Error::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
             }
@@ -65,24 +64,17 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
             session.outbox.replies.ok();
         }
         b"kill" => {
-            takes("kill", args.len() == 2)?;
             if !scripts.kill() {
                 return Err(Error::new("NOTBUSY No scripts in execution right now."));
             }
             session.outbox.replies.ok();
         }
-        b"debug" => {
-            takes("debug", args.len() == 3)?;
-            match lower(args.at(2)).as_slice() {
-                b"no" => session.outbox.replies.ok(),
-                b"yes" | b"sync" => return Err(Error::new("ERR there is no debugger of scripts")),
-                _ => return Err(Error::new("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
-            }
-        }
-        b"help" => {
-            takes("help", args.len() == 2)?;
-            session.outbox.replies.help("SCRIPT", &HELP);
-        }
+        b"debug" => match lower(args.at(2)).as_slice() {
+            b"no" => session.outbox.replies.ok(),
+            b"yes" | b"sync" => return Err(Error::new("ERR there is no debugger of scripts")),
+            _ => return Err(Error::new("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
+        },
+        b"help" => session.outbox.replies.help("SCRIPT", &HELP),
         _ => return Err(Error::unknown_subcommand("script", args.at(1))),
     }
     Ok(())

@@ -15,9 +15,9 @@ use weir_node::request_units::Module;
 
 use super::script::is_script;
 use super::scripted::{Ground, Scripted};
-use crate::auth::account::Upheavals;
 use crate::resp::tracked::Reader;
 use crate::resp::transaction::Watched;
+use crate::tenant::account::Upheavals;
 
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 

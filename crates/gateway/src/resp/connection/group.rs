@@ -13,13 +13,13 @@ use weir_node::{Access, Unit};
 use super::as_one::{AsOne, Done, Member};
 use super::moving::LONG_BYTES;
 use super::{Connection, check_options, key_of};
-use crate::auth::Standing;
-use crate::auth::account::Upheavals;
-use crate::resp::frame::{Progress, Span, State};
+use crate::resp::frame::{PartialRequest, Progress, Span};
 use crate::resp::input::Input;
 use crate::resp::outbox::{ReplyMode, YIELD};
 use crate::resp::parse::parse;
 use crate::store::Store;
+use crate::tenant::account::Upheavals;
+use crate::tenant::tenancy::Standing;
 
 /// Most commands of a group, most words of one of them, and bytes of requests after which it is full: a group is one
 /// turn at the lock.
@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 64 << 10;
 const PREFETCHED_MAX: usize = 16;
 
 /// A request of a group, where it lies.
-struct Place {
+struct GroupedRequest {
     command: &'static Command,
     start: usize,
     /// Its words among those of all.
@@ -127,12 +127,12 @@ impl<S: Store> Connection<S> {
         command: &'static Command,
         args: Args<'_>,
         len: usize,
-    ) -> (Vec<Place>, Vec<Span>) {
+    ) -> (Vec<GroupedRequest>, Vec<Span>) {
         let partition = self.partition_of(key_of(command, args));
         let mut spans = args.spans().to_vec();
-        let mut places = vec![Place { command, start: 0, words: 0..spans.len(), end: len }];
-        let mut state = State::new();
-        while let Some(&Place { end: start, .. }) = places.last()
+        let mut places = vec![GroupedRequest { command, start: 0, words: 0..spans.len(), end: len }];
+        let mut state = PartialRequest::new();
+        while let Some(&GroupedRequest { end: start, .. }) = places.last()
             && places.len() < COMMANDS_MAX
             && start < BYTES_MAX
             && let Ok(Progress::Request(len)) = parse(&bytes[start..], &self.session.limits, &mut state)
@@ -149,7 +149,7 @@ impl<S: Store> Connection<S> {
             let Some(command) = table::find(args.at(0)).filter(fits) else { break };
             let words = spans.len()..spans.len() + args.len();
             spans.extend_from_slice(args.spans());
-            places.push(Place { command, start, words, end: start + len });
+            places.push(GroupedRequest { command, start, words, end: start + len });
         }
         (places, spans)
     }

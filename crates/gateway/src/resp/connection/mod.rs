@@ -433,7 +433,7 @@ impl<S: Store> Connection<S> {
                 Err(Error::new("ERR subscribing is not allowed inside MULTI"))
             }
             _ if command.flags.contains(&"no_multi") => Err(Error::new("ERR Command not allowed inside a transaction")),
-            _ => commands::check_subcommand(command, args).and_then(|()| queue.add(command, args)),
+            _ => command.check_subcommand(args).and_then(|()| queue.add(command, args)),
         };
         queue.is_spoiled |= queued.is_err();
         queued?;

@@ -9,10 +9,10 @@ use weir_script::Script;
 
 use super::Connection;
 use super::script::is_script;
-use crate::auth::account::Account;
 use crate::resp::client::Phase;
 use crate::resp::transaction::Queued;
 use crate::store::Store;
+use crate::tenant::account::Account;
 
 impl<S: Store> Connection<S> {
     /// Waits while `CLIENT PAUSE` holds `command`; what is answered already goes out first.
@@ -54,14 +54,14 @@ impl<S: Store> Connection<S> {
     /// Whether a pause of what writes is about `command`: in Redis that is about what replicas are told.
     async fn would_replicate(&mut self, command: &Command, args: Args<'_>) -> bool {
         let (Ok(account), Ok(store)) = (self.session.account().cloned(), self.session.store().cloned()) else {
-            return command.may_replicate();
+            return command.is_replicated();
         };
         let look = Look { account, store, now_ms: self.session.call().now_ms };
         if command.id != Id::Exec {
             return look.would_replicate(command, args).await;
         }
         let queued = self.session.transaction.as_ref().map(|queue| &queue.commands[..]).unwrap_or_default();
-        let queued: Vec<_> = queued.iter().filter(|one| one.command.may_replicate()).cloned().collect();
+        let queued: Vec<_> = queued.iter().filter(|one| one.command.is_replicated()).cloned().collect();
         for Queued { command, request } in queued {
             if look.would_replicate(command, request.args()).await {
                 return true;
@@ -80,7 +80,7 @@ struct Look<S> {
 
 impl<S: Store> Look<S> {
     async fn would_replicate(&self, command: &Command, args: Args<'_>) -> bool {
-        command.may_replicate() && !(is_script(command) && self.writes_nothing(command, args).await)
+        command.is_replicated() && !(is_script(command) && self.writes_nothing(command, args).await)
     }
 
     /// Whether the script or function that `command` runs says so. One that is not known fails at once.

@@ -20,13 +20,13 @@ use weir_node::request_units::Module;
 use weir_script::{Run, Script, What};
 
 use super::Connection;
-use super::scripted::{Ground, Place, Scripted, Terms};
-use crate::auth::account::Account;
+use super::scripted::{Ground, RunsOn, Scripted, Terms};
 use crate::resp::commands::{deliver, gone, number_of_keys};
 use crate::resp::rights::{Origin, Rights};
 use crate::scripts::{Known, Running, RunningFunction};
 use crate::server::Server;
 use crate::store::Store;
+use crate::tenant::account::Account;
 
 /// How often scripts are run again because they have found further keys.
 pub(super) const RUNS_MAX: usize = 16;
@@ -82,7 +82,7 @@ impl<'a> Away<'a> {
     ) -> Outcome<Self> {
         let place = account.scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
         let away = Self { _place: place, running: account.scripts.begin(&server.clock, function) };
-        ground.place = Place::Away(Arc::clone(&server.script_threads), Arc::clone(&away.running.control));
+        ground.place = RunsOn::Away(Arc::clone(&server.script_threads), Arc::clone(&away.running.control));
         Ok(away)
     }
 }

@@ -45,7 +45,7 @@ const SHOWN_WORD_BYTES: usize = 128;
 const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
 
 /// Where scripts run.
-pub(super) enum Place {
+pub(super) enum RunsOn {
     /// Where their client is served, by this clock.
     Here(Arc<dyn Clock>),
     /// On one of these threads, until they have to end.
@@ -54,7 +54,7 @@ pub(super) enum Place {
 
 /// What the scripts of a transaction run in, and what has come of it so far.
 pub(super) struct Ground {
-    pub(super) place: Place,
+    pub(super) place: RunsOn,
     machine: Option<Machine>,
     /// Rows that are locked.
     pub(super) rows: BTreeSet<Vec<u8>>,
@@ -67,7 +67,7 @@ pub(super) struct Ground {
 impl Ground {
     /// Of scripts that run where their client is served, by `clock`, unless they find themselves elsewhere.
     pub(super) fn new(clock: &Arc<dyn Clock>, machine: Machine, rows: BTreeSet<Vec<u8>>) -> Self {
-        let place = Place::Here(Arc::clone(clock));
+        let place = RunsOn::Here(Arc::clone(clock));
         Self { place, machine: Some(machine), rows, missing: BTreeSet::new(), left: None }
     }
 
@@ -211,13 +211,13 @@ impl Scripted {
         self.bill.work.count(Module::Script, 1);
         let before = (draft.mark(), draft.events_len());
         let ended = match &ground.place {
-            Place::Here(clock) => {
+            RunsOn::Here(clock) => {
                 let here = Here::begin(clock, self.terms.rights.user());
                 let ended = self.run_here(rows, ground, &mut draft, &here);
                 self.bill.work.count(Module::ScriptSlice, here.slices());
                 ended
             }
-            Place::Away(threads, control) => {
+            RunsOn::Away(threads, control) => {
                 let (threads, control) = (Arc::clone(threads), Arc::clone(control));
                 control.is_of(self.terms.rights.user());
                 let before = control.slices();
@@ -322,7 +322,7 @@ impl Scripted {
             let text = format!("ERR {name} command is not allowed with BLOCK option from scripts");
             return Err(Error::bytes(text.into_bytes()));
         }
-        if terms.writes_nothing && command.may_replicate() {
+        if terms.writes_nothing && command.is_replicated() {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
         if let Some(max) = terms.full_at.filter(|_| command.flags.contains(&"denyoom")) {

@@ -17,7 +17,7 @@ use crate::tls::{Failure, Handshake, Secured};
 struct Leaving<S: Store> {
     server: Arc<Server<S>>,
     client: u64,
-    /// It has begun, and forgets itself.
+    /// It is being served, and removes itself from the list when it ends.
     has_begun: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn begin_secured<S: Store>(
     thread: ServingThread,
 ) -> Option<Box<Moving<S>>> {
     let mut leaving = Leaving { server: Arc::clone(&server), client: client.id, has_begun: false };
-    // In a box that goes with the handshake: the connection is idle for longer than it shakes hands.
+    // Boxed, so that this memory is free again after the handshake: connections are idle for much longer than that.
     let made = Box::pin(handshake.make(socket, &server.clock)).await;
     match made {
         Ok(Secured { stream, names }) => {
@@ -48,7 +48,7 @@ pub(crate) async fn begin_secured<S: Store>(
             connection.await
         }
         Err(why) => {
-            // Who looks whether somebody listens is no news.
+            // A probe connects and closes, to see whether somebody listens: not worth a line.
             if why != Failure::Closed {
                 let notice = Notice { what: What::Handshake(why), tenant: None, address: Some(client.peer.ip()) };
                 server.notices.tell(notice, server.clock.now());

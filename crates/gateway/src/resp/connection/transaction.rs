@@ -23,11 +23,11 @@ use super::as_one::{AsOne, Done, Member, Scripts};
 use super::group::reply_lens;
 use super::script::{Away, OTHER_KEYS, RUNS_MAX, is_script};
 use super::scripted::Ground;
-use crate::auth::account::Account;
 use crate::resp::commands;
 use crate::resp::rights::Origin;
 use crate::resp::transaction::{Queued, Watched};
 use crate::store::Store;
+use crate::tenant::account::Account;
 
 /// A run of queued commands.
 enum Step<'q> {

@@ -20,10 +20,10 @@ use weir_command::reply::{FLUSH_BYTES, Replies};
 use weir_io::real::COPY_BYTES_MAX;
 
 use super::{Outbox, YIELD};
-use crate::auth::byte_limit::Held;
 use crate::mailbox::Mailbox;
 use crate::resp::client::Phase;
 use crate::store::Store;
+use crate::tenant::byte_limit::Held;
 
 /// See the module.
 pub(super) struct Mail {

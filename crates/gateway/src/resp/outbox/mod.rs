@@ -27,13 +27,13 @@ pub(crate) use self::host::YIELD;
 use self::mail::Mail;
 use super::client::{Client, Phase};
 use super::slow_replies::{SlowReplies, SlowReply};
-use crate::auth::account::Account;
-use crate::auth::byte_budget::Hold;
-use crate::auth::byte_limit::Held;
 use crate::server::Server;
 use crate::stats::ThreadStats;
 use crate::store::Store;
 use crate::stream::Stream;
+use crate::tenant::account::Account;
+use crate::tenant::byte_budget::Hold;
+use crate::tenant::byte_limit::Held;
 
 /// What `CLIENT REPLY` chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(super) struct Outbox<S: Store> {
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
     pub(super) is_cut: bool,
-    /// Of its tenant's book of long values, while there is a tenant: those in hand, and replies that the client does
+    /// Of its tenant's budget for long values, while there is a tenant: those in hand, and replies that the client does
     /// not take at once.
     long_values: Option<Hold>,
     /// Messages that it did not ask for, once it may get any.

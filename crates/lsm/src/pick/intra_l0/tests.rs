@@ -8,7 +8,7 @@ use super::*;
 use crate::pick::Claims;
 use proptest::prelude::*;
 
-fn with_picture<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&LevelsView<'_>) -> T) -> T {
+fn with_levels_view<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&LevelsView<'_>) -> T) -> T {
     let runs: Vec<TableMeta> = sizes.iter().enumerate().map(|(index, &(bytes, _))| run(index, bytes)).collect();
     let claimed = sizes.iter().enumerate().filter(|(_, (_, claimed))| *claimed).map(|(index, _)| index as u64);
     let claims = Claims { tables: claimed.collect(), ranges: Vec::new() };
@@ -63,18 +63,14 @@ fn options() -> TreeOptions {
 }
 
 fn ask(drawing: &str, fan_in: usize) -> Option<(u64, u64)> {
-    span(with_picture(&sizes(drawing), |levels_view| pick(levels_view, fan_in, u64::MAX, &options())))
-}
-
-fn ask_rocksdb(drawing: &str) -> Option<(u64, u64)> {
-    span(with_picture(&sizes(drawing), |levels_view| pick_while_blocked(levels_view, &options())))
+    span(with_levels_view(&sizes(drawing), |levels_view| pick(levels_view, fan_in, u64::MAX, &options())))
 }
 
 #[test]
 fn none_begins_before_there_are_as_many_runs_as_the_knobs_say() {
     let knobs = TreeKnobs { scope: Scope::IntraL0, intra_l0_from: 6, ..options().knobs() };
     let begins = |runs: usize| {
-        with_picture(&sizes(&"10 ".repeat(runs)), |levels_view| crate::pick::pick(levels_view, knobs, &options()))
+        with_levels_view(&sizes(&"10 ".repeat(runs)), |levels_view| crate::pick::pick(levels_view, knobs, &options()))
             .is_some()
     };
     assert_eq!([4, 5, 6, 7].map(begins), [false, false, true, true]);
@@ -83,7 +79,7 @@ fn none_begins_before_there_are_as_many_runs_as_the_knobs_say() {
 #[test]
 fn a_merge_of_more_runs_than_fan_in_stays_within_the_bytes_it_is_given() {
     let ask = |drawing: &str, bytes_max| {
-        span(with_picture(&sizes(drawing), |levels_view| pick(levels_view, 4, bytes_max, &options())))
+        span(with_levels_view(&sizes(drawing), |levels_view| pick(levels_view, 4, bytes_max, &options())))
     };
     assert_eq!(ask("16 16 16 16 16 16", 96), Some((0, 5)));
     assert_eq!(ask("16 16 16 16 16 16", 95), Some((1, 5)));
@@ -127,23 +123,13 @@ fn a_batch_is_bounded() {
     assert_eq!(ask("300 300 300 300", 2), Some((1, 3)));
 }
 
-#[test]
-fn rocksdb_begins_two_runs_above_the_trigger_and_at_the_newest() {
-    // FX-24.
-    assert_eq!(ask_rocksdb("16 16 16 16 16!"), None, "five runs");
-    assert_eq!(ask_rocksdb("16 16 16 16 16! 16!"), Some((0, 3)), "six runs");
-    assert_eq!(ask_rocksdb("16! 16 16 16 16 16"), None, "the newest is busy");
-    assert_eq!(ask_rocksdb("16 16 16 16! 16! 16!"), None, "three are too few");
-    assert_eq!(ask_rocksdb("16 16 16 16 900 16"), Some((0, 3)), "a jump in size ends the batch");
-}
-
 proptest! {
     #[test]
     fn every_answer_is_a_contiguous_batch_of_free_runs(
         sizes in proptest::collection::vec((1_u64..200, any::<bool>()), 0..24),
         fan_in in 2_usize..6,
     ) {
-        let Some(pick) = with_picture(&sizes, |levels_view| pick(levels_view, fan_in, u64::MAX, &options())) else { return Ok(()) };
+        let Some(pick) = with_levels_view(&sizes, |levels_view| pick(levels_view, fan_in, u64::MAX, &options())) else { return Ok(()) };
         let ids: Vec<u64> = pick.inputs.iter().map(|(_, id)| *id).collect();
         prop_assert!(ids.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{ids:?}");
         prop_assert!(ids.iter().all(|&id| !sizes[id as usize].1), "{ids:?}");

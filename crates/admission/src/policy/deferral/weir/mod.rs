@@ -357,8 +357,8 @@ impl DeferralPolicy for Weir {
         let busy = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && is_busy(look)).count();
         let idle = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && !is_busy(look));
         let lent = idle.map(|(look, _)| look.load.background_need()).sum();
-        // Whoever is throttled keeps the share of the bandwidth that he had before: in proportion to what is left of
-        // his writes, it would shrink with them, and they with it.
+        // A throttled partition keeps the share of the bandwidth that it had before. A share in proportion to the
+        // writes that are left would shrink with them, and they with it.
         let wanted = |look: &Look<'_>| {
             self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
         };

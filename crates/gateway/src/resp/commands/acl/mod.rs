@@ -41,49 +41,23 @@ const NO_FILE: Error = Error::new(
 
 pub(in crate::resp) async fn acl<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
-    let takes = |name: &str, right: bool| if right { Ok(()) } else { Err(Error::arity(&format!("acl|{name}"))) };
     match subcommand.as_slice() {
         b"whoami" => {
-            takes("whoami", args.len() == 2)?;
             let name = session.user()?.name().to_vec();
             session.outbox.replies.bulk(&name);
         }
-        b"users" => {
-            takes("users", args.len() == 2)?;
-            show::users(session)?;
-        }
-        b"list" => {
-            takes("list", args.len() == 2)?;
-            show::list(session)?;
-        }
-        b"getuser" => {
-            takes("getuser", args.len() == 3)?;
-            show::get_user(session, args.at(2))?;
-        }
-        b"setuser" => {
-            takes("setuser", args.len() >= 3)?;
-            change::set_user(session, args).await?;
-        }
-        b"deluser" => {
-            takes("deluser", args.len() >= 3)?;
-            change::delete_users(session, args).await?;
-        }
+        b"users" => show::users(session)?,
+        b"list" => show::list(session)?,
+        b"getuser" => show::get_user(session, args.at(2))?,
+        b"setuser" => change::set_user(session, args).await?,
+        b"deluser" => change::delete_users(session, args).await?,
         b"cat" if args.len() <= 3 => categories(session, args.get(2))?,
         b"genpass" if args.len() <= 3 => generate(session, args.get(2))?,
         b"log" if args.len() <= 3 => log::log(session, args.get(2))?,
         b"cat" | b"genpass" | b"log" => return Err(Error::subcommand("acl", args.at(1))),
-        b"dryrun" => {
-            takes("dryrun", args.len() >= 4)?;
-            dry_run(session, args).await?;
-        }
-        b"load" | b"save" => {
-            takes(if subcommand.as_slice() == b"load" { "load" } else { "save" }, args.len() == 2)?;
-            return Err(NO_FILE);
-        }
-        b"help" => {
-            takes("help", args.len() == 2)?;
-            session.outbox.replies.help("ACL", &HELP);
-        }
+        b"dryrun" => dry_run(session, args).await?,
+        b"load" | b"save" => return Err(NO_FILE),
+        b"help" => session.outbox.replies.help("ACL", &HELP),
         _ => return Err(Error::unknown_subcommand("acl", args.at(1))),
     }
     Ok(())

@@ -15,8 +15,7 @@ use weir_node::request_units::Price;
 use super::byte_budget::ByteBudget;
 use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
-use super::users::Users;
-use super::{Grant, Standing, Tenancy};
+use crate::auth::users::Users;
 use crate::dumps::Dumps;
 use crate::error_stats::ErrorStats;
 use crate::key_events::KeyEvents;
@@ -32,6 +31,7 @@ use crate::resp::slowlog::Slowlog;
 use crate::scripts::{NodeMachines, Scripts};
 use crate::stats::Stats;
 use crate::swaps::{SwapCounts, Swaps};
+use crate::tenant::tenancy::{Grant, Standing, Tenancy};
 use crate::tracking::Tracking;
 use crate::waiting_rows::WaitingRows;
 
@@ -178,7 +178,7 @@ impl Account {
     }
 
     /// A place for one more session, if the tenant's share has one ([`ConnectionLimits`], S13).
-    pub(super) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let limit = self.tenancy.connections_max() as usize;
         if !self.places.take(&self.connections, limit) {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -244,7 +244,7 @@ impl KeyCounts {
 pub(crate) struct ConnectionPermit(Arc<Account>);
 
 impl ConnectionPermit {
-    pub(super) fn account(&self) -> &Arc<Account> {
+    pub(crate) fn account(&self) -> &Arc<Account> {
         &self.0
     }
 }
@@ -367,8 +367,7 @@ impl Accounts {
         all.accounts.values().map(|account| (Arc::clone(&account.name), account.count_connections())).collect()
     }
 
-    /// Replies by how long they took, of those `count` tenants that used most of the threads: who is idle costs
-    /// nothing.
+    /// Replies by how long they took, of the `count` tenants that used most of the threads: idle ones cost nothing.
     pub(crate) fn busiest_latencies(&self, count: usize) -> Vec<(Arc<str>, Vec<u64>)> {
         let mut accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         accounts.sort_by_key(|account| std::cmp::Reverse(account.processor_nanos()));

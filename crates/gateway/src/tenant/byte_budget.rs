@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The book counts in this many bytes.
+/// The budget counts in this many bytes.
 const UNIT_BYTES: u64 = 1 << 10;
 
 /// See the module.
@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn who_wants_more_waits_until_others_give_some_back() {
-        let book = ByteBudget::new(100 * UNIT_BYTES);
-        let (mut first, mut second) = (book.hold(), book.hold());
+        let budget = ByteBudget::new(100 * UNIT_BYTES);
+        let (mut first, mut second) = (budget.hold(), budget.hold());
         assert!(first.try_grow_to(60 * UNIT_BYTES) && !second.try_grow_to(41 * UNIT_BYTES));
         {
             let mut waiting = pin!(second.grow_to(50 * UNIT_BYTES - 5));
@@ -139,22 +139,22 @@ mod tests {
         assert_eq!((first.bytes(), second.bytes()), (50 * UNIT_BYTES, 50 * UNIT_BYTES));
         drop(first);
         second.shrink_to(0);
-        assert!(second.is_empty() && book.hold().try_grow_to(100 * UNIT_BYTES));
+        assert!(second.is_empty() && budget.hold().try_grow_to(100 * UNIT_BYTES));
     }
 
     #[test]
     fn more_than_there_ever_is_room_for_is_all_of_it() {
-        let book = ByteBudget::new(10 * UNIT_BYTES);
-        let mut hold = book.hold();
+        let budget = ByteBudget::new(10 * UNIT_BYTES);
+        let mut hold = budget.hold();
         assert!(hold.try_grow_to(u64::MAX - 5000));
         assert_eq!(hold.bytes(), 10 * UNIT_BYTES);
-        assert!(!book.hold().try_grow_to(1));
+        assert!(!budget.hold().try_grow_to(1));
     }
 
     #[test]
     fn those_who_hold_a_part_do_not_wait_for_each_other() {
-        let book = ByteBudget::new(10 * UNIT_BYTES);
-        let (mut first, mut second) = (book.hold(), book.hold());
+        let budget = ByteBudget::new(10 * UNIT_BYTES);
+        let (mut first, mut second) = (budget.hold(), budget.hold());
         assert!(first.try_grow_to(5 * UNIT_BYTES) && second.try_grow_to(5 * UNIT_BYTES));
         assert!(poll(pin!(first.grow_to(8 * UNIT_BYTES))).is_ready(), "one goes on without room");
         let mut waiting = pin!(second.grow_to(8 * UNIT_BYTES));

@@ -1,9 +1,9 @@
-//! ConnectionLimits for connections: whoever takes many leaves some to others, and to those who have yet to say who
-//! they are (S13).
+//! How many connections each tenant may have: whoever takes many leaves some to others, and to clients that have not
+//! logged in yet (S13).
 //!
 //! 1. A tenth of the node's places is never a tenant's: those who log in come through it. Where all are taken, the
-//!    stranger who has been there longest makes room for a new one ([`crate::resp::client`]): who has a secret needs
-//!    his for milliseconds, who has none holds his for nothing.
+//!    stranger who has been there longest makes room for a new one ([`crate::resp::client`]): a client that has a
+//!    secret needs such a place for milliseconds.
 //! 2. A tenant with a limit of its own may have that many. One without may have nine times as many as are free: alone
 //!    it gets nine tenths, of three greedy ones each gets nine 28ths, and there is always one left for who has none. (A
 //!    fixed share would be too small for one tenant alone or too large for many; these are the dynamic thresholds of
