@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_io::real::{RealSpawn, block_on, blocking_scope};
 use weir_io::{Clock, Fs};
 use weir_model::Batch;
+use weir_model::engine::Range;
 use weir_node::{Machine, Node, Partition};
 
 use crate::Result;
@@ -59,6 +60,22 @@ pub fn get(partition: &Arc<Partition>, key: &[u8], see: &mut dyn FnMut(&[u8])) -
         see(value);
     }
     Ok(record.is_some())
+}
+
+/// Shows up to `limit` pairs from `from` on, in order, to `see`.
+///
+/// # Errors
+/// I/O.
+pub fn scan(partition: &Arc<Partition>, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+    let _scope = blocking_scope();
+    block_on(async {
+        let mut scan = partition.scan(Range::starting_at(from)).await?;
+        for _ in 0..limit {
+            let Some(entry) = scan.next().await? else { break };
+            see(entry.key, entry.value);
+        }
+        Ok(())
+    })
 }
 
 /// Flushes, and returns when no level wants compaction.

@@ -8,7 +8,7 @@ use weir_admission::{Limits, Rates};
 use weir_io::real::{RealClock, RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::engine::{EngineKind, Range};
+use weir_model::engine::EngineKind;
 use weir_model::parts::{Head, Life, RowType};
 use weir_model::{Batch, Change, Row, StoredKey};
 use weir_node::{Bandwidth, Node, NodeConfig, Partition};
@@ -89,15 +89,7 @@ impl Contestant for Weir {
     }
 
     fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let _scope = blocking_scope();
-        block_on(async {
-            let mut scan = self.partition.scan(Range::starting_at(from)).await?;
-            for _ in 0..limit {
-                let Some(entry) = scan.next().await? else { break };
-                see(entry.key, entry.value);
-            }
-            Ok(())
-        })
+        embedded::scan(&self.partition, from, limit, see)
     }
 
     fn settle(&self) -> Result<()> {

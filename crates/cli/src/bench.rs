@@ -6,6 +6,7 @@ mod density;
 mod scenario;
 mod tenants;
 mod types;
+mod ycsb;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,9 @@ enum What {
     Waves(scenario::OnDisk<args::Waves>),
     /// Peaks of the clients' load with short valleys between them, on the disk; next to RocksDB
     Bursts(scenario::OnDisk<args::Bursts>),
+    /// Inserts, gets and scans as fast as they are answered, on the disk; next to RocksDB and a B-tree
+    Steady(scenario::OnDisk<args::Steady>),
+    Ycsb(ycsb::YcsbArgs),
     /// A node's traffic, at its own times, on the disk
     Trace(scenario::OnDisk<args::Replay>),
     Density(density::DensityArgs),
@@ -170,6 +174,8 @@ impl Bench {
             What::Surge(args) => args.run(Scenario::Surge),
             What::Waves(args) => args.run(Scenario::Waves),
             What::Bursts(args) => args.run(Scenario::Bursts),
+            What::Steady(args) => args.run(Scenario::Steady),
+            What::Ycsb(args) => args.run(),
             What::Trace(args) => args.run(Scenario::Trace),
             What::Density(args) => args.run(),
             What::ScenarioChild { order } => disk::child::main(&order),

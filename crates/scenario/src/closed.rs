@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_io::{Nanos, Result, Rng, sleep_until};
 
-use crate::data::{Choice, fill, key};
-use crate::load::{Clients, scan_length};
+use crate::choice::Choice;
+use crate::load::{Clients, Operation, entries};
 use crate::mix::{Kind, Mix};
-use crate::queue::Target;
 
 /// What the clients of a partition share: which items they ask for.
 #[derive(Clone)]
 pub struct Choices {
-    /// Of gets, and where scans begin.
+    /// Of reads and updates, and where scans begin.
     pub reads: Arc<Choice>,
     /// Of inserts.
     pub inserts: Arc<Choice>,
@@ -22,11 +21,33 @@ pub struct Choices {
     pub sent: Arc<AtomicU64>,
 }
 
+impl Choices {
+    /// The next operation of `mix`: its kind, the item, and how many entries of a scan there are at most.
+    pub fn next(&self, mix: &Mix, rng: &mut Rng) -> (Kind, u64, u64) {
+        let kind = mix.kind(self.sent.fetch_add(1, Ordering::Relaxed));
+        let entries = entries(kind, mix.entries_max, rng);
+        let choice = if kind == Kind::Insert { &self.inserts } else { &self.reads };
+        (kind, choice.draw(rng), entries)
+    }
+
+    /// An operation of `kind` on `item` is done.
+    pub fn is_done(&self, kind: Kind, item: u64) {
+        if kind == Kind::Insert {
+            self.inserts.is_stored(item);
+        }
+    }
+}
+
+/// What passes at a client between an answer and its next operation: from half of `own_time` to half as much again.
+pub fn rest(own_time: Nanos, rng: &mut Rng) -> Nanos {
+    (own_time as f64 * (0.5 + rng.unit())) as Nanos
+}
+
 impl Clients {
     /// One client: sends what `mix` draws until `until`, resting for about `own_time` before each operation.
     ///
     /// # Errors
-    /// That of the first insert that fails; no more are sent.
+    /// That of the first write that fails; no more are sent.
     pub async fn loop_of_one(
         self,
         mix: Mix,
@@ -35,31 +56,15 @@ impl Clients {
         choices: Choices,
         mut rng: Rng,
     ) -> Result<()> {
-        let mut value = vec![0; self.sizes.value_bytes_max()];
         loop {
-            let at = self.clock.now() + (own_time as f64 * (0.5 + rng.unit())) as Nanos;
+            let at = self.clock.now() + rest(own_time, &mut rng);
             if at >= until {
                 return Ok(());
             }
             sleep_until(&self.clock, at).await;
-            let kind = mix.kind(choices.sent.fetch_add(1, Ordering::Relaxed));
-            if kind == Kind::Insert {
-                let item = choices.inserts.draw(&mut rng);
-                let value = &mut value[..self.sizes.value_bytes(item)];
-                fill(value, &mut rng);
-                self.put(&key(item), value).await?;
-                self.tally.lock().wrote(self.index, self.clock.now() - at, true);
-            } else {
-                let entries = (kind == Kind::Scan).then(|| scan_length(mix.entries, &mut rng));
-                let item = choices.reads.draw(&mut rng);
-                self.tally.lock().partition_reads[self.index].0 += 1;
-                let found = self.read_one(item, entries).await;
-                let mut tally = self.tally.lock();
-                match found {
-                    Ok(true) => tally.read(self.index, self.clock.now() - at),
-                    _ => tally.reads_failed += 1,
-                }
-            }
+            let (kind, item, entries) = choices.next(&mix, &mut rng);
+            self.operate(Operation { kind, item, entries, at }, &mut rng).await?;
+            choices.is_done(kind, item);
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Keys and payloads: hashed, unique, incompressible, and all drawn from the seed.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Deref;
 
 use weir_io::Rng;
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
+
+/// Bytes of a key as YCSB makes it.
+pub const YCSB_KEY_BYTES: usize = 24;
 
 /// A key that is no item's: each partition writes it once before the load, as clients that come to a running store find
 /// its log open.
@@ -22,10 +24,43 @@ pub fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// The number of the item whose key is `key`.
-pub fn item(key: &[u8; KEY_BYTES]) -> u64 {
-    let [.., a, b, c, d, e, f, g, h] = *key;
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+/// The key of item `number` as YCSB makes it: `user`, and a hash of the number; with zeros before it, so that all are
+/// as long.
+pub fn ycsb_key(number: u64) -> [u8; YCSB_KEY_BYTES] {
+    let mut key = *b"user00000000000000000000";
+    let mut rest = fnv(number);
+    for digit in key[4..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+/// YCSB's hash of a number: FNV-1a over its eight bytes, the lowest first, without the sign.
+pub fn fnv(number: u64) -> u64 {
+    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hashed = number.to_le_bytes().into_iter().fold(0xcbf2_9ce4_8422_2325, hash);
+    (hashed as i64).unsigned_abs()
+}
+
+/// A key of either kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// See [`key`].
+    Plain([u8; KEY_BYTES]),
+    /// See [`ycsb_key`].
+    Ycsb([u8; YCSB_KEY_BYTES]),
+}
+
+impl Deref for Key {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Key::Plain(bytes) => bytes,
+            Key::Ycsb(bytes) => bytes,
+        }
+    }
 }
 
 /// Fills `payload` with bytes that no two calls give alike and no compressor makes shorter.
@@ -35,23 +70,40 @@ pub fn fill(payload: &mut [u8], rng: &mut Rng) {
     }
 }
 
-/// How long values are.
+/// What items are like: their keys, and how long they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// An item has so many bytes, its key included.
     Same(u32),
     /// So many on average: see [`MIX`].
     Mixed(u32),
+    /// So many, under YCSB's keys.
+    Ycsb(u32),
 }
 
 /// Of ten items, how many have which multiple of the mean.
 pub const MIX: [(u64, f64); 3] = [(6, 0.25), (3, 1.0), (1, 5.5)];
 
 impl Sizes {
+    /// The key of item `number`.
+    pub fn key(self, number: u64) -> Key {
+        match self {
+            Sizes::Same(_) | Sizes::Mixed(_) => Key::Plain(key(number)),
+            Sizes::Ycsb(_) => Key::Ycsb(ycsb_key(number)),
+        }
+    }
+
+    fn key_bytes(self) -> usize {
+        match self {
+            Sizes::Same(_) | Sizes::Mixed(_) => KEY_BYTES,
+            Sizes::Ycsb(_) => YCSB_KEY_BYTES,
+        }
+    }
+
     /// Bytes of the value of `item`, whenever it is written.
     pub fn value_bytes(self, item: u64) -> usize {
         let bytes = match self {
-            Sizes::Same(bytes) => bytes as usize,
+            Sizes::Same(bytes) | Sizes::Ycsb(bytes) => bytes as usize,
             Sizes::Mixed(bytes) => {
                 // Sizes have nothing to do with where keys are, or with which items are written often.
                 let drawn = Rng::new(item ^ 0x6d69_7865_6400).below(10);
@@ -63,13 +115,13 @@ impl Sizes {
                 (f64::from(bytes) * class.map_or(1.0, |&(_, times)| times)) as usize
             }
         };
-        bytes.saturating_sub(KEY_BYTES)
+        bytes.saturating_sub(self.key_bytes())
     }
 
     /// Of the longest value.
     pub fn value_bytes_max(self) -> usize {
         match self {
-            Sizes::Same(_) => self.value_bytes(0),
+            Sizes::Same(_) | Sizes::Ycsb(_) => self.value_bytes(0),
             Sizes::Mixed(bytes) => MIX.iter().map(|&(_, times)| (f64::from(bytes) * times) as usize).max().unwrap_or(0),
         }
     }
@@ -77,57 +129,10 @@ impl Sizes {
     /// Capacity units that an item takes on average, where `units` says what one of so many bytes takes.
     pub fn units(self, units: fn(u64) -> u64) -> f64 {
         match self {
-            Sizes::Same(bytes) => units(bytes.into()) as f64,
+            Sizes::Same(bytes) | Sizes::Ycsb(bytes) => units(bytes.into()) as f64,
             Sizes::Mixed(bytes) => {
                 let of = |(share, times): (u64, f64)| (share * units((f64::from(bytes) * times) as u64)) as f64;
                 MIX.into_iter().map(of).sum::<f64>() / 10.0
-            }
-        }
-    }
-}
-
-/// Which item comes next.
-#[derive(Clone, Debug)]
-pub enum Choice {
-    /// Each of so many alike.
-    Uniform(u64),
-    /// Few of them often, most of them seldom: Zipf's law with exponent 0.99, as YCSB has it.
-    Zipf {
-        /// How many there are.
-        items: u64,
-        /// Sum of all weights.
-        zeta: f64,
-    },
-    /// The first that was never drawn, by anybody who has the same counter.
-    Next(Arc<AtomicU64>),
-}
-
-/// YCSB's.
-const THETA: f64 = 0.99;
-
-impl Choice {
-    /// Zipf's law over `items`.
-    pub fn zipf(items: u64) -> Self {
-        Choice::Zipf { items, zeta: (1..=items).map(|rank| (rank as f64).powf(-THETA)).sum() }
-    }
-
-    /// Draws one (Gray et al., SIGMOD 1994). Ranks are scattered over the keys, as keys are hashes of numbers.
-    pub fn draw(&self, rng: &mut Rng) -> u64 {
-        match *self {
-            Choice::Next(ref next) => next.fetch_add(1, Ordering::Relaxed),
-            Choice::Uniform(items) => rng.below(items.max(1)),
-            Choice::Zipf { items, zeta } => {
-                let (drawn, second) = (rng.unit(), 0.5_f64.powf(THETA));
-                let scaled = drawn * zeta;
-                if scaled < 1.0 {
-                    return 0;
-                }
-                if scaled < 1.0 + second {
-                    return 1.min(items.saturating_sub(1));
-                }
-                let eta = (1.0 - (2.0 / items as f64).powf(1.0 - THETA)) / (1.0 - (1.0 + second) / zeta);
-                let rank = items as f64 * (eta * drawn - eta + 1.0).powf(1.0 / (1.0 - THETA));
-                (rank as u64).min(items.saturating_sub(1))
             }
         }
     }
@@ -140,18 +145,6 @@ mod tests {
     use weir_admission::cost::write_units;
 
     use super::*;
-
-    #[test]
-    fn few_items_are_read_often() {
-        let (zipf, mut rng) = (Choice::zipf(10_000), Rng::new(1));
-        let drawn: Vec<u64> = (0..100_000).map(|_| zipf.draw(&mut rng)).collect();
-        assert!(drawn.iter().all(|&item| item < 10_000));
-        // 1 / zeta, which is 10.2 here.
-        let first = drawn.iter().filter(|&&item| item == 0).count();
-        assert!((9_000..11_000).contains(&first), "{first}");
-        let hot = drawn.iter().filter(|&&item| item < 100).count();
-        assert!((45_000..60_000).contains(&hot), "{hot}");
-    }
 
     #[test]
     fn mixed_sizes_have_their_mean_and_an_item_keeps_its_own() {
@@ -169,8 +162,18 @@ mod tests {
     fn keys_are_unique_and_spread() {
         let keys: BTreeSet<_> = (0..10_000).map(key).collect();
         assert_eq!(keys.len(), 10_000);
-        assert!((0..10_000).all(|number| item(&key(number)) == number));
         let low = (0..10_000).filter(|&number| key(number)[0] < 128).count();
         assert!((4_700..5_300).contains(&low), "{low} of 10000 in the lower half");
+    }
+
+    #[test]
+    fn ycsb_keys_are_as_long_as_they_say_and_spread() {
+        let sizes = Sizes::Ycsb(1024);
+        assert_eq!(sizes.value_bytes(3), 1000);
+        let keys: BTreeSet<_> = (0..10_000).map(|number| sizes.key(number)).collect();
+        assert_eq!(keys.len(), 10_000);
+        assert!(keys.iter().all(|key| key.len() == 24 && key.starts_with(b"user0") && key[4..].is_ascii()));
+        // Hashes of what YCSB itself calls user6284781860667377211 and user8517097267634966620.
+        assert_eq!([&*sizes.key(0), &*sizes.key(1)], [b"user06284781860667377211", b"user08517097267634966620"]);
     }
 }

@@ -13,14 +13,14 @@ use weir_node::{Behaviour, Machine, Node, NodeConfig};
 use crate::closed::Choices;
 use crate::data::WARM_KEY;
 use crate::load::Clients;
-use crate::mix::{Mix, Pace};
-use crate::outcome::{After, Bytes, Outcome, Run, Second, Spread, Stalls};
+use crate::mix::{Kind, Mix, Pace};
+use crate::outcome::{After, Bytes, Latency, Outcome, Run, Second, Spread, Stalls};
 use crate::pattern::{SECOND, Schedule};
 use crate::plan::{Plan, QUIET_SHARE};
 use crate::preload::partitions;
 use crate::progress::fit;
 use crate::seen;
-use crate::tally::{Tally, latency};
+use crate::tally::Tally;
 use crate::watch::Watch;
 
 /// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names
@@ -119,10 +119,12 @@ impl Load<'_> {
     /// Sends what the plan says from `from` until `until`; when `quiet`, a small share of what was bought, and all
     /// reads.
     fn send(&self, from: Nanos, until: Nanos, quiet: bool) -> Arc<Mutex<Tally>> {
-        let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len())));
+        let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len(), self.plan.even_from().unwrap_or(0))));
         let mut seed = Rng::new(self.plan.args.seed ^ from);
-        let [of_reads, of_writes] = [self.plan.choice_of_reads(), self.plan.choice_of_writes()].map(Arc::new);
+        let shared = self.plan.mix().is_none().then(|| self.plan.choices().map(Arc::new));
         for (index, partition) in self.partitions.iter().enumerate() {
+            // Each partition of a mix has new items of its own.
+            let [of_reads, of_writes] = shared.clone().unwrap_or_else(|| self.plan.choices().map(Arc::new));
             let clients = Clients {
                 partition: Arc::clone(partition),
                 index,
@@ -141,11 +143,7 @@ impl Load<'_> {
             };
             let writes = Schedule::of(from, until, writes, rng.fork("write times"));
             let reads = Schedule::of(from, until, reads, rng.fork("read times"));
-            let reading = clients.clone().read(reads, Arc::clone(&of_reads), None, rng.fork("reads"));
-            self.begin(async move {
-                reading.await;
-                Ok(())
-            });
+            self.begin(clients.clone().read(reads, Arc::clone(&of_reads), (Kind::Get, 0), rng.fork("reads")));
             self.begin(clients.clone().write(writes, until, Arc::clone(&of_writes), rng.fork("writes")));
             if let Some(mix) = self.plan.mix().filter(|_| !quiet) {
                 let (reads, inserts) = (Arc::clone(&of_reads), Arc::clone(&of_writes));
@@ -160,13 +158,14 @@ impl Load<'_> {
     fn send_mix(&self, clients: &Clients, mix: Mix, [from, until]: [Nanos; 2], choices: &Choices, rng: &mut Rng) {
         match mix.pace {
             Pace::Open(_) => {
-                let times = Schedule::of(from, until, self.plan.scans(), rng.fork("scan times"));
-                let choice = Arc::clone(&choices.reads);
-                let scanning = clients.clone().read(times, choice, Some(mix.entries), rng.fork("scans"));
-                self.begin(async move {
-                    scanning.await;
-                    Ok(())
-                });
+                let times = |kind, rng| Schedule::of(from, until, [(0, mix.per_sec(kind))].into(), rng);
+                let (choice, clients) = (|| Arc::clone(&choices.reads), || clients.clone());
+                let scans = times(Kind::Scan, rng.fork("scan times"));
+                self.begin(clients().read(scans, choice(), (Kind::Scan, mix.entries_max), rng.fork("scans")));
+                let updates = times(Kind::Update, rng.fork("update times"));
+                self.begin(clients().write(updates, until, choice(), rng.fork("updates")));
+                let modifies = times(Kind::Modify, rng.fork("modify times"));
+                self.begin(clients().read(modifies, choice(), (Kind::Modify, 0), rng.fork("modifies")));
             }
             Pace::Closed { clients: count, own_time } => {
                 for _ in 0..count {
@@ -221,8 +220,8 @@ async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar
     Ok(After {
         restored_seconds: restored,
         normally_served: Spread::of(&tally.shares()),
-        latency_us: latency(&tally.writes),
-        read_latency_us: latency(&tally.reads),
+        latency_us: Latency::of(&tally.writes),
+        read_latency_us: Latency::of(&tally.reads),
         stalls,
     })
 }

@@ -11,7 +11,10 @@
 
 pub mod args;
 pub mod bursts;
+pub mod by_kind;
 pub mod capacity;
+pub mod cases;
+pub mod choice;
 pub mod closed;
 pub mod data;
 pub mod density;
@@ -25,6 +28,7 @@ pub mod preload;
 pub mod profile;
 pub mod progress;
 pub mod queue;
+pub mod ratio;
 pub mod report;
 pub mod save;
 pub mod search;
@@ -34,6 +38,7 @@ pub mod table;
 pub mod tally;
 pub mod trace;
 pub mod watch;
+pub mod ycsb;
 
 use crate::outcome::{Outcome, Run};
 use crate::plan::Plan;

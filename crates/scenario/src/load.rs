@@ -12,7 +12,9 @@ use weir_model::Batch;
 use weir_model::engine::Range;
 use weir_node::Partition;
 
-use crate::data::{Choice, Sizes, key};
+use crate::choice::Choice;
+use crate::data::{Sizes, fill};
+use crate::mix::Kind;
 use crate::pattern::{SECOND, Schedule};
 use crate::queue::{Queue, Target};
 use crate::tally::Tally;
@@ -27,7 +29,7 @@ pub struct Clients {
     pub partition: Arc<Partition>,
     /// Its number, from 0.
     pub index: usize,
-    /// How long values are.
+    /// What items are like.
     pub sizes: Sizes,
     /// Time.
     pub clock: Arc<dyn Clock>,
@@ -48,25 +50,35 @@ impl Clients {
         queue.send(&self, rng).await.map(drop)
     }
 
-    /// Sends reads of existing items, as `choice` draws them, at `times`: gets, or scans of so many `entries` on
-    /// average. Ends when all are answered: who waits when the time is over counts as well.
-    pub async fn read(self, times: Schedule, choice: Arc<Choice>, entries: Option<u64>, mut rng: Rng) {
-        let under_way = Arc::new(());
+    /// Sends operations of `kind` on items that `choice` draws at `times`: gets, scans of up to `entries_max` entries,
+    /// or reads that are followed by a write. Ends when all are answered: who waits when the time is over counts as
+    /// well.
+    ///
+    /// # Errors
+    /// A write failed.
+    pub async fn read(
+        self,
+        times: Schedule,
+        choice: Arc<Choice>,
+        (kind, entries_max): (Kind, u64),
+        mut rng: Rng,
+    ) -> Result<()> {
+        let (under_way, failure) = (Arc::new(()), Arc::new(Mutex::new(None)));
         for at in times {
             sleep_until(&self.clock, at).await;
-            self.tally.lock().partition_reads[self.index].0 += 1;
             if Arc::strong_count(&under_way) > READS_MAX {
-                self.tally.lock().reads_failed += 1;
+                let mut tally = self.tally.lock();
+                tally.partition_reads[self.index].0 += 1;
+                tally.reads_failed += 1;
                 continue;
             }
             let (clients, ticket, item) = (self.clone(), Arc::clone(&under_way), choice.draw(&mut rng));
-            let entries = entries.map(|mean| scan_length(mean, &mut rng));
+            let operation = Operation { kind, item, entries: entries(kind, entries_max, &mut rng), at };
+            let mut payload = if kind == Kind::Modify { rng.fork("payload") } else { Rng::new(0) };
+            let failure = Arc::clone(&failure);
             self.spawn.spawn(Box::pin(async move {
-                let found = clients.read_one(item, entries).await;
-                let mut tally = clients.tally.lock();
-                match found {
-                    Ok(true) => tally.read(clients.index, clients.clock.now() - at),
-                    _ => tally.reads_failed += 1,
+                if let Err(error) = clients.operate(operation, &mut payload).await {
+                    failure.lock().get_or_insert(error);
                 }
                 drop(ticket);
             }));
@@ -74,17 +86,59 @@ impl Clients {
         while Arc::strong_count(&under_way) > 1 {
             sleep_until(&self.clock, self.clock.now() + SECOND / 100).await;
         }
+        let failed = failure.lock().clone();
+        failed.map_or(Ok(()), Err)
     }
 }
 
+/// One operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Operation {
+    pub(crate) kind: Kind,
+    pub(crate) item: u64,
+    /// Of a scan, at most.
+    pub(crate) entries: u64,
+    /// When it was to be sent.
+    pub(crate) at: Nanos,
+}
+
 impl Clients {
-    /// Gets `item`, or scans so many `entries` from it on; whether it was there.
+    /// Does `operation` with a value from `rng`, if it writes one, and counts it when it is answered. A read that finds
+    /// nothing has failed.
     ///
     /// # Errors
-    /// What the disk says.
-    pub(crate) async fn read_one(&self, item: u64, entries: Option<u64>) -> Result<bool> {
-        let key = key(item);
-        let Some(entries) = entries else { return Ok(self.partition.get(&key).await?.is_some()) };
+    /// A write failed.
+    pub(crate) async fn operate(&self, operation: Operation, rng: &mut Rng) -> Result<()> {
+        let Operation { kind, item, at, .. } = operation;
+        if matches!(kind, Kind::Get | Kind::Scan | Kind::Modify) {
+            self.tally.lock().partition_reads[self.index].0 += 1;
+            let found = self.read_one(operation).await;
+            let mut tally = self.tally.lock();
+            match found {
+                Ok(true) => tally.read(self.index, self.clock.now() - at),
+                _ => {
+                    tally.reads_failed += 1;
+                    return Ok(());
+                }
+            }
+        }
+        if matches!(kind, Kind::Insert | Kind::Update | Kind::Modify) {
+            let sent = if kind == Kind::Modify { self.clock.now() } else { at };
+            let mut value = vec![0; self.sizes.value_bytes(item)];
+            fill(&mut value, rng);
+            self.put(&self.sizes.key(item), &value).await?;
+            self.tally.lock().wrote(self.index, self.clock.now() - sent, true);
+        }
+        self.tally.lock().by_kind.note(kind, self.clock.now() - at);
+        Ok(())
+    }
+
+    /// Whether the item was there, or any behind it.
+    async fn read_one(&self, Operation { kind, item, entries, .. }: Operation) -> Result<bool> {
+        let key = self.sizes.key(item);
+        if kind != Kind::Scan {
+            return Ok(self.partition.get(&key).await?.is_some());
+        }
         let from = Bound::Included(key.to_vec());
         let mut scan = self.partition.scan(Range { from, to: Bound::Unbounded, reverse: false }).await?;
         let mut found = 0;
@@ -95,9 +149,9 @@ impl Clients {
     }
 }
 
-/// Entries of the next scan, where they are `mean` on average.
-pub(crate) fn scan_length(mean: u64, rng: &mut Rng) -> u64 {
-    1 + rng.below((2 * mean).saturating_sub(1))
+/// Entries of the next operation: of a scan from one to `entries_max`, all alike.
+pub fn entries(kind: Kind, entries_max: u64, rng: &mut Rng) -> u64 {
+    if kind == Kind::Scan { 1 + rng.below(entries_max) } else { 0 }
 }
 
 impl Target for Clients {

@@ -1,5 +1,6 @@
 //! What came out of a run: the JSON that both worlds print, and the time series behind it.
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -57,6 +58,25 @@ pub struct Outcome {
     /// How even the service was, where the scenario is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,
+    /// What was done in the seconds that count for that: all operations first, and then each kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<OfKind>,
+}
+
+/// Operations of one kind, in the seconds of a load that count. What a client saw as one is one: a read that is
+/// followed by a write of the same item as well.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OfKind {
+    /// `all`, or a name of [`crate::mix::Kind`].
+    pub kind: String,
+    /// How many were done.
+    pub done: u64,
+    /// Done a second, on average.
+    pub per_sec: f64,
+    /// From the intended send time, in microseconds.
+    pub latency_us: Latency,
+    /// The worst 99th percentile that one second had, in microseconds.
+    pub worst_p99_us: f64,
 }
 
 /// How even a service was over the seconds of a load that count: of all operations, writes and reads.
@@ -75,6 +95,8 @@ pub struct Steadiness {
     pub watermark_mean: f64,
     /// At its fullest.
     pub watermark_max: f64,
+    /// Device bytes by cause in those seconds, and what users wrote.
+    pub bytes: Bytes,
 }
 
 /// What one tenant, with its one partition, had of the load.
@@ -164,6 +186,20 @@ pub struct Latency {
     pub max: f64,
 }
 
+impl Latency {
+    /// Of `histogram`, whose values are nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let us = |nanos: u64| nanos as f64 / 1e3;
+        Self {
+            avg: if histogram.is_empty() { 0.0 } else { histogram.mean() / 1e3 },
+            p50: us(histogram.value_at_quantile(0.5)),
+            p99: us(histogram.value_at_quantile(0.99)),
+            p999: us(histogram.value_at_quantile(0.999)),
+            max: us(histogram.max()),
+        }
+    }
+}
+
 /// Writes that the tree slowed or stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stalls {
@@ -201,6 +237,20 @@ impl Bytes {
     /// Everything that passed the device.
     pub fn device(&self) -> u64 {
         self.background() + self.log + self.read + self.other
+    }
+
+    /// These and `others`.
+    #[must_use]
+    pub fn and(&self, others: &Self) -> Self {
+        Self {
+            user: self.user + others.user,
+            log: self.log + others.log,
+            flush: self.flush + others.flush,
+            l0: self.l0 + others.l0,
+            deep: self.deep + others.deep,
+            read: self.read + others.read,
+            other: self.other + others.other,
+        }
     }
 
     /// What was added since `earlier`; nothing for a cause that has become less: a peer tells what its jobs read and
@@ -259,6 +309,9 @@ pub struct Second {
     pub normally: u64,
     /// Reads answered.
     pub reads: u64,
+    /// Operations done: what a client saw as one is one.
+    #[serde(default)]
+    pub operations: u64,
     /// Percentiles of writes done in it, in microseconds: 50, 99, 99.9.
     pub write_us: [f64; 3],
     /// Of reads.
@@ -341,6 +394,13 @@ pub(crate) mod tests {
             tenants: vec![tenant_row()],
             after: Some(after),
             steadiness: Some(Steadiness::default()),
+            operations: vec![OfKind {
+                kind: "all".into(),
+                done: 4,
+                per_sec: 2.0,
+                latency_us: latency(13.0),
+                worst_p99_us: 6.0,
+            }],
         }
     }
 
@@ -391,9 +451,9 @@ pub(crate) mod tests {
         assert_eq!(
             of(None),
             "scenario world profile params seed normally_served latency_us read_latency_us reads_in_time stalls mean_per_sec tail_per_sec \
-             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes tenants after steadiness"
+             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes tenants after steadiness operations"
         );
-        let even = "mean_per_sec tail_per_sec worst_write_p99_us worst_read_p99_us watermark_mean watermark_max";
+        let even = "mean_per_sec tail_per_sec worst_write_p99_us worst_read_p99_us watermark_mean watermark_max bytes";
         assert_eq!(of(Some("steadiness")), even);
         assert_eq!(of(Some("normally_served")), "min avg max");
         assert_eq!(of(Some("latency_us")), "avg p50 p99 p999 max");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_io::{Nanos, Rng};
 
-use crate::mix::Mix;
+use crate::mix::{Kind, Mix};
 use crate::trace::Trace;
 
 /// One second.
@@ -37,7 +37,7 @@ pub enum Pattern {
     },
     /// What a trace says, as shares of what was sold.
     Trace(Arc<Trace>),
-    /// Inserts, gets and scans in given shares.
+    /// Operations of several kinds in given shares.
     Mix(Mix),
 }
 
@@ -58,7 +58,7 @@ impl Pattern {
                 let steps = trace.steps(partition, reads).enumerate();
                 steps.map(|(step, share)| (step as u64 * trace.step * SECOND, rate * share)).collect()
             }
-            Pattern::Mix(mix) => [(0, mix.per_sec(if reads { mix.gets } else { mix.inserts() }))].into(),
+            Pattern::Mix(mix) => [(0, mix.per_sec(if reads { Kind::Get } else { Kind::Insert }))].into(),
         }
     }
 }

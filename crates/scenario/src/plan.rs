@@ -1,16 +1,14 @@
 //! What the parameters come to: every rate and size of a run, scaled.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
 use serde_json::{Map, Value, json};
 use weir_admission::cost::{read_units, write_units};
 use weir_io::Nanos;
 use weir_lsm::TreeOptions;
 
 use crate::args::Shortage;
-use crate::data::{Choice, Sizes};
-use crate::mix::{Mix, Pace};
+use crate::choice::{Choice, Stored};
+use crate::data::Sizes;
+use crate::mix::{Kind, Mix, Pace, Popularity};
 use crate::pattern::{Pattern, Rates, SECOND};
 
 /// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree
@@ -44,6 +42,8 @@ const PARTITIONS_PER_COMPACTION: usize = 4;
 const COMPACTIONS_MIN: usize = 2;
 
 const MIB: u64 = 1 << 20;
+/// A millisecond: what a client takes at least where it rests for nothing between its operations.
+const MS: Nanos = 1_000_000;
 /// Writes a second that the paper sells a partition.
 const PAPER_WCU: u64 = 3000;
 
@@ -122,30 +122,36 @@ impl Plan {
         self.pattern.rates(partition, self.sold_to(partition).1, true, self.args.seconds)
     }
 
-    /// Scans of a partition, in time, where they are sent whatever becomes of them.
-    pub fn scans(&self) -> Rates {
-        [(0, self.mix().map_or(0.0, |mix| mix.per_sec(mix.scans)))].into()
-    }
-
     /// What clients send in given shares, where the scenario is one of that kind: nothing is sold then.
     pub fn mix(&self) -> Option<Mix> {
         if let Pattern::Mix(mix) = self.pattern { Some(mix) } else { None }
     }
 
-    /// Which items are read.
-    pub fn choice_of_reads(&self) -> Choice {
-        match self.pattern {
-            Pattern::Surge { .. } => Choice::zipf(self.items()),
-            _ => self.choice_of_old_items(),
+    /// Which items are read, and which are written, by whoever shares these. Updates of a mix write what is read.
+    pub fn choices(&self) -> [Choice; 2] {
+        let old = || self.choice_of_old_items();
+        match &self.pattern {
+            Pattern::Surge { .. } => [Choice::zipf(self.items()), old()],
+            Pattern::Mix(mix) => {
+                let stored = Stored::new(self.items());
+                let reads = match mix.popularity {
+                    Popularity::Uniform => Choice::Uniform(self.items()),
+                    Popularity::Zipfian => Choice::scrambled(self.items() + self.expected(mix), stored.clone()),
+                    Popularity::Latest => Choice::latest(stored.clone()),
+                };
+                [reads, Choice::Next(stored)]
+            }
+            _ => [old(), old()],
         }
     }
 
-    /// Which items are written.
-    pub fn choice_of_writes(&self) -> Choice {
-        match self.pattern {
-            Pattern::Mix(_) => Choice::Next(Arc::new(AtomicU64::new(self.items()))),
-            _ => self.choice_of_old_items(),
-        }
+    /// New items that a partition of `mix` gets, at most, and as many again, as YCSB has it.
+    fn expected(&self, mix: &Mix) -> u64 {
+        let per_sec = match mix.pace {
+            Pace::Closed { clients, own_time } => f64::from(clients) * SECOND as f64 / own_time.max(MS) as f64,
+            Pace::Open(per_sec) => per_sec,
+        };
+        (2.0 * per_sec * self.args.seconds as f64 * f64::from(mix.shares.of(Kind::Insert)) / 100.0) as u64
     }
 
     fn choice_of_old_items(&self) -> Choice {
@@ -157,8 +163,11 @@ impl Plan {
         (bytes / self.args.scale).max(1)
     }
 
-    /// How long values are.
+    /// What items are like.
     pub fn sizes(&self) -> Sizes {
+        if self.mix().is_some_and(|mix| mix.workload.is_some()) {
+            return Sizes::Ycsb(self.args.item_bytes);
+        }
         if self.args.shape.mixed { Sizes::Mixed(self.args.item_bytes) } else { Sizes::Same(self.args.item_bytes) }
     }
 
@@ -412,14 +421,19 @@ fn of_mix(mix: &Mix) -> Value {
         Pace::Closed { clients, own_time } => (Some(clients), Some(own_time / 1000), None),
         Pace::Open(per_sec) => (None, None, Some(per_sec)),
     };
+    let share = |kind| f64::from(mix.shares.of(kind)) / 100.0;
     json!({
+        "workload": mix.workload,
+        "items": mix.popularity.name(),
         "clients": clients,
         "own_time_us": own_time_us,
         "operations_per_sec": per_sec,
-        "inserts": mix.inserts(),
-        "gets": mix.gets,
-        "scans": mix.scans,
-        "entries": mix.entries,
+        "inserts": share(Kind::Insert),
+        "gets": share(Kind::Get),
+        "scans": share(Kind::Scan),
+        "updates": share(Kind::Update),
+        "read_modify_writes": share(Kind::Modify),
+        "entries_max": mix.entries_max,
         "warm_up_seconds": mix.warm_up,
     })
 }

@@ -12,7 +12,7 @@ use weir_lsm::TreeOptions;
 use weir_model::{Batch, TenantName};
 use weir_node::{Machine, Node, NodeConfig, Partition, TenantSpec};
 
-use crate::data::{KEY_BYTES, fill, item, key};
+use crate::data::{Key, fill};
 use crate::plan::Plan;
 use crate::profile::base;
 
@@ -51,7 +51,7 @@ pub async fn preload(machine: &Machine, plan: &Plan, bar: &ProgressBar) -> Resul
     for (level, items) in plan.preload() {
         let node = Node::open(&config(plan, level), machine.clone()).await?;
         for (index, partition) in partitions(&node, plan).await?.iter().enumerate() {
-            let mut keys: Vec<_> = items.clone().map(key).collect();
+            let mut keys: Vec<_> = items.clone().map(|item| (plan.sizes().key(item), item)).collect();
             keys.sort_unstable();
             let mut rng = Rng::new(plan.args.seed ^ (index as u64) << 32 ^ (level as u64) << 56);
             for keys in keys.chunks(BATCH_ITEMS) {
@@ -67,11 +67,11 @@ pub async fn preload(machine: &Machine, plan: &Plan, bar: &ProgressBar) -> Resul
 }
 
 /// Writes the items of `keys`.
-async fn write(partition: &Arc<Partition>, plan: &Plan, keys: &[[u8; KEY_BYTES]], rng: &mut Rng) -> Result<()> {
+async fn write(partition: &Arc<Partition>, plan: &Plan, keys: &[(Key, u64)], rng: &mut Rng) -> Result<()> {
     let mut longest = vec![0; plan.sizes().value_bytes_max()];
     let mut batch = Batch::new();
-    for key in keys {
-        let value = &mut longest[..plan.sizes().value_bytes(item(key))];
+    for (key, item) in keys {
+        let value = &mut longest[..plan.sizes().value_bytes(*item)];
         fill(value, rng);
         batch.put(key, value);
     }
@@ -85,7 +85,8 @@ async fn debt(machine: &Machine, plan: &Plan) -> Result<()> {
     for (index, partition) in partitions(&node, plan).await?.iter().enumerate() {
         let mut rng = Rng::new(plan.args.seed ^ (index as u64) << 32 ^ 0x6465_6274);
         for _ in 0..plan.preload_runs() {
-            let mut keys: Vec<_> = (0..items).map(|_| key(rng.below(plan.items().max(1)))).collect();
+            let drawn = (0..items).map(|_| rng.below(plan.items().max(1)));
+            let mut keys: Vec<_> = drawn.map(|item| (plan.sizes().key(item), item)).collect();
             keys.sort_unstable();
             keys.dedup();
             for keys in keys.chunks(BATCH_ITEMS) {

@@ -8,7 +8,8 @@ use std::future::Future;
 use parking_lot::Mutex;
 use weir_io::{Nanos, Rng};
 
-use crate::data::{Choice, Sizes, fill, key};
+use crate::choice::Choice;
+use crate::data::{Sizes, fill};
 use crate::pattern::Schedule;
 use crate::tally::Tally;
 
@@ -86,11 +87,14 @@ impl Queue<'_> {
             let item = self.choice.draw(&mut rng);
             let value = &mut longest[..self.sizes.value_bytes(item)];
             fill(value, &mut rng);
-            target.put(&key(item), value).await?;
+            target.put(&self.sizes.key(item), value).await?;
+            self.choice.is_stored(item);
             let waited = target.now() - at;
             sent.done += u64::from(waited <= DONE);
             sent.done_awake += u64::from(waited.saturating_sub(overslept) <= DONE);
-            self.tally.lock().wrote(self.partition, waited, true);
+            let mut tally = self.tally.lock();
+            tally.wrote(self.partition, waited, true);
+            tally.by_kind.note(self.choice.kind_of_write(), waited);
         }
         Ok(sent)
     }
@@ -139,7 +143,7 @@ mod tests {
     fn send(takes: &[Nanos], oversleeps: Nanos, until: Nanos) -> (Result<Sent, &'static str>, Vec<Nanos>, Tally) {
         let sim = Sim::new(1);
         let target = Slow { clock: sim.clock(), takes: takes.to_vec(), oversleeps, puts: Mutex::default() };
-        let tally = Mutex::new(Tally::new(1));
+        let tally = Mutex::new(Tally::new(1, 0));
         let times = Schedule::of(0, 300 * MS, [(0, 10.0)].into(), Rng::new(1));
         let (choice, sizes) = (Choice::Uniform(10), Sizes::Same(24));
         let queue = Queue { partition: 0, choice: &choice, sizes, times, until, tally: &tally };

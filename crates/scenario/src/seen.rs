@@ -2,10 +2,10 @@
 
 use serde_json::Map;
 
-use crate::outcome::{Bytes, Outcome, Second, Spread, Stalls, ratio, tail};
+use crate::outcome::{Bytes, Latency, Outcome, Second, Spread, Stalls, ratio, tail};
 use crate::plan::Plan;
 use crate::steadiness;
-use crate::tally::{Tally, latency};
+use crate::tally::Tally;
 
 /// The outcome of `plan` as its clients saw it, and what of `series` follows from that; the load moved `bytes`. What
 /// only the world knows is empty: the other parameters, stalls and stages, how busy the device was, what came after the
@@ -21,8 +21,8 @@ pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &
         params: Map::new(),
         seed: plan.args.seed,
         normally_served: Spread::of(&tally.shares()),
-        latency_us: latency(&tally.writes),
-        read_latency_us: latency(&tally.reads),
+        latency_us: Latency::of(&tally.writes),
+        read_latency_us: Latency::of(&tally.reads),
         reads_in_time: has_reads.then(|| Spread::of(&tally.read_shares())),
         stalls: Stalls::default(),
         mean_per_sec: served().sum::<u64>() as f64 / load.len().max(1) as f64,
@@ -37,6 +37,7 @@ pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &
         memory_peak_bytes: series.iter().map(|second| second.memory).max().unwrap_or(0),
         tenants: tally.rows(plan.sizes()),
         after: None,
+        operations: if plan.mix().is_some() { tally.by_kind.rows() } else { Vec::new() },
         steadiness: plan.even_from().map(|second| steadiness::of(&load[load.len().min(second as usize)..])),
     }
 }

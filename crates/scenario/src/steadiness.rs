@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::outcome::{Outcome, Second, Steadiness, tail};
+use crate::outcome::{Bytes, Outcome, Second, Steadiness, tail};
 use crate::table::time;
 
 /// Of the seconds of a load.
 pub fn of(load: &[Second]) -> Steadiness {
-    let done = || load.iter().map(|second| second.served + second.reads);
+    let done = || load.iter().map(|second| second.operations);
     let seconds = load.len().max(1) as f64;
     let worst = |of: fn(&Second) -> f64| load.iter().map(of).fold(0.0, f64::max);
     Steadiness {
@@ -17,6 +17,7 @@ pub fn of(load: &[Second]) -> Steadiness {
         worst_read_p99_us: worst(|second| second.read_us[1]),
         watermark_mean: load.iter().map(|second| second.watermark).sum::<f64>() / seconds,
         watermark_max: worst(|second| second.watermark),
+        bytes: load.iter().fold(Bytes::default(), |bytes, second| bytes.and(&second.bytes)),
     }
 }
 
@@ -55,15 +56,15 @@ mod tests {
 
     #[test]
     fn all_operations_count_and_the_worst_second_of_each() {
-        let second = |served, reads, p99: f64, watermark| Second {
-            served,
-            reads,
+        let second = |operations, p99: f64, watermark| Second {
+            operations,
+            bytes: Bytes { user: operations, ..Bytes::default() },
             write_us: [1.0, p99, 9e9],
             read_us: [1.0, 2.0 * p99, 9e9],
             watermark,
             ..Second::default()
         };
-        let even = of(&[second(10, 30, 5.0, 0.25), second(20, 0, 7.0, 0.75), second(30, 30, 6.0, 0.5)]);
+        let even = of(&[second(40, 5.0, 0.25), second(20, 7.0, 0.75), second(60, 6.0, 0.5)]);
         let wanted = Steadiness {
             mean_per_sec: 40.0,
             tail_per_sec: 20,
@@ -71,6 +72,7 @@ mod tests {
             worst_read_p99_us: 14.0,
             watermark_mean: 0.5,
             watermark_max: 0.75,
+            bytes: Bytes { user: 120, ..Bytes::default() },
         };
         assert_eq!((even, of(&[])), (wanted, Steadiness::default()));
     }

@@ -74,16 +74,16 @@ fn heading_of_mix(plan: &Plan, mix: &Mix) -> String {
         ),
         Pace::Open(per_sec) => format!("{:.0} operations/s each", per_sec * args.scale as f64),
     };
-    let percent = |share: f64| (share * 100.0).round();
+    let scans = match mix.shares.scans {
+        0 => String::new(),
+        _ => format!(", scans of up to {} entries", mix.entries_max),
+    };
     format!(
-        "{} partitions, {who}: {} % inserts of {} B, {} % gets, {} % scans of {} entries; scale {} (bytes divided, times not)\n\
+        "{} partitions, {who}: {}{scans}, items of {} B; scale {} (bytes divided, times not)\n\
          {} s before the {} s that count for the second table; device {}; {} memtables of {}; {} items each before, {} of blocks in memory\n",
         args.partitions,
-        percent(mix.inserts()),
+        mix.shares.words(),
         args.item_bytes,
-        percent(mix.gets),
-        percent(mix.scans),
-        mix.entries,
         args.scale,
         mix.warm_up,
         args.seconds - mix.warm_up,

@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 use weir_admission::cost::{read_units, write_units};
 use weir_io::Nanos;
 
+use crate::by_kind::ByKind;
 use crate::data::Sizes;
 use crate::outcome::{Latency, Operations, Second, Stalls, TenantRow};
 use crate::pattern::SECOND;
@@ -34,6 +35,8 @@ pub struct Tally {
     pub partition_reads: Vec<(u64, u64)>,
     /// Reads that failed or could not be sent.
     pub reads_failed: u64,
+    /// Every operation once, by kind, in the seconds that count.
+    pub by_kind: ByKind,
     /// What each partition's clients saw.
     of_each: Vec<OfOne>,
     /// Seconds that have ended.
@@ -62,8 +65,8 @@ impl OfOne {
 }
 
 impl Tally {
-    /// Nothing yet.
-    pub fn new(partitions: usize) -> Self {
+    /// Nothing yet. How even the service is counts after so many seconds of `warm_up`.
+    pub fn new(partitions: usize, warm_up: u64) -> Self {
         Self {
             writes: histogram(3),
             reads: histogram(3),
@@ -74,6 +77,7 @@ impl Tally {
             reads_done_now: 0,
             partition_reads: vec![(0, 0); partitions],
             reads_failed: 0,
+            by_kind: ByKind::new(warm_up),
             of_each: (0..partitions).map(|_| OfOne::new()).collect(),
             seconds: 0,
         }
@@ -121,6 +125,7 @@ impl Tally {
         second.reads = std::mem::take(&mut self.reads_done_now);
         second.write_us = percentiles(&mut self.writes_now);
         second.read_us = percentiles(&mut self.reads_now);
+        second.operations = self.by_kind.end_second();
     }
 
     /// The rows of all tenants, whose items have `sizes`; of stalls and device bytes the tally knows nothing.
@@ -138,9 +143,9 @@ impl Tally {
                     reads: units(one.done.reads, read_units),
                 },
                 normally_served: share(writes, served),
-                latency_us: latency(&one.writes),
+                latency_us: Latency::of(&one.writes),
                 reads_in_time: (reads > 0).then(|| share(reads, in_time)),
-                read_latency_us: latency(&one.reads),
+                read_latency_us: Latency::of(&one.reads),
                 first_late_second: one.first_late,
                 stalls: Stalls::default(),
                 bytes: None,
@@ -188,25 +193,13 @@ fn percentiles(histogram: &mut Histogram<u64>) -> [f64; 3] {
     found
 }
 
-/// The figures of `histogram`.
-pub fn latency(histogram: &Histogram<u64>) -> Latency {
-    let us = |nanos: u64| nanos as f64 / 1e3;
-    Latency {
-        avg: if histogram.is_empty() { 0.0 } else { histogram.mean() / 1e3 },
-        p50: us(histogram.value_at_quantile(0.5)),
-        p99: us(histogram.value_at_quantile(0.99)),
-        p999: us(histogram.value_at_quantile(0.999)),
-        max: us(histogram.max()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_tenant_has_a_row_of_what_its_own_clients_saw() {
-        let mut tally = Tally::new(3);
+        let mut tally = Tally::new(3, 0);
         tally.wrote(0, 500_000, true);
         tally.end_second(&mut Second::default());
         tally.wrote(0, 3_000_000_000, true);

@@ -23,6 +23,7 @@ mod shortage;
 mod slow;
 mod steady;
 mod tamper;
+mod ycsb;
 
 /// As the binary has it: a seventh of the time went into the system's.
 #[global_allocator]

@@ -19,7 +19,7 @@ use weir_io::real::{block_on, blocking_scope, forgo_huge_pages};
 use weir_lsm::TreeOptions;
 use weir_node::NodeConfig;
 use weir_scenario::args::Scenario;
-use weir_scenario::data::{WARM_KEY, fill, item, key};
+use weir_scenario::data::{WARM_KEY, fill};
 use weir_scenario::outcome::{Outcome, Second};
 use weir_scenario::plan::Plan;
 use weir_scenario::{preload, profile};
@@ -31,6 +31,8 @@ use super::{Entry, Setup, WORLD};
 use crate::Result;
 use crate::harness::session::Said;
 use crate::peer::fleet::{FleetOptions, RocksFleet};
+#[cfg(feature = "redb")]
+use crate::peer::redb::RedbFleet;
 use crate::throttle::Caps;
 
 /// Level-0 runs at which writes stop, in both engines: those of the peer's own papers.
@@ -40,6 +42,10 @@ const L0_STOP: usize = 32;
 const AUTO_TUNED_TIMES_SOLD: f64 = 33.0;
 /// Largest sizes that the peer's options take without overflowing.
 const SIZE_MAX: u64 = 1 << 50;
+
+/// Why a child cannot be a redb.
+#[cfg(not(feature = "redb"))]
+const NO_REDB: &str = "this program was built without redb";
 
 /// Everything a child needs to know; crosses as JSON on its command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,6 +152,10 @@ impl Order {
     fn open(&self, plan: &Plan) -> Result<Box<dyn Fleet>> {
         match &self.contestant {
             Entry::Weir(name) => Ok(Box::new(Weir::open(&Order::node_config(name, plan)?, plan, self.slowed)?)),
+            #[cfg(feature = "redb")]
+            Entry::Redb => Ok(Box::new(RedbFleet::open(Path::new("."), plan)?)),
+            #[cfg(not(feature = "redb"))]
+            Entry::Redb => Err(NO_REDB.into()),
             Entry::Rocksdb { library, setup } => {
                 let options = Order::fleet_options(plan, TreeOptions { l0_stop: L0_STOP, ..plan.tree() }, *setup);
                 Ok(Box::new(RocksFleet::open(library, Path::new("."), usize::from(plan.args.partitions), &options)?))
@@ -180,6 +190,10 @@ fn write_all(order: &Order, plan: &Plan) -> Result<()> {
             let machine = weir::machine(None)?;
             Ok(block_on(preload::preload(&machine, plan, &ProgressBar::hidden()))?)
         }
+        #[cfg(feature = "redb")]
+        Entry::Redb => RedbFleet::open(Path::new("."), plan)?.fill(plan),
+        #[cfg(not(feature = "redb"))]
+        Entry::Redb => Err(NO_REDB.into()),
         Entry::Rocksdb { library, .. } => {
             plan.preload().into_iter().try_for_each(|(level, items)| write_level(plan, library, level, items))
         }
@@ -202,12 +216,12 @@ fn write_level(plan: &Plan, library: &Path, level: usize, items: std::ops::Range
         &FleetOptions { log: false, ..Order::fleet_options(plan, tree, Setup::Plain) },
     )?;
     for partition in 0..partitions {
-        let mut keys: Vec<_> = items.clone().map(key).collect();
+        let mut keys: Vec<_> = items.clone().map(|item| (plan.sizes().key(item), item)).collect();
         keys.sort_unstable();
         let mut rng = Rng::new(plan.args.seed ^ (partition as u64) << 32 ^ (level as u64) << 56);
         let mut longest = vec![0; plan.sizes().value_bytes_max()];
-        for key in keys {
-            let value = &mut longest[..plan.sizes().value_bytes(item(&key))];
+        for (key, item) in keys {
+            let value = &mut longest[..plan.sizes().value_bytes(item)];
             fill(value, &mut rng);
             fleet.put(partition, &key, value)?;
         }

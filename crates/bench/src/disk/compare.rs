@@ -7,6 +7,7 @@ use weir_scenario::args::Scenario;
 use weir_scenario::outcome::{Outcome, Run, Second};
 use weir_scenario::plan::Plan;
 use weir_scenario::progress::Progress;
+use weir_scenario::table::time;
 
 use super::Entry;
 use super::child::{Line, Order, Task, title};
@@ -56,23 +57,16 @@ pub struct Measured {
 /// Runs it; what is measured is in the result, in order, and told on standard error as it comes.
 pub fn compare(comparison: &Comparison) -> Result<Vec<Measured>> {
     let plan = &comparison.plan;
-    let has_peer = comparison.contestants.iter().any(|entry| matches!(entry, Entry::Rocksdb { .. }));
+    let has_peer = comparison.contestants.iter().any(Entry::is_peer);
     if has_peer && plan.args.shape.debt > 0.0 {
-        return Err("--debt makes no level 0 of a RocksDB: compare profiles of Weir, or leave it out".into());
+        return Err("--debt makes no level 0 of a peer: compare profiles of Weir, or leave it out".into());
     }
     let progress = Progress::default();
     comparison.preload(&progress)?;
     let mut results = Vec::new();
     for round in 1..=comparison.rounds {
         for contestant in in_turn(&comparison.contestants, round) {
-            let bar = progress.bar(&contestant.name(), plan.args.seconds);
-            let mut told = |second: &Second| {
-                let longest = second.l0.iter().max().copied().unwrap_or(0);
-                bar.set_message(format!("{} writes/s, level 0 up to {longest} runs", second.served));
-                bar.inc(1);
-            };
-            let result = comparison.one(contestant, round, "run", &mut told)?;
-            bar.finish();
+            let result = comparison.in_round(contestant, round, &contestant.name(), &progress)?;
             eprintln!("round {round}/{}  {}", comparison.rounds, line(&result));
             results.push(result);
         }
@@ -97,6 +91,19 @@ impl Comparison {
     /// Starts the child of `order`. It waits for [`Session::go`].
     fn start(&self, order: &Order) -> Result<Session> {
         Session::start(&self.program, &self.children, order, title(order))
+    }
+
+    /// One contestant's run with a bar called `name`.
+    pub(super) fn in_round(&self, contestant: &Entry, round: u32, name: &str, progress: &Progress) -> Result<Measured> {
+        let bar = progress.bar(name, self.plan.args.seconds);
+        let mut told = |second: &Second| {
+            let longest = second.l0.iter().max().copied().unwrap_or(0);
+            bar.set_message(format!("{} operations/s, level 0 up to {longest} runs", second.operations));
+            bar.inc(1);
+        };
+        let result = self.one(contestant, round, "run", &mut told);
+        bar.finish();
+        result
     }
 
     /// One contestant's run, on its own copy of the preloaded data: a directory called `name` below that of the
@@ -177,6 +184,9 @@ impl Comparison {
 
 /// A run in one line.
 pub fn line(result: &Measured) -> String {
+    if !result.run.outcome.operations.is_empty() {
+        return line_of_mix(result);
+    }
     let (outcome, disk): (&Outcome, &Disk) = (&result.run.outcome, &result.disk);
     let bytes = &outcome.bytes;
     format!(
@@ -190,10 +200,10 @@ pub fn line(result: &Measured) -> String {
         disk.flowing.max * 100.0,
         disk.flowing.avg * 100.0,
         disk.flowing.min * 100.0,
-        weir_scenario::table::time(outcome.latency_us.avg),
-        weir_scenario::table::time(outcome.latency_us.p50),
-        weir_scenario::table::time(outcome.latency_us.p99),
-        weir_scenario::table::time(outcome.latency_us.p999),
+        time(outcome.latency_us.avg),
+        time(outcome.latency_us.p50),
+        time(outcome.latency_us.p99),
+        time(outcome.latency_us.p999),
         outcome.background_amplification,
         bytes.flush as f64 / bytes.user.max(1) as f64,
         bytes.l0 as f64 / bytes.user.max(1) as f64,
@@ -202,6 +212,28 @@ pub fn line(result: &Measured) -> String {
         disk.kernel_written as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
         disk.beside_log,
         disk.first_stall_seconds.map_or("never".into(), |at| format!("{at:.1} s")),
+        disk.resident_peak as f64 / 1e6,
+        disk.load_average,
+        disk.stolen * 100.0,
+        disk.shape[0],
+        disk.shape[1],
+    )
+}
+
+/// A run of a mix in one line.
+fn line_of_mix(measured: &Measured) -> String {
+    let (outcome, disk) = (&measured.run.outcome, &measured.disk);
+    let kinds = outcome.operations.iter().map(|row| {
+        let latency = &row.latency_us;
+        format!("{} {:.0}/s p50 {} p99 {}", row.kind, row.per_sec, time(latency.p50), time(latency.p99))
+    });
+    format!(
+        "{:<12} {}  kernel r {:.1} w {:.1} MB/s  cpu {:.1} s  resident {:.0} MB  load {:.1}  stolen {:.0} %  {} -> {}",
+        outcome.profile,
+        kinds.collect::<Vec<_>>().join(", "),
+        disk.kernel_read as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
+        disk.kernel_written as f64 / 1e6 / outcome.served_per_sec.len().max(1) as f64,
+        disk.cpu_seconds,
         disk.resident_peak as f64 / 1e6,
         disk.load_average,
         disk.stolen * 100.0,

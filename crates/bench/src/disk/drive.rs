@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use weir_io::{Nanos, Rng};
-use weir_scenario::data::{Choice, key};
+use weir_scenario::choice::Choice;
+use weir_scenario::data::Sizes;
+use weir_scenario::mix::Kind;
 use weir_scenario::outcome::{Bytes, Outcome, Run, Second, Spread, StageChange, Stalls, ratio};
 use weir_scenario::pattern::{SECOND, Schedule};
 use weir_scenario::plan::Plan;
@@ -88,7 +90,7 @@ pub fn drive(
     told: &mut dyn FnMut(&Second),
 ) -> Result<(Run, Disk)> {
     let partitions = usize::from(plan.args.partitions);
-    let tally = Arc::new(Mutex::new(Tally::new(partitions)));
+    let tally = Arc::new(Mutex::new(Tally::new(partitions, plan.even_from().unwrap_or(0))));
     let mut disk = Disk { round, version: fleet.version(), remarks: fleet.remarks(), caps, ..Disk::default() };
     disk.load_average = load_average();
     disk.shape[0] = fleet.shape();
@@ -98,6 +100,7 @@ pub fn drive(
     // The clients' threads need a moment to start.
     let from = watch.nanos() + SECOND / 10;
     let until = from + plan.args.seconds * SECOND;
+    let [choice, written] = plan.choices();
     let load = Load {
         fleet,
         plan,
@@ -105,8 +108,9 @@ pub fn drive(
         watch,
         from,
         until,
-        choice: plan.choice_of_reads(),
-        written: plan.choice_of_writes(),
+        sizes: plan.sizes(),
+        choice,
+        written,
         failed: StdMutex::new(None),
         over: AtomicBool::new(false),
     };
@@ -115,7 +119,8 @@ pub fn drive(
     let (sent, moved, stolen) = thread::scope(|scope| -> Result<(Vec<Sent>, Moved, f64)> {
         let load = &load;
         let mut seed = Rng::new(plan.args.seed);
-        let writers: Vec<_> = (0..partitions)
+        let clients = plan.mix().map_or(Ok(Vec::new()), |mix| load.clients(scope, mix, &mut seed))?;
+        let writers: Vec<_> = (0..if plan.mix().is_some() { 0 } else { partitions })
             .map(|partition| {
                 let rng = seed.fork("writes");
                 let named = thread::Builder::new().name(format!("writer-{partition}"));
@@ -134,6 +139,7 @@ pub fn drive(
         load.over.store(true, Ordering::Release);
         watched?;
         let moved = moved?;
+        clients.into_iter().try_for_each(|client| client.join().map_err(|_| Failure::from("a client panicked")))?;
         let sent = writers.into_iter().map(|writer| writer.join().map_err(|_| Failure::from("a writer panicked")));
         Ok((sent.collect::<Result<_>>()?, moved, stolen))
     })?;
@@ -172,13 +178,14 @@ pub fn drive(
     Ok((Run { outcome, series }, disk))
 }
 
-struct Load<'a> {
-    fleet: &'a dyn Fleet,
-    plan: &'a Plan,
-    tally: &'a Mutex<Tally>,
-    watch: Stopwatch,
-    from: Nanos,
-    until: Nanos,
+pub(super) struct Load<'a> {
+    pub(super) fleet: &'a dyn Fleet,
+    pub(super) plan: &'a Plan,
+    pub(super) tally: &'a Mutex<Tally>,
+    pub(super) watch: Stopwatch,
+    pub(super) from: Nanos,
+    pub(super) until: Nanos,
+    pub(super) sizes: Sizes,
     /// Which items are read.
     choice: Choice,
     /// Which items are written.
@@ -201,9 +208,19 @@ impl Load<'_> {
         };
         let sent = queue.send(&Writer { load: self, partition }, rng).now_or_never();
         sent.expect("a writer blocks and never waits").unwrap_or_else(|error| {
-            self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.fail(error);
             Sent::default()
         })
+    }
+
+    /// Nothing more can be measured.
+    pub(super) fn fail(&self, error: Failure) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    /// Whether nobody needs another operation.
+    pub(super) fn is_over(&self) -> bool {
+        self.watch.nanos() >= self.until || self.over.load(Ordering::Acquire)
     }
 
     /// One partition's reader: one read after the other, of what was preloaded.
@@ -212,18 +229,24 @@ impl Load<'_> {
             self.sleep_until(at);
             self.tally.lock().partition_reads[partition].0 += 1;
             // What stands behind a slow one until the end was not answered in time.
-            if self.watch.nanos() >= self.until || self.over.load(Ordering::Acquire) {
+            if self.is_over() {
                 self.tally.lock().reads_failed += 1;
                 continue;
             }
-            match self.fleet.get(partition, &key(self.choice.draw(&mut rng))) {
-                Ok(true) => self.tally.lock().read(partition, self.watch.nanos() - at),
-                _ => self.tally.lock().reads_failed += 1,
+            let found = self.fleet.get(partition, &self.sizes.key(self.choice.draw(&mut rng)));
+            let mut tally = self.tally.lock();
+            match found {
+                Ok(true) => {
+                    let waited = self.watch.nanos() - at;
+                    tally.read(partition, waited);
+                    tally.by_kind.note(Kind::Get, waited);
+                }
+                _ => tally.reads_failed += 1,
             }
         }
     }
 
-    fn sleep_until(&self, at: Nanos) {
+    pub(super) fn sleep_until(&self, at: Nanos) {
         let now = self.watch.nanos();
         if now < at {
             thread::sleep(Duration::from_nanos(at - now));
@@ -381,7 +404,7 @@ fn utilisation(plan: &Plan, caps: Caps, disk: &Disk) -> f64 {
 fn params(plan: &Plan, fleet: &dyn Fleet) -> Map<String, Value> {
     let mut params = plan.params(json!({
         "device_bytes_per_sec": plan.device(),
-        "background_bytes_per_user_byte": plan.background_bytes_per_user_byte(),
+        "background_bytes_per_user_byte": plan.mix().is_none().then(|| plan.background_bytes_per_user_byte()),
         "flush_threads": "one per partition",
     }));
     params.extend(fleet.params());

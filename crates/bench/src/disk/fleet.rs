@@ -49,6 +49,9 @@ pub trait Fleet: Send + Sync {
     /// Whether `key` is there.
     fn get(&self, partition: usize, key: &[u8]) -> Result<bool>;
 
+    /// Reads up to `limit` pairs of `partition` from `from` on; how many there were.
+    fn scan(&self, partition: usize, from: &[u8], limit: u64) -> Result<u64>;
+
     /// Flushes, and returns when no level of `partition` wants compaction.
     fn settle(&self, partition: usize) -> Result<()>;
 

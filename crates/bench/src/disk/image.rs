@@ -10,7 +10,7 @@ use crate::Result;
 use crate::harness::kept::Kept;
 
 /// Raise it when what is preloaded changes.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What is preloaded for `plan` and contestants of this kind, in `home`.
 pub(super) fn of(contestant: &Entry, plan: &Plan, home: &Path) -> Kept {
@@ -20,13 +20,12 @@ pub(super) fn of(contestant: &Entry, plan: &Plan, home: &Path) -> Kept {
         dir: home.join(format!("image-{name}")),
         mark: home.join(format!("image-{name}.txt")),
         words: format!(
-            "{VERSION} {} {} {} {} {} {} {}\n",
+            "{VERSION} {} {:?} {} {} {} {}\n",
             args.partitions,
-            args.item_bytes,
+            plan.sizes(),
             args.preload_items,
             args.scale,
             args.seed,
-            args.shape.mixed,
             args.shape.debt
         ),
     }

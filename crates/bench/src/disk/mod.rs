@@ -12,7 +12,9 @@
 //! as the peer's own papers count them) is under `disk` in the outcome. The caps come after the trees have settled, and
 //! go before they are closed.
 
+pub mod cases;
 pub mod child;
+mod clients;
 pub mod compare;
 pub mod density;
 pub mod drive;
@@ -43,6 +45,8 @@ pub enum Entry {
         /// Its shared library.
         library: PathBuf,
     },
+    /// One redb for each partition: a B-tree. Where it was built in.
+    Redb,
 }
 
 /// Ways to set a RocksDB up; the profiles of the same names are copies of them.
@@ -78,7 +82,13 @@ impl Entry {
         match self {
             Entry::Weir(profile) => profile.clone(),
             Entry::Rocksdb { setup, .. } => setup.name().replace("rocksdb", "RocksDB"),
+            Entry::Redb => REDB.to_owned(),
         }
+    }
+
+    /// Whether it is somebody else's.
+    pub fn is_peer(&self) -> bool {
+        !matches!(self, Entry::Weir(_))
     }
 
     /// Data that contestants of one kind may share.
@@ -86,18 +96,28 @@ impl Entry {
         match self {
             Entry::Weir(_) => "weir",
             Entry::Rocksdb { .. } => "rocksdb",
+            Entry::Redb => REDB,
         }
     }
 }
 
-/// The peers called `names`, of `library`.
+/// The B-tree's name on the command line and in tables.
+const REDB: &str = "redb";
+
+/// The peers called `names`; those that are RocksDB's of `library`.
 pub fn peers(names: &[String], library: impl Fn() -> Result<PathBuf>) -> Result<Vec<Entry>> {
     names
         .iter()
         .map(|name| {
+            if name == REDB {
+                return match cfg!(feature = "redb") {
+                    true => Ok(Entry::Redb),
+                    false => Err("this weir was built without redb: build it with `--features redb`".into()),
+                };
+            }
             let setup = Setup::ALL.into_iter().find(|setup| setup.name() == name);
             let names = Setup::ALL.map(Setup::name).join(", ");
-            let setup = setup.ok_or_else(|| format!("no peer {name:?}; there are: {names}"))?;
+            let setup = setup.ok_or_else(|| format!("no peer {name:?}; there are: {names}, {REDB}"))?;
             Ok(Entry::Rocksdb { setup, library: library()? })
         })
         .collect()

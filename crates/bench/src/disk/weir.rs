@@ -113,6 +113,12 @@ impl Fleet for Weir {
         embedded::get(&self.partitions[partition], key, &mut |_| ())
     }
 
+    fn scan(&self, partition: usize, from: &[u8], limit: u64) -> Result<u64> {
+        let mut found = 0;
+        embedded::scan(&self.partitions[partition], from, limit as usize, &mut |_, _| found += 1)?;
+        Ok(found)
+    }
+
     fn settle(&self, partition: usize) -> Result<()> {
         embedded::settle(&self.partitions[partition]);
         Ok(())

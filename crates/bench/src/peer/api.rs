@@ -22,6 +22,8 @@ macro_rules! functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// `rocksdb_cache_create_hyper_clock(capacity, estimated_entry_charge)`, which came after 7.8.
             pub(super) cache_create_hyper_clock: Option<unsafe extern "C" fn(usize, usize) -> Handle>,
+            /// `rocksdb_ratelimiter_create_auto_tuned(rate, period, fairness)`, which Debian's 7.8 has not.
+            pub(super) ratelimiter_create_auto_tuned: Option<unsafe extern "C" fn(i64, i64, i32) -> Handle>,
         }
 
         impl Api {
@@ -40,6 +42,10 @@ macro_rules! functions {
                     },)*
                     // SAFETY: as above.
                     cache_create_hyper_clock: unsafe { library.get("rocksdb_cache_create_hyper_clock") }.ok().map(|found| *found),
+                    // SAFETY: as above.
+                    ratelimiter_create_auto_tuned: unsafe { library.get("rocksdb_ratelimiter_create_auto_tuned") }
+                        .ok()
+                        .map(|found| *found),
                 })
             }
         }
@@ -67,7 +73,6 @@ functions! {
     env_set_high_priority_background_threads: fn(Handle, c_int);
     env_destroy: fn(Handle);
     options_set_env: fn(Handle, Handle);
-    ratelimiter_create_auto_tuned: fn(i64, i64, i32) -> Handle;
     ratelimiter_destroy: fn(Handle);
     options_set_ratelimiter: fn(Handle, Handle);
 

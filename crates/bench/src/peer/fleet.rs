@@ -24,9 +24,9 @@ use super::api::{Api, Handle, checked};
 use super::journal::{JobBytes, Journal};
 use super::opened::{Opened, version};
 use super::settings;
-use crate::Result;
 use crate::disk::fleet::{Fleet, Flow, State};
 use crate::meter::Account;
+use crate::{Failure, Result};
 
 /// New bytes of a log that are synced together.
 const SYNC_BYTES: u64 = 64 << 10;
@@ -135,15 +135,17 @@ impl Stores {
     fn open(&mut self, dir: &Path, words: &str, told: &FleetOptions) -> Result<()> {
         let api = &self.api;
         let path = CString::new(dir.to_str().ok_or("the directory's name is not UTF-8")?)?;
+        let create = || api.ratelimiter_create_auto_tuned.ok_or("this RocksDB has no auto-tuned limiter");
+        let auto_tuned = told.auto_tuned.map(|rate| Ok::<_, Failure>((rate, create()?))).transpose()?;
         // SAFETY: as in `RocksFleet::open`. Cache, environment and limiter are shared with the options, which keep
         // their own references.
         unsafe {
             let (block_bytes, filter_bits) = (told.tree.block_bytes, told.tree.filter_bits_per_key);
             let options = settings::options(api, block_bytes, filter_bits, self.cache, words)?;
             (api.options_set_env)(options, self.env);
-            if let Some(rate) = told.auto_tuned {
+            if let Some((rate, create)) = auto_tuned {
                 // 100 ms and fairness 10 are its defaults.
-                let limiter = (api.ratelimiter_create_auto_tuned)(rate as i64, 100_000, 10);
+                let limiter = create(rate as i64, 100_000, 10);
                 (api.options_set_ratelimiter)(options, limiter);
                 (api.ratelimiter_destroy)(limiter);
             }
@@ -216,6 +218,12 @@ impl Fleet for RocksFleet {
 
     fn get(&self, partition: usize, key: &[u8]) -> Result<bool> {
         self.stores.store(partition).get(key, &mut |_| ())
+    }
+
+    fn scan(&self, partition: usize, from: &[u8], limit: u64) -> Result<u64> {
+        let mut found = 0;
+        self.stores.store(partition).scan(from, limit as usize, &mut |_, _| found += 1)?;
+        Ok(found)
     }
 
     fn settle(&self, partition: usize) -> Result<()> {

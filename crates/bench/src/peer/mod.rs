@@ -5,5 +5,7 @@ pub mod fleet;
 mod journal;
 pub mod locate;
 mod opened;
+#[cfg(feature = "redb")]
+pub mod redb;
 pub mod rocksdb;
 mod settings;

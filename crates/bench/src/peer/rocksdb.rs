@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use super::api::{Api, Handle, checked};
-use super::opened::{Opened, bytes, version};
+use super::opened::{Opened, version};
 use super::settings;
 use crate::Result;
 use crate::contestant::Contestant;
@@ -85,25 +85,7 @@ impl Contestant for RocksDb {
     }
 
     fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        // SAFETY: the iterator is created and destroyed here; what it shows is valid until its next step, after `see`.
-        unsafe {
-            let iterator = (self.api.create_iterator)(self.db, self.read);
-            (self.api.iter_seek)(iterator, from.as_ptr().cast(), from.len());
-            let mut left = limit;
-            while left > 0 && (self.api.iter_valid)(iterator) != 0 {
-                let (mut key_len, mut value_len) = (0, 0);
-                let key = (self.api.iter_key)(iterator, &mut key_len);
-                let value = (self.api.iter_value)(iterator, &mut value_len);
-                see(bytes(key, key_len), bytes(value, value_len));
-                left -= 1;
-                if left > 0 {
-                    (self.api.iter_next)(iterator);
-                }
-            }
-            let outcome = checked(&self.api, |slot| (self.api.iter_get_error)(iterator, slot));
-            (self.api.iter_destroy)(iterator);
-            outcome
-        }
+        self.store().scan(from, limit, see)
     }
 
     fn settle(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The final table: medians of every contestant, and what was promised against them.
 
-use super::median::{Ratio, median};
+use super::median::{Ratio, median, ratio_of};
 use super::words::{align, count, time};
 use crate::outcome::Outcome;
 
@@ -148,7 +148,7 @@ fn compare(subject: &Subject, peer: &str, ours: &[&Outcome], theirs: &[&Outcome]
     let promised =
         |quantity| subject.promises.iter().find(|promise| promise.against == peer && promise.quantity == quantity);
     let mut verdicts = Vec::new();
-    if let Some(ratio) = Ratio::of(ours, theirs, |outcome| outcome.ops_per_sec) {
+    if let Some(ratio) = ratio_of(ours, theirs, |outcome| outcome.ops_per_sec) {
         let judge = |promise: &Promise| (format!(">= {:.2}", promise.limit), ratio.of_medians >= promise.limit);
         let judged = promised(Quantity::Speed).map(judge);
         verdicts.push(Verdict { value: format!("{:.2}", ratio.of_medians), spread: ratio.spread(), judged });
@@ -160,7 +160,7 @@ fn compare(subject: &Subject, peer: &str, ours: &[&Outcome], theirs: &[&Outcome]
         ("space", Quantity::Space, |outcome| outcome.space_bytes as f64),
     ];
     for (name, quantity, measure) in others {
-        let Some((promise, ratio)) = promised(quantity).zip(Ratio::of(ours, theirs, measure)) else { continue };
+        let Some((promise, ratio)) = promised(quantity).zip(ratio_of(ours, theirs, measure)) else { continue };
         verdicts.push(at_most(name, promise, &ratio));
     }
     verdicts

@@ -1,6 +1,6 @@
 //! Numbers, ratios and verdicts, on runs made up for the purpose.
 
-use super::median::{Ratio, median};
+use super::median::{median, ratio_of};
 use super::words::align;
 use super::*;
 use crate::entry::Engine;
@@ -55,7 +55,7 @@ fn a_ratio_is_of_medians_and_its_range_within_rounds() {
     let theirs: Vec<_> =
         [(3, 100.0), (1, 100.0), (2, 50.0)].map(|(round, speed)| run(work, Engine::Rocksdb, round, speed, 0)).into();
     let ratio =
-        Ratio::of(&ours.iter().collect::<Vec<_>>(), &theirs.iter().collect::<Vec<_>>(), |outcome| outcome.ops_per_sec);
+        ratio_of(&ours.iter().collect::<Vec<_>>(), &theirs.iter().collect::<Vec<_>>(), |outcome| outcome.ops_per_sec);
     let ratio = ratio.expect("both sides ran");
     assert_eq!((ratio.of_medians, ratio.spread()), (1.2, "[1.20 .. 1.30]".into()));
 }

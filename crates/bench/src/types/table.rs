@@ -3,7 +3,7 @@
 use super::{DEPTHS, Work, label};
 use crate::outcome::Outcome;
 use crate::redis::Kind;
-use crate::report::median::{Ratio, median};
+use crate::report::median::{median, ratio_of};
 use crate::report::words::count;
 
 /// Speed of `memory` that is wanted, to Redis'.
@@ -40,7 +40,7 @@ fn row(outcomes: &[Outcome], work: &Work, pipeline: u32) -> Option<[String; COLU
     let speed = |runs: &[&Outcome]| middle(runs, |outcome| outcome.ops_per_sec).map(count);
     let cpu = |runs: &[&Outcome]| middle(runs, |outcome| outcome.cpu_seconds * 1e6 / outcome.ops.max(1) as f64);
     let beside = |runs: &[&Outcome], wanted: f64| {
-        let ratio = Ratio::of(runs, &redis, |outcome| outcome.ops_per_sec)?;
+        let ratio = ratio_of(runs, &redis, |outcome| outcome.ops_per_sec)?;
         let judged = if ratio.of_medians >= wanted { "met".to_owned() } else { format!("{wanted:.1}, **not met**") };
         Some((format!("{:.2} {}", ratio.of_medians, ratio.spread()), judged))
     };

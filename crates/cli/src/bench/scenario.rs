@@ -1,5 +1,5 @@
-//! `weir bench shortage`, `surge`, `waves`, `bursts` and `trace`: the scenarios of `weir sim` on a real disk, next to
-//! RocksDB.
+//! `weir bench shortage`, `surge`, `waves`, `bursts`, `steady` and `trace`: the scenarios of `weir sim` on a real disk,
+//! next to RocksDB.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use weir_bench::{Result, peer};
 use weir_scenario::args::Scenario;
 use weir_scenario::outcome::{Outcome, Run};
 use weir_scenario::plan::Plan;
-use weir_scenario::{profile, report, table};
+use weir_scenario::{profile, report, steadiness, table};
 
 /// A scenario of `weir sim` on a real disk, next to RocksDB
 ///
@@ -34,7 +34,7 @@ pub struct OnDisk<S: Args> {
 #[derive(Debug, Args)]
 pub struct Rivals {
     /// Contestants to compare with, separated by commas: rocksdb, rocksdb-autotune, and rocksdb-merging, which is set
-    /// up for a shortage
+    /// up for a shortage; redb, a B-tree, where it was built in (`--features redb`)
     #[arg(long, value_delimiter = ',')]
     peer: Vec<String>,
     /// RocksDB's shared library; else WEIR_ROCKSDB_LIB, .tools/, ~/.cache/weir/ and the system's directories are
@@ -60,7 +60,7 @@ impl Rivals {
 
 /// What only the disk needs.
 #[derive(Debug, Args)]
-struct DiskArgs {
+pub(super) struct DiskArgs {
     #[command(flatten)]
     rivals: Rivals,
     /// Let the kernel read at most so many MB/s for each contestant while the load runs
@@ -74,32 +74,42 @@ struct DiskArgs {
     rounds: u32,
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     /// Leave the preloaded data in the directory, and use what an earlier run left
     #[arg(long)]
     keep: bool,
+}
+
+impl DiskArgs {
+    /// The kernel's.
+    pub(super) fn caps(&self) -> Caps {
+        Caps::from_mbps(self.cap_read_mbps, self.cap_write_mbps)
+    }
+
+    /// What is to be compared in `scenario`, whose plan is `plan`.
+    pub(super) fn comparison(self, scenario: Scenario, plan: Plan) -> Result<Comparison> {
+        Ok(Comparison {
+            contestants: self.rivals.entries(&plan.args.profiles)?,
+            scenario,
+            plan,
+            rounds: self.rounds,
+            caps: self.caps(),
+            slowed: None,
+            dir: self.dir,
+            keep: self.keep,
+            program: Program::this(&["bench", "scenario-child"])?,
+            children: Default::default(),
+        })
+    }
 }
 
 impl<S: Args> OnDisk<S> {
     /// Runs it, `which` being the scenario of these arguments.
     pub fn run(self, which: fn(S) -> Scenario) -> Result<()> {
         let (scenario, disk) = (which(self.scenario), self.disk);
-        let caps = Caps::from_mbps(disk.cap_read_mbps, disk.cap_write_mbps);
-        let plan = Plan { caps: caps.all(), ..scenario.clone().plan()? };
-        let contestants = disk.rivals.entries(&plan.args.profiles)?;
+        let plan = Plan { caps: disk.caps().all(), ..scenario.clone().plan()? };
         let ours = !disk.dir.exists();
-        let comparison = Comparison {
-            scenario,
-            plan,
-            contestants,
-            rounds: disk.rounds,
-            caps,
-            slowed: None,
-            dir: disk.dir,
-            keep: disk.keep,
-            program: Program::this(&["bench", "scenario-child"])?,
-            children: Default::default(),
-        };
+        let comparison = disk.comparison(scenario, plan)?;
         let plan = &comparison.plan;
         eprint!("{}", table::heading(plan));
         let results = compare(&comparison)?;
@@ -111,13 +121,13 @@ impl<S: Args> OnDisk<S> {
             page(path, plan, &results)?;
         }
         let outcomes: Vec<&Outcome> = results.iter().map(|result| &result.run.outcome).collect();
-        print!("\n{}", table::outcomes(&outcomes));
+        print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
         Ok(())
     }
 }
 
 /// Time series of all runs; they are told apart by their rounds.
-fn page(path: &Path, plan: &Plan, results: &[Measured]) -> Result<()> {
+pub(super) fn page<'a>(path: &Path, plan: &Plan, results: impl IntoIterator<Item = &'a Measured>) -> Result<()> {
     let named = |result: &Measured| {
         let mut run: Run = result.run.clone();
         if result.disk.round > 1 {
@@ -125,14 +135,14 @@ fn page(path: &Path, plan: &Plan, results: &[Measured]) -> Result<()> {
         }
         run
     };
-    let runs: Vec<Run> = results.iter().map(named).collect();
+    let runs: Vec<Run> = results.into_iter().map(named).collect();
     std::fs::write(path, report::page(plan, &runs, &profile::STAGES))?;
     eprintln!("the time series are in {}", path.display());
     Ok(())
 }
 
 /// The outcomes of the simulation's form, with what only the disk has under `disk`.
-fn json(results: &[Measured]) -> Result<Vec<Value>> {
+pub(super) fn json<'a>(results: impl IntoIterator<Item = &'a Measured>) -> Result<Vec<Value>> {
     let one = |result: &Measured| {
         let mut value = serde_json::to_value(&result.run.outcome)?;
         if let Value::Object(map) = &mut value {
@@ -140,5 +150,5 @@ fn json(results: &[Measured]) -> Result<Vec<Value>> {
         }
         Ok(value)
     };
-    results.iter().map(one).collect()
+    results.into_iter().map(one).collect()
 }

@@ -7,6 +7,7 @@ mod scenario;
 mod shape;
 mod shortage;
 mod steady;
+mod ycsb;
 
 pub use bursts::Bursts;
 pub use capacity::Capacity;
@@ -15,3 +16,4 @@ pub use scenario::{Replay, Scenario, Surge, Waves};
 pub use shape::Shape;
 pub use shortage::Shortage;
 pub use steady::Steady;
+pub use ycsb::Ycsb;

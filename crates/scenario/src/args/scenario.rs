@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::bursts::Bursts;
 use super::density::Density;
 use super::shortage::Shortage;
+use super::{Steady, Ycsb};
 use crate::pattern::Pattern;
 use crate::plan::Plan;
 use crate::trace::Trace;
+use crate::ycsb::Case;
 
 /// Silence, and then everything at once
 ///
@@ -146,6 +148,15 @@ pub enum Scenario {
     Trace(Replay),
     /// See [`Bursts`].
     Bursts(Bursts),
+    /// See [`Steady`].
+    Steady(Steady),
+    /// See [`Ycsb`].
+    Ycsb {
+        /// What is the same for every case.
+        args: Ycsb,
+        /// What is sent.
+        case: Case,
+    },
     /// See [`Density`].
     Density {
         /// What is the same whatever the number.
@@ -167,6 +178,8 @@ impl Scenario {
             Scenario::Waves(args) => args.plan(),
             Scenario::Trace(args) => args.plan(),
             Scenario::Bursts(args) => args.plan(),
+            Scenario::Steady(args) => args.plan(),
+            Scenario::Ycsb { args, case } => args.plan(case, args.seed, 0),
             Scenario::Density { machine, tenants } => machine.plan(tenants, machine.seed),
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shortage::profiles;
 use super::{Shape, Shortage};
-use crate::mix::{Mix, Pace};
+use crate::mix::{Mix, Pace, Popularity, Shares};
 use crate::pattern::Pattern;
 use crate::plan::{Buffers, Plan};
 
@@ -107,7 +107,8 @@ impl Steady {
             Some(_) => return Err("--rate must be above 0, and at most 1000000000".to_owned()),
             None => Pace::Closed { clients: self.clients, own_time: self.client_us * 1000 * self.scale },
         };
-        let [gets, scans] = [self.gets, self.scans].map(|percent| f64::from(percent) / 100.0);
+        let (gets, scans) = (self.gets, self.scans);
+        let shares = Shares { inserts: 100 - gets - scans, gets, scans, ..Shares::default() };
         let args = Shortage {
             partitions: self.partitions,
             wcu: WCU,
@@ -128,7 +129,14 @@ impl Steady {
             json: self.json,
             report: self.report,
         };
-        let mix = Mix { pace, gets, scans, entries: self.entries, warm_up: self.warm_up };
+        let mix = Mix {
+            pace,
+            shares,
+            entries_max: 2 * self.entries - 1,
+            popularity: Popularity::Uniform,
+            workload: None,
+            warm_up: self.warm_up,
+        };
         let plan = Plan::of("steady", args, Pattern::Mix(mix))?;
         Ok(Plan { given: Some(plan.scaled(self.device * 1_000_000)), buffers: Buffers::CRUISE, ..plan })
     }
@@ -139,6 +147,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::mix::Kind;
 
     #[derive(Parser)]
     struct Line {
@@ -158,7 +167,7 @@ mod tests {
         let plan = plan("--scale 50 --gets 40 --scans 10").expect("a plan");
         let mix = plan.mix().expect("a mix");
         assert_eq!(mix.pace, Pace::Closed { clients: 100, own_time: 50_000_000 });
-        assert_eq!(((mix.inserts() * 100.0).round(), plan.device(), plan.writes(0)[..].len()), (50.0, 4_000_000, 1));
+        assert_eq!((mix.shares.inserts, plan.device(), plan.writes(0)[..].len()), (50, 4_000_000, 1));
         // CR-16, CR-22.
         let (tree, mib) = (plan.tree(), 1 << 20);
         assert_eq!((tree.write_buffer_bytes, tree.write_buffers_max), (64 * mib / 50, 12));
@@ -168,8 +177,8 @@ mod tests {
     #[test]
     fn operations_with_times_of_their_own_are_shared_out() {
         let plan = plan("--rate 10000 --gets 30 --scans 20 --scale 10").expect("a plan");
-        let rates = [plan.writes(0), plan.reads(0), plan.scans()].map(|rates| rates[0].1.round());
-        assert_eq!(rates, [500.0, 300.0, 200.0]);
+        let rates = [plan.writes(0), plan.reads(0)].map(|rates| rates[0].1.round());
+        assert_eq!((rates, plan.mix().map(|mix| mix.per_sec(Kind::Scan).round())), ([500.0, 300.0], Some(200.0)));
     }
 
     #[test]

@@ -135,7 +135,7 @@ fn one(run: &Run, every: usize, stages: usize) -> Value {
         "read_us": worst(|second| second.read_us),
         "memory": mean(|second| second.memory),
         "watermark": points.iter().map(|seconds| highest(seconds)).collect::<Vec<_>>(),
-        "done": mean(|second| second.served + second.reads),
+        "done": mean(|second| second.operations),
         "limit": mean(|second| second.write_limit.unwrap_or(0)),
     })
 }

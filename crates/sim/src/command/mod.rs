@@ -11,7 +11,7 @@ use clap::Args;
 use weir_io::Rng;
 use weir_log::SyncMode;
 
-use self::runs::{crash, fault, flip, node_fault, scenario, side_by_side, slow, tamper, tell};
+use self::runs::{crash, fault, flip, node_fault, scenario, side_by_side, slow, tamper, tell, ycsb};
 use self::scenarios::Run;
 use self::settings::Terms;
 use crate::cache::Caches;
@@ -46,6 +46,7 @@ Examples:
   weir sim trace --trace week.csv --profile weir       replays what `weir serve --record-traffic week.csv` wrote
   weir sim bursts --profile rocksdb,silk,weir          peaks of 100 s with valleys of 10 s: whose compactions come too late?
   weir sim steady --gets 50                            how evenly a hundred clients are served, by profile
+  weir sim ycsb --workload A,E --seeds 3               two of YCSB's workloads, profiles side by side, three seeds
   weir sim density --seeds 3                           how many bursty tenants one machine carries, by profile
   weir sim delta-buffer                                who waits for write memory beside tenants that use all of it
   weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
@@ -161,6 +162,7 @@ impl Sim {
             Run::Bursts { args, threads } => side_by_side(args.plan()?, threads),
             Run::Trace { args, threads } => side_by_side(args.plan()?, threads),
             Run::Steady { args, threads } => side_by_side(args.plan()?, threads),
+            Run::Ycsb { args, threads } => ycsb(&args, threads),
             Run::Density { args, threads } => {
                 print!("{}", weir_scenario::density::heading(&args));
                 let found = crate::scenario::density(&args, threads)?;

@@ -29,6 +29,15 @@ pub(super) fn side_by_side(plan: weir_scenario::plan::Plan, threads: usize) -> R
     weir_scenario::deliver(&plan, &runs)
 }
 
+pub(super) fn ycsb(args: &weir_scenario::args::Ycsb, threads: usize) -> Result<(), String> {
+    let cases = crate::scenario::Cases::of(args)?;
+    print!("{}", weir_scenario::cases::heading(args, cases.first()));
+    let runs = cases.run(threads)?;
+    // What a client waits for is the device: processors take nothing here.
+    println!("\nIn virtual time, in which processors take nothing.");
+    weir_scenario::cases::deliver(cases.first(), &runs, cases.compared_with())
+}
+
 pub(super) fn scenario(engine: EngineKind, sync: Sync, cuts: u64) -> Scenario<weir_node::NodeConfig> {
     Scenario { options: small_on(engine, sync.mode()), promise: sync.promise(), cuts, plant: None }
 }

@@ -291,6 +291,14 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Policies: YCSB's core workloads A to F, profiles side by side
+    Ycsb {
+        #[command(flatten)]
+        args: weir_scenario::args::Ycsb,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
     /// Policies: how many bursty tenants one machine carries under each profile
     Density {
         #[command(flatten)]

@@ -122,7 +122,7 @@ pub fn capacity(question: &Question<'_>, threads: usize) -> Result<Answer, Strin
 }
 
 /// What `work` makes of each number below `count`, in their order, on `threads` threads.
-fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(super) fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let take = || {
         loop {

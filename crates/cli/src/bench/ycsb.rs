@@ -1,0 +1,60 @@
+//! `weir bench ycsb`: YCSB's workloads on a real disk, next to RocksDB and a B-tree.
+
+use clap::Args;
+use weir_bench::Result;
+use weir_bench::disk::cases::{compare, scenario};
+use weir_bench::disk::compare::Measured;
+use weir_scenario::ycsb::table;
+use weir_scenario::{args, cases};
+
+use super::scenario::{DiskArgs, json, page};
+
+/// YCSB's core workloads A to F on the disk; next to RocksDB, and a B-tree where that is built in
+///
+/// `weir sim ycsb` on a real disk under the real clock, with threads for clients, which rest for nothing between their
+/// operations. Every round runs every workload on every contestant. What the disk can do is decided by
+/// --cap-read-mbps and --cap-write-mbps (that needs root); --device says what Weir takes for it, at scale 1. Without
+/// caps the disk is as fast as it is.
+#[derive(Debug, Args)]
+pub struct YcsbArgs {
+    #[command(flatten)]
+    ycsb: args::Ycsb,
+    #[command(flatten)]
+    disk: DiskArgs,
+}
+
+impl YcsbArgs {
+    /// Runs it.
+    pub fn run(self) -> Result<()> {
+        let args = self.ycsb;
+        if args.seeds > 1 {
+            return Err("on a disk there are --rounds, not --seeds".into());
+        }
+        let first = args.cases().first().copied().ok_or("no workload was named")?;
+        let (scenario, mut plan) = scenario(&args, first)?;
+        plan.caps = self.disk.caps().all();
+        let ours = !self.disk.dir.exists();
+        let comparison = self.disk.comparison(scenario, plan)?;
+        let plan = &comparison.plan;
+        eprint!("{}", cases::heading(&args, plan));
+        let results = compare(&comparison, &args)?;
+        if ours && !comparison.keep {
+            std::fs::remove_dir(&comparison.dir)?;
+        }
+        let runs: Vec<&Measured> = results.iter().map(|(_, measured)| measured).collect();
+        super::write_as_json(plan.args.json.as_deref(), &json(runs.iter().copied())?)?;
+        if let Some(path) = &plan.args.report {
+            page(path, plan, runs.iter().copied())?;
+        }
+        // All are compared with the first peer, or with the first profile.
+        let with = comparison.contestants.iter().find(|entry| entry.is_peer()).or(comparison.contestants.first());
+        let with = with.map(|entry| entry.name()).unwrap_or_default();
+        let measured = results.iter().map(|(case, measured)| table::Measured {
+            case: *case,
+            round: measured.disk.round.into(),
+            outcome: &measured.run.outcome,
+        });
+        print!("{}", table::table(&measured.collect::<Vec<_>>(), &with));
+        Ok(())
+    }
+}
