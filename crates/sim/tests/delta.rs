@@ -56,7 +56,8 @@ fn a_share_of_the_write_memory_is_there_within_the_delay_that_was_promised() {
     assert!(deltas.iter().all(|delta| written(delta) > written(quota)), "what is not kept is lent: {runs:?}");
 }
 
-/// DF-E7: with a slot reserved a flush begins at once, and without one it waits for a whole flush.
+/// DF-E7: three tenants that can wait flush together. With a slot reserved another one's flush begins at once, and
+/// without one it waits for a whole flush.
 #[test]
 fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
     let args = FlushLine::parse_from(["it"]).args;
@@ -69,9 +70,10 @@ fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
         let time = slotted.flush_ms.expect("some were flushed");
         assert_eq!(slotted.reserved, u64::from(time > delta), "one slot of two, if a flush takes longer than that");
     }
-    let [quota, .., fair] = &runs[..] else { panic!("six modes") };
+    let [quota, at_once, .., fair] = &runs[..] else { panic!("six modes") };
     let ramping = |slotted: &Slotted| slotted.longest_ms(Class::Ramping);
-    assert!(ramping(quota) < 1.0 && ramping(fair) > 500.0, "fair sharing alone: {} ms", ramping(fair));
+    assert!(ramping(at_once) < 1.0 && ramping(fair) > 500.0, "fair sharing alone: {} ms", ramping(fair));
+    assert!(ramping(quota) > 500.0, "an eighth of a slot is no quota: two of sixteen tenants have them all");
     assert!(runs.iter().any(|slotted| slotted.delta_ms.is_some() && slotted.reserved == 0), "{runs:?}");
     assert!(quota.bytes_per_sec >= 0.99 * fair.bytes_per_sec, "a slot that is kept costs little: {runs:?}");
 }
@@ -90,6 +92,8 @@ async fn node(sim: &Sim, mode: ShareMode) -> Arc<Node> {
     let tree = TreeOptions {
         write_buffer_bytes: 256 << 10,
         write_buffers_max: 256,
+        // What a flush gives back in one lump is less than what is waited for: else it is there for whoever comes.
+        flush_memtables_max: 1,
         l0_trigger: 1 << 30,
         l0_gather: 1 << 30,
         l0_slow: 1 << 30,
@@ -126,12 +130,12 @@ async fn write(partition: &Arc<Partition>, number: u64) {
     partition.write(&batch).await.expect("no faults").await.expect("no faults");
 }
 
-/// Writes all it can, eight at a time, until `until`.
+/// Writes all it can, sixteen rows at a time, until `until`.
 fn write_all_it_can(sim: &Sim, partition: &Arc<Partition>, until: Nanos) {
-    for writer in 0..8 {
+    for writer in 0..16 {
         let (partition, clock) = (Arc::clone(partition), sim.clock());
         sim.spawn(async move {
-            for number in (writer..).step_by(8) {
+            for number in (writer..).step_by(16) {
                 if clock.now() >= until {
                     return;
                 }
@@ -169,7 +173,7 @@ fn who_weighs_twice_as_much_holds_twice_as_much() {
         });
         println!("{mode}: {held:?}");
         let ratio = |one: u64, other: u64| one as f64 / other as f64;
-        let near = |ratio: f64, wanted: f64| (ratio / wanted - 1.0).abs() < 0.15;
+        let near = |ratio: f64, wanted: f64| (ratio / wanted - 1.0).abs() < 0.05;
         assert!(near(ratio(held[1], held[0]), 2.0) && near(ratio(held[2], held[0]), 1.0), "{mode}: {held:?}");
     }
 }
@@ -182,11 +186,11 @@ fn who_can_wait_takes_nothing_of_what_is_kept_for_those_who_cannot() {
     sim.block_on(async {
         let node = node(&sim, ShareMode::Delta(Promise { delta: 0, k: 1 })).await;
         let until = clock.now() + 12_000 * MS;
+        let endless = ShareTerms { delay: Delay::Endless, ..ShareTerms::default() };
         for name in ["hog", "pig"] {
-            let (_, partition) = tenant(&node, name, ShareTerms::default()).await;
+            let (_, partition) = tenant(&node, name, endless).await;
             write_all_it_can(&sim, &partition, until);
         }
-        let endless = ShareTerms { delay: Delay::Endless, ..ShareTerms::default() };
         let (patient, prompt) =
             (tenant(&node, "patient", endless).await, tenant(&node, "prompt", ShareTerms::default()).await);
         sleep_until(&clock, clock.now() + 4_000 * MS).await;
@@ -209,7 +213,8 @@ fn who_can_wait_takes_nothing_of_what_is_kept_for_those_who_cannot() {
             sleep_until(&clock, clock.now() + MS).await;
         }
         let kept = node.write_memory_shares().shares.common;
-        assert!(kept >= MEMORY / 4 && most <= MEMORY - kept, "{most} in use, {kept} kept");
+        // Memtables take a little more than was asked for.
+        assert!(kept >= MEMORY / 4 && most <= MEMORY - kept + MEMORY / 64, "{most} in use, {kept} kept");
         let (waited, late) = longest(&patient);
         assert!(waited > 20 && late == 0, "it waited for {waited} ms, and nothing was promised to it");
         ask(&prompt, 1);

@@ -49,8 +49,8 @@ pub fn row(shared: &Shared) -> String {
 
 pub(super) fn slots_heading(args: &Flush) -> String {
     format!(
-        "{} flush slots, 14 tenants with memtables of 63 MB: 12 write 1 MB/s, 1 writes 4.2 MB/s to each of 3 partitions, 1 writes \
-         64 MB at once as those flush; scale {}\n\
+        "{} flush slots, 16 tenants with memtables of 63 MB: 12 write 1 MB/s, 3 that can wait write 4.2 MB/s, 1 writes 64 MB at \
+         once as those flush; scale {}\n\
          The longest wait of a flush for a slot, in ms; rates in MB/s at scale 1\n\n\
          {:<20} {:>6} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>9}",
         args.slots, args.scale, "shares", "delta", "reserved", "flush", "ramping", "greedy", "steady", "written",
