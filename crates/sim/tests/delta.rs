@@ -15,12 +15,19 @@ use weir_node::{
     TenantSettings, TenantSpec,
 };
 use weir_sim::delta::flush::{self, Flush, Slotted};
+use weir_sim::delta::mix::{self, Kind, Mix, Mixed};
 use weir_sim::delta::{Buffer, Class, Shared, heading, row, run};
 
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
     args: Buffer,
+}
+
+#[derive(Parser)]
+struct MixLine {
+    #[command(flatten)]
+    args: Mix,
 }
 
 #[derive(Parser)]
@@ -76,6 +83,23 @@ fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
     assert!(ramping(quota) > 500.0, "an eighth of a slot is no quota: two of sixteen tenants have them all");
     assert!(runs.iter().any(|slotted| slotted.delta_ms.is_some() && slotted.reserved == 0), "{runs:?}");
     assert!(quota.bytes_per_sec >= 0.99 * fair.bytes_per_sec, "a slot that is kept costs little: {runs:?}");
+}
+
+/// DF-E6: tenants that write no more than their share wait for a fraction of what plain fair sharing makes them wait,
+/// and as much gets done.
+#[test]
+fn who_keeps_within_its_share_waits_for_a_fraction_and_as_much_gets_done() {
+    let args = MixLine::parse_from("it --seconds 26".split_whitespace()).args;
+    let run = |mode: &ShareMode| mix::run(&args, *mode).expect("it runs");
+    let runs: Vec<Mixed> = args.modes.iter().map(run).inspect(|mixed| println!("{mixed:?}")).collect();
+    let [quota, delta, fair] = &runs[..] else { panic!("three modes") };
+    let longest = |mixed: &Mixed, kind| mixed.of(kind).map(|of| of.longest_ms).expect("there are some");
+    for kind in [Kind::Writer, Kind::Changer] {
+        assert!(longest(fair, kind) > 4.0 * longest(delta, kind), "{kind:?}: {fair:?} {delta:?}");
+    }
+    assert!(delta.worst_ms().1 <= 350.0, "{delta:?}");
+    assert!(delta.bytes_per_sec() > 0.96 * fair.bytes_per_sec(), "{delta:?} {fair:?}");
+    assert!(delta.bytes_per_sec() > quota.bytes_per_sec(), "what is not kept is lent: {delta:?} {quota:?}");
 }
 
 const MS: Nanos = 1_000_000;
