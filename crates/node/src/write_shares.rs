@@ -187,3 +187,62 @@ impl WriteShares {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_admission::policy::share::{Delay, ShareTerms};
+    use weir_model::TenantId;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    fn shares(mode: ShareMode, delays: &[(u32, Delay)]) -> WriteShares {
+        let terms = Arc::<TermsBook>::default();
+        for &(tenant, delay) in delays {
+            terms.set(TenantId(tenant), ShareTerms { weight: 1, delay });
+        }
+        WriteShares::new(1 << 20, mode, terms)
+    }
+
+    #[test]
+    fn who_is_late_is_judged_by_what_it_was_promised() {
+        let delta = ShareMode::Delta(Promise { delta: 350 * MS, k: 1 });
+        let delays = [(1, Delay::Ms(100)), (2, Delay::Endless)];
+        let waits = |mode| {
+            let shares = shares(mode, &delays);
+            (1..=3).for_each(|tenant| shares.had_its_share(tenant, 200 * MS));
+            shares.had_its_share(3, 400 * MS);
+            let seen = shares.seen().waits;
+            [1, 2, 3].map(|tenant| (seen[&tenant].waits, seen[&tenant].late))
+        };
+        assert_eq!(waits(delta), [(1, 1), (1, 0), (2, 1)]);
+        assert_eq!(waits(ShareMode::Fair), [(1, 0), (1, 0), (2, 0)], "nothing was promised");
+    }
+
+    /// A memtable of 100 kB comes back every 200 ms: nothing within some windows of 100 ms, and one in each of 250.
+    #[test]
+    fn what_comes_back_is_measured_for_each_delay_that_was_promised() {
+        let delta = ShareMode::Delta(Promise { delta: 250 * MS, k: 1 });
+        let shares = shares(delta, &[(1, Delay::Ms(100)), (2, Delay::Ms(0)), (3, Delay::Endless), (4, Delay::Ms(900))]);
+        let pool = Pool::new(1 << 20);
+        let windows = |tenants: &[u32]| {
+            shares.turn(&pool, tenants);
+            shares.state.lock().meters.keys().map(|window| window / MS).collect::<Vec<_>>()
+        };
+        assert_eq!(windows(&[1, 2, 3, 4, 5]), [100, 250, 900]);
+        assert_eq!(windows(&[2, 3, 4]), [250, 900], "who sleeps needs none");
+        assert_eq!(windows(&[1, 4]), [100, 250, 900]);
+        for ms in 0..2_000 {
+            if ms % 200 == 0 {
+                shares.freed(ms * MS, 100_000);
+            }
+            shares.look(ms * MS, true);
+        }
+        let refill = shares.state.lock().refill();
+        let within = [100, 250, 500, 900].map(|ms| refill.within(ms * MS).div_ceil(1000));
+        assert_eq!(within, [0, 100, 200, 400], "500 ms are judged by the windows that fit into them");
+        shares.turn(&pool, &[1, 4]);
+        assert_eq!(shares.seen().refill, 400_000, "a second, at the node's own delay");
+    }
+}

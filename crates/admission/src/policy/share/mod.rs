@@ -13,6 +13,6 @@ pub use entitle::{Broken, Entitlements, Resource, entitle, worsened};
 pub use memtables::{MemorySample, Memtables, TenantMemory, to_seal};
 pub use mode::{Promise, ShareMode};
 pub use refill::{Refill, RefillMeter};
-pub use rush::{Claimant, Rush, rushes};
+pub use rush::Claimant;
 pub use slots::{BrokenSlots, ReservedSlots, reserved_slots, worsened_slots};
 pub use terms::{Delay, ShareTerms};
