@@ -35,10 +35,15 @@ fn tenants_come_change_and_go_and_outlive_a_kill() {
     refused(&server, &["tenant", "create", "many", "--partitions", "1000"], "256");
     refused(&server, &["tenant", "show", "none"], "weir tenant list");
     refused(&server, &["tenant", "alter", "shop"], "nothing to change");
+    refused(&server, &["tenant", "alter", "shop", "--weight", "0"], "1 to 1000");
+    refused(&server, &["tenant", "alter", "shop", "--delta-ms", "soon"], "`never` or `node`");
+    server.weir(&["tenant", "alter", "shop", "--weight", "3", "--delta-ms", "never"]);
     server.weir(&["tenant", "alter", "shop", "--wcu", "70", "--on-limit", "refuse", "--connections-max", "5"]);
     server.weir(&["tenant", "suspend", "shop"]);
     let shown = server.weir(&["tenant", "show", "shop"]);
-    for word in ["suspended", "2 partitions", "1000 units/s", "70 units/s", "refused at once", "5 connections"] {
+    let shares = "weight 3; waits as long as it takes";
+    for word in ["suspended", "2 partitions", "1000 units/s", "70 units/s", "refused at once", "5 connections", shares]
+    {
         assert!(shown.contains(word), "{word} in {shown}");
     }
     server.kill();
@@ -55,6 +60,21 @@ fn tenants_come_change_and_go_and_outlive_a_kill() {
     let server = Server::start(&dir, "");
     let json = server.weir(&["tenant", "list", "--json"]);
     assert!(json.contains("\"default\"") && !json.contains("shop"), "{json}");
+}
+
+#[test]
+fn a_promise_that_cannot_be_kept_is_refused_with_the_arithmetic() {
+    // U-14.
+    let dir = Dir::new();
+    let server = Server::start(&dir, "write_memory_shares = \"delta 350 ms\"\n");
+    let arithmetic = "the shares of 1 at a time are up to 805306368; 0 of it come back within 0 ms";
+    refused(&server, &["tenant", "create", "shop", "--weight", "3", "--delta-ms", "0"], arithmetic);
+    server.weir(&["tenant", "create", "shop", "--weight", "3", "--delta-ms", "200"]);
+    refused(&server, &["tenant", "alter", "shop", "--delta-ms", "0"], "more than half of 1073741824, 536870912");
+    let json = server.weir(&["tenant", "alter", "shop", "--delta-ms", "node", "--json"]);
+    assert!(json.contains("\"weight\": 3") && json.contains("\"delta_ms\": \"node\""), "{json}");
+    let listed = server.weir(&["tenant", "list"]);
+    assert!(listed.contains("WEIGHT") && listed.contains("DELTA"), "{listed}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub struct NodeConfig {
     /// A partition that nobody has asked anything for so long goes to sleep, in nanoseconds; 0 = never.
     pub hibernate_after: Nanos,
     /// How many flushes may run at the same time, and how they are shared; `None` = one for each partition (C-14).
-    /// Those of partitions that fall asleep, or whose log is replayed, need no slot.
+    /// Those of partitions that fall asleep, or whose log is replayed, need no slot: requests wait for all of it.
     pub flush_slots: Option<FlushShares>,
     /// Compactions that may run at the same time. (They and flushes do not stand in each other's way.)
     pub compaction_slots: usize,

@@ -1,18 +1,18 @@
 //! Where flushes wait for a slot, on nodes that bound how many run at a time. Without a bound none of this is there: a
 //! flush may always run, one per partition (C-14).
 //!
-//! How many slots are reserved follows from how long flushes take: the longest but for one in twenty of the last
-//! [`TIMES`] (U-14); before any has ended nobody knows, and all that may be asked for is reserved. It is reckoned for
-//! the worst case, in which all slots were taken at the same moment, and not on average as the paper does.
+//! How many slots are reserved [follows](reserved_slots) from how long flushes take: the longest but for one in twenty
+//! of the last [`TIMES`] (U-14); before any has ended nobody knows, and all that may be asked for is reserved.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_admission::policy::share::{ShareMode, delta};
+use weir_admission::policy::share::{Claimant, Delay, ShareMode, reserved_slots, worsened_slots};
 use weir_io::{Clock, Event, Nanos};
 
-use crate::flush_slots::FlushSlots;
+use crate::flush_slots::{FlushSlots, Sharer};
+use crate::tenant::TermsBook;
 
 /// Flushes whose times are remembered.
 const TIMES: usize = 64;
@@ -32,8 +32,12 @@ pub struct FlushShares {
 /// How flushes were served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlushWaits {
+    /// How many may run, and how they are shared.
+    pub shares: FlushShares,
     /// Slots that are reserved.
     pub reserved: u64,
+    /// More than half of them would have to be.
+    pub is_broken: bool,
     /// How long a flush takes, but for one in twenty, in nanoseconds; `None` before one has ended.
     pub time: Option<Nanos>,
     /// Under way.
@@ -47,6 +51,7 @@ pub struct FlushWaits {
 /// See the module.
 pub(crate) struct FlushQueue {
     shares: FlushShares,
+    terms: Arc<TermsBook>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     news: Event,
@@ -55,6 +60,8 @@ pub(crate) struct FlushQueue {
 struct State {
     slots: FlushSlots,
     reserved: u64,
+    /// The promise is not kept: the log has said so.
+    is_broken: bool,
     /// Tickets of those who have a slot.
     granted: BTreeSet<u64>,
     /// The last ones, the oldest first.
@@ -73,32 +80,45 @@ impl State {
 }
 
 impl FlushQueue {
-    /// All slots free, for one tenant.
-    pub fn new(shares: FlushShares, clock: Arc<dyn Clock>) -> Arc<Self> {
+    /// All slots free, for tenants with these terms.
+    pub fn new(shares: FlushShares, terms: Arc<TermsBook>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let slots = FlushSlots::new(shares.slots.max(1));
         let (granted, times, longest) = (BTreeSet::new(), VecDeque::new(), BTreeMap::new());
-        let state = State { slots, reserved: 0, granted, times, longest };
-        Arc::new(Self { shares, clock, state: Mutex::new(state), news: Event::default() })
+        let state = State { slots, reserved: 0, is_broken: false, granted, times, longest };
+        Arc::new(Self { shares, terms, clock, state: Mutex::new(state), news: Event::default() })
     }
 
     /// Turns the knobs, for tenants that are awake, in the order of their numbers.
     pub fn turn(&self, tenants: &[u32]) {
-        let (FlushShares { slots, mode }, sharers) = (self.shares, tenants.len() as u64);
+        let (FlushShares { slots, mode }, claimants) = (self.shares, self.terms.claimants(tenants));
+        let has_delays = mode.promise().is_some();
+        let sharer = |&Claimant { tenant, terms }: &Claimant| {
+            let is_patient = has_delays && terms.delay == Delay::Endless;
+            (tenant, Sharer { weight: terms.weight.into(), is_patient })
+        };
         self.change(|state| {
-            state.reserved = match mode {
-                ShareMode::Quarter | ShareMode::Fair => 0,
-                ShareMode::Quota => slots,
-                ShareMode::Delta(promise) => {
-                    let burst = (u64::from(promise.k) * slots).div_ceil(sharers.max(1)).min(slots);
-                    let time = state.time().unwrap_or(Nanos::MAX);
-                    delta::reserve_slots_at_worst(burst, time, promise.delta).min(slots / 2)
-                }
-            };
-            state.slots.set(state.reserved, sharers, BTreeSet::new());
+            let reserved = reserved_slots(mode, slots, state.time(), &claimants);
+            // Before a flush has ended it is taken to last for ever, which breaks no promise.
+            let broken = reserved.broken.filter(|_| state.time().is_some());
+            if let Some(broken) = &broken
+                && !state.is_broken
+            {
+                tracing::warn!("cannot promise a share of the flush slots within {mode}: {broken}");
+            }
+            (state.reserved, state.is_broken) = (reserved.reserved, broken.is_some());
+            state.slots.set(state.reserved, claimants.iter().map(sharer).collect());
             if state.longest.len() > REMEMBERED_MAX {
                 state.longest.retain(|tenant, _| tenants.binary_search(tenant).is_ok());
             }
         });
+    }
+
+    /// Why `claimants`, all tenants of the node, cannot be promised their shares, in words, where that is known already
+    /// and was not as bad with those who were there `before`.
+    pub fn worsened(&self, before: &[Claimant], claimants: &[Claimant]) -> Option<String> {
+        let (FlushShares { slots, mode }, time) = (self.shares, self.state.lock().time());
+        let broken = worsened_slots(mode, slots, time, (before, claimants))?;
+        Some(format!("the flush slots, shared as \"{mode}\", cannot keep that: {broken}"))
     }
 
     /// A slot for `tenant`, when it is its turn.
@@ -120,7 +140,9 @@ impl FlushQueue {
     pub fn waits(&self) -> FlushWaits {
         let state = self.state.lock();
         FlushWaits {
+            shares: self.shares,
             reserved: state.reserved,
+            is_broken: state.is_broken,
             time: state.time(),
             running: state.slots.running(),
             waiting: state.slots.waiting(),
@@ -187,7 +209,7 @@ mod tests {
     fn waits(mode: ShareMode) -> u64 {
         let sim = Sim::new(1);
         let clock = sim.clock();
-        let queue = FlushQueue::new(FlushShares { slots: 2, mode }, sim.clock());
+        let queue = FlushQueue::new(FlushShares { slots: 2, mode }, Arc::default(), sim.clock());
         queue.turn(&Vec::from_iter(0..16));
         for _ in 0..14 {
             let (queue, clock) = (Arc::clone(&queue), sim.clock());
@@ -224,7 +246,7 @@ mod tests {
         let sim = Sim::new(1);
         let clock = sim.clock();
         let mode = ShareMode::Delta(Promise { delta: 350 * MS, k: 1 });
-        let queue = FlushQueue::new(FlushShares { slots: 2, mode }, sim.clock());
+        let queue = FlushQueue::new(FlushShares { slots: 2, mode }, Arc::default(), sim.clock());
         sim.block_on(async {
             for _ in 0..20 {
                 let _slot = queue.slot(1).await;

@@ -6,9 +6,21 @@
 //! 2. A slot that becomes free fills up the reserve first: a reserved one stays idle though others wait who are above
 //!    their share.
 //! 3. Of those who may go the one that holds least of its share is served first; of equals the one that was served
-//!    least recently. Within a tenant it is first come, first served.
+//!    least recently. Shares are by weight. Within a tenant it is first come, first served.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A tenant among those who share the slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sharer {
+    /// Its share in proportion to others'.
+    pub weight: u64,
+    /// Its delay is infinite.
+    pub is_patient: bool,
+}
+
+/// Whoever has come since the knobs were turned.
+const NEW: Sharer = Sharer { weight: 1, is_patient: false };
 
 /// See the module.
 #[derive(Debug)]
@@ -16,10 +28,10 @@ pub(crate) struct FlushSlots {
     slots: u64,
     reserved: u64,
     running: u64,
-    /// Tenants among whom the slots are shared, by equal parts.
-    sharers: u64,
-    /// Those whose delay is infinite.
-    patient: BTreeSet<u32>,
+    /// Tenants among whom the slots are shared, by weight.
+    sharers: BTreeMap<u32, Sharer>,
+    /// The sum of their weights, at least 1.
+    weights: u64,
     /// Who holds or wants something, or was served.
     tenants: BTreeMap<u32, Standing>,
     next_ticket: u64,
@@ -35,15 +47,16 @@ struct Standing {
 }
 
 impl FlushSlots {
-    /// `slots` free slots, none of them reserved, for one tenant.
+    /// `slots` free slots, none of them reserved.
     pub fn new(slots: u64) -> Self {
-        let (patient, tenants) = (BTreeSet::new(), BTreeMap::new());
-        Self { slots, reserved: 0, running: 0, sharers: 1, patient, tenants, next_ticket: 0, served: 0 }
+        let (sharers, tenants) = (BTreeMap::new(), BTreeMap::new());
+        Self { slots, reserved: 0, running: 0, sharers, weights: 1, tenants, next_ticket: 0, served: 0 }
     }
 
-    /// Turns the knobs: so many are reserved, so many tenants share all, and `patient` ones do not mind waiting.
-    pub fn set(&mut self, reserved: u64, sharers: u64, patient: BTreeSet<u32>) {
-        (self.reserved, self.sharers, self.patient) = (reserved, sharers.max(1), patient);
+    /// Turns the knobs: so many are reserved, and these tenants share all.
+    pub fn set(&mut self, reserved: u64, sharers: BTreeMap<u32, Sharer>) {
+        self.weights = sharers.values().map(|sharer| sharer.weight).sum::<u64>().max(1);
+        (self.reserved, self.sharers) = (reserved, sharers);
     }
 
     /// `tenant` wants a slot. Gives the ticket by which it is called.
@@ -68,13 +81,17 @@ impl FlushSlots {
         if free == 0 {
             return None;
         }
-        let is_due = |tenant, standing: &Standing| {
-            standing.running * self.sharers < self.slots && !self.patient.contains(tenant)
+        let is_due = |sharer: Sharer, standing: &Standing| {
+            standing.running * self.weights < self.slots * sharer.weight && !sharer.is_patient
         };
-        let may_go = |tenant, standing| free > self.reserved || is_due(tenant, standing);
+        let may_go = |sharer, standing| free > self.reserved || is_due(sharer, standing);
         let waiting = self.tenants.iter().filter(|(_, standing)| !standing.waiting.is_empty());
-        let waiting = waiting.filter(|(tenant, standing)| may_go(tenant, standing));
-        let (&tenant, _) = waiting.min_by_key(|(_, standing)| (standing.running, standing.served))?;
+        let waiting = waiting.map(|(tenant, standing)| (tenant, self.sharer(*tenant), standing));
+        let waiting = waiting.filter(|(_, sharer, standing)| may_go(*sharer, standing));
+        let (&tenant, ..) = waiting.min_by(|(_, one, standing), (_, other, others)| {
+            let held = (standing.running * other.weight).cmp(&(others.running * one.weight));
+            held.then(standing.served.cmp(&others.served))
+        })?;
         let standing = self.tenants.get_mut(&tenant)?;
         let ticket = standing.waiting.pop_front()?;
         self.served += 1;
@@ -92,6 +109,10 @@ impl FlushSlots {
             // Nobody is owed anything.
             self.tenants.clear();
         }
+    }
+
+    fn sharer(&self, tenant: u32) -> Sharer {
+        self.sharers.get(&tenant).copied().unwrap_or(NEW)
     }
 
     /// Slots held.
@@ -114,9 +135,14 @@ mod tests {
         std::iter::from_fn(|| slots.next()).map(|(tenant, _)| tenant).collect()
     }
 
-    fn slots(slots: u64, reserved: u64, sharers: u64) -> FlushSlots {
+    /// Tenants 1, 2, 3 and so on, with these weights, in a hurry.
+    fn sharers(weights: &[u64]) -> BTreeMap<u32, Sharer> {
+        (1..).zip(weights).map(|(tenant, &weight)| (tenant, Sharer { weight, is_patient: false })).collect()
+    }
+
+    fn slots(slots: u64, reserved: u64, sharing: usize) -> FlushSlots {
         let mut slots = FlushSlots::new(slots);
-        slots.set(reserved, sharers, BTreeSet::new());
+        slots.set(reserved, sharers(&[1].repeat(sharing)));
         slots
     }
 
@@ -169,12 +195,30 @@ mod tests {
     }
 
     #[test]
+    fn slots_follow_weights() {
+        // DF-2: eight slots for weights of 1, 2 and 1.
+        let mut fair = FlushSlots::new(8);
+        fair.set(0, sharers(&[1, 2, 1]));
+        for _ in 0..8 {
+            ask(&mut fair, [1, 2, 3]);
+        }
+        let served = served(&mut fair);
+        assert_eq!([1, 2, 3].map(|tenant| served.iter().filter(|served| **served == tenant).count()), [2, 4, 2]);
+        let mut quota = FlushSlots::new(8);
+        quota.set(8, sharers(&[1, 2, 1]));
+        ask(&mut quota, [2; 9]);
+        assert_eq!(self::served(&mut quota), [2; 4], "its share, though nobody else wants one");
+    }
+
+    #[test]
     fn a_cascade_of_flushes_holds_up_nobody_for_whom_a_slot_is_reserved() {
         // DF-17: sixteen flushes on two slots. First come, first served the last one waits for seven others; with a
         // slot reserved, and fifteen tenants who do not mind waiting, it waits for none.
         let waits_for = |reserved| {
-            let mut slots = slots(2, reserved, 16);
-            slots.set(reserved, 16, (1..16).collect());
+            let mut slots = FlushSlots::new(2);
+            let mut sharers = sharers(&[1; 16]);
+            sharers.values_mut().take(15).for_each(|sharer| sharer.is_patient = true);
+            slots.set(reserved, sharers);
             ask(&mut slots, 1..16);
             let mut running = served(&mut slots);
             ask(&mut slots, [16]);

@@ -66,7 +66,7 @@ pub use tenant::{
 pub use write_shares::{MemoryShares, ShareWaits};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
-pub use weir_admission::policy::share::{Promise, ShareMode};
+pub use weir_admission::policy::share::{Delay, Promise, ShareMode, ShareTerms};
 pub use weir_admission::policy::{Behaviour, Facts, Move, Profile, Stage, Tick, Violation, Window, felt};
 pub use weir_admission::{
     Access, Admission, Amount, Booked, Direction, Ledger, NodeAdmission, NodeBusy, NodeQueueStats, NodeUnits, OnLimit,

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
-use weir_admission::policy::share::{MemorySample, Memtables, ShareMode, TenantMemory, to_seal};
+use weir_admission::policy::share::{Claimant, MemorySample, Memtables, ShareMode, TenantMemory, to_seal};
 use weir_admission::{Part, Permit, Pool};
 use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
 use weir_model::engine::UnflushedMemory;
@@ -115,13 +115,13 @@ impl Memory for Booking {
 }
 
 impl WriteMemory {
-    /// A budget of `capacity` bytes, shared as `mode` says.
-    pub fn new(capacity: u64, mode: ShareMode, clock: Arc<dyn Clock>) -> Arc<Self> {
+    /// A budget of `capacity` bytes, shared as `shares` says.
+    pub fn new(capacity: u64, shares: WriteShares, clock: Arc<dyn Clock>) -> Arc<Self> {
         let memory = Arc::new(Self {
             pool: Pool::new(capacity),
             capacity,
             clock,
-            shares: WriteShares::new(capacity, mode),
+            shares,
             short_at: AtomicU64::new(0),
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
@@ -153,6 +153,12 @@ impl WriteMemory {
     /// Who is entitled to what, and what became of it.
     pub fn shares(&self) -> MemoryShares {
         self.shares.seen()
+    }
+
+    /// Why `claimants`, all tenants of the node, cannot be promised their shares, in words, where that is known
+    /// already and was not as bad with those who were there `before`.
+    pub fn worsened(&self, before: &[Claimant], claimants: &[Claimant]) -> Option<String> {
+        self.shares.worsened(before, claimants)
     }
 
     /// Who uses what.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::lock::OwnedMutexGuard;
 use parking_lot::RwLock;
+use weir_admission::policy::share::{Claimant, ShareTerms};
 use weir_admission::policy::{Behaviour, Recording, Tick, Window, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, NodeUnits, Pool, ReadMemoryFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
@@ -198,6 +199,7 @@ impl Node {
             }
             check(&spec.settings)?;
             let mut catalogue = shared.catalogue.lock().await;
+            check_shares(&shared, &tenants, None, spec.settings.terms)?;
             if tenants.read().has(&spec.name) {
                 let message = "there is a tenant of that name";
                 return Err(Error::new(ErrorKind::AlreadyExists, "create tenant", spec.name.as_str(), message));
@@ -259,6 +261,7 @@ impl Node {
             change(&mut settings)?;
             check(&settings)?;
             let mut catalogue = shared.catalogue.lock().await;
+            check_shares(&shared, &tenants, Some(&tenant), settings.terms)?;
             let listing = tenant.listing(tenant.partition_numbers(), settings.clone());
             commit(&mut catalogue, CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() }).await?;
             tenant.set_settings(settings);
@@ -290,6 +293,7 @@ impl Node {
             tenant.partitions().iter().for_each(|slot| slot.settle(None));
             forget(&shared, &tenant, numbers);
             shared.ledger.forget(tenant.id().0);
+            shared.terms.forget(tenant.id());
             Ok(())
         })
         .await
@@ -457,10 +461,37 @@ fn exhausted() -> Error {
 
 fn check(settings: &TenantSettings) -> Result<()> {
     check_users(&settings.users)?;
+    settings.terms.problem().map_or(Ok(()), |problem| Err(invalid(problem)))?;
     match &settings.secret {
         Some(secret) if secret.as_bytes().len() > SECRET_BYTES_MAX => Err(invalid("its secret is too long".into())),
         _ => Ok(()),
     }
+}
+
+/// Refuses terms of a tenant that is new, or of `tenant`, that are known to take more than half of something that is
+/// shared (U-14). It is reckoned as if all tenants were awake: then shares are smallest, and so is what is kept. What
+/// shows only later is counted, and logged. A tenant without terms of its own is always let in.
+fn check_shares(
+    shared: &NodeShared,
+    tenants: &RwLock<Tenants>,
+    tenant: Option<&Tenant>,
+    terms: ShareTerms,
+) -> Result<()> {
+    let before = tenant.map_or_else(ShareTerms::default, |tenant| tenant.settings().terms);
+    if terms == before {
+        return Ok(());
+    }
+    let all = tenants.read().all();
+    let claimant = |one: &Arc<Tenant>| Claimant { tenant: one.id().0, terms: one.settings().terms };
+    let before: Vec<Claimant> = all.iter().map(claimant).collect();
+    let number = tenant.map(|tenant| tenant.id().0);
+    let others = before.iter().filter(|other| Some(other.tenant) != number).copied();
+    // A number that is not used yet.
+    let claimants: Vec<Claimant> = others.chain([Claimant { tenant: number.unwrap_or(u32::MAX), terms }]).collect();
+    let worsened = shared.memory.worsened(&before, &claimants);
+    let worsened = worsened.or_else(|| shared.workers.flushes()?.worsened(&before, &claimants));
+    let count = claimants.len();
+    worsened.map_or(Ok(()), |why| Err(invalid(format!("of {count} tenants, if all are awake: {why}"))))
 }
 
 /// The tenant called `name`, and the turn to change it.

@@ -19,9 +19,11 @@ use crate::metrics::Counters;
 use crate::partition::{Leave, Opening, Partition, Settle};
 use crate::removal;
 use crate::reserve::{self, Reserve};
+use crate::tenant::TermsBook;
 use crate::tick::{self, Ticked, Ticker};
 use crate::witnessed::Witnessed;
 use crate::workers::Workers;
+use crate::write_shares::WriteShares;
 
 /// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
 const WAKES_MAX: u64 = 4;
@@ -47,6 +49,8 @@ pub(crate) struct NodeShared {
     pub cache: Arc<BlockCache>,
     pub memory: Arc<WriteMemory>,
     pub workers: Arc<Workers>,
+    /// What tenants say of their shares.
+    pub terms: Arc<TermsBook>,
     pub ticker: Arc<Ticker>,
     pub control: Arc<Control>,
     pub catalogue: Arc<AsyncMutex<Catalogue>>,
@@ -69,10 +73,12 @@ impl NodeShared {
         directory: Directory,
     ) -> Arc<Self> {
         let Directory { lock, volume } = directory;
-        let clock = Arc::clone(&machine.clock);
-        let memory = WriteMemory::new(config.write_memory_bytes, config.write_memory_shares, clock);
+        let (clock, terms) = (Arc::clone(&machine.clock), Arc::<TermsBook>::default());
+        let shares = WriteShares::new(config.write_memory_bytes, config.write_memory_shares, Arc::clone(&terms));
+        let memory = WriteMemory::new(config.write_memory_bytes, shares, clock);
         let cache = BlockCache::new(config.cache_bytes, CACHE_SHARDS);
-        let flushes = config.flush_slots.map(|shares| FlushQueue::new(shares, Arc::clone(&machine.clock)));
+        let queue = |shares| FlushQueue::new(shares, Arc::clone(&terms), Arc::clone(&machine.clock));
+        let flushes = config.flush_slots.map(queue);
         let ticker = Ticker::new(&config, &gate, (&memory, &cache), &ledger, flushes.clone());
         let (spawn, clock) = (Arc::clone(&machine.spawn), Arc::clone(&machine.clock));
         let slots = (config.compaction_slots, config.profile.preempts());
@@ -95,6 +101,7 @@ impl NodeShared {
             cache,
             memory,
             workers,
+            terms,
             control,
             reserve,
             catalogue: Arc::new(AsyncMutex::new(catalogue)),

@@ -16,5 +16,6 @@ mod node;
 mod opened;
 mod parking;
 mod preemption;
+mod shares;
 mod tampering;
 mod tenants;

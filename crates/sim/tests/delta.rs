@@ -1,14 +1,33 @@
 //! Delayed Fair Sharing: whoever asks for its share has it within its delay.
 
+use std::sync::Arc;
+
 use clap::Parser;
-use weir_node::ShareMode;
+use weir_admission::cost::Capacity;
+use weir_admission::{Limits, UNLIMITED};
+use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::{Nanos, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_model::Batch;
+use weir_node::{
+    Bandwidth, Delay, Machine, Node, NodeConfig, Partition, Profile, Promise, ShareMode, ShareTerms, TenantName,
+    TenantSettings, TenantSpec,
+};
 use weir_sim::delta::flush::{self, Flush, Slotted};
+use weir_sim::delta::mix::{self, Kind, Mix, Mixed};
 use weir_sim::delta::{Buffer, Class, Shared, heading, row, run};
 
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
     args: Buffer,
+}
+
+#[derive(Parser)]
+struct MixLine {
+    #[command(flatten)]
+    args: Mix,
 }
 
 #[derive(Parser)]
@@ -44,7 +63,8 @@ fn a_share_of_the_write_memory_is_there_within_the_delay_that_was_promised() {
     assert!(deltas.iter().all(|delta| written(delta) > written(quota)), "what is not kept is lent: {runs:?}");
 }
 
-/// DF-E7: with a slot reserved a flush begins at once, and without one it waits for a whole flush.
+/// DF-E7: three tenants that can wait flush together. With a slot reserved another one's flush begins at once, and
+/// without one it waits for a whole flush.
 #[test]
 fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
     let args = FlushLine::parse_from(["it"]).args;
@@ -57,9 +77,174 @@ fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
         let time = slotted.flush_ms.expect("some were flushed");
         assert_eq!(slotted.reserved, u64::from(time > delta), "one slot of two, if a flush takes longer than that");
     }
-    let [quota, .., fair] = &runs[..] else { panic!("six modes") };
+    let [quota, at_once, .., fair] = &runs[..] else { panic!("six modes") };
     let ramping = |slotted: &Slotted| slotted.longest_ms(Class::Ramping);
-    assert!(ramping(quota) < 1.0 && ramping(fair) > 500.0, "fair sharing alone: {} ms", ramping(fair));
+    assert!(ramping(at_once) < 1.0 && ramping(fair) > 500.0, "fair sharing alone: {} ms", ramping(fair));
+    assert!(ramping(quota) > 500.0, "an eighth of a slot is no quota: two of sixteen tenants have them all");
     assert!(runs.iter().any(|slotted| slotted.delta_ms.is_some() && slotted.reserved == 0), "{runs:?}");
     assert!(quota.bytes_per_sec >= 0.99 * fair.bytes_per_sec, "a slot that is kept costs little: {runs:?}");
+}
+
+/// DF-E6: tenants that write no more than their share wait for a fraction of what plain fair sharing makes them wait,
+/// and as much gets done.
+#[test]
+fn who_keeps_within_its_share_waits_for_a_fraction_and_as_much_gets_done() {
+    let args = MixLine::parse_from("it --seconds 26".split_whitespace()).args;
+    let run = |mode: &ShareMode| mix::run(&args, *mode).expect("it runs");
+    let runs: Vec<Mixed> = args.modes.iter().map(run).inspect(|mixed| println!("{mixed:?}")).collect();
+    let [quota, delta, fair] = &runs[..] else { panic!("three modes") };
+    let longest = |mixed: &Mixed, kind| mixed.of(kind).map(|of| of.longest_ms).expect("there are some");
+    for kind in [Kind::Writer, Kind::Changer] {
+        assert!(longest(fair, kind) > 4.0 * longest(delta, kind), "{kind:?}: {fair:?} {delta:?}");
+    }
+    assert!(delta.worst_ms().1 <= 350.0, "{delta:?}");
+    assert!(delta.bytes_per_sec() > 0.96 * fair.bytes_per_sec(), "{delta:?} {fair:?}");
+    assert!(delta.bytes_per_sec() > quota.bytes_per_sec(), "what is not kept is lent: {delta:?} {quota:?}");
+}
+
+const MS: Nanos = 1_000_000;
+/// Bytes that tenants share, a write, and what the device moves in a second.
+const MEMORY: u64 = 32 << 20;
+const WRITE: u64 = 64 << 10;
+const DEVICE: u64 = 64 << 20;
+
+/// A node whose write memory is shared like this, and no compaction is due.
+async fn node(sim: &Sim, mode: ShareMode) -> Arc<Node> {
+    let device = DeviceSpec::shared(DEVICE);
+    let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
+    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+    let tree = TreeOptions {
+        write_buffer_bytes: 256 << 10,
+        write_buffers_max: 256,
+        // What a flush gives back in one lump is less than what is waited for: else it is there for whoever comes.
+        flush_memtables_max: 1,
+        l0_trigger: 1 << 30,
+        l0_gather: 1 << 30,
+        l0_slow: 1 << 30,
+        l0_stop: 1 << 30,
+        ..TreeOptions::default()
+    };
+    let config = NodeConfig {
+        tree,
+        write_memory_bytes: MEMORY,
+        write_memory_shares: mode,
+        sync: SyncMode::None,
+        profile: Profile::Node,
+        bandwidth: Some(Bandwidth {
+            device: Limits::bytes(DEVICE),
+            capacity: Capacity::default(),
+            background: UNLIMITED,
+        }),
+        ..NodeConfig::new("/weir")
+    };
+    Arc::new(Node::open(&config, machine).await.expect("the node opens"))
+}
+
+/// A new tenant with these terms: its number, and its partition.
+async fn tenant(node: &Node, name: &str, terms: ShareTerms) -> (u32, Arc<Partition>) {
+    let settings = TenantSettings { terms, ..TenantSettings::default() };
+    let spec = TenantSpec { settings, ..TenantSpec::new(TenantName::new(name).expect("a name")) };
+    let tenant = node.create_tenant(spec).await.expect("created");
+    (tenant.id().0, tenant.partitions()[0].partition().await.expect("it opens"))
+}
+
+async fn write(partition: &Arc<Partition>, number: u64) {
+    let mut batch = Batch::new();
+    batch.put(&number.to_be_bytes(), &vec![number as u8; WRITE as usize]);
+    partition.write(&batch).await.expect("no faults").await.expect("no faults");
+}
+
+/// Writes all it can, sixteen rows at a time, until `until`.
+fn write_all_it_can(sim: &Sim, partition: &Arc<Partition>, until: Nanos) {
+    for writer in 0..16 {
+        let (partition, clock) = (Arc::clone(partition), sim.clock());
+        sim.spawn(async move {
+            for number in (writer..).step_by(16) {
+                if clock.now() >= until {
+                    return;
+                }
+                write(&partition, number).await;
+            }
+        });
+    }
+}
+
+/// DF-2: three tenants that write all they can hold memory by their weights.
+#[test]
+fn who_weighs_twice_as_much_holds_twice_as_much() {
+    for mode in [ShareMode::Fair, ShareMode::Quota, ShareMode::Delta(Promise { delta: 100 * MS, k: 1 })] {
+        let sim = Sim::new(5);
+        let clock = sim.clock();
+        let held = sim.block_on(async {
+            let node = node(&sim, mode).await;
+            let until = clock.now() + 12_000 * MS;
+            let mut tenants = Vec::new();
+            for (name, weight) in [("one", 1), ("two", 2), ("three", 1)] {
+                let (id, partition) = tenant(&node, name, ShareTerms { weight, ..ShareTerms::default() }).await;
+                write_all_it_can(&sim, &partition, until);
+                tenants.push(id);
+            }
+            sleep_until(&clock, clock.now() + 4_000 * MS).await;
+            let mut held = [0_u64; 3];
+            while clock.now() < until {
+                let parts = node.write_memory().parts();
+                for (held, id) in held.iter_mut().zip(&tenants) {
+                    *held += parts.iter().find(|(tenant, _)| tenant == id).map_or(0, |(_, part)| part.used);
+                }
+                sleep_until(&clock, clock.now() + 10 * MS).await;
+            }
+            held
+        });
+        println!("{mode}: {held:?}");
+        let ratio = |one: u64, other: u64| one as f64 / other as f64;
+        let near = |ratio: f64, wanted: f64| (ratio / wanted - 1.0).abs() < 0.05;
+        assert!(near(ratio(held[1], held[0]), 2.0) && near(ratio(held[2], held[0]), 1.0), "{mode}: {held:?}");
+    }
+}
+
+/// U-14: what is kept is not for a tenant that can wait, and nothing is promised to it.
+#[test]
+fn who_can_wait_takes_nothing_of_what_is_kept_for_those_who_cannot() {
+    let sim = Sim::new(6);
+    let clock = sim.clock();
+    sim.block_on(async {
+        let node = node(&sim, ShareMode::Delta(Promise { delta: 0, k: 1 })).await;
+        let until = clock.now() + 12_000 * MS;
+        let endless = ShareTerms { delay: Delay::Endless, ..ShareTerms::default() };
+        for name in ["hog", "pig"] {
+            let (_, partition) = tenant(&node, name, endless).await;
+            write_all_it_can(&sim, &partition, until);
+        }
+        let (patient, prompt) =
+            (tenant(&node, "patient", endless).await, tenant(&node, "prompt", ShareTerms::default()).await);
+        sleep_until(&clock, clock.now() + 4_000 * MS).await;
+        // A little less than half of its share.
+        let burst = MEMORY / 4 / 2 / WRITE - 4;
+        let ask = |(_, partition): &(u32, Arc<Partition>), round: u64| {
+            for number in 0..burst {
+                let partition = Arc::clone(partition);
+                sim.spawn(async move { write(&partition, round << 32 | number).await });
+            }
+        };
+        let longest = |(id, _): &(u32, Arc<Partition>)| {
+            let waits = node.write_memory_shares().waits;
+            waits.get(id).map_or((0, 0), |waits| (waits.longest / MS, waits.late))
+        };
+        ask(&patient, 1);
+        let mut most = 0;
+        for _ in 0..2_000 {
+            most = node.write_memory().stats().used.max(most);
+            sleep_until(&clock, clock.now() + MS).await;
+        }
+        let kept = node.write_memory_shares().shares.common;
+        // Memtables take a little more than was asked for.
+        assert!(kept >= MEMORY / 4 && most <= MEMORY - kept + MEMORY / 64, "{most} in use, {kept} kept");
+        let (waited, late) = longest(&patient);
+        assert!(waited > 20 && late == 0, "it waited for {waited} ms, and nothing was promised to it");
+        ask(&prompt, 1);
+        sleep_until(&clock, clock.now() + 2_000 * MS).await;
+        assert_eq!(longest(&prompt), (0, 0), "what is kept was there");
+        assert!(node.write_memory().part(prompt.0).used > 0 || prompt.1.metrics().jobs > 0, "it has written");
+        sleep_until(&clock, until).await;
+    });
 }

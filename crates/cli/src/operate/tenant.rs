@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
 
 use clap::{Args, Subcommand, ValueEnum};
-use weir_gateway::admin::wire::{self, Change, Changed, NewTenant, Settings, Tenants};
+use weir_gateway::admin::wire::{self, Change, Changed, DeltaMs, DeltaWord, NewTenant, Settings, Tenants};
 
 use super::client::{Client, Server};
 use super::{Outcome, secret, show_secret};
@@ -24,6 +24,7 @@ Examples:
   weir tenant create cart --engine memory --memory-max 1GiB
   weir tenant list
   weir tenant alter shop --wcu 1000                from the next request on
+  weir tenant alter shop --weight 2 --delta-ms 100
   weir tenant suspend shop                         its clients are refused, its data stays
   weir tenant drop shop                            its data is gone for good
 
@@ -154,6 +155,16 @@ struct Limits {
     /// engine `memory`
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_max: Option<u64>,
+    /// Its part of the write memory and of the flush slots in proportion to others', 1 to 1000; a new tenant has 1.
+    /// Counts where the server's `write_memory_shares` or `flush_slot_shares` is `fair`, `quota` or `delta`
+    #[arg(long, value_name = "N")]
+    weight: Option<u16>,
+    /// How long it may have to wait for that part while others use it, where the server shares by `delta`:
+    /// milliseconds, for each of the two; `never`: nothing is promised to it, and it takes nothing of what is kept for
+    /// others; or `node`: as long as the server promises to everybody, as for a new tenant. What would take more than
+    /// half of what is shared is refused
+    #[arg(long, value_name = "MS|never|node")]
+    delta_ms: Option<DeltaMs>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -180,6 +191,8 @@ impl Limits {
             connections_max: self.connections_max,
             disk_bytes_max: self.disk_bytes_max,
             memory_bytes_max: self.memory_max,
+            weight: self.weight,
+            delta_ms: self.delta_ms,
             suspended: None,
         }
     }
@@ -286,20 +299,22 @@ fn list(tenants: &Tenants) -> Outcome {
     let mut out = stdout().lock();
     writeln!(
         out,
-        "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:6}  STATE",
-        "NAME", "PARTS", "AWAKE", "RCU", "WCU", "RU", "SECRET"
+        "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:>6}  {:>8}  {:6}  STATE",
+        "NAME", "PARTS", "AWAKE", "RCU", "WCU", "RU", "WEIGHT", "DELTA", "SECRET"
     )?;
     for tenant in &tenants.tenants {
         let settings = &tenant.settings;
         writeln!(
             out,
-            "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:6}  {}",
+            "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:>6}  {:>8}  {:6}  {}",
             tenant.name,
             tenant.partitions,
             tenant.awake,
             limit(settings.rcu),
             limit(settings.wcu),
             limit(settings.ru),
+            settings.weight.unwrap_or(1),
+            settings.delta_ms.map_or("node".to_owned(), |delta| delta.to_string()),
             if tenant.has_secret { "yes" } else { "none" },
             state(tenant),
         )?;
@@ -340,6 +355,12 @@ fn show(tenant: &wire::Tenant) {
         (_, delay) => format!("delayed up to {} ms, then refused", delay.unwrap_or(0)),
     };
     println!("beyond   {beyond}; {} s of unused units are kept", settings.burst_seconds.unwrap_or(0));
+    let delta = match settings.delta_ms {
+        None | Some(DeltaMs::Word(DeltaWord::Node)) => "waits as long as the node promises".to_owned(),
+        Some(DeltaMs::Word(DeltaWord::Never)) => "waits as long as it takes".to_owned(),
+        Some(DeltaMs::Ms(ms)) => format!("waits up to {ms} ms"),
+    };
+    println!("shares   weight {}; {delta} for them", settings.weight.unwrap_or(1));
     println!(
         "clients  {}",
         match settings.connections_max {

@@ -4,6 +4,8 @@ use std::fmt::Display;
 
 use weir_node::{OnLimit, TenantSettings};
 
+use super::wire::DeltaMs;
+
 /// Each setting that differs, as `NAME OLD -> NEW`, in one line; empty if none does.
 pub(super) fn changes(old: &TenantSettings, new: &TenantSettings) -> String {
     let limited = |value: u64| if value == 0 { "unlimited".to_owned() } else { value.to_string() };
@@ -19,6 +21,8 @@ pub(super) fn changes(old: &TenantSettings, new: &TenantSettings) -> String {
             ("connections_max", limited(u64::from(settings.connections_max))),
             ("disk_bytes_max", limited(settings.disk_bytes_max)),
             ("memory_bytes_max", limited(settings.memory_bytes_max)),
+            ("weight", settings.terms.weight.to_string()),
+            ("delta_ms", DeltaMs::from(settings.terms.delay).to_string()),
             ("suspended", settings.suspended.to_string()),
         ]
     };
@@ -44,7 +48,7 @@ fn on_limit(on_limit: OnLimit) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_node::{StoredSecret, UnitLimits};
+    use weir_node::{Delay, ShareTerms, StoredSecret, UnitLimits};
 
     use super::*;
 
@@ -59,6 +63,7 @@ mod tests {
             connections_max: 7,
             disk_bytes_max: 9,
             memory_bytes_max: 11,
+            terms: ShareTerms { weight: 4, delay: Delay::Endless },
             suspended: true,
             users: old.users.clone(),
         };
@@ -66,7 +71,7 @@ mod tests {
             changes(&old, &new),
             "rcu unlimited -> 1000, wcu unlimited -> 5, ru unlimited -> 70, spare false -> true, burst_seconds 0 -> 3, on_limit delay up to 1000 ms -> refuse, \
              connections_max unlimited -> 7, disk_bytes_max unlimited -> 9, memory_bytes_max unlimited -> 11, \
-             suspended false -> true, secret changed"
+             weight 1 -> 4, delta_ms node -> never, suspended false -> true, secret changed"
         );
         let back = TenantSettings { secret: None, ..new.clone() };
         assert_eq!(changes(&new, &back), "secret changed");

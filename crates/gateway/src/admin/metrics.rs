@@ -1,6 +1,7 @@
 //! What is counted, under the names of the dashboards. Everything is read at the moment of the scrape; nothing here is
 //! on the path of a request.
 
+mod flush_slots;
 mod ledger;
 mod node_queue;
 mod noisy_neighbours;
@@ -54,6 +55,7 @@ pub fn registry<S: Store>(
         node_queue::write(&node, sheet)?;
         stalls::write(&node, sheet)?;
         write_shares::write(&node, sheet)?;
+        flush_slots::write(&node, sheet)?;
         policy::write(&node, sheet)?;
         waits::write(&node, sheet)?;
         ledger::write(&books, sheet)

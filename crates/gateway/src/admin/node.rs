@@ -421,6 +421,8 @@ fn apply(settings: &mut TenantSettings, change: &wire::Settings) -> Result<(), R
     settings.connections_max = change.connections_max.unwrap_or(settings.connections_max);
     settings.disk_bytes_max = change.disk_bytes_max.unwrap_or(settings.disk_bytes_max);
     settings.memory_bytes_max = change.memory_bytes_max.unwrap_or(settings.memory_bytes_max);
+    settings.terms.weight = change.weight.unwrap_or(settings.terms.weight);
+    settings.terms.delay = change.delta_ms.map_or(settings.terms.delay, Into::into);
     settings.suspended = change.suspended.unwrap_or(settings.suspended);
     Ok(())
 }
@@ -456,6 +458,8 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
             connections_max: Some(settings.connections_max),
             disk_bytes_max: Some(settings.disk_bytes_max),
             memory_bytes_max: Some(settings.memory_bytes_max),
+            weight: Some(settings.terms.weight),
+            delta_ms: Some(settings.terms.delay.into()),
             suspended: Some(settings.suspended),
         },
     }

@@ -1,9 +1,11 @@
 //! What the operators' API says and hears, as JSON. Whoever calls it over HTTP from Rust uses the same types.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use weir_node::Delay;
 use weir_node::waits::Waits;
 
 /// What happens to a request beyond a tenant's limit.
@@ -14,6 +16,68 @@ pub enum OnLimit {
     Delay,
     /// It is refused at once.
     Refuse,
+}
+
+/// How long a tenant may have to wait for its share: milliseconds, `"never"` or `"node"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected milliseconds, \"never\" or \"node\"")]
+pub enum DeltaMs {
+    /// So many milliseconds.
+    Ms(u32),
+    /// Something else.
+    Word(DeltaWord),
+}
+
+/// A delay that is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeltaWord {
+    /// Nothing is promised to it: it waits as long as it takes.
+    Never,
+    /// As long as the node promises to everybody.
+    Node,
+}
+
+impl From<Delay> for DeltaMs {
+    fn from(delay: Delay) -> Self {
+        match delay {
+            Delay::Ms(ms) => DeltaMs::Ms(ms),
+            Delay::Endless => DeltaMs::Word(DeltaWord::Never),
+            Delay::OfNode => DeltaMs::Word(DeltaWord::Node),
+        }
+    }
+}
+
+impl From<DeltaMs> for Delay {
+    fn from(delta: DeltaMs) -> Self {
+        match delta {
+            DeltaMs::Ms(ms) => Delay::Ms(ms),
+            DeltaMs::Word(DeltaWord::Never) => Delay::Endless,
+            DeltaMs::Word(DeltaWord::Node) => Delay::OfNode,
+        }
+    }
+}
+
+impl fmt::Display for DeltaMs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeltaMs::Ms(ms) => write!(f, "{ms} ms"),
+            DeltaMs::Word(DeltaWord::Never) => f.write_str("never"),
+            DeltaMs::Word(DeltaWord::Node) => f.write_str("node"),
+        }
+    }
+}
+
+impl FromStr for DeltaMs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "never" => Ok(DeltaMs::Word(DeltaWord::Never)),
+            "node" => Ok(DeltaMs::Word(DeltaWord::Node)),
+            ms => ms.parse().map(DeltaMs::Ms).map_err(|_| "milliseconds, `never` or `node` are wanted".to_owned()),
+        }
+    }
 }
 
 /// A tenant's settings, or those of them that are to be changed: what is absent stays as it is (in a new tenant: as the
@@ -51,6 +115,12 @@ pub struct Settings {
     /// Bytes of memory at most that its rows take, where its engine keeps them there; 0 = unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
+    /// Its part of what tenants share, in proportion to others': 1 to 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u16>,
+    /// How long it may have to wait for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_ms: Option<DeltaMs>,
     /// Its clients are refused; its data stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspended: Option<bool>,

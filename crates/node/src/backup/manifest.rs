@@ -5,8 +5,8 @@ use weir_model::varint;
 
 use super::copy::Content;
 use crate::catalogue::{
-    Listing, has_databases, has_plain_engine, has_request_units, put_databases, put_engine, put_listing,
-    put_request_units, take_databases, take_engine, take_listing, take_request_units,
+    Listing, has_databases, has_plain_engine, has_request_units, has_terms, put_databases, put_engine, put_listing,
+    put_request_units, put_terms, take_databases, take_engine, take_listing, take_request_units, take_terms,
 };
 use crate::tenant::PARTITIONS_MAX;
 
@@ -18,6 +18,8 @@ const WITH_ENGINE: u64 = 2;
 const WITH_UNITS: u64 = 3;
 /// Of one of which databases were swapped: that stands behind its limit of request units.
 const WITH_DATABASES: u64 = 4;
+/// Of one that says something of its shares: that stands behind its databases.
+const WITH_TERMS: u64 = 5;
 /// Names of files are short.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -70,6 +72,7 @@ impl Entry for BackupManifest {
         let mut out = Vec::new();
         let is_plain = has_plain_engine(&self.tenant);
         let version = match (has_databases(&self.tenant), has_request_units(&self.tenant), is_plain) {
+            _ if has_terms(&self.tenant) => WITH_TERMS,
             (true, ..) => WITH_DATABASES,
             (false, true, _) => WITH_UNITS,
             (false, false, true) => PLAIN,
@@ -85,6 +88,9 @@ impl Entry for BackupManifest {
         }
         if version >= WITH_DATABASES {
             put_databases(&mut out, &self.tenant);
+        }
+        if version >= WITH_TERMS {
+            put_terms(&mut out, &self.tenant);
         }
         varint::put(&mut out, self.partitions.len() as u64);
         for files in &self.partitions {
@@ -106,7 +112,8 @@ impl Entry for BackupManifest {
 }
 
 fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
-    let tenant = match varint::take(rest)? {
+    let version = varint::take(rest)?;
+    let tenant = match version {
         PLAIN => take_listing(rest)?,
         WITH_ENGINE => {
             let listing = take_listing(rest)?;
@@ -117,11 +124,12 @@ fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
             let listing = take_engine(rest, listing)?;
             take_request_units(rest, listing)?
         }
-        WITH_DATABASES => {
+        WITH_DATABASES | WITH_TERMS => {
             let listing = take_listing(rest)?;
             let listing = take_engine(rest, listing)?;
             let listing = take_request_units(rest, listing)?;
-            take_databases(rest, listing)?
+            let listing = take_databases(rest, listing)?;
+            if version == WITH_TERMS { take_terms(rest, listing)? } else { listing }
         }
         _ => return None,
     };
@@ -148,6 +156,7 @@ fn take_files(rest: &mut &[u8]) -> Option<Vec<BackupFile>> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use weir_admission::policy::share::ShareTerms;
     use weir_model::engine::EngineKind;
     use weir_model::{Databases, TenantId, TenantName};
 
@@ -181,13 +190,15 @@ mod tests {
         #[test]
         fn a_manifest_decodes_to_itself(
             (engine, memory_bytes_max, other) in (0_usize..EngineKind::ALL.len(), 0_u64..3, 0_u8..3),
+            weight in 1_u16..4,
             files in proptest::collection::vec(proptest::collection::vec(("[0-9]{6}\\.sst", any::<u64>(), any::<u32>()), 0..4), 1..4),
         ) {
             let partitions: Vec<Vec<_>> = files
                 .into_iter()
                 .map(|files| files.into_iter().map(|(name, bytes, crc)| BackupFile { name, content: Content { bytes, crc } }).collect())
                 .collect();
-            let settings = TenantSettings { memory_bytes_max, ..TenantSettings::default() };
+            let terms = ShareTerms { weight, ..ShareTerms::default() };
+            let settings = TenantSettings { memory_bytes_max, terms, ..TenantSettings::default() };
             let tenant = Listing {
                 id: TenantId(7),
                 engine: EngineKind::ALL[engine],

@@ -134,6 +134,7 @@ impl Node {
             }
             if outcome.is_err() {
                 shared.ledger.forget(id.0);
+                shared.terms.forget(id);
                 // Not while a crash might find the tenant there after all; then they are removed at the next opening,
                 // or not.
                 if shared.catalogue.lock().await.settle().await.is_ok() {

@@ -6,6 +6,7 @@ use weir_journal::Entry;
 use weir_model::engine::EngineKind;
 use weir_model::{Databases, TenantId, TenantName, varint};
 
+use weir_admission::policy::share::{Delay, ShareTerms};
 use weir_admission::{OnLimit, UnitLimits};
 
 use super::stamp::Stamp;
@@ -26,6 +27,7 @@ const PUT_WITH_ENGINE: u8 = 11;
 const PUT_WITH_UNITS: u8 = 12;
 const PUT_WITH_USERS: u8 = 13;
 const PUT_WITH_DATABASES: u8 = 14;
+const PUT_WITH_TERMS: u8 = 15;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,11 +97,12 @@ impl Entry for CatalogueEdit {
         self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
         self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
-            // Versions that know one engine only, or no request units, no users or no databases that were swapped,
-            // refuse what they would misread, and read everything else.
+            // Versions that know one engine only, or no request units, no users, no databases that were swapped or no
+            // terms of shares, refuse what they would misread, and read everything else.
             let (is_plain, has_units) = (has_plain_engine(listing), has_request_units(listing));
             let (has_users, has_databases) = (!listing.settings.users.is_empty(), has_databases(listing));
             let tag = match (has_databases, has_users, has_units, is_plain) {
+                _ if has_terms(listing) => PUT_WITH_TERMS,
                 (true, ..) => PUT_WITH_DATABASES,
                 (false, true, ..) => PUT_WITH_USERS,
                 (false, false, true, _) => PUT_WITH_UNITS,
@@ -119,6 +122,9 @@ impl Entry for CatalogueEdit {
             }
             if tag >= PUT_WITH_DATABASES {
                 put_databases(&mut out, listing);
+            }
+            if tag >= PUT_WITH_TERMS {
+                put_terms(&mut out, listing);
             }
         }
         out
@@ -142,12 +148,15 @@ impl Entry for CatalogueEdit {
                     .and_then(|listing| take_engine(&mut rest, listing))
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .map(|listing| edit.put.push(listing)),
-                PUT_WITH_USERS | PUT_WITH_DATABASES => take_listing(&mut rest)
+                PUT_WITH_USERS | PUT_WITH_DATABASES | PUT_WITH_TERMS => take_listing(&mut rest)
                     .and_then(|listing| take_engine(&mut rest, listing))
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .and_then(|mut listing| {
                         listing.settings.users = take_users(&mut rest)?.into();
-                        if tag == PUT_WITH_DATABASES { take_databases(&mut rest, listing) } else { Some(listing) }
+                        if tag >= PUT_WITH_DATABASES {
+                            listing = take_databases(&mut rest, listing)?;
+                        }
+                        if tag >= PUT_WITH_TERMS { take_terms(&mut rest, listing) } else { Some(listing) }
                     })
                     .map(|listing| edit.put.push(listing)),
                 DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
@@ -185,8 +194,16 @@ fn take_fixed(rest: &mut &[u8]) -> Option<u64> {
 
 /// Appends `listing`, but for its engine; a backup begins with one, too.
 pub(crate) fn put_listing(out: &mut Vec<u8>, listing: &Listing) {
-    let TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max: _, suspended, users: _ } =
-        &listing.settings;
+    let TenantSettings {
+        secret,
+        limits,
+        connections_max,
+        disk_bytes_max,
+        memory_bytes_max: _,
+        terms: _,
+        suspended,
+        users: _,
+    } = &listing.settings;
     varint::put(out, listing.id.0.into());
     varint::put(out, listing.name.as_str().len() as u64);
     out.extend_from_slice(listing.name.as_str().as_bytes());
@@ -233,6 +250,7 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
         connections_max,
         disk_bytes_max,
         memory_bytes_max: 0,
+        terms: ShareTerms::default(),
         suspended: suspended == 1,
         users: Arc::default(),
     };
@@ -303,6 +321,36 @@ pub(crate) fn take_databases(rest: &mut &[u8], mut listing: Listing) -> Option<L
     Some(listing)
 }
 
+/// Whether something is to be said of the shares of `listing`.
+pub(crate) fn has_terms(listing: &Listing) -> bool {
+    listing.settings.terms != ShareTerms::default()
+}
+
+/// Appends what `listing` says of its shares.
+pub(crate) fn put_terms(out: &mut Vec<u8>, listing: &Listing) {
+    let ShareTerms { weight, delay } = listing.settings.terms;
+    varint::put(out, weight.into());
+    // 0 = the node's delay, 1 = an endless one, else milliseconds plus two.
+    let delay = match delay {
+        Delay::OfNode => 0,
+        Delay::Endless => 1,
+        Delay::Ms(ms) => u64::from(ms) + 2,
+    };
+    varint::put(out, delay);
+}
+
+/// `listing` with what [`put_terms`] has appended; `None` if it has not.
+pub(crate) fn take_terms(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
+    let weight = take(rest)?;
+    let delay = match take::<u64>(rest)? {
+        0 => Delay::OfNode,
+        1 => Delay::Endless,
+        more => Delay::Ms(u32::try_from(more - 2).ok()?),
+    };
+    listing.settings.terms = Some(ShareTerms { weight, delay }).filter(|terms| terms.problem().is_none())?;
+    Some(listing)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,24 +367,78 @@ mod tests {
                 proptest::option::of(any::<u32>()),
             ),
             (any::<u32>(), any::<u64>(), any::<bool>()),
-            (0_usize..2, prop_oneof![Just(0), any::<u64>()]),
+            (0_usize..2, prop_oneof![Just(0), any::<u64>()], terms()),
         );
         let partitions = proptest::collection::vec(any::<u32>(), 1..8);
         let swaps = proptest::collection::vec((0..16_u8, 0..16_u8), 0..4);
         let parts = (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings, users(), swaps);
         parts.prop_map(|(id, name, partitions, settings, users, swaps)| {
-            let (secret, limits, (connections_max, disk_bytes_max, suspended), (engine, memory_bytes_max)) = settings;
+            let (secret, limits, (connections_max, disk_bytes_max, suspended), more) = settings;
+            let (engine, memory_bytes_max, terms) = more;
             let ((rcu, wcu), (ru, spare), burst_seconds, delay) = limits;
             let on_limit = delay.map_or(OnLimit::Refuse, |max_ms| OnLimit::Delay { max_ms });
             let limits = UnitLimits { rcu, wcu, ru, spare, burst_seconds, on_limit };
             let secret = secret.map(StoredSecret::new);
-            let settings =
-                TenantSettings { secret, limits, connections_max, disk_bytes_max, memory_bytes_max, suspended, users };
+            let settings = TenantSettings {
+                secret,
+                limits,
+                connections_max,
+                disk_bytes_max,
+                memory_bytes_max,
+                terms,
+                suspended,
+                users,
+            };
             let name = TenantName::new(&name).expect("of the pattern");
             let swap = |databases: Databases, (one, other)| databases.swapped(one, other);
             let databases = swaps.into_iter().fold(Databases::AS_NAMED, swap);
             Listing { id: TenantId(id), name, partitions, engine: EngineKind::ALL[engine], databases, settings }
         })
+    }
+
+    fn terms() -> impl Strategy<Value = ShareTerms> {
+        let delay = prop_oneof![Just(Delay::OfNode), Just(Delay::Endless), (0..=Delay::MS_MAX).prop_map(Delay::Ms)];
+        let own = (1..=ShareTerms::WEIGHT_MAX, delay).prop_map(|(weight, delay)| ShareTerms { weight, delay });
+        prop_oneof![Just(ShareTerms::default()), own]
+    }
+
+    /// A tenant with terms, from its tag on.
+    fn with_terms(terms: ShareTerms) -> Vec<u8> {
+        let settings = TenantSettings { terms, ..TenantSettings::default() };
+        let (name, databases) = (TenantName::built_in(), Databases::AS_NAMED);
+        let listing =
+            Listing { id: TenantId(7), name, partitions: vec![3], engine: EngineKind::Lsm, databases, settings };
+        let edit = CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() };
+        let stamp = CatalogueEdit::default().encode().len();
+        edit.encode().split_off(stamp)
+    }
+
+    #[test]
+    fn terms_are_where_the_page_says() {
+        let (plain, own) =
+            (with_terms(ShareTerms::default()), with_terms(ShareTerms { weight: 300, delay: Delay::Ms(0) }));
+        assert_eq!(plain[0], PUT, "what nobody says is written as it always was");
+        // A tree, no limit of memory or request units, no users, databases as they are named; then 300 and 0 + 2.
+        let databases = Databases::AS_NAMED.bits().to_le_bytes();
+        let behind = [&[0, 0, 0, 0, 0][..], &databases, &[0xac, 0x02, 2]].concat();
+        assert_eq!(own, [&[PUT_WITH_TERMS][..], &plain[1..], &behind].concat());
+        let endless = with_terms(ShareTerms { weight: 1, delay: Delay::Endless });
+        assert_eq!(endless[endless.len() - 2..], [1, 1]);
+    }
+
+    #[test]
+    fn terms_that_cannot_be_do_not_decode() {
+        let start = CatalogueEdit::default().encode();
+        let fine = with_terms(ShareTerms { weight: 1000, delay: Delay::Ms(Delay::MS_MAX) });
+        let decodes = |tenant: &[u8]| CatalogueEdit::decode(&[&start[..], tenant].concat()).is_ok();
+        assert!(decodes(&fine));
+        let (weight, ms) = ([0xe8, 0x07], [0x82, 0xdd, 0xdb, 0x01]);
+        assert_eq!(fine[fine.len() - 6..], [&weight[..], &ms].concat());
+        let before = &fine[..fine.len() - 6];
+        let too_much: [(&[u8], &[u8]); 3] = [(&[0], &ms), (&[0xe9, 0x07], &ms), (&weight, &[0x83, 0xdd, 0xdb, 0x01])];
+        for (weight, ms) in too_much {
+            assert!(!decodes(&[before, weight, ms].concat()), "{weight:?} {ms:?}");
+        }
     }
 
     fn users() -> impl Strategy<Value = Arc<[StoredUser]>> {

@@ -4,6 +4,7 @@ mod all;
 mod disk;
 mod secret;
 mod spec;
+mod terms;
 mod users;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use self::disk::DiskGauge;
 pub use self::disk::DiskUse;
 pub use self::secret::{SECRET_BYTES_MAX, StoredSecret};
 pub use self::spec::{PARTITIONS_MAX, TenantSettings, TenantSpec};
+pub(crate) use self::terms::TermsBook;
 pub(crate) use self::users::check as check_users;
 pub use self::users::{StoredUser, USERS_BYTES_MAX, USERS_MAX};
 use crate::bandwidth::Reservation;
@@ -44,6 +46,7 @@ pub struct Tenant {
     slots: Box<[Arc<PartitionSlot>]>,
     disk: DiskGauge,
     witnessed: Arc<Witnessed>,
+    terms: Arc<TermsBook>,
     /// One change at a time. Taken before the catalogue.
     pub(crate) changing: Arc<AsyncMutex<()>>,
 }
@@ -62,9 +65,11 @@ impl Tenant {
         };
         let slots = partitions.iter().map(slot).collect();
         let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
+        let terms = Arc::clone(&shared.terms);
+        terms.set(id, settings.terms);
         let settings = ArcSwap::from_pointee(settings);
         let (databases, changing) = (AtomicU64::new(databases.bits()), Arc::default());
-        Arc::new(Self { id, name, engine: choice, settings, databases, quota, slots, disk, witnessed, changing })
+        Arc::new(Self { id, name, engine: choice, settings, databases, quota, slots, disk, witnessed, terms, changing })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -114,6 +119,7 @@ impl Tenant {
         self.limit_disk(settings.disk_bytes_max);
         self.engine.limit(settings.memory_bytes_max);
         self.slots.iter().for_each(|slot| slot.alter(settings.limits));
+        self.terms.set(self.id, settings.terms);
         self.settings.store(Arc::new(settings));
     }
 

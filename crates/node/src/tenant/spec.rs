@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_admission::UnitLimits;
+use weir_admission::policy::share::ShareTerms;
 use weir_model::TenantName;
 use weir_model::engine::EngineKind;
 
@@ -45,6 +46,8 @@ pub struct TenantSettings {
     pub disk_bytes_max: u64,
     /// Bytes of memory that its rows may take where its engine keeps them there; 0 = unlimited.
     pub memory_bytes_max: u64,
+    /// Its part of what tenants share within a delay, and how long it may have to wait for that.
+    pub terms: ShareTerms,
     /// Its clients are refused; its data stays.
     pub suspended: bool,
     /// Its users beside the one that the tenant itself is, in the order of their names.

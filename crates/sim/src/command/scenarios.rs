@@ -311,6 +311,8 @@ pub(super) enum Run {
     DeltaBuffer(crate::delta::Buffer),
     /// Policies: a tenant that wants to flush while others do, on few flush slots
     DeltaFlush(crate::delta::flush::Flush),
+    /// Policies: what the most unlucky of 64 tenants of many kinds waits, and what all get done
+    DeltaMix(crate::delta::mix::Mix),
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
     Interrupt {
         /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns

@@ -10,30 +10,33 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Nanos, Rng, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{Bandwidth, FlushShares, Machine, Node, NodeConfig, Profile, ShareMode, TenantName, TenantSpec};
+use weir_node::{
+    Bandwidth, Delay, FlushShares, Machine, Node, NodeConfig, Profile, ShareMode, ShareTerms, TenantName,
+    TenantSettings, TenantSpec,
+};
 
 use super::client::{Class, Client};
 
 const SECOND: Nanos = 1_000_000_000;
 const MB: u64 = 1_000_000;
-/// One that ramps up, one that is greedy, 12 that are steady.
-const TENANTS: u32 = 14;
-/// All of these flush at once. (In the paper they are tenants; but then each of them is below its share of two slots,
-/// too.)
-const GREEDY_PARTITIONS: u16 = 3;
+/// One that ramps up, 3 that are greedy, 12 that are steady.
+const TENANTS: u32 = 16;
+/// They flush at the same moment. Holding nothing, each of them is below its share of the slots, and a slot that is
+/// kept would be for them, too: so they do not mind waiting.
+const GREEDY_TENANTS: u32 = 3;
 /// The paper's writers, in bytes a second; of the steady ones a half, so that none of them flushes during the run.
 const STEADY: u64 = MB;
 const GREEDY: u64 = 4_200_000;
 /// What a tenant writes at once when it ramps up: a memtable.
 const RAMP: u64 = 64 * MB;
-/// The greedy tenant's memtables are full as a ramp begins.
+/// The greedy tenants' memtables are full as a ramp begins.
 const MEMTABLE: u64 = 63 * MB;
 const RAMP_EVERY: Nanos = 15 * SECOND;
 /// A flush takes 0.4 s of the whole device: the paper's are as slow.
 const DEVICE: u64 = 160 * MB;
 const WRITE: u64 = 64 * 1024;
 
-/// Two flush slots, 14 tenants: 12 write steadily, 1 has three partitions that flush together, 1 ramps up as they do
+/// Two flush slots, 16 tenants: 12 write steadily, 3 that can wait flush together, 1 ramps up as they do
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Flush {
     /// How the flush slots are shared, separated by commas: `quota`, `fair`, `delta 350 ms`
@@ -129,17 +132,17 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
     let node = Node::open(&config(args, mode), machine).await?;
     let mut clients = Vec::new();
     for number in 0..TENANTS {
-        let (class, partitions) = match number {
-            0 => (Class::Ramping, 1),
-            1 => (Class::Greedy, GREEDY_PARTITIONS),
-            _ => (Class::Steady, 1),
+        let (class, delay) = match number {
+            0 => (Class::Ramping, Delay::OfNode),
+            1..=GREEDY_TENANTS => (Class::Greedy, Delay::Endless),
+            _ => (Class::Steady, Delay::OfNode),
         };
+        let terms = ShareTerms { delay, ..ShareTerms::default() };
+        let settings = TenantSettings { terms, ..TenantSettings::default() };
         let name = TenantName::new(&format!("tenant{number}")).expect("a name");
-        let tenant = node.create_tenant(TenantSpec { partitions, ..TenantSpec::new(name) }).await?;
-        for slot in tenant.partitions() {
-            let partition = slot.partition().await?;
-            clients.push(Client::new(class, Arc::clone(&tenant), partition, &clock, WRITE / args.scale));
-        }
+        let tenant = node.create_tenant(TenantSpec { settings, ..TenantSpec::new(name) }).await?;
+        let partition = tenant.partitions()[0].partition().await?;
+        clients.push(Client::new(class, tenant, partition, &clock, WRITE / args.scale));
     }
     let (from, mut rng) = (clock.now(), Rng::new(args.seed));
     let until = from + args.seconds * SECOND;

@@ -1,10 +1,11 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
-//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7). The node is the real one; the device has
-//! exactly the planned bandwidth.
+//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7); and many tenants of many kinds ([`mix`],
+//! DF-E6). The node is the real one; the device has exactly the planned bandwidth.
 
 mod buffer;
 mod client;
 pub mod flush;
+pub mod mix;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ pub use client::Class;
 pub use table::{heading, row};
 
 use self::flush::Flush;
-use self::table::{slots_heading, slots_row};
+use self::mix::Mix;
+use self::table::{mix_heading, mix_row, slots_heading, slots_row};
 use crate::scenario::WORLD;
 
 /// Write memory of 16 tenants: 12 that write steadily, 2 that write all they can, 2 that rest and then want their share
@@ -69,6 +71,15 @@ pub fn side_by_side(args: &Buffer) -> Result<(), String> {
 pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| flush::run(args, mode));
     deliver("delta-flush", args, args.json.as_deref(), &slots_heading(args), runs, slots_row)
+}
+
+/// The same for tenants of many kinds.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn mixes_side_by_side(args: &Mix) -> Result<(), String> {
+    let runs = args.modes.iter().map(|&mode| mix::run(args, mode));
+    deliver("delta-mix", args, args.json.as_deref(), &mix_heading(args), runs, mix_row)
 }
 
 fn deliver<R: Serialize>(

@@ -1,6 +1,7 @@
 //! A row for each way to share.
 
 use super::flush::{Flush, Slotted};
+use super::mix::{Kind, Mix, Mixed};
 use super::{Buffer, Class, Shared};
 
 /// What is tried, and the head of the table.
@@ -49,8 +50,8 @@ pub fn row(shared: &Shared) -> String {
 
 pub(super) fn slots_heading(args: &Flush) -> String {
     format!(
-        "{} flush slots, 14 tenants with memtables of 63 MB: 12 write 1 MB/s, 1 writes 4.2 MB/s to each of 3 partitions, 1 writes \
-         64 MB at once as those flush; scale {}\n\
+        "{} flush slots, 16 tenants with memtables of 63 MB: 12 write 1 MB/s, 3 that can wait write 4.2 MB/s, 1 writes 64 MB at \
+         once as those flush; scale {}\n\
          The longest wait of a flush for a slot, in ms; rates in MB/s at scale 1\n\n\
          {:<20} {:>6} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>9}",
         args.slots, args.scale, "shares", "delta", "reserved", "flush", "ramping", "greedy", "steady", "written",
@@ -71,5 +72,32 @@ pub(super) fn slots_row(slotted: &Slotted) -> String {
         greedy,
         steady,
         slotted.bytes_per_sec / 1e6,
+    )
+}
+
+pub(super) fn mix_heading(args: &Mix) -> String {
+    let kinds = ["readers", "writers", "changers", "bursty"].map(|kind| format!("{kind:>15}")).join(" ");
+    format!(
+        "64 tenants: 24 read, 16 write, 8 read and write, 8 write 7/8 of their share at once, two at a time, 8 write all they \
+         can; scale {}\n\
+         The worst tenant's P99.9 and its longest wait, in ms, of all but the last 8, and by kind; rates in MB/s at scale 1\n\n\
+         {:<20} {:>6} {:>8} {:>15} {kinds}  {:>8} {:>8} {:>8}",
+        args.scale, "shares", "kept %", "reserved", "worst", "read", "written", "both",
+    )
+}
+
+pub(super) fn mix_row(mixed: &Mixed) -> String {
+    let both = |(p999, longest): (f64, f64)| format!("{:>15}", format!("{p999:.0} / {longest:.0}"));
+    let of = |kind| both(mixed.of(kind).map_or((0.0, 0.0), |of| (of.p999_ms, of.longest_ms)));
+    let kinds = [Kind::Reader, Kind::Writer, Kind::Changer, Kind::Bursty].map(of).join(" ");
+    format!(
+        "{:<20} {:>6.1} {:>8} {} {kinds}  {:>8.0} {:>8.0} {:>8.0}",
+        mixed.mode,
+        mixed.kept_percent,
+        mixed.reserved_slots,
+        both(mixed.worst_ms()),
+        mixed.read_per_sec / 1e6,
+        mixed.written_per_sec / 1e6,
+        mixed.bytes_per_sec() / 1e6,
     )
 }

@@ -5,8 +5,14 @@ mod entitle;
 mod memtables;
 mod mode;
 mod refill;
+mod rush;
+mod slots;
+mod terms;
 
-pub use entitle::{Broken, Claimant, Entitlements, Resource, entitle, kept};
+pub use entitle::{Broken, Entitlements, Resource, entitle, worsened};
 pub use memtables::{MemorySample, Memtables, TenantMemory, to_seal};
 pub use mode::{Promise, ShareMode};
-pub use refill::RefillMeter;
+pub use refill::{Refill, RefillMeter};
+pub use rush::Claimant;
+pub use slots::{BrokenSlots, ReservedSlots, reserved_slots, worsened_slots};
+pub use terms::{Delay, ShareTerms};

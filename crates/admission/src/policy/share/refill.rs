@@ -2,14 +2,52 @@
 //!
 //! What counts is the worst that a tenant could have met: the least that came back within any window as long as the
 //! delay that is promised, during which somebody waited all the time. Flushes give back whole memtables, so the least
-//! of a short window is less than the average. What was met is forgotten after one to two [spans](SPAN).
+//! of a short window is less than the average: each delay has a window of its own. What was met is forgotten after one
+//! to two [spans](SPAN).
 
 use std::collections::VecDeque;
 
 use weir_io::Nanos;
 
+use super::delta::refilled;
+
 /// For so long at least a bad window is remembered, in nanoseconds: a minute.
 const SPAN: Nanos = 60_000_000_000;
+
+/// What comes back at least.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refill {
+    /// Lengths of windows in nanoseconds, and units a second.
+    windows: Vec<(Nanos, u64)>,
+    /// Within delays for which nothing was measured.
+    unknown: u64,
+}
+
+impl Refill {
+    /// What was measured in windows of these lengths, each in units a second; nothing where nothing was.
+    pub fn cautious(windows: impl IntoIterator<Item = (Nanos, u64)>) -> Self {
+        Self { windows: windows.into_iter().collect(), unknown: 0 }
+    }
+
+    /// The same, and as much as anybody could want where nothing was measured: what cannot be known yet.
+    #[must_use]
+    pub fn hopeful(self) -> Self {
+        Self { unknown: u64::MAX, ..self }
+    }
+
+    /// Units that come back at least within `delta` nanoseconds: as often as a window fits into that, what came back in
+    /// it at least.
+    pub fn within(&self, delta: Nanos) -> u64 {
+        if delta == 0 {
+            return 0;
+        }
+        let whole = |&(window, rate): &(Nanos, u64)| {
+            let windows = delta / window.max(1);
+            (windows > 0).then(|| refilled(windows * window, rate))
+        };
+        self.windows.iter().filter_map(whole).max().unwrap_or(self.unknown)
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -67,11 +105,11 @@ impl RefillMeter {
         *least = Some(least.map_or(self.in_window, |least| least.min(self.in_window)));
     }
 
-    /// Units that come back in a second, at least; 0 as long as nobody has waited for a whole window.
-    pub fn units_per_sec(&self) -> u64 {
-        let least = self.least.into_iter().flatten().min().unwrap_or(0);
+    /// Units that come back in a second, at least; `None` as long as nobody has waited for a whole window.
+    pub fn units_per_sec(&self) -> Option<u64> {
+        let least = self.least.into_iter().flatten().min()?;
         let rate = u128::from(least) * 1_000_000_000 / u128::from(self.window);
-        u64::try_from(rate).unwrap_or(u64::MAX)
+        Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 }
 
@@ -96,12 +134,12 @@ mod tests {
         let mut meter = RefillMeter::new(100 * MS);
         meter.free(0, 1_000);
         run(&mut meter, (0, 100), 10, 50);
-        assert_eq!(meter.units_per_sec(), 0);
+        assert_eq!(meter.units_per_sec(), None);
         meter.look(100 * MS, false);
         run(&mut meter, (101, 200), 10, 50);
-        assert_eq!(meter.units_per_sec(), 0, "the wait was interrupted");
+        assert_eq!(meter.units_per_sec(), None, "the wait was interrupted");
         run(&mut meter, (200, 300), 10, 50);
-        assert_eq!(meter.units_per_sec(), 5_000, "ten times in every window");
+        assert_eq!(meter.units_per_sec(), Some(5_000), "ten times in every window");
     }
 
     #[test]
@@ -110,9 +148,9 @@ mod tests {
         run(&mut meter, (0, 990), 10, 50);
         // The same on average, in lumps: there are windows with three of them.
         run(&mut meter, (990, 2_000), 30, 150);
-        assert_eq!(meter.units_per_sec(), 3 * 1_500);
+        assert_eq!(meter.units_per_sec(), Some(3 * 1_500));
         run(&mut meter, (2_000, 2_300), 1_000, 0);
-        assert_eq!(meter.units_per_sec(), 0, "nothing came back for three windows");
+        assert_eq!(meter.units_per_sec(), Some(0), "nothing came back for three windows");
     }
 
     #[test]
@@ -120,11 +158,19 @@ mod tests {
         let mut meter = RefillMeter::new(100 * MS);
         run(&mut meter, (0, 300), 100, 0);
         run(&mut meter, (300, 59_000), 10, 50);
-        assert_eq!(meter.units_per_sec(), 0);
+        assert_eq!(meter.units_per_sec(), Some(0));
         run(&mut meter, (59_000, 130_000), 10, 50);
-        assert_eq!(meter.units_per_sec(), 5_000);
+        assert_eq!(meter.units_per_sec(), Some(5_000));
         meter.look(130_000 * MS, false);
         meter.look(900_000 * MS, true);
-        assert_eq!(meter.units_per_sec(), 5_000, "while nobody waits nothing is forgotten");
+        assert_eq!(meter.units_per_sec(), Some(5_000), "while nobody waits nothing is forgotten");
+    }
+
+    #[test]
+    fn a_delay_is_judged_by_the_windows_that_fit_into_it() {
+        let refill = Refill::cautious([(100 * MS, 1_000), (350 * MS, 4_000)]);
+        let within = [0, 99, 100, 199, 200, 349, 350, 700].map(|ms| refill.within(ms * MS));
+        assert_eq!(within, [0, 0, 100, 100, 200, 300, 1_400, 2_800]);
+        assert_eq!([0, 99, 100].map(|ms| refill.clone().hopeful().within(ms * MS)), [0, u64::MAX, 100]);
     }
 }

@@ -16,9 +16,11 @@ use weir_gateway::PushLimits;
 use weir_gateway::resp::frame;
 use weir_gateway::{Patience, Settings, UnitPrices};
 use weir_io::real::IdleTime;
-use weir_node::{Bandwidth, NodeConfig, Profile};
+use weir_node::{Bandwidth, FlushShares, NodeConfig, Profile, ShareMode};
 
-pub use self::values::{Bytes, Codec, Device, ProfileName, Rate, RequestQueues, Shared, Shown, Sync};
+pub use self::values::{
+    Bytes, Codec, Device, FlushSlots, ProfileName, Rate, RequestQueues, Shared, Shown, SlotsShared, Sync,
+};
 use crate::units::bytes;
 
 /// Caches below this are warned about.
@@ -75,6 +77,10 @@ pub struct Config {
     pub write_memory: Bytes,
     /// How that is shared between tenants.
     pub write_memory_shares: Shared,
+    /// Flushes at the same time, of all tenants together.
+    pub flush_slots: FlushSlots,
+    /// How these slots are shared between tenants.
+    pub flush_slot_shares: SlotsShared,
     /// Memory for blocks of tables.
     pub cache: Bytes,
     /// Compactions at the same time.
@@ -117,6 +123,8 @@ impl Default for Config {
             write_buffers_max: 4,
             write_memory: Bytes(1 << 30),
             write_memory_shares: Shared::default(),
+            flush_slots: FlushSlots(None),
+            flush_slot_shares: SlotsShared::default(),
             cache: Bytes(256 << 20),
             compactions_max: 2,
             compression: Codec::None,
@@ -159,6 +167,10 @@ impl Config {
             (
                 self.write_memory.0 >= 2 * self.write_buffer.0,
                 "write_memory must be at least twice write_buffer: one fills while one is flushed",
+            ),
+            (
+                self.flush_slots.0 != Some(1) || !matches!(self.flush_slot_shares.0, ShareMode::Delta(_)),
+                "flush_slots = 1 and flush_slot_shares = \"delta …\": of one slot none can be kept; take 2 or more, or \"fair\"",
             ),
             (self.compactions_max > 0, "compactions_max must be at least 1: level 0 would grow until writes stop"),
             (
@@ -210,7 +222,7 @@ impl Config {
     }
 
     /// Every setting, with its value in words.
-    fn shown(&self) -> [(&'static str, String); 27] {
+    fn shown(&self) -> [(&'static str, String); 29] {
         let text = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         [
             ("dir", self.dir.display().to_string()),
@@ -231,6 +243,8 @@ impl Config {
             ("write_buffers_max", self.write_buffers_max.to_string()),
             ("write_memory", self.write_memory.to_string()),
             ("write_memory_shares", self.write_memory_shares.0.to_string()),
+            ("flush_slots", self.flush_slots.to_string()),
+            ("flush_slot_shares", self.flush_slot_shares.0.to_string()),
             ("cache", self.cache.to_string()),
             ("compactions_max", self.compactions_max.to_string()),
             ("compression", text(&self.compression)),
@@ -277,6 +291,8 @@ impl Config {
         node.tree.compression = std::array::from_fn(|level| self.compression.of_level(level));
         node.write_memory_bytes = self.write_memory.0;
         node.write_memory_shares = self.write_memory_shares.0;
+        let mode = self.flush_slot_shares.0;
+        node.flush_slots = self.flush_slots.0.map(|slots| FlushShares { slots, mode });
         node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
         node.compaction_slots = self.compactions_max;
         node.hibernate_after = self.hibernate_after_seconds.saturating_mul(1_000_000_000);

@@ -2,7 +2,7 @@
 
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::{Profile, Promise, ShareMode};
+use weir_node::{FlushShares, Profile, Promise, ShareMode};
 
 use super::*;
 
@@ -30,6 +30,13 @@ fn units_are_understood_and_the_rest_stays_as_it_was() {
     assert_eq!(parse("").expect("valid").node(None).hibernate_after, 300_000_000_000);
     let shares = parse("write_memory_shares = \"delta 200 ms for 2\"").expect("valid").node(None).write_memory_shares;
     assert_eq!(shares, ShareMode::Delta(Promise { delta: 200_000_000, k: 2 }));
+    let slots = |text| parse(text).expect("valid").node(None).flush_slots;
+    let delta = |delta, k| ShareMode::Delta(Promise { delta, k });
+    assert_eq!(slots("flush_slot_shares = \"fair\""), None, "by default their number is not bounded");
+    assert_eq!(slots("flush_slots = \"4\""), Some(FlushShares { slots: 4, mode: delta(500_000_000, 1) }));
+    assert_eq!(slots("flush_slots = 1\nflush_slot_shares = \"fair\"").map(|shares| shares.slots), Some(1));
+    let text = "flush_slots = 8\nflush_slot_shares = \"delta 300 ms for 2\"";
+    assert_eq!(slots(text), Some(FlushShares { slots: 8, mode: delta(300_000_000, 2) }));
     assert_eq!(parse("hibernate_after_seconds = 0").expect("valid").node(None).hibernate_after, 0, "never");
     let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));
     assert_eq!(calibrated.bandwidth.expect("limited").device, Limits::bytes(7));
@@ -55,6 +62,11 @@ fn what_is_wrong_is_named() {
         ("write_buffer = \"64\"", "\"64 MiB\""),
         ("write_memory = \"64\"", "\"64 MiB\""),
         ("write_memory_shares = \"half\"", "\"delta 350 ms for 2\""),
+        ("flush_slots = 0", "1 to 1024"),
+        ("flush_slots = \"some\"", "unbounded"),
+        ("flush_slots = 1", "none can be kept"),
+        ("flush_slot_shares = \"quarter\"", "\"delta 500 ms for 2\""),
+        ("flush_slot_shares = \"half\"", "\"delta 500 ms for 2\""),
         ("cache = \"256\"", "\"256 MiB\""),
         ("profile = \"rocks\"", "rocksdb-autotune"),
         ("profile = \"cruise-no-sp\"", "device_bandwidth"),
@@ -119,7 +131,7 @@ fn every_setting_is_documented() {
             assert!(names.contains(&name), "{name} is not in docs/config.md");
         }
     }
-    assert!(names.len() <= 27, "{} settings: who is to know them all?", names.len());
+    assert!(names.len() <= 29, "{} settings: who is to know them all?", names.len());
     for setting in shown.trim().split("\n\n") {
         assert!(setting.starts_with("# ") && setting.contains("\n# When: "), "{setting}");
         assert_eq!(setting.lines().filter(|line| !line.starts_with('#')).count(), 1, "{setting}");

@@ -8,7 +8,7 @@ use weir_admission::RequestOrder;
 use weir_gateway::tls::ClientCertificates;
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::{Profile, ShareMode};
+use weir_node::{Profile, Promise, ShareMode};
 
 use crate::units::{BARE_BYTES_MIN, NoBytes, read_bytes};
 
@@ -31,6 +31,89 @@ pub struct Shared(pub ShareMode);
 impl<'de> Deserialize<'de> for Shared {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// How flush slots are shared between tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotsShared(pub ShareMode);
+
+impl SlotsShared {
+    /// U-14: flushes take longer than memory takes to come back.
+    const DELTA: ShareMode = ShareMode::Delta(Promise { delta: 500_000_000, k: 1 });
+}
+
+impl Default for SlotsShared {
+    fn default() -> Self {
+        Self(Self::DELTA)
+    }
+}
+
+impl<'de> Deserialize<'de> for SlotsShared {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || {
+            de::Error::custom(format_args!(
+                "{text:?} is not a way to share flush slots: write \"fair\", \"quota\", \"delta\", \"delta 500 ms\", or \
+                 \"delta 500 ms for 2\" (tenants at a time)"
+            ))
+        };
+        match text.parse() {
+            _ if text.trim() == "delta" => Ok(Self::default()),
+            // A quarter of a few slots is none, or half of them.
+            Ok(ShareMode::Quarter) | Err(_) => Err(wrong()),
+            Ok(mode) => Ok(Self(mode)),
+        }
+    }
+}
+
+/// How many flushes may run at a time: a number, or `"unbounded"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushSlots(pub Option<u64>);
+
+impl FlushSlots {
+    const UNBOUNDED: &str = "unbounded";
+    /// More threads than flush.
+    const MAX: u64 = 1024;
+}
+
+impl fmt::Display for FlushSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str(Self::UNBOUNDED),
+            Some(slots) => write!(f, "{slots}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for FlushSlots {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SlotsVisitor;
+        impl Visitor<'_> for SlotsVisitor {
+            type Value = FlushSlots;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "flushes at a time, 1 to {}, or \"{}\"", FlushSlots::MAX, FlushSlots::UNBOUNDED)
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<FlushSlots, E> {
+                let slots = u64::try_from(value).ok().filter(|slots| (1..=FlushSlots::MAX).contains(slots));
+                slots
+                    .map(|slots| FlushSlots(Some(slots)))
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<FlushSlots, E> {
+                match text.trim() {
+                    FlushSlots::UNBOUNDED => Ok(FlushSlots(None)),
+                    number => match number.parse() {
+                        Ok(number) => self.visit_i64(number),
+                        Err(_) => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                    },
+                }
+            }
+        }
+        deserializer.deserialize_any(SlotsVisitor)
     }
 }
 
