@@ -18,7 +18,7 @@ use weir_gateway::{Patience, Settings, UnitPrices};
 use weir_io::real::IdleTime;
 use weir_node::{Bandwidth, NodeConfig, Profile};
 
-pub use self::values::{Bytes, Codec, Device, ProfileName, Rate, RequestQueues, Shared, Shown, Sync};
+pub use self::values::{Bytes, CacheShared, Codec, Device, ProfileName, Rate, RequestQueues, Shared, Shown, Sync};
 use crate::units::bytes;
 
 /// Caches below this are warned about.
@@ -77,6 +77,8 @@ pub struct Config {
     pub write_memory_shares: Shared,
     /// Memory for blocks of tables.
     pub cache: Bytes,
+    /// How that is shared between tenants.
+    pub cache_shares: CacheShared,
     /// Compactions at the same time.
     pub compactions_max: usize,
     /// How tables are compressed.
@@ -118,6 +120,7 @@ impl Default for Config {
             write_memory: Bytes(1 << 30),
             write_memory_shares: Shared::default(),
             cache: Bytes(256 << 20),
+            cache_shares: CacheShared::default(),
             compactions_max: 2,
             compression: Codec::None,
             device_bandwidth: Device::Rate(Rate(None)),
@@ -210,7 +213,7 @@ impl Config {
     }
 
     /// Every setting, with its value in words.
-    fn shown(&self) -> [(&'static str, String); 27] {
+    fn shown(&self) -> [(&'static str, String); 28] {
         let text = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         [
             ("dir", self.dir.display().to_string()),
@@ -232,6 +235,7 @@ impl Config {
             ("write_memory", self.write_memory.to_string()),
             ("write_memory_shares", self.write_memory_shares.0.to_string()),
             ("cache", self.cache.to_string()),
+            ("cache_shares", self.cache_shares.0.to_string()),
             ("compactions_max", self.compactions_max.to_string()),
             ("compression", text(&self.compression)),
             ("device_bandwidth", self.device_bandwidth.to_string()),
@@ -278,6 +282,7 @@ impl Config {
         node.write_memory_bytes = self.write_memory.0;
         node.write_memory_shares = self.write_memory_shares.0;
         node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
+        node.cache_shares = self.cache_shares.0;
         node.compaction_slots = self.compactions_max;
         node.hibernate_after = self.hibernate_after_seconds.saturating_mul(1_000_000_000);
         node.sync = self.sync.mode();

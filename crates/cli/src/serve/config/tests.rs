@@ -2,7 +2,7 @@
 
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::{Profile, Promise, ShareMode};
+use weir_node::{CacheMode, Profile, Promise, ShareMode};
 
 use super::*;
 
@@ -30,6 +30,9 @@ fn units_are_understood_and_the_rest_stays_as_it_was() {
     assert_eq!(parse("").expect("valid").node(None).hibernate_after, 300_000_000_000);
     let shares = parse("write_memory_shares = \"delta 200 ms for 2\"").expect("valid").node(None).write_memory_shares;
     assert_eq!(shares, ShareMode::Delta(Promise { delta: 200_000_000, k: 2 }));
+    let shares = parse("cache_shares = \"delta\"").expect("valid").node(None).cache_shares;
+    assert_eq!(shares, CacheMode::Delta(Promise { delta: 500_000_000, k: 1 }));
+    assert_eq!(parse("").expect("valid").node(None).cache_shares, CacheMode::Fair);
     assert_eq!(parse("hibernate_after_seconds = 0").expect("valid").node(None).hibernate_after, 0, "never");
     let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));
     assert_eq!(calibrated.bandwidth.expect("limited").device, Limits::bytes(7));
@@ -55,6 +58,7 @@ fn what_is_wrong_is_named() {
         ("write_buffer = \"64\"", "\"64 MiB\""),
         ("write_memory = \"64\"", "\"64 MiB\""),
         ("write_memory_shares = \"half\"", "\"delta 350 ms for 2\""),
+        ("cache_shares = \"quarter\"", "\"delta 500 ms for 2\""),
         ("cache = \"256\"", "\"256 MiB\""),
         ("profile = \"rocks\"", "rocksdb-autotune"),
         ("profile = \"cruise-no-sp\"", "device_bandwidth"),
