@@ -1,11 +1,13 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
-//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7). The node is the real one; the device has
-//! exactly the planned bandwidth.
+//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7), or to have their blocks back ([`cached`],
+//! DF-E3). The node is the real one; the device has exactly the planned bandwidth.
 
 mod buffer;
+pub mod cached;
 mod client;
 pub mod flush;
 mod table;
+mod world;
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +18,9 @@ use weir_scenario::save;
 
 pub use buffer::{Shared, Waited, run};
 pub use client::Class;
-pub use table::{heading, row};
+pub use table::{cache_heading, cache_row, heading, row};
 
+use self::cached::Cached;
 use self::flush::Flush;
 use self::table::{slots_heading, slots_row};
 use crate::scenario::WORLD;
@@ -69,6 +72,16 @@ pub fn side_by_side(args: &Buffer) -> Result<(), String> {
 pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| flush::run(args, mode));
     deliver("delta-flush", args, args.json.as_deref(), &slots_heading(args), runs, slots_row)
+}
+
+/// The same for the block cache.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn caches_side_by_side(args: &Cached) -> Result<(), String> {
+    let image = cached::image(args)?;
+    let runs = args.modes.iter().map(|&mode| cached::run(args, &image, mode));
+    deliver("delta-cache", args, args.json.as_deref(), &cache_heading(args), runs, cache_row)
 }
 
 fn deliver<R: Serialize>(
