@@ -154,12 +154,12 @@ impl Door {
             Own::Free => (Grant::FREE, false),
             Own::Waiting(own) => {
                 let door = Arc::clone(self);
-                let own = self.wait(own, Wait::Partition, for_client);
+                let own = self.wait(own, Wait::Partition, class);
                 return Pass::Waiting(Box::pin(async move {
                     let partition = own.await;
                     let paid = Paid::new(&door, toll);
                     let request = door.ask_node(toll);
-                    let node = door.wait(request, Wait::Node, for_client).await;
+                    let node = door.wait(request, Wait::Node, class).await;
                     paid.keep();
                     Held { partition, node }
                 }));
@@ -169,7 +169,7 @@ impl Door {
             Request::Ready(node) => Pass::Ready(Held { partition, node: node.expect("a new request") }),
             waiting => {
                 let paid = paid.then(|| Paid::new(self, toll));
-                let waiting = self.wait(waiting, Wait::Node, for_client);
+                let waiting = self.wait(waiting, Wait::Node, class);
                 Pass::Waiting(Box::pin(async move {
                     let node = waiting.await;
                     if let Some(paid) = paid {
@@ -182,11 +182,13 @@ impl Door {
     }
 
     /// Awaits a grant, and books the time from now on if a client waits for it.
-    fn wait(self: &Arc<Self>, request: Request, wait: Wait, for_client: bool) -> impl Future<Output = Grant> + use<> {
-        let counts = for_client && matches!(request, Request::Waiting(_));
+    fn wait(self: &Arc<Self>, request: Request, wait: Wait, class: Class) -> impl Future<Output = Grant> + use<> {
+        let counts = class.is_foreground() && matches!(request, Request::Waiting(_));
         let clocked = counts.then(|| (Arc::clone(self), self.node.now()));
+        let queued = (counts && wait == Wait::Node && class == Class::Read).then(|| self.account.queue_read());
         async move {
             let grant = request.await;
+            drop(queued);
             if let Some((door, began)) = clocked {
                 let waited = door.node.now().saturating_sub(began);
                 door.account.book_wait(wait, waited);

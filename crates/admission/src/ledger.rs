@@ -145,6 +145,29 @@ pub struct Account {
     device: [[Cell; 2]; CLASSES],
     user: [Cell; 2],
     waited: [AtomicU64; 2],
+    reads_waiting: AtomicU64,
+    reads_emptied: AtomicU64,
+}
+
+/// Reads of an owner's clients that wait at the node's gate, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadQueue {
+    /// How many.
+    pub waiting: u64,
+    /// How often the last of them has left. Where that is the same as before, and somebody waits both times, somebody
+    /// has waited all the time.
+    pub emptied: u64,
+}
+
+/// A read in the queue, until dropped.
+pub(crate) struct QueuedRead(Arc<Account>);
+
+impl Drop for QueuedRead {
+    fn drop(&mut self) {
+        if self.0.reads_waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.reads_emptied.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Account {
@@ -168,6 +191,18 @@ impl Account {
     /// Books that a client's I/O waited at a gate, in nanoseconds.
     pub(crate) fn book_wait(&self, wait: Wait, nanos: Nanos) {
         self.waited[wait as usize].fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// A read of a client begins to wait at the node's gate.
+    pub(crate) fn queue_read(self: &Arc<Self>) -> QueuedRead {
+        self.reads_waiting.fetch_add(1, Ordering::Relaxed);
+        QueuedRead(Arc::clone(self))
+    }
+
+    /// Who waits at the node's gate to read.
+    pub fn read_queue(&self) -> ReadQueue {
+        let emptied = self.reads_emptied.load(Ordering::Relaxed);
+        ReadQueue { waiting: self.reads_waiting.load(Ordering::Relaxed), emptied }
     }
 
     /// Takes back `bytes` of an operation that turned out shorter (a read across the end of a file).

@@ -41,7 +41,7 @@ pub use bucket::{Bucket, UNLIMITED};
 pub use gate::{Gate, GateOptions, Grant, Request, Waiter};
 pub use gated::GatedFs;
 pub use lane::RankStats;
-pub use ledger::{Account, Amount, Booked, Books, Ledger, Wait};
+pub use ledger::{Account, Amount, Booked, Books, Ledger, ReadQueue, Wait};
 pub use limits::{Direction, Limits, Rates};
 pub use order::{Precedence, RANKS, Rank};
 pub use partition::PartitionGate;

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::common::*;
 use proptest::prelude::*;
 use weir_admission::waits::{self, Followed};
-use weir_admission::{Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, UNLIMITED, Wait};
+use weir_admission::{
+    Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, ReadQueue, UNLIMITED, Wait,
+};
 use weir_io::sim::Sim;
 use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Owner, PAGE, Tag, sleep_until};
 
@@ -151,6 +153,30 @@ fn how_long_clients_wait_at_which_gate_is_booked() {
     partition.gate.background().set_limits(Limits::bytes(1_000_000));
     assert!(read(Class::CompactDeep) >= 10 * MS);
     assert_eq!(waited(), [at_partition, at_node], "no client waits for a compaction");
+}
+
+#[test]
+fn who_has_waited_to_read_all_the_time_is_told_from_who_has_not() {
+    let node = Node::new(3, Limits::bytes(1_000_000), 0);
+    let (partition, account) = (node.partition(1), node.ledger.account(owner(1)));
+    let read = |class| partition.file.read_at(0, AlignedBuf::with_len(100_000), tag(class));
+    let queue = || account.read_queue();
+    node.sim.block_on(read(Class::Read)).expect("no faults");
+    let (one, other, log) = (read(Class::Read), read(Class::Read), read(Class::Log));
+    assert_eq!(queue(), ReadQueue { waiting: 2, emptied: 0 }, "others than reads do not count");
+    node.sim.block_on(one).expect("no faults");
+    assert_eq!(queue(), ReadQueue { waiting: 1, emptied: 0 }, "somebody has waited all the time");
+    drop(other);
+    assert_eq!(queue(), ReadQueue { waiting: 0, emptied: 1 }, "it gave up");
+    let next = read(Class::Read);
+    assert_eq!(queue(), ReadQueue { waiting: 1, emptied: 1 }, "not all the time");
+    node.gate.set_limits(Limits::UNLIMITED);
+    partition.gate.foreground().set_limits(Limits::bytes(1_000));
+    node.sim.block_on(async { (next.await.expect("no faults"), log.await.expect("no faults")) });
+    drop(read(Class::Read));
+    let at_own_gate = read(Class::Read);
+    assert_eq!(queue(), ReadQueue { waiting: 0, emptied: 2 }, "what its tenant bought is nobody else's fault");
+    drop(at_own_gate);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_admission::Limits;
 use weir_admission::cost::Capacity;
 use weir_admission::policy::Profile;
-use weir_admission::policy::share::ShareMode;
+use weir_admission::policy::share::{CacheMode, ShareMode};
 use weir_io::{Clock, Fs, Nanos, Spawn};
 use weir_log::SyncMode;
 use weir_model::engine::EngineKind;
@@ -40,6 +40,8 @@ pub struct NodeConfig {
     pub store: StoreOptions,
     /// Block cache of all trees together, in bytes.
     pub cache_bytes: usize,
+    /// How that is shared between tenants.
+    pub cache_shares: CacheMode,
     /// Memory for the memtables of all trees together, in bytes: when it runs short, some are flushed before they are
     /// full.
     pub write_memory_bytes: u64,
@@ -87,6 +89,7 @@ impl NodeConfig {
             tree: TreeOptions::default(),
             store: StoreOptions::default(),
             cache_bytes: 256 << 20,
+            cache_shares: CacheMode::default(),
             write_memory_bytes: 1 << 30,
             write_memory_shares: ShareMode::default(),
             sync: SyncMode::default(),

@@ -7,6 +7,7 @@
 pub mod backup;
 mod bandwidth;
 mod bill;
+mod cache_shares;
 mod carried;
 pub mod catalogue;
 mod check;
@@ -46,6 +47,7 @@ mod write_shares;
 
 pub use backup::BackupReport;
 pub use bill::{BillBook, BillEdit, BillLine, Usage};
+pub use cache_shares::CacheShares;
 pub use check::{NodeCheck, PartitionCheck, check};
 pub use config::{Bandwidth, Machine, NodeConfig};
 pub use engines::{BlockCache, StoreOptions, TreeOptions};
@@ -66,7 +68,7 @@ pub use tenant::{
 pub use write_shares::{MemoryShares, ShareWaits};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.
-pub use weir_admission::policy::share::{Delay, Promise, ShareMode, ShareTerms};
+pub use weir_admission::policy::share::{CacheMode, Delay, Promise, ShareMode, ShareTerms};
 pub use weir_admission::policy::{Behaviour, Facts, Move, Profile, Stage, Tick, Violation, Window, felt};
 pub use weir_admission::{
     Access, Admission, Amount, Booked, Direction, Ledger, NodeAdmission, NodeBusy, NodeQueueStats, NodeUnits, OnLimit,

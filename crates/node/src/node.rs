@@ -12,6 +12,7 @@ use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
 use weir_model::{Databases, TenantId, TenantName};
 
 use crate::bill::BillBook;
+use crate::cache_shares::CacheShares;
 use crate::carried::carried;
 use crate::catalogue::{Catalogue, CatalogueEdit, Listing, commit};
 use crate::config::{Machine, NodeConfig};
@@ -417,6 +418,11 @@ impl Node {
     /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.shared.cache
+    }
+
+    /// How much of the block cache is kept for whom.
+    pub fn cache_shares(&self) -> CacheShares {
+        self.shared.kept_blocks.seen()
     }
 
     /// Refuses writes, ends all background work, makes everything durable. Reads go on until the node is dropped.

@@ -7,6 +7,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, NodeUnits, PartitionGate, Pool};
 use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
 
+use crate::cache_shares::{KeptBlocks, measure};
 use crate::catalogue::{Catalogue, CatalogueEdit, commit};
 use crate::config::{Machine, NodeConfig};
 use crate::control::Control;
@@ -47,6 +48,7 @@ pub(crate) struct NodeShared {
     /// Request units for all tenants.
     pub units: Arc<NodeUnits>,
     pub cache: Arc<BlockCache>,
+    pub kept_blocks: Arc<KeptBlocks>,
     pub memory: Arc<WriteMemory>,
     pub workers: Arc<Workers>,
     /// What tenants say of their shares.
@@ -79,12 +81,17 @@ impl NodeShared {
         let cache = BlockCache::new(config.cache_bytes, CACHE_SHARDS);
         let queue = |shares| FlushQueue::new(shares, Arc::clone(&terms), Arc::clone(&machine.clock));
         let flushes = config.flush_slots.map(queue);
-        let ticker = Ticker::new(&config, &gate, (&memory, &cache), &ledger, flushes.clone());
+        let kept_blocks = KeptBlocks::new(config.cache_shares, Arc::clone(&terms), &cache, &gate);
+        let caches = (&cache, &kept_blocks);
+        let ticker = Ticker::new(&config, &gate, &memory, caches, &ledger, flushes.clone());
         let (spawn, clock) = (Arc::clone(&machine.spawn), Arc::clone(&machine.clock));
         let slots = (config.compaction_slots, config.profile.preempts());
         let workers = Workers::new(spawn, clock, slots, flushes);
         workers.spawn(tick::run(Arc::downgrade(&ticker), Arc::clone(&machine.clock)));
         workers.spawn(keep(Arc::downgrade(&memory), Arc::clone(&machine.clock)));
+        if config.cache_shares.promise().is_some() {
+            workers.spawn(measure(Arc::downgrade(&kept_blocks), Arc::clone(&machine.clock)));
+        }
         let reserve = Arc::clone(catalogue.reserve());
         workers.spawn(reserve::keep(Arc::downgrade(&reserve), Arc::clone(&machine.clock)));
         let books = Arc::clone(&ticker);
@@ -99,6 +106,7 @@ impl NodeShared {
             ledger,
             units: NodeUnits::new(Arc::clone(&machine.clock)),
             cache,
+            kept_blocks,
             memory,
             workers,
             terms,

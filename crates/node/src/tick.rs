@@ -24,6 +24,7 @@ use weir_model::TenantId;
 use weir_model::engine::{EngineFacts, JobKind, Scope, TreeKnobs, TreeShape};
 
 use crate::bandwidth::Reservation;
+use crate::cache_shares::KeptBlocks;
 use crate::config::NodeConfig;
 use crate::engines::BlockCache;
 use crate::flush_queue::FlushQueue;
@@ -63,6 +64,7 @@ pub(crate) struct Ticker {
     memory: Arc<WriteMemory>,
     flushes: Option<Arc<FlushQueue>>,
     cache: Arc<BlockCache>,
+    kept_blocks: Arc<KeptBlocks>,
     ledger: Arc<Ledger>,
     policy: Mutex<Policy>,
     /// Time between two ticks, in nanoseconds.
@@ -78,11 +80,12 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, whose blocks are in
-    /// `cache`, and whose I/O is in `ledger`; its flushes wait in `flushes`, if at all.
+    /// `cache`, where some are kept, and whose I/O is in `ledger`; its flushes wait in `flushes`, if at all.
     pub fn new(
         config: &NodeConfig,
         gate: &Arc<Gate>,
-        (memory, cache): (&Arc<WriteMemory>, &Arc<BlockCache>),
+        memory: &Arc<WriteMemory>,
+        (cache, kept_blocks): (&Arc<BlockCache>, &Arc<KeptBlocks>),
         ledger: &Arc<Ledger>,
         flushes: Option<Arc<FlushQueue>>,
     ) -> Arc<Self> {
@@ -101,6 +104,7 @@ impl Ticker {
             memory: Arc::clone(memory),
             flushes,
             cache: Arc::clone(cache),
+            kept_blocks: Arc::clone(kept_blocks),
             ledger: Arc::clone(ledger),
             period: policy.period(),
             policy: Mutex::new(policy),
@@ -161,6 +165,7 @@ impl Ticker {
             Some((slot, partition))
         });
         let there: Vec<(&Arc<dyn Ticked>, Arc<Partition>)> = there.collect();
+        self.kept_blocks.turn(there.iter().map(|(_, partition)| (partition.owner(), Arc::clone(&partition.account))));
         let mut policy = self.policy.lock();
         let samples = there.iter().map(|(slot, partition)| self.look(&***slot, partition)).collect();
         let sample = self.sample(now, samples);

@@ -11,12 +11,13 @@ use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
 use weir_node::{
-    Bandwidth, Delay, Machine, Node, NodeConfig, Partition, Profile, Promise, ShareMode, ShareTerms, TenantName,
-    TenantSettings, TenantSpec,
+    Bandwidth, CacheMode, Delay, Machine, Node, NodeConfig, Partition, Profile, Promise, ShareMode, ShareTerms,
+    TenantName, TenantSettings, TenantSpec,
 };
+use weir_sim::delta::cached::{self, Cached, Kept};
 use weir_sim::delta::flush::{self, Flush, Slotted};
 use weir_sim::delta::mix::{self, Kind, Mix, Mixed};
-use weir_sim::delta::{Buffer, Class, Shared, heading, row, run};
+use weir_sim::delta::{Buffer, Class, Shared, cache_heading, cache_row, heading, row, run};
 
 #[derive(Parser)]
 struct Line {
@@ -34,6 +35,12 @@ struct MixLine {
 struct FlushLine {
     #[command(flatten)]
     args: Flush,
+}
+
+#[derive(Parser)]
+struct CacheLine {
+    #[command(flatten)]
+    args: Cached,
 }
 
 /// DF-E2, DF-3: a table of the paper, with what the node measures of this device.
@@ -247,4 +254,45 @@ fn who_can_wait_takes_nothing_of_what_is_kept_for_those_who_cannot() {
         assert!(node.write_memory().part(prompt.0).used > 0 || prompt.1.metrics().jobs > 0, "it has written");
         sleep_until(&clock, until).await;
     });
+}
+
+/// DF-E3: what a tenant had that rested is in the cache again within the delay, where half of the cache is enough.
+#[test]
+fn a_share_of_the_cache_is_there_again_within_the_delay_that_was_promised() {
+    // For 500 ms it is nearly half, and a matter of moments whether that is promised.
+    let modes = "quota,delta 250 ms,delta 600 ms,delta 750 ms,fair";
+    let args = CacheLine::parse_from(["it", "--seconds", "75", "--every", "10", "--shares", modes]).args;
+    let image = cached::image(&args).expect("it is written");
+    println!("{}", cache_heading(&args));
+    let run = |mode: &CacheMode| cached::run(&args, &image, *mode).expect("it runs");
+    let runs: Vec<Kept> = args.modes.iter().map(run).inspect(|kept| println!("{}", cache_row(kept))).collect();
+    let [quota, deltas @ .., fair] = &runs[..] else { panic!("five modes") };
+    for kept in deltas {
+        assert!(kept.is_lawful && kept.regained.len() == 4, "reserves are the law's: {kept:?}");
+        assert!(kept.broken.is_some() || kept.late() == 0, "it was promised: {kept:?}");
+        assert!(kept.longest_ms() < 0.9 * fair.longest_ms(), "sooner than without a reserve: {kept:?}, {fair:?}");
+        assert!(kept.regained.iter().all(|regained| regained.has_percent > 95.0), "it has what it has read: {kept:?}");
+    }
+    // What it has is all but a few blocks of its share, which has to be read again.
+    assert!(quota.is_lawful && quota.longest_ms() < 20.0, "it has lost nothing: {quota:?}");
+    assert!(fair.longest_ms() > 800.0 && fair.regained[1].had_percent < 5.0, "it has lost all: {fair:?}");
+    // U-14: three quarters of the cache would have to be kept for a quarter of a second.
+    let broken = deltas[0].broken.as_ref().expect("not within 250 ms");
+    assert!(broken.contains("more than half") && deltas[0].kept_percent <= 50.0, "{broken}");
+    assert!(deltas[1..].iter().all(|kept| kept.broken.is_none()), "{deltas:?}");
+    assert!(runs.is_sorted_by(|one, other| one.kept_percent >= other.kept_percent), "{runs:?}");
+    let read = |kept: &Kept| kept.bytes_per_sec;
+    assert!(deltas.iter().all(|kept| read(quota) < read(kept) && read(kept) < read(fair)), "what is not kept is lent");
+}
+
+/// DF-E4: where two come back at a time each is one of more who take turns.
+#[test]
+fn two_tenants_that_come_back_together_have_their_blocks_within_the_delay() {
+    let args = ["it", "--seconds", "65", "--every", "10", "--ramps", "2", "--shares", "delta 750 ms for 2"];
+    let args = CacheLine::parse_from(args).args;
+    let image = cached::image(&args).expect("it is written");
+    let kept = cached::run(&args, &image, args.modes[0]).expect("it runs");
+    println!("{}\n{}", cache_heading(&args), cache_row(&kept));
+    assert!(kept.broken.is_none() && kept.is_lawful && kept.late() == 0, "{kept:?}");
+    assert!(kept.regained.len() == 6 && kept.longest_ms() > 500.0, "and it is needed: {kept:?}");
 }

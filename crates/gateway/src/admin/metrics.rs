@@ -1,6 +1,7 @@
 //! What is counted, under the names of the dashboards. Everything is read at the moment of the scrape; nothing here is
 //! on the path of a request.
 
+mod cache_shares;
 mod flush_slots;
 mod ledger;
 mod node_queue;
@@ -50,6 +51,7 @@ pub fn registry<S: Store>(
         write_device(&node, sheet)?;
         write_partitions(&node, sheet)?;
         write_cache(&node, sheet)?;
+        cache_shares::write(&node, sheet)?;
         quota::write(&node, sheet)?;
         request_units::write(&gateway, sheet)?;
         node_queue::write(&node, sheet)?;

@@ -4,11 +4,13 @@
 //!    newcomers wait in the small queue and are thrown out unless they are asked for again; those that were, or that
 //!    come back soon after having been thrown out (the ghosts remember), live in the main queue. A scan therefore
 //!    passes through without washing the cache out.
-//! 2. Every entry has an owner, whose bytes, hits and misses are counted. An owner may have a reserve: as long as it
-//!    has no more than that, it loses no entry to others (DF-8). What goes then is the first entry at the end of a
-//!    queue whose owner is above its reserve; [`shard`]'s `evict_one` is the one place where that is decided.
+//! 2. Every entry has an owner, whose bytes, hits and misses are counted. A tenant, with all its owners together, may
+//!    have a reserve: as long as it has no more than that, it loses no entry to others (DF-8). What goes then is the
+//!    first entry at the end of a queue whose tenant is above its reserve; [`shard`]'s `evict_one` is the one place
+//!    where that is decided.
 //! 3. Pinned entries (the blocks of the upper levels) are in no queue. They may take up to [`PINNED_SHARE_MAX`] of the
-//!    capacity; what is beyond is cached like everything else.
+//!    capacity; what is beyond is cached like everything else. Once there are reserves, so is what a tenant would pin
+//!    beyond its own: it must be able to go.
 //! 4. What tables keep in memory anyway (index and filter) is charged against the capacity, so that it bounds all of
 //!    it.
 //!
@@ -22,14 +24,15 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weir_io::Owner;
 use weir_model::engine::CacheUsage;
 
-use owners::Owners;
+use owners::{Held, Owners};
 use shard::{Key, Shard};
 pub use table::TableCache;
 
@@ -41,6 +44,8 @@ pub struct BlockCache {
     capacity_bytes: AtomicUsize,
     charged_bytes: AtomicUsize,
     next_table: AtomicU64,
+    /// Set and never taken back.
+    has_reserves: AtomicBool,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
     /// Owners are partitions that are open here, and those whose blocks are not all gone yet. Taken before a shard's
@@ -69,6 +74,7 @@ impl BlockCache {
             capacity_bytes: AtomicUsize::new(capacity_bytes),
             charged_bytes: AtomicUsize::new(0),
             next_table: AtomicU64::new(1),
+            has_reserves: AtomicBool::new(false),
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             owners: Mutex::default(),
         })
@@ -98,7 +104,8 @@ impl BlockCache {
     /// A door to the cache for one table of `owner`, under a number that no other table gets.
     pub fn table(self: &Arc<Self>, owner: Owner) -> TableCache {
         let table = self.next_table.fetch_add(1, Ordering::Relaxed);
-        TableCache::new(Arc::clone(self), table, self.enter(owner))
+        let (number, held) = self.enter(owner);
+        TableCache::new(Arc::clone(self), table, number, held)
     }
 
     /// What is held and was done for all owners together.
@@ -130,23 +137,36 @@ impl BlockCache {
         sum
     }
 
-    /// Reserves `bytes` for `owner` from now on, spread evenly over the shards, as its blocks are. What others have of
-    /// it comes back block by block as `owner` puts its own in. Without effect where it has neither table nor block
-    /// here.
-    pub fn set_reserve(&self, owner: Owner, bytes: usize) {
-        let owners = self.owners.lock();
-        let Some(number) = owners.number(owner) else { return };
-        let part = (bytes / self.shards.len()) as u64;
-        self.shards.iter().for_each(|shard| shard.lock().set_reserve(number, part));
+    /// Keeps so many bytes for each tenant from now on, and nothing for those that are not named. What others have of
+    /// it comes back block by block as the tenant puts its own in.
+    pub fn set_reserves(&self, reserves: BTreeMap<u32, u64>) {
+        self.has_reserves.store(true, Ordering::Relaxed);
+        self.owners.lock().set_reserves(reserves);
     }
 
-    fn enter(&self, owner: Owner) -> u32 {
+    /// Tenants with tables open, in order.
+    pub fn tenants(&self) -> Vec<u32> {
+        self.owners.lock().tenants()
+    }
+
+    /// Bytes of all owners of `tenant`, pinned ones too.
+    pub fn bytes_of(&self, tenant: u32) -> u64 {
+        self.owners.lock().bytes_of(tenant)
+    }
+
+    /// Whether `bytes` more of a tenant that has `held` may stay for good.
+    fn may_pin(&self, held: &Held, bytes: usize) -> bool {
+        !self.has_reserves.load(Ordering::Relaxed) || held.is_within_reserve(bytes)
+    }
+
+    fn enter(&self, owner: Owner) -> (u32, Arc<Held>) {
         let retire = |number| {
             let is_empty = self.shards.iter().all(|shard| shard.lock().is_empty_of(number));
             // No table is open that could put anything back meanwhile.
             is_empty.then(|| self.shards.iter().for_each(|shard| shard.lock().retire(number))).is_some()
         };
-        self.owners.lock().enter(owner, retire)
+        let begin = |number, held: &Arc<Held>| self.shards.iter().for_each(|shard| shard.lock().begin(number, held));
+        self.owners.lock().enter(owner, retire, begin)
     }
 
     fn leave(&self, number: u32) {

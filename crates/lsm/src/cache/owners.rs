@@ -1,12 +1,40 @@
-//! Who has blocks in the cache: a number for each, so that an entry need not carry more.
+//! Who has blocks in the cache: a number for each, so that an entry need not carry more; and what each tenant has, with
+//! all its owners together.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_io::Owner;
 
 /// So many rows of owners without tables are looked at before a new one is made. With more than one the rows of those
 /// that are gone are found faster than new ones come.
 const LOOKS: usize = 4;
+
+/// What a tenant has in all shards, and what is kept for it, in bytes. Counted while a shard is locked: two shards may
+/// count at the same time, so that the figure is right but for blocks that come and go at this moment.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    bytes: AtomicU64,
+    reserve: AtomicU64,
+}
+
+impl Held {
+    pub(super) fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Whether something is kept for it, and that is enough for so many bytes more.
+    pub(super) fn is_within_reserve(&self, coming: usize) -> bool {
+        let reserve = self.reserve.load(Ordering::Relaxed);
+        reserve > 0 && self.bytes.load(Ordering::Relaxed) + coming as u64 <= reserve
+    }
+}
 
 /// A row has its number as long as its owner has tables open, and until the last block is gone that these left behind;
 /// then the next owner gets it.
@@ -16,10 +44,15 @@ pub(super) struct Owners {
     rows: Vec<Row>,
     /// Numbers of rows without tables, and perhaps some that have some again.
     resting: VecDeque<u32>,
+    /// Of all tenants that have a row.
+    tenants: BTreeMap<u32, Arc<Held>>,
+    /// By tenant, whether or not it has a row; the others have none.
+    reserves: BTreeMap<u32, u64>,
 }
 
 struct Row {
     owner: Owner,
+    held: Arc<Held>,
     tables: usize,
     is_resting: bool,
 }
@@ -30,16 +63,61 @@ impl Owners {
         self.numbers.get(&owner).copied()
     }
 
-    /// A table of `owner` is opened. Gives its number; `retire` says of a number whether nothing is left under it, and
-    /// forgets what was counted.
-    pub(super) fn enter(&mut self, owner: Owner, retire: impl FnMut(u32) -> bool) -> u32 {
-        let number = self.number(owner).or_else(|| self.reuse(owner, retire)).unwrap_or_else(|| {
-            self.rows.push(Row { owner, tables: 0, is_resting: false });
-            (self.rows.len() - 1) as u32
+    /// A table of `owner` is opened. Gives its number and what its tenant has; `retire` says of a number whether
+    /// nothing is left under it, and forgets what was counted; `begin` is told of a number that is `owner`'s from now
+    /// on.
+    pub(super) fn enter(
+        &mut self,
+        owner: Owner,
+        retire: impl FnMut(u32) -> bool,
+        begin: impl FnOnce(u32, &Arc<Held>),
+    ) -> (u32, Arc<Held>) {
+        let number = self.number(owner).unwrap_or_else(|| {
+            let reused = self.reuse(retire);
+            let row = Row { owner, held: self.held(owner.tenant), tables: 0, is_resting: false };
+            let number = reused.unwrap_or(self.rows.len() as u32);
+            begin(number, &row.held);
+            match reused {
+                Some(number) => self.rows[number as usize] = row,
+                None => self.rows.push(row),
+            }
+            self.numbers.insert(owner, number);
+            number
         });
-        self.numbers.insert(owner, number);
-        self.rows[number as usize].tables += 1;
-        number
+        let row = &mut self.rows[number as usize];
+        row.tables += 1;
+        (number, Arc::clone(&row.held))
+    }
+
+    /// What `tenant` has, from now on if it had nothing.
+    fn held(&mut self, tenant: u32) -> Arc<Held> {
+        let fresh = || {
+            let reserve = AtomicU64::new(self.reserves.get(&tenant).copied().unwrap_or(0));
+            Arc::new(Held { bytes: AtomicU64::new(0), reserve })
+        };
+        Arc::clone(self.tenants.entry(tenant).or_insert_with(fresh))
+    }
+
+    /// Bytes that `tenant` has.
+    pub(super) fn bytes_of(&self, tenant: u32) -> u64 {
+        self.tenants.get(&tenant).map_or(0, |held| held.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Tenants with tables open, in order.
+    pub(super) fn tenants(&self) -> Vec<u32> {
+        let open = self.rows.iter().filter(|row| row.tables > 0);
+        let mut tenants: Vec<u32> = open.map(|row| row.owner.tenant).collect();
+        tenants.sort_unstable();
+        tenants.dedup();
+        tenants
+    }
+
+    /// What is kept from now on, in bytes by tenant.
+    pub(super) fn set_reserves(&mut self, reserves: BTreeMap<u32, u64>) {
+        for (tenant, held) in &self.tenants {
+            held.reserve.store(reserves.get(tenant).copied().unwrap_or(0), Ordering::Relaxed);
+        }
+        self.reserves = reserves;
     }
 
     /// One of the tables of `number` is closed.
@@ -52,15 +130,19 @@ impl Owners {
         }
     }
 
-    fn reuse(&mut self, owner: Owner, mut retire: impl FnMut(u32) -> bool) -> Option<u32> {
+    /// The number of a row that nobody needs any more. Its old owner is forgotten.
+    fn reuse(&mut self, mut retire: impl FnMut(u32) -> bool) -> Option<u32> {
         for _ in 0..LOOKS.min(self.resting.len()) {
             let number = self.resting.pop_front()?;
             let row = &mut self.rows[number as usize];
             if row.tables > 0 {
                 row.is_resting = false;
             } else if retire(number) {
-                self.numbers.remove(&row.owner);
-                *row = Row { owner, tables: 0, is_resting: false };
+                let owner = row.owner;
+                self.numbers.remove(&owner);
+                if self.numbers.range(of_tenant(owner.tenant)).next().is_none() {
+                    self.tenants.remove(&owner.tenant);
+                }
                 return Some(number);
             } else {
                 self.resting.push_back(number);
@@ -68,4 +150,8 @@ impl Owners {
         }
         None
     }
+}
+
+fn of_tenant(tenant: u32) -> RangeInclusive<Owner> {
+    Owner { tenant, partition: 0 }..=Owner { tenant, partition: u32::MAX }
 }

@@ -8,6 +8,7 @@ use weir_model::engine::CacheUsage;
 
 use super::PINNED_SHARE_MAX;
 use super::ghost::Ghosts;
+use super::owners::Held;
 use crate::table::{Block, Hint};
 
 /// The small queue's part of what is not pinned: 1/10.
@@ -119,8 +120,8 @@ pub(super) struct Shard {
     usages: Vec<CacheUsage>,
     /// Hits and misses of owners that are gone.
     retired: CacheUsage,
-    /// Bytes that are reserved here, by owner's number; those after the last one have none.
-    reserves: Vec<u64>,
+    /// What their tenants have in all shards, by owner's number.
+    held: Vec<Arc<Held>>,
 }
 
 /// Who puts in a block, and of how many bytes.
@@ -180,24 +181,19 @@ impl Shard {
         true
     }
 
-    /// From now on `owner` loses no block to others while it has no more than `bytes` here (DF-8).
-    pub(super) fn set_reserve(&mut self, owner: u32, bytes: u64) {
-        let number = owner as usize;
-        if bytes > 0 && number >= self.reserves.len() {
-            self.reserves.resize(number + 1, 0);
-        }
-        if let Some(reserve) = self.reserves.get_mut(number) {
-            *reserve = bytes;
+    /// From now on `owner` is the number of somebody whose tenant has `held`. Numbers come one after the other.
+    pub(super) fn begin(&mut self, owner: u32, held: &Arc<Held>) {
+        match self.held.get_mut(owner as usize) {
+            Some(before) => *before = Arc::clone(held),
+            None => self.held.push(Arc::clone(held)),
         }
     }
 
-    /// Whether blocks of `owner` stay where they are when `newcomer` needs room. Whoever is about to have more than its
-    /// reserve gives a block of its own.
+    /// Whether blocks of `owner` stay where they are when `newcomer` needs room: those of a tenant that has no more
+    /// than its reserve (DF-8). Whoever is about to have more than that gives a block of its own.
     fn is_spared(&self, owner: u32, newcomer: Newcomer) -> bool {
-        let Some(&reserve) = self.reserves.get(owner as usize) else { return false };
-        let coming = if owner == newcomer.owner { newcomer.bytes as u64 } else { 0 };
-        let has = self.usages.get(owner as usize).map_or(0, |usage| usage.bytes);
-        reserve > 0 && has + coming <= reserve
+        let [held, of_newcomer] = [owner, newcomer.owner].map(|owner| &self.held[owner as usize]);
+        held.is_within_reserve(if Arc::ptr_eq(held, of_newcomer) { newcomer.bytes } else { 0 })
     }
 
     /// A merge has passed this one.
@@ -268,9 +264,13 @@ impl Shard {
             Queue::Pinned => inserted.pinned = true,
         }
         *self.bytes_of(queue) += bytes;
+        self.held[owner as usize].add(bytes);
         let usage = self.usage(owner);
         usage.bytes += bytes as u64;
         usage.entries += 1;
+        if origin != Origin::Warm {
+            usage.read_bytes += bytes as u64;
+        }
         if pin {
             usage.pinned_bytes += bytes as u64;
         }
@@ -291,6 +291,7 @@ impl Shard {
         let slot = self.map.remove(&key)?;
         let bytes = slot.bytes as usize;
         *self.bytes_of(slot.queue) -= bytes;
+        self.held[slot.owner as usize].remove(bytes);
         let usage = self.usage(slot.owner);
         usage.bytes -= bytes as u64;
         usage.entries -= 1;
@@ -323,11 +324,10 @@ impl Shard {
         if let Some(usage) = self.usages.get_mut(owner as usize) {
             self.retired.add(&std::mem::take(usage));
         }
-        self.set_reserve(owner, 0);
     }
 
-    /// Throws one entry out for `newcomer`: the first at the end of a queue whose owner is above its reserve. `None` if
-    /// there are none but pinned ones, or none was found.
+    /// Throws one entry out for `newcomer`: the first at the end of a queue whose tenant is above its reserve. `None`
+    /// if there are none but pinned ones, or none was found.
     fn evict_one(&mut self, small_max: usize, newcomer: Newcomer) -> Option<Arc<Block>> {
         // Passed over in the small queue, and in the main one.
         let mut spared = [0; 2];

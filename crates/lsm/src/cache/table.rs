@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::BlockCache;
+use super::owners::Held;
 use super::shard::{Key, Origin};
 use crate::table::Block;
 
@@ -15,6 +16,8 @@ pub struct TableCache {
     cache: Arc<BlockCache>,
     table: u64,
     owner: u32,
+    /// What its tenant has.
+    held: Arc<Held>,
     /// Offsets of the blocks that were inserted as pinned. Taken before a shard's lock.
     pinned: Mutex<Vec<u64>>,
     /// Set and never taken back: a block that was offered may be gone by now.
@@ -22,8 +25,8 @@ pub struct TableCache {
 }
 
 impl TableCache {
-    pub(super) fn new(cache: Arc<BlockCache>, table: u64, owner: u32) -> Self {
-        TableCache { cache, table, owner, pinned: Mutex::new(Vec::new()), took_offers: AtomicBool::new(false) }
+    pub(super) fn new(cache: Arc<BlockCache>, table: u64, owner: u32, held: Arc<Held>) -> Self {
+        TableCache { cache, table, owner, held, pinned: Mutex::new(Vec::new()), took_offers: AtomicBool::new(false) }
     }
 
     /// The block at `offset`, if it is there. Counts a hit or a miss.
@@ -45,9 +48,11 @@ impl TableCache {
         self.cache.shard(key).lock().peek(key).is_some()
     }
 
-    /// Puts a block in, and others out where necessary. A pinned one stays until the table is dropped or evicts it.
+    /// Puts a block in, and others out where necessary. A pinned one, if the tenant may have that, stays until the
+    /// table is dropped or evicts it.
     pub fn insert(&self, offset: u64, block: &Arc<Block>, pin: bool) {
-        self.put(offset, block, if pin { Origin::Pinned } else { Origin::Read });
+        let is_pinned = pin && self.cache.may_pin(&self.held, block.bytes());
+        self.put(offset, block, if is_pinned { Origin::Pinned } else { Origin::Read });
     }
 
     fn put(&self, offset: u64, block: &Arc<Block>, origin: Origin) {

@@ -11,6 +11,16 @@ fn owner(partition: u32) -> Owner {
     Owner { tenant: 1, partition }
 }
 
+/// One of a tenant of its own.
+fn stranger(tenant: u32) -> Owner {
+    Owner { tenant, partition: 1 }
+}
+
+/// Keeps so many bytes for each tenant.
+fn keep<const N: usize>(cache: &BlockCache, reserves: [(u32, u64); N]) {
+    cache.set_reserves(reserves.into());
+}
+
 /// A block of about `bytes` bytes that can be told from others.
 fn block(bytes: usize) -> Arc<Block> {
     Arc::new(Block::for_cache_tests(bytes))
@@ -99,31 +109,35 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// DF-8: whoever has no more than its reserve loses nothing to others, and what it puts in within it is kept.
+    /// DF-8: a tenant that has no more than its reserve loses nothing to others, and what it puts in within it is kept.
     #[test]
     fn nobody_loses_what_is_reserved_for_it(
-        reserves in prop::array::uniform3(0_usize..13_000),
-        steps in prop::collection::vec((0_usize..3, 0_u64..60, 10_usize..3_000, 0_u8..8), 1..600),
+        reserves in prop::array::uniform3(0_u64..13_000),
+        steps in prop::collection::vec((0_usize..4, 0_u64..60, 10_usize..3_000, 0_u8..8), 1..600),
     ) {
         let cache = BlockCache::new(40_000, 1);
-        let tables: Vec<_> = (0..3).map(|number| cache.table(owner(number))).collect();
-        (0..3).for_each(|number| cache.set_reserve(owner(number), reserves[number as usize]));
+        // The last tenant has two partitions.
+        let tables = [(0, 1), (1, 1), (2, 1), (2, 2)].map(|(tenant, partition)| cache.table(Owner { tenant, partition }));
+        keep(&cache, [0, 1, 2].map(|tenant| (tenant, reserves[tenant as usize])));
         for (table, offset, bytes, what) in steps {
-            let held = || [0, 1, 2].map(|number| cache.usage_of(owner(number)).bytes as usize);
-            let (before, block) = (held(), block(bytes));
+            let held = || [0, 1, 2].map(|tenant| cache.bytes_of(tenant));
+            let (before, block, tenant) = (held(), block(bytes), table.min(2));
             match what {
-                0..4 => tables[table].insert(offset, &block, false),
+                0..4 => tables[table].insert(offset, &block, what == 0),
                 4 => tables[table].offer(offset, block.bytes(), || Some(Block::for_cache_tests(bytes))),
                 5 => tables[table].pass(offset),
                 _ => drop(tables[table].get(offset)),
             }
             let after = held();
-            for number in (0..3).filter(|&number| number != table && before[number] <= reserves[number]) {
-                prop_assert_eq!(after[number], before[number], "{} lost something to {}", number, table);
+            for other in (0..3).filter(|&other| other != tenant && before[other] <= reserves[other]) {
+                prop_assert_eq!(after[other], before[other], "{} lost something to {}", other, tenant);
             }
-            if what < 4 && before[table] + block.bytes() <= reserves[table] {
+            if what < 4 && before[tenant] + block.bytes() as u64 <= reserves[tenant] {
                 prop_assert!(tables[table].contains(offset), "{} is not kept", table);
             }
+            let usages = [(0, 1), (1, 1), (2, 1), (2, 2)].map(|(tenant, partition)| cache.usage_of(Owner { tenant, partition }));
+            let bytes = usages.map(|usage| usage.bytes);
+            prop_assert_eq!(after, [bytes[0], bytes[1], bytes[2] + bytes[3]]);
             prop_assert!(cache.usage().bytes <= 40_000);
         }
     }
@@ -132,16 +146,45 @@ proptest! {
 #[test]
 fn who_comes_back_has_its_reserve_at_once_and_the_rest_is_lent() {
     let cache = BlockCache::new(40_000, 1);
-    let (hog, modest) = (cache.table(owner(1)), cache.table(owner(2)));
-    cache.set_reserve(owner(2), 13_000);
+    let (hog, modest) = (cache.table(stranger(1)), cache.table(stranger(2)));
+    keep(&cache, [(2, 13_000)]);
     (0..3).for_each(|offset| modest.insert(offset, &block(4000), false));
     (0..1000).for_each(|offset| hog.insert(offset, &block(4000), false));
     assert!((0..3).all(|offset| modest.contains(offset)), "what it had while it rested");
     (3..9).for_each(|offset| modest.insert(offset, &block(4000), false));
-    assert!(cache.usage_of(owner(2)).bytes > 13_000, "beyond its reserve it is one of many");
-    cache.set_reserve(owner(2), 0);
+    assert!(cache.bytes_of(2) > 13_000, "beyond its reserve it is one of many");
+    keep(&cache, []);
     (0..1000).for_each(|offset| hog.insert(offset, &block(4000), false));
-    assert_eq!(cache.usage_of(owner(2)).bytes, 0, "nothing is kept for it any more");
+    assert_eq!(cache.bytes_of(2), 0, "nothing is kept for it any more");
+}
+
+#[test]
+fn a_reserve_is_a_tenants_and_not_a_shards_or_a_partitions() {
+    // So few blocks are never spread evenly over so many shards.
+    let cache = BlockCache::new(16 * 40_000, 16);
+    keep(&cache, [(2, 120_000), (3, 4_500)]);
+    let (hog, tables) = (cache.table(stranger(1)), [1, 2].map(|partition| cache.table(Owner { tenant: 2, partition })));
+    (0..20).for_each(|offset| tables[0].insert(offset, &block(4000), false));
+    (0..5).for_each(|offset| tables[1].insert(offset, &block(4000), false));
+    (0..10_000).for_each(|offset| hog.insert(offset, &block(4000), false));
+    assert!((0..20).all(|offset| tables[0].contains(offset)) && (0..5).all(|offset| tables[1].contains(offset)));
+    assert_eq!((cache.bytes_of(2), cache.tenants()), (25 * block(4000).bytes() as u64, vec![1, 2]));
+    // Who opens its first table later has what was said.
+    let late = cache.table(stranger(3));
+    late.insert(0, &block(4000), false);
+    (0..10_000).for_each(|offset| hog.insert(offset, &block(4000), false));
+    assert!(late.contains(0));
+}
+
+#[test]
+fn where_there_are_reserves_nobody_pins_more_than_its_own() {
+    let cache = BlockCache::new(100_000, 1);
+    let (hog, modest) = (cache.table(stranger(1)), cache.table(stranger(2)));
+    keep(&cache, [(1, 10_000), (2, 10_000)]);
+    (0..30).for_each(|offset| hog.insert(offset, &block(4000), true));
+    assert_eq!(cache.usage_of(stranger(1)).pinned_bytes, 2 * block(4000).bytes() as u64);
+    (0..20).for_each(|offset| modest.insert(offset, &block(4000), true));
+    assert!(cache.bytes_of(2) > 60_000, "what the others had beyond theirs was there to be had");
 }
 
 #[test]

@@ -84,6 +84,8 @@ pub struct CacheUsage {
     pub pinned_bytes: u64,
     /// Bytes of warm entries: put in as they were written.
     pub warm_bytes: u64,
+    /// Bytes of entries that were put in because somebody read them, gone ones too.
+    pub read_bytes: u64,
     /// Number of entries.
     pub entries: u64,
     /// Look-ups that found their block.
@@ -98,6 +100,7 @@ impl CacheUsage {
         self.bytes += other.bytes;
         self.pinned_bytes += other.pinned_bytes;
         self.warm_bytes += other.warm_bytes;
+        self.read_bytes += other.read_bytes;
         self.entries += other.entries;
         self.hits += other.hits;
         self.misses += other.misses;

@@ -49,6 +49,7 @@ Examples:
   weir sim ycsb --workload A,E --seeds 3               two of YCSB's workloads, profiles side by side, three seeds
   weir sim density --seeds 3                           how many bursty tenants one machine carries, by profile
   weir sim delta-buffer                                who waits for write memory beside tenants that use all of it
+  weir sim delta-cache                                 how soon a tenant that rested has its blocks in the cache again
   weir sim delta-mix                                   the same with 64 tenants of many kinds
   weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
   weir sim interrupt --rounds 10                       real servers; leaves its data in ./weir-interrupt
@@ -170,6 +171,7 @@ impl Sim {
                 weir_scenario::density::deliver(&args, crate::scenario::WORLD, &found)
             }
             Run::DeltaBuffer(args) => crate::delta::side_by_side(&args),
+            Run::DeltaCache(args) => crate::delta::caches_side_by_side(&args),
             Run::DeltaFlush(args) => crate::delta::flushes_side_by_side(&args),
             Run::DeltaMix(args) => crate::delta::mixes_side_by_side(&args),
             Run::Interrupt { engine: engines, rounds, signals, stopped_ms, seed, dir, binary } => {

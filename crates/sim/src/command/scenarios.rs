@@ -309,6 +309,8 @@ pub(super) enum Run {
     },
     /// Policies: tenants that rest and then want their share of the write memory, beside tenants that use all of it
     DeltaBuffer(crate::delta::Buffer),
+    /// Policies: tenants that rest and then want their blocks back, beside tenants that read all they can
+    DeltaCache(crate::delta::cached::Cached),
     /// Policies: a tenant that wants to flush while others do, on few flush slots
     DeltaFlush(crate::delta::flush::Flush),
     /// Policies: what the most unlucky of 64 tenants of many kinds waits, and what all get done

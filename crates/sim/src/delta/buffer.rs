@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use weir_admission::policy::share::delta;
-use weir_admission::{Limits, UNLIMITED, cost};
-use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Nanos, Rng, sleep_until};
-use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{Bandwidth, Machine, MemoryShares, Node, NodeConfig, Profile, ShareMode, TenantName, TenantSpec};
+use weir_node::{Machine, MemoryShares, Node, NodeConfig, ShareMode, ShareTerms};
 
 use super::Buffer;
-use super::client::{Class, Client};
+use super::client::{Class, Client, Op, clients};
+use super::world::{self, MB, SECOND, ms};
 
-const SECOND: Nanos = 1_000_000_000;
-const MB: u64 = 1_000_000;
 /// Of all tenants together: the paper's 2 GB.
 const MEMORY: u64 = 2_048 * MB;
 const TENANTS: u64 = 16;
@@ -94,33 +91,12 @@ impl Shared {
 
 /// Settings of the node.
 fn config(args: &Buffer, mode: ShareMode) -> NodeConfig {
-    let memtable = (MEMTABLE / args.scale) as usize;
-    // Compactions are not what this is about, and never due.
-    let never = 1 << 30;
-    let tree = TreeOptions {
-        write_buffer_bytes: memtable,
-        write_buffers_max: 256,
-        flush_memtables_max: 1,
-        l0_trigger: never,
-        l0_gather: never,
-        l0_slow: never,
-        l0_stop: never,
-        table_bytes: memtable as u64,
-        io_bytes: 64 << 10,
-        warm_levels: 0,
-        ..TreeOptions::default()
-    };
-    let device = Limits::bytes(DEVICE / args.scale);
+    let memtable = MEMTABLE / args.scale;
+    let tree = TreeOptions { write_buffers_max: 256, table_bytes: memtable, ..world::tree(memtable) };
     NodeConfig {
-        tree,
-        cache_bytes: 1 << 20,
         write_memory_bytes: MEMORY / args.scale,
         write_memory_shares: mode,
-        sync: SyncMode::Interval,
-        segment_bytes: 8 << 20,
-        profile: Profile::Node,
-        bandwidth: Some(Bandwidth { device, capacity: cost::Capacity::default(), background: UNLIMITED }),
-        ..NodeConfig::new("/weir")
+        ..world::config(tree, DEVICE / args.scale)
     }
 }
 
@@ -140,32 +116,25 @@ fn law(capacity: u64, shares: &MemoryShares) -> Option<(u64, u64)> {
 /// What went wrong, in words.
 pub fn run(args: &Buffer, mode: ShareMode) -> Result<Shared, String> {
     let sim = Sim::new(args.seed);
-    let device = DeviceSpec::shared(DEVICE / args.scale);
-    let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
-    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: args.seed };
+    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.scale, args.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
 async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> weir_io::Result<Shared> {
     let (clock, config) = (sim.clock(), config(args, mode));
     let node = Node::open(&config, machine).await?;
-    let mut clients = Vec::new();
-    for number in 0..TENANTS as u32 {
-        let class = match number {
-            number if number < args.ramps => Class::Ramping,
-            number if number < args.ramps + GREEDY_TENANTS => Class::Greedy,
-            _ => Class::Steady,
-        };
-        let name = TenantName::new(&format!("tenant{number}")).expect("a name");
-        let tenant = node.create_tenant(TenantSpec::new(name)).await?;
-        let partition = tenant.partitions()[0].partition().await?;
-        clients.push(Client::new(class, tenant, partition, &clock, WRITE / args.scale));
-    }
+    let class = |number| match number {
+        number if number < args.ramps => Class::Ramping,
+        number if number < args.ramps + GREEDY_TENANTS => Class::Greedy,
+        _ => Class::Steady,
+    };
+    let kinds = (0..TENANTS as u32).map(|number| (class(number), ShareTerms::default()));
+    let clients = clients(&node, &clock, kinds, WRITE / args.scale).await?;
     let (from, mut rng) = (clock.now(), Rng::new(args.seed));
     let until = from + args.seconds * SECOND;
     for (client, number) in clients.iter().zip(0..) {
         let mut write =
-            |rate, from, until| client.write_steadily(sim, rate / args.scale, WRITERS, (from, until), &mut rng);
+            |rate, from, until| client.go_on(sim, Op::Write, rate / args.scale, WRITERS, (from, until), &mut rng);
         match client.class() {
             Class::Ramping => {}
             Class::Greedy => write(GREEDY, from, until),
@@ -205,7 +174,6 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
     let percent = |bytes: u64| bytes as f64 * 100.0 / capacity as f64;
     let own: u64 = seen.shares.tenants.values().map(|share| share.reserve).sum();
     let seconds = args.seconds as f64;
-    let ms = |nanos: Nanos| nanos as f64 / 1e6;
     let waited = |client: &Arc<Client>| {
         let (waits, tally) = (seen.waits.get(&client.tenant().id().0).copied().unwrap_or_default(), client.tally());
         Waited {

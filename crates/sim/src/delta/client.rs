@@ -1,29 +1,38 @@
-//! Tenants that write.
+//! Tenants that write or read.
 
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use weir_io::sim::Sim;
-use weir_io::{Clock, Nanos, Rng, sleep_until};
+use weir_io::{Clock, Nanos, Result, Rng, sleep_until};
 use weir_model::Batch;
-use weir_node::{Partition, Tenant};
+use weir_node::{Node, Partition, ShareTerms, Tenant, TenantName, TenantSettings, TenantSpec};
 
-const SECOND: Nanos = 1_000_000_000;
+use super::world::SECOND;
 
 /// What a tenant does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Writes steadily, less than its share of the bandwidth.
+    /// Writes or reads steadily, less than its share of the bandwidth.
     Steady,
-    /// Writes as much as it can.
+    /// As much as it can.
     Greedy,
     /// Rests, and then asks for its share of the memory at once.
     Ramping,
 }
 
-/// What a tenant has written, and the slowest of its writes.
+/// What a tenant does again and again.
+#[derive(Clone, Copy)]
+pub(super) enum Op {
+    /// Writes the next row.
+    Write,
+    /// Reads one of so many rows, drawn evenly.
+    Read(u64),
+}
+
+/// What a tenant has written or read, and what took longest.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) bytes: u64,
@@ -37,21 +46,34 @@ pub(super) struct Client {
     partition: Arc<Partition>,
     tally: Mutex<Tally>,
     clock: Arc<dyn Clock>,
-    write: u64,
+    op_bytes: u64,
+}
+
+/// A client for each of `kinds`: what it does, and the terms of its tenant, which is new unless it was made before. A row has `op_bytes` bytes.
+pub(super) async fn clients(
+    node: &Node,
+    clock: &Arc<dyn Clock>,
+    kinds: impl IntoIterator<Item = (Class, ShareTerms)>,
+    op_bytes: u64,
+) -> Result<Vec<Arc<Client>>> {
+    let mut clients = Vec::new();
+    for (number, (class, terms)) in kinds.into_iter().enumerate() {
+        let name = TenantName::new(&format!("tenant{number}")).expect("a name");
+        let tenant = match node.tenant(&name) {
+            Some(tenant) => tenant,
+            None => {
+                let settings = TenantSettings { terms, ..TenantSettings::default() };
+                node.create_tenant(TenantSpec { settings, ..TenantSpec::new(name) }).await?
+            }
+        };
+        let partition = tenant.partitions()[0].partition().await?;
+        let (tally, clock) = (Mutex::default(), Arc::clone(clock));
+        clients.push(Arc::new(Client { class, tenant, partition, tally, clock, op_bytes }));
+    }
+    Ok(clients)
 }
 
 impl Client {
-    /// A tenant that does what `class` says in writes of `write` bytes.
-    pub(super) fn new(
-        class: Class,
-        tenant: Arc<Tenant>,
-        partition: Arc<Partition>,
-        clock: &Arc<dyn Clock>,
-        write: u64,
-    ) -> Arc<Self> {
-        Arc::new(Self { class, tenant, partition, tally: Mutex::default(), clock: Arc::clone(clock), write })
-    }
-
     pub(super) fn class(&self) -> Class {
         self.class
     }
@@ -60,30 +82,39 @@ impl Client {
         &self.tenant
     }
 
+    pub(super) fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock()
     }
 
-    /// Writes `rate` bytes a second between two moments; what is late is sent as soon as one of its `writers` is free.
-    pub(super) fn write_steadily(
+    /// Does `rate` bytes a second between two moments; what is late is sent as soon as one of its `workers` is free.
+    pub(super) fn go_on(
         self: &Arc<Self>,
         sim: &Sim,
+        op: Op,
         rate: u64,
-        writers: u64,
+        workers: u64,
         (from, until): (Nanos, Nanos),
         rng: &mut Rng,
     ) {
-        for writer in 0..writers {
+        for worker in 0..workers {
             let client = Arc::clone(self);
-            let every = SECOND * self.write * writers / rate;
+            let every = SECOND * self.op_bytes * workers / rate;
             let mut at = from + rng.below(every);
+            let mut draws = Rng::new(at ^ worker << 48);
             sim.spawn(async move {
-                for number in (writer..).step_by(writers as usize) {
+                for number in (worker..).step_by(workers as usize) {
                     sleep_until(&client.clock, at).await;
                     if at >= until {
                         return;
                     }
-                    client.write(number).await;
+                    match op {
+                        Op::Write => client.write(number).await,
+                        Op::Read(rows) => client.read(draws.below(rows)).await,
+                    }
                     at += every;
                 }
             });
@@ -93,7 +124,7 @@ impl Client {
     /// One write, whose key is `number`.
     pub(super) async fn write(&self, number: u64) {
         let mut batch = Batch::new();
-        batch.put(&number.to_be_bytes(), &vec![number as u8; self.write as usize]);
+        batch.put(&number.to_be_bytes(), &vec![number as u8; self.op_bytes as usize]);
         let asked = self.clock.now();
         let Ok(commit) = self.partition.write(&batch).await else { return };
         {
@@ -101,7 +132,16 @@ impl Client {
             tally.slowest = tally.slowest.max(self.clock.now() - asked);
         }
         if commit.await.is_ok() {
-            self.tally.lock().bytes += self.write;
+            self.tally.lock().bytes += self.op_bytes;
         }
+    }
+
+    /// One read, of the row `number`.
+    pub(super) async fn read(&self, number: u64) {
+        let asked = self.clock.now();
+        let Ok(Some(_)) = self.partition.get(&number.to_be_bytes()).await else { return };
+        let mut tally = self.tally.lock();
+        tally.slowest = tally.slowest.max(self.clock.now() - asked);
+        tally.bytes += self.op_bytes;
     }
 }

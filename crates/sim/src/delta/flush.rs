@@ -5,20 +5,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use weir_admission::{Limits, UNLIMITED, cost};
-use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Nanos, Rng, sleep_until};
-use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{
-    Bandwidth, Delay, FlushShares, Machine, Node, NodeConfig, Profile, ShareMode, ShareTerms, TenantName,
-    TenantSettings, TenantSpec,
-};
+use weir_node::{Delay, FlushShares, Machine, Node, NodeConfig, ShareMode, ShareTerms};
 
-use super::client::{Class, Client};
+use super::client::{Class, Op, clients};
+use super::world::{self, MB, SECOND, ms};
 
-const SECOND: Nanos = 1_000_000_000;
-const MB: u64 = 1_000_000;
 /// One that ramps up, 3 that are greedy, 12 that are steady.
 const TENANTS: u32 = 16;
 /// They flush at the same moment. Holding nothing, each of them is below its share of the slots, and a slot that is
@@ -88,31 +82,9 @@ impl Slotted {
 }
 
 fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
-    let memtable = (MEMTABLE / args.scale) as usize;
-    let never = 1 << 30;
-    let tree = TreeOptions {
-        write_buffer_bytes: memtable,
-        write_buffers_max: 16,
-        flush_memtables_max: 1,
-        l0_trigger: never,
-        l0_gather: never,
-        l0_slow: never,
-        l0_stop: never,
-        io_bytes: 64 << 10,
-        warm_levels: 0,
-        ..TreeOptions::default()
-    };
-    let device = Limits::bytes(DEVICE / args.scale);
-    NodeConfig {
-        tree,
-        cache_bytes: 1 << 20,
-        flush_slots: Some(FlushShares { slots: args.slots, mode }),
-        sync: SyncMode::Interval,
-        segment_bytes: 8 << 20,
-        profile: Profile::Node,
-        bandwidth: Some(Bandwidth { device, capacity: cost::Capacity::default(), background: UNLIMITED }),
-        ..NodeConfig::new("/weir")
-    }
+    let tree = TreeOptions { write_buffers_max: 16, ..world::tree(MEMTABLE / args.scale) };
+    let flush_slots = Some(FlushShares { slots: args.slots, mode });
+    NodeConfig { flush_slots, ..world::config(tree, DEVICE / args.scale) }
 }
 
 /// One way to share, tried.
@@ -121,29 +93,20 @@ fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
 /// What went wrong, in words.
 pub fn run(args: &Flush, mode: ShareMode) -> Result<Slotted, String> {
     let sim = Sim::new(args.seed);
-    let device = DeviceSpec::shared(DEVICE / args.scale);
-    let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
-    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: args.seed };
+    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.scale, args.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
 async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> weir_io::Result<Slotted> {
     let clock = sim.clock();
     let node = Node::open(&config(args, mode), machine).await?;
-    let mut clients = Vec::new();
-    for number in 0..TENANTS {
-        let (class, delay) = match number {
-            0 => (Class::Ramping, Delay::OfNode),
-            1..=GREEDY_TENANTS => (Class::Greedy, Delay::Endless),
-            _ => (Class::Steady, Delay::OfNode),
-        };
-        let terms = ShareTerms { delay, ..ShareTerms::default() };
-        let settings = TenantSettings { terms, ..TenantSettings::default() };
-        let name = TenantName::new(&format!("tenant{number}")).expect("a name");
-        let tenant = node.create_tenant(TenantSpec { settings, ..TenantSpec::new(name) }).await?;
-        let partition = tenant.partitions()[0].partition().await?;
-        clients.push(Client::new(class, tenant, partition, &clock, WRITE / args.scale));
-    }
+    let kind = |number| match number {
+        0 => (Class::Ramping, Delay::OfNode),
+        1..=GREEDY_TENANTS => (Class::Greedy, Delay::Endless),
+        _ => (Class::Steady, Delay::OfNode),
+    };
+    let terms = |(class, delay)| (class, ShareTerms { delay, ..ShareTerms::default() });
+    let clients = clients(&node, &clock, (0..TENANTS).map(kind).map(terms), WRITE / args.scale).await?;
     let (from, mut rng) = (clock.now(), Rng::new(args.seed));
     let until = from + args.seconds * SECOND;
     for client in &clients {
@@ -152,7 +115,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
             Class::Greedy => (GREEDY, from),
             Class::Steady => (STEADY, from),
         };
-        client.write_steadily(sim, rate / args.scale, 2, (begin, until), &mut rng);
+        client.go_on(sim, Op::Write, rate / args.scale, 2, (begin, until), &mut rng);
     }
     for round in 1..args.seconds * SECOND / RAMP_EVERY + 1 {
         sleep_until(&clock, from + round * RAMP_EVERY).await;
@@ -164,7 +127,6 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
     }
     sleep_until(&clock, until).await;
     let waits = node.flush_waits().expect("the number of flushes is bounded");
-    let ms = |nanos: Nanos| nanos as f64 / 1e6;
     let longest = |class: Class| {
         let tenants = clients.iter().filter(|client| client.class() == class).map(|client| client.tenant().id().0);
         (class, tenants.filter_map(|tenant| waits.longest.get(&tenant)).copied().map(ms).fold(0.0, f64::max))

@@ -1,12 +1,15 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
-//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7); and many tenants of many kinds ([`mix`],
-//! DF-E6). The node is the real one; the device has exactly the planned bandwidth.
+//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7), or to have their blocks back ([`cached`],
+//! DF-E3); and many tenants of many kinds ([`mix`], DF-E6). The node is the real one; the device has exactly the
+//! planned bandwidth.
 
 mod buffer;
+pub mod cached;
 mod client;
 pub mod flush;
 pub mod mix;
 mod table;
+mod world;
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +20,9 @@ use weir_scenario::save;
 
 pub use buffer::{Shared, Waited, run};
 pub use client::Class;
-pub use table::{heading, row};
+pub use table::{cache_heading, cache_row, heading, row};
 
+use self::cached::Cached;
 use self::flush::Flush;
 use self::mix::Mix;
 use self::table::{mix_heading, mix_row, slots_heading, slots_row};
@@ -80,6 +84,16 @@ pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
 pub fn mixes_side_by_side(args: &Mix) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| mix::run(args, mode));
     deliver("delta-mix", args, args.json.as_deref(), &mix_heading(args), runs, mix_row)
+}
+
+/// The same for the block cache.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn caches_side_by_side(args: &Cached) -> Result<(), String> {
+    let image = cached::image(args)?;
+    let runs = args.modes.iter().map(|&mode| cached::run(args, &image, mode));
+    deliver("delta-cache", args, args.json.as_deref(), &cache_heading(args), runs, cache_row)
 }
 
 fn deliver<R: Serialize>(

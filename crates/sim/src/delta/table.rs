@@ -1,7 +1,9 @@
 //! A row for each way to share.
 
+use super::cached::{Cached, Kept, SHARE, STEADY_TENANTS, TENANTS};
 use super::flush::{Flush, Slotted};
 use super::mix::{Kind, Mix, Mixed};
+use super::world::MB;
 use super::{Buffer, Class, Shared};
 
 /// What is tried, and the head of the table.
@@ -99,5 +101,54 @@ pub(super) fn mix_row(mixed: &Mixed) -> String {
         mixed.read_per_sec / 1e6,
         mixed.written_per_sec / 1e6,
         mixed.bytes_per_sec() / 1e6,
+    )
+}
+
+/// The same for the block cache.
+pub fn cache_heading(args: &Cached) -> String {
+    format!(
+        "Block cache of {} MB, {TENANTS} tenants with a share of {} MB, device of {} MB/s: {STEADY_TENANTS} read 50 MB/s, 2 read \
+         1400 MB/s, 10 rest; {} of these read all they had at once, every {} s; scale {}\n\
+         Until they have it again, in ms; rates in MB/s at scale 1\n\n\
+         {:<20} {:>6} {:>9} {:>7} {:>7}  {:>9} {:>6} {:>6} {:>6}  {:>9} {:>9}",
+        u64::from(TENANTS) * SHARE / MB,
+        SHARE / MB,
+        args.device,
+        args.ramps,
+        args.every,
+        args.scale,
+        "shares",
+        "delta",
+        "reserve %",
+        "kept %",
+        "refill",
+        "longest",
+        "late",
+        "had %",
+        "has %",
+        "steady",
+        "read",
+    )
+}
+
+/// The same for the block cache.
+pub fn cache_row(kept: &Kept) -> String {
+    let delta = kept.delta_ms.map_or_else(|| "-".to_owned(), |delta| format!("{delta:.0}"));
+    let least = |of: fn(&super::cached::Regained) -> f64| kept.regained.iter().map(of).fold(f64::INFINITY, f64::min);
+    format!(
+        "{:<20} {:>6} {:>9.1} {:>7.1} {:>7.0}  {:>9.1} {:>6} {:>6.1} {:>6.1}  {:>9.1} {:>9.1}{}{}",
+        kept.mode,
+        delta,
+        kept.reserve_percent,
+        kept.kept_percent,
+        kept.refill / 1e6,
+        kept.longest_ms(),
+        kept.late(),
+        least(|regained| regained.had_percent),
+        least(|regained| regained.has_percent),
+        kept.steady_slowest_ms,
+        kept.bytes_per_sec / 1e6,
+        if kept.broken.is_some() { "  (cannot be promised)" } else { "" },
+        if kept.is_lawful { "" } else { "  (not what the law says)" },
     )
 }

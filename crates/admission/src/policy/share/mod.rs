@@ -1,5 +1,6 @@
 //! Who is entitled to how much of a pool, and who gives something back when it runs short.
 
+mod blocks;
 pub mod delta;
 mod entitle;
 mod memtables;
@@ -9,6 +10,7 @@ mod rush;
 mod slots;
 mod terms;
 
+pub use blocks::{BlockReserves, Blocks, BrokenReserves, CacheMode, keep_blocks, newcomers_part};
 pub use entitle::{Broken, Entitlements, Resource, entitle, worsened};
 pub use memtables::{MemorySample, Memtables, TenantMemory, to_seal};
 pub use mode::{Promise, ShareMode};

@@ -19,7 +19,7 @@ use weir_io::real::IdleTime;
 use weir_node::{Bandwidth, FlushShares, NodeConfig, Profile, ShareMode};
 
 pub use self::values::{
-    Bytes, Codec, Device, FlushSlots, ProfileName, Rate, RequestQueues, Shared, Shown, SlotsShared, Sync,
+    Bytes, CacheShared, Codec, Device, FlushSlots, ProfileName, Rate, RequestQueues, Shared, Shown, SlotsShared, Sync,
 };
 use crate::units::bytes;
 
@@ -83,6 +83,8 @@ pub struct Config {
     pub flush_slot_shares: SlotsShared,
     /// Memory for blocks of tables.
     pub cache: Bytes,
+    /// How that is shared between tenants.
+    pub cache_shares: CacheShared,
     /// Compactions at the same time.
     pub compactions_max: usize,
     /// How tables are compressed.
@@ -126,6 +128,7 @@ impl Default for Config {
             flush_slots: FlushSlots(None),
             flush_slot_shares: SlotsShared::default(),
             cache: Bytes(256 << 20),
+            cache_shares: CacheShared::default(),
             compactions_max: 2,
             compression: Codec::None,
             device_bandwidth: Device::Rate(Rate(None)),
@@ -222,7 +225,7 @@ impl Config {
     }
 
     /// Every setting, with its value in words.
-    fn shown(&self) -> [(&'static str, String); 29] {
+    fn shown(&self) -> [(&'static str, String); 30] {
         let text = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         [
             ("dir", self.dir.display().to_string()),
@@ -246,6 +249,7 @@ impl Config {
             ("flush_slots", self.flush_slots.to_string()),
             ("flush_slot_shares", self.flush_slot_shares.0.to_string()),
             ("cache", self.cache.to_string()),
+            ("cache_shares", self.cache_shares.0.to_string()),
             ("compactions_max", self.compactions_max.to_string()),
             ("compression", text(&self.compression)),
             ("device_bandwidth", self.device_bandwidth.to_string()),
@@ -294,6 +298,7 @@ impl Config {
         let mode = self.flush_slot_shares.0;
         node.flush_slots = self.flush_slots.0.map(|slots| FlushShares { slots, mode });
         node.cache_bytes = usize::try_from(self.cache.0).unwrap_or(usize::MAX);
+        node.cache_shares = self.cache_shares.0;
         node.compaction_slots = self.compactions_max;
         node.hibernate_after = self.hibernate_after_seconds.saturating_mul(1_000_000_000);
         node.sync = self.sync.mode();

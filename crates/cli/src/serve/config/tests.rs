@@ -2,7 +2,7 @@
 
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::{FlushShares, Profile, Promise, ShareMode};
+use weir_node::{CacheMode, FlushShares, Profile, Promise, ShareMode};
 
 use super::*;
 
@@ -37,6 +37,9 @@ fn units_are_understood_and_the_rest_stays_as_it_was() {
     assert_eq!(slots("flush_slots = 1\nflush_slot_shares = \"fair\"").map(|shares| shares.slots), Some(1));
     let text = "flush_slots = 8\nflush_slot_shares = \"delta 300 ms for 2\"";
     assert_eq!(slots(text), Some(FlushShares { slots: 8, mode: delta(300_000_000, 2) }));
+    let shares = parse("cache_shares = \"delta\"").expect("valid").node(None).cache_shares;
+    assert_eq!(shares, CacheMode::Delta(Promise { delta: 500_000_000, k: 1 }));
+    assert_eq!(parse("").expect("valid").node(None).cache_shares, CacheMode::Fair);
     assert_eq!(parse("hibernate_after_seconds = 0").expect("valid").node(None).hibernate_after, 0, "never");
     let calibrated = parse("device_bandwidth = \"calibrated\"").expect("valid").node(Some(Limits::bytes(7)));
     assert_eq!(calibrated.bandwidth.expect("limited").device, Limits::bytes(7));
@@ -67,6 +70,7 @@ fn what_is_wrong_is_named() {
         ("flush_slots = 1", "none can be kept"),
         ("flush_slot_shares = \"quarter\"", "\"delta 500 ms for 2\""),
         ("flush_slot_shares = \"half\"", "\"delta 500 ms for 2\""),
+        ("cache_shares = \"quarter\"", "\"delta 500 ms for 2\""),
         ("cache = \"256\"", "\"256 MiB\""),
         ("profile = \"rocks\"", "rocksdb-autotune"),
         ("profile = \"cruise-no-sp\"", "device_bandwidth"),
@@ -131,7 +135,7 @@ fn every_setting_is_documented() {
             assert!(names.contains(&name), "{name} is not in docs/config.md");
         }
     }
-    assert!(names.len() <= 29, "{} settings: who is to know them all?", names.len());
+    assert!(names.len() <= 30, "{} settings: who is to know them all?", names.len());
     for setting in shown.trim().split("\n\n") {
         assert!(setting.starts_with("# ") && setting.contains("\n# When: "), "{setting}");
         assert_eq!(setting.lines().filter(|line| !line.starts_with('#')).count(), 1, "{setting}");

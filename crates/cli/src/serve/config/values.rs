@@ -8,7 +8,7 @@ use weir_admission::RequestOrder;
 use weir_gateway::tls::ClientCertificates;
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;
-use weir_node::{Profile, Promise, ShareMode};
+use weir_node::{CacheMode, Profile, Promise, ShareMode};
 
 use crate::units::{BARE_BYTES_MIN, NoBytes, read_bytes};
 
@@ -114,6 +114,16 @@ impl<'de> Deserialize<'de> for FlushSlots {
             }
         }
         deserializer.deserialize_any(SlotsVisitor)
+    }
+}
+
+/// How the block cache is shared between tenants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheShared(pub CacheMode);
+
+impl<'de> Deserialize<'de> for CacheShared {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(Self).map_err(serde::de::Error::custom)
     }
 }
 

@@ -1,0 +1,320 @@
+//! The block cache of a node under tenants of three kinds (DF-E3, DF-E4).
+//!
+//! Tenants that rest lose blocks to those who read; when they come back they read all that they had at the same moment.
+//! How long that takes is how long they wait for their share. What is in the cache costs nothing, neither the device
+//! nor, in virtual time, a processor; what is not there is a read of the device.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use serde::Serialize;
+use weir_admission::policy::share::delta;
+use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
+use weir_io::{Clock, Nanos, Rng, sleep_until};
+use weir_log::SyncMode;
+use weir_lsm::TreeOptions;
+use weir_model::Batch;
+use weir_node::{BlockCache, CacheMode, CacheShares, Machine, Node, NodeConfig, ShareTerms};
+
+use super::client::{Class, Client, Op, clients};
+use super::world::{self, MB, SECOND, ms};
+
+pub(super) const TENANTS: u32 = 32;
+/// A tenant's share of the cache: the paper's.
+pub(super) const SHARE: u64 = 320 * MB;
+const CACHE: u64 = TENANTS as u64 * SHARE;
+/// Tenants that rest and come back by turns, and those that are greedy; the others are steady.
+const RESTING_TENANTS: u32 = 10;
+const GREEDY_TENANTS: u32 = 2;
+pub(super) const STEADY_TENANTS: u32 = TENANTS - RESTING_TENANTS - GREEDY_TENANTS;
+/// Bytes a second: the paper's readers.
+const STEADY: u64 = 50 * MB;
+const GREEDY: u64 = 1_400 * MB;
+/// What a tenant has that rests: its share, for blocks take more than their rows.
+const RESTING_HAS: u64 = 312 * MB;
+/// What a steady one has: read often enough that it stays in the cache by itself.
+const STEADY_HAS: u64 = 150 * MB;
+/// What a greedy one has: so much that the device is full whoever has the cache.
+const GREEDY_HAS: u64 = 7_000 * MB;
+/// A row, and a block: large, for the device moves whole pages.
+const ROW: u64 = 500_000;
+/// Reads of a tenant that may be under way at a time, but for those of a ramp: enough that greedy ones always wait.
+const STEADY_READERS: u64 = 4;
+const GREEDY_READERS: u64 = 64;
+/// Until then the others fill the cache by themselves: the device would be full of the first reads of 32 tenants, and a
+/// newcomer one of so many.
+const GREEDY_FROM: Nanos = 15 * SECOND;
+/// In so many rounds all tenants that rest come back, and they are not counted: first they fill the cache; then they
+/// read again what they lost before it was known how fast that goes.
+const WARM_ROUNDS: u64 = 2;
+/// The node looks at who is awake once a second.
+const SETTLED: Nanos = 2 * SECOND;
+/// Rows written at a time.
+const BATCH: u64 = 16;
+
+/// Block cache of 32 tenants: 20 that read steadily, 2 that read all they can, 10 that rest and then want their blocks
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct Cached {
+    /// How the cache is shared, separated by commas: `quota`, `fair`, `delta 500 ms for 2`
+    #[arg(long = "shares", value_name = "MODE", value_delimiter = ',', default_value = MODES)]
+    #[serde(skip)]
+    pub modes: Vec<CacheMode>,
+    /// Seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 95, value_parser = clap::value_parser!(u64).range(30..=3600))]
+    pub seconds: u64,
+    /// Seconds between two moments at which tenants that rested read all they had, by turns
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
+    pub every: u64,
+    /// Tenants that do so at the same moment, k
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10))]
+    pub ramps: u32,
+    /// Bandwidth of the device, in MB/s
+    #[arg(long, value_name = "MB/S", default_value_t = 1280, value_parser = clap::value_parser!(u64).range(100..=100_000))]
+    pub device: u64,
+    /// All bytes are divided by this, times are not
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub scale: u64,
+    /// Seed of the rows that are read, and of the moments
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write what came out as JSON to this file (`-` = standard output)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub json: Option<PathBuf>,
+}
+
+/// The paper's.
+const MODES: &str = "quota,delta 250 ms,delta 500 ms,delta 750 ms,fair";
+
+impl Cached {
+    fn device(&self) -> u64 {
+        self.device * MB / self.scale
+    }
+
+    /// When somebody comes back for the nth time, after the beginning.
+    fn round_at(&self, round: u64) -> Nanos {
+        if round == 0 { 0 } else { GREEDY_FROM + round * self.every * SECOND }
+    }
+}
+
+fn kinds() -> impl Iterator<Item = (Class, ShareTerms)> {
+    let some = |class, tenants| (0..tenants).map(move |_| (class, ShareTerms::default()));
+    let resting = some(Class::Ramping, RESTING_TENANTS);
+    resting.chain(some(Class::Greedy, GREEDY_TENANTS)).chain(some(Class::Steady, STEADY_TENANTS))
+}
+
+/// Rows that a tenant of `class` has.
+fn rows(class: Class) -> u64 {
+    let has = match class {
+        Class::Ramping => RESTING_HAS,
+        Class::Steady => STEADY_HAS,
+        Class::Greedy => GREEDY_HAS,
+    };
+    has / ROW
+}
+
+/// A tenant that came back, once.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Regained {
+    /// How long it took until it had read all that it had, in milliseconds.
+    pub took_ms: f64,
+    /// What it had in the cache before, and then, in percent of that.
+    pub had_percent: f64,
+    /// See above.
+    pub has_percent: f64,
+}
+
+/// What came out of one way to share.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kept {
+    /// Which.
+    pub mode: String,
+    /// The delay that is promised, in milliseconds.
+    pub delta_ms: Option<f64>,
+    /// The reserve by the law, in percent of the cache, in the end.
+    pub reserve_percent: f64,
+    /// What was kept in the end, in percent of the cache.
+    pub kept_percent: f64,
+    /// What those who ramp up can put into the cache at least, in bytes a second at scale 1: what reserves were
+    /// reckoned with in the end.
+    pub refill: f64,
+    /// Why the promise was not kept at the end, in the node's words.
+    pub broken: Option<String>,
+    /// Whether what was kept for each tenant was what the law says, as often as it was looked at.
+    pub is_lawful: bool,
+    /// Each time that a tenant came back after the first rest.
+    pub regained: Vec<Regained>,
+    /// The longest that a steady tenant waited for a row, in milliseconds.
+    pub steady_slowest_ms: f64,
+    /// Bytes a second that all read, at scale 1, after the first rest.
+    pub bytes_per_sec: f64,
+}
+
+impl Kept {
+    /// The longest that a tenant took to have its share again, in milliseconds.
+    pub fn longest_ms(&self) -> f64 {
+        self.regained.iter().map(|regained| regained.took_ms).fold(0.0, f64::max)
+    }
+
+    /// How many took longer than was promised, by more than a hundredth.
+    pub fn late(&self) -> usize {
+        let Some(delta) = self.delta_ms else { return 0 };
+        self.regained.iter().filter(|regained| regained.took_ms > delta * 1.01).count()
+    }
+}
+
+/// What the law says of a cache of `capacity` bytes, for what was measured: the reserve of each tenant, whether or not
+/// half of the cache is enough.
+fn law(capacity: u64, seen: &CacheShares) -> u64 {
+    let tenants = seen.shares.tenants.len() as u64;
+    let share = delta::fair_share(capacity, 1, tenants);
+    match seen.mode {
+        CacheMode::Fair => 0,
+        CacheMode::Quota => share,
+        CacheMode::Delta(promise) => {
+            let burst = share * u64::from(promise.k).min(tenants);
+            delta::own_reserve(share, burst, promise.delta, seen.refill)
+        }
+    }
+}
+
+/// Bytes for blocks.
+fn capacity(cache: &BlockCache) -> u64 {
+    (cache.capacity_bytes() - cache.charged_bytes()) as u64
+}
+
+/// The disk that all ways to share start from: all rows are below the levels whose blocks are pinned.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn image(args: &Cached) -> Result<DiskImage, String> {
+    let sim = Sim::new(args.seed);
+    let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let machine = Machine { fs: disk.clone(), clock: sim.clock(), spawn: sim.spawner(), salt: args.seed };
+    sim.block_on(preload(&sim, machine, args)).map_err(|error| format!("preloading: {error}"))?;
+    Ok(disk.crash_keeping(Keep::All, &mut Rng::new(0)))
+}
+
+async fn preload(sim: &Sim, machine: Machine, args: &Cached) -> weir_io::Result<()> {
+    // Rows come in the order of their keys: every run is moved down without being merged, to a level that is never
+    // full.
+    let tree = TreeOptions {
+        write_buffer_bytes: 4 << 20,
+        l0_trigger: 1,
+        l0_gather: 1,
+        level1_bytes: 1,
+        level_factor: u64::MAX,
+        warm_levels: 0,
+        ..TreeOptions::default()
+    };
+    let config = NodeConfig { tree, sync: SyncMode::None, segment_bytes: 8 << 20, ..NodeConfig::new("/weir") };
+    let node = Node::open(&config, machine).await?;
+    let row = vec![7; (ROW / args.scale) as usize];
+    for client in clients(&node, &sim.clock(), kinds(), ROW / args.scale).await? {
+        let (rows, partition) = (rows(client.class()), client.partition());
+        for first in (0..rows).step_by(BATCH as usize) {
+            let mut batch = Batch::new();
+            (first..rows.min(first + BATCH)).for_each(|number| batch.put(&number.to_be_bytes(), &row));
+            partition.write(&batch).await?.await?;
+        }
+        partition.seal();
+        partition.settle().await;
+    }
+    node.close().await
+}
+
+/// One way to share, tried on a disk that starts as `image`.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run(args: &Cached, image: &DiskImage, mode: CacheMode) -> Result<Kept, String> {
+    let first = args.round_at(WARM_ROUNDS) / SECOND;
+    if args.seconds <= first {
+        return Err(format!("the first tenant comes back after {first} s: --seconds must be more"));
+    }
+    let sim = Sim::new(args.seed);
+    let machine = world::machine(&sim, image, args.device(), args.seed);
+    sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
+}
+
+/// `client` reads all it has at once. Says what came of it in `seen`.
+async fn ramp(
+    client: Arc<Client>,
+    clock: Arc<dyn Clock>,
+    cache: Arc<BlockCache>,
+    full: u64,
+    seen: Arc<Mutex<Vec<Regained>>>,
+) {
+    let percent = || cache.bytes_of(client.tenant().id().0) as f64 * 100.0 / full as f64;
+    let (asked, had_percent) = (clock.now(), percent());
+    join_all((0..rows(Class::Ramping)).map(|number| client.read(number))).await;
+    let took_ms = ms(clock.now() - asked);
+    seen.lock().push(Regained { took_ms, had_percent, has_percent: percent() });
+}
+
+async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> weir_io::Result<Kept> {
+    let clock = sim.clock();
+    let config = NodeConfig {
+        cache_bytes: (CACHE / args.scale) as usize,
+        cache_shares: mode,
+        ..world::config(world::tree(64 << 20), args.device())
+    };
+    let node = Node::open(&config, machine).await?;
+    let clients = clients(&node, &clock, kinds(), ROW / args.scale).await?;
+    let (from, mut rng) = (clock.now(), Rng::new(args.seed));
+    let until = from + args.seconds * SECOND;
+    for client in &clients {
+        let op = Op::Read(rows(client.class()));
+        let (rate, readers, begin) = match client.class() {
+            Class::Ramping => continue,
+            Class::Greedy => (GREEDY, GREEDY_READERS, from + GREEDY_FROM),
+            Class::Steady => (STEADY, STEADY_READERS, from),
+        };
+        client.go_on(sim, op, rate / args.scale, readers, (begin, until), &mut rng);
+    }
+    let (warm, regained) = (Arc::default(), Arc::<Mutex<Vec<Regained>>>::default());
+    let mut turns = clients.iter().filter(|client| client.class() == Class::Ramping).cycle();
+    let bytes_read = || clients.iter().map(|client| client.tally().bytes).sum::<u64>();
+    let (mut is_lawful, mut before) = (true, 0);
+    for round in (0..).take_while(|&round| from + args.round_at(round) < until) {
+        if round == WARM_ROUNDS {
+            before = bytes_read();
+            clients.iter().for_each(|client| client.tally().slowest = 0);
+        }
+        let (back, seen) = if round < WARM_ROUNDS { (RESTING_TENANTS, &warm) } else { (args.ramps, &regained) };
+        for client in turns.by_ref().take(back as usize) {
+            let full = rows(Class::Ramping) * (ROW / args.scale);
+            let (clock, cache, seen) = (Arc::clone(&clock), Arc::clone(node.cache()), Arc::clone(seen));
+            sim.spawn(ramp(Arc::clone(client), clock, cache, full, seen));
+        }
+        let next = until.min(from + args.round_at(round + 1));
+        while clock.now() < next {
+            sleep_until(&clock, next.min(clock.now() + SECOND / 4)).await;
+            let seen = node.cache_shares();
+            let reserve = law(capacity(node.cache()), &seen);
+            let is_kept = |kept: u64| if seen.broken.is_some() { kept < reserve } else { kept == reserve };
+            is_lawful &=
+                clock.now() < from + SETTLED || seen.shares.tenants.values().all(|share| is_kept(share.reserve));
+        }
+    }
+    let (seen, capacity) = (node.cache_shares(), capacity(node.cache()));
+    let percent = |bytes: u64| bytes as f64 * 100.0 / capacity as f64;
+    let steady = clients.iter().filter(|client| client.class() == Class::Steady);
+    let measured = (until - (from + args.round_at(WARM_ROUNDS))) as f64 / SECOND as f64;
+    let regained = regained.lock().clone();
+    Ok(Kept {
+        mode: mode.to_string(),
+        delta_ms: mode.promise().map(|promise| ms(promise.delta)),
+        reserve_percent: percent(law(capacity, &seen) * seen.shares.tenants.len() as u64),
+        kept_percent: percent(seen.shares.tenants.values().map(|share| share.reserve).sum()),
+        refill: (seen.refill * args.scale) as f64,
+        broken: seen.broken.map(|broken| broken.to_string()),
+        is_lawful,
+        regained,
+        steady_slowest_ms: steady.map(|client| ms(client.tally().slowest)).fold(0.0, f64::max),
+        bytes_per_sec: ((bytes_read() - before) * args.scale) as f64 / measured,
+    })
+}
