@@ -61,7 +61,7 @@ pub struct PartitionKnobs {
     /// Most bytes that a merge inside level 0 takes, unless it takes the fewest runs.
     #[serde(default = "any_bytes")]
     pub intra_l0_bytes: u64,
-    /// What is written into levels 0 and 1 stays in the block cache, where that has room (FX-26).
+    /// What merges write into levels 0 and 1 stays in the block cache, where that has room (FX-26).
     pub warm: bool,
     /// Level 0 may gather more runs than make it due, where the tree is one that gathers.
     #[serde(default = "gathers")]

@@ -22,11 +22,29 @@ pub struct TableCache {
     pinned: Mutex<Vec<u64>>,
     /// Set and never taken back: a block that was offered may be gone by now.
     took_offers: AtomicBool,
+    /// What is offered may be thrown out for what is offered later.
+    gives_way: bool,
 }
 
 impl TableCache {
     pub(super) fn new(cache: Arc<BlockCache>, table: u64, owner: u32, held: Arc<Held>) -> Self {
-        TableCache { cache, table, owner, held, pinned: Mutex::new(Vec::new()), took_offers: AtomicBool::new(false) }
+        TableCache {
+            cache,
+            table,
+            owner,
+            held,
+            pinned: Mutex::new(Vec::new()),
+            took_offers: AtomicBool::new(false),
+            gives_way: false,
+        }
+    }
+
+    /// From the beginning what is [offered](TableCache::offer) counts as [passed](TableCache::pass), if `gives_way`: it
+    /// is not worth more than what is offered later.
+    #[must_use]
+    pub fn giving_way(mut self, gives_way: bool) -> Self {
+        self.gives_way = gives_way;
+        self
     }
 
     /// The block at `offset`, if it is there. Counts a hit or a miss.
@@ -79,6 +97,9 @@ impl TableCache {
         if has_room && let Some(block) = block() {
             self.took_offers.store(true, Ordering::Relaxed);
             self.put(offset, &Arc::new(block), Origin::Warm);
+            if self.gives_way {
+                self.pass(offset);
+            }
         }
     }
 

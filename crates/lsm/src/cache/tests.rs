@@ -357,6 +357,26 @@ fn what_is_offered_takes_the_place_of_what_a_merge_has_passed() {
     assert!(cache.usage().bytes <= 40_000);
 }
 
+/// What merges write goes, the first first, for what is written later; what flushes write stays.
+#[test]
+fn what_gives_way_goes_for_what_is_offered_later() {
+    let cache = BlockCache::new(40_000, 1);
+    let (flushed, merged, later) =
+        (cache.table(owner(1)), cache.table(owner(1)).giving_way(true), cache.table(owner(2)));
+    let offer = |table: &TableCache, offsets: std::ops::Range<u64>| {
+        offsets.for_each(|offset| table.offer(offset, 4200, || Some(Block::for_cache_tests(4000))));
+    };
+    let kept = |table: &TableCache| (0..9).filter(|&offset| table.contains(offset)).collect::<Vec<_>>();
+    offer(&flushed, 0..4);
+    offer(&merged, 0..5);
+    assert_eq!([kept(&flushed).len(), kept(&merged).len()], [4, 5]);
+    assert!(merged.get(1).is_some());
+    offer(&later, 0..2);
+    assert_eq!(kept(&merged), [1, 3, 4], "1 was asked for");
+    offer(&later, 2..9);
+    assert_eq!([kept(&flushed), kept(&merged), kept(&later)], [vec![0, 1, 2, 3], vec![1], vec![0, 1, 2, 3]]);
+}
+
 /// A table that was moved down unchanged is none of the upper levels' any more, and what nobody has asked for does not
 /// stay for having been written there.
 #[test]

@@ -91,7 +91,10 @@ impl<'a> Writer<'a> {
             let env = &self.tree.env;
             let options = self.tree.options.table(self.level);
             let writer = TableWriter::create(&env.fs, &path, options, env.tag(self.class)).await?;
-            let warm = self.tree.is_warm(self.level).then(|| env.cache.table(env.owner));
+            // A run of memtables is what is merged next: it is kept, and what merges have written gives way to it.
+            let is_flushed = self.level == 0 && self.class == Class::Flush;
+            let is_warm = if is_flushed { self.tree.keeps_flushed() } else { self.tree.is_warm(self.level) };
+            let warm = is_warm.then(|| env.cache.table(env.owner).giving_way(!is_flushed));
             let writer = writer.warming(warm).written_at(env.clock.unix_ms()).having_met_covers(self.met);
             self.current = Some((id, path, writer));
         }

@@ -98,9 +98,14 @@ impl Tree {
         self.this.upgrade().expect("a tree in use is held by somebody")
     }
 
-    /// Whether what is written into this level goes into the block cache.
+    /// Whether what merges write into this level goes into the block cache.
     pub(crate) fn is_warm(&self, level: usize) -> bool {
         level < self.options.warm_levels && self.knobs().warm
+    }
+
+    /// Whether what flushes write does.
+    pub(crate) fn keeps_flushed(&self) -> bool {
+        self.options.warm_levels > 0
     }
 
     fn seal_locked(&self, state: &mut TreeState) {

@@ -22,7 +22,8 @@ pub struct TreeKnobs {
     pub intra_l0_from: usize,
     /// The most bytes that a merge within level 0 takes, unless it takes no more than `intra_l0_fan_in` runs.
     pub intra_l0_bytes: u64,
-    /// What is written into the upper levels (`warm_levels` of its options) stays in the cache from now on.
+    /// What merges write into the upper levels (`warm_levels` of its options) stays in the cache from now on. What
+    /// flushes write always does.
     pub warm: bool,
     /// Level 0 may gather more runs than make it due, where that saves rewriting level 1 (`l0_gather` of its options).
     pub l0_gathers: bool,

@@ -49,7 +49,8 @@ pub(super) struct Client {
     op_bytes: u64,
 }
 
-/// A client for each of `kinds`: what it does, and the terms of its tenant, which is new unless it was made before. A row has `op_bytes` bytes.
+/// A client for each of `kinds`: what it does, and the terms of its tenant, which is new unless it was made before. A
+/// row has `op_bytes` bytes.
 pub(super) async fn clients(
     node: &Node,
     clock: &Arc<dyn Clock>,

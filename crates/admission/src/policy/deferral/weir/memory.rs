@@ -1,17 +1,18 @@
 //! What deferral keeps in memory (U-20): levels 0 and 1, in the block cache.
 //!
-//! From 80 % of the cache on nothing more is kept of what is written, the newest going first: what is merged from then
-//! on leaves the cache with its inputs, and a merge of what was not kept reads it from the device. A full cache does
-//! not end deferral (the other half of U-20's choice): compactions into level 1 would rewrite it for every few runs
-//! while there is no bandwidth for it. Where level 0 then grows too long, the guard slows writes.
+//! What flushes write is always kept, as far as there is room: it is merged next, and what merges have written gives
+//! way to it. From 80 % of the cache on nothing is kept any more of what merges write: what is merged from then on
+//! leaves the cache with its inputs, and a merge of it reads it from the device. A full cache does not end deferral
+//! (the other half of U-20's choice): compactions into level 1 would rewrite it for every few runs while there is no
+//! bandwidth for it. Where level 0 then grows too long, the guard slows writes.
 
 use crate::policy::sample::MemoryFacts;
 
-/// Share of the cache from which nothing more is kept, in percent.
+/// Share of the cache from which nothing more is kept of what merges write, in percent.
 const UNKEPT_PERCENT: u64 = 80;
 
-/// Whether what is written into levels 0 and 1 is kept.
-pub fn upper_levels_are_kept(memory: &MemoryFacts) -> bool {
+/// Whether what merges write into levels 0 and 1 is kept.
+pub fn merges_are_kept(memory: &MemoryFacts) -> bool {
     memory.upper_max.is_none_or(|max| memory.upper_used * 100 < max * UNKEPT_PERCENT)
 }
 
@@ -20,10 +21,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from_80_percent_of_the_cache_nothing_is_kept() {
-        let kept = |upper_used, upper_max| {
-            upper_levels_are_kept(&MemoryFacts { upper_used, upper_max, ..MemoryFacts::default() })
-        };
+    fn from_80_percent_of_the_cache_nothing_that_merges_write_is_kept() {
+        let kept =
+            |upper_used, upper_max| merges_are_kept(&MemoryFacts { upper_used, upper_max, ..MemoryFacts::default() });
         assert_eq!([0, 799, 800, 1000].map(|used| kept(used, Some(1000))), [true, true, false, false]);
         assert!(kept(9, None), "nobody counts");
     }

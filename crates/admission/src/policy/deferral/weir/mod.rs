@@ -24,7 +24,7 @@ use weir_io::{Nanos, Owner};
 
 use self::gather::Gathering;
 use self::hysteresis::Hysteresis;
-use self::memory::upper_levels_are_kept;
+use self::memory::merges_are_kept;
 use self::partition::PartitionState;
 use self::patience::Patience;
 use self::rest::{PutOff, Rest};
@@ -311,7 +311,7 @@ impl DeferralPolicy for Weir {
         self.hysteresis.step(now, demand, is_pressed);
         let short = self.hysteresis.short_since();
         let tokens = tokens(sample, loads);
-        let kept = upper_levels_are_kept(&sample.memory);
+        let kept = merges_are_kept(&sample.memory);
         let gathering = gather::choose(sample, loads, &tokens, short.is_some());
         let looks: Vec<Look<'_>> = (sample.partitions.iter().zip(loads).zip(tokens).zip(gathering))
             .map(|(((sample, load), tokens), gathering)| {
