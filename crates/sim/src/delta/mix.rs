@@ -7,19 +7,17 @@ use std::sync::Arc;
 use clap::Args;
 use parking_lot::Mutex;
 use serde::Serialize;
-use weir_admission::{Limits, UNLIMITED, cost};
-use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Clock, Nanos, Rng, sleep_until};
-use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
 use weir_node::{
-    Bandwidth, Delay, FlushShares, Machine, Node, NodeConfig, Partition, Profile, ShareMode, ShareTerms, TenantName,
+    CacheMode, Delay, FlushShares, Machine, Node, NodeConfig, Partition, ShareMode, ShareTerms, TenantName,
     TenantSettings, TenantSpec,
 };
 
-const SECOND: Nanos = 1_000_000_000;
-const MB: u64 = 1_000_000;
+use super::world::{self, MB, SECOND};
+
 /// What tenants do, and how many of them do it.
 const TENANTS: [(Kind, u64); 5] =
     [(Kind::Reader, 24), (Kind::Writer, 16), (Kind::Changer, 8), (Kind::Bursty, 8), (Kind::Greedy, 8)];
@@ -85,7 +83,7 @@ impl Kind {
 /// Macro mix of 64 tenants: readers, writers, both by turns, bursts, and 8 that write all they can in bulk
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Mix {
-    /// How write memory and flush slots are shared, separated by commas: `quota`, `fair`, `delta 350 ms for 2`
+    /// How write memory, block cache and flush slots are shared, separated by commas: `quota`, `fair`, `delta 350 ms for 2`
     #[arg(long = "shares", value_name = "MODE", value_delimiter = ',', default_value = MODES)]
     #[serde(skip)]
     pub modes: Vec<ShareMode>,
@@ -257,35 +255,19 @@ impl Guest {
 
 /// Settings of the node, of which everything that is shared within a delay is shared like `mode`.
 fn config(args: &Mix, mode: ShareMode) -> NodeConfig {
-    let memtable = (MEMTABLE / args.scale) as usize;
-    // Compactions are not what this is about, and never due.
-    let never = 1 << 30;
-    let tree = TreeOptions {
-        write_buffer_bytes: memtable,
-        write_buffers_max: 256,
-        flush_memtables_max: 1,
-        l0_trigger: never,
-        l0_gather: never,
-        l0_slow: never,
-        l0_stop: never,
-        table_bytes: memtable as u64,
-        io_bytes: 64 << 10,
-        warm_levels: 0,
-        ..TreeOptions::default()
-    };
-    let device = Limits::bytes(DEVICE / args.scale);
+    let memtable = MEMTABLE / args.scale;
+    let tree = TreeOptions { write_buffers_max: 256, table_bytes: memtable, ..world::tree(memtable) };
     NodeConfig {
-        tree,
-        // Shared by all, as yet: how is to be said here.
         cache_bytes: (CACHE / args.scale) as usize,
+        cache_shares: match mode {
+            ShareMode::Quota => CacheMode::Quota,
+            ShareMode::Delta(promise) => CacheMode::Delta(promise),
+            ShareMode::Quarter | ShareMode::Fair => CacheMode::Fair,
+        },
         write_memory_bytes: MEMORY / args.scale,
         write_memory_shares: mode,
         flush_slots: Some(FlushShares { slots: FLUSH_SLOTS, mode }),
-        sync: SyncMode::Interval,
-        segment_bytes: 8 << 20,
-        profile: Profile::Node,
-        bandwidth: Some(Bandwidth { device, capacity: cost::Capacity::default(), background: UNLIMITED }),
-        ..NodeConfig::new("/weir")
+        ..world::config(tree, DEVICE / args.scale)
     }
 }
 
@@ -295,9 +277,7 @@ fn config(args: &Mix, mode: ShareMode) -> NodeConfig {
 /// What went wrong, in words.
 pub fn run(args: &Mix, mode: ShareMode) -> Result<Mixed, String> {
     let sim = Sim::new(args.seed);
-    let device = DeviceSpec::shared(DEVICE / args.scale);
-    let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
-    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: args.seed };
+    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.scale, args.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
