@@ -295,16 +295,16 @@ fn buffers(config: &mut NodeConfig, plan: &Plan, each: f64) -> u64 {
 }
 
 #[test]
-fn flushes_gather_no_more_than_80_percent_of_the_write_memory_holds() {
+fn flushes_gather_what_the_write_memory_holds_while_trees_fill_by_turns() {
     for each in [5.5, 7.0] {
         let (plan, mut most) = (plan(4.0, 200), 0);
         let day = day(&plan, Clients::default(), |config| most = buffers(config, &plan, each));
         // Nor does a flush that gathers few of few buffers pass as foreground before the writes for whose sake it
         // would.
         day.assert_all_served();
-        assert!(day.buffers_most * 10 <= most * 8, "{} of {most} bytes", day.buffers_most);
+        assert!(day.buffers_most * 10 <= most * 9, "{} of {most} bytes", day.buffers_most);
         let gathers = day.ticks.iter().flat_map(|tick| &tick.decision.knobs.partitions).map(|knobs| knobs.flush_gather);
-        assert_eq!(gathers.max(), Some(if each < 6.0 { 1 } else { 2 }), "in {each} buffers");
+        assert_eq!(gathers.max(), Some(if each < 6.0 { 3 } else { 5 }), "in {each} buffers");
     }
 }
 

@@ -101,8 +101,9 @@ fn who_keeps_within_its_share_waits_for_a_fraction_and_as_much_gets_done() {
     let runs: Vec<Mixed> = args.modes.iter().map(run).inspect(|mixed| println!("{mixed:?}")).collect();
     let [quota, delta, fair] = &runs[..] else { panic!("three modes") };
     let longest = |mixed: &Mixed, kind| mixed.of(kind).map(|of| of.longest_ms).expect("there are some");
-    for kind in [Kind::Writer, Kind::Changer] {
-        assert!(longest(fair, kind) > 4.0 * longest(delta, kind), "{kind:?}: {fair:?} {delta:?}");
+    // Whoever reads, too, also waits for blocks that are not in the cache.
+    for (kind, times) in [(Kind::Writer, 4.0), (Kind::Changer, 2.0)] {
+        assert!(longest(fair, kind) > times * longest(delta, kind), "{kind:?}: {fair:?} {delta:?}");
     }
     assert!(delta.worst_ms().1 <= 350.0, "{delta:?}");
     assert!(delta.bytes_per_sec() > 0.96 * fair.bytes_per_sec(), "{delta:?} {fair:?}");

@@ -155,14 +155,15 @@ struct Limits {
     /// engine `memory`
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_max: Option<u64>,
-    /// Its part of the write memory and of the flush slots in proportion to others', 1 to 1000; a new tenant has 1.
-    /// Counts where the server's `write_memory_shares` or `flush_slot_shares` is `fair`, `quota` or `delta`
+    /// Its part of the write memory, of the block cache and of the flush slots in proportion to others', 1 to 1000; a
+    /// new tenant has 1. Counts where the server's `write_memory_shares`, `cache_shares` or `flush_slot_shares` is
+    /// `fair` (but for the cache), `quota` or `delta`
     #[arg(long, value_name = "N")]
     weight: Option<u16>,
     /// How long it may have to wait for that part while others use it, where the server shares by `delta`:
-    /// milliseconds, for each of the two; `never`: nothing is promised to it, and it takes nothing of what is kept for
-    /// others; or `node`: as long as the server promises to everybody, as for a new tenant. What would take more than
-    /// half of what is shared is refused
+    /// milliseconds, for each of the three; `never`: nothing is promised to it, and it takes nothing of what is kept
+    /// for others; or `node`: as long as the server promises to everybody, as for a new tenant. What would keep more
+    /// than half of the write memory or of the slots from others is refused
     #[arg(long, value_name = "MS|never|node")]
     delta_ms: Option<DeltaMs>,
 }

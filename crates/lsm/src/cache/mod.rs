@@ -34,7 +34,7 @@ use weir_model::engine::CacheUsage;
 
 use owners::{Held, Owners};
 use shard::{Key, Shard};
-pub use table::TableCache;
+pub use table::{TableCache, Writes};
 
 /// Pinned entries take at most this part of a shard: 3/4.
 pub const PINNED_SHARE_MAX: (usize, usize) = (3, 4);
@@ -104,8 +104,7 @@ impl BlockCache {
     /// A door to the cache for one table of `owner`, under a number that no other table gets.
     pub fn table(self: &Arc<Self>, owner: Owner) -> TableCache {
         let table = self.next_table.fetch_add(1, Ordering::Relaxed);
-        let (number, held) = self.enter(owner);
-        TableCache::new(Arc::clone(self), table, number, held)
+        TableCache::new(Arc::clone(self), table, self.enter(owner))
     }
 
     /// What is held and was done for all owners together.
@@ -154,12 +153,13 @@ impl BlockCache {
         self.owners.lock().bytes_of(tenant)
     }
 
-    /// Whether `bytes` more of a tenant that has `held` may stay for good.
-    fn may_pin(&self, held: &Held, bytes: usize) -> bool {
-        !self.has_reserves.load(Ordering::Relaxed) || held.is_within_reserve(bytes)
+    /// Whether blocks may be pinned: not where there are reserves. Those may become smaller, and what is pinned does
+    /// not go for it; and what is reserved stays anyway.
+    fn may_pin(&self) -> bool {
+        !self.has_reserves.load(Ordering::Relaxed)
     }
 
-    fn enter(&self, owner: Owner) -> (u32, Arc<Held>) {
+    fn enter(&self, owner: Owner) -> u32 {
         let retire = |number| {
             let is_empty = self.shards.iter().all(|shard| shard.lock().is_empty_of(number));
             // No table is open that could put anything back meanwhile.

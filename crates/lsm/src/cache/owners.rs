@@ -71,7 +71,7 @@ impl Owners {
         owner: Owner,
         retire: impl FnMut(u32) -> bool,
         begin: impl FnOnce(u32, &Arc<Held>),
-    ) -> (u32, Arc<Held>) {
+    ) -> u32 {
         let number = self.number(owner).unwrap_or_else(|| {
             let reused = self.reuse(retire);
             let row = Row { owner, held: self.held(owner.tenant), tables: 0, is_resting: false };
@@ -84,9 +84,8 @@ impl Owners {
             self.numbers.insert(owner, number);
             number
         });
-        let row = &mut self.rows[number as usize];
-        row.tables += 1;
-        (number, Arc::clone(&row.held))
+        self.rows[number as usize].tables += 1;
+        number
     }
 
     /// What `tenant` has, from now on if it had nothing.

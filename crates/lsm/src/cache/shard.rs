@@ -111,6 +111,8 @@ pub(super) struct Shard {
     main: VecDeque<Key>,
     /// What merges have written anew, the first first. May hold keys that are gone, too.
     passed: VecDeque<Key>,
+    /// What merges have written, in the same order.
+    merged: VecDeque<Key>,
     ghosts: Ghosts,
     small_bytes: usize,
     main_bytes: usize,
@@ -156,12 +158,13 @@ impl Shard {
         self.pinned_bytes + self.warm_bytes
     }
 
-    /// Whether `bytes` more of `owner` fit without anything having to go but what merges have passed and nobody has
-    /// asked for; as much of that as has to, goes into `gone`.
+    /// Whether `bytes` more of `owner` fit without anything having to go but what merges have passed, or, for whoever
+    /// `takes_merged`, what merges have written, and nobody has asked for; as much of that as has to, goes into `gone`.
     pub(super) fn make_room(
         &mut self,
         owner: u32,
         bytes: usize,
+        takes_merged: bool,
         capacity_bytes: usize,
         gone: &mut Vec<Arc<Block>>,
     ) -> bool {
@@ -170,15 +173,25 @@ impl Shard {
             return false;
         }
         while self.small_bytes + self.main_bytes + self.pinned_bytes + bytes > capacity_bytes {
-            let Some(key) = self.passed.pop_front() else { return false };
+            let passed = self.passed.pop_front();
+            let is_passed = passed.is_some();
+            let merged = || if takes_merged { self.merged.pop_front() } else { None };
+            let Some(key) = passed.or_else(merged) else { return false };
             let Some(slot) = self.map.get_mut(&key) else { continue };
-            slot.is_passed = false;
+            slot.is_passed &= !is_passed;
             let owner = slot.owner;
             if slot.is_warm && slot.queue == Queue::Small && slot.uses == 0 && !self.is_spared(owner, newcomer) {
                 gone.extend(self.remove(key));
             }
         }
         true
+    }
+
+    /// A merge has written this one: it gives way to a flush that is pressed.
+    pub(super) fn gives_way(&mut self, key: Key) {
+        if self.map.contains_key(&key) {
+            self.merged.push_back(key);
+        }
     }
 
     /// From now on `owner` is the number of somebody whose tenant has `held`. Numbers come one after the other.
@@ -194,6 +207,10 @@ impl Shard {
     fn is_spared(&self, owner: u32, newcomer: Newcomer) -> bool {
         let [held, of_newcomer] = [owner, newcomer.owner].map(|owner| &self.held[owner as usize]);
         held.is_within_reserve(if Arc::ptr_eq(held, of_newcomer) { newcomer.bytes } else { 0 })
+    }
+
+    fn are_of_one_tenant(&self, one: u32, other: u32) -> bool {
+        Arc::ptr_eq(&self.held[one as usize], &self.held[other as usize])
     }
 
     /// A merge has passed this one.
@@ -329,18 +346,20 @@ impl Shard {
     /// Throws one entry out for `newcomer`: the first at the end of a queue whose tenant is above its reserve. `None`
     /// if there are none but pinned ones, or none was found.
     fn evict_one(&mut self, small_max: usize, newcomer: Newcomer) -> Option<Arc<Block>> {
-        // Passed over in the small queue, and in the main one.
-        let mut spared = [0; 2];
+        // Passed over in the small queue, and in the main one; and the first of the newcomer's tenant among these.
+        let (mut spared, mut own) = ([0; 2], None);
         loop {
             let [small_is_done, main_is_done] = [spared[0] >= SPARED_MAX, spared[1] >= SPARED_MAX];
+            // A shard may be full though its tenants are within their reserves, which are counted over all shards. Then
+            // a tenant gives a block of its own for a newer one: else the cache would keep what came first for ever.
             if small_is_done && main_is_done {
-                return None;
+                return own.and_then(|key| self.remove(key));
             }
             let has_main = self.main_bytes > 0 && !main_is_done;
             if !small_is_done && (self.small_bytes > small_max || !has_main) {
                 let Some(key) = self.small.pop_front() else {
                     if !has_main {
-                        return None;
+                        return own.and_then(|key| self.remove(key));
                     }
                     spared[0] = SPARED_MAX;
                     continue;
@@ -359,6 +378,7 @@ impl Shard {
                 if self.is_spared(owner, newcomer) {
                     self.small.push_back(key);
                     spared[0] += 1;
+                    own = own.or_else(|| self.are_of_one_tenant(owner, newcomer.owner).then_some(key));
                     continue;
                 }
                 self.ghosts.add(key.hash(), self.map.len());
@@ -378,6 +398,7 @@ impl Shard {
             if self.is_spared(owner, newcomer) {
                 self.main.push_back(key);
                 spared[1] += 1;
+                own = own.or_else(|| self.are_of_one_tenant(owner, newcomer.owner).then_some(key));
                 continue;
             }
             return self.remove(key);
@@ -387,12 +408,13 @@ impl Shard {
     /// Forgets the keys of removed entries when they are more than the others, so that the queues stay in proportion to
     /// the map.
     fn sweep(&mut self) {
-        if self.small.len() + self.main.len() + self.passed.len() > 3 * self.map.len() + 64 {
+        if self.small.len() + self.main.len() + self.passed.len() + self.merged.len() > 3 * self.map.len() + 64 {
             let map = &self.map;
             let is_in = |key: &Key, queue| map.get(key).is_some_and(|slot| slot.queue == queue);
             self.small.retain(|key| is_in(key, Queue::Small));
             self.main.retain(|key| is_in(key, Queue::Main));
             self.passed.retain(|key| map.contains_key(key));
+            self.merged.retain(|key| map.contains_key(key));
         }
     }
 

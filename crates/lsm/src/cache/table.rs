@@ -6,9 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::BlockCache;
-use super::owners::Held;
 use super::shard::{Key, Origin};
 use crate::table::Block;
+
+/// Who writes a table, for what its blocks are worth while it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// Takes only the room of what merges have passed, and gives none.
+    Anybody,
+    /// A merge: takes no more, and gives way to flushes that are pressed, the first block first.
+    Merge,
+    /// A flush while nothing is kept of what merges write: what it writes is merged next, and worth more.
+    PressedFlush,
+}
 
 /// Looks blocks of one table up, and books them to its owner. When dropped, takes the table's pinned blocks along:
 /// nobody else would ever remove them. The others age out by themselves.
@@ -16,34 +26,30 @@ pub struct TableCache {
     cache: Arc<BlockCache>,
     table: u64,
     owner: u32,
-    /// What its tenant has.
-    held: Arc<Held>,
     /// Offsets of the blocks that were inserted as pinned. Taken before a shard's lock.
     pinned: Mutex<Vec<u64>>,
     /// Set and never taken back: a block that was offered may be gone by now.
     took_offers: AtomicBool,
-    /// What is offered may be thrown out for what is offered later.
-    gives_way: bool,
+    /// Who writes what is offered.
+    writer: Writes,
 }
 
 impl TableCache {
-    pub(super) fn new(cache: Arc<BlockCache>, table: u64, owner: u32, held: Arc<Held>) -> Self {
+    pub(super) fn new(cache: Arc<BlockCache>, table: u64, owner: u32) -> Self {
         TableCache {
             cache,
             table,
             owner,
-            held,
             pinned: Mutex::new(Vec::new()),
             took_offers: AtomicBool::new(false),
-            gives_way: false,
+            writer: Writes::Anybody,
         }
     }
 
-    /// From the beginning what is [offered](TableCache::offer) counts as [passed](TableCache::pass), if `gives_way`: it
-    /// is not worth more than what is offered later.
+    /// What is [offered](TableCache::offer) from now on is what these write.
     #[must_use]
-    pub fn giving_way(mut self, gives_way: bool) -> Self {
-        self.gives_way = gives_way;
+    pub fn offered_by(mut self, writer: Writes) -> Self {
+        self.writer = writer;
         self
     }
 
@@ -66,10 +72,10 @@ impl TableCache {
         self.cache.shard(key).lock().peek(key).is_some()
     }
 
-    /// Puts a block in, and others out where necessary. A pinned one, if the tenant may have that, stays until the
-    /// table is dropped or evicts it.
+    /// Puts a block in, and others out where necessary. A pinned one stays until the table is dropped
+    /// or evicts it; where there are reserves, none is pinned.
     pub fn insert(&self, offset: u64, block: &Arc<Block>, pin: bool) {
-        let is_pinned = pin && self.cache.may_pin(&self.held, block.bytes());
+        let is_pinned = pin && self.cache.may_pin();
         self.put(offset, block, if is_pinned { Origin::Pinned } else { Origin::Read });
     }
 
@@ -85,20 +91,23 @@ impl TableCache {
     }
 
     /// Puts in a block of about `bytes` bytes that is being written, if there is room for it, or if room can be made by
-    /// what a merge [has passed](TableCache::pass): nothing else has to go for what nobody has asked for. It is not
-    /// pinned, so that it is among the first to go for what somebody does ask for.
+    /// what a merge [has passed](TableCache::pass), or, for a pressed flush, has [written](Writes): nothing else has to
+    /// go for what nobody has asked for. It is not pinned, so that it is among the first to go for what somebody does
+    /// ask for.
     pub fn offer(&self, offset: u64, bytes: usize, block: impl FnOnce() -> Option<Block>) {
         let key = self.key(offset);
         let capacity_bytes = self.cache.shard_capacity_bytes();
+        let takes_merged = self.writer == Writes::PressedFlush;
         // Made without the lock; whoever takes the room meanwhile needs it more.
         let mut gone = Vec::new();
-        let has_room = self.cache.shard(key).lock().make_room(self.owner, bytes, capacity_bytes, &mut gone);
+        let has_room =
+            self.cache.shard(key).lock().make_room(self.owner, bytes, takes_merged, capacity_bytes, &mut gone);
         drop(gone);
         if has_room && let Some(block) = block() {
             self.took_offers.store(true, Ordering::Relaxed);
             self.put(offset, &Arc::new(block), Origin::Warm);
-            if self.gives_way {
-                self.pass(offset);
+            if self.writer == Writes::Merge {
+                self.cache.shard(key).lock().gives_way(key);
             }
         }
     }

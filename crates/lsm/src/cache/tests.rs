@@ -177,14 +177,26 @@ fn a_reserve_is_a_tenants_and_not_a_shards_or_a_partitions() {
 }
 
 #[test]
-fn where_there_are_reserves_nobody_pins_more_than_its_own() {
+fn where_there_are_reserves_nobody_pins() {
     let cache = BlockCache::new(100_000, 1);
     let (hog, modest) = (cache.table(stranger(1)), cache.table(stranger(2)));
     keep(&cache, [(1, 10_000), (2, 10_000)]);
     (0..30).for_each(|offset| hog.insert(offset, &block(4000), true));
-    assert_eq!(cache.usage_of(stranger(1)).pinned_bytes, 2 * block(4000).bytes() as u64);
+    assert_eq!(cache.usage_of(stranger(1)).pinned_bytes, 0);
     (0..20).for_each(|offset| modest.insert(offset, &block(4000), true));
     assert!(cache.bytes_of(2) > 60_000, "what the others had beyond theirs was there to be had");
+}
+
+/// Reserves are counted over all shards, and each shard may be full: a tenant that may keep all there is goes on with
+/// what it reads now, and not for ever with what came first.
+#[test]
+fn who_may_keep_everything_still_keeps_what_is_new() {
+    let cache = BlockCache::new(16 * 40_000, 16);
+    let table = cache.table(stranger(1));
+    keep(&cache, [(1, 16 * 40_000)]);
+    (0..10_000).for_each(|offset| table.insert(offset, &block(4000), false));
+    let newest = (9_900..10_000).filter(|&offset| table.contains(offset)).count();
+    assert!(newest > 30, "{newest} of the last hundred, of all that there is room for");
 }
 
 #[test]
@@ -357,12 +369,13 @@ fn what_is_offered_takes_the_place_of_what_a_merge_has_passed() {
     assert!(cache.usage().bytes <= 40_000);
 }
 
-/// What merges write goes, the first first, for what is written later; what flushes write stays.
+/// What merges write goes, the first first, for what pressed flushes write, and for nothing that others write.
 #[test]
-fn what_gives_way_goes_for_what_is_offered_later() {
+fn what_merges_write_gives_way_to_flushes_that_are_pressed() {
     let cache = BlockCache::new(40_000, 1);
-    let (flushed, merged, later) =
-        (cache.table(owner(1)), cache.table(owner(1)).giving_way(true), cache.table(owner(2)));
+    let by = |writer| cache.table(owner(1)).offered_by(writer);
+    let [flushed, merged] = [Writes::Anybody, Writes::Merge].map(by);
+    let [flushed_too, merged_too, pressed] = [Writes::Anybody, Writes::Merge, Writes::PressedFlush].map(by);
     let offer = |table: &TableCache, offsets: std::ops::Range<u64>| {
         offsets.for_each(|offset| table.offer(offset, 4200, || Some(Block::for_cache_tests(4000))));
     };
@@ -371,10 +384,13 @@ fn what_gives_way_goes_for_what_is_offered_later() {
     offer(&merged, 0..5);
     assert_eq!([kept(&flushed).len(), kept(&merged).len()], [4, 5]);
     assert!(merged.get(1).is_some());
-    offer(&later, 0..2);
+    offer(&merged_too, 0..9);
+    offer(&flushed_too, 0..9);
+    assert_eq!([kept(&merged_too), kept(&flushed_too), kept(&merged)], [vec![], vec![], vec![0, 1, 2, 3, 4]]);
+    offer(&pressed, 0..2);
     assert_eq!(kept(&merged), [1, 3, 4], "1 was asked for");
-    offer(&later, 2..9);
-    assert_eq!([kept(&flushed), kept(&merged), kept(&later)], [vec![0, 1, 2, 3], vec![1], vec![0, 1, 2, 3]]);
+    offer(&pressed, 2..9);
+    assert_eq!([kept(&flushed), kept(&merged), kept(&pressed)], [vec![0, 1, 2, 3], vec![1], vec![0, 1, 2, 3]]);
 }
 
 /// A table that was moved down unchanged is none of the upper levels' any more, and what nobody has asked for does not

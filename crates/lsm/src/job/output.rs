@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_io::{Class, Result, Turn, yield_now};
 use weir_model::parts::{COVER_KEY_BYTES, cover_value, covered_bytes, version_of};
 
+use crate::cache::Writes;
 use crate::table::TableWriter;
 use crate::tree::{Outputs, Tree, meta_of, open_table};
 use weir_model::engine::{EXPIRED_KEYS_MAX, Entry, JobControl, JobReport, Kind, Seq};
@@ -84,6 +85,19 @@ impl<'a> Writer<'a> {
         self.write(Entry { key: &key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value }).await
     }
 
+    /// As what a table's blocks go into the cache, if they do. A run of memtables always does, for it is merged next;
+    /// and where nothing is kept of what merges write, what they have written before gives way to it.
+    fn cached_as(&self) -> Option<Writes> {
+        let (is_flushed, keeps_merged) = (self.level == 0 && self.class == Class::Flush, self.tree.knobs.get().warm);
+        let writer = match (is_flushed, keeps_merged) {
+            (true, true) => Writes::Anybody,
+            (true, false) => Writes::PressedFlush,
+            (false, true) => Writes::Merge,
+            (false, false) => return None,
+        };
+        (self.level < self.tree.options.warm_levels).then_some(writer)
+    }
+
     /// Writes `entry`, starting a table where none is open.
     async fn write(&mut self, entry: Entry<'_>) -> Result<()> {
         if self.current.is_none() {
@@ -91,10 +105,7 @@ impl<'a> Writer<'a> {
             let env = &self.tree.env;
             let options = self.tree.options.table(self.level);
             let writer = TableWriter::create(&env.fs, &path, options, env.tag(self.class)).await?;
-            // A run of memtables is what is merged next: it is kept, and what merges have written gives way to it.
-            let is_flushed = self.level == 0 && self.class == Class::Flush;
-            let is_warm = if is_flushed { self.tree.keeps_flushed() } else { self.tree.is_warm(self.level) };
-            let warm = is_warm.then(|| env.cache.table(env.owner).giving_way(!is_flushed));
+            let warm = self.cached_as().map(|writer| env.cache.table(env.owner).offered_by(writer));
             let writer = writer.warming(warm).written_at(env.clock.unix_ms()).having_met_covers(self.met);
             self.current = Some((id, path, writer));
         }

@@ -103,11 +103,6 @@ impl Tree {
         level < self.options.warm_levels && self.knobs().warm
     }
 
-    /// Whether what flushes write does.
-    pub(crate) fn keeps_flushed(&self) -> bool {
-        self.options.warm_levels > 0
-    }
-
     fn seal_locked(&self, state: &mut TreeState) {
         let view = self.view.load();
         if view.memtable.is_empty() {

@@ -83,7 +83,8 @@ impl Kind {
 /// Macro mix of 64 tenants: readers, writers, both by turns, bursts, and 8 that write all they can in bulk
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Mix {
-    /// How write memory, block cache and flush slots are shared, separated by commas: `quota`, `fair`, `delta 350 ms for 2`
+    /// How write memory, block cache and flush slots are shared, separated by commas: `quota`, `fair`,
+    /// `delta 350 ms for 2`
     #[arg(long = "shares", value_name = "MODE", value_delimiter = ',', default_value = MODES)]
     #[serde(skip)]
     pub modes: Vec<ShareMode>,
