@@ -10,8 +10,8 @@ const MEMTABLES_MAX: u64 = 12;
 const BUFFERS_MAX: u64 = 25;
 /// Share of the memory for memtables that buffers may take if all who write fill all of theirs, in percent. More than
 /// there is (U-20 has 80), for they never do: a tree that gathers has half of what it gathers, on average, and what
-/// fills while that is flushed. Of 16 GiB at a BOSR of 10 for 900 s (`docs/benchmarks/shortage.md`) 88.5 % of all
-/// writes were served with 80, 99.5 with 110, 99.9 with 125, and 99.8 with 160, where writes waited for memory.
+/// fills while that is flushed. With 80 too few memtables make a run; with 125 writes begin to wait for memory
+/// (`docs/benchmarks/shortage.md` has the figures).
 const MEMORY_PERCENT: u64 = 115;
 /// From this share in use nobody gathers any more.
 const MEMORY_FULL_PERCENT: u64 = 90;
