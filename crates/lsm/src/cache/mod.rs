@@ -9,8 +9,7 @@
 //!    first entry at the end of a queue whose tenant is above its reserve; [`shard`]'s `evict_one` is the one place
 //!    where that is decided.
 //! 3. Pinned entries (the blocks of the upper levels) are in no queue. They may take up to [`PINNED_SHARE_MAX`] of the
-//!    capacity; what is beyond is cached like everything else. Once there are reserves, so is what a tenant would pin
-//!    beyond its own: it must be able to go.
+//!    capacity; what is beyond is cached like everything else. Once there are reserves nothing is pinned.
 //! 4. What tables keep in memory anyway (index and filter) is charged against the capacity, so that it bounds all of
 //!    it.
 //!

@@ -63,9 +63,8 @@ impl Owners {
         self.numbers.get(&owner).copied()
     }
 
-    /// A table of `owner` is opened. Gives its number and what its tenant has; `retire` says of a number whether
-    /// nothing is left under it, and forgets what was counted; `begin` is told of a number that is `owner`'s from now
-    /// on.
+    /// A table of `owner` is opened. Gives its number; `retire` says of a number whether nothing is left under it, and
+    /// forgets what was counted; `begin` is told of a number that is `owner`'s from now on.
     pub(super) fn enter(
         &mut self,
         owner: Owner,

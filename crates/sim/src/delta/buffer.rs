@@ -91,12 +91,12 @@ impl Shared {
 
 /// Settings of the node.
 fn config(args: &Buffer, mode: ShareMode) -> NodeConfig {
-    let memtable = MEMTABLE / args.scale;
+    let memtable = MEMTABLE / args.trial.scale;
     let tree = TreeOptions { write_buffers_max: 256, table_bytes: memtable, ..world::tree(memtable) };
     NodeConfig {
-        write_memory_bytes: MEMORY / args.scale,
+        write_memory_bytes: MEMORY / args.trial.scale,
         write_memory_shares: mode,
-        ..world::config(tree, DEVICE / args.scale)
+        ..world::config(tree, DEVICE / args.trial.scale)
     }
 }
 
@@ -115,8 +115,8 @@ fn law(capacity: u64, shares: &MemoryShares) -> Option<(u64, u64)> {
 /// # Errors
 /// What went wrong, in words.
 pub fn run(args: &Buffer, mode: ShareMode) -> Result<Shared, String> {
-    let sim = Sim::new(args.seed);
-    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.scale, args.seed);
+    let sim = Sim::new(args.trial.seed);
+    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.trial.scale, args.trial.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
@@ -129,12 +129,12 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
         _ => Class::Steady,
     };
     let kinds = (0..TENANTS as u32).map(|number| (class(number), ShareTerms::default()));
-    let clients = clients(&node, &clock, kinds, WRITE / args.scale).await?;
-    let (from, mut rng) = (clock.now(), Rng::new(args.seed));
+    let clients = clients(&node, &clock, kinds, WRITE / args.trial.scale).await?;
+    let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
     let until = from + args.seconds * SECOND;
     for (client, number) in clients.iter().zip(0..) {
         let mut write =
-            |rate, from, until| client.go_on(sim, Op::Write, rate / args.scale, WRITERS, (from, until), &mut rng);
+            |rate, from, until| client.go_on(sim, Op::Write, rate / args.trial.scale, WRITERS, (from, until), &mut rng);
         match client.class() {
             Class::Ramping => {}
             Class::Greedy => write(GREEDY, from, until),
@@ -182,7 +182,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
             late: waits.late,
             longest_ms: ms(waits.longest),
             slowest_write_ms: ms(tally.slowest),
-            bytes_per_sec: (tally.bytes * args.scale) as f64 / seconds,
+            bytes_per_sec: (tally.bytes * args.trial.scale) as f64 / seconds,
         }
     };
     let tenants: Vec<Waited> = clients.iter().map(waited).collect();
@@ -191,7 +191,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
         delta_ms: mode.promise().map(|promise| ms(promise.delta)),
         reserve_percent: percent(law(capacity, &seen).map_or(own, |(reserve, _)| reserve)),
         kept_percent: percent(kept),
-        refill: (seen.refill * args.scale) as f64,
+        refill: (seen.refill * args.trial.scale) as f64,
         is_lawful,
         bytes_per_sec: tenants.iter().map(|tenant| tenant.bytes_per_sec).sum(),
         tenants,

@@ -4,7 +4,6 @@
 //! How long that takes is how long they wait for their share. What is in the cache costs nothing, neither the device
 //! nor, in virtual time, a processor; what is not there is a read of the device.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -19,6 +18,7 @@ use weir_lsm::TreeOptions;
 use weir_model::Batch;
 use weir_node::{BlockCache, CacheMode, CacheShares, Machine, Node, NodeConfig, ShareTerms};
 
+use super::Trial;
 use super::client::{Class, Client, Op, clients};
 use super::world::{self, MB, SECOND, ms};
 
@@ -74,16 +74,10 @@ pub struct Cached {
     /// Bandwidth of the device, in MB/s
     #[arg(long, value_name = "MB/S", default_value_t = 1280, value_parser = clap::value_parser!(u64).range(100..=100_000))]
     pub device: u64,
-    /// All bytes are divided by this, times are not
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub scale: u64,
-    /// Seed of the rows that are read, and of the moments
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Write what came out as JSON to this file (`-` = standard output)
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
-    pub json: Option<PathBuf>,
+    /// How it is run.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub trial: Trial,
 }
 
 /// The paper's.
@@ -91,7 +85,7 @@ const MODES: &str = "quota,delta 250 ms,delta 500 ms,delta 750 ms,fair";
 
 impl Cached {
     fn device(&self) -> u64 {
-        self.device * MB / self.scale
+        self.device * MB / self.trial.scale
     }
 
     /// When somebody comes back for the nth time, after the beginning.
@@ -191,9 +185,9 @@ fn capacity(cache: &BlockCache) -> u64 {
 /// # Errors
 /// What went wrong, in words.
 pub fn image(args: &Cached) -> Result<DiskImage, String> {
-    let sim = Sim::new(args.seed);
+    let sim = Sim::new(args.trial.seed);
     let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
-    let machine = Machine { fs: disk.clone(), clock: sim.clock(), spawn: sim.spawner(), salt: args.seed };
+    let machine = Machine { fs: disk.clone(), clock: sim.clock(), spawn: sim.spawner(), salt: args.trial.seed };
     sim.block_on(preload(&sim, machine, args)).map_err(|error| format!("preloading: {error}"))?;
     Ok(disk.crash_keeping(Keep::All, &mut Rng::new(0)))
 }
@@ -212,8 +206,8 @@ async fn preload(sim: &Sim, machine: Machine, args: &Cached) -> weir_io::Result<
     };
     let config = NodeConfig { tree, sync: SyncMode::None, segment_bytes: 8 << 20, ..NodeConfig::new("/weir") };
     let node = Node::open(&config, machine).await?;
-    let row = vec![7; (ROW / args.scale) as usize];
-    for client in clients(&node, &sim.clock(), kinds(), ROW / args.scale).await? {
+    let row = vec![7; (ROW / args.trial.scale) as usize];
+    for client in clients(&node, &sim.clock(), kinds(), ROW / args.trial.scale).await? {
         let (rows, partition) = (rows(client.class()), client.partition());
         for first in (0..rows).step_by(BATCH as usize) {
             let mut batch = Batch::new();
@@ -235,8 +229,8 @@ pub fn run(args: &Cached, image: &DiskImage, mode: CacheMode) -> Result<Kept, St
     if args.seconds <= first {
         return Err(format!("the first tenant comes back after {first} s: --seconds must be more"));
     }
-    let sim = Sim::new(args.seed);
-    let machine = world::machine(&sim, image, args.device(), args.seed);
+    let sim = Sim::new(args.trial.seed);
+    let machine = world::machine(&sim, image, args.device(), args.trial.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
@@ -258,13 +252,13 @@ async fn ramp(
 async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> weir_io::Result<Kept> {
     let clock = sim.clock();
     let config = NodeConfig {
-        cache_bytes: (CACHE / args.scale) as usize,
+        cache_bytes: (CACHE / args.trial.scale) as usize,
         cache_shares: mode,
         ..world::config(world::tree(64 << 20), args.device())
     };
     let node = Node::open(&config, machine).await?;
-    let clients = clients(&node, &clock, kinds(), ROW / args.scale).await?;
-    let (from, mut rng) = (clock.now(), Rng::new(args.seed));
+    let clients = clients(&node, &clock, kinds(), ROW / args.trial.scale).await?;
+    let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
     let until = from + args.seconds * SECOND;
     for client in &clients {
         let op = Op::Read(rows(client.class()));
@@ -273,7 +267,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
             Class::Greedy => (GREEDY, GREEDY_READERS, from + GREEDY_FROM),
             Class::Steady => (STEADY, STEADY_READERS, from),
         };
-        client.go_on(sim, op, rate / args.scale, readers, (begin, until), &mut rng);
+        client.go_on(sim, op, rate / args.trial.scale, readers, (begin, until), &mut rng);
     }
     let (warm, regained) = (Arc::default(), Arc::<Mutex<Vec<Regained>>>::default());
     let mut turns = clients.iter().filter(|client| client.class() == Class::Ramping).cycle();
@@ -286,7 +280,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
         }
         let (back, seen) = if round < WARM_ROUNDS { (RESTING_TENANTS, &warm) } else { (args.ramps, &regained) };
         for client in turns.by_ref().take(back as usize) {
-            let full = rows(Class::Ramping) * (ROW / args.scale);
+            let full = rows(Class::Ramping) * (ROW / args.trial.scale);
             let (clock, cache, seen) = (Arc::clone(&clock), Arc::clone(node.cache()), Arc::clone(seen));
             sim.spawn(ramp(Arc::clone(client), clock, cache, full, seen));
         }
@@ -310,11 +304,11 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
         delta_ms: mode.promise().map(|promise| ms(promise.delta)),
         reserve_percent: percent(law(capacity, &seen) * seen.shares.tenants.len() as u64),
         kept_percent: percent(seen.shares.tenants.values().map(|share| share.reserve).sum()),
-        refill: (seen.refill * args.scale) as f64,
+        refill: (seen.refill * args.trial.scale) as f64,
         broken: seen.broken.map(|broken| broken.to_string()),
         is_lawful,
         regained,
         steady_slowest_ms: steady.map(|client| ms(client.tally().slowest)).fold(0.0, f64::max),
-        bytes_per_sec: ((bytes_read() - before) * args.scale) as f64 / measured,
+        bytes_per_sec: ((bytes_read() - before) * args.trial.scale) as f64 / measured,
     })
 }

@@ -1,6 +1,5 @@
 //! The flush slots of a node under tenants of three kinds (DF-E7).
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -10,6 +9,7 @@ use weir_io::{Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_node::{Delay, FlushShares, Machine, Node, NodeConfig, ShareMode, ShareTerms};
 
+use super::Trial;
 use super::client::{Class, Op, clients};
 use super::world::{self, MB, SECOND, ms};
 
@@ -43,16 +43,10 @@ pub struct Flush {
     /// Seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 36, value_parser = clap::value_parser!(u64).range(20..=3600))]
     pub seconds: u64,
-    /// All bytes are divided by this, times are not
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub scale: u64,
-    /// Seed of the moments at which writes are sent
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Write what came out as JSON to this file (`-` = standard output)
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
-    pub json: Option<PathBuf>,
+    /// How it is run.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub trial: Trial,
 }
 
 const MODES: &str = "quota,delta 0 ms,delta 500 ms,delta 2000 ms,delta 3000 ms,fair";
@@ -82,9 +76,9 @@ impl Slotted {
 }
 
 fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
-    let tree = TreeOptions { write_buffers_max: 16, ..world::tree(MEMTABLE / args.scale) };
+    let tree = TreeOptions { write_buffers_max: 16, ..world::tree(MEMTABLE / args.trial.scale) };
     let flush_slots = Some(FlushShares { slots: args.slots, mode });
-    NodeConfig { flush_slots, ..world::config(tree, DEVICE / args.scale) }
+    NodeConfig { flush_slots, ..world::config(tree, DEVICE / args.trial.scale) }
 }
 
 /// One way to share, tried.
@@ -92,8 +86,8 @@ fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
 /// # Errors
 /// What went wrong, in words.
 pub fn run(args: &Flush, mode: ShareMode) -> Result<Slotted, String> {
-    let sim = Sim::new(args.seed);
-    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.scale, args.seed);
+    let sim = Sim::new(args.trial.seed);
+    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.trial.scale, args.trial.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
@@ -106,8 +100,8 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
         _ => (Class::Steady, Delay::OfNode),
     };
     let terms = |(class, delay)| (class, ShareTerms { delay, ..ShareTerms::default() });
-    let clients = clients(&node, &clock, (0..TENANTS).map(kind).map(terms), WRITE / args.scale).await?;
-    let (from, mut rng) = (clock.now(), Rng::new(args.seed));
+    let clients = clients(&node, &clock, (0..TENANTS).map(kind).map(terms), WRITE / args.trial.scale).await?;
+    let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
     let until = from + args.seconds * SECOND;
     for client in &clients {
         let (rate, begin) = match client.class() {
@@ -115,7 +109,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
             Class::Greedy => (GREEDY, from),
             Class::Steady => (STEADY, from),
         };
-        client.go_on(sim, Op::Write, rate / args.scale, 2, (begin, until), &mut rng);
+        client.go_on(sim, Op::Write, rate / args.trial.scale, 2, (begin, until), &mut rng);
     }
     for round in 1..args.seconds * SECOND / RAMP_EVERY + 1 {
         sleep_until(&clock, from + round * RAMP_EVERY).await;
@@ -138,6 +132,6 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
         reserved: waits.reserved,
         flush_ms: waits.time.map(ms),
         longest_ms: [Class::Ramping, Class::Greedy, Class::Steady].map(longest),
-        bytes_per_sec: (written * args.scale) as f64 / args.seconds as f64,
+        bytes_per_sec: (written * args.trial.scale) as f64 / args.seconds as f64,
     })
 }

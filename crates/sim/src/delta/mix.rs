@@ -1,7 +1,6 @@
 //! Sixty-four tenants that read, write, do both by turns, or come in bursts, beside some that write all they can: what
 //! the most unlucky of them waits, and what all of them get done (DF-E6).
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -16,6 +15,7 @@ use weir_node::{
     TenantSettings, TenantSpec,
 };
 
+use super::Trial;
 use super::world::{self, MB, SECOND};
 
 /// What tenants do, and how many of them do it.
@@ -91,16 +91,10 @@ pub struct Mix {
     /// Seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 26, value_parser = clap::value_parser!(u64).range(12..=3600))]
     pub seconds: u64,
-    /// All bytes are divided by this, times are not
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub scale: u64,
-    /// Seed of the moments at which requests are sent, and of the rows that are read
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Write what came out as JSON to this file (`-` = standard output)
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
-    pub json: Option<PathBuf>,
+    /// How it is run.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub trial: Trial,
 }
 
 const MODES: &str = "quota,delta 350 ms for 2,fair";
@@ -256,19 +250,19 @@ impl Guest {
 
 /// Settings of the node, of which everything that is shared within a delay is shared like `mode`.
 fn config(args: &Mix, mode: ShareMode) -> NodeConfig {
-    let memtable = MEMTABLE / args.scale;
+    let memtable = MEMTABLE / args.trial.scale;
     let tree = TreeOptions { write_buffers_max: 256, table_bytes: memtable, ..world::tree(memtable) };
     NodeConfig {
-        cache_bytes: (CACHE / args.scale) as usize,
+        cache_bytes: (CACHE / args.trial.scale) as usize,
         cache_shares: match mode {
             ShareMode::Quota => CacheMode::Quota,
             ShareMode::Delta(promise) => CacheMode::Delta(promise),
             ShareMode::Quarter | ShareMode::Fair => CacheMode::Fair,
         },
-        write_memory_bytes: MEMORY / args.scale,
+        write_memory_bytes: MEMORY / args.trial.scale,
         write_memory_shares: mode,
         flush_slots: Some(FlushShares { slots: FLUSH_SLOTS, mode }),
-        ..world::config(tree, DEVICE / args.scale)
+        ..world::config(tree, DEVICE / args.trial.scale)
     }
 }
 
@@ -277,8 +271,8 @@ fn config(args: &Mix, mode: ShareMode) -> NodeConfig {
 /// # Errors
 /// What went wrong, in words.
 pub fn run(args: &Mix, mode: ShareMode) -> Result<Mixed, String> {
-    let sim = Sim::new(args.seed);
-    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.scale, args.seed);
+    let sim = Sim::new(args.trial.seed);
+    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.trial.scale, args.trial.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
@@ -297,7 +291,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, mode: ShareMode) -> weir
     }
     let guest = |kind: Kind, partition: &Arc<Partition>, counts: (Nanos, Nanos)| {
         let (partition, clock, seen) = (Arc::clone(partition), Arc::clone(&clock), Mutex::default());
-        let row = ROW / args.scale;
+        let row = ROW / args.trial.scale;
         Arc::new(Guest { kind, partition, seen, counts, clock, row, rows: DATA / ROW })
     };
     for (kind, partition) in partitions.iter().filter(|(kind, _)| kind.reads()) {
@@ -308,14 +302,14 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, mode: ShareMode) -> weir
         partition.seal();
         partition.settle().await;
     }
-    let (from, mut rng) = (clock.now(), Rng::new(args.seed));
+    let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
     let (counts_from, until) = (from + SETTLED, from + args.seconds * SECOND);
     let guests: Vec<Arc<Guest>> =
         partitions.iter().map(|(kind, partition)| guest(*kind, partition, (counts_from, until))).collect();
     let mut bursts = 0;
     for guest in &guests {
         match guest.kind.rate() {
-            Some(rate) => guest.ask_steadily(sim, rate / args.scale, until, &mut rng),
+            Some(rate) => guest.ask_steadily(sim, rate / args.trial.scale, until, &mut rng),
             None => {
                 let turns = BURST_EVERY * BURSTS_AT_A_TIME / 8;
                 let first = counts_from + bursts / BURSTS_AT_A_TIME * turns;
@@ -337,12 +331,12 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, mode: ShareMode) -> weir
     let seconds = (args.seconds * SECOND - SETTLED) as f64 / 1e9;
     let per_sec = |of: &dyn Fn(&Seen) -> u64| {
         let bytes: u64 = guests.iter().map(|guest| of(&guest.seen.lock())).sum();
-        (bytes * args.scale) as f64 / seconds
+        (bytes * args.trial.scale) as f64 / seconds
     };
     let own: u64 = shares.tenants.values().map(|share| share.reserve).sum();
     Ok(Mixed {
         mode: mode.to_string(),
-        kept_percent: (shares.common + own) as f64 * 100.0 / (MEMORY / args.scale) as f64,
+        kept_percent: (shares.common + own) as f64 * 100.0 / (MEMORY / args.trial.scale) as f64,
         reserved_slots: slots.map_or(0, |slots| slots.reserved),
         read_per_sec: per_sec(&|seen| seen.read),
         written_per_sec: per_sec(&|seen| seen.written),

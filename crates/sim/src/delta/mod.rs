@@ -28,6 +28,21 @@ use self::mix::Mix;
 use self::table::{mix_heading, mix_row, slots_heading, slots_row};
 use crate::scenario::WORLD;
 
+/// How a scenario is run.
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct Trial {
+    /// All bytes are divided by this, times are not
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub scale: u64,
+    /// Seed of the moments at which requests are sent, and of the rows that are read
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write what came out as JSON to this file (`-` = standard output)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub json: Option<PathBuf>,
+}
+
 /// Write memory of 16 tenants: 12 that write steadily, 2 that write all they can, 2 that rest and then want their share
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Buffer {
@@ -44,16 +59,10 @@ pub struct Buffer {
     /// Tenants that do so at the same moment, k
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
     pub ramps: u32,
-    /// All bytes are divided by this, times are not
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub scale: u64,
-    /// Seed of the moments at which writes are sent
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Write what came out as JSON to this file (`-` = standard output)
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
-    pub json: Option<PathBuf>,
+    /// How it is run.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub trial: Trial,
 }
 
 /// The paper's.
@@ -65,7 +74,7 @@ const MODES: &str = "quota,delta 0 ms for 2,delta 200 ms for 2,delta 350 ms for 
 /// What went wrong, in words.
 pub fn side_by_side(args: &Buffer) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| run(args, mode));
-    deliver("delta-buffer", args, args.json.as_deref(), &heading(args), runs, row)
+    deliver("delta-buffer", args, args.trial.json.as_deref(), &heading(args), runs, row)
 }
 
 /// The same for flush slots.
@@ -74,7 +83,7 @@ pub fn side_by_side(args: &Buffer) -> Result<(), String> {
 /// What went wrong, in words.
 pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| flush::run(args, mode));
-    deliver("delta-flush", args, args.json.as_deref(), &slots_heading(args), runs, slots_row)
+    deliver("delta-flush", args, args.trial.json.as_deref(), &slots_heading(args), runs, slots_row)
 }
 
 /// The same for tenants of many kinds.
@@ -83,7 +92,7 @@ pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
 /// What went wrong, in words.
 pub fn mixes_side_by_side(args: &Mix) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| mix::run(args, mode));
-    deliver("delta-mix", args, args.json.as_deref(), &mix_heading(args), runs, mix_row)
+    deliver("delta-mix", args, args.trial.json.as_deref(), &mix_heading(args), runs, mix_row)
 }
 
 /// The same for the block cache.
@@ -93,7 +102,7 @@ pub fn mixes_side_by_side(args: &Mix) -> Result<(), String> {
 pub fn caches_side_by_side(args: &Cached) -> Result<(), String> {
     let image = cached::image(args)?;
     let runs = args.modes.iter().map(|&mode| cached::run(args, &image, mode));
-    deliver("delta-cache", args, args.json.as_deref(), &cache_heading(args), runs, cache_row)
+    deliver("delta-cache", args, args.trial.json.as_deref(), &cache_heading(args), runs, cache_row)
 }
 
 fn deliver<R: Serialize>(

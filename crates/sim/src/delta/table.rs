@@ -15,7 +15,7 @@ pub fn heading(args: &Buffer) -> String {
         16 - 2 - args.ramps,
         args.ramps,
         args.every,
-        args.scale,
+        args.trial.scale,
         "shares",
         "delta",
         "kept %",
@@ -56,7 +56,7 @@ pub(super) fn slots_heading(args: &Flush) -> String {
          once as those flush; scale {}\n\
          The longest wait of a flush for a slot, in ms; rates in MB/s at scale 1\n\n\
          {:<20} {:>6} {:>8} {:>8}  {:>9} {:>9} {:>9}  {:>9}",
-        args.slots, args.scale, "shares", "delta", "reserved", "flush", "ramping", "greedy", "steady", "written",
+        args.slots, args.trial.scale, "shares", "delta", "reserved", "flush", "ramping", "greedy", "steady", "written",
     )
 }
 
@@ -84,7 +84,7 @@ pub(super) fn mix_heading(args: &Mix) -> String {
          can; scale {}\n\
          The worst tenant's P99.9 and its longest wait, in ms, of all but the last 8, and by kind; rates in MB/s at scale 1\n\n\
          {:<20} {:>6} {:>8} {:>15} {kinds}  {:>8} {:>8} {:>8}",
-        args.scale, "shares", "kept %", "reserved", "worst", "read", "written", "both",
+        args.trial.scale, "shares", "kept %", "reserved", "worst", "read", "written", "both",
     )
 }
 
@@ -116,7 +116,7 @@ pub fn cache_heading(args: &Cached) -> String {
         args.device,
         args.ramps,
         args.every,
-        args.scale,
+        args.trial.scale,
         "shares",
         "delta",
         "reserve %",

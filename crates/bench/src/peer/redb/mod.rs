@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
@@ -65,11 +65,13 @@ impl Store {
     /// The life of a syncer.
     fn sync_every(&self, interval: Duration, closing: &AtomicBool) {
         while !closing.load(Ordering::Acquire) {
-            thread::sleep(interval);
+            let began = Instant::now();
             if let Err(error) = self.put(&[], Durability::Immediate) {
                 *self.failed.lock() = Some(error.to_string());
                 return;
             }
+            // From beginning to beginning, as a log is synced: a commit takes a part of the interval, or all of it.
+            thread::sleep(interval.saturating_sub(began.elapsed()));
         }
     }
 }
@@ -121,6 +123,21 @@ impl RedbFleet {
         }
         Ok(())
     }
+
+    /// An error if some store could not be synced: what it was told since is worth nothing.
+    fn check_syncs(&self) -> Result<()> {
+        let failed = self.stores.iter().find_map(|store| store.failed.lock().clone());
+        failed.map_or(Ok(()), |error| Err(format!("redb could not sync: {error}").into()))
+    }
+
+    /// Ends the syncers.
+    fn stop(&mut self) {
+        self.closing.store(true, Ordering::Release);
+        for syncer in self.syncers.drain(..) {
+            // A panic has been printed.
+            let _ = syncer.join();
+        }
+    }
 }
 
 impl Fleet for RedbFleet {
@@ -170,11 +187,7 @@ impl Fleet for RedbFleet {
     }
 
     fn bytes(&self) -> Result<Bytes> {
-        for store in &self.stores {
-            if let Some(error) = &*store.failed.lock() {
-                return Err(format!("redb could not sync: {error}").into());
-            }
-        }
+        self.check_syncs()?;
         let now = Account::now()?;
         Ok(Bytes { read: now.read - self.before.read, other: now.written - self.before.written, ..Bytes::default() })
     }
@@ -183,17 +196,14 @@ impl Fleet for RedbFleet {
         "a B-tree".to_owned()
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.stop();
+        self.check_syncs()
     }
 }
 
 impl Drop for RedbFleet {
     fn drop(&mut self) {
-        self.closing.store(true, Ordering::Release);
-        for syncer in self.syncers.drain(..) {
-            // A panic has been printed.
-            let _ = syncer.join();
-        }
+        self.stop();
     }
 }
