@@ -10,8 +10,8 @@ use weir_admission::{
 };
 use weir_io::real::RealClock;
 use weir_io::{
-    AlignedBuf, BoxFuture, Class, Clock, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Spawn,
-    Tag,
+    AlignedBuf, BoxFuture, Class, Clock, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, PAGE,
+    Spawn, Tag,
 };
 
 const ROUNDS: u64 = 2_000_000;
@@ -74,6 +74,9 @@ impl File for Null {
     }
     fn is_direct(&self) -> bool {
         true
+    }
+    fn read_unit(&self) -> usize {
+        PAGE
     }
 }
 

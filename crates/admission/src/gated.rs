@@ -151,7 +151,7 @@ impl File for GatedFile {
         }
     }
 
-    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct);
+    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct, read_unit);
 }
 
 /// One operation on its way: what it is booked as.

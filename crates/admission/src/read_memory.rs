@@ -65,5 +65,5 @@ impl File for ReadMemoryFile {
         })
     }
 
-    forward_file!(inner: read_at, write_at, sync, sync_begins, allocate, reserve, set_len, len, data_end, is_direct);
+    forward_file!(inner: read_at, write_at, sync, sync_begins, allocate, reserve, set_len, len, data_end, is_direct, read_unit);
 }

@@ -80,6 +80,11 @@ macro_rules! forward_file {
             self.$inner.is_direct()
         }
     };
+    (@read_unit $inner:ident) => {
+        fn read_unit(&self) -> usize {
+            self.$inner.read_unit()
+        }
+    };
     (@data $method:ident $inner:ident) => {
         fn $method(&self, offset: u64, buf: $crate::AlignedBuf, tag: $crate::Tag) -> $crate::Op<$crate::AlignedBuf> {
             self.$inner.$method(offset, buf, tag)

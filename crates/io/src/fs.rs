@@ -12,7 +12,8 @@ pub struct OpenOptions {
     pub write: bool,
     /// Create the file; it is an error if it exists.
     pub create_new: bool,
-    /// Bypass the page cache (O_DIRECT): offsets, lengths and buffers are multiples of [`crate::PAGE`].
+    /// Bypass the page cache (O_DIRECT): buffers, and offsets and lengths of writes, are multiples of [`crate::PAGE`];
+    /// those of reads are multiples of [`File::read_unit`].
     pub direct: bool,
     /// Every write is on the device when it completes (O_DSYNC).
     pub dsync: bool,
@@ -139,4 +140,7 @@ pub trait File: Send + Sync {
     }
     /// Whether the file was opened with [`OpenOptions::direct`] and the device honours it.
     fn is_direct(&self) -> bool;
+    /// What offsets and lengths of reads should be multiples of, in bytes, and in a direct file must be: a sector,
+    /// where the device gives sectors, else [`crate::PAGE`]. Divides a page, so whole pages may be read as well.
+    fn read_unit(&self) -> usize;
 }

@@ -59,7 +59,7 @@ impl File for MeddledFile {
         self.inner.write_at(offset, buf, tag)
     }
 
-    forward_file!(inner: read_at, sync, allocate, set_len, len, data_end, is_direct);
+    forward_file!(inner: read_at, sync, allocate, set_len, len, data_end, is_direct, read_unit);
 }
 
 /// Counts how often it was woken.

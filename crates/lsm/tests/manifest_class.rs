@@ -64,7 +64,7 @@ impl File for WatchedFile {
         self.inner.sync(tag)
     }
 
-    forward_file!(inner: read_at, allocate, set_len, len, data_end, is_direct);
+    forward_file!(inner: read_at, allocate, set_len, len, data_end, is_direct, read_unit);
 }
 
 #[test]

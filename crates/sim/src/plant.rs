@@ -118,5 +118,5 @@ impl File for PlantedFile {
         }
     }
 
-    forward_file!(inner: read_at, allocate, reserve, set_len, len, data_end, is_direct);
+    forward_file!(inner: read_at, allocate, reserve, set_len, len, data_end, is_direct, read_unit);
 }

@@ -187,4 +187,8 @@ impl File for TraceFile {
     fn is_direct(&self) -> bool {
         !self.0.is_cached.load(Relaxed)
     }
+
+    fn read_unit(&self) -> usize {
+        weir_io::PAGE
+    }
 }

@@ -104,7 +104,7 @@ impl File for SlowedFile {
         }
     }
 
-    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct);
+    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct, read_unit);
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ impl RealFile {
         if verb == Verb::Write && !self.handle.write {
             return Err(transfer.refuse(ErrorKind::Invalid, "the file is open for reading only"));
         }
-        if self.handle.aligned && !(offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE)) {
-            let message = format!("direct I/O of {len} bytes: offset and length must be multiples of {PAGE}");
+        let unit = if verb == Verb::Read { self.handle.read_unit } else { PAGE };
+        if self.handle.aligned && !(offset.is_multiple_of(unit as u64) && len.is_multiple_of(unit)) {
+            let message = format!("direct I/O of {len} bytes: offset and length must be multiples of {unit}");
             return Err(transfer.refuse(ErrorKind::Invalid, &message));
         }
         Ok(transfer)
@@ -167,5 +168,9 @@ impl File for RealFile {
 
     fn is_direct(&self) -> bool {
         self.handle.direct
+    }
+
+    fn read_unit(&self) -> usize {
+        self.handle.read_unit
     }
 }

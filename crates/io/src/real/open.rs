@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::transfer::Handle;
+use super::transfer::{Handle, SECTOR};
 use crate::{OpenOptions, PAGE};
 
 /// Opens `path`, through the page cache if the file system refuses direct I/O.
@@ -22,21 +22,24 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
             }
         }
     };
-    let handle = |fd, direct| Handle {
+    let handle = |fd, read_unit: Option<usize>| Handle {
         fd,
         path: path.to_path_buf(),
-        direct,
+        direct: read_unit.is_some(),
         aligned: options.direct,
         write: options.write,
         dsync: options.dsync,
+        read_unit: read_unit.unwrap_or(PAGE),
     };
     if options.direct {
         match opened(flags | OFlags::DIRECT) {
-            Ok(fd) if honours_direct(&fd) => return Ok(handle(fd, true)),
             Ok(fd) => {
+                if let Some(unit) = direct_unit(&fd) {
+                    return Ok(handle(fd, Some(unit)));
+                }
                 let flags = rustix::fs::fcntl_getfl(&fd)?;
                 rustix::fs::fcntl_setfl(&fd, flags - OFlags::DIRECT)?;
-                return Ok(handle(fd, false));
+                return Ok(handle(fd, None));
             }
             // The kernel creates the file before it refuses the flag, so a new file exists by now: had it existed
             // before, the answer would have been another.
@@ -44,18 +47,19 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
             Err(error) => return Err(error),
         }
     }
-    opened(flags).map(|fd| handle(fd, false))
+    opened(flags).map(|fd| handle(fd, None))
 }
 
-/// Whether direct I/O in units of a page works on this file. Some file systems take the flag and use the page cache all
-/// the same (a journal of data, encryption), and some devices want larger units. Kernels before 6.1 do not say: then it
-/// is believed.
-fn honours_direct(fd: &OwnedFd) -> bool {
+/// The unit of direct reads of this file, in bytes; `None` if direct I/O does not work on it in units of a page. Some
+/// file systems take the flag and use the page cache all the same (a journal of data, encryption), and some devices
+/// want larger units. Kernels before 6.1 do not say: then it is believed that it works, by the page.
+fn direct_unit(fd: &OwnedFd) -> Option<usize> {
     match rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(facts) if facts.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
             let fits = |align: u32| align != 0 && align <= PAGE as u32;
-            fits(facts.stx_dio_offset_align) && fits(facts.stx_dio_mem_align)
+            let works = fits(facts.stx_dio_offset_align) && fits(facts.stx_dio_mem_align);
+            works.then(|| (facts.stx_dio_offset_align as usize).next_power_of_two().max(SECTOR))
         }
-        _ => true,
+        _ => Some(PAGE),
     }
 }

@@ -16,7 +16,7 @@ const CALL_BYTES_MAX: usize = 1 << 30;
 /// kernels let nobody else run in the middle of a call: 8 MB in one kept everybody waiting for milliseconds.
 pub const COPY_BYTES_MAX: usize = 256 << 10;
 /// No device has smaller sectors. A direct transfer that ends between two of them ended because the file did.
-const SECTOR: usize = 512;
+pub(super) const SECTOR: usize = 512;
 
 /// An open file descriptor and what errors and checks need to know about it.
 pub(super) struct Handle {
@@ -29,6 +29,8 @@ pub(super) struct Handle {
     pub(super) write: bool,
     /// Every write is synced (O_DSYNC).
     pub(super) dsync: bool,
+    /// See [`crate::File::read_unit`].
+    pub(super) read_unit: usize,
 }
 
 /// What a transfer does.

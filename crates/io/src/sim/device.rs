@@ -30,6 +30,8 @@ pub struct DeviceSpec {
     pub jitter: Nanos,
     /// Operations that the device works on at a time.
     pub parallelism: usize,
+    /// What direct reads must be multiples of, in bytes: a power of two, at most a page ([`crate::File::read_unit`]).
+    pub sector_bytes: usize,
 }
 
 impl DeviceSpec {
@@ -44,6 +46,7 @@ impl DeviceSpec {
             sync_latency: 0,
             jitter: 0,
             parallelism: usize::MAX,
+            sector_bytes: 512,
         }
     }
 
@@ -115,6 +118,11 @@ impl Device {
         let (instant, slots) = (spec.is_instant() && periods.is_empty(), BinaryHeap::new());
         let (read, write, operations) = (Pipe::default(), Pipe::default(), Pipe::default());
         Self { spec, instant, read, write, operations, slots, periods, rng }
+    }
+
+    /// The unit of direct reads, in bytes.
+    pub(super) fn sector_bytes(&self) -> usize {
+        self.spec.sector_bytes
     }
 
     /// When a transfer of `bytes` submitted at `now` is done; `synced` if it must be on the medium then.

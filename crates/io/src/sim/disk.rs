@@ -27,6 +27,8 @@ pub(super) type Hook = Box<dyn FnMut(&Arc<Shared>, &CutPoint<'_>) + Send>;
 /// What the file system, its open files and its operations under way share.
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
+    /// The unit of direct reads, in bytes.
+    pub(super) sector_bytes: usize,
     /// The one lock that is waited for; inode locks are taken under it.
     state: Mutex<DiskState>,
     hook: Mutex<Option<Hook>>,
@@ -159,6 +161,7 @@ pub(super) struct Outcome<T> {
 impl Shared {
     pub(super) fn new(clock: Arc<dyn Clock>, device: Device, faults: Faults, image: &DiskImage) -> Self {
         let (root, next_number) = image.mount();
+        let sector_bytes = device.sector_bytes();
         let state = DiskState {
             device,
             faults,
@@ -175,7 +178,7 @@ impl Shared {
             off_since: None,
         };
         let (hook, hooked, handles) = Default::default();
-        Self { clock, state: Mutex::new(state), hook, hooked, handles }
+        Self { clock, sector_bytes, state: Mutex::new(state), hook, hooked, handles }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, DiskState> {

@@ -41,7 +41,8 @@ impl SimFile {
         if offset.checked_add(len).is_none_or(|end| end > LEN_MAX) {
             return Err(request.error(ErrorKind::Invalid, "beyond the largest file of the simulated disk (1 TiB)"));
         }
-        let aligned = offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE as u64);
+        let unit = if kind == OpKind::Read { self.read_unit() } else { PAGE } as u64;
+        let aligned = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
         if self.options.direct && matches!(kind, OpKind::Read | OpKind::Write) && !aligned {
             return Err(request.error(ErrorKind::Invalid, format!("{len} bytes are not aligned for direct I/O")));
         }
@@ -220,6 +221,10 @@ impl File for SimFile {
 
     fn is_direct(&self) -> bool {
         self.options.direct
+    }
+
+    fn read_unit(&self) -> usize {
+        if self.options.direct { self.shared.sector_bytes } else { PAGE }
     }
 }
 

@@ -166,8 +166,13 @@ fn pages(table: &Table, blocks: &Range<usize>) -> (u64, u64) {
     (offset, table.block(blocks.end - 1).end().next_multiple_of(PAGE as u64) - offset)
 }
 
+/// A lone block that a client wants is read by the sector, as point reads do; of a long read sectors would save next to
+/// nothing.
 fn submit(table: &Table, blocks: Range<usize>, options: &CursorOptions) -> Coming {
-    let (offset, len) = pages(table, &blocks);
+    let (offset, len) = match options.caching.fills() && blocks.len() == 1 {
+        true => table.read_units(table.block(blocks.start).offset..table.block(blocks.start).end()),
+        false => pages(table, &blocks),
+    };
     let read = table.read(offset, len, options.class);
     Coming { blocks, offset, len, read }
 }

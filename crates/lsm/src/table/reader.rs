@@ -1,5 +1,6 @@
 //! Reading a table: open it once, then point reads that touch one block.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -198,8 +199,7 @@ impl Table {
         pin: bool,
     ) -> impl Future<Output = Result<Arc<Block>>> + Send + use<> {
         let table = Arc::clone(self);
-        let start = address.offset / PAGE as u64 * PAGE as u64;
-        let len = address.end().next_multiple_of(PAGE as u64) - start;
+        let (start, len) = self.read_units(address.offset..address.end());
         let read = self.read(start, len, class);
         async move {
             let span = Span::new(&table.path, start, len, read.await?)?;
@@ -209,7 +209,15 @@ impl Table {
         }
     }
 
-    /// Submits a read of whole pages; a long one when it is polled and there is memory for it.
+    /// What has to be read for these `bytes`, in whole units of the file: where it begins, and how many bytes it is. By
+    /// the page a block of three items of a kilobyte would cost two pages, by the sector of 512 bytes half of that.
+    pub(super) fn read_units(&self, bytes: Range<u64>) -> (u64, u64) {
+        let unit = self.file.read_unit() as u64;
+        let start = bytes.start / unit * unit;
+        (start, bytes.end.next_multiple_of(unit) - start)
+    }
+
+    /// Submits a read of [whole units](Table::read_units); a long one when it is polled and there is memory for it.
     pub(super) fn read(&self, start: u64, len: u64, class: Class) -> Op<AlignedBuf> {
         self.file.read_new(start, len as usize, Tag::new(self.owner, class))
     }

@@ -282,6 +282,27 @@ fn a_read_of_a_kilobyte_costs_one_page_and_opening_one_read() {
 }
 
 #[test]
+fn a_block_that_does_not_fill_its_pages_costs_the_sectors_that_it_is_in() {
+    const SECTOR: u64 = 512;
+    let bench = Bench::new();
+    // Three entries to a block, for four would be a little more than a page: most blocks begin in the middle of a page.
+    let model = plain(3000, 1024);
+    let table = bench.table(TableOptions::default(), &model);
+    assert_eq!(table.blocks(), 1000);
+    let wanted = |number| {
+        let BlockAddress { offset, len, .. } = table.block(number);
+        (offset + u64::from(len)).next_multiple_of(SECTOR) - offset / SECTOR * SECTOR
+    };
+    for (key, _) in model.keys().step_by(3) {
+        let (found, loaded) = bench.get(&table, key, SEQ_MAX).expect("the disk is well");
+        assert!(found.is_some() && loaded);
+    }
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    assert_eq!((read.ops, read.bytes), (1000, (0..1000).map(wanted).sum()));
+    assert!(read.bytes < 1000 * PAGE as u64, "by the page it would be more than 1,700 pages");
+}
+
+#[test]
 fn a_table_just_written_is_opened_with_no_more_than_its_tail() {
     for count in [1, 80, 4000] {
         let bench = Bench::new();

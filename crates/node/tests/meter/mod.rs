@@ -161,5 +161,5 @@ impl File for MeterFile {
         self.inner.sync(tag)
     }
 
-    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct);
+    forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct, read_unit);
 }

@@ -1,8 +1,8 @@
 //! What the scenarios have in common: a machine, and settings under which nothing is compacted.
 
 use weir_admission::{Limits, UNLIMITED, cost};
-use weir_io::Nanos;
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
+use weir_io::{Nanos, PAGE};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_node::{Bandwidth, Machine, NodeConfig, Profile};
@@ -10,9 +10,9 @@ use weir_node::{Bandwidth, Machine, NodeConfig, Profile};
 pub(super) const SECOND: Nanos = 1_000_000_000;
 pub(super) const MB: u64 = 1_000_000;
 
-/// A machine whose disk starts as `image`, on a device that moves `bytes_per_sec`.
+/// A machine whose disk starts as `image`, on a device that moves `bytes_per_sec` and reads by the page.
 pub(super) fn machine(sim: &Sim, image: &DiskImage, bytes_per_sec: u64, seed: u64) -> Machine {
-    let device = DeviceSpec::shared(bytes_per_sec);
+    let device = DeviceSpec { sector_bytes: PAGE, ..DeviceSpec::shared(bytes_per_sec) };
     let fs = SimFs::from_image(image, sim.clock(), device, FaultPlan::none(), sim.rng());
     Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: seed }
 }

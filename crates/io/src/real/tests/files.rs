@@ -20,6 +20,14 @@ fn direct_bytes_come_back() {
         assert!(read[..] == written[..]);
         let one = block_on(again.read_at(17 * PAGE as u64, AlignedBuf::with_len(PAGE), READ)).unwrap();
         assert!(one[..] == page(17)[..]);
+        // A piece of a page, as small as the device gives any.
+        let unit = again.read_unit();
+        assert!(unit.is_power_of_two() && (512..=PAGE).contains(&unit) && (again.is_direct() || unit == PAGE));
+        let last = (18 * PAGE - unit) as u64;
+        let piece = block_on(again.read_at(last, AlignedBuf::with_len(unit), READ)).unwrap();
+        assert!(piece[..] == page(17)[PAGE - unit..]);
+        let error = block_on(again.read_at(last + 1, AlignedBuf::with_len(unit), READ)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
     });
 }
 

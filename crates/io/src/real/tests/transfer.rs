@@ -2,12 +2,13 @@
 
 use rustix::io::Errno;
 
-use super::super::transfer::{Handle, Step, Transfer, Verb};
+use super::super::transfer::{Handle, SECTOR, Step, Transfer, Verb};
 use super::*;
 
 fn transfer(verb: Verb, direct: bool) -> Transfer {
     let fd = std::fs::File::open("/dev/null").unwrap().into();
-    let handle = Handle { fd, path: "/data/table".into(), direct, aligned: direct, write: true, dsync: false };
+    let path = "/data/table".into();
+    let handle = Handle { fd, path, direct, aligned: direct, write: true, dsync: false, read_unit: SECTOR };
     Transfer::new(Arc::new(handle), verb, 8192, AlignedBuf::with_len(4 * PAGE))
 }
 

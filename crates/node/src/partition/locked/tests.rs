@@ -50,7 +50,7 @@ impl File for WatchedFile {
         self.inner.read_at(offset, buf, tag)
     }
 
-    forward_file!(inner: write_at, allocate, set_len, len, data_end, is_direct, sync, sync_begins);
+    forward_file!(inner: write_at, allocate, set_len, len, data_end, is_direct, read_unit, sync, sync_begins);
 }
 
 #[test]
