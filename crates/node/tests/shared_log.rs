@@ -9,7 +9,9 @@ use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
 use weir_node::repair::Repair;
-use weir_node::{LogKind, Machine, Node, NodeConfig, Partition, SharedStats, SlotState, Tenant, TenantName, TenantSpec};
+use weir_node::{
+    LogKind, Machine, Node, NodeConfig, Partition, SharedStats, SlotState, Tenant, TenantName, TenantSpec,
+};
 
 const DIR: &str = "/weir";
 const SEGMENTS: &str = "/weir/shared-log/log";

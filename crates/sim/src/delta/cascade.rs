@@ -1,5 +1,5 @@
-//! A log that tenants share, at its cap: those who write now and then have to flush all at once, and one that writes
-//! all the time waits for its own flush behind theirs, or not (DF-12, DF-E8).
+//! A log that tenants share, at its cap: those who write little have to flush all at once, and one that writes much
+//! waits for its own flush behind theirs, or not (DF-12, DF-E8).
 
 use std::sync::Arc;
 
@@ -18,25 +18,22 @@ use weir_node::{
 use super::Trial;
 use super::world::{self, MB, SECOND, ms};
 
-/// The paper's: these write now and then, and one more all the time.
+/// The paper's, and one more that is fast.
 const SLOW_TENANTS: u64 = 15;
-/// What a slow tenant writes at once, in every period at a moment of its own: less than a memtable, so that nothing but
-/// the log makes it flush. It takes a second.
-const BURST: u64 = 48 * MB;
-const PERIOD: Nanos = 50 * SECOND;
-/// The bursts of a period are sent in its first seconds, so that all of them are in the log when that is full.
-const BURSTS_IN: Nanos = 20 * SECOND;
+/// Bytes a second of a slow tenant: its memtable is not full before the log is, so that nothing but the log makes it
+/// flush.
+const SLOW: u64 = MB;
 /// Bytes a second of the fast tenant, and its memtables: it has another one while one is flushed, as in a RocksDB.
 const FAST: u64 = 30 * MB;
 const MEMTABLE: u64 = 64 * MB;
 const MEMTABLES: usize = 2;
-/// What the log may have: with the bursts of a period, and what the fast one writes in about 40 s.
+/// What the log may have: what all of them write in 42 s.
 const CAP: u64 = 1_900 * MB;
-/// A flush of a burst takes 0.3 s of the whole device.
+/// A flush of a slow tenant then takes 0.3 s of the whole device, and those of all of them 4 s.
 const DEVICE: u64 = 160 * MB;
 const WRITE: u64 = 64 * 1024;
 
-/// A shared log of 1.9 GB and two flush slots, 16 tenants: 15 write now and then, 1 all the time
+/// A shared log of 1.9 GB and two flush slots, 16 tenants: 15 write little and can wait, 1 writes much
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Cascade {
     /// How the flush slots are shared, separated by commas: `quota`, `fair`, `delta 500 ms`
@@ -131,16 +128,15 @@ impl Writer {
         }
     }
 
-    /// Sends `rows` writes from `begin` on, one every `every`, whether or not those before have ended. Keys begin with
-    /// `round`.
-    fn send(self: &Arc<Self>, sim: &Sim, (begin, every): (Nanos, Nanos), rows: u64, round: u64) {
+    /// Sends `rows` writes from `begin` on, one every `every`, whether or not those before have ended.
+    fn send(self: &Arc<Self>, sim: &Sim, (begin, every): (Nanos, Nanos), rows: u64) {
         let (writer, spawner) = (Arc::clone(self), sim.spawner());
         sim.spawn(async move {
             for number in 0..rows {
                 let due = begin + number * every;
                 sleep_until(&writer.clock, due).await;
                 let writer = Arc::clone(&writer);
-                spawner.spawn(Box::pin(async move { writer.write(round << 40 | number, due).await }));
+                spawner.spawn(Box::pin(async move { writer.write(number, due).await }));
             }
         });
     }
@@ -193,13 +189,11 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cascade, mode: ShareMode) -> 
     let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
     let until = from + args.seconds * SECOND;
     let (fast, slow) = writers.split_first().expect("there is one");
-    fast.send(sim, (from, SECOND * WRITE / FAST), args.seconds * FAST / WRITE, 0);
-    for round in 0..(args.seconds * SECOND).div_ceil(PERIOD) {
-        for writer in slow {
-            let rows = BURST / WRITE;
-            let begin = from + round * PERIOD + rng.below(BURSTS_IN);
-            writer.send(sim, (begin, SECOND / rows), rows, round);
-        }
+    fast.send(sim, (from, SECOND * WRITE / FAST), args.seconds * FAST / WRITE);
+    for writer in slow {
+        let every = SECOND * WRITE / SLOW;
+        // All of them have something in the first segment, which is small.
+        writer.send(sim, (from + rng.below(every / 8), every), args.seconds * SLOW / WRITE);
     }
     let (mut log_bytes_max, mut cascade_seconds) = (0, Vec::new());
     while clock.now() < until {

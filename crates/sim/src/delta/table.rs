@@ -80,8 +80,8 @@ pub(super) fn slots_row(slotted: &Slotted) -> String {
 
 pub(super) fn cascade_heading(args: &Cascade) -> String {
     format!(
-        "{} flush slots, a shared log of 1900 MB, 16 tenants with two memtables of 64 MB: 15 write 48 MB at once every 50 s, and \
-         can wait, 1 writes 30 MB/s; scale {}\n\
+        "{} flush slots, a shared log of 1900 MB, 16 tenants with two memtables of 64 MB: 15 write 1 MB/s and can wait, 1 \
+         writes 30 MB/s; scale {}\n\
          The worst latency of a write, and in the median second, and the longest wait of a flush for a slot, in ms; bytes at \
          scale 1\n\n\
          {:<20} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {:>9}",
