@@ -52,8 +52,8 @@ pub fn small_on(engine: EngineKind, sync: SyncMode) -> NodeConfig {
 /// How often a log in mode `Interval` is synced.
 pub const SYNC_EVERY: Nanos = 50_000_000;
 
-/// Settings drawn at random: either engine, either log, sizes from kilobytes to a megabyte, every compression, with and without
-/// cache and filter.
+/// Settings drawn at random: either engine, either log, sizes from kilobytes to a megabyte, every compression, with and
+/// without cache and filter.
 pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
     let compression = [Compression::None, Compression::Lz4, Compression::Zstd];

@@ -1,7 +1,7 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
-//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7), or because a shared log is full ([`cascade`],
-//! DF-E8), or to have their blocks back ([`cached`], DF-E3); and many tenants of many kinds ([`mix`], DF-E6). The node is the real one; the device has exactly the
-//! planned bandwidth.
+//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7) or have to, as a shared log is full
+//! ([`cascade`], DF-E8), or to have their blocks back ([`cached`], DF-E3); and many tenants of many kinds ([`mix`],
+//! DF-E6). The node is the real one; the device has exactly the planned bandwidth.
 
 mod buffer;
 pub mod cached;
