@@ -38,14 +38,16 @@ impl SharedSurvey {
         Ok(Self { dir: dir.to_path_buf(), whole, members })
     }
 
-    /// What it has of a member, which must be all that its engine and its anchor do not have.
+    /// What it has of a member, which must be all that its engine and its anchor do not have. Segments are those of all
+    /// members.
     ///
     /// # Errors
     /// `Corruption` if something is missing.
     pub fn member(&self, opening: &MemberOpening) -> Result<Recovery> {
         let mut unflushed = self.members.unflushed(opening.member);
         unflushed.drop_through(opening.persisted);
-        judge(&self.dir, &self.whole, opening, &unflushed)
+        let recovery = judge(&self.dir, &self.whole, opening, &unflushed)?;
+        Ok(Recovery { segments: self.whole.segments, ..recovery })
     }
 }
 
