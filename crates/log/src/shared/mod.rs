@@ -136,8 +136,8 @@ impl SharedLog {
         Ok(Self(Arc::new(Shared { fs, dir: dir.to_path_buf(), options, log, keeper, recovery, members, cascades })))
     }
 
-    /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order. Reads the
-    /// segments that they stand in; where `replay` must wait, so does the reading.
+    /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order. What is long
+    /// between two of them is not read; where `replay` must wait, so does the reading.
     ///
     /// # Errors
     /// `Invalid` if it is open; `Corruption` if records are missing that its engine or the anchor says must be there;
