@@ -27,12 +27,13 @@ fn damage_a_table(dir: &Path) {
 fn tenants_come_change_and_go_and_outlive_a_kill() {
     let dir = Dir::new();
     let server = Server::start(&dir, "");
-    let made = server.weir(&["tenant", "create", "shop", "--rcu", "1000", "--partitions", "2"]);
+    let made = server.weir(&["tenant", "create", "shop", "--rcu", "1000", "--partitions", "2", "--log", "shared"]);
     let secret = made.split_whitespace().find(|word| word.starts_with("weir_")).expect("a generated secret");
     assert!(!server.weir(&["tenant", "show", "shop", "--json"]).contains(&secret[5..]), "it is told once");
     refused(&server, &["tenant", "create", "shop"], "tenant of that name");
     refused(&server, &["tenant", "create", "No/Name"], "1 to 63 characters");
     refused(&server, &["tenant", "create", "many", "--partitions", "1000"], "256");
+    refused(&server, &["tenant", "create", "odd", "--log", "mine"], "own, shared");
     refused(&server, &["tenant", "show", "none"], "weir tenant list");
     refused(&server, &["tenant", "alter", "shop"], "nothing to change");
     refused(&server, &["tenant", "alter", "shop", "--weight", "0"], "1 to 1000");
@@ -42,8 +43,8 @@ fn tenants_come_change_and_go_and_outlive_a_kill() {
     server.weir(&["tenant", "suspend", "shop"]);
     let shown = server.weir(&["tenant", "show", "shop"]);
     let shares = "weight 3; waits as long as it takes";
-    for word in ["suspended", "2 partitions", "1000 units/s", "70 units/s", "refused at once", "5 connections", shares]
-    {
+    let limits = ["1000 units/s", "70 units/s", "refused at once", "5 connections", shares];
+    for word in ["suspended", "2 partitions", "log      shared"].into_iter().chain(limits) {
         assert!(shown.contains(word), "{word} in {shown}");
     }
     server.kill();

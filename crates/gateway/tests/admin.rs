@@ -20,6 +20,7 @@ fn shop() -> wire::Tenant {
         partitions: 1,
         awake: 0,
         engine: None,
+        log: None,
         memory_bytes: None,
         has_secret: true,
         users: Vec::new(),

@@ -1,4 +1,4 @@
-//! The write-ahead log of one partition.
+//! The write-ahead log of a partition, or of several together.
 //!
 //! Records of any bytes get consecutive indexes; what [`WriteAheadLog::commit`] promises depends on the [`SyncMode`].
 //! The log owns no thread: whoever waits for a commit drives the writes of everybody. The bytes are described in
@@ -10,6 +10,9 @@
 //! - the prefix contains everything that was durable ([`SyncMode::Always`]: everything acknowledged);
 //! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log. What
 //!   had been durable is said by marks behind it, and by a [`LogAnchor`] that is kept elsewhere.
+//!
+//! Many partitions that write little may share one log ([`SharedLog`]): each has a handle that is a log like any other,
+//! and the same holds for the records of each.
 
 mod log;
 mod options;
@@ -18,6 +21,8 @@ pub mod record;
 mod recover;
 mod salvage;
 mod segment;
+mod shared;
+mod signposts;
 mod state;
 mod stats;
 mod waiters;
@@ -26,8 +31,12 @@ mod write_ahead_log;
 pub use log::Log;
 pub use options::{LogAnchor, LogOptions, SyncMode};
 pub use recover::{Cut, Recovery, check};
-pub use salvage::{Salvage, copy_beginning, salvage};
+pub use salvage::{Salvage, copy_beginning, first_index, salvage};
 pub use segment::{SegmentHeader, decode_segment_header};
+pub use shared::{
+    FloorKeeper, MemberId, MemberLog, MemberOpening, RecordTag, SharedLog, SharedOptions, SharedStats, SharedSurvey,
+    TAG_BYTES,
+};
 pub use stats::LogStats;
 pub use weir_model::LogIndex;
 pub use write_ahead_log::{Commit, OutsideSync, Waiter, WriteAheadLog};

@@ -12,7 +12,7 @@ use weir_model::LogIndex;
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
-use crate::state::{AHEAD_OF_TIME, LogState, Older, Step, Want};
+use crate::state::{AHEAD_OF_TIME, LogState, Older, Searched, Step, Want};
 use crate::stats::LogStats;
 use crate::waiters::{OBSERVER, Waiters};
 use crate::write_ahead_log::{OutsideSync, Waiter, WriteAheadLog};
@@ -55,6 +55,41 @@ impl Log {
         let log = Log(Arc::new(shared));
         Ok((log, recovery))
     }
+
+    /// Appends a record whose payload is `tag` and, behind it, `payload`.
+    ///
+    /// # Errors
+    /// The failure that fenced the log. The caller keeps to the longest payload.
+    pub(crate) fn append_tagged(&self, tag: &[u8], payload: &[u8]) -> Result<LogIndex> {
+        self.0.state.lock().append(tag, payload)
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        let state = self.0.state.lock();
+        Progress { last: state.last(), committed: state.committed(), durable: state.durable() }
+    }
+
+    /// The last index in the oldest segment, unless that is the one that is written to.
+    pub(crate) fn oldest(&self) -> Option<LogIndex> {
+        self.0.state.lock().older.front().map(|older| older.last)
+    }
+
+    /// The segments in which records `first..=last` may stand, in order.
+    pub(crate) fn segments_with(&self, first: LogIndex, last: LogIndex) -> Vec<Searched> {
+        self.0.state.lock().segments_with(first, last)
+    }
+}
+
+/// How far a log is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// The last index appended.
+    pub last: LogIndex,
+    /// The last index acknowledged.
+    pub committed: LogIndex,
+    /// The last index known to be on the device.
+    pub durable: LogIndex,
 }
 
 impl Shared {
@@ -250,7 +285,7 @@ impl WriteAheadLog for Log {
             let message = format!("a record of {} bytes (at most {})", payload.len(), record::PAYLOAD_BYTES_MAX);
             return Err(Error::new(ErrorKind::Invalid, "append to", &self.0.dir, message));
         }
-        self.0.state.lock().append(payload)
+        self.0.state.lock().append(&[], payload)
     }
 
     fn poll_commit(&self, index: LogIndex, waiter: &mut Waiter, cx: &mut Context<'_>) -> Poll<Result<()>> {

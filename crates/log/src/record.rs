@@ -151,11 +151,18 @@ pub fn seed(segment_id: u64, salt: u64) -> u32 {
 
 /// Appends a record whose checksum [`seal`] fills in later: only then is its segment known.
 pub(crate) fn push(buf: &mut AlignedBuf, kind: Kind, index: LogIndex, payload: &[u8]) {
+    push_tagged(buf, kind, index, &[], payload);
+}
+
+/// The same, for a payload in two parts.
+pub(crate) fn push_tagged(buf: &mut AlignedBuf, kind: Kind, index: LogIndex, tag: &[u8], payload: &[u8]) {
+    let length = tag.len() + payload.len();
     let mut header = [0; HEADER_BYTES];
-    header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&(length as u32).to_le_bytes());
     header[8..].copy_from_slice(&(((kind as u64) << 56) | index).to_le_bytes());
-    buf.reserve(HEADER_BYTES + payload.len());
+    buf.reserve(HEADER_BYTES + length);
     buf.extend_from_slice(&header);
+    buf.extend_from_slice(tag);
     buf.extend_from_slice(payload);
 }
 

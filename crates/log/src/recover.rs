@@ -18,6 +18,7 @@ use crate::options::LogAnchor;
 use crate::reader::Reader;
 use crate::record::{self, Decoded, Kind};
 use crate::segment::{self, HEADER_PAGE};
+use crate::signposts::Signposts;
 use crate::state::Older;
 
 /// How much of a segment is searched for marks at a time.
@@ -72,6 +73,7 @@ struct Candidate {
 struct End {
     offset: u64,
     closed: bool,
+    signposts: Signposts,
 }
 
 struct Recover<'a> {
@@ -107,7 +109,19 @@ pub async fn check(
     anchor: LogAnchor,
     persisted: LogIndex,
 ) -> Result<Recovery> {
-    let survey = survey(fs, dir, owner, anchor, persisted, &mut |_, _| Op::ready(Ok(()))).await?;
+    look(fs, dir, owner, anchor, persisted, &mut |_, _| Op::ready(Ok(()))).await
+}
+
+/// As [`check`], showing every record after `persisted` to `show`.
+pub(crate) async fn look(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    owner: Owner,
+    anchor: LogAnchor,
+    persisted: LogIndex,
+    show: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
+) -> Result<Recovery> {
+    let survey = survey(fs, dir, owner, anchor, persisted, show).await?;
     Ok(survey.found.recovery)
 }
 
@@ -225,7 +239,8 @@ impl Recover<'_> {
             let (end, allocated) = self.replay_segment(candidate).await?;
             self.recovery.end = Some(Cut { path: candidate.path.clone(), offset: end.offset });
             let last = self.expected.map_or(0, |expected| expected - 1);
-            older.push(Older { path: candidate.path.clone(), segment: None, last, used: end.offset, allocated });
+            let (path, used, signposts) = (candidate.path.clone(), end.offset, end.signposts);
+            older.push(Older { path, segment: None, last, used, allocated, signposts });
             // A log that is opened and not written to leaves an empty segment: the chain goes on behind it.
             let rest = &candidates[position + 1..];
             let empty = rest.iter().take_while(|candidate| candidate.first.is_none()).count();
@@ -252,13 +267,16 @@ impl Recover<'_> {
     async fn replay_segment(&mut self, candidate: &Candidate) -> Result<(End, u64)> {
         let mut reader = self.reader(&candidate.path).await?;
         self.recovery.segments += 1;
-        let mut end = End { offset: HEADER_PAGE, closed: false };
+        let mut end = End { offset: HEADER_PAGE, closed: false, signposts: Signposts::default() };
         let mut offset = HEADER_PAGE;
         loop {
             match reader.decode(offset, candidate.seed).await? {
                 Decoded::Record(record) if self.expected.is_none_or(|expected| record.index == expected) => {
+                    if record.kind == Kind::Data {
+                        end.signposts.note(record.index, offset);
+                    }
                     offset += record.encoded_len() as u64;
-                    end = End { offset, closed: record.kind == Kind::Close };
+                    (end.offset, end.closed) = (offset, record.kind == Kind::Close);
                     self.expected = Some(record.index + u64::from(record.kind == Kind::Data));
                     if record.kind == Kind::Data && record.index > self.persisted {
                         (self.replay)(record.index, record.payload).await?;

@@ -90,6 +90,26 @@ pub async fn salvage(
     Ok(found)
 }
 
+/// The index of the first record in the log's first segment that has one; `None` if no segment has. Changes nothing.
+///
+/// # Errors
+/// I/O.
+pub async fn first_index(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<Option<LogIndex>> {
+    let tag = Tag::new(owner, Class::Maintenance);
+    for entry in fs.list(dir, tag).await? {
+        let Some(id) = segment::parse_name(&entry.name) else { continue };
+        let file = fs.open(&dir.join(&entry.name), OpenOptions::read_buffered(), tag).await?;
+        let mut reader = Reader::new(file, tag).await?;
+        let Ok(header) = decode_segment_header(reader.bytes(0, PAGE).await?) else { continue };
+        if header.id == id
+            && let Decoded::Record(record) = reader.decode(HEADER_PAGE, record::seed(id, header.salt)).await?
+        {
+            return Ok(Some(record.index));
+        }
+    }
+    Ok(None)
+}
+
 /// The valid records at the beginning of a segment.
 struct Chain {
     /// The index of the first.

@@ -4,4 +4,5 @@ mod common;
 mod contract;
 mod crash;
 mod damage;
+mod shared;
 mod wakes;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{Error, ErrorKind, Fs, Owner, Result};
-use weir_log::{LogAnchor, Recovery};
+use weir_log::{LogAnchor, MemberOpening, Recovery, SharedSurvey};
 use weir_model::TenantName;
 use weir_model::engine::CheckReport;
 
@@ -15,7 +15,9 @@ use crate::catalogue::survey::{Agreement, Survey};
 use crate::engines::{TREE, offline};
 use crate::format::{self, Format};
 use crate::layout;
+use crate::log_kind::LogKind;
 use crate::partition::anchor::{self, AnchorSlot};
+use crate::shared_log;
 use crate::strangers::Strangers;
 
 /// What was found in a node's directory.
@@ -130,6 +132,11 @@ async fn check_partitions(
     found: &mut NodeCheck,
     progress: &mut impl FnMut(usize, usize),
 ) -> Result<()> {
+    let shared_log = match listings.sharing_a_log().is_empty() {
+        true => None,
+        // What a damaged one has of its members nobody can tell: their logs are not looked at.
+        false => shared_log::survey(fs, dir).await.map_err(|error| found.problems.push(error)).ok(),
+    };
     let named = listings.tenants.values();
     for (listing, number) in named.flat_map(|listing| listing.partitions.iter().map(move |&number| (listing, number))) {
         let (tenant, own) = (Some(listing.name.clone()), layout::partition_path(dir, number));
@@ -138,7 +145,12 @@ async fn check_partitions(
             (true, _) => {
                 // Log and anchor of a partition that was never used mean nothing: they are made anew.
                 let owner = is_used.then_some(Owner { tenant: listing.id.0, partition: number });
-                found.partitions.push(check_partition(fs, tenant, own, owner, progress).await);
+                let log = match (listing.log, &shared_log) {
+                    (LogKind::Own, _) => owner.map(|owner| (owner, None)),
+                    (LogKind::Shared, Some(survey)) => owner.map(|owner| (owner, Some(survey))),
+                    (LogKind::Shared, None) => None,
+                };
+                found.partitions.push(check_partition(fs, tenant, own, log, progress).await);
             }
             (false, true) => {
                 let (tree, log, problems) = (CheckReport::default(), None, vec![layout::lost(dir, number)]);
@@ -150,13 +162,13 @@ async fn check_partitions(
     Ok(())
 }
 
-/// `owner` is whose log and anchor they must be; `None` where that is not known, or does not matter: then they are not
-/// looked at.
+/// `log` is whose log and anchor they must be, and the log where it is a shared one; `None` where that is not known, or
+/// does not matter: then they are not looked at.
 async fn check_partition(
     fs: &Arc<dyn Fs>,
     tenant: Option<TenantName>,
     dir: PathBuf,
-    owner: Option<Owner>,
+    log: Option<(Owner, Option<&SharedSurvey>)>,
     progress: &mut impl FnMut(usize, usize),
 ) -> PartitionCheck {
     let mut problems = Vec::new();
@@ -170,21 +182,33 @@ async fn check_partition(
             CheckReport::default()
         }
     };
-    let log = match owner {
-        Some(owner) => check_log(fs, &dir, owner, &tree).await.map_err(|error| problems.push(error)).ok(),
+    let log = match log {
+        Some((owner, shared)) => {
+            check_log(fs, &dir, owner, &tree, shared).await.map_err(|error| problems.push(error)).ok()
+        }
         None => None,
     };
     PartitionCheck { tenant, dir, tree, log, problems }
 }
 
-/// Log and anchor, which have to agree with each other and with the `tree`.
-pub(crate) async fn check_log(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner, tree: &CheckReport) -> Result<Recovery> {
+/// Log and anchor, which have to agree with each other and with the `tree`. The log is in `dir`, or a `shared` one.
+pub(crate) async fn check_log(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    owner: Owner,
+    tree: &CheckReport,
+    shared: Option<&SharedSurvey>,
+) -> Result<Recovery> {
     if let Some(found) = tree.owner.filter(|&found| found != owner) {
         let message = format!("the manifest of another tree: of partition {}", found.partition);
         return Err(Error::corruption(&tree.manifest, 0, message));
     }
     let AnchorSlot { identity, claim, .. } = anchor::read(fs, dir, owner).await?;
     anchor::compare(claim, tree.persisted, &tree.manifest)?;
+    if let Some(shared) = shared {
+        let (persisted, durable) = (tree.persisted, claim.durable);
+        return shared.member(&MemberOpening { member: owner.partition, owner, persisted, durable });
+    }
     let anchor = LogAnchor { identity, durable: claim.durable };
     match weir_log::check(fs, &dir.join("log"), owner, anchor, tree.persisted).await {
         // It is made by the first opening, and durable with the first segment: a partition that was restored, or only

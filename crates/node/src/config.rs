@@ -13,6 +13,7 @@ use weir_model::engine::EngineKind;
 
 use crate::engines::{StoreOptions, TreeOptions};
 use crate::flush_queue::FlushShares;
+use crate::log_kind::LogKind;
 
 /// The outside world of a node: production's, or a simulation's.
 #[derive(Clone)]
@@ -34,6 +35,8 @@ pub struct NodeConfig {
     pub dir: PathBuf,
     /// The engine of the built-in tenant, where that is created.
     pub engine: EngineKind,
+    /// Where that tenant writes its log.
+    pub log: LogKind,
     /// How its trees are shaped.
     pub tree: TreeOptions,
     /// When engines that keep their rows in memory write snapshots.
@@ -51,6 +54,8 @@ pub struct NodeConfig {
     pub sync: SyncMode,
     /// Size of a log segment, in bytes.
     pub segment_bytes: u64,
+    /// Bytes of the log that tenants share: from there on, those who keep it long flush (DF-12).
+    pub shared_log_bytes: u64,
     /// Time between two syncs of the log in [`SyncMode::Interval`], in nanoseconds: what a lost machine may cost.
     pub sync_interval: Nanos,
     /// A partition that nobody has asked anything for so long goes to sleep, in nanoseconds; 0 = never.
@@ -86,6 +91,7 @@ impl NodeConfig {
         Self {
             dir: dir.into(),
             engine: EngineKind::default(),
+            log: LogKind::default(),
             tree: TreeOptions::default(),
             store: StoreOptions::default(),
             cache_bytes: 256 << 20,
@@ -94,6 +100,7 @@ impl NodeConfig {
             write_memory_shares: ShareMode::default(),
             sync: SyncMode::default(),
             segment_bytes: 64 << 20,
+            shared_log_bytes: 256 << 20,
             sync_interval: 100_000_000,
             hibernate_after: 0,
             flush_slots: None,

@@ -9,6 +9,7 @@ mod bandwidth;
 mod bill;
 mod cache_shares;
 mod carried;
+mod cascade;
 pub mod catalogue;
 mod check;
 mod config;
@@ -22,6 +23,7 @@ mod format;
 mod group_sync;
 mod hibernate;
 mod layout;
+mod log_kind;
 mod memory;
 mod metrics;
 mod mover;
@@ -33,6 +35,7 @@ mod removal;
 pub mod repair;
 mod reserve;
 mod shared;
+mod shared_log;
 mod sold;
 mod stall;
 mod strangers;
@@ -53,6 +56,7 @@ pub use config::{Bandwidth, Machine, NodeConfig};
 pub use engines::{BlockCache, StoreOptions, TreeOptions};
 pub use expirations::Expirations;
 pub use flush_queue::{FlushShares, FlushWaits};
+pub use log_kind::{LogKind, UnknownLog};
 pub use metrics::{PartitionMetrics, StallTimes};
 pub use mover::Mover;
 pub use node::Node;
@@ -74,5 +78,6 @@ pub use weir_admission::{
     Access, Admission, Amount, Booked, Direction, Ledger, NodeAdmission, NodeBusy, NodeQueueStats, NodeUnits, OnLimit,
     Part, Pool, PoolStats, Quota, Refused, RequestOrder, Unit, UnitLimits, UnitStats, Wait, cost, request_units, waits,
 };
+pub use weir_log::SharedStats;
 pub use weir_model::engine::{EngineKind, JobKind, Scope, TreeKnobs, UnknownEngine};
 pub use weir_model::{TenantId, TenantName};

@@ -9,11 +9,13 @@ use weir_admission::policy::share::{Claimant, ShareTerms};
 use weir_admission::policy::{Behaviour, Recording, Tick, Window, explain};
 use weir_admission::{Gate, GateOptions, GatedFs, Ledger, NodeUnits, Pool, ReadMemoryFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, Owner, Result, Rng};
+use weir_log::{SharedLog, SharedStats};
 use weir_model::{Databases, TenantId, TenantName};
 
 use crate::bill::BillBook;
 use crate::cache_shares::CacheShares;
 use crate::carried::carried;
+use crate::cascade;
 use crate::catalogue::{Catalogue, CatalogueEdit, Listing, commit};
 use crate::config::{Machine, NodeConfig};
 use crate::engines::BlockCache;
@@ -21,6 +23,7 @@ use crate::flush_queue::FlushWaits;
 use crate::format::{self, Format, Origin};
 use crate::hibernate;
 use crate::layout;
+use crate::log_kind::LogKind;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::mover::Mover;
 use crate::partition::{Leave, Partition};
@@ -101,8 +104,12 @@ impl Node {
             let sleepers = hibernate::run(Arc::downgrade(&node.tenants), clock, workers, config.hibernate_after);
             node.shared.workers.spawn(sleepers);
         }
+        let (log, clock) = (Arc::downgrade(&node.shared.node_log), Arc::clone(&node.shared.machine.clock));
+        let cascades = cascade::run(Arc::downgrade(&node.tenants), log, clock, config.sync_interval);
+        node.shared.workers.spawn(cascades);
         if listings.next_tenant == 1 {
-            let spec = TenantSpec { engine: config.engine, ..TenantSpec::new(TenantName::built_in()) };
+            let (engine, log) = (config.engine, config.log);
+            let spec = TenantSpec { engine, log, ..TenantSpec::new(TenantName::built_in()) };
             node.create_tenant(spec).await?;
         }
         Ok(node)
@@ -209,9 +216,9 @@ impl Node {
             let (next_tenant, next_partition) =
                 id.checked_add(1).zip(first.checked_add(spec.partitions.into())).ok_or_else(exhausted)?;
             let partitions = (first..next_partition).collect();
-            let TenantSpec { name, engine, settings, .. } = spec;
+            let TenantSpec { name, engine, log, settings, .. } = spec;
             let (id, databases) = (TenantId(id), Databases::AS_NAMED);
-            let listing = Listing { id, name, partitions, engine, databases, settings };
+            let listing = Listing { id, name, partitions, engine, log, databases, settings };
             let edit = CatalogueEdit {
                 next_tenant: Some(next_tenant),
                 next_partition: Some(next_partition),
@@ -351,9 +358,18 @@ impl Node {
         let (fs, dir) = (Arc::clone(&self.shared.own_fs), self.shared.config.dir.clone());
         for tenant in self.tenants() {
             for slot in tenant.partitions() {
-                let log = layout::partition_path(&dir, slot.owner().partition).join("log");
-                // What has no directory yet has no log either.
-                let has_log = fs.list(&log, layout::TAG).await.is_ok_and(|names| !names.is_empty());
+                let number = slot.owner().partition;
+                let has_log = match tenant.log() {
+                    LogKind::Own => {
+                        let log = layout::partition_path(&dir, number).join("log");
+                        // What has no directory yet has no log either.
+                        fs.list(&log, layout::TAG).await.is_ok_and(|names| !names.is_empty())
+                    }
+                    // Why it cannot be opened is told to whoever asks for the partition.
+                    LogKind::Shared => {
+                        self.shared.shared_log().await.is_ok_and(|log| log.unflushed().contains(&number))
+                    }
+                };
                 if has_log && slot.partition().await.is_err() && slot.state() == SlotState::Gone {
                     break;
                 }
@@ -410,6 +426,11 @@ impl Node {
         self.shared.workers.flushes().map(|flushes| flushes.waits())
     }
 
+    /// How the log stands that tenants share; `None` before the first of them has used it.
+    pub fn shared_log(&self) -> Option<SharedStats> {
+        self.shared.node_log.get().map(SharedLog::stats)
+    }
+
     /// Bytes that are set aside so that tenants can be dropped while the disk is full; 0 unless all that should be is.
     pub fn reserve_bytes(&self) -> u64 {
         self.shared.reserve().bytes()
@@ -433,6 +454,9 @@ impl Node {
         let mut outcome = Ok(());
         for partition in self.shut() {
             outcome = outcome.and(partition.close().await);
+        }
+        if let Some(log) = self.shared.node_log.get() {
+            outcome = outcome.and(log.close().await);
         }
         outcome
     }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::{Gate, GatedFs, Ledger, NodeUnits, PartitionGate, Pool};
 use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
+use weir_log::SharedLog;
+use weir_model::TenantId;
 
 use crate::cache_shares::{KeptBlocks, measure};
 use crate::catalogue::{Catalogue, CatalogueEdit, commit};
@@ -15,11 +17,13 @@ use crate::engines::{BlockCache, EngineChoice};
 use crate::flush_queue::FlushQueue;
 use crate::group_sync::GroupSync;
 use crate::layout;
+use crate::log_kind::LogKind;
 use crate::memory::{WriteMemory, keep};
 use crate::metrics::Counters;
 use crate::partition::{Leave, Opening, Partition, Settle};
 use crate::removal;
 use crate::reserve::{self, Reserve};
+use crate::shared_log::NodeLog;
 use crate::tenant::TermsBook;
 use crate::tick::{self, Ticked, Ticker};
 use crate::witnessed::Witnessed;
@@ -56,6 +60,8 @@ pub(crate) struct NodeShared {
     pub ticker: Arc<Ticker>,
     pub control: Arc<Control>,
     pub catalogue: Arc<AsyncMutex<Catalogue>>,
+    /// The log of tenants that share one.
+    pub node_log: Arc<NodeLog>,
     /// The space that the catalogue may use where the disk is full.
     reserve: Arc<Reserve>,
     /// A unit for each partition that is being opened.
@@ -99,7 +105,10 @@ impl NodeShared {
         let group_sync = GroupSync::new(volume, config.sync_interval, log_time);
         let control =
             Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&machine.spawn), group_sync);
+        let promises = (config.sync, config.shared_log_bytes);
+        let node_log = NodeLog::new(Arc::clone(&own_fs), &config.dir, promises, Arc::clone(&lock));
         Arc::new(Self {
+            node_log,
             own_fs,
             ticker,
             gate,
@@ -133,9 +142,11 @@ impl NodeShared {
         let number = owner.partition;
         let _permit = self.wakes.acquire(owner.tenant, 1).await;
         let (fs, dir) = (&self.own_fs, &self.config.dir);
-        let (was_used, doubt) = {
+        let (was_used, doubt, log) = {
             let mut catalogue = self.catalogue.lock().await;
-            (catalogue.listings().used.contains(&number), self.doubt(&mut catalogue, number).await)
+            let listings = catalogue.listings();
+            let log = listings.tenants.get(&TenantId(owner.tenant)).map_or(LogKind::Own, |listing| listing.log);
+            (listings.used.contains(&number), self.doubt(&mut catalogue, number).await, log)
         };
         if was_used && !layout::has_tree(fs, dir, number).await? {
             // Serving an empty one instead would hide the loss.
@@ -145,6 +156,10 @@ impl NodeShared {
             // What the catalogue calls used is durable.
             true => layout::partition_path(dir, number),
             false => layout::partition_dir(fs, dir, number).await?,
+        };
+        let shared_log = match log {
+            LogKind::Own => None,
+            LogKind::Shared => Some(self.shared_log().await?),
         };
         let (gated, gates) = self.gated(slot, owner);
         let opening = Opening {
@@ -161,6 +176,7 @@ impl NodeShared {
             control: Arc::clone(&self.control),
             salt: self.salt(),
             identity: self.identity(),
+            shared_log,
             was_used,
             account: self.ledger.account(owner),
             lock: Arc::clone(&self.lock),
@@ -175,6 +191,18 @@ impl NodeShared {
             return Err(error);
         }
         Ok(partition)
+    }
+
+    /// The log of tenants that share one, opened if need be.
+    ///
+    /// # Errors
+    /// It is damaged; I/O.
+    pub async fn shared_log(&self) -> Result<SharedLog> {
+        if let Some(log) = self.node_log.get() {
+            return Ok(log.clone());
+        }
+        let members = self.catalogue.lock().await.listings().sharing_a_log();
+        self.node_log.open(&members, (self.salt(), self.identity())).await
     }
 
     /// Its files are there, durably, and nothing is acknowledged yet: from now on it is a loss if they are not.
@@ -260,7 +288,11 @@ impl NodeShared {
         let (clock, shared) = (Arc::clone(&self.machine.clock), Arc::downgrade(self));
         // Held while something is removed, but not while waiting for the next attempt.
         let mut held = Some((Arc::clone(&self.lock), Arc::clone(self.reserve())));
+        let shared_log = self.node_log.get().cloned();
         self.workers.spawn(async move {
+            if let Some(log) = shared_log {
+                forget_members(&log, &numbers).await;
+            }
             let mut left = numbers;
             while let Some((_lock, reserve)) = &held {
                 match removal::remove(&fs, &dir, &catalogue, &left).await {
@@ -276,6 +308,16 @@ impl NodeShared {
                 held = shared.upgrade().map(|shared| (Arc::clone(&shared.lock), Arc::clone(shared.reserve())));
             }
         });
+    }
+}
+
+/// The partitions `numbers` need nothing of the shared log any more, if they ever did.
+async fn forget_members(log: &SharedLog, numbers: &[u32]) {
+    for &number in numbers {
+        if let Err(error) = log.forget(number).await {
+            // The next flush of another member tries again.
+            tracing::warn!(partition = number, %error, "cannot shorten the shared log yet");
+        }
     }
 }
 

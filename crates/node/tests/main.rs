@@ -16,6 +16,7 @@ mod node;
 mod opened;
 mod parking;
 mod preemption;
+mod shared_log;
 mod shares;
 mod tampering;
 mod tenants;

@@ -10,7 +10,9 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{Class, Error, ErrorKind, Fs, Owner, Result, Rng, Tag, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{Machine, Node, NodeConfig, PartitionSlot, TenantName, TenantSettings, TenantSpec, UnitLimits};
+use weir_node::{
+    LogKind, Machine, Node, NodeConfig, PartitionSlot, TenantName, TenantSettings, TenantSpec, UnitLimits,
+};
 
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 /// The modes in turn.
@@ -127,7 +129,8 @@ async fn live(sim: &Sim, node: &Node, sync: SyncMode, steps: u64, expected: &Mut
             (None, _) => {
                 let partitions = 1 + rng.below(3) as u16;
                 ask(Some(Contents::new(partitions)));
-                let spec = TenantSpec { partitions, ..TenantSpec::new(name.clone()) };
+                let log = LogKind::ALL[step as usize % LogKind::ALL.len()];
+                let spec = TenantSpec { partitions, log, ..TenantSpec::new(name.clone()) };
                 node.create_tenant(spec).await.expect("created");
                 expected.lock().answer(sync);
             }

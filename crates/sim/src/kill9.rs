@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_io::Rng;
-use weir_node::EngineKind;
+use weir_node::{EngineKind, LogKind};
 
 use crate::process::{Door, Launch, Server, command, create_tenant};
 
@@ -24,6 +24,8 @@ pub struct Options {
     pub launch: Launch,
     /// What the tenant that is loaded keeps its rows in.
     pub engine: EngineKind,
+    /// Where it writes its log.
+    pub log: LogKind,
     /// Kills.
     pub rounds: u64,
     /// Seed of the moments at which it is killed.
@@ -111,7 +113,9 @@ pub fn run<L: Load>(options: &Options) -> Result<Kills, String> {
         kills.restarts.push(server.wait_until_it_answers()?);
         let secret = match &known_secret {
             Some(secret) => String::clone(secret),
-            None => known_secret.insert(create_tenant(server.operators, TENANT, options.engine, 1)?).clone(),
+            None => {
+                known_secret.insert(create_tenant(server.operators, TENANT, (options.engine, options.log), 1)?).clone()
+            }
         };
         let door = Door { address: server.clients, user: TENANT.into(), secret };
         for (number, line) in lines.iter_mut().enumerate() {

@@ -11,7 +11,7 @@ use weir_lsm::table::Compression;
 use weir_lsm::{PickerKind, TreeOptions};
 use weir_model::Batch;
 use weir_model::engine::{Lookup, Range, Snapshot};
-use weir_node::{Commit, EngineKind, Machine, Node, NodeConfig, Partition, StoreOptions};
+use weir_node::{Commit, EngineKind, LogKind, Machine, Node, NodeConfig, Partition, StoreOptions};
 
 use crate::model::Visible;
 use crate::span::Span;
@@ -38,6 +38,7 @@ pub fn small(sync: SyncMode) -> NodeConfig {
         sync,
         cache_bytes: 64 << 10,
         segment_bytes: 16 << 10,
+        shared_log_bytes: 128 << 10,
         sync_interval: SYNC_EVERY,
         ..NodeConfig::new(DIR)
     }
@@ -51,8 +52,8 @@ pub fn small_on(engine: EngineKind, sync: SyncMode) -> NodeConfig {
 /// How often a log in mode `Interval` is synced.
 pub const SYNC_EVERY: Nanos = 50_000_000;
 
-/// Settings drawn at random: either engine, sizes from kilobytes to a megabyte, every compression, with and without
-/// cache and filter.
+/// Settings drawn at random: either engine, either log, sizes from kilobytes to a megabyte, every compression, with and
+/// without cache and filter.
 pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
     let compression = [Compression::None, Compression::Lz4, Compression::Zstd];
@@ -75,8 +76,10 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
     let write_memory_bytes = pick(&[128 << 10, 1 << 30, 1 << 30]);
     let snapshot_log_bytes = pick(&[2 << 10, 16 << 10, 1 << 20]);
     let engine = if pick(&[0, 0, 1]) == 1 { EngineKind::Memory } else { EngineKind::Lsm };
+    let log = LogKind::ALL[pick(&[0, 1]) as usize];
     NodeConfig {
         engine,
+        log,
         store: StoreOptions { snapshot_log_bytes, ..StoreOptions::default() },
         tree,
         write_memory_bytes,

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use weir_node::EngineKind;
+use weir_node::{EngineKind, LogKind};
 
 /// A server must answer, or have ended, within this.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -210,12 +210,17 @@ pub enum Answer {
     Cut,
 }
 
-/// Makes a tenant on `engine`; gives its secret.
+/// Makes a tenant with this engine and this log; gives its secret.
 ///
 /// # Errors
 /// It is refused, or the server is gone.
-pub fn create_tenant(operators: SocketAddr, name: &str, engine: EngineKind, partitions: u16) -> Result<String, String> {
-    let body = format!(r#"{{"name":"{name}","engine":"{engine}","partitions":{partitions}}}"#);
+pub fn create_tenant(
+    operators: SocketAddr,
+    name: &str,
+    (engine, log): (EngineKind, LogKind),
+    partitions: u16,
+) -> Result<String, String> {
+    let body = format!(r#"{{"name":"{name}","engine":"{engine}","log":"{log}","partitions":{partitions}}}"#);
     match order(operators, "POST /v1/tenants", &body) {
         Answer::Done(told) => secret(&told),
         other => Err(format!("the creation of {name} was answered {other:?}")),

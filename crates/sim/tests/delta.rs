@@ -15,6 +15,7 @@ use weir_node::{
     TenantName, TenantSettings, TenantSpec,
 };
 use weir_sim::delta::cached::{self, Cached, Kept};
+use weir_sim::delta::cascade::{self, Cascade, Cascaded};
 use weir_sim::delta::flush::{self, Flush, Slotted};
 use weir_sim::delta::mix::{self, Kind, Mix, Mixed};
 use weir_sim::delta::{Buffer, Class, Shared, cache_heading, cache_row, heading, row, run};
@@ -35,6 +36,12 @@ struct MixLine {
 struct FlushLine {
     #[command(flatten)]
     args: Flush,
+}
+
+#[derive(Parser)]
+struct CascadeLine {
+    #[command(flatten)]
+    args: Cascade,
 }
 
 #[derive(Parser)]
@@ -90,6 +97,27 @@ fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
     assert!(ramping(quota) > 500.0, "an eighth of a slot is no quota: two of sixteen tenants have them all");
     assert!(runs.iter().any(|slotted| slotted.delta_ms.is_some() && slotted.reserved == 0), "{runs:?}");
     assert!(quota.bytes_per_sec >= 0.99 * fair.bytes_per_sec, "a slot that is kept costs little: {runs:?}");
+}
+
+/// DF-12, DF-E8: where the shared log is full and those who keep it long flush all at once, a reserved slot takes what
+/// the fast writer waits for down to a fifth at most.
+#[test]
+fn a_cascade_of_flushes_delays_nobody_for_whom_a_slot_is_reserved() {
+    let args = CascadeLine::parse_from("it".split_whitespace()).args;
+    let run = |mode: &ShareMode| cascade::run(&args, *mode).expect("it runs");
+    let runs: Vec<Cascaded> = args.modes.iter().map(run).collect();
+    let [fair, delta] = &runs[..] else { panic!("two modes") };
+    for cascaded in &runs {
+        let shown = Cascaded { worst_ms: Vec::new(), ..cascaded.clone() };
+        println!("{shown:?}: {} {}", cascaded.fast_worst_ms(), cascaded.slow_worst_ms());
+        assert!(cascaded.cascades >= 2 && cascaded.log_bytes_max > 1_900_000_000, "writes go on past the cap");
+        assert!(cascaded.slow_worst_ms() < 500.0, "who has a free memtable waits for no flush: {shown:?}");
+    }
+    assert_eq!((fair.reserved, delta.reserved), (0, 1));
+    let (peak, kept) = (fair.fast_worst_ms(), delta.fast_worst_ms());
+    assert!(peak > 500.0, "it is a cascade: {peak} ms");
+    assert!(peak >= 5.0 * kept, "{peak} ms, with a reserved slot {kept} ms");
+    assert!(delta.bytes_per_sec >= 0.99 * fair.bytes_per_sec, "a slot that is kept costs little");
 }
 
 /// DF-E6: tenants that write no more than their share wait for a fraction of what plain fair sharing makes them wait,

@@ -19,6 +19,7 @@ mod node_crash;
 mod node_faults;
 mod plants;
 mod rows_of_parts;
+mod shared_log;
 mod shortage;
 mod slow;
 mod steady;

@@ -49,6 +49,10 @@ enum What {
         /// cannot be changed later [default: lsm]
         #[arg(long, value_name = "ENGINE", value_parser = ["lsm", "memory", "sp-lsm"])]
         engine: Option<String>,
+        /// Where its writes are logged: `own`, a log for each partition; or `shared`, one log for all such tenants, for
+        /// many that write little. It cannot be changed later [default: own]
+        #[arg(long, value_name = "LOG", value_parser = ["own", "shared"])]
+        log: Option<String>,
         #[command(flatten)]
         limits: Limits,
         /// A secret of your choice instead of a generated one; `-` reads it from standard input
@@ -221,8 +225,9 @@ impl Tenant {
     /// Does what was asked for.
     pub fn run(self) -> Outcome {
         match self.what {
-            What::Create { name, partitions, engine, limits, secret: given, common } => {
-                let order = NewTenant { name, partitions, engine, secret: secret(given)?, settings: limits.settings() };
+            What::Create { name, partitions, engine, log, limits, secret: given, common } => {
+                let (secret, settings) = (secret(given)?, limits.settings());
+                let order = NewTenant { name, partitions, engine, log, secret, settings };
                 common.changed(&common.client()?.post("/v1/tenants", &order)?)
             }
             What::List { common } => {
@@ -347,6 +352,7 @@ fn show(tenant: &wire::Tenant) {
     println!("tenant   {} (number {}), {}", tenant.name, tenant.id, state(tenant));
     println!("keys in  {} partitions, {} awake", tenant.partitions, tenant.awake);
     println!("engine   {}", tenant.engine.as_deref().unwrap_or("lsm"));
+    println!("log      {}", tenant.log.as_deref().unwrap_or("own"));
     println!("reads    {}", units(settings.rcu));
     println!("writes   {}", units(settings.wcu));
     let spare = if settings.spare == Some(true) { ", and what the node has left" } else { "" };

@@ -9,6 +9,7 @@ mod noisy_neighbours;
 mod policy;
 mod quota;
 mod request_units;
+mod shared_log;
 mod stalls;
 mod tenants;
 mod tls;
@@ -58,6 +59,7 @@ pub fn registry<S: Store>(
         stalls::write(&node, sheet)?;
         write_shares::write(&node, sheet)?;
         flush_slots::write(&node, sheet)?;
+        shared_log::write(&node, sheet)?;
         policy::write(&node, sheet)?;
         waits::write(&node, sheet)?;
         ledger::write(&books, sheet)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use weir_io::{Class, Clock, ErrorKind, Nanos, Spawn};
 use weir_node::{
-    BackupReport, Direction, EngineKind, Facts, Node, OnLimit, StoredSecret, Tenant, TenantName, TenantSettings,
-    TenantSpec, Unit, UnitLimits, UnknownEngine, felt,
+    BackupReport, Direction, EngineKind, Facts, LogKind, Node, OnLimit, StoredSecret, Tenant, TenantName,
+    TenantSettings, TenantSpec, Unit, UnitLimits, UnknownEngine, UnknownLog, felt,
 };
 
 use super::changes::changes;
@@ -177,8 +177,8 @@ impl Operator for NodeOperator {
             apply(&mut settings, &order.settings)?;
             let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             settings.secret = Some(stored);
-            let engine = engine(order.engine.as_deref())?;
-            let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), engine, settings };
+            let (engine, log) = (engine(order.engine.as_deref())?, log(order.log.as_deref())?);
+            let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), engine, log, settings };
             let settings = changes(
                 &TenantSettings { secret: spec.settings.secret.clone(), ..TenantSettings::default() },
                 &spec.settings,
@@ -187,7 +187,7 @@ impl Operator for NodeOperator {
             let created = this.node.create_tenant(spec).await;
             let tenant = created.map_err(|error| failed("tenant not created", name.as_str(), error))?;
             let sold = this.sold();
-            tracing::info!(tenant = %name, id = tenant.id().0, partitions, %engine, settings, %sold, "tenant created");
+            tracing::info!(tenant = %name, id = tenant.id().0, partitions, %engine, %log, settings, %sold, "tenant created");
             Ok(wire::Changed { tenant: shown(&tenant), secret: told, sold })
         })
     }
@@ -432,6 +432,11 @@ fn engine(word: Option<&str>) -> Result<EngineKind, Refusal> {
     parsed.map_err(|error: UnknownEngine| Refusal::new(Reason::Invalid, error.to_string()))
 }
 
+fn log(word: Option<&str>) -> Result<LogKind, Refusal> {
+    let parsed = word.map_or(Ok(LogKind::default()), str::parse);
+    parsed.map_err(|error: UnknownLog| Refusal::new(Reason::Invalid, error.to_string()))
+}
+
 fn shown(tenant: &Tenant) -> wire::Tenant {
     let settings = tenant.settings();
     let (on_limit, delay_max_ms) = match settings.limits.on_limit {
@@ -444,6 +449,7 @@ fn shown(tenant: &Tenant) -> wire::Tenant {
         partitions: tenant.partitions().len() as u32,
         awake: tenant.partitions().iter().filter(|slot| slot.awake().is_some()).count() as u32,
         engine: Some(tenant.engine().to_string()),
+        log: Some(tenant.log().to_string()),
         memory_bytes: tenant.memory_use(),
         has_secret: settings.secret.is_some(),
         users: settings.users.iter().map(|user| user.name.escape_ascii().to_string()).collect(),

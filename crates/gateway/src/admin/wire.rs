@@ -138,6 +138,9 @@ pub struct NewTenant {
     /// `lsm`, `memory` or `sp-lsm`; `lsm` if absent. It cannot be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// `own` or `shared`; `own` if absent. It cannot be changed later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// A secret of the operator's choice; generated, and told once, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
@@ -174,6 +177,9 @@ pub struct Tenant {
     /// `lsm`, `memory` or `sp-lsm`; absent in the answers of versions that know one only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// `own` or `shared`; absent in the answers of versions that know one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// Bytes of memory that its rows take; absent where its engine does not keep them there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,

@@ -20,8 +20,8 @@ use crate::segment::Segment;
 use crate::stats::LogStats;
 use crate::waiters::{EverybodyWaker, GroupWaker, Waiters};
 
-pub(crate) use segments::Older;
 use segments::{Active, Spare};
+pub(crate) use segments::{Older, Searched};
 use syncs::Syncing;
 
 /// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would
@@ -149,15 +149,16 @@ impl LogState {
         }
     }
 
-    pub fn append(&mut self, payload: &[u8]) -> Result<LogIndex> {
+    /// Appends a record whose payload is `tag` and, behind it, `payload`.
+    pub fn append(&mut self, tag: &[u8], payload: &[u8]) -> Result<LogIndex> {
         if let Some(fence) = &self.fence {
             return Err(fence.error.clone());
         }
         let index = self.next;
-        record::push(&mut self.open, Kind::Data, index, payload);
+        record::push_tagged(&mut self.open, Kind::Data, index, tag, payload);
         self.next += 1;
         self.stats.records += 1;
-        self.stats.payload_bytes += payload.len() as u64;
+        self.stats.payload_bytes += (tag.len() + payload.len()) as u64;
         Ok(index)
     }
 
@@ -378,6 +379,7 @@ impl LogState {
         let pad = self.options.sync == SyncMode::Always;
         let length = if pad { record::next_page(buf.len() as u64) } else { buf.len() as u64 };
         active.offset += length;
+        active.signposts.note(self.waiters.submitted.load(Ordering::SeqCst) + 1, offset);
         self.stats.groups += 1;
         self.stats.bytes_written += length;
         self.stats.padding_bytes += length - buf.len() as u64;

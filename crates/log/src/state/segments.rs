@@ -11,6 +11,7 @@ use weir_model::LogIndex;
 use super::LogState;
 use crate::options::SyncMode;
 use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
+use crate::signposts::Signposts;
 
 /// A segment that is full, or was there when the log was opened.
 pub(crate) struct Older {
@@ -20,6 +21,15 @@ pub(crate) struct Older {
     pub last: LogIndex,
     pub used: u64,
     pub allocated: u64,
+    pub signposts: Signposts,
+}
+
+/// A segment in which some records are looked for.
+pub(crate) struct Searched {
+    pub path: PathBuf,
+    /// Its last record.
+    pub last: LogIndex,
+    pub signposts: Signposts,
 }
 
 /// The segment that is written to.
@@ -27,6 +37,7 @@ pub(super) struct Active {
     pub segment: Arc<Segment>,
     /// Where the next write goes.
     pub offset: u64,
+    pub signposts: Signposts,
 }
 
 /// The segment that is written to next.
@@ -52,6 +63,25 @@ impl LogState {
     /// Whether [`LogState::truncate`] would give anything.
     pub fn would_truncate(&self, persisted: LogIndex) -> bool {
         self.older.front().is_some_and(|older| self.is_unneeded(older, persisted))
+    }
+
+    /// The segments in which records `first..=last` may stand, in order.
+    pub fn segments_with(&self, first: LogIndex, last: LogIndex) -> Vec<Searched> {
+        let mut before = 0;
+        let mut segments = Vec::new();
+        for older in &self.older {
+            if older.last >= first && before < last {
+                let (path, signposts) = (older.path.clone(), older.signposts.clone());
+                segments.push(Searched { path, last: older.last, signposts });
+            }
+            before = older.last;
+        }
+        segments.extend(self.active.as_ref().filter(|_| before < last).map(|active| Searched {
+            path: active.segment.path.clone(),
+            last: self.last(),
+            signposts: active.signposts.clone(),
+        }));
+        segments
     }
 
     fn is_unneeded(&self, older: &Older, persisted: LogIndex) -> bool {
@@ -111,13 +141,14 @@ impl LogState {
     }
 
     pub(super) fn retire_active(&mut self) {
-        if let Some(Active { segment, offset }) = self.active.take() {
+        if let Some(Active { segment, offset, signposts }) = self.active.take() {
             let last = self.waiters.submitted.load(Ordering::SeqCst);
             self.older.push_back(Older {
                 path: segment.path.clone(),
                 last,
                 used: offset,
                 allocated: segment.allocated.max(offset),
+                signposts,
                 segment: Some(segment).filter(|_| last > self.durable && self.options.sync != SyncMode::Always),
             });
         }
@@ -127,7 +158,8 @@ impl LogState {
     pub fn activate_spare(&mut self) -> bool {
         let Some(segment) = self.take_spare() else { return false };
         self.next_segment_bytes = (2 * segment.capacity).min(self.options.segment_bytes);
-        self.active = Some(Active { segment: Arc::new(segment), offset: HEADER_PAGE });
+        let (segment, signposts) = (Arc::new(segment), Signposts::default());
+        self.active = Some(Active { segment, offset: HEADER_PAGE, signposts });
         true
     }
 

@@ -1,4 +1,5 @@
-//! What every log has to do, asked of the log in segments and of one that is written outside the crate.
+//! What every log has to do, asked of the log in segments, of a member of a shared one, and of one that is written
+//! outside the crate.
 
 mod memory;
 
@@ -11,7 +12,9 @@ use futures_util::future::{join, join_all};
 use memory::MemoryLog;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Error, ErrorKind, Fs, Op, Owner, Rng};
-use weir_log::{Commit, Log, LogOptions, SyncMode, WriteAheadLog};
+use weir_log::{Commit, Log, LogOptions, MemberOpening, SharedLog, SharedOptions, SyncMode, WriteAheadLog};
+
+use crate::shared::Floor;
 
 /// A log, and what is around it.
 struct World {
@@ -20,7 +23,7 @@ struct World {
     log: Arc<dyn WriteAheadLog>,
     /// The next write fails.
     fail_next: Box<dyn Fn()>,
-    /// How many records, or files, the log keeps.
+    /// How many records, files or bytes the log keeps.
     kept: Box<dyn Fn() -> usize>,
 }
 
@@ -38,11 +41,42 @@ impl World {
         }
     }
 
-    fn segments(name: &'static str, sync: SyncMode) -> Self {
+    fn disk(sync: SyncMode) -> (Sim, Arc<SimFs>, LogOptions) {
         let sim = Sim::new(1);
         let device = DeviceSpec { latency: 50_000, sync_latency: 20_000, ..DeviceSpec::shared(100 << 20) };
         let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
         let options = LogOptions { sync, segment_bytes: 32 << 10, ..LogOptions::new(Owner::default(), 1) };
+        (sim, fs, options)
+    }
+
+    /// A member beside another one, which has written a record and rests.
+    fn member(name: &'static str, sync: SyncMode) -> Self {
+        let (sim, fs, options) = Self::disk(sync);
+        let (disk, options) = (Arc::clone(&fs) as Arc<dyn Fs>, SharedOptions { log: options, cap_bytes: u64::MAX });
+        let log = sim.block_on(async {
+            let log = SharedLog::open(disk, Path::new("log"), options, 0, &|_| true, Arc::<Floor>::default()).await?;
+            let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
+            let opening = |member| MemberOpening { member, owner: Owner::default(), persisted: 0, durable: 0 };
+            let (other, _) = log.member(opening(3), &mut replay).await?;
+            let index = other.append(b"another's")?;
+            other.commit(index).await?;
+            other.truncate(index).await?;
+            other.sync().await?;
+            log.member(opening(7), &mut replay).await
+        });
+        let (log, _) = log.expect("a fresh disk");
+        let keeping = log.clone();
+        Self {
+            name,
+            sim,
+            log: Arc::new(log),
+            fail_next: Box::new(move || fs.fail_next(Some(OpKind::Write), Fault::Error)),
+            kept: Box::new(move || keeping.stats().live_bytes as usize),
+        }
+    }
+
+    fn segments(name: &'static str, sync: SyncMode) -> Self {
+        let (sim, fs, options) = Self::disk(sync);
         let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
         let opened = Log::open(Arc::clone(&fs) as Arc<dyn Fs>, Path::new("log"), options, 0, &mut replay);
         let (log, _) = sim.block_on(opened).expect("a fresh disk");
@@ -72,8 +106,14 @@ impl World {
     }
 }
 
-fn worlds() -> [World; 3] {
-    [World::memory(), World::segments("always", SyncMode::Always), World::segments("interval", SyncMode::Interval)]
+fn worlds() -> [World; 5] {
+    [
+        World::memory(),
+        World::segments("always", SyncMode::Always),
+        World::segments("interval", SyncMode::Interval),
+        World::member("member, always", SyncMode::Always),
+        World::member("member, interval", SyncMode::Interval),
+    ]
 }
 
 fn refusal() -> Error {

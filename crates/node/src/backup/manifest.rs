@@ -6,8 +6,10 @@ use weir_model::varint;
 use super::copy::Content;
 use crate::catalogue::{
     Listing, has_databases, has_plain_engine, has_request_units, has_terms, put_databases, put_engine, put_listing,
-    put_request_units, put_terms, take_databases, take_engine, take_listing, take_request_units, take_terms,
+    put_log, put_request_units, put_terms, take_databases, take_engine, take_listing, take_log, take_request_units,
+    take_terms,
 };
+use crate::log_kind::LogKind;
 use crate::tenant::PARTITIONS_MAX;
 
 /// Of a tenant of which nothing has to be said but what every version knows.
@@ -20,6 +22,8 @@ const WITH_UNITS: u64 = 3;
 const WITH_DATABASES: u64 = 4;
 /// Of one that says something of its shares: that stands behind its databases.
 const WITH_TERMS: u64 = 5;
+/// Of one that shares a log: that stands behind its terms.
+const WITH_LOG: u64 = 6;
 /// Names of files are short.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -72,6 +76,7 @@ impl Entry for BackupManifest {
         let mut out = Vec::new();
         let is_plain = has_plain_engine(&self.tenant);
         let version = match (has_databases(&self.tenant), has_request_units(&self.tenant), is_plain) {
+            _ if self.tenant.log != LogKind::Own => WITH_LOG,
             _ if has_terms(&self.tenant) => WITH_TERMS,
             (true, ..) => WITH_DATABASES,
             (false, true, _) => WITH_UNITS,
@@ -91,6 +96,9 @@ impl Entry for BackupManifest {
         }
         if version >= WITH_TERMS {
             put_terms(&mut out, &self.tenant);
+        }
+        if version >= WITH_LOG {
+            put_log(&mut out, &self.tenant);
         }
         varint::put(&mut out, self.partitions.len() as u64);
         for files in &self.partitions {
@@ -124,12 +132,15 @@ fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
             let listing = take_engine(rest, listing)?;
             take_request_units(rest, listing)?
         }
-        WITH_DATABASES | WITH_TERMS => {
+        WITH_DATABASES | WITH_TERMS | WITH_LOG => {
             let listing = take_listing(rest)?;
             let listing = take_engine(rest, listing)?;
             let listing = take_request_units(rest, listing)?;
-            let listing = take_databases(rest, listing)?;
-            if version == WITH_TERMS { take_terms(rest, listing)? } else { listing }
+            let mut listing = take_databases(rest, listing)?;
+            if version >= WITH_TERMS {
+                listing = take_terms(rest, listing)?;
+            }
+            if version >= WITH_LOG { take_log(rest, listing)? } else { listing }
         }
         _ => return None,
     };
@@ -190,7 +201,7 @@ mod tests {
         #[test]
         fn a_manifest_decodes_to_itself(
             (engine, memory_bytes_max, other) in (0_usize..EngineKind::ALL.len(), 0_u64..3, 0_u8..3),
-            weight in 1_u16..4,
+            (weight, log) in (1_u16..4, 0..LogKind::ALL.len()),
             files in proptest::collection::vec(proptest::collection::vec(("[0-9]{6}\\.sst", any::<u64>(), any::<u32>()), 0..4), 1..4),
         ) {
             let partitions: Vec<Vec<_>> = files
@@ -202,6 +213,7 @@ mod tests {
             let tenant = Listing {
                 id: TenantId(7),
                 engine: EngineKind::ALL[engine],
+                log: LogKind::ALL[log],
                 name: TenantName::built_in(),
                 partitions: (0..partitions.len() as u32).collect(),
                 databases: Databases::AS_NAMED.swapped(0, other),

@@ -112,9 +112,9 @@ impl Node {
                 }
                 let mut settings = manifest.tenant.settings.clone();
                 settings.secret = secret;
-                let Listing { engine, databases, .. } = manifest.tenant;
+                let Listing { engine, log, databases, .. } = manifest.tenant;
                 let partitions = numbers.clone();
-                let listing = Listing { id, name: name.clone(), partitions, engine, databases, settings };
+                let listing = Listing { id, name: name.clone(), partitions, engine, log, databases, settings };
                 let mut catalogue = shared.catalogue.lock().await;
                 // Somebody may have been faster while we copied.
                 if tenants.read().has(&name) {

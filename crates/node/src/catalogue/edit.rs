@@ -11,6 +11,7 @@ use weir_admission::{OnLimit, UnitLimits};
 
 use super::stamp::Stamp;
 use super::users::{put_secret, put_users, take_secret, take_users};
+use crate::log_kind::LogKind;
 use crate::tenant::{PARTITIONS_MAX, TenantSettings};
 
 const NEXT_TENANT: u8 = 1;
@@ -28,6 +29,7 @@ const PUT_WITH_UNITS: u8 = 12;
 const PUT_WITH_USERS: u8 = 13;
 const PUT_WITH_DATABASES: u8 = 14;
 const PUT_WITH_TERMS: u8 = 15;
+const PUT_WITH_LOG: u8 = 16;
 
 /// A tenant as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Listing {
     pub partitions: Vec<u32>,
     /// What they keep their rows in.
     pub engine: EngineKind,
+    /// Where they write their logs.
+    pub log: LogKind,
     /// Under which number each of its databases is stored.
     pub databases: Databases,
     /// Everything else.
@@ -97,11 +101,12 @@ impl Entry for CatalogueEdit {
         self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
         self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
-            // Versions that know one engine only, or no request units, no users, no databases that were swapped or no
-            // terms of shares, refuse what they would misread, and read everything else.
+            // Versions that know one engine only, or no request units, no users, no databases that were swapped, no
+            // terms of shares or no shared log, refuse what they would misread, and read everything else.
             let (is_plain, has_units) = (has_plain_engine(listing), has_request_units(listing));
             let (has_users, has_databases) = (!listing.settings.users.is_empty(), has_databases(listing));
             let tag = match (has_databases, has_users, has_units, is_plain) {
+                _ if listing.log != LogKind::Own => PUT_WITH_LOG,
                 _ if has_terms(listing) => PUT_WITH_TERMS,
                 (true, ..) => PUT_WITH_DATABASES,
                 (false, true, ..) => PUT_WITH_USERS,
@@ -126,6 +131,9 @@ impl Entry for CatalogueEdit {
             if tag >= PUT_WITH_TERMS {
                 put_terms(&mut out, listing);
             }
+            if tag >= PUT_WITH_LOG {
+                put_log(&mut out, listing);
+            }
         }
         out
     }
@@ -148,7 +156,7 @@ impl Entry for CatalogueEdit {
                     .and_then(|listing| take_engine(&mut rest, listing))
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .map(|listing| edit.put.push(listing)),
-                PUT_WITH_USERS | PUT_WITH_DATABASES | PUT_WITH_TERMS => take_listing(&mut rest)
+                PUT_WITH_USERS | PUT_WITH_DATABASES | PUT_WITH_TERMS | PUT_WITH_LOG => take_listing(&mut rest)
                     .and_then(|listing| take_engine(&mut rest, listing))
                     .and_then(|listing| take_request_units(&mut rest, listing))
                     .and_then(|mut listing| {
@@ -156,7 +164,10 @@ impl Entry for CatalogueEdit {
                         if tag >= PUT_WITH_DATABASES {
                             listing = take_databases(&mut rest, listing)?;
                         }
-                        if tag >= PUT_WITH_TERMS { take_terms(&mut rest, listing) } else { Some(listing) }
+                        if tag >= PUT_WITH_TERMS {
+                            listing = take_terms(&mut rest, listing)?;
+                        }
+                        if tag >= PUT_WITH_LOG { take_log(&mut rest, listing) } else { Some(listing) }
                     })
                     .map(|listing| edit.put.push(listing)),
                 DROP => take(&mut rest).map(|id| edit.dropped.push(TenantId(id))),
@@ -254,8 +265,8 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
         suspended: suspended == 1,
         users: Arc::default(),
     };
-    let (engine, databases) = (EngineKind::Lsm, Databases::AS_NAMED);
-    Some(Listing { id, name, partitions, engine, databases, settings })
+    let (engine, log, databases) = (EngineKind::Lsm, LogKind::Own, Databases::AS_NAMED);
+    Some(Listing { id, name, partitions, engine, log, databases, settings })
 }
 
 /// Whether nothing has to be said of the engine of `listing`.
@@ -351,6 +362,26 @@ pub(crate) fn take_terms(rest: &mut &[u8], mut listing: Listing) -> Option<Listi
     Some(listing)
 }
 
+/// Appends where the partitions of `listing` write their logs.
+pub(crate) fn put_log(out: &mut Vec<u8>, listing: &Listing) {
+    out.push(match listing.log {
+        LogKind::Own => 0,
+        LogKind::Shared => 1,
+    });
+}
+
+/// `listing` with what [`put_log`] has appended; `None` if it has not.
+pub(crate) fn take_log(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
+    let (&log, after) = rest.split_first()?;
+    *rest = after;
+    listing.log = match log {
+        0 => LogKind::Own,
+        1 => LogKind::Shared,
+        _ => return None,
+    };
+    Some(listing)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -367,14 +398,14 @@ mod tests {
                 proptest::option::of(any::<u32>()),
             ),
             (any::<u32>(), any::<u64>(), any::<bool>()),
-            (0_usize..2, prop_oneof![Just(0), any::<u64>()], terms()),
+            (0_usize..2, prop_oneof![Just(0), any::<u64>()], terms(), 0..LogKind::ALL.len()),
         );
         let partitions = proptest::collection::vec(any::<u32>(), 1..8);
         let swaps = proptest::collection::vec((0..16_u8, 0..16_u8), 0..4);
         let parts = (any::<u32>(), "[a-z0-9][a-z0-9_-]{0,62}", partitions, settings, users(), swaps);
         parts.prop_map(|(id, name, partitions, settings, users, swaps)| {
             let (secret, limits, (connections_max, disk_bytes_max, suspended), more) = settings;
-            let (engine, memory_bytes_max, terms) = more;
+            let (engine, memory_bytes_max, terms, log) = more;
             let ((rcu, wcu), (ru, spare), burst_seconds, delay) = limits;
             let on_limit = delay.map_or(OnLimit::Refuse, |max_ms| OnLimit::Delay { max_ms });
             let limits = UnitLimits { rcu, wcu, ru, spare, burst_seconds, on_limit };
@@ -392,7 +423,8 @@ mod tests {
             let name = TenantName::new(&name).expect("of the pattern");
             let swap = |databases: Databases, (one, other)| databases.swapped(one, other);
             let databases = swaps.into_iter().fold(Databases::AS_NAMED, swap);
-            Listing { id: TenantId(id), name, partitions, engine: EngineKind::ALL[engine], databases, settings }
+            let (engine, log) = (EngineKind::ALL[engine], LogKind::ALL[log]);
+            Listing { id: TenantId(id), name, partitions, engine, log, databases, settings }
         })
     }
 
@@ -404,10 +436,15 @@ mod tests {
 
     /// A tenant with terms, from its tag on.
     fn with_terms(terms: ShareTerms) -> Vec<u8> {
+        put(terms, LogKind::Own)
+    }
+
+    /// A tenant with terms and such a log, from its tag on.
+    fn put(terms: ShareTerms, log: LogKind) -> Vec<u8> {
         let settings = TenantSettings { terms, ..TenantSettings::default() };
         let (name, databases) = (TenantName::built_in(), Databases::AS_NAMED);
-        let listing =
-            Listing { id: TenantId(7), name, partitions: vec![3], engine: EngineKind::Lsm, databases, settings };
+        let (id, partitions, engine) = (TenantId(7), vec![3], EngineKind::Lsm);
+        let listing = Listing { id, name, partitions, engine, log, databases, settings };
         let edit = CatalogueEdit { put: vec![listing], ..CatalogueEdit::default() };
         let stamp = CatalogueEdit::default().encode().len();
         edit.encode().split_off(stamp)
@@ -424,6 +461,16 @@ mod tests {
         assert_eq!(own, [&[PUT_WITH_TERMS][..], &plain[1..], &behind].concat());
         let endless = with_terms(ShareTerms { weight: 1, delay: Delay::Endless });
         assert_eq!(endless[endless.len() - 2..], [1, 1]);
+    }
+
+    #[test]
+    fn a_shared_log_is_said_behind_the_terms_and_one_of_its_own_is_not() {
+        let terms = ShareTerms { weight: 300, delay: Delay::Ms(0) };
+        let (own, shared) = (put(terms, LogKind::Own), put(terms, LogKind::Shared));
+        assert_eq!(shared, [&[PUT_WITH_LOG][..], &own[1..], &[1]].concat());
+        let start = CatalogueEdit::default().encode();
+        let unknown = [&start[..], &shared[..shared.len() - 1], &[2]].concat();
+        assert!(CatalogueEdit::decode(&unknown).is_err(), "a log that this version does not know");
     }
 
     #[test]

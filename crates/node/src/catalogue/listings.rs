@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_model::TenantId;
 
 use super::edit::{CatalogueEdit, Listing};
+use crate::log_kind::LogKind;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,6 +114,12 @@ impl Listings {
     pub fn is_growth(&self, edit: &CatalogueEdit) -> bool {
         let is_new = |listing: &Listing| !self.tenants.contains_key(&listing.id);
         edit.next_tenant.is_some() || !edit.used.is_empty() || edit.put.iter().any(is_new)
+    }
+
+    /// The partitions that write to the shared log.
+    pub fn sharing_a_log(&self) -> BTreeSet<u32> {
+        let sharing = self.tenants.values().filter(|listing| listing.log == LogKind::Shared);
+        sharing.flat_map(|listing| &listing.partitions).copied().collect()
     }
 
     /// The numbers of all partitions.

@@ -33,8 +33,8 @@ pub(crate) use self::commit::commit;
 use self::copy::{CopyState, CopyWriter, Role};
 pub use self::edit::{CatalogueEdit, Listing};
 pub(crate) use self::edit::{
-    has_databases, has_plain_engine, has_request_units, has_terms, put_databases, put_engine, put_listing,
-    put_request_units, put_terms, take_databases, take_engine, take_listing, take_request_units, take_terms,
+    has_databases, has_plain_engine, has_request_units, has_terms, put_databases, put_engine, put_listing, put_log,
+    put_request_units, put_terms, take_databases, take_engine, take_listing, take_log, take_request_units, take_terms,
 };
 pub use self::listings::Listings;
 pub use self::stamp::Stamp;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use parking_lot::Mutex;
 use weir_admission::{Account, Limits, PartitionGate};
 use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Event, Fs, FsLock, Owner, Result};
-use weir_log::{Log, LogOptions, WriteAheadLog};
+use weir_log::{Log, LogOptions, MemberOpening, SharedLog, WriteAheadLog};
 
 use super::anchor::{self, Anchor, AnchorClaim};
 use super::expiry::Expiry;
@@ -52,6 +52,8 @@ pub(crate) struct Opening<'a> {
     pub salt: u64,
     /// Of the partition, if it is made now.
     pub identity: u64,
+    /// The log that it shares with others; `None` = it has one of its own.
+    pub shared_log: Option<SharedLog>,
     /// Whether it has files, and a loss of them would be one: else it is made.
     pub was_used: bool,
     /// Its page in the ledger.
@@ -106,6 +108,7 @@ impl Partition {
             control,
             salt,
             identity,
+            shared_log,
             was_used,
             account,
             lock,
@@ -139,15 +142,26 @@ impl Partition {
             tracing::warn!(?owner, %error, "cannot write the anchor");
         }
         let log_dir = dir.join("log");
-        let options = LogOptions {
-            sync: config.sync,
-            segment_bytes: config.segment_bytes,
-            anchor: anchor.of_log(claimed.durable),
-            ..LogOptions::new(owner, salt)
-        };
         let replay = Replay::new(&engine, &workers, &memory, &log_dir);
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
-        let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, engine.persisted(), &mut apply).await?;
+        let (persisted, durable) = (engine.persisted(), claimed.durable);
+        let (log, recovery): (Arc<dyn WriteAheadLog>, _) = match shared_log {
+            Some(shared) => {
+                let member = MemberOpening { member: owner.partition, owner, persisted, durable };
+                let (log, recovery) = shared.member(member, &mut apply).await?;
+                (Arc::new(log), recovery)
+            }
+            None => {
+                let options = LogOptions {
+                    sync: config.sync,
+                    segment_bytes: config.segment_bytes,
+                    anchor: anchor.of_log(durable),
+                    ..LogOptions::new(owner, salt)
+                };
+                let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, persisted, &mut apply).await?;
+                (Arc::new(log), recovery)
+            }
+        };
         replay.finish().await;
         let replayed = AnchorClaim { durable: recovery.last.max(held.durable), ..held };
         if replayed != held
@@ -169,7 +183,7 @@ impl Partition {
             policy_knobs: Mutex::new(engine.knobs()),
             read_times: ReadTimes::default(),
             engine,
-            log: Arc::new(log),
+            log,
             sync: config.sync,
             clock,
             counters,

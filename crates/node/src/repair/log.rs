@@ -1,11 +1,14 @@
 //! A log or an anchor that a partition is refused for. An anchor can be made anew where log and tree are whole. Of a
 //! damaged log the beginning can be kept, and the rest is lost: only where the operator says so.
+//!
+//! The same for the log that tenants share. Those who write to it are judged when it is whole: first it is cut, and the
+//! next plan finds those who have lost something by that.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{ErrorKind, Fs, Owner, Result, Rng};
-use weir_log::{LogAnchor, LogIndex, Salvage};
+use weir_io::{Error, ErrorKind, Fs, Owner, Result, Rng};
+use weir_log::{LogAnchor, LogIndex, MemberOpening, Salvage, SharedSurvey};
 use weir_model::TenantName;
 use weir_model::engine::CheckReport;
 
@@ -16,7 +19,9 @@ use crate::check::check_log;
 use crate::engines::TREE;
 use crate::engines::offline::{self, Anchor as Current, examine};
 use crate::layout::{self, TAG};
+use crate::log_kind::LogKind;
 use crate::partition::anchor::{self, AnchorClaim};
+use crate::shared_log;
 
 /// What is kept of a partition's log.
 #[derive(Debug)]
@@ -30,28 +35,110 @@ pub struct Cut {
 /// The partitions in use whose log or anchor they would be refused for.
 pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
+    let shared = match listings.sharing_a_log().is_empty() {
+        true => None,
+        false => match shared_log::survey(fs, dir).await {
+            Ok(survey) => Some(survey),
+            Err(refusal) => {
+                findings.push(look_at_shared(fs, dir, refusal).await?);
+                None
+            }
+        },
+    };
     for (&id, listing) in &listings.tenants {
         for &partition in listing.partitions.iter().filter(|number| listings.used.contains(number)) {
             let owner = Owner { tenant: id.0, partition };
             let own = layout::partition_path(dir, partition);
-            findings.extend(look_at(fs, own, owner, &listing.name).await?);
+            match (listing.log, &shared) {
+                (LogKind::Own, _) => findings.extend(look_at(fs, own, owner, &listing.name).await?),
+                (LogKind::Shared, Some(survey)) => {
+                    findings.extend(look_at_member(fs, own, owner, &listing.name, survey).await?);
+                }
+                (LogKind::Shared, None) => {}
+            }
         }
     }
     Ok(findings)
 }
 
-async fn look_at(fs: &Arc<dyn Fs>, dir: PathBuf, owner: Owner, tenant: &TenantName) -> Result<Option<Finding>> {
+/// The log that tenants share, which is refused.
+async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, refusal: Error) -> Result<Finding> {
+    if refusal.kind() != ErrorKind::Corruption {
+        return Err(refusal);
+    }
+    let (own, owner) = (shared_log::path(dir), shared_log::OWNER);
+    let (anchor, log) = (anchor::read(fs, &own, owner).await.ok(), shared_log::segments(&own));
+    // Without its anchor it begins where its files do.
+    let floor = match anchor {
+        Some(slot) => slot.claim.persisted,
+        None => weir_log::first_index(fs, &log, owner).await?.map_or(0, |first| first.saturating_sub(1)),
+    };
+    let kept = weir_log::salvage(fs, &log, owner, anchor.map(|slot| slot.identity), floor).await?;
+    let without = LogAnchor { identity: kept.identity.unwrap_or_default(), durable: 0 };
+    let loses = anchor.is_some() || weir_log::check(fs, &log, owner, without, floor).await.is_err();
+    let advice = match loses {
+        false => "make its anchor anew: the log is whole".to_owned(),
+        true => "bring the file back. Else `--accept-loss` keeps what is whole in front of the damage: what tenants wrote \
+                 behind it, and have not flushed, is lost. Run `weir repair` again after that: it says who lost something"
+            .to_owned(),
+    };
+    let problem = format!("{refusal} (the log that tenants share)");
+    let remedy = Some(Remedy::Log(Cut { dir: own, owner, persisted: floor, kept }));
+    Ok(Finding { problem, advice, remedy, loses })
+}
+
+/// A partition that writes to the shared log, which is whole.
+async fn look_at_member(
+    fs: &Arc<dyn Fs>,
+    dir: PathBuf,
+    owner: Owner,
+    tenant: &TenantName,
+    shared: &SharedSurvey,
+) -> Result<Option<Finding>> {
+    let Some((persisted, refusal)) = refusal(fs, &dir, owner, Some(shared)).await? else { return Ok(None) };
+    let anchor = anchor::read(fs, &dir, owner).await.ok();
+    let member = MemberOpening { member: owner.partition, owner, persisted, durable: 0 };
+    let problem = format!("{refusal} (a partition of tenant {tenant})");
+    let Ok(found) = shared.member(&member) else {
+        // What stands behind the gap is among records of others: it cannot be given up alone.
+        let advice = format!("restore a backup of {tenant}: what its tree needs is not in the shared log");
+        return Ok(Some(Finding { problem, advice, remedy: None, loses: true }));
+    };
+    let advice = match anchor {
+        None => format!("make the anchor anew: log and tree are whole up to record {}", found.last),
+        Some(_) => format!(
+            "restore a backup of {tenant}. Else `--accept-loss` goes on behind record {}, the last that is there",
+            found.last
+        ),
+    };
+    let kept = Salvage { identity: anchor.map(|slot| slot.identity), last: found.last, ..Salvage::default() };
+    let remedy = Some(Remedy::Log(Cut { dir, owner, persisted, kept }));
+    Ok(Some(Finding { problem, advice, remedy, loses: anchor.is_some() }))
+}
+
+/// Why the log or the anchor of a partition is refused, and up to where its tree holds everything; `None` if it is not,
+/// or if that cannot be judged yet: what is wrong with the tree is said by those who repair that.
+async fn refusal(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    owner: Owner,
+    shared: Option<&SharedSurvey>,
+) -> Result<Option<(LogIndex, Error)>> {
     let tree = dir.join(TREE);
-    // What is wrong with the tree is said by those who repair that; its log can be judged afterwards.
     if examine(fs, &tree).await? != Current::Sound {
         return Ok(None);
     }
     let Ok((manifest, persisted)) = offline::persisted(fs, &tree).await else { return Ok(None) };
     let report = CheckReport { manifest, persisted, ..CheckReport::default() };
-    let Err(refusal) = check_log(fs, &dir, owner, &report).await else { return Ok(None) };
-    if refusal.kind() != ErrorKind::Corruption {
-        return Err(refusal);
+    match check_log(fs, dir, owner, &report, shared).await {
+        Ok(_) => Ok(None),
+        Err(refusal) if refusal.kind() == ErrorKind::Corruption => Ok(Some((persisted, refusal))),
+        Err(error) => Err(error),
     }
+}
+
+async fn look_at(fs: &Arc<dyn Fs>, dir: PathBuf, owner: Owner, tenant: &TenantName) -> Result<Option<Finding>> {
+    let Some((persisted, refusal)) = refusal(fs, &dir, owner, None).await? else { return Ok(None) };
     let anchor = anchor::read(fs, &dir, owner).await.ok();
     let log = dir.join("log");
     let kept = weir_log::salvage(fs, &log, owner, anchor.map(|slot| slot.identity), persisted).await?;

@@ -30,6 +30,7 @@ use crate::bandwidth::Reservation;
 use crate::catalogue::Listing;
 use crate::engines::EngineChoice;
 use crate::expirations::Expirations;
+use crate::log_kind::LogKind;
 use crate::partition_slot::PartitionSlot;
 use crate::shared::NodeShared;
 use crate::witnessed::Witnessed;
@@ -39,6 +40,7 @@ pub struct Tenant {
     id: TenantId,
     name: TenantName,
     engine: EngineChoice,
+    log: LogKind,
     settings: ArcSwap<TenantSettings>,
     /// See [`Databases::bits`].
     databases: AtomicU64,
@@ -54,7 +56,7 @@ pub struct Tenant {
 impl Tenant {
     /// `used` are the partitions that have files, among them those of this tenant.
     pub(crate) fn new(shared: &Arc<NodeShared>, listing: Listing, used: &BTreeSet<u32>) -> Arc<Self> {
-        let Listing { id, name, partitions, engine, databases, settings } = listing;
+        let Listing { id, name, partitions, engine, log, databases, settings } = listing;
         let choice = EngineChoice::new(engine, settings.memory_bytes_max);
         let quota = Quota::on_node(Arc::clone(&shared.machine.clock), &settings.limits, Arc::clone(&shared.units));
         let reservation = || Reservation::new(settings.limits, partitions.len(), &quota);
@@ -69,7 +71,8 @@ impl Tenant {
         terms.set(id, settings.terms);
         let settings = ArcSwap::from_pointee(settings);
         let (databases, changing) = (AtomicU64::new(databases.bits()), Arc::default());
-        Arc::new(Self { id, name, engine: choice, settings, databases, quota, slots, disk, witnessed, terms, changing })
+        let engine = choice;
+        Arc::new(Self { id, name, engine, log, settings, databases, quota, slots, disk, witnessed, terms, changing })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -85,6 +88,11 @@ impl Tenant {
     /// What its partitions keep their rows in.
     pub fn engine(&self) -> EngineKind {
         self.engine.kind()
+    }
+
+    /// Where its partitions write their logs.
+    pub fn log(&self) -> LogKind {
+        self.log
     }
 
     /// Bytes of memory that its rows take, where its engine keeps them there; those of partitions that are awake.
@@ -176,8 +184,8 @@ impl Tenant {
 
     /// The tenant as the catalogue has it, with these partitions.
     pub(crate) fn listing(&self, partitions: Vec<u32>, settings: TenantSettings) -> Listing {
-        let (name, engine, databases) = (self.name.clone(), self.engine(), self.databases());
-        Listing { id: self.id, name, partitions, engine, databases, settings }
+        let (name, engine, log, databases) = (self.name.clone(), self.engine(), self.log, self.databases());
+        Listing { id: self.id, name, partitions, engine, log, databases, settings }
     }
 
     pub(crate) fn partition_numbers(&self) -> Vec<u32> {

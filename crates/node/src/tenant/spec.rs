@@ -9,6 +9,7 @@ use weir_model::engine::EngineKind;
 
 use super::secret::StoredSecret;
 use super::users::StoredUser;
+use crate::log_kind::LogKind;
 
 /// Partitions of a tenant, at most.
 pub const PARTITIONS_MAX: u16 = 256;
@@ -22,14 +23,17 @@ pub struct TenantSpec {
     pub partitions: u16,
     /// What its partitions keep their rows in. It cannot be changed later either.
     pub engine: EngineKind,
+    /// Where they write their logs. Nor can that.
+    pub log: LogKind,
     /// What can.
     pub settings: TenantSettings,
 }
 
 impl TenantSpec {
-    /// A tenant with one partition, the default engine and no limits.
+    /// A tenant with one partition, the default engine, a log of its own and no limits.
     pub fn new(name: TenantName) -> Self {
-        Self { name, partitions: 1, engine: EngineKind::default(), settings: TenantSettings::default() }
+        let (engine, log) = (EngineKind::default(), LogKind::default());
+        Self { name, partitions: 1, engine, log, settings: TenantSettings::default() }
     }
 }
 

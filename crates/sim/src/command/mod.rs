@@ -173,6 +173,7 @@ impl Sim {
             Run::DeltaBuffer(args) => crate::delta::side_by_side(&args),
             Run::DeltaCache(args) => crate::delta::caches_side_by_side(&args),
             Run::DeltaFlush(args) => crate::delta::flushes_side_by_side(&args),
+            Run::WalCascade(args) => crate::delta::cascades_side_by_side(&args),
             Run::DeltaMix(args) => crate::delta::mixes_side_by_side(&args),
             Run::Interrupt { engine: engines, rounds, signals, stopped_ms, seed, dir, binary } => {
                 let stopped = Duration::from_millis(stopped_ms);
@@ -186,12 +187,12 @@ impl Sim {
                 println!("interrupt: {figures}");
                 Ok(())
             }
-            Run::Kill9 { engine, by_command, rounds, seed, dir, binary, arguments } => {
+            Run::Kill9 { engine, log, by_command, rounds, seed, dir, binary, arguments } => {
                 let launch = Launch { binary: or_this(binary)?, dir, arguments };
-                let options = kill9::Options { launch, engine, rounds, seed };
+                let options = kill9::Options { launch, engine, log, rounds, seed };
                 let (run, how): (fn(&_) -> _, _) =
                     if by_command { (kill9::run::<Steps>, "--by-command ") } else { (kill9::run::<kill9::Line>, "") };
-                let kills = run(&options).map_err(|story| format!("kill9: {story}\nrepeat with: weir sim kill9 {how}--engine {engine} --rounds {rounds} --seed {seed} (its kills fall at other moments)"))?;
+                let kills = run(&options).map_err(|story| format!("kill9: {story}\nrepeat with: weir sim kill9 {how}--engine {engine} --log {log} --rounds {rounds} --seed {seed} (its kills fall at other moments)"))?;
                 println!("kill9: {kills}");
                 Ok(())
             }

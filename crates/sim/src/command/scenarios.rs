@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use weir_command::table::Id;
-use weir_node::EngineKind;
+use weir_node::{EngineKind, LogKind};
 
 use super::settings::{Seeds, Sync, Terms};
 use crate::clients::of_rows;
@@ -313,6 +313,8 @@ pub(super) enum Run {
     DeltaCache(crate::delta::cached::Cached),
     /// Policies: a tenant that wants to flush while others do, on few flush slots
     DeltaFlush(crate::delta::flush::Flush),
+    /// Policies: a log that tenants share is full, all who keep it long flush at once, and one writes on
+    WalCascade(crate::delta::cascade::Cascade),
     /// Policies: what the most unlucky of 64 tenants of many kinds waits, and what all get done
     DeltaMix(crate::delta::mix::Mix),
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
@@ -344,6 +346,9 @@ pub(super) enum Run {
         /// What the tenant that is loaded keeps its rows in: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
+        /// Where it writes its log: `own` or `shared`
+        #[arg(long, default_value_t)]
+        log: LogKind,
         /// Write to rows of every type, by transactions, scripts and functions
         #[arg(long)]
         by_command: bool,

@@ -1,10 +1,11 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
-//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7), or to have their blocks back ([`cached`],
-//! DF-E3); and many tenants of many kinds ([`mix`], DF-E6). The node is the real one; the device has exactly the
-//! planned bandwidth.
+//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7) or have to, as a shared log is full
+//! ([`cascade`], DF-E8), or to have their blocks back ([`cached`], DF-E3); and many tenants of many kinds ([`mix`],
+//! DF-E6). The node is the real one; the device has exactly the planned bandwidth.
 
 mod buffer;
 pub mod cached;
+pub mod cascade;
 mod client;
 pub mod flush;
 pub mod mix;
@@ -23,9 +24,10 @@ pub use client::Class;
 pub use table::{cache_heading, cache_row, heading, row};
 
 use self::cached::Cached;
+use self::cascade::Cascade;
 use self::flush::Flush;
 use self::mix::Mix;
-use self::table::{mix_heading, mix_row, slots_heading, slots_row};
+use self::table::{cascade_heading, cascade_row, mix_heading, mix_row, slots_heading, slots_row};
 use crate::scenario::WORLD;
 
 /// How a scenario is run.
@@ -84,6 +86,15 @@ pub fn side_by_side(args: &Buffer) -> Result<(), String> {
 pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| flush::run(args, mode));
     deliver("delta-flush", args, args.trial.json.as_deref(), &slots_heading(args), runs, slots_row)
+}
+
+/// The same for flush slots, where a shared log is full.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn cascades_side_by_side(args: &Cascade) -> Result<(), String> {
+    let runs = args.modes.iter().map(|&mode| cascade::run(args, mode));
+    deliver("wal-cascade", args, args.trial.json.as_deref(), &cascade_heading(args), runs, cascade_row)
 }
 
 /// The same for tenants of many kinds.

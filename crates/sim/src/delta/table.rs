@@ -1,6 +1,7 @@
 //! A row for each way to share.
 
 use super::cached::{Cached, Kept, SHARE, STEADY_TENANTS, TENANTS};
+use super::cascade::{Cascade, Cascaded};
 use super::flush::{Flush, Slotted};
 use super::mix::{Kind, Mix, Mixed};
 use super::world::MB;
@@ -74,6 +75,45 @@ pub(super) fn slots_row(slotted: &Slotted) -> String {
         greedy,
         steady,
         slotted.bytes_per_sec / 1e6,
+    )
+}
+
+pub(super) fn cascade_heading(args: &Cascade) -> String {
+    format!(
+        "{} flush slots, a shared log of 1900 MB, 16 tenants with two memtables of 64 MB: 15 write 1 MB/s and can wait, 1 \
+         writes 30 MB/s; scale {}\n\
+         The worst latency of a write, and in the median second, and the longest wait of a flush for a slot, in ms; bytes at \
+         scale 1\n\n\
+         {:<20} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {:>9}",
+        args.slots,
+        args.trial.scale,
+        "shares",
+        "reserved",
+        "cascades",
+        "log MB",
+        "fast",
+        "usually",
+        "slow",
+        "its flush",
+        "theirs",
+        "written",
+    )
+}
+
+pub(super) fn cascade_row(cascaded: &Cascaded) -> String {
+    let [fast, slow] = cascaded.flush_waited_ms;
+    format!(
+        "{:<20} {:>8} {:>8} {:>7}  {:>9.1} {:>9.1} {:>9.1}  {:>9.1} {:>9.1}  {:>9.1}",
+        cascaded.mode,
+        cascaded.reserved,
+        cascaded.cascades,
+        cascaded.log_bytes_max / MB,
+        cascaded.fast_worst_ms(),
+        cascaded.fast_usual_ms(),
+        cascaded.slow_worst_ms(),
+        fast,
+        slow,
+        cascaded.bytes_per_sec / 1e6,
     )
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_io::real::{RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{ErrorKind, Fs, Rng};
+use weir_node::LogKind;
 
 use super::orders::{FLUSHED, Kind, Round, SOURCE};
 use super::{Answers, Figures};
@@ -227,7 +228,10 @@ impl Known {
     }
 
     fn create(&mut self, server: &Server, name: &str, partitions: u16) -> Result<String, String> {
-        let secret = create_tenant(server.operators, name, self.engines.of(self.secrets.len()), partitions)?;
+        // Two of four share a log, whatever the engine.
+        let log = LogKind::ALL[self.secrets.len() / 2 % LogKind::ALL.len()];
+        let kinds = (self.engines.of(self.secrets.len()), log);
+        let secret = create_tenant(server.operators, name, kinds, partitions)?;
         self.secrets.insert(name.to_owned(), secret.clone());
         Ok(secret)
     }

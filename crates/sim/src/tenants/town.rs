@@ -11,7 +11,7 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Class, Clock, Error, ErrorKind, Fs, Nanos, Owner, Rng, Tag, Yield, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{Machine, Node, NodeConfig, StoreOptions, TenantName, TenantSettings, TenantSpec};
+use weir_node::{LogKind, Machine, Node, NodeConfig, StoreOptions, TenantName, TenantSettings, TenantSpec};
 
 use super::model::{Contents, Model};
 use crate::engines::Engines;
@@ -180,7 +180,9 @@ impl Town<'_> {
             (Order::Create, _) => {
                 let partitions = 1 + self.rng.below(2) as u16;
                 let engine = self.engines.of(*self.step as usize);
-                let spec = TenantSpec { partitions, engine, ..TenantSpec::new(tenant) };
+                // Two of four share a log, whatever the engine.
+                let log = LogKind::ALL[*self.step as usize / 2 % LogKind::ALL.len()];
+                let spec = TenantSpec { partitions, engine, log, ..TenantSpec::new(tenant) };
                 let outcome = self.node.create_tenant(spec).await;
                 self.ordered(name, outcome.map(drop), Some(Contents::default()), false)
             }

@@ -1,0 +1,95 @@
+//! What a shared log has of its members, and whether that is all that it must have.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_io::{Error, Fs, Op, Owner, Result};
+use weir_model::LogIndex;
+
+use super::members::Members;
+use super::tag::{MemberId, RecordTag};
+use super::unflushed::{Place, Unflushed};
+use super::{FRONT_BYTES, MemberOpening};
+use crate::options::LogAnchor;
+use crate::recover::{self, Recovery};
+
+/// A shared log that was read, and not changed.
+pub struct SharedSurvey {
+    dir: PathBuf,
+    whole: Recovery,
+    members: Members,
+}
+
+impl SharedSurvey {
+    /// Reads the shared log in `dir`, which nobody may have open, from its `floor` on, and changes nothing.
+    ///
+    /// # Errors
+    /// `Corruption` for a damaged record that had been durable, or one that no shared log has, naming file or record.
+    pub async fn take(
+        fs: &Arc<dyn Fs>,
+        dir: &Path,
+        owner: Owner,
+        anchor: LogAnchor,
+        floor: LogIndex,
+    ) -> Result<SharedSurvey> {
+        let mut members = Members::default();
+        let mut show = |place, payload: &[u8]| Op::ready(note(&mut members, &|_| true, dir, place, payload));
+        let whole = recover::look(fs, dir, owner, anchor, floor, &mut show).await?;
+        Ok(Self { dir: dir.to_path_buf(), whole, members })
+    }
+
+    /// What it has of a member, which must be all that its engine and its anchor do not have. Segments are those of all
+    /// members.
+    ///
+    /// # Errors
+    /// `Corruption` if something is missing.
+    pub fn member(&self, opening: &MemberOpening) -> Result<Recovery> {
+        let mut unflushed = self.members.unflushed(opening.member);
+        unflushed.drop_through(opening.persisted);
+        let recovery = judge(&self.dir, &self.whole, opening, &unflushed)?;
+        Ok(Recovery { segments: self.whole.segments, ..recovery })
+    }
+}
+
+/// Books a record that was found at `place`, if its member exists.
+pub(super) fn note(
+    members: &mut Members,
+    exists: &(dyn Fn(MemberId) -> bool + Send + Sync),
+    dir: &Path,
+    place: Place,
+    payload: &[u8],
+) -> Result<()> {
+    let outcome = match RecordTag::decode(payload) {
+        Err(wrong) => Err(wrong),
+        Ok((tag, _)) if !exists(tag.member) => Ok(()),
+        Ok((tag, appended)) => {
+            let is_later = members.found(tag.member, tag.index, place, FRONT_BYTES + appended.len() as u64);
+            is_later.then_some(()).ok_or("a record in front of which its member had written a later one")
+        }
+    };
+    outcome.map_err(|wrong| Error::corruption(dir, 0, format!("record {place}: {wrong}")))
+}
+
+/// Whether the `unflushed` records of a member are all that must be there: they begin behind what its engine holds,
+/// none is missing, and they reach what was durable.
+pub(super) fn judge(dir: &Path, whole: &Recovery, opening: &MemberOpening, unflushed: &Unflushed) -> Result<Recovery> {
+    let MemberOpening { member, persisted, durable, .. } = *opening;
+    let last = unflushed.last_index().unwrap_or(0).max(persisted);
+    let missing = |what: String| Err(Error::corruption(dir, 0, format!("member {member}: {what}")));
+    if let Some(first) = unflushed.first_index().filter(|first| *first > persisted + 1) {
+        return missing(format!(
+            "its records begin at {first}, but the engine holds only up to {persisted}: segments are missing, or the engine is \
+             an older copy of itself"
+        ));
+    }
+    if let Some(hole) = unflushed.hole() {
+        return missing(format!("record {hole} is missing between others"));
+    }
+    if last < durable {
+        return missing(format!(
+            "records up to {durable} were durable, but they end with record {last}: a file is missing, cut, damaged, or an \
+             older copy of itself"
+        ));
+    }
+    Ok(Recovery { last, clean: whole.clean, end: whole.end.clone(), ..Recovery::default() })
+}

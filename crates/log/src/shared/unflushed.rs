@@ -1,0 +1,195 @@
+//! Which records of a member are in no table yet, and where in the shared log they stand.
+//!
+//! A record has two numbers: its *index* among the records of its member, and its *place* among all records of the
+//! shared log. Records of a member that follow one another in both make a run: a member that writes alone takes the
+//! memory of one run, whatever it writes, and one whose records are scattered 32 bytes for each.
+
+use std::collections::VecDeque;
+
+use weir_model::LogIndex;
+
+/// The index of a record in the shared log, among those of all members.
+pub(super) type Place = LogIndex;
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    index: LogIndex,
+    place: Place,
+    count: u64,
+    /// What the records take in the log.
+    bytes: u64,
+}
+
+impl Run {
+    fn last_index(&self) -> LogIndex {
+        self.index + self.count - 1
+    }
+
+    fn last_place(&self) -> Place {
+        self.place + self.count - 1
+    }
+
+    /// Without its first `count` records, fewer than it has. Their bytes are taken to be equal parts.
+    fn without_first(self, count: u64) -> Run {
+        let bytes = self.bytes - self.bytes / self.count * count;
+        Run { index: self.index + count, place: self.place + count, count: self.count - count, bytes }
+    }
+
+    /// Only its first `count` records, at least one.
+    fn only_first(self, count: u64) -> Run {
+        Run { count, bytes: self.bytes / self.count * count, ..self }
+    }
+}
+
+/// See the module. Indexes and places rise from run to run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unflushed {
+    runs: VecDeque<Run>,
+}
+
+impl Unflushed {
+    /// The member has appended another record, which takes `bytes` in the log.
+    pub fn push(&mut self, index: LogIndex, place: Place, bytes: u64) {
+        match self.runs.back_mut() {
+            Some(run) if run.last_index() + 1 == index && run.last_place() + 1 == place => {
+                run.count += 1;
+                run.bytes += bytes;
+            }
+            _ => self.runs.push_back(Run { index, place, count: 1, bytes }),
+        }
+    }
+
+    /// Records up to `index` are in tables.
+    pub fn drop_through(&mut self, index: LogIndex) {
+        while self.runs.front().is_some_and(|run| run.last_index() <= index) {
+            self.runs.pop_front();
+        }
+        if let Some(run) = self.runs.front_mut()
+            && run.index <= index
+        {
+            *run = run.without_first(index + 1 - run.index);
+        }
+    }
+
+    /// Records behind `place` are not in the log.
+    pub fn drop_behind(&mut self, place: Place) {
+        while self.runs.back().is_some_and(|run| run.place > place) {
+            self.runs.pop_back();
+        }
+        if let Some(run) = self.runs.back_mut()
+            && run.last_place() > place
+        {
+            *run = run.only_first(place + 1 - run.place);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub fn first_index(&self) -> Option<LogIndex> {
+        self.runs.front().map(|run| run.index)
+    }
+
+    pub fn last_index(&self) -> Option<LogIndex> {
+        self.runs.back().map(Run::last_index)
+    }
+
+    pub fn first_place(&self) -> Option<Place> {
+        self.runs.front().map(|run| run.place)
+    }
+
+    pub fn last_place(&self) -> Option<Place> {
+        self.runs.back().map(Run::last_place)
+    }
+
+    /// Where record `index` stands.
+    pub fn place_of(&self, index: LogIndex) -> Option<Place> {
+        let behind = self.runs.partition_point(|run| run.index <= index);
+        let run = self.runs.get(behind.checked_sub(1)?)?;
+        (index <= run.last_index()).then(|| run.place + (index - run.index))
+    }
+
+    /// The last record that stands at `place` or in front of it.
+    pub fn index_at(&self, place: Place) -> Option<LogIndex> {
+        let behind = self.runs.partition_point(|run| run.place <= place);
+        let run = self.runs.get(behind.checked_sub(1)?)?;
+        Some((run.index + (place - run.place)).min(run.last_index()))
+    }
+
+    /// The first index that is missing between the first and the last.
+    pub fn hole(&self) -> Option<LogIndex> {
+        let mut runs = self.runs.iter().zip(self.runs.iter().skip(1));
+        runs.find_map(|(run, next)| (run.last_index() + 1 != next.index).then(|| run.last_index() + 1))
+    }
+
+    /// About what the records take in the log.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        /// Appended, so many places behind the one before.
+        Push(u64),
+        DropThrough(u64),
+        DropBehind(u64),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            6 => (1_u64..4).prop_map(Op::Push),
+            1 => (0_u64..60).prop_map(Op::DropThrough),
+            1 => (0_u64..120).prop_map(Op::DropBehind),
+        ]
+    }
+
+    proptest! {
+        /// As a plain list of all records would.
+        #[test]
+        fn runs_answer_as_a_list_of_records(ops in prop::collection::vec(op(), 0..80)) {
+            let mut list: Vec<(LogIndex, Place)> = Vec::new();
+            let mut unflushed = Unflushed::default();
+            let (mut index, mut place) = (0, 0);
+            for op in ops {
+                match op {
+                    Op::Push(gap) => {
+                        (index, place) = (index + 1, place + gap);
+                        list.push((index, place));
+                        unflushed.push(index, place, 10);
+                    }
+                    Op::DropThrough(through) => {
+                        list.retain(|(index, _)| *index > through);
+                        unflushed.drop_through(through);
+                    }
+                    Op::DropBehind(behind) => {
+                        list.retain(|(_, place)| *place <= behind);
+                        unflushed.drop_behind(behind);
+                    }
+                }
+                prop_assert_eq!(unflushed.first_index(), list.first().map(|(index, _)| *index));
+                prop_assert_eq!(unflushed.last_index(), list.last().map(|(index, _)| *index));
+                prop_assert_eq!(unflushed.first_place(), list.first().map(|(_, place)| *place));
+                prop_assert_eq!(unflushed.last_place(), list.last().map(|(_, place)| *place));
+                prop_assert_eq!(unflushed.is_empty(), list.is_empty());
+                prop_assert_eq!(unflushed.bytes(), 10 * list.len() as u64);
+                let indexes: Vec<LogIndex> = list.iter().map(|(index, _)| *index).collect();
+                let hole = indexes.windows(2).find(|pair| pair[0] + 1 != pair[1]).map(|pair| pair[0] + 1);
+                prop_assert_eq!(unflushed.hole(), hole);
+                for at in 0..=place + 1 {
+                    let stands = list.iter().rfind(|(_, place)| *place <= at).map(|(index, _)| *index);
+                    prop_assert_eq!(unflushed.index_at(at), stands);
+                    let place = list.iter().find(|(index, _)| *index == at).map(|(_, place)| *place);
+                    prop_assert_eq!(unflushed.place_of(at), place);
+                }
+            }
+        }
+    }
+}

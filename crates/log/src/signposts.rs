@@ -1,0 +1,44 @@
+//! Where some of a segment's records stand: whoever wants a few of them need not read all that is in front.
+
+use weir_model::LogIndex;
+
+/// Bytes between two signposts, at least: what is read in vain in front of a record costs a tenth of a millisecond.
+const APART_BYTES: u64 = 64 << 10;
+
+/// Indexes of records and their offsets in the segment, both rising.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signposts(Vec<(LogIndex, u64)>);
+
+impl Signposts {
+    /// Record `index` stands at `offset`.
+    pub fn note(&mut self, index: LogIndex, offset: u64) {
+        if self.0.last().is_none_or(|&(_, last)| offset >= last + APART_BYTES) {
+            self.0.push((index, offset));
+        }
+    }
+
+    /// The last record that is known to stand in front of record `index`, or that is the one, and its offset.
+    pub fn before(&self, index: LogIndex) -> Option<(LogIndex, u64)> {
+        let behind = self.0.partition_point(|&(known, _)| known <= index);
+        self.0.get(behind.checked_sub(1)?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signpost_is_the_last_one_in_front() {
+        let mut signposts = Signposts::default();
+        assert_eq!(signposts.before(9), None);
+        for index in 10..1_000 {
+            signposts.note(index, 4_096 + (index - 10) * 1_024);
+        }
+        assert_eq!(signposts.0.len(), 990_usize.div_ceil(64));
+        assert_eq!((signposts.before(9), signposts.before(10)), (None, Some((10, 4_096))));
+        assert_eq!(signposts.before(73), Some((10, 4_096)));
+        assert_eq!(signposts.before(74), Some((74, 4_096 + (64 << 10))));
+        assert_eq!(signposts.before(5_000), Some((970, 4_096 + (960 << 10))));
+    }
+}
