@@ -199,7 +199,11 @@ impl Shared {
             let vanished = || Error::new(ErrorKind::Invalid, "replace", &self.dir, "somebody else replaces it");
             return Err(state.spare_failure().cloned().unwrap_or_else(vanished));
         }
-        state.restart();
+        // As long as it is fenced nothing is appended, so `persisted` still covers everything. A log that serves again
+        // would lose records by a restart.
+        if state.is_fenced() {
+            state.restart();
+        }
         Ok(())
     }
 

@@ -30,23 +30,33 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<
         pause = interval;
         let (named, count) = (log.cascade(), log.stats().cascades);
         let is_new = count > seen;
-        if named.is_empty() || !(is_new || clock.now() >= woken + WAKE_AGAIN_AFTER) {
+        let nothing_is_to_do = named.is_empty() && !log.is_long();
+        if nothing_is_to_do || (!is_new && clock.now() < woken + WAKE_AGAIN_AFTER) {
             continue;
         }
         (seen, woken) = (count, clock.now());
+        if named.is_empty() {
+            // The last truncation has failed, or nobody was left for one.
+            if let Err(error) = log.truncate().await {
+                tracing::warn!(%error, "cannot shorten the shared log yet");
+            }
+            continue;
+        }
         let Some(slots) = tenants.upgrade().map(|tenants| tenants.read().slots()) else { return };
         let slots: BTreeMap<u32, Arc<PartitionSlot>> =
             slots.into_iter().map(|slot| (slot.owner().partition, slot)).collect();
-        tracing::debug!(members = named.len(), cascades = count, "the shared log is long: those who keep it flush");
+        let members = named.len();
+        tracing::debug!(members, cascades = count, "the shared log is long, or has failed: who keeps it flushes");
         let mut asleep = Vec::new();
         for member in named {
             match slots.get(&member) {
-                Some(slot) => match &*slot.awake() {
+                Some(slot) => match Option::clone(&slot.awake()) {
                     // Once for each segment: what is written from here on stands behind it.
                     Some(partition) if is_new => {
                         partition.seal_all();
                     }
-                    Some(_) => {}
+                    // Perhaps it has flushed, and could not say so.
+                    Some(partition) => partition.truncate_log().await,
                     None => asleep.push(Arc::clone(slot)),
                 },
                 // It was dropped while the log was being opened.

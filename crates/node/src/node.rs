@@ -356,6 +356,7 @@ impl Node {
     /// first request would have to wait for. Ends with the node.
     pub async fn recover(&self) {
         let (fs, dir) = (Arc::clone(&self.shared.own_fs), self.shared.config.dir.clone());
+        let sharing = self.shared.unflushed_in_shared_log().await;
         for tenant in self.tenants() {
             for slot in tenant.partitions() {
                 let number = slot.owner().partition;
@@ -365,10 +366,7 @@ impl Node {
                         // What has no directory yet has no log either.
                         fs.list(&log, layout::TAG).await.is_ok_and(|names| !names.is_empty())
                     }
-                    // Why it cannot be opened is told to whoever asks for the partition.
-                    LogKind::Shared => {
-                        self.shared.shared_log().await.is_ok_and(|log| log.unflushed().contains(&number))
-                    }
+                    LogKind::Shared => sharing.contains(&number),
                 };
                 if has_log && slot.partition().await.is_err() && slot.state() == SlotState::Gone {
                     break;

@@ -1,5 +1,6 @@
 //! What all tenants of a node share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -140,13 +141,16 @@ impl NodeShared {
         (counters, witnessed): (Arc<Counters>, Arc<Witnessed>),
     ) -> Result<Arc<Partition>> {
         let number = owner.partition;
+        // Before it is this partition's turn: those that have logs of their own do not wait until a long log is read.
+        let shared_log = match self.log_of(TenantId(owner.tenant)).await {
+            LogKind::Own => None,
+            LogKind::Shared => Some(self.shared_log().await?),
+        };
         let _permit = self.wakes.acquire(owner.tenant, 1).await;
         let (fs, dir) = (&self.own_fs, &self.config.dir);
-        let (was_used, doubt, log) = {
+        let (was_used, doubt) = {
             let mut catalogue = self.catalogue.lock().await;
-            let listings = catalogue.listings();
-            let log = listings.tenants.get(&TenantId(owner.tenant)).map_or(LogKind::Own, |listing| listing.log);
-            (listings.used.contains(&number), self.doubt(&mut catalogue, number).await, log)
+            (catalogue.listings().used.contains(&number), self.doubt(&mut catalogue, number).await)
         };
         if was_used && !layout::has_tree(fs, dir, number).await? {
             // Serving an empty one instead would hide the loss.
@@ -156,10 +160,6 @@ impl NodeShared {
             // What the catalogue calls used is durable.
             true => layout::partition_path(dir, number),
             false => layout::partition_dir(fs, dir, number).await?,
-        };
-        let shared_log = match log {
-            LogKind::Own => None,
-            LogKind::Shared => Some(self.shared_log().await?),
         };
         let (gated, gates) = self.gated(slot, owner);
         let opening = Opening {
@@ -193,6 +193,11 @@ impl NodeShared {
         Ok(partition)
     }
 
+    async fn log_of(&self, tenant: TenantId) -> LogKind {
+        let catalogue = self.catalogue.lock().await;
+        catalogue.listings().tenants.get(&tenant).map_or(LogKind::Own, |listing| listing.log)
+    }
+
     /// The log of tenants that share one, opened if need be.
     ///
     /// # Errors
@@ -203,6 +208,24 @@ impl NodeShared {
         }
         let members = self.catalogue.lock().await.listings().sharing_a_log();
         self.node_log.open(&members, (self.salt(), self.identity())).await
+    }
+
+    /// The partitions that have something unflushed in the shared log, which is shortened by what nobody needs: all of
+    /// it, where the last tenant that shared it was dropped.
+    pub async fn unflushed_in_shared_log(&self) -> BTreeSet<u32> {
+        let is_used = match self.catalogue.lock().await.listings().sharing_a_log().is_empty() {
+            true => self.node_log.exists().await.unwrap_or_default(),
+            false => true,
+        };
+        if !is_used {
+            return BTreeSet::new();
+        }
+        // Why it cannot be opened was logged, and is told to whoever asks for one of its partitions.
+        let Ok(log) = self.shared_log().await else { return BTreeSet::new() };
+        if let Err(error) = log.truncate().await {
+            tracing::warn!(%error, "cannot shorten the shared log yet");
+        }
+        log.unflushed().into_iter().collect()
     }
 
     /// Its files are there, durably, and nothing is acknowledged yet: from now on it is a loss if they are not.

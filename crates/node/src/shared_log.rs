@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::lock::Mutex as AsyncMutex;
-use weir_io::{BoxFuture, Class, ErrorKind, Fs, FsLock, Owner, Result};
+use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, FsLock, Owner, Result};
 use weir_log::{FloorKeeper, LogAnchor, LogIndex, LogOptions, SharedLog, SharedOptions, SharedSurvey, SyncMode};
 
 use crate::layout;
@@ -70,6 +70,8 @@ pub(crate) struct NodeLog {
     sync: SyncMode,
     cap_bytes: u64,
     log: OnceLock<SharedLog>,
+    /// Why it cannot be opened. What is damaged stays so for as long as the directory is locked, and is not read again.
+    damage: OnceLock<Error>,
     /// One opens it at a time.
     opening: AsyncMutex<()>,
     /// Nobody else may have the directory while somebody may write to the log.
@@ -79,8 +81,8 @@ pub(crate) struct NodeLog {
 impl NodeLog {
     /// The log of the node in `dir`, not opened yet. At `cap_bytes` those who keep it long are to flush.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, (sync, cap_bytes): (SyncMode, u64), lock: Arc<dyn FsLock>) -> Arc<Self> {
-        let (log, opening) = (OnceLock::new(), AsyncMutex::new(()));
-        Arc::new(Self { fs, own: path(dir), sync, cap_bytes, log, opening, _lock: lock })
+        let (log, damage, opening) = (OnceLock::new(), OnceLock::new(), AsyncMutex::new(()));
+        Arc::new(Self { fs, own: path(dir), sync, cap_bytes, log, damage, opening, _lock: lock })
     }
 
     /// The log, once it is open.
@@ -88,16 +90,37 @@ impl NodeLog {
         self.log.get()
     }
 
-    /// The log, opened if need be. `members` are the partitions that may have something in it; `salt` and `identity`
-    /// are chance.
+    /// The log, opened if need be. `members` are the partitions that may have something in it; `chance` is a salt and
+    /// an identity.
     ///
     /// # Errors
     /// It is damaged; I/O.
-    pub async fn open(&self, members: &BTreeSet<u32>, (salt, identity): (u64, u64)) -> Result<SharedLog> {
+    pub async fn open(&self, members: &BTreeSet<u32>, chance: (u64, u64)) -> Result<SharedLog> {
         let _turn = self.opening.lock().await;
         if let Some(log) = self.get() {
             return Ok(log.clone());
         }
+        if let Some(damage) = self.damage.get() {
+            return Err(damage.clone());
+        }
+        let opened = self.open_now(members, chance).await.inspect_err(|error| {
+            if error.kind() == ErrorKind::Corruption {
+                tracing::error!(%error, "tenants that share a log are not served: stop the server, run `weir repair`");
+                self.damage.get_or_init(|| error.clone());
+            }
+        })?;
+        Ok(self.log.get_or_init(|| opened).clone())
+    }
+
+    /// Whether there is anything of it on disk.
+    ///
+    /// # Errors
+    /// I/O.
+    pub async fn exists(&self) -> Result<bool> {
+        has_segments(&self.fs, &self.own).await
+    }
+
+    async fn open_now(&self, members: &BTreeSet<u32>, (salt, identity): (u64, u64)) -> Result<SharedLog> {
         let slot = match anchor(&self.fs, &self.own).await? {
             Some(slot) => slot,
             None => {
@@ -115,8 +138,7 @@ impl NodeLog {
         let (options, floor) = (SharedOptions { log, cap_bytes: self.cap_bytes }, slot.claim.persisted);
         let exists = |member| members.contains(&member);
         let (fs, keeper) = (Arc::clone(&self.fs), Arc::new(Keeper(Arc::new(anchor))));
-        let opened = SharedLog::open(fs, &segments(&self.own), options, floor, &exists, keeper).await?;
-        Ok(self.log.get_or_init(|| opened).clone())
+        SharedLog::open(fs, &segments(&self.own), options, floor, &exists, keeper).await
     }
 }
 

@@ -206,7 +206,18 @@ impl WriteAheadLog for MemberLog {
 
     fn close(&self) -> BoxFuture<Result<()>> {
         let log = self.clone();
-        Box::pin(async move { log.close_member().await })
+        Box::pin(async move {
+            let closed = log.close_member().await;
+            if let Err(error) = &closed {
+                // Whoever closes it is done with it all the same. Else the member could not be opened again for as long
+                // as somebody, a long read say, holds on to this handle.
+                let _gone = log.held(|held| {
+                    held.fence.get_or_insert_with(|| error.clone());
+                    held.is_closed = true;
+                });
+            }
+            closed
+        })
     }
 
     fn remove(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {

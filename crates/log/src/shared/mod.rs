@@ -30,6 +30,7 @@ mod unflushed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
 use weir_io::{BoxFuture, Error, ErrorKind, Fs, Op, Owner, Result};
 use weir_model::LogIndex;
@@ -105,6 +106,8 @@ struct Shared {
     /// Lock order: before the physical log's state.
     members: Mutex<Members>,
     cascades: Mutex<Cascades>,
+    /// Every member that has flushed wants the log replaced after a failure: one does it at a time. Before all locks.
+    replacing: AsyncMutex<()>,
 }
 
 #[derive(Default)]
@@ -132,8 +135,10 @@ impl SharedLog {
         let mut members = Members::default();
         let mut found = |place, payload: &[u8]| Op::ready(survey::note(&mut members, exists, dir, place, payload));
         let (log, recovery) = Log::open(Arc::clone(&fs), dir, options.log, floor, &mut found).await?;
-        let (members, cascades) = (Mutex::new(members), Mutex::default());
-        Ok(Self(Arc::new(Shared { fs, dir: dir.to_path_buf(), options, log, keeper, recovery, members, cascades })))
+        let (dir, members) = (dir.to_path_buf(), Mutex::new(members));
+        let (cascades, replacing) = Default::default();
+        let shared = Shared { fs, dir, options, log, keeper, recovery, members, cascades, replacing };
+        Ok(Self(Arc::new(shared)))
     }
 
     /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order. What is long
@@ -187,7 +192,7 @@ impl SharedLog {
         if shared.log.failure().is_some() {
             return shared.members.lock().keeping(LogIndex::MAX);
         }
-        if shared.log.stats().live_bytes < shared.options.cap_bytes {
+        if !self.is_long() {
             return Vec::new();
         }
         // What stands in the segment that is written to would not give it back.
@@ -198,6 +203,20 @@ impl SharedLog {
             (cascades.named, cascades.count) = (oldest, cascades.count + 1);
         }
         keeping
+    }
+
+    /// Whether it is above its cap.
+    pub fn is_long(&self) -> bool {
+        self.0.log.stats().live_bytes >= self.0.options.cap_bytes
+    }
+
+    /// Removes the segments that nobody needs any more, where a truncation by a member has failed to, or there is no
+    /// member left.
+    ///
+    /// # Errors
+    /// I/O: they stay; the next truncation tries again.
+    pub async fn truncate(&self) -> Result<()> {
+        self.0.truncate().await
     }
 
     /// The members that have something unflushed, in the order of their numbers. Before a member is opened, what its
@@ -244,6 +263,11 @@ impl Shared {
 
     /// Goes on after a failure, if all members hold everything in tables.
     async fn replace(&self) -> Result<()> {
+        let _turn = self.replacing.lock().await;
+        if self.log.failure().is_none() {
+            // Somebody else was first.
+            return Ok(());
+        }
         let last = {
             let members = self.members.lock();
             if let Some(member) = members.keeping(LogIndex::MAX).first() {

@@ -1,10 +1,11 @@
 //! A write or a sync fails: all members have to flush, and then go on.
 
-use weir_io::ErrorKind;
+use futures_util::future::join_all;
 use weir_io::sim::{DiskImage, Fault, FaultPlan, OpKind};
+use weir_io::{ErrorKind, Result};
 use weir_log::{SyncMode, WriteAheadLog};
 
-use super::{SharedGroup, flush, open, open_members, write_one};
+use super::{SharedGroup, flush, open, open_member, open_members, write_one};
 use crate::common::world;
 
 #[test]
@@ -45,6 +46,61 @@ fn a_failed_log_is_replaced_when_all_of_its_members_have_flushed() {
             open_members(&log, sync, &group).await.expect("behind the hole they are whole");
         });
     }
+}
+
+#[test]
+fn of_all_who_replace_a_failed_log_at_once_one_does_and_all_go_on() {
+    for seed in 0..20 {
+        let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let group = SharedGroup::of(5);
+        let mut rng = sim.rng();
+        sim.block_on(async {
+            let log = open(&fs, SyncMode::Interval, &group, 1, 5).await.expect("a fresh disk");
+            let members = open_members(&log, SyncMode::Interval, &group).await.expect("a fresh disk");
+            for member in &members {
+                write_one(member, &group, &mut rng).await.expect("nothing fails yet");
+            }
+            fs.fail_next(Some(OpKind::Write), Fault::Error);
+            write_one(&members[0], &group, &mut rng).await.expect_err("its write fails");
+            for member in &members {
+                flush(member, &group).await.expect("tables are not in the log");
+            }
+            let replaced = join_all(members.iter().map(|member| member.replace(member.last()))).await;
+            replaced.into_iter().collect::<Result<Vec<()>>>().expect("each finds it replaced, by itself or by another");
+            for member in &members {
+                write_one(member, &group, &mut rng).await.expect("they go on");
+                member.sync().await.expect("they go on");
+                group.0.lock().members[member.member() as usize].synced = member.last();
+            }
+            // Who is late replaces nothing: the log serves again.
+            members[0].replace(members[0].last()).await.expect("nothing is to do");
+            assert_eq!(log.stats().log.failures, 1);
+        });
+        let (sim, fs) = world(seed + 100, &fs.crash(&mut rng), FaultPlan::none());
+        sim.block_on(async {
+            let log = open(&fs, SyncMode::Interval, &group, 2, 5).await.expect("behind the hole it is whole");
+            open_members(&log, SyncMode::Interval, &group).await.expect("and has what was synced");
+        });
+    }
+}
+
+#[test]
+fn a_member_whose_close_failed_can_be_opened_while_somebody_holds_on_to_it() {
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(2);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, SyncMode::Interval, &group, 1, 2).await.expect("a fresh disk");
+        let members = open_members(&log, SyncMode::Interval, &group).await.expect("a fresh disk");
+        write_one(&members[0], &group, &mut rng).await.expect("nothing fails yet");
+        fs.fail_next(Some(OpKind::Write), Fault::Error);
+        write_one(&members[1], &group, &mut rng).await.expect_err("its write fails");
+        write_one(&members[0], &group, &mut rng).await.expect_err("it is fenced");
+        members[1].close().await.expect_err("what it appended is nowhere for sure");
+        let anew = open_member(&log, SyncMode::Interval, &group, 1).await.expect("the old handle is no hindrance");
+        assert!(anew.failure().is_some(), "the log has failed all the same");
+        assert!(members[1].append(b"late").is_err());
+    });
 }
 
 /// Works on a failing disk, flushing and replacing after each failure; then loses power and checks.

@@ -25,7 +25,7 @@ impl Partition {
         .await;
     }
 
-    pub(super) async fn truncate_log(&self) {
+    pub(crate) async fn truncate_log(&self) {
         let persisted = self.engine.persisted();
         // A log that is never synced would not miss, after a power cut, what an older manifest has forgotten.
         let is_only_in_tables = self.sync == SyncMode::None || self.log.would_truncate(persisted);
