@@ -7,7 +7,9 @@ use std::sync::{Arc, Weak};
 use futures_util::{StreamExt, stream};
 use parking_lot::RwLock;
 use weir_io::{Clock, Nanos, sleep_until};
+use weir_log::LogIndex;
 
+use crate::partition::Partition;
 use crate::partition_slot::PartitionSlot;
 use crate::shared_log::NodeLog;
 use crate::tenant::Tenants;
@@ -21,6 +23,7 @@ const WAKES_MAX: usize = 4;
 
 /// Looks every `interval`, once the log is used. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<dyn Clock>, interval: Nanos) {
+    let mut sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)> = BTreeMap::new();
     let (mut seen, mut woken) = (0, 0);
     let mut pause = UNUSED;
     loop {
@@ -29,24 +32,30 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<
         let Some(log) = node_log.get() else { continue };
         pause = interval;
         let (named, count) = (log.cascade(), log.stats().cascades);
-        let is_new = count > seen;
-        if named.is_empty() || !(is_new || clock.now() >= woken + WAKE_AGAIN_AFTER) {
+        sealed.retain(|member, _| named.binary_search_by_key(member, |(member, _)| *member).is_ok());
+        if named.is_empty() {
             continue;
         }
-        (seen, woken) = (count, clock.now());
         let Some(slots) = tenants.upgrade().map(|tenants| tenants.read().slots()) else { return };
         let slots: BTreeMap<u32, Arc<PartitionSlot>> =
             slots.into_iter().map(|slot| (slot.owner().partition, slot)).collect();
-        tracing::debug!(members = named.len(), cascades = count, "the shared log is long: those who keep it flush");
+        if count > seen {
+            tracing::debug!(members = named.len(), cascades = count, "the shared log is long: those who keep it flush");
+        }
         let mut asleep = Vec::new();
-        for member in named {
+        for (member, through) in named {
             match slots.get(&member) {
                 Some(slot) => match &*slot.awake() {
-                    // Once for each segment: what is written from here on stands behind it.
-                    Some(partition) if is_new => {
-                        partition.seal_all();
+                    Some(partition) => {
+                        // Whoever is named again while its flush waits has nothing more to seal: it would only be left
+                        // without a memtable to write to.
+                        let is_sealed = |(before, upto): &(Weak<Partition>, LogIndex)| {
+                            *upto >= through && Weak::ptr_eq(before, &Arc::downgrade(partition))
+                        };
+                        if !sealed.get(&member).is_some_and(is_sealed) {
+                            sealed.insert(member, (Arc::downgrade(partition), partition.seal_all()));
+                        }
                     }
-                    Some(_) => {}
                     None => asleep.push(Arc::clone(slot)),
                 },
                 // It was dropped while the log was being opened.
@@ -57,12 +66,14 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<
                 }
             }
         }
-        let wake = async |slot: Arc<PartitionSlot>| {
-            // An error was logged.
-            if let Ok(partition) = slot.partition().await {
-                partition.seal_all();
-            }
-        };
+        let is_due = count > seen || clock.now() >= woken + WAKE_AGAIN_AFTER;
+        seen = count;
+        if asleep.is_empty() || !is_due {
+            continue;
+        }
+        woken = clock.now();
+        // Once it is awake it is sealed as the others are. An error was logged.
+        let wake = async |slot: Arc<PartitionSlot>| drop(slot.partition().await);
         stream::iter(asleep).for_each_concurrent(WAKES_MAX, wake).await;
     }
 }
