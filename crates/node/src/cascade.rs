@@ -7,21 +7,24 @@ use std::sync::{Arc, Weak};
 use futures_util::{StreamExt, stream};
 use parking_lot::RwLock;
 use weir_io::{Clock, Nanos, sleep_until};
+use weir_log::LogIndex;
 
+use crate::partition::Partition;
 use crate::partition_slot::PartitionSlot;
 use crate::shared_log::NodeLog;
 use crate::tenant::Tenants;
 
 /// How often it is looked whether the log is used at all.
 const UNUSED: Nanos = 1_000_000_000;
-/// How long a sleeper that could not be woken is left alone.
-const WAKE_AGAIN_AFTER: Nanos = 1_000_000_000;
+/// After so long what has failed is tried again: to wake a sleeper, to shorten the log.
+const AGAIN_AFTER: Nanos = 1_000_000_000;
 /// Sleepers that are woken at a time.
 const WAKES_MAX: usize = 4;
 
 /// Looks every `interval`, once the log is used. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<dyn Clock>, interval: Nanos) {
-    let (mut seen, mut woken) = (0, 0);
+    let mut sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)> = BTreeMap::new();
+    let (mut seen, mut tried) = (0, 0);
     let mut pause = UNUSED;
     loop {
         sleep_until(&clock, clock.now() + pause).await;
@@ -29,34 +32,41 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<
         let Some(log) = node_log.get() else { continue };
         pause = interval;
         let (named, count) = (log.cascade(), log.stats().cascades);
-        let is_new = count > seen;
-        let nothing_is_to_do = named.is_empty() && !log.is_long();
-        if nothing_is_to_do || (!is_new && clock.now() < woken + WAKE_AGAIN_AFTER) {
-            continue;
-        }
-        (seen, woken) = (count, clock.now());
+        sealed.retain(|member, _| named.binary_search_by_key(member, |(member, _)| *member).is_ok());
+        let is_due = count > seen || clock.now() >= tried + AGAIN_AFTER;
         if named.is_empty() {
-            // The last truncation has failed, or nobody was left for one.
-            if let Err(error) = log.truncate().await {
-                tracing::warn!(%error, "cannot shorten the shared log yet");
+            if log.is_long() && is_due {
+                tried = clock.now();
+                // The last truncation has failed, or nobody was left for one.
+                if let Err(error) = log.truncate().await {
+                    tracing::warn!(%error, "cannot shorten the shared log yet");
+                }
             }
             continue;
         }
         let Some(slots) = tenants.upgrade().map(|tenants| tenants.read().slots()) else { return };
         let slots: BTreeMap<u32, Arc<PartitionSlot>> =
             slots.into_iter().map(|slot| (slot.owner().partition, slot)).collect();
-        let members = named.len();
-        tracing::debug!(members, cascades = count, "the shared log is long, or has failed: who keeps it flushes");
+        if count > seen {
+            tracing::debug!(members = named.len(), cascades = count, "the shared log is long: those who keep it flush");
+        }
         let mut asleep = Vec::new();
-        for member in named {
+        for (member, through) in named {
             match slots.get(&member) {
                 Some(slot) => match Option::clone(&slot.awake()) {
-                    // Once for each segment: what is written from here on stands behind it.
-                    Some(partition) if is_new => {
-                        partition.seal_all();
+                    Some(partition) => {
+                        // Whoever is named again while its flush waits has nothing more to seal: it would only be left
+                        // without a memtable to write to.
+                        let is_sealed = |(before, upto): &(Weak<Partition>, LogIndex)| {
+                            *upto >= through && Weak::ptr_eq(before, &Arc::downgrade(&partition))
+                        };
+                        if !sealed.get(&member).is_some_and(is_sealed) {
+                            sealed.insert(member, (Arc::downgrade(&partition), partition.seal_all()));
+                        } else if is_due {
+                            // Perhaps it has flushed, and could not say so.
+                            partition.truncate_log().await;
+                        }
                     }
-                    // Perhaps it has flushed, and could not say so.
-                    Some(partition) => partition.truncate_log().await,
                     None => asleep.push(Arc::clone(slot)),
                 },
                 // It was dropped while the log was being opened.
@@ -67,12 +77,12 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<
                 }
             }
         }
-        let wake = async |slot: Arc<PartitionSlot>| {
-            // An error was logged.
-            if let Ok(partition) = slot.partition().await {
-                partition.seal_all();
-            }
-        };
+        if !is_due {
+            continue;
+        }
+        (seen, tried) = (count, clock.now());
+        // Once it is awake it is sealed as the others are. An error was logged.
+        let wake = async |slot: Arc<PartitionSlot>| drop(slot.partition().await);
         stream::iter(asleep).for_each_concurrent(WAKES_MAX, wake).await;
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Class, ErrorKind, Fs, Nanos, Owner, Result, Rng, Tag, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
@@ -78,10 +78,14 @@ fn log(node: &Node) -> SharedStats {
 /// Every tenant has the keys below `keys`, with what was written last.
 async fn has_all(node: &Node, tenants: impl IntoIterator<Item = u64>, keys: u64) {
     for number in tenants {
-        for key in 0..keys {
-            let found = value(&tenant(node, number), key).await.expect("it can be read");
-            assert_eq!(found, Some(number * 1_000 + key), "tenant {number}, key {key}");
-        }
+        has_all_of(node, number, 0..keys).await;
+    }
+}
+
+async fn has_all_of(node: &Node, number: u64, keys: impl IntoIterator<Item = u64>) {
+    for key in keys {
+        let found = value(&tenant(node, number), key).await.expect("it can be read");
+        assert_eq!(found, Some(number * 1_000 + key), "tenant {number}, key {key}");
     }
 }
 
@@ -275,6 +279,51 @@ async fn problems(fs: &Arc<SimFs>) -> usize {
     let disk = Arc::clone(fs) as Arc<dyn Fs>;
     let found = weir_node::check(&disk, Path::new(DIR), |_, _| ()).await.expect("it is a node's directory");
     found.all_problems().count()
+}
+
+#[test]
+fn a_damaged_log_is_read_once_and_does_not_hold_up_those_with_logs_of_their_own() {
+    let mut image = killed();
+    let segments = Path::new(SEGMENTS.trim_start_matches('/'));
+    let files = image.files();
+    let (first, _) = files.iter().find(|(path, _)| path.starts_with(segments)).expect("there are segments");
+    assert!(image.flip_bit(first, 5_000, 3));
+    let (sim, fs) = world(2, &image);
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Interval).await.expect("the node itself is whole");
+        node.recover().await;
+        let read = fs.count(Class::Log, OpKind::Read).bytes;
+        for number in (0..3).cycle().take(30) {
+            let error = value(&tenant(&node, number), 1).await.expect_err("its records may be damaged");
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        }
+        assert_eq!(fs.count(Class::Log, OpKind::Read).bytes, read, "it was known by then");
+        let spec = TenantSpec { partitions: 2, ..TenantSpec::new(name(7)) };
+        node.create_tenant(spec).await.expect("created");
+        put(&tenant(&node, 7), 1, 7_001).await;
+        has_all_of(&node, 7, [1]).await;
+    });
+}
+
+#[test]
+fn nothing_is_left_of_the_log_when_the_last_who_shared_it_is_gone() {
+    let (sim, fs) = world(2, &killed());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Interval).await.expect("it is whole");
+        for number in 0..3 {
+            // Nobody has opened the log yet.
+            node.drop_tenant(&name(number)).await.expect("dropped");
+        }
+        node.close().await.expect("closed");
+    });
+    let before = sim.block_on(async { fs.list(SEGMENTS.as_ref(), TAG).await.expect("it is there").len() });
+    let (sim, fs) = world(3, &fs.crash_keeping(Keep::All, &mut sim.rng()));
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Interval).await.expect("it is whole");
+        node.recover().await;
+        let after = fs.list(SEGMENTS.as_ref(), TAG).await.expect("it is there").len();
+        assert!(before > 2 && after < before && after <= 2, "{before} segments, then {after}");
+    });
 }
 
 /// What can be done to a file.

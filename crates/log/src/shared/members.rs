@@ -95,9 +95,10 @@ impl Members {
         self.by_id.values().filter_map(|member| member.unflushed.first_place()).min().map_or(last, |first| first - 1)
     }
 
-    /// Who has something unflushed at `place` or in front of it, in the order of their numbers.
-    pub fn keeping(&self, place: Place) -> Vec<MemberId> {
-        let keeps = |member: &Member| member.unflushed.first_place().is_some_and(|first| first <= place);
-        self.by_id.iter().filter(|(_, member)| keeps(member)).map(|(&member, _)| member).collect()
+    /// Who has something unflushed at `place` or in front of it, in the order of their numbers, and the last of those
+    /// records of each.
+    pub fn keeping(&self, place: Place) -> Vec<(MemberId, LogIndex)> {
+        let last = |member: &Member| member.unflushed.index_at(place);
+        self.by_id.iter().filter_map(|(&id, member)| Some((id, last(member)?))).collect()
     }
 }

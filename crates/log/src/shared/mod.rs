@@ -184,10 +184,11 @@ impl SharedLog {
         self.0.truncate().await
     }
 
-    /// Who has to flush before the log can become shorter, in the order of their numbers: where it is above its cap,
-    /// the members whose unflushed records keep the oldest segment (DF-12); after a failure, all that have any. Empty
-    /// otherwise. Asking again changes nothing: whoever flushes already is named until it has.
-    pub fn cascade(&self) -> Vec<MemberId> {
+    /// Who has to flush before the log can become shorter, in the order of their numbers, and up to which of its
+    /// records: where it is above its cap, the members whose unflushed records keep the oldest segment (DF-12); after a
+    /// failure, all that have any. Empty otherwise. Asking again changes nothing: whoever flushes already is named
+    /// until it has.
+    pub fn cascade(&self) -> Vec<(MemberId, LogIndex)> {
         let shared = &self.0;
         if shared.log.failure().is_some() {
             return shared.members.lock().keeping(LogIndex::MAX);
@@ -222,7 +223,7 @@ impl SharedLog {
     /// The members that have something unflushed, in the order of their numbers. Before a member is opened, what its
     /// engine holds is not known: all that the log has of it counts.
     pub fn unflushed(&self) -> Vec<MemberId> {
-        self.0.members.lock().keeping(LogIndex::MAX)
+        self.0.members.lock().keeping(LogIndex::MAX).into_iter().map(|(member, _)| member).collect()
     }
 
     /// Makes everything durable and refuses appends from now on, of all members.
@@ -270,7 +271,7 @@ impl Shared {
         }
         let last = {
             let members = self.members.lock();
-            if let Some(member) = members.keeping(LogIndex::MAX).first() {
+            if let Some((member, _)) = members.keeping(LogIndex::MAX).first() {
                 let message = format!("member {member} has not flushed everything yet");
                 return Err(Error::new(ErrorKind::Invalid, "replace", &self.dir, message));
             }

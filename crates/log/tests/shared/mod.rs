@@ -134,6 +134,11 @@ pub async fn write(log: &MemberLog, group: &SharedGroup, payload: impl FnOnce(Lo
     Ok(())
 }
 
+/// Who has to flush.
+pub fn named(log: &SharedLog) -> Vec<MemberId> {
+    log.cascade().into_iter().map(|(member, _)| member).collect()
+}
+
 /// The engine of `log` holds all that was appended.
 pub async fn flush(log: &MemberLog, group: &SharedGroup) -> Result<()> {
     let persisted = {
