@@ -26,6 +26,7 @@ mod keys;
 mod parts;
 
 pub use call::{Call, Wait};
+pub(crate) use parts::StoredPartsPage;
 pub use parts::{Part, PartsPage, Subkeys};
 
 /// Values as long as this are booked on their tenant as long as a command has them (S11).
@@ -120,6 +121,13 @@ impl<'a> Context<'a> {
     /// How a long computation lets others run.
     pub fn yields(&self) -> Yield {
         self.host.yields()
+    }
+
+    /// Between two steps of a long command, if there `is_more` to be done: others run first.
+    pub(crate) async fn end_step(&mut self, is_more: bool) {
+        if is_more {
+            self.yields().now().await;
+        }
     }
 
     /// Chance.
@@ -249,25 +257,31 @@ impl<'a> Context<'a> {
         self.is_locked || self.moment.is_some()
     }
 
+    /// See [`Rows::settled`].
+    pub(crate) fn settled(&self, key: &[u8]) -> Option<u64> {
+        self.rows.settled(key)
+    }
+
     /// Counts and bills a row that was read.
     #[inline]
     fn met(&mut self, asked: Asked<'_>, row: Option<Row>) -> Option<Row> {
         let len = row.as_ref().map_or(0, Row::bytes);
         self.call.longest = self.call.longest.max(len);
         let found = row.as_ref().map(|_| len);
+        let writes = self.is_locked && !self.call.only_reads;
         match asked {
-            Asked::Row(..) => self.call.bill.read(found, self.is_locked),
-            Asked::Part(..) => self.call.bill.read_part(found, self.is_locked),
+            Asked::Row(..) => self.call.bill.read(found, writes),
+            Asked::Part(..) => self.call.bill.read_part(found, writes),
         }
         if self.tells_misses && row.is_none() {
             self.tell_miss(asked);
         }
-        if !self.is_locked && matches!(asked, Asked::Row(..)) {
+        if !writes && matches!(asked, Asked::Row(..)) {
             match &row {
                 Some(_) => self.call.hits += 1,
                 None => {
                     self.call.misses += 1;
-                    if self.call.wants.has(Classes::KEY_MISS) {
+                    if !self.is_locked && self.call.wants.has(Classes::KEY_MISS) {
                         self.tell_miss(asked);
                     }
                 }
@@ -392,14 +406,18 @@ impl<'a> Context<'a> {
     pub fn put_content(&mut self, database: u8, key: &[u8], content: &Content, expire_at_ms: Option<u64>) -> Outcome {
         match content {
             Content::String(value) => self.put_in(database, key, value, expire_at_ms),
-            Content::Parts(_) if key.len() > KEY_BYTES_MAX => Err(KEY_TOO_LONG),
-            Content::Parts(head) => {
-                let (head, expire_at_ms) = head.encode_until(expire_at_ms);
-                let number = self.call.databases.number(database);
-                self.draft.push_row(number, Change::Head { key, head: &head, expire_at_ms });
-                Ok(())
-            }
+            Content::Parts(head) => self.put_head_in(database, key, head, expire_at_ms),
         }
+    }
+
+    fn put_head_in(&mut self, database: u8, key: &[u8], head: &Head, expire_at_ms: Option<u64>) -> Outcome {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(KEY_TOO_LONG);
+        }
+        let (head, expire_at_ms) = head.encode_until(expire_at_ms);
+        let number = self.call.databases.number(database);
+        self.draft.push_row(number, Change::Head { key, head: &head, expire_at_ms });
+        Ok(())
     }
 
     /// `key` does not exist from now on, whatever it was. That what it had of parts is given back is seen to by whoever
@@ -481,7 +499,7 @@ fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<
     let stored = asked.stored();
     let change = draft.last_of(&stored)?;
     let row = match change {
-        Change::Put { value, expire_at_ms, .. } => Row::string(Value::from(value.to_vec()), expire_at_ms),
+        Change::Put { value, expire_at_ms, .. } => Row::string(Value::copy_of(value), expire_at_ms),
         Change::Head { head, expire_at_ms, .. } => {
             Row::of_parts(Head::decode(head).expect("a head of this command"), expire_at_ms)
         }

@@ -2,10 +2,18 @@
 //!
 //! Several commands may write into one draft, one after the other, and each may write thousands of parts: so what has
 //! become of a key is looked up, and not searched for, as soon as there is more than a few changes.
+//!
+//! Commands that write to the same row leave its head behind again and again. All of the draft is applied at once, so
+//! nobody ever sees any but the last of them: the others are left out when [the draft is settled](Draft::settle).
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::ops::Range;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use weir_model::parts::HeadRef;
 use weir_model::{Batch, BatchMark, BatchRef, Change};
 
 use crate::events::{Classes, KeyEvent};
@@ -17,9 +25,10 @@ const FEW: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     batch: Batch,
-    /// The last change of each key, of those in front of `indexed`.
-    last: BTreeMap<Box<[u8]>, BatchMark>,
-    indexed: BatchMark,
+    last: LastChanges,
+    /// The last change of each key, of those in front of `ordered`.
+    in_order: BTreeMap<Box<[u8]>, BatchMark>,
+    ordered: BatchMark,
     /// What is to be told when it is applied.
     pub(crate) events: Vec<KeyEvent>,
 }
@@ -39,6 +48,21 @@ impl Draft {
     /// All changes, and what is to be told when they are applied.
     pub fn into_parts(self) -> (Batch, Vec<KeyEvent>) {
         (self.batch, self.events)
+    }
+
+    /// Leaves out changes behind which the same key is changed again, but for those that end a life of a row of many
+    /// parts. What comes of the draft is the same. The draft must not be rewound behind this.
+    pub fn settle(&mut self) {
+        if self.batch.len() <= FEW {
+            return;
+        }
+        self.last.learn(&self.batch);
+        if !self.last.superseded.is_empty() {
+            let mut superseded = std::mem::take(&mut self.last.superseded);
+            superseded.sort_unstable();
+            self.batch = self.batch.without(&superseded);
+            self.forget_places();
+        }
     }
 
     /// How much is to be told when the changes are applied.
@@ -91,10 +115,15 @@ impl Draft {
     /// Forgets the changes behind `mark`.
     pub fn rewind(&mut self, mark: BatchMark) {
         self.batch.rewind(mark);
-        if self.indexed > mark {
-            self.last.clear();
-            self.indexed = BatchMark::default();
+        if self.last.learned.max(self.ordered) > mark {
+            self.forget_places();
         }
+    }
+
+    fn forget_places(&mut self) {
+        self.last.forget();
+        self.in_order.clear();
+        self.ordered = BatchMark::default();
     }
 
     /// The last change of the stored key `key`.
@@ -102,32 +131,89 @@ impl Draft {
         if self.batch.len() <= FEW {
             return self.batch.as_ref().iter().filter(|change| change.key() == key).last();
         }
-        self.index();
-        self.last.get(key).map(|&mark| self.batch.at(mark))
+        self.last.learn(&self.batch);
+        self.last.of(&self.batch, key).map(|mark| self.batch.at(mark))
     }
 
     /// The last change of each stored key in `keys`, by key.
     pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl DoubleEndedIterator<Item = Change<'_>> {
-        self.index();
+        for (mark, change) in self.batch.marked_since(self.ordered) {
+            self.in_order.insert(change.key().into(), mark);
+        }
+        self.ordered = self.batch.mark();
         let keys = (keys.start < keys.end).then_some(keys);
         let found = keys.map(|keys| {
-            self.last.range::<[u8], _>((std::ops::Bound::Included(keys.start), std::ops::Bound::Excluded(keys.end)))
+            self.in_order.range::<[u8], _>((std::ops::Bound::Included(keys.start), std::ops::Bound::Excluded(keys.end)))
         });
         found.into_iter().flatten().map(|(_, &mark)| self.batch.at(mark))
     }
+}
 
-    fn index(&mut self) {
-        for (mark, change) in self.batch.marked_since(self.indexed) {
-            self.last.insert(change.key().into(), mark);
+/// The last change of each key of a batch, as far as it has learned them. Nobody goes through it, so its order, which
+/// is by chance, is never seen.
+#[derive(Clone, Debug, Default)]
+struct LastChanges {
+    by_key: HashTable<BatchMark>,
+    hasher: RandomState,
+    learned: BatchMark,
+    /// Changes that need not be applied: one behind them makes the same of all that is.
+    superseded: Vec<BatchMark>,
+}
+
+impl LastChanges {
+    /// Takes in what `batch` has more.
+    fn learn(&mut self, batch: &Batch) {
+        let Self { by_key, hasher, superseded, .. } = self;
+        for (mark, change) in batch.marked_since(self.learned) {
+            let key = change.key();
+            let is_same = |&other: &BatchMark| batch.key_at(other) == key;
+            match by_key.entry(hasher.hash_one(key), is_same, |&other| hasher.hash_one(batch.key_at(other))) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(mark);
+                }
+                Entry::Occupied(mut before) => {
+                    if !ends_life(&batch.at(*before.get()), &change) {
+                        superseded.push(*before.get());
+                    }
+                    *before.get_mut() = mark;
+                }
+            }
         }
-        self.indexed = self.batch.mark();
+        self.learned = batch.mark();
+    }
+
+    fn of(&self, batch: &Batch, key: &[u8]) -> Option<BatchMark> {
+        self.by_key.find(self.hasher.hash_one(key), |&mark| batch.key_at(mark) == key).copied()
+    }
+
+    fn forget(&mut self) {
+        self.by_key.clear();
+        self.superseded.clear();
+        self.learned = BatchMark::default();
+    }
+}
+
+/// Whether `change` ends a life that `before`, which is of the same key, has begun or gone on with: whoever applies both
+/// has to know of it.
+fn ends_life(before: &Change<'_>, change: &Change<'_>) -> bool {
+    life_of(before).is_some_and(|life| life_of(change) != Some(life))
+}
+
+/// The version of the row of many parts, with keys of their own, that `change` leaves.
+fn life_of(change: &Change<'_>) -> Option<u64> {
+    match change {
+        Change::Head { head, .. } => HeadRef::parse(head).filter(|head| head.packed.is_none()).map(|head| head.version),
+        Change::Put { .. } | Change::Delete { .. } | Change::Cover { .. } => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
+    use weir_model::parts::{Head, Packed, RowType};
 
     proptest! {
         #[test]
@@ -156,5 +242,51 @@ mod tests {
                 prop_assert_eq!(keys, expected);
             }
         }
+
+        #[test]
+        fn a_settled_draft_ends_the_same_lives_and_leaves_the_same(
+            changes in proptest::collection::vec((0..4_u8, 0..6_u8), 0..40)
+        ) {
+            let mut draft = Draft::default();
+            for (at, (key, what)) in changes.into_iter().enumerate() {
+                let (key, value) = (&[key][..], &[at as u8][..]);
+                let packed = (what == 5).then(Packed::default);
+                let head = Head { count: at as u64, packed, ..Head::new(RowType::Set, 1 + u64::from(what) % 3) }.encode();
+                draft.push(match what {
+                    0 => Change::Delete { key },
+                    1 => Change::Put { key, value, expire_at_ms: None },
+                    _ => Change::Head { key, head: &head, expire_at_ms: None },
+                });
+            }
+            let before = courses(draft.batch());
+            draft.settle();
+            let after = courses(draft.batch());
+            prop_assert_eq!(after.iter().map(|(key, course)| (key, &course.lives, &course.last)).collect::<Vec<_>>(),
+                before.iter().map(|(key, course)| (key, &course.lives, &course.last)).collect::<Vec<_>>());
+            let lifeless = after.values().map(|course| course.lifeless).max().unwrap_or(0);
+            prop_assert!(lifeless == 0 || draft.batch().len() <= FEW, "{lifeless} changes that nobody needs are left");
+        }
+    }
+
+    /// What becomes of a key.
+    #[derive(Debug, Default)]
+    struct Course {
+        /// The lives that it has on the way.
+        lives: BTreeSet<u64>,
+        last: String,
+        /// Changes in front of the last that leave no life behind.
+        lifeless: usize,
+    }
+
+    fn courses(batch: &Batch) -> BTreeMap<Vec<u8>, Course> {
+        let mut courses = BTreeMap::<Vec<u8>, Course>::new();
+        for change in batch.as_ref().iter() {
+            let is_first = !courses.contains_key(change.key());
+            let course = courses.entry(change.key().to_vec()).or_default();
+            course.lifeless += usize::from(!is_first && !course.last.starts_with("Head"));
+            course.lives.extend(life_of(&change));
+            course.last = format!("{change:?}");
+        }
+        courses
     }
 }

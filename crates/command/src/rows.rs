@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use weir_io::Result;
 pub use weir_io::Waiting;
 use weir_model::parts::RowType;
-use weir_model::{Row, StoredKey, Value};
+use weir_model::{Row, StoredKey};
+
+use crate::stored_parts::StoredParts;
 
 /// The answer to a read: there at once, or under way.
 #[must_use]
@@ -53,20 +55,11 @@ pub struct PartRange {
     pub reverse: bool,
 }
 
-/// A part as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredPart {
-    /// Its stored key.
-    pub key: Vec<u8>,
-    /// Its value.
-    pub value: Value,
-}
-
 /// A bounded step through the parts of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartPage {
     /// Living parts, in the order asked for.
-    pub parts: Vec<StoredPart>,
+    pub parts: StoredParts,
     /// What is left of the range; `None` at the end.
     pub next: Option<PartRange>,
     /// As of a [`Page`].
@@ -107,6 +100,13 @@ pub trait Rows: Send + Sync {
     /// command runs.
     fn moment<'a>(&'a self, _key: &'a [u8]) -> Waiting<'a, Result<Option<Box<dyn Moment>>>> {
         Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// A number for the state of the row of `key`, and of those that are where it is, if all that was written to them is
+    /// committed: as long as it stays the same, what is read there is of one moment. `None` where that is not known at
+    /// once.
+    fn settled(&self, _key: &[u8]) -> Option<u64> {
+        None
     }
 
     /// A number for the changes to the row of `key`, and to those that are where it is: those made from now on have

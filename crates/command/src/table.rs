@@ -4,6 +4,7 @@
 
 mod category;
 mod find;
+mod first_member;
 pub mod key_specs;
 pub mod key_use;
 pub mod redis_facts;
@@ -214,6 +215,12 @@ impl Command {
     /// Whether it may read much, and writes nothing (XS-25).
     pub fn is_query(&self) -> bool {
         self.is_of_rows && self.flags.contains(&"readonly") && !self.flags.contains(&"fast")
+    }
+
+    /// Whether it has one key, wherever it is asked for, and no other in its options.
+    pub fn has_one_key(&self) -> bool {
+        let (first, last, _) = self.keys;
+        first > 0 && first == last && !self.stores && self.stores_from.is_none() && self.elsewhere.is_none()
     }
 
     /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.

@@ -17,8 +17,7 @@ use std::task::{Context as Task, Poll, Waker};
 use weir_command::error::{Outcome, SYNTAX, WRONG_TYPE};
 use weir_command::reply::Protocol;
 use weir_command::{
-    Call, Context, Draft, Headless, Page, PartPage, PartRange, Read, Request, Rows, StoredPart, Subkeys, Waiting, run,
-    table,
+    Call, Context, Draft, Headless, Page, PartPage, PartRange, Read, Request, Rows, Subkeys, Waiting, run, table,
 };
 use weir_io::{Rng, Yield};
 use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
@@ -142,7 +141,7 @@ impl Rows for Store {
         for (key, row) in entries {
             let row = row.clone().into_string().expect("a part is no head");
             self.paged.fetch_add(1, Ordering::Relaxed);
-            page.parts.push(StoredPart { key: key.clone(), value: row.value });
+            page.parts.push(key, &row.value);
             if page.parts.len() == limit {
                 let behind = [&key[..], &[0]].concat();
                 (passed, page.next) = match range.reverse {

@@ -10,6 +10,7 @@ mod hashes;
 mod hyperloglogs;
 mod lists;
 mod mixture;
+mod pipelined;
 mod scripts;
 mod sets;
 mod streams;

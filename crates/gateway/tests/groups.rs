@@ -30,12 +30,17 @@ fn they_are_one_record_and_one_that_fails_has_no_part_in_it() {
     let replies = [":1\r\n", ":2\r\n", not_a_number, ":1\r\n", ":3\r\n", "+OK\r\n", ":5\r\n", "$3\r\nabc\r\n"];
     assert_eq!(all(&mut client, &asked), replies);
     assert_eq!(weir.store.batches.lock().expect("no panic")[..], [7], "one record of what has not failed");
-    // A read ends it, and what a read sees has been written.
+    // A short read of what was written goes along, and sees it.
     assert_eq!(
-        all(&mut client, &lines("INCR n ; INCR n ; GET n ; INCR n ; INCR n")),
-        [":3\r\n", ":4\r\n", "$1\r\n4\r\n", ":5\r\n", ":6\r\n"]
+        all(&mut client, &lines("INCR n ; INCR n ; GET n ; HSET h f 7 ; HGET h f ; INCR n")),
+        [":3\r\n", ":4\r\n", "$1\r\n4\r\n", ":0\r\n", "$1\r\n7\r\n", ":5\r\n"]
     );
-    assert_eq!(weir.store.batches.lock().expect("no panic")[1..], [2, 2]);
+    // Any other ends it.
+    for read in ["GET other", "GETRANGE n 0 0", "MGET n"] {
+        let asked = lines(&format!("INCR n ; INCR n ; {read} ; INCR n ; INCR n"));
+        assert_eq!(all(&mut client, &asked).len(), 5);
+    }
+    assert_eq!(weir.store.batches.lock().expect("no panic")[1..], [4, 2, 2, 2, 2, 2, 2]);
 }
 
 #[test]

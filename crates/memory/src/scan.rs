@@ -11,8 +11,10 @@ use crate::index::Index;
 use crate::key::Key;
 use crate::version::Version;
 
-/// Rows taken from the index at once: as many as a page of a scan often needs, then more.
-const PAGE_ROWS: [usize; 2] = [16, 256];
+/// Rows taken from the index at once: as many as a page of a scan often needs, then each time more, up to a bound.
+const FIRST_ROWS: usize = 16;
+const MORE_ROWS: usize = 4;
+const ROWS_MAX: usize = 256;
 
 /// A scan. What it may still come to see stays in memory as long as it lives.
 pub(crate) struct StoreWalk {
@@ -42,7 +44,7 @@ impl StoreWalk {
             range,
             now_ms,
             page: VecDeque::new(),
-            page_rows: PAGE_ROWS[0],
+            page_rows: FIRST_ROWS,
             is_last: false,
             current: None,
             budget: usize::MAX,
@@ -90,7 +92,7 @@ impl StoreWalk {
             let behind = Bound::Excluded(last.to_vec());
             if range.reverse { range.to = behind } else { range.from = behind }
         }
-        self.page_rows = PAGE_ROWS[1];
+        self.page_rows = (self.page_rows * MORE_ROWS).min(ROWS_MAX);
     }
 }
 

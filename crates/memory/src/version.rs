@@ -62,8 +62,8 @@ impl Version {
 
     /// The newest version at or before `at`, from `self` on. `None` also if the writer has taken out meanwhile what a
     /// reader at `at` would have needed, because `at` is in the past and nobody holds it.
-    pub fn visible(self: &Arc<Self>, at: Seq) -> Option<Arc<Self>> {
-        let mut version = Arc::clone(self);
+    pub fn visible(self: Arc<Self>, at: Seq) -> Option<Arc<Self>> {
+        let mut version = self;
         while version.seq > at {
             version = version.older.load()?;
         }
@@ -175,7 +175,8 @@ mod tests {
         let trimmed = |published, held: &[Seq]| {
             let newest = chain(&[3, 5, 7, 9]).expect("four versions");
             newest.trim(&Horizons { published, held: held.into() });
-            let mut left: Vec<Seq> = (0..10).filter_map(|at| newest.visible(at)).map(|version| version.seq).collect();
+            let mut left: Vec<Seq> =
+                (0..10).filter_map(|at| Arc::clone(&newest).visible(at)).map(|version| version.seq).collect();
             left.dedup();
             left
         };
@@ -225,7 +226,7 @@ mod tests {
                 let kept = older_bytes(&newest);
                 assert!(kept <= needed + needed / KEPT_FOR_ONE_MORE, "{kept} for {needed}");
             }
-            assert_eq!(newest.visible(1).map(|version| version.seq), Some(1));
+            assert_eq!(Arc::clone(&newest).visible(1).map(|version| version.seq), Some(1));
         }
     }
 
@@ -286,7 +287,7 @@ mod tests {
             prop_assert_eq!(before - freed, older_bytes(&newest));
             for at in held.into_iter().chain(published..61) {
                 let wanted = versions.iter().rev().copied().find(|&seq| seq <= at);
-                prop_assert_eq!(newest.visible(at).map(|version| version.seq), wanted);
+                prop_assert_eq!(Arc::clone(&newest).visible(at).map(|version| version.seq), wanted);
             }
         }
     }

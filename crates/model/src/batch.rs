@@ -206,6 +206,31 @@ impl Batch {
         take_change(&mut &self.bytes[mark.bytes..]).expect("a place in front of a change")
     }
 
+    /// The key of the change at `mark`.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn key_at(&self, mark: BatchMark) -> &[u8] {
+        let after_kind = self.bytes.get(mark.bytes + 1..);
+        after_kind.and_then(|mut rest| varint::take_slice(&mut rest)).expect("a place in front of a change")
+    }
+
+    /// The same without the changes at `places`, which ascend.
+    ///
+    /// # Panics
+    /// There is no change at one of them.
+    pub fn without(&self, places: &[BatchMark]) -> Self {
+        let (mut bytes, mut from) = (Vec::with_capacity(self.bytes.len()), 0);
+        for place in places {
+            let mut rest = &self.bytes[place.bytes..];
+            take_change(&mut rest).expect("a place in front of a change");
+            bytes.extend_from_slice(&self.bytes[from..place.bytes]);
+            from = self.bytes.len() - rest.len();
+        }
+        bytes.extend_from_slice(&self.bytes[from..]);
+        Self { bytes, count: self.count - places.len() }
+    }
+
     /// Forgets the changes and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -248,9 +273,10 @@ impl<'a> BatchRef<'a> {
         while !rest.is_empty() {
             let offset = bytes.len() - rest.len();
             let change = take_change(&mut rest).ok_or(DecodeError { offset })?;
-            if let Change::Head { head, .. } = change {
-                let packed = parts::HeadRef::parse(head).and_then(|head| head.packed);
-                packed.is_none_or(parts::Packed::is_sound).then_some(()).ok_or(DecodeError { offset })?;
+            if let Change::Head { key, head, .. } = change {
+                let is_sound = !parts::is_part(key)
+                    && parts::HeadRef::parse(head).is_some_and(|head| head.packed.is_none_or(parts::Packed::is_sound));
+                is_sound.then_some(()).ok_or(DecodeError { offset })?;
             }
             count += 1;
         }
@@ -294,8 +320,7 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     Some(Change::Put { key, value, expire_at_ms })
 }
 
-/// What heads and covers say is checked here, once: whoever applies them relies on it.
-#[cold]
+/// What heads say is checked where a batch is [decoded](BatchRef::decode), once: whoever applies them relies on it.
 fn take_of_parts<'a>(kind: u8, key: &'a [u8], rest: &mut &'a [u8]) -> Option<Change<'a>> {
     let expire_at_ms = match kind {
         HEAD => None,
@@ -308,9 +333,7 @@ fn take_of_parts<'a>(kind: u8, key: &'a [u8], rest: &mut &'a [u8]) -> Option<Cha
         }
         _ => return None,
     };
-    let head = varint::take_slice(rest)?;
-    let is_head = !parts::is_part(key) && parts::HeadRef::parse(head).is_some();
-    is_head.then_some(Change::Head { key, head, expire_at_ms })
+    Some(Change::Head { key, head: varint::take_slice(rest)?, expire_at_ms })
 }
 
 #[cfg(test)]
@@ -386,6 +409,21 @@ mod tests {
             prop_assert!(batch.marked_since(mark).map(|(place, _)| batch.at(place)).eq(after.iter().map(change)));
             batch.rewind(mark);
             prop_assert_eq!(batch, copy);
+        }
+
+        #[test]
+        fn what_is_left_out_was_never_pushed(changes: Vec<(Owned, bool)>) {
+            let (mut batch, mut kept) = (Batch::new(), Batch::new());
+            for (owned, stays) in &changes {
+                batch.push(change(owned));
+                if *stays {
+                    kept.push(change(owned));
+                }
+            }
+            let places: Vec<BatchMark> = batch.marked_since(BatchMark::default()).map(|(place, _)| place).collect();
+            prop_assert!(places.iter().map(|&place| batch.key_at(place)).eq(changes.iter().map(|((key, _), _)| &key[..])));
+            let gone = places.iter().zip(&changes).filter(|(_, (_, stays))| !stays).map(|(&place, _)| place);
+            prop_assert_eq!(batch.without(&gone.collect::<Vec<_>>()), kept);
         }
 
         #[test]

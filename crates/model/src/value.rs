@@ -4,6 +4,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+/// Longer copies are vectors. With the two counters of an `Arc` that makes 64 bytes.
+const COPIED_BYTES_MAX: usize = 48;
+
 /// What keeps the bytes of a [`Value`] alive: a memtable, a block, a buffer. Nobody looks at it; it is only dropped.
 pub trait Holder: Send + Sync {}
 
@@ -40,6 +43,19 @@ impl Value {
             return Self::empty();
         }
         Value { start: bytes.cast(), len: bytes.len(), _holder: Some(holder) }
+    }
+
+    /// A copy of `bytes`. A short one costs one allocation, where a vector that is shared costs two.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        if bytes.len() > COPIED_BYTES_MAX {
+            return Self::from(bytes.to_vec());
+        }
+        let mut copy = [0; COPIED_BYTES_MAX];
+        copy[..bytes.len()].copy_from_slice(bytes);
+        let holder = Arc::new(copy);
+        let copied = &raw const holder[..bytes.len()];
+        // SAFETY: an array that is shared cannot be changed through the `Arc`, and does not move.
+        unsafe { Self::held(holder, copied) }
     }
 }
 
@@ -94,6 +110,10 @@ mod tests {
         assert_eq!((&value[..], clone.as_ptr(), Arc::strong_count(&bytes)), (&b"abc"[..], bytes.as_ptr(), 3));
         drop((value, clone));
         assert_eq!(Arc::strong_count(&bytes), 1);
+        for len in [0, 1, COPIED_BYTES_MAX, COPIED_BYTES_MAX + 1] {
+            let bytes: Vec<u8> = (0..len as u8).collect();
+            assert_eq!(Value::copy_of(&bytes)[..], bytes);
+        }
         assert_eq!((Value::empty(), Value::from(Vec::new())[..].len()), (Value::from(Vec::new()), 0));
     }
 }

@@ -5,7 +5,7 @@
 use std::ops::Bound;
 
 use weir_model::Value;
-use weir_model::parts::{PLACE_BYTES, PackedPart, placed};
+use weir_model::parts::{PLACE_BYTES, PackedPart, RowType, placed};
 
 use super::Collection;
 use crate::context::{Context, Part, Subkeys};
@@ -55,6 +55,32 @@ pub struct MembersPage {
     pub members: Vec<Member>,
     /// Where to go on: a number for a client, who may come again with it at any time; `None` at the end.
     pub next: Option<u32>,
+}
+
+impl Context<'_> {
+    /// The member that is called `name` in the row of `key`, which is to be a `kind`. For a command that reads nothing
+    /// else: both are of one moment, but what it reads later need not be.
+    ///
+    /// # Errors
+    /// As [`Context::collection`].
+    pub async fn member_of(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Member>> {
+        // Mostly nothing is written between the two reads: then they are of one moment, and none has to be held.
+        if !self.is_of_one_moment()
+            && let Some(before) = self.settled(key)
+        {
+            let found = match self.head(key, kind).await? {
+                Some(found) => Collection::found(key, found, self.now_ms()).member(self, name).await,
+                None => Ok(None),
+            };
+            if self.settled(key) == Some(before) {
+                return found;
+            }
+        }
+        match self.collection(key, kind).await? {
+            Some(collection) => collection.member(self, name).await,
+            None => Ok(None),
+        }
+    }
 }
 
 impl Collection<'_> {
@@ -177,14 +203,14 @@ impl Collection<'_> {
         }
         let mut left = Some(Subkeys::all(SPACE)).filter(|_| !self.has_mortal_parts());
         while let Some(subkeys) = left {
-            let page = cx.parts(self.key, self.life(), subkeys, PAGE_MEMBERS).await?;
-            left = page.next;
+            let page = cx.stored_parts(self.key, self.life(), subkeys, PAGE_MEMBERS).await?;
             let replies = cx.replies();
-            for part in &page.parts {
-                tell(replies, part.subkey.get(PLACE_BYTES..).unwrap_or_default(), &part.value);
+            for part in page.iter() {
+                tell(replies, part.key.get(PLACE_BYTES..).unwrap_or_default(), part.value);
             }
+            left = page.next;
             cx.drain().await?;
-            cx.yields().now().await;
+            cx.end_step(left.is_some()).await;
         }
         Ok(())
     }

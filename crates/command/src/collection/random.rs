@@ -97,7 +97,7 @@ impl Collection<'_> {
                     *slot = member;
                 }
             }
-            cx.yields().now().await;
+            cx.end_step(from.is_some()).await;
         }
         Ok(kept)
     }
@@ -169,7 +169,7 @@ impl Collection<'_> {
                     }
                 }
                 next = page.next;
-                cx.yields().now().await;
+                cx.end_step(next.is_some() && (found.len() as u64) < count).await;
             }
         }
         if let Some(last) = found.last() {

@@ -9,8 +9,10 @@ use weir_model::parts::{OrderDetail, PackedPart, score_of, scored, take_f64};
 
 use super::Collection;
 use super::counted::{Counted, damaged};
-use crate::context::{Context, Part, Subkeys};
+use super::members::Member;
+use crate::context::{Context, Subkeys};
 use crate::error::Outcome;
+use crate::stored_parts::StoredPart;
 
 /// The space that has the order.
 pub(super) const ORDER: u8 = 1;
@@ -35,8 +37,8 @@ impl Scored {
         Some(Self { name: part.subkey.into(), score: score_of(part.value)? })
     }
 
-    fn spread(part: &Part) -> Option<Self> {
-        let mut name = &part.subkey[..];
+    fn spread(part: StoredPart<'_>) -> Option<Self> {
+        let mut name = part.key;
         let score = take_f64(&mut name)?;
         // What stands beside it says that the zero is a negative one.
         let score = if part.value.is_empty() { score } else { -score };
@@ -47,6 +49,14 @@ impl Scored {
     pub fn place(&self) -> Vec<u8> {
         place(self.score, &self.name)
     }
+}
+
+/// The score of `member`, which is one of a sorted set.
+///
+/// # Errors
+/// It has none.
+pub fn score_of_member(member: &Member) -> Outcome<f64> {
+    score_of(&member.value).ok_or_else(damaged)
 }
 
 /// Where a member called `name` with this score stands.
@@ -101,8 +111,7 @@ impl<'k> Collection<'k> {
     /// # Errors
     /// It cannot be read.
     pub async fn score(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<f64>> {
-        let member = self.member(cx, name).await?;
-        member.map(|member| score_of(&member.value).ok_or_else(damaged)).transpose()
+        self.member(cx, name).await?.as_ref().map(score_of_member).transpose()
     }
 
     /// How many members stand in front of `place`.
@@ -188,8 +197,8 @@ impl<'k> Collection<'k> {
         let Stretch { from, to } = self.within_ends(stretch)?;
         let (from, to) = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         let subkeys = Subkeys { space: ORDER, from, to, reverse };
-        let page = cx.parts(self.key, self.life(), subkeys, limit.clamp(1, PAGE_MEMBERS)).await?;
-        let members = page.parts.iter().map(|part| Scored::spread(part).ok_or_else(damaged));
+        let page = cx.stored_parts(self.key, self.life(), subkeys, limit.clamp(1, PAGE_MEMBERS)).await?;
+        let members: Outcome<Vec<Scored>> = page.iter().map(|part| Scored::spread(part).ok_or_else(damaged)).collect();
         let left = page.next.map(|left| Stretch {
             from: match left.from {
                 Bound::Included(from) => from,
@@ -202,7 +211,7 @@ impl<'k> Collection<'k> {
                 Bound::Unbounded => None,
             },
         });
-        Ok((members.collect::<Outcome<_>>()?, left))
+        Ok((members?, left))
     }
 
     /// `stretch` without what is known to be in front of the first member of a spread row and behind its last one:

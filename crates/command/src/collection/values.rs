@@ -10,7 +10,7 @@ use weir_model::Value;
 use weir_model::parts::{PackedPart, RowType, put_i64, take_i64};
 
 use super::Collection;
-use crate::context::{Context, Subkeys};
+use crate::context::{Context, StoredPartsPage, Subkeys};
 use crate::error::{Error, Outcome};
 
 mod removal;
@@ -22,7 +22,7 @@ const SPACE: u8 = 0;
 const POSITION_BYTES: usize = 8;
 
 /// Values that are read between two turns.
-const PAGE_VALUES: usize = 500;
+const PAGE_VALUES: usize = 1000;
 
 /// Most values, and bytes of them, that one command moves or takes out one by one.
 const CHANGED_VALUES_MAX: u64 = 100_000;
@@ -102,7 +102,7 @@ impl Collection<'_> {
         let found = match self.packed() {
             Some(packed) => {
                 cx.passed_packed(index as usize + 1);
-                packed.iter().nth(index as usize).map(|part| part.value.to_vec().into())
+                packed.iter().nth(index as usize).map(|part| Value::copy_of(part.value))
             }
             None => {
                 let subkey = subkey(self.position(index, 0)?);
@@ -124,33 +124,70 @@ impl Collection<'_> {
         if let Some(packed) = self.packed() {
             cx.passed_packed(range.end as usize);
             let wanted = packed.iter().skip(range.start as usize).take((range.end - range.start) as usize);
-            let mut values: Vec<Value> = wanted.map(|part| part.value.to_vec().into()).collect();
+            let mut values: Vec<Value> = wanted.map(|part| Value::copy_of(part.value)).collect();
             if reverse {
                 values.reverse();
             }
             return if values.is_empty() { Err(MISSING) } else { Ok(values) };
         }
+        let page = self.spread_page(cx, range, reverse).await?;
+        Ok(page.iter().map(|part| part.to_value()).collect())
+    }
+
+    /// The same of a spread list, which has some in the range.
+    async fn spread_page(&self, cx: &mut Context<'_>, range: Range<u64>, reverse: bool) -> Outcome<StoredPartsPage> {
         let (first, last) = (self.position(range.start, 0)?, self.position(range.end - 1, 0)?);
         let (from, to) = (std::ops::Bound::Included(subkey(first)), std::ops::Bound::Included(subkey(last)));
         let mut left = Some(Subkeys { space: SPACE, from, to, reverse });
         while let Some(subkeys) = left {
-            let page = cx.parts(self.key, self.life(), subkeys, PAGE_VALUES).await?;
-            left = page.next;
-            if page.parts.is_empty() {
+            let mut page = cx.stored_parts(self.key, self.life(), subkeys, PAGE_VALUES).await?;
+            if page.iter().len() == 0 {
+                left = page.next.take();
                 continue;
             }
             let mut expected = if reverse { last } else { first };
-            let mut values = Vec::with_capacity(page.parts.len());
-            for part in page.parts {
-                if part.subkey != subkey(expected) {
+            for part in page.iter() {
+                if part.key.len() != POSITION_BYTES || take_i64(&mut &part.key[..]) != Some(expected) {
                     return Err(MISSING);
                 }
                 expected = expected.wrapping_add(if reverse { -1 } else { 1 });
-                values.push(part.value);
             }
-            return Ok(values);
+            return Ok(page);
         }
         Err(MISSING)
+    }
+
+    /// Answers with the values whose numbers are in `range`, which the list has, behind whatever says that they follow.
+    /// What is answered leaves meanwhile, however many there are.
+    ///
+    /// # Errors
+    /// They cannot be read; whoever asked is gone.
+    pub async fn tell_values(&self, cx: &mut Context<'_>, range: Range<u64>) -> Outcome {
+        if range.is_empty() {
+            // It may lie far behind the last value.
+            return Ok(());
+        }
+        if let Some(packed) = self.packed() {
+            cx.passed_packed(range.end as usize);
+            let wanted = packed.iter().skip(range.start as usize).take((range.end - range.start) as usize);
+            let (replies, mut missing) = (cx.replies(), range.end - range.start);
+            for part in wanted {
+                replies.bulk(part.value);
+                missing -= 1;
+            }
+            return if missing == 0 { Ok(()) } else { Err(MISSING) };
+        }
+        let mut left = range;
+        while !left.is_empty() {
+            let page = self.spread_page(cx, left.clone(), false).await?;
+            let replies = cx.replies();
+            page.iter().for_each(|part| part.tell_value(replies));
+            left.start += page.iter().len() as u64;
+            drop(page);
+            cx.drain().await?;
+            cx.end_step(!left.is_empty()).await;
+        }
+        Ok(())
     }
 
     /// Puts `value` at an end.
@@ -263,7 +300,7 @@ impl Collection<'_> {
                     return Err(TOO_MUCH);
                 }
             }
-            cx.yields().now().await;
+            cx.end_step(!left.is_empty()).await;
         }
         self.drop_ends(cx, kept, bytes as i64).await?;
         Ok(values)

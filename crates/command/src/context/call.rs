@@ -27,6 +27,8 @@ pub struct Call {
     pub hits: u64,
     /// See [`Call::hits`].
     pub misses: u64,
+    /// It is no command that writes, though its rows are locked: it runs as one with others that do.
+    pub only_reads: bool,
     /// It has waited, and runs again because a row was written to.
     pub is_again: bool,
     /// A script asks for it.
@@ -66,6 +68,7 @@ impl Call {
             bill: OwnBill::default(),
             hits: 0,
             misses: 0,
+            only_reads: false,
             is_again: false,
             is_scripted: false,
             longest: 0,

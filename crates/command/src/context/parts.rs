@@ -16,7 +16,8 @@ use super::{Asked, Context};
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
 use crate::in_hand::letting_go;
-use crate::rows::{PartPage, PartRange, StoredPart};
+use crate::rows::{PartPage, PartRange};
+use crate::stored_parts::{StoredPart, StoredParts};
 
 /// Some of the parts of a row, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,20 @@ pub struct PartsPage {
     pub next: Option<Subkeys>,
 }
 
+/// The same where they stand: for whoever looks at each once.
+pub(crate) struct StoredPartsPage {
+    parts: StoredParts,
+    /// As of a [`PartsPage`].
+    pub next: Option<Subkeys>,
+}
+
+impl StoredPartsPage {
+    /// Each part, in the order asked for, with its subkey as its key.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = StoredPart<'_>> + ExactSizeIterator {
+        self.parts.iter().map(|part| part.behind(Life::SUBKEY_AT))
+    }
+}
+
 impl Context<'_> {
     /// The head of the row of `key`, which is to be a `kind`, and the row's expiry.
     ///
@@ -98,7 +113,7 @@ impl Context<'_> {
     /// # Errors
     /// The key is too long.
     pub fn put_head(&mut self, key: &[u8], head: &Head, expire_at_ms: Option<u64>) -> Outcome {
-        self.put_content(self.call.database, key, &Content::Parts(Box::new(head.clone())), expire_at_ms)
+        self.put_head_in(self.call.database, key, head, expire_at_ms)
     }
 
     /// The part at `subkey` of the row of `key`, whose `life` it is.
@@ -118,6 +133,22 @@ impl Context<'_> {
     /// # Errors
     /// They cannot be read.
     pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
+        let StoredPartsPage { parts, next } = self.stored_parts(key, life, subkeys, limit).await?;
+        let parts = parts.into_owned(Life::SUBKEY_AT).map(|(subkey, value)| Part { subkey, value });
+        Ok(PartsPage { parts: parts.collect(), next })
+    }
+
+    /// The same, without a copy of each.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) async fn stored_parts(
+        &mut self,
+        key: &[u8],
+        life: Life,
+        subkeys: Subkeys,
+        limit: usize,
+    ) -> Outcome<StoredPartsPage> {
         // Who holds rows does not wait, and what it reads is bounded.
         if !self.is_locked && self.host.must_pay(&mut self.call.bill) {
             self.host.pay_page(&mut self.call.bill).await?;
@@ -138,11 +169,7 @@ impl Context<'_> {
             let to = if to >= end { Bound::Unbounded } else { Bound::Excluded(to[at..].into()) };
             Subkeys { space, from: Bound::Included(from[at..].into()), to, reverse }
         });
-        let parts = page.parts.into_iter().map(|StoredPart { mut key, value }| {
-            key.drain(..at);
-            Part { subkey: key, value }
-        });
-        Ok(PartsPage { parts: parts.collect(), next })
+        Ok(StoredPartsPage { parts: page.parts, next })
     }
 
     /// The part at `subkey` has this value from now on, as long as its row: no part expires by itself.
@@ -189,31 +216,37 @@ fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize) 
     };
     let own = draft.last_in(&from[..]..&to[..]);
     let own: Box<dyn Iterator<Item = Change<'_>>> = if range.reverse { Box::new(own.rev()) } else { Box::new(own) };
-    let (mut own, mut stored, mut parts) = (own.peekable(), parts.into_iter().peekable(), Vec::new());
+    let mut own = own.peekable();
+    if own.peek().is_none() && parts.len() <= limit {
+        drop(own);
+        return PartPage { parts, next, passed_bytes };
+    }
+    let (mut stored, mut all) = (parts.iter().peekable(), StoredParts::default());
     // One more than wanted tells whether there is more: a command may have written very many.
-    while parts.len() <= limit {
+    while all.len() <= limit {
         let order = match (own.peek(), stored.peek()) {
             (None, None) => break,
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some(change), Some(part)) if range.reverse => part.key[..].cmp(change.key()),
-            (Some(change), Some(part)) => change.key().cmp(&part.key),
+            (Some(change), Some(part)) if range.reverse => part.key.cmp(change.key()),
+            (Some(change), Some(part)) => change.key().cmp(part.key),
         };
-        if order.is_ge() {
-            let part = stored.next();
-            parts.extend(part.filter(|_| order.is_gt()));
+        if order.is_ge()
+            && let Some(part) = stored.next().filter(|_| order.is_gt())
+        {
+            all.push_stored(part);
         }
         if order.is_le()
             && let Some(Change::Put { key, value, .. }) = own.next()
         {
-            parts.push(StoredPart { key: key.into(), value: Value::from(value.to_vec()) });
+            all.push(key, value);
         }
     }
     drop(own);
-    let mut page = PartPage { parts, next, passed_bytes };
-    if let Some(first_left) = page.parts.get(limit).map(|part| part.key.clone()) {
+    let mut page = PartPage { parts: all, next, passed_bytes };
+    if let Some(first_left) = page.parts.get(limit).map(|part| part.key.to_vec()) {
         page.parts.truncate(limit);
-        let last = page.parts.last().expect("a limit is at least 1").key.clone();
+        let last = page.parts.last().expect("a limit is at least 1").key.to_vec();
         page.next = Some(match range.reverse {
             true => PartRange { from: range.from.clone(), to: last, reverse: true },
             false => PartRange { from: first_left, to: range.to.clone(), reverse: false },

@@ -93,8 +93,7 @@ async fn value_of(cx: &mut Context<'_>, hash: Option<&Collection<'_>>, field: &[
 }
 
 pub async fn hget(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let hash = hash(cx, args.at(1)).await?;
-    match value_of(cx, hash.as_ref(), args.at(2)).await? {
+    match cx.member_of(args.at(1), RowType::Hash, args.at(2)).await? {
         Some(member) => cx.replies().bulk_value(member.value),
         None => cx.replies().null(),
     }
@@ -116,15 +115,13 @@ pub async fn hmget(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn hexists(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let hash = hash(cx, args.at(1)).await?;
-    let found = value_of(cx, hash.as_ref(), args.at(2)).await?;
+    let found = cx.member_of(args.at(1), RowType::Hash, args.at(2)).await?;
     cx.replies().integer(i64::from(found.is_some()));
     Ok(())
 }
 
 pub async fn hstrlen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let hash = hash(cx, args.at(1)).await?;
-    let found = value_of(cx, hash.as_ref(), args.at(2)).await?;
+    let found = cx.member_of(args.at(1), RowType::Hash, args.at(2)).await?;
     cx.replies().integer(found.map_or(0, |member| member.value.len()) as i64);
     Ok(())
 }

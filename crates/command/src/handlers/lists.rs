@@ -128,17 +128,9 @@ pub async fn lrange(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         cx.replies().array(0);
         return Ok(());
     };
-    let mut left = resolve_range(first, last, list.len());
-    cx.replies().array((left.end - left.start) as usize);
-    while !left.is_empty() {
-        let values = list.some_values(cx, left.clone(), false).await?;
-        left.start += values.len() as u64;
-        let replies = cx.replies();
-        values.into_iter().for_each(|value| replies.bulk_value(value));
-        cx.drain().await?;
-        cx.yields().now().await;
-    }
-    Ok(())
+    let range = resolve_range(first, last, list.len());
+    cx.replies().array((range.end - range.start) as usize);
+    list.tell_values(cx, range).await
 }
 
 pub async fn lindex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {

@@ -58,9 +58,8 @@ pub async fn srem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn sismember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let set = set(cx, args.at(1)).await?;
-    let is_there = is_member(cx, set.as_ref(), args.at(2)).await?;
-    cx.replies().integer(i64::from(is_there));
+    let found = cx.member_of(args.at(1), RowType::Set, args.at(2)).await?;
+    cx.replies().integer(i64::from(found.is_some()));
     Ok(())
 }
 

@@ -343,7 +343,7 @@ async fn deliver(
             group.value.delivered = entry.id;
             delivered.push((entry.id, Some(entry)));
         }
-        cx.yields().now().await;
+        cx.end_step(wanted > 0 && left.is_some()).await;
     }
     if delivered.is_empty() {
         return Ok(None);
@@ -395,7 +395,7 @@ async fn history(
             }
             delivered.push((id, entry));
         }
-        cx.yields().now().await;
+        cx.end_step(wanted > 0 && left.is_some()).await;
     }
     Ok(delivered)
 }

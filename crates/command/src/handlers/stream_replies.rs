@@ -66,7 +66,7 @@ async fn rest_of(cx: &mut Context<'_>, stream: &Stream<'_>, mut left: Option<Sub
         let (entries, rest) = stream.entries(cx, range, PAGE_ENTRIES).await?;
         len += entries.len() as u64;
         left = rest;
-        cx.yields().now().await;
+        cx.end_step(left.is_some() && len < count).await;
     }
     Ok(len.min(count))
 }

@@ -35,7 +35,7 @@ async fn take(
         }
         taken.extend(members);
         left = rest;
-        cx.yields().now().await;
+        cx.end_step(left.is_some() && taken.len() < count).await;
     }
     if takes_all {
         cx.delete(key)?

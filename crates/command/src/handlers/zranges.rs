@@ -203,7 +203,7 @@ pub async fn zrangestore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
             found.extend(members);
             left = rest;
-            cx.yields().now().await;
+            cx.end_step(left.is_some() && (found.len() as u64) < query.limit()).await;
         }
     }
     stored_one_by_one(&mut found, matches!(query.range, Range::Ranks(..)));
@@ -257,7 +257,7 @@ async fn remove(cx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
         }
         zset.remove_scored(cx, &members).await?;
         left = rest;
-        cx.yields().now().await;
+        cx.end_step(left.is_some()).await;
     }
     cx.save(&mut zset)?;
     cx.replies().integer(count as i64);

@@ -5,7 +5,7 @@ use weir_model::parts::{RowType, score_of};
 use super::members;
 use super::members::signed_count;
 use crate::args::Args;
-use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place};
+use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place, score_of_member};
 use crate::context::Context;
 use crate::error::{Error, NOT_A_FLOAT, Outcome, SYNTAX};
 use crate::float::{is_whole, parse_f64, push_f64, push_kept};
@@ -149,16 +149,22 @@ async fn tell_score(cx: &mut Context<'_>, zset: Option<&Collection<'_>>, name: &
         Some(zset) => zset.score(cx, name).await?,
         None => None,
     };
+    tell_score_or_null(cx, score);
+    Ok(())
+}
+
+fn tell_score_or_null(cx: &mut Context<'_>, score: Option<f64>) {
     match score {
         Some(score) => cx.tell_f64(score),
         None => cx.replies().null(),
     }
-    Ok(())
 }
 
 pub async fn zscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let zset = zset(cx, args.at(1)).await?;
-    tell_score(cx, zset.as_ref(), args.at(2)).await
+    let member = cx.member_of(args.at(1), RowType::SortedSet, args.at(2)).await?;
+    let score = member.as_ref().map(score_of_member).transpose()?;
+    tell_score_or_null(cx, score);
+    Ok(())
 }
 
 pub async fn zmscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {

@@ -1,5 +1,8 @@
-//! A look at what comes behind the request that is served: the keys of the `GET`s that a pipeline begins with, so that
-//! the store can make their reads ready together. Nothing but time depends on it: what it does not know ends it.
+//! A look at what comes behind the request that is served: the keys of the `GET`s that a pipeline begins with, or the
+//! members that it asks for (`HGET`, `SISMEMBER`), so that the store can make their reads ready together. Nothing but
+//! time depends on it: what it does not know ends it.
+
+use weir_command::table;
 
 /// Keys of one look: a pipeline of more is looked at again.
 const KEYS_MAX: usize = 16;
@@ -7,29 +10,60 @@ const KEYS_MAX: usize = 16;
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$";
 /// The letters in it, which may be small ones.
 const NAME: std::ops::Range<usize> = 8..11;
+/// What a request of three words begins with.
+const THREE_WORDS: &[u8] = b"*3\r\n";
 
 /// The keys of the complete `GET`s that `bytes` begins with, in their order, up to [`KEYS_MAX`] of them.
-pub(super) fn keys_to_get(mut bytes: &[u8]) -> Vec<&[u8]> {
-    let mut keys = Vec::new();
-    while keys.len() < KEYS_MAX
-        && let Some((key, rest)) = key_to_get(bytes)
+pub(super) fn keys_to_get(bytes: &[u8]) -> Vec<&[u8]> {
+    leading(bytes, key_to_get)
+}
+
+/// The keys and members of the complete requests that `bytes` begins with and that read one member each, likewise.
+pub(super) fn members_to_read(bytes: &[u8]) -> Vec<(&[u8], &[u8])> {
+    leading(bytes, member_to_read)
+}
+
+/// What `take` finds at the front of `bytes`, again and again.
+fn leading<'b, T>(mut bytes: &'b [u8], take: impl Fn(&'b [u8]) -> Option<(T, &'b [u8])>) -> Vec<T> {
+    let mut found = Vec::new();
+    while found.len() < KEYS_MAX
+        && let Some((next, rest)) = take(bytes)
     {
-        keys.push(key);
+        found.push(next);
         bytes = rest;
     }
-    keys
+    found
 }
 
 fn key_to_get(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (head, rest) = bytes.split_at_checked(GET.len())?;
+    let (head, _) = bytes.split_at_checked(GET.len())?;
     let is_get = head[..NAME.start] == GET[..NAME.start]
         && head[NAME].eq_ignore_ascii_case(&GET[NAME])
         && head[NAME.end..] == GET[NAME.end..];
+    // With the dollar in front of the key's length.
+    if is_get { word(&bytes[GET.len() - 1..]) } else { None }
+}
+
+fn member_to_read(bytes: &[u8]) -> Option<((&[u8], &[u8]), &[u8])> {
+    let words = bytes.strip_prefix(THREE_WORDS)?;
+    // A `SET`, which is sent most, is seen at once.
+    if words.starts_with(b"$3\r\n") {
+        return None;
+    }
+    let (name, rest) = word(words)?;
+    let (key, rest) = word(rest)?;
+    let (member, rest) = word(rest)?;
+    let command = table::find(name).filter(|command| !command.writes() && command.takes(3))?;
+    (command.first_member(3) == Some(2)).then_some(((key, member), rest))
+}
+
+/// The word that `bytes` begin with, and what is behind it.
+fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = bytes.strip_prefix(b"$")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let len: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok().filter(|_| is_get)?;
-    let rest = rest[digits..].strip_prefix(b"\r\n")?;
-    let (key, rest) = rest.split_at_checked(len)?;
-    Some((key, rest.strip_prefix(b"\r\n")?))
+    let len: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let (word, rest) = rest[digits..].strip_prefix(b"\r\n")?.split_at_checked(len)?;
+    Some((word, rest.strip_prefix(b"\r\n")?))
 }
 
 #[cfg(test)]
@@ -41,6 +75,24 @@ mod tests {
         let pipeline =
             b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*2\r\n$3\r\nget\r\n$2\r\n\r\n\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n*2\r\n$3\r\nGET\r\n$1\r\nc\r\n";
         assert_eq!(keys_to_get(pipeline), [&b"a"[..], b"\r\n"]);
+    }
+
+    #[test]
+    fn the_members_that_are_read_first_are_seen() {
+        let pipeline =
+            b"*3\r\n$4\r\nHGET\r\n$1\r\nh\r\n$1\r\nf\r\n*3\r\n$9\r\nsismember\r\n$1\r\ns\r\n$2\r\n\r\n\r\n*3\r\n$4\r\nSADD\r\n$1\r\ns\r\n$1\r\nm\r\n";
+        assert_eq!(members_to_read(pipeline), [(&b"h"[..], &b"f"[..]), (b"s", b"\r\n")]);
+        for other in [
+            &b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n"[..],
+            b"*3\r\n$4\r\nHSET\r\n$1\r\nh\r\n$1\r\nf\r\n",
+            b"*3\r\n$6\r\nLINDEX\r\n$1\r\nl\r\n$1\r\n0\r\n",
+            b"*2\r\n$4\r\nHGET\r\n$1\r\nh\r\n",
+            b"*3\r\n$4\r\nHGET\r\n$1\r\nh\r\n$2\r\nf\r\n",
+        ] {
+            assert!(members_to_read(other).is_empty(), "{}", other.escape_ascii());
+        }
+        let one = b"*3\r\n$4\r\nHGET\r\n$1\r\nh\r\n$1\r\nf\r\n";
+        assert!((0..one.len()).all(|len| members_to_read(&one[..len]).is_empty()));
     }
 
     #[test]

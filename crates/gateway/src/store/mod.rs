@@ -31,6 +31,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// is. Nothing but time depends on it.
     fn prefetch(&self, _database: u8, _keys: &[&[u8]]) {}
 
+    /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names.
+    fn prefetch_members(&self, _database: u8, _members: &[(&[u8], &[u8])]) {}
+
     /// See [`Rows::page`]; for somebody who has time: the device serves others first.
     fn page_in_background(&self, database: u8, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send {
         async move { self.rows().page(database, from, limit).await }

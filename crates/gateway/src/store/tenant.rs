@@ -146,6 +146,10 @@ impl Rows for TenantStore {
         })
     }
 
+    fn settled(&self, key: &[u8]) -> Option<u64> {
+        self.tenant.slot_of(key).awake().as_ref().and_then(|partition| partition.settled())
+    }
+
     fn newest<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<u64>> {
         Box::pin(async move {
             let partition = self.tenant.slot_of(key).partition_to_read().await?;
@@ -191,6 +195,14 @@ impl Store for TenantStore {
             let stored: Vec<StoredKey> = keys.iter().map(|key| StoredKey::new(database, key)).collect();
             let stored: Vec<&[u8]> = stored.iter().map(|key| &**key).collect();
             partition.prefetch(&stored);
+        }
+    }
+
+    fn prefetch_members(&self, database: u8, members: &[(&[u8], &[u8])]) {
+        if let [slot] = self.tenant.partitions()
+            && let Some(partition) = &*slot.awake()
+        {
+            partition.prefetch_members(database, members);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use weir_command::error::Outcome;
 use weir_command::events::{KeyEvent, Witness};
 use weir_command::{
-    Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Rows, StoredPart, Transaction, Waiting, run,
+    Args, Call, Command, Context, Draft, Host, Page, PartPage, PartRange, Rows, Transaction, Waiting, run,
 };
 use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
@@ -259,7 +259,7 @@ impl Rows for MemoryStore {
             }
             page.passed_bytes += (key.len() + entry.value.len()) as u64;
             if let Some(row) = entry.row(now_ms).and_then(Row::into_string) {
-                page.parts.push(StoredPart { key: key.clone(), value: row.value });
+                page.parts.push(key, &row.value);
             }
         }
         Box::pin(ready(Ok(page)))

@@ -72,7 +72,7 @@ impl Records for Store {
                 Change::Put { key, value, expire_at_ms } => {
                     self.put(&mut writer, &horizons, Kind::Put, key, expire_at_ms.unwrap_or(0), value);
                 }
-                Change::Delete { key } => self.delete(&mut writer, &horizons, key),
+                Change::Delete { key } => self.put(&mut writer, &horizons, Kind::Delete, key, 0, &[]),
                 Change::Head { key, head, expire_at_ms } => {
                     self.put(&mut writer, &horizons, Kind::Head, key, expire_at_ms.unwrap_or(0), head);
                 }
@@ -118,6 +118,10 @@ impl Store {
     fn put(&self, writer: &mut Writer, horizons: &Horizons, kind: Kind, key: &[u8], expire_at_ms: u64, value: &[u8]) {
         // A row that has been removed is not in the index any more: only the writer removes rows.
         let before = self.index.row(key).and_then(|row| row.load().map(|newest| (row, newest)));
+        if before.is_none() && kind == Kind::Delete {
+            // A key that has no row has nothing to delete: every reader finds nothing, before and after.
+            return;
+        }
         let older = before.as_ref().map(|(_, newest)| Arc::clone(newest));
         let version = Version::new(writer.last_seq, kind, expire_at_ms, value, older);
         let row_bytes = row_bytes(key.len());
@@ -145,13 +149,6 @@ impl Store {
                     writer.stale.add(writer.last_seq, key, row);
                 }
             }
-        }
-    }
-
-    /// A key that has no row has nothing to delete: every reader finds nothing, before and after.
-    fn delete(&self, writer: &mut Writer, horizons: &Horizons, key: &[u8]) {
-        if self.index.newest(key).is_some() {
-            self.put(writer, horizons, Kind::Delete, key, 0, &[]);
         }
     }
 

@@ -89,10 +89,29 @@ impl Scan {
     /// # Errors
     /// What the disk says; `Corruption` where what is stored is damaged.
     pub async fn next(&mut self) -> Result<Option<Entry<'_>>> {
-        while self.0.step() == ScanStep::Load {
-            self.0.load().await?;
+        while self.step() == ScanStep::Load {
+            self.load().await?;
         }
-        Ok(self.0.entry())
+        Ok(self.entry())
+    }
+
+    /// Goes to the next key, as far as memory carries: for whoever may not wait where it is. Where it misses something,
+    /// [`Scan::load`] fetches that, and this is to be asked again.
+    pub fn step(&mut self) -> ScanStep {
+        self.0.step()
+    }
+
+    /// Fetches what a step misses.
+    ///
+    /// # Errors
+    /// As [`Scan::next`].
+    pub async fn load(&mut self) -> Result<()> {
+        self.0.load().await
+    }
+
+    /// The key and its version that the last step has gone to; `None` at the end of the range.
+    pub fn entry(&self) -> Option<Entry<'_>> {
+        self.0.entry()
     }
 
     /// Lets the scan look at no more than `entries` from now on, and at no further one when it has passed `bytes` of

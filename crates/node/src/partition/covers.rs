@@ -75,6 +75,14 @@ impl Elsewhere {
         Ok(Self::of(HeadRef::parse(&found.value).ok_or_else(|| damaged(key))?))
     }
 
+    /// Whether `change` of a row that has this goes on with its life, and leaves its place on the agenda.
+    fn stays_with(self, change: &Change<'_>) -> bool {
+        let Change::Head { head, .. } = change else { return false };
+        let now = HeadRef::parse(head).map(Self::of);
+        let version = |elsewhere: Self| elsewhere.life.map(|life| life.version);
+        now.is_some_and(|now| version(now) == version(self) && now.first_ms == self.first_ms)
+    }
+
     /// Adds the deletion of `key`, whose row has this, and of all of it.
     pub(super) fn bury(self, batch: &mut Batch, key: &[u8]) {
         batch.delete(key);
@@ -103,6 +111,9 @@ fn may_end_life(engine: &dyn Engine, change: &Change<'_>) -> bool {
 
 /// Rows as they are before a batch; nobody else writes to them meanwhile.
 pub(super) trait Lives: Sync {
+    /// The same as [`Lives::elsewhere`], where it is known because the row was read.
+    fn known(&self, key: &[u8]) -> Option<Elsewhere>;
+
     /// What the row at `key`, expired or not, has elsewhere.
     fn elsewhere<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Elsewhere>>;
 }
@@ -127,6 +138,13 @@ struct Course {
 /// # Errors
 /// Those of `lives`.
 pub(super) async fn with_covers(engine: &dyn Engine, mut batch: Batch, lives: &dyn Lives) -> Result<Whole> {
+    // Most commands on rows of many parts read the head and write it again.
+    let goes_on = |change: Change<'_>| {
+        is_part(change.key()) || lives.known(change.key()).is_some_and(|before| before.stays_with(&change))
+    };
+    if batch.as_ref().iter().all(goes_on) {
+        return Ok(Whole { batch, due_ms: None });
+    }
     let makes_heads = || batch.as_ref().iter().any(|change| matches!(change, Change::Head { .. }));
     if !may_end_lives(engine, &batch) && !makes_heads() {
         return Ok(Whole { batch, due_ms: None });

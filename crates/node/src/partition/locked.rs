@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::iter::once;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -21,14 +21,21 @@ use weir_command::{
 use weir_io::Result;
 use weir_io::plant::{Plant, is_planted};
 use weir_log::SyncMode;
-use weir_model::engine::{Found, Lookup, Seq};
+use weir_model::engine::{Found, Kind, Lookup, Seq};
 use weir_model::{Batch, Change, Row, StoredKey};
 
 use super::covers::{Elsewhere, Lives, Whole, with_covers};
 use super::expired::is_mortal;
 use super::latch::Latches;
-use super::read::scan_range;
+use super::part_page::{PageUnderWay, scan_range};
 use super::{Commit, Partition};
+
+/// Who has scanned so many parts under the order lock goes on without it: about a tenth of a millisecond.
+const PARTS_IN_ORDER_MAX: usize = 2_000;
+/// Heads that are remembered: they are searched one by one.
+const HEADS_MAX: usize = 16;
+/// To begin a scan takes as long as to look at so many parts.
+const SCAN_PARTS: usize = 16;
 
 /// What was found expired.
 struct Expired {
@@ -46,8 +53,12 @@ struct LockedRows<'p> {
     /// The newest version that was read.
     newest_seen: AtomicU64,
     expired: Mutex<Vec<Expired>>,
+    /// Heads that were read, with what their rows have elsewhere: the first [`HEADS_MAX`].
+    heads: Mutex<Vec<(StoredKey, Elsewhere)>>,
     /// The order lock is held: nothing may be asked of the device, which some threads do right where they ask.
     is_in_order: AtomicBool,
+    /// About how many parts scans have looked at so far.
+    parts_in_order: AtomicUsize,
 }
 
 impl<'p> LockedRows<'p> {
@@ -56,7 +67,9 @@ impl<'p> LockedRows<'p> {
             partition,
             newest_seen: AtomicU64::new(0),
             expired: Mutex::default(),
+            heads: Mutex::default(),
             is_in_order: AtomicBool::new(false),
+            parts_in_order: AtomicUsize::new(0),
         }
     }
 
@@ -69,6 +82,12 @@ impl<'p> LockedRows<'p> {
     fn judge(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Result<Option<Row>> {
         let Some(found) = found else { return Ok(self.partition.booked(None)) };
         self.saw(found.seq);
+        if found.kind == Kind::Head {
+            let mut heads = self.heads.lock();
+            if heads.len() < HEADS_MAX {
+                heads.push((StoredKey::of(key), Elsewhere::found(key, &found)?));
+            }
+        }
         let mortal = is_mortal(Some(&found)).then(|| found.clone());
         let row = self.partition.living(key, Some(found), now_ms)?;
         if let Some(found) = mortal.filter(|_| row.is_none()) {
@@ -135,6 +154,11 @@ impl<'p> LockedRows<'p> {
 }
 
 impl Lives for LockedRows<'_> {
+    fn known(&self, key: &[u8]) -> Option<Elsewhere> {
+        let heads = self.heads.lock();
+        heads.iter().find(|(known, _)| known[..] == *key).map(|(_, elsewhere)| *elsewhere)
+    }
+
     fn elsewhere<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Elsewhere>> {
         Box::pin(async move {
             let found = match self.partition.engine.get_latest(key) {
@@ -160,9 +184,17 @@ impl Rows for LockedRows<'_> {
 
     fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartPage>> {
         Box::pin(async move {
-            self.out_of_order().await;
+            if self.parts_in_order.load(Ordering::Relaxed) >= PARTS_IN_ORDER_MAX {
+                self.out_of_order().await;
+            }
             let scan = self.partition.engine.scan_latest(scan_range(&range));
-            let (page, newest) = self.partition.part_page(scan, range, limit).await?;
+            let mut page = PageUnderWay::new(scan, range, limit);
+            while !page.take() {
+                self.out_of_order().await;
+                self.partition.timed(page.load()).await?;
+            }
+            let (page, newest) = page.end(self.partition);
+            self.parts_in_order.fetch_add(page.parts.len() + SCAN_PARTS, Ordering::Relaxed);
             self.saw(newest);
             Ok(page)
         })
@@ -265,7 +297,8 @@ impl Partition {
         let keys = transaction.rows();
         let key_bytes = keys.iter().map(|key| key.len()).sum();
         let run = pin!(async {
-            let draft = transaction.run(&rows).await?;
+            let mut draft = transaction.run(&rows).await?;
+            draft.settle();
             rows.decided((), draft.into_parts()).await
         });
         Ok(self.run_locked(&rows, key_bytes, &|| keys.clone(), run).await?.1)

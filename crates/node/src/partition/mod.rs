@@ -28,6 +28,7 @@ mod log_repair;
 mod moment;
 mod open;
 mod parking;
+mod part_page;
 mod read;
 mod replay;
 mod space;

@@ -8,7 +8,7 @@ use weir_model::StoredKey;
 use weir_model::engine::{Lookup, Snapshot};
 
 use super::Partition;
-use super::read::scan_range;
+use super::part_page::scan_range;
 
 /// See the module. What it sees stays in the engine as long as somebody holds it.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Moment for PartitionMoment {
         let moment = self.clone();
         Box::pin(async move {
             let scan = moment.partition.engine.scan(scan_range(&range), Some(&moment.snapshot));
-            Ok(moment.partition.part_page(scan, range, limit).await?.0)
+            moment.partition.part_page(scan, range, limit).await
         })
     }
 }

@@ -8,23 +8,21 @@ use std::task::Poll;
 
 use futures_util::future::try_join_all;
 use weir_admission::Direction;
-use weir_command::{Page, PartPage, PartRange, Read, StoredPart};
+use weir_command::{Page, PartPage, PartRange, Read};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
-use weir_model::parts::HeadRef;
-use weir_model::{Row, StoredKey, Value};
+use weir_model::parts::{HeadRef, Life, is_placed, placed};
+use weir_model::{Row, StoredKey};
 
 use super::Partition;
 use super::covers::head_of;
 use super::expired::is_mortal;
+use super::part_page::{PageUnderWay, scan_range};
 use crate::metrics::Counters;
 
 /// Entries that a page looks at for each key that it may hold: one call never walks through millions of tombstones.
 const PAGE_LOOKS_PER_KEY: usize = 10;
-/// Entries that a page of parts looks at, however few parts it is for: to begin a scan takes as long as to look at a
-/// dozen.
-const PART_LOOKS_MIN: usize = 128;
 /// Bytes of entries, their values included, after which a page ends: going through keys reads the values beside them.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
 
@@ -89,9 +87,38 @@ impl Partition {
         Ok(row)
     }
 
+    /// The number of the newest change, if every change is published: nothing that is read before this gives another
+    /// number is of another moment.
+    pub fn settled(&self) -> Option<Seq> {
+        // In this order: what is applied meanwhile is not published yet when it is looked at, or has another number.
+        let published = self.engine.published();
+        Some(self.engine.applied_seq()).filter(|&applied| applied == published)
+    }
+
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.engine.prefetch(keys);
+    }
+
+    /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names. A row that is asked
+    /// for several members in a row is looked at once.
+    pub fn prefetch_members(&self, database: u8, members: &[(&[u8], &[u8])]) {
+        let mut parts = Vec::with_capacity(members.len());
+        for of_one_row in members.chunk_by(|(key, _), (next, _)| key == next) {
+            let Lookup::Ready(Some(Ok(Some(found)))) =
+                self.engine.get_latest(&StoredKey::new(database, of_one_row[0].0))
+            else {
+                continue;
+            };
+            let head = HeadRef::parse(&found.value).filter(|_| found.kind == Kind::Head);
+            if let Some(head) = head.filter(|head| head.packed.is_none() && is_placed(head.kind)) {
+                let part = |member: &[u8]| Life::new(head.version).part(0, &placed(head.version, member));
+                parts.extend(of_one_row.iter().map(|(_, member)| part(member)));
+            }
+        }
+        if !parts.is_empty() {
+            self.engine.prefetch(&parts.iter().map(|part| &part[..]).collect::<Vec<_>>());
+        }
     }
 
     /// The living rows of `keys` as of one moment, in their order.
@@ -180,32 +207,16 @@ impl Partition {
     pub async fn parts(self: &Arc<Self>, range: PartRange, limit: usize) -> Result<PartPage> {
         self.publish_all().await;
         let scan = self.engine.scan(scan_range(&range), None);
-        Ok(self.part_page(scan, range, limit).await?.0)
+        self.part_page(scan, range, limit).await
     }
 
-    /// A page of what `scan` finds, which is of `range`; and the newest sequence number among it.
-    pub(super) async fn part_page(&self, mut scan: Scan, range: PartRange, limit: usize) -> Result<(PartPage, Seq)> {
-        let limit = limit.max(1);
-        scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY).max(PART_LOOKS_MIN), PAGE_BYTES_MAX);
-        let (mut page, mut newest, mut bytes) = (PartPage::default(), 0, 0);
-        let mut left = None;
-        while let Some(entry) = self.timed(scan.next()).await? {
-            newest = newest.max(entry.seq);
-            bytes += (entry.key.len() + entry.value.len()) as u64;
-            page.parts.push(StoredPart { key: entry.key.to_vec(), value: Value::from(entry.value.to_vec()) });
-            if page.parts.len() == limit {
-                // Nobody looks for the next one: there may be many dead ones in front of it.
-                left = Some(if range.reverse { entry.key.to_vec() } else { [entry.key, &[0]].concat() });
-                break;
-            }
+    /// A page of what `scan` finds, which is of `range`.
+    pub(super) async fn part_page(&self, scan: Scan, range: PartRange, limit: usize) -> Result<PartPage> {
+        let mut page = PageUnderWay::new(scan, range, limit);
+        while !page.take() {
+            self.timed(page.load()).await?;
         }
-        page.next = left.or_else(|| scan.stopped_at()).map(|left| match range.reverse {
-            true => PartRange { to: left, ..range },
-            false => PartRange { from: left, ..range },
-        });
-        page.passed_bytes = scan.passed_bytes();
-        self.account.book_user(Direction::Read, bytes);
-        Ok((page, newest))
+        Ok(page.end(self).0)
     }
 
     /// Awaits `read`, and takes its time unless it is done at once: then it was in memory (U-23).
@@ -283,11 +294,6 @@ fn without_database(mut page: Page) -> Page {
 fn page_range(from: &[u8], to: Option<&[u8]>) -> Range {
     let to = to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into()));
     Range { from: Bound::Included(from.into()), to, reverse: false }
-}
-
-/// What a scan of `range` goes over.
-pub(super) fn scan_range(range: &PartRange) -> Range {
-    Range { from: Bound::Included(range.from.clone()), to: Bound::Excluded(range.to.clone()), reverse: range.reverse }
 }
 
 struct Waiting<'a> {

@@ -12,7 +12,7 @@ use std::task::{Context as Task, Poll, Waker};
 
 use weir_command::reply::Protocol;
 use weir_command::{
-    Context, Draft, Headless, Page, PartPage, PartRange, Read, Request, Rows, StoredPart, Waiting, run, table,
+    Context, Draft, Headless, Page, PartPage, PartRange, Read, Request, Rows, StoredParts, Waiting, run, table,
 };
 use weir_io::{Nanos, Rng, Yield};
 use weir_model::parts::Head;
@@ -69,14 +69,8 @@ impl Rows for Map<'_> {
     }
 
     fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, _: usize) -> Waiting<'a, weir_io::Result<PartPage>> {
-        let parts = self
-            .0
-            .range(range.from..range.to)
-            .map(|(key, entry)| StoredPart { key: key.clone(), value: Value::from(entry.bytes.clone()) });
-        let mut parts: Vec<StoredPart> = parts.collect();
-        if range.reverse {
-            parts.reverse();
-        }
+        let parts = self.0.range(range.from..range.to).map(|(key, entry)| (&key[..], &entry.bytes[..]));
+        let parts: StoredParts = if range.reverse { parts.rev().collect() } else { parts.collect() };
         Box::pin(std::future::ready(Ok(PartPage { parts, ..PartPage::default() })))
     }
 

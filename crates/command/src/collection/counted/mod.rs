@@ -40,8 +40,9 @@ pub const LEVELS_MAX: u8 = 3;
 /// Parts that are read in one step.
 const PAGE_PARTS: usize = 256;
 
-/// Parts that are read in one step where one of them is looked for.
-const LOOK_PARTS: usize = 16;
+/// Parts that are read in one step where one of them is looked for: about as many as a bucket has. To begin a step
+/// takes as long as to look at a dozen.
+const LOOK_PARTS: usize = 64;
 
 /// The counts of an order.
 #[derive(Clone, Debug)]
@@ -70,9 +71,7 @@ struct Bucket {
 
 impl Bucket {
     fn of(part: Part) -> Outcome<Self> {
-        let mut rest = &part.value[..];
-        let numbers = varint::take(&mut rest).zip(varint::take(&mut rest)).filter(|_| rest.is_empty());
-        let (entries, children) = numbers.ok_or_else(damaged)?;
+        let (entries, children) = counts(&part.value)?;
         Ok(Self { key: part.subkey, entries, children })
     }
 
@@ -82,6 +81,11 @@ impl Bucket {
         varint::put(&mut value, self.children);
         value
     }
+}
+
+/// How many entries and children the bucket with this value has.
+fn counts(mut value: &[u8]) -> Outcome<(u64, u64)> {
+    varint::take(&mut value).zip(varint::take(&mut value)).filter(|_| value.is_empty()).ok_or_else(damaged)
 }
 
 /// What is read is not what was written.
@@ -168,6 +172,38 @@ impl<'k> Counted<'k> {
         self.list(cx, 0, between(from.max(&self.first), to), false, limit).await
     }
 
+    /// Hands the key of each bucket of `level` that begins at `from` or behind, and in front of `to` or there, to `see`,
+    /// with the number of its entries, until that says `false`.
+    async fn each_bucket(
+        &self,
+        cx: &mut Context<'_>,
+        level: u8,
+        from: &[u8],
+        to: Bound<Vec<u8>>,
+        mut see: impl FnMut(&[u8], u64) -> bool,
+    ) -> Outcome {
+        let mut begin = from;
+        if from.is_empty() && !self.second.is_empty() {
+            let first = Bucket::of(self.first_of(cx, level).await?)?;
+            if !see(&first.key, first.entries) {
+                return Ok(());
+            }
+            begin = &self.second;
+        }
+        let (space, from) = (self.space + level, Bound::Included(begin.into()));
+        let mut left = Some(Subkeys { space, from, to, reverse: false });
+        while let Some(subkeys) = left {
+            let page = cx.stored_parts(self.key, self.life, subkeys, LOOK_PARTS).await?;
+            for part in page.iter() {
+                if !see(part.key, counts(part.value)?.0) {
+                    return Ok(());
+                }
+            }
+            left = page.next;
+        }
+        Ok(())
+    }
+
     /// How many entries stand in front of the place `key`.
     ///
     /// # Errors
@@ -175,15 +211,25 @@ impl<'k> Counted<'k> {
     pub async fn before(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<u64> {
         let (mut from, mut before) = (Vec::new(), 0);
         for level in (1..=self.levels).rev() {
-            let mut buckets = self.buckets(cx, level, &from, Bound::Included(key.into()), usize::MAX).await?;
-            let last = buckets.pop().ok_or_else(damaged)?;
-            for bucket in buckets {
-                before += Bucket::of(bucket)?.entries;
-            }
-            from = last.subkey;
+            let mut last: Option<(Vec<u8>, u64)> = None;
+            let see = |bucket: &[u8], entries: u64| {
+                let (key, here) = last.get_or_insert_default();
+                before += std::mem::replace(here, entries);
+                key.clear();
+                key.extend_from_slice(bucket);
+                true
+            };
+            self.each_bucket(cx, level, &from, Bound::Included(key.into()), see).await?;
+            from = last.ok_or_else(damaged)?.0;
         }
-        let entries = self.entries(cx, &from, Some(key), usize::MAX).await?;
-        Ok(before + entries.len() as u64)
+        let (from, to) = between((&from[..]).max(&self.first), Some(key));
+        let mut left = Some(Subkeys { space: self.space, from, to, reverse: false });
+        while let Some(subkeys) = left {
+            let page = cx.stored_parts(self.key, self.life, subkeys, PAGE_PARTS).await?;
+            before += page.iter().len() as u64;
+            left = page.next;
+        }
+        Ok(before)
     }
 
     /// The place of the entry in front of which there are `rank` others; `None` where there are not so many.
@@ -193,31 +239,33 @@ impl<'k> Counted<'k> {
     pub async fn at(&self, cx: &mut Context<'_>, mut rank: u64) -> Outcome<Option<Vec<u8>>> {
         let (mut from, mut to) = (Vec::new(), None::<Vec<u8>>);
         for level in (1..=self.levels).rev() {
-            let (mut bucket, mut next) = (None, Some(from));
-            while let Some(begin) = next.take() {
-                let mut parts = self.buckets(cx, level, &begin, between(&begin, to.as_deref()).1, LOOK_PARTS).await?;
-                // The last one of a full step is the first of the next: it says where the one before it ends.
-                let is_full = parts.len() == LOOK_PARTS;
-                next = if is_full { parts.last().map(|last| last.subkey.clone()) } else { None };
-                let ends = parts.iter().skip(1).map(|part| part.subkey.clone()).collect::<Vec<_>>();
-                parts.truncate(parts.len() - usize::from(is_full));
-                for (part, end) in parts.into_iter().zip(ends.into_iter().map(Some).chain([None])) {
-                    let here = Bucket::of(part)?;
-                    if rank < here.entries {
-                        to = end.or(to);
-                        bucket = Some(here);
-                        break;
-                    }
-                    rank -= here.entries;
+            let (mut bucket, mut end) = (None::<Vec<u8>>, None::<Vec<u8>>);
+            let see = |key: &[u8], entries: u64| {
+                if bucket.is_some() {
+                    // It says where the one before it ends.
+                    end = Some(key.into());
+                } else if rank < entries {
+                    bucket = Some(key.into());
+                } else {
+                    rank -= entries;
                 }
-                next = next.filter(|_| bucket.is_none());
-            }
-            let Some(Bucket { key, .. }) = bucket else { return Ok(None) };
-            from = key;
+                end.is_none()
+            };
+            self.each_bucket(cx, level, &from, between(&from, to.as_deref()).1, see).await?;
+            let Some(key) = bucket else { return Ok(None) };
+            (from, to) = (key, end.or(to));
         }
-        let limit = usize::try_from(rank).unwrap_or(usize::MAX).saturating_add(1);
-        let mut entries = self.entries(cx, &from, to.as_deref(), limit).await?;
-        let found = entries.pop().filter(|_| entries.len() as u64 == rank);
-        Ok(found.map(|entry| entry.subkey))
+        let (from, to) = between((&from[..]).max(&self.first), to.as_deref());
+        let mut left = Some(Subkeys { space: self.space, from, to, reverse: false });
+        while let Some(subkeys) = left {
+            let limit = usize::try_from(rank).unwrap_or(usize::MAX).saturating_add(1).min(PAGE_PARTS);
+            let page = cx.stored_parts(self.key, self.life, subkeys, limit).await?;
+            if let Some(entry) = usize::try_from(rank).ok().and_then(|rank| page.iter().nth(rank)) {
+                return Ok(Some(entry.key.into()));
+            }
+            rank -= page.iter().len() as u64;
+            left = page.next;
+        }
+        Ok(None)
     }
 }

@@ -105,7 +105,7 @@ impl<'k> Stream<'k> {
             let (entries, rest) = self.entries(cx, range, PAGE_ENTRIES).await?;
             len += entries.len() as u64;
             left = rest;
-            cx.yields().now().await;
+            cx.end_step(left.is_some() && len < limit).await;
         }
         Ok(len.min(limit))
     }
@@ -125,7 +125,7 @@ impl<'k> Stream<'k> {
                 self.row.remove_ordered(cx, ENTRIES, &last.subkey(), entry.bytes())?;
             }
             range = rest;
-            cx.yields().now().await;
+            cx.end_step(left > 0 && range.is_some()).await;
         }
         self.find_first(cx, last).await
     }

@@ -13,6 +13,7 @@ use weir_io::{Clock, Nanos, Result};
 use weir_model::StoredKey;
 use weir_node::request_units::Module;
 
+use super::charging::key_of;
 use super::script::is_script;
 use super::scripted::{Ground, Scripted};
 use crate::resp::tracked::Reader;
@@ -80,7 +81,8 @@ pub(super) struct AsOne<'a> {
 impl AsOne<'_> {
     /// Runs `member`, the one at `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
-        let mut call = Call { database: member.database, bill: OwnBill::default(), ..self.call.clone() };
+        let only_reads = !member.command.writes();
+        let mut call = Call { database: member.database, bill: OwnBill::default(), only_reads, ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
         let (outcome, draft) = if let Some(denied) = member.denied {
@@ -135,9 +137,17 @@ impl Transaction for AsOne<'_> {
             return scripts.ground.rows.iter().map(|row| StoredKey::of(row)).collect();
         }
         let databases = self.call.databases;
-        let of_member = |member: &Member<'_>| rows_of(member.command, member.args, member.database, databases);
-        let watched = self.watched.iter().flat_map(|watched| watched.rows(databases));
-        self.members.iter().flat_map(of_member).chain(watched).collect()
+        let mut rows: Vec<StoredKey> = self.watched.iter().flat_map(|watched| watched.rows(databases)).collect();
+        let mut before = None;
+        for member in self.members {
+            let one = member.command.has_one_key().then(|| (member.database, key_of(member.command, member.args)));
+            // One row that is written again and again is locked once.
+            if one.is_none() || one != before {
+                rows.extend(rows_of(member.command, member.args, member.database, databases));
+            }
+            before = one;
+        }
+        rows
     }
 
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {

@@ -1,11 +1,15 @@
 //! Writes of a pipeline that follow one another, and of which the first reads before it writes: they are run
 //! [as one](super::as_one), with one turn at the store's lock and one record of the log. Each is answered, charged and
 //! timed by itself, and one that fails has no part in the others.
+//!
+//! A short read of a row that is written in front of it goes along. By itself it would have to wait until that write is
+//! committed; among them it sees it at once, and its answer waits for the commit as theirs do.
 
 use std::ops::Range;
 
 use weir_command::bill::Charge;
 use weir_command::error::Error;
+use weir_command::events::Classes;
 use weir_command::reply::{FLUSH_BYTES, Mark, Replies};
 use weir_command::{Args, Command, is_plain, rows_of, table};
 use weir_node::{Access, Unit};
@@ -28,10 +32,13 @@ const WORDS_MAX: usize = 64;
 const BYTES_MAX: usize = 64 << 10;
 /// Keys whose reads are made ready together.
 const PREFETCHED_MAX: usize = 16;
+/// Words of a read that goes along: its name, its key and what it asks for.
+const READ_WORDS_MAX: usize = 3;
 
 /// A request of a group, where it lies.
-struct GroupedRequest {
+struct GroupedRequest<'b> {
     command: &'static Command,
+    key: &'b [u8],
     start: usize,
     /// Its words among those of all.
     words: Range<usize>,
@@ -39,11 +46,27 @@ struct GroupedRequest {
     end: usize,
 }
 
+/// The key of `command`, whose request begins `bytes`, where `args` has its words.
+fn key_in<'b>(bytes: &'b [u8], command: &Command, args: Args<'_>) -> &'b [u8] {
+    let span = usize::try_from(command.keys.0).ok().and_then(|place| args.spans().get(place));
+    let key = span.and_then(|span| bytes.get(span.start as usize..)?.get(..span.len as usize));
+    key.unwrap_or_default()
+}
+
+/// Whether `command` is of one row alone.
+fn is_of_one_row(command: &Command, args: Args<'_>) -> bool {
+    command.is_of_rows && command.has_one_key() && command.takes(args.len())
+}
+
 /// Whether `command` is a write of one row that is short.
 fn is_short_write(command: &Command, args: Args<'_>) -> bool {
-    let (first, last, _) = command.keys;
-    let has_one_key = first > 0 && first == last && !command.stores && command.elsewhere.is_none();
-    command.is_of_rows && command.writes() && has_one_key && args.len() <= WORDS_MAX && command.takes(args.len())
+    command.writes() && args.len() <= WORDS_MAX && is_of_one_row(command, args)
+}
+
+/// Whether `command` reads little of one row, and nothing else.
+fn is_short_read(command: &Command, args: Args<'_>) -> bool {
+    let reads = command.flags.contains(&"readonly") && command.flags.contains(&"fast") && !command.is_container;
+    reads && args.len() <= READ_WORDS_MAX && is_of_one_row(command, args)
 }
 
 /// How long the replies of `done` are, which stand behind `from`, one behind the other.
@@ -89,8 +112,16 @@ impl<S: Store> Connection<S> {
         }
         self.submit().await;
         if let Ok(store) = self.session.store() {
-            let keys: Vec<&[u8]> = members.iter().map(|member| key_of(member.command, member.args)).collect();
+            let mut keys: Vec<&[u8]> = places[..members.len()].iter().map(|place| place.key).collect();
+            // One row that is written again and again is looked for once.
+            keys.dedup();
             keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(number, keys));
+            let names = places.iter().zip(&members).filter_map(|(place, Member { command, args, .. })| {
+                let name = command.first_member(args.len())?;
+                Some((place.key, args.at(name)))
+            });
+            let names: Vec<(&[u8], &[u8])> = names.collect();
+            names.chunks(PREFETCHED_MAX).for_each(|names| store.prefetch_members(number, names));
         }
         let run = self.run_members(&members, &charges).await;
         self.give_back(&members[run..], charges.get(run..).unwrap_or_default());
@@ -119,18 +150,25 @@ impl<S: Store> Connection<S> {
             && (store.disk_limit_reached().is_none() || !command.flags.contains(&"denyoom"))
     }
 
+    /// Whether reads may go along with the writes in front of them: nobody has to be told what they read, and nobody
+    /// asks what that costs in advance.
+    fn takes_reads(&self) -> bool {
+        !self.is_limited() && self.session.tracked.is_none() && self.session.call().wants == Classes::NONE
+    }
+
     /// The short writes to one partition that `bytes` begin with: `command`, whose request has `len` bytes, and those
-    /// behind it; and the words of all.
-    fn find_group(
+    /// behind it, with short reads of what they write; and the words of all.
+    fn find_group<'b>(
         &self,
-        bytes: &[u8],
+        bytes: &'b [u8],
         command: &'static Command,
         args: Args<'_>,
         len: usize,
-    ) -> (Vec<GroupedRequest>, Vec<Span>) {
-        let partition = self.partition_of(key_of(command, args));
+    ) -> (Vec<GroupedRequest<'b>>, Vec<Span>) {
+        let (key, takes_reads) = (key_in(bytes, command, args), self.takes_reads());
+        let partition = self.partition_of(key);
         let mut spans = args.spans().to_vec();
-        let mut places = vec![GroupedRequest { command, start: 0, words: 0..spans.len(), end: len }];
+        let mut places = vec![GroupedRequest { command, key, start: 0, words: 0..spans.len(), end: len }];
         let mut state = PartialRequest::new();
         while let Some(&GroupedRequest { end: start, .. }) = places.last()
             && places.len() < COMMANDS_MAX
@@ -141,15 +179,18 @@ impl<S: Store> Connection<S> {
                 break;
             }
             let args = state.args(&bytes[start..]);
-            let fits = |command: &&'static Command| {
-                is_short_write(command, args)
-                    && self.partition_of(key_of(command, args)) == partition
-                    && self.may_be_grouped(command, args)
-            };
-            let Some(command) = table::find(args.at(0)).filter(fits) else { break };
+            let Some(command) = table::find(args.at(0)) else { break };
+            let key = key_in(&bytes[start..], command, args);
+            // The last one is of the same row most often.
+            let is_written = || places.iter().rev().any(|place| place.key == key);
+            let goes_along = takes_reads && is_short_read(command, args) && is_written();
+            let fits = goes_along || is_short_write(command, args) && self.partition_of(key) == partition;
+            if !fits || !self.may_be_grouped(command, args) {
+                break;
+            }
             let words = spans.len()..spans.len() + args.len();
             spans.extend_from_slice(args.spans());
-            places.push(GroupedRequest { command, start, words, end: start + len });
+            places.push(GroupedRequest { command, key, start, words, end: start + len });
         }
         (places, spans)
     }

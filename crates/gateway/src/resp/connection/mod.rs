@@ -305,13 +305,16 @@ impl<S: Store> Connection<S> {
 
     /// Looks ahead at the requests in `bytes`. Gives for how many of them nobody needs to look again.
     fn prefetch(&self, bytes: &[u8]) -> usize {
-        let keys = ahead::keys_to_get(bytes);
-        if keys.len() >= PREFETCHED_MIN
-            && let Ok(store) = self.session.store()
-        {
-            store.prefetch(self.session.number(), &keys);
+        let (keys, members) = (ahead::keys_to_get(bytes), ahead::members_to_read(bytes));
+        if let Ok(store) = self.session.store() {
+            if keys.len() >= PREFETCHED_MIN {
+                store.prefetch(self.session.number(), &keys);
+            }
+            if members.len() >= PREFETCHED_MIN {
+                store.prefetch_members(self.session.number(), &members);
+            }
         }
-        keys.len().max(1)
+        keys.len().max(members.len()).max(1)
     }
 
     /// Writes replies, if there are many.

@@ -1,0 +1,81 @@
+//! A page of the parts of a row, as far as memory carries at a time: whoever holds the order lock lets it go before the
+//! device is asked for the rest.
+
+use std::ops::Bound;
+
+use weir_admission::Direction;
+use weir_command::{PartPage, PartRange, StoredParts};
+use weir_io::Result;
+use weir_model::engine::{Range, Scan, ScanStep, Seq};
+
+use super::Partition;
+
+/// Entries that a page looks at for each part that it may hold, as of a page of keys.
+const LOOKS_PER_PART: usize = 10;
+/// Entries that a page looks at, however few parts it is for: to begin a scan takes as long as to look at a dozen.
+const LOOKS_MIN: usize = 128;
+/// Bytes of entries after which a page ends.
+const BYTES_MAX: u64 = 256 << 10;
+
+/// What a scan of `range` goes over.
+pub(super) fn scan_range(range: &PartRange) -> Range {
+    Range { from: Bound::Included(range.from.clone()), to: Bound::Excluded(range.to.clone()), reverse: range.reverse }
+}
+
+/// See the module.
+pub(super) struct PageUnderWay {
+    scan: Scan,
+    range: PartRange,
+    limit: usize,
+    parts: StoredParts,
+    bytes: u64,
+    newest: Seq,
+    /// Where the page ends that has as many parts as it may have.
+    left: Option<Vec<u8>>,
+}
+
+impl PageUnderWay {
+    /// Up to `limit` parts of what `scan` finds, which is of `range`.
+    pub fn new(mut scan: Scan, range: PartRange, limit: usize) -> Self {
+        let limit = limit.max(1);
+        scan.set_budget(limit.saturating_mul(LOOKS_PER_PART).max(LOOKS_MIN), BYTES_MAX);
+        Self { scan, range, limit, parts: StoredParts::default(), bytes: 0, newest: 0, left: None }
+    }
+
+    /// Takes what is in memory; `false` where something has to be [loaded](PageUnderWay::load) before it goes on.
+    pub fn take(&mut self) -> bool {
+        loop {
+            if self.scan.step() == ScanStep::Load {
+                return false;
+            }
+            let Some(entry) = self.scan.entry() else { return true };
+            self.newest = self.newest.max(entry.seq);
+            self.bytes += (entry.key.len() + entry.value.len()) as u64;
+            self.parts.push(entry.key, entry.value);
+            if self.parts.len() == self.limit {
+                // Nobody looks for the next one: there may be many dead ones in front of it.
+                self.left = Some(if self.range.reverse { entry.key.to_vec() } else { [entry.key, &[0]].concat() });
+                return true;
+            }
+        }
+    }
+
+    /// Fetches what is not in memory.
+    ///
+    /// # Errors
+    /// What the disk says; `Corruption` where what is stored is damaged.
+    pub async fn load(&mut self) -> Result<()> {
+        self.scan.load().await
+    }
+
+    /// The page, booked as read in `partition`; and the newest sequence number among its parts.
+    pub fn end(self, partition: &Partition) -> (PartPage, Seq) {
+        let Self { scan, range, parts, bytes, newest, left, .. } = self;
+        let next = left.or_else(|| scan.stopped_at()).map(|left| match range.reverse {
+            true => PartRange { to: left, ..range },
+            false => PartRange { from: left, ..range },
+        });
+        partition.account.book_user(Direction::Read, bytes);
+        (PartPage { parts, next, passed_bytes: scan.passed_bytes() }, newest)
+    }
+}
