@@ -193,8 +193,8 @@ impl LastChanges {
     }
 }
 
-/// Whether `change` ends a life that `before`, which is of the same key, has begun or gone on with: whoever applies both
-/// has to know of it.
+/// Whether `change` ends a life that `before`, which is of the same key, has begun or gone on with: whoever applies
+/// both has to know of it.
 fn ends_life(before: &Change<'_>, change: &Change<'_>) -> bool {
     life_of(before).is_some_and(|life| life_of(change) != Some(life))
 }

@@ -102,9 +102,9 @@ pub trait Rows: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// A number for the state of the row of `key`, and of those that are where it is, if all that was written to them is
-    /// committed: as long as it stays the same, what is read there is of one moment. `None` where that is not known at
-    /// once.
+    /// A number for the state of the row of `key`, and of those that are where it is, if all that was written to them
+    /// is committed: as long as it stays the same, what is read there is of one moment. `None` where that is not known
+    /// at once.
     fn settled(&self, _key: &[u8]) -> Option<u64> {
         None
     }

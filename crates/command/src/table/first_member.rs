@@ -3,8 +3,8 @@
 use super::{Command, Id};
 
 impl Command {
-    /// Where, among `words` of a request, the first member of its row stands; `None` where it names none, or where nobody
-    /// gains by knowing.
+    /// Where, among `words` of a request, the first member of its row stands; `None` where it names none, or where
+    /// nobody gains by knowing.
     pub fn first_member(&self, words: usize) -> Option<usize> {
         let place = match self.id {
             Id::HGet | Id::HMGet | Id::HExists | Id::HStrLen => 2,

@@ -13,13 +13,16 @@ const NAME: std::ops::Range<usize> = 8..11;
 /// What a request of three words begins with.
 const THREE_WORDS: &[u8] = b"*3\r\n";
 
+/// The key of a row, and the name of one of its members.
+type Asked<'b> = (&'b [u8], &'b [u8]);
+
 /// The keys of the complete `GET`s that `bytes` begins with, in their order, up to [`KEYS_MAX`] of them.
 pub(super) fn keys_to_get(bytes: &[u8]) -> Vec<&[u8]> {
     leading(bytes, key_to_get)
 }
 
 /// The keys and members of the complete requests that `bytes` begins with and that read one member each, likewise.
-pub(super) fn members_to_read(bytes: &[u8]) -> Vec<(&[u8], &[u8])> {
+pub(super) fn members_to_read(bytes: &[u8]) -> Vec<Asked<'_>> {
     leading(bytes, member_to_read)
 }
 
@@ -44,7 +47,7 @@ fn key_to_get(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if is_get { word(&bytes[GET.len() - 1..]) } else { None }
 }
 
-fn member_to_read(bytes: &[u8]) -> Option<((&[u8], &[u8]), &[u8])> {
+fn member_to_read(bytes: &[u8]) -> Option<(Asked<'_>, &[u8])> {
     let words = bytes.strip_prefix(THREE_WORDS)?;
     // A `SET`, which is sent most, is seen at once.
     if words.starts_with(b"$3\r\n") {

@@ -100,8 +100,8 @@ impl Partition {
         self.engine.prefetch(keys);
     }
 
-    /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names. A row that is asked
-    /// for several members in a row is looked at once.
+    /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names. Where several of
+    /// one row follow one another, it is looked at once.
     pub fn prefetch_members(&self, database: u8, members: &[(&[u8], &[u8])]) {
         let mut parts = Vec::with_capacity(members.len());
         for of_one_row in members.chunk_by(|(key, _), (next, _)| key == next) {

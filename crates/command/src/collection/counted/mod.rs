@@ -172,8 +172,8 @@ impl<'k> Counted<'k> {
         self.list(cx, 0, between(from.max(&self.first), to), false, limit).await
     }
 
-    /// Hands the key of each bucket of `level` that begins at `from` or behind, and in front of `to` or there, to `see`,
-    /// with the number of its entries, until that says `false`.
+    /// Hands the key of each bucket of `level` that begins at `from` or behind, and in front of `to` or there, to
+    /// `see`, with the number of its entries, until that says `false`.
     async fn each_bucket(
         &self,
         cx: &mut Context<'_>,
