@@ -116,8 +116,7 @@ impl Owners {
         self.reserves = reserves;
     }
 
-    /// One of the tables of `number` is closed. If it was the last, `hand_over` is told whose what is left behind is from
-    /// now on.
+    /// One of the tables of `number` is closed. If it was the last, `hand_over` is told who has what is left now.
     pub(super) fn leave(&mut self, number: u32, hand_over: impl FnOnce(&Arc<Held>)) {
         let row = &mut self.rows[number as usize];
         row.tables -= 1;

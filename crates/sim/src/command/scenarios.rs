@@ -313,6 +313,8 @@ pub(super) enum Run {
     DeltaCache(crate::delta::cached::Cached),
     /// Policies: a tenant that wants to flush while others do, on few flush slots
     DeltaFlush(crate::delta::flush::Flush),
+    /// Policies: tenants that rest and then read and write all they have, beside others that read or write all they can
+    DeltaRmw(crate::delta::rmw::Rmw),
     /// Policies: what the most unlucky of 64 tenants of many kinds waits, and what all get done
     DeltaMix(crate::delta::mix::Mix),
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake

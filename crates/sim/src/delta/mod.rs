@@ -1,13 +1,16 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
 //! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7), or to have their blocks back ([`cached`],
-//! DF-E3); and many tenants of many kinds ([`mix`], DF-E6). The node is the real one; the device has exactly the
-//! planned bandwidth.
+//! DF-E3), or both memory and blocks ([`rmw`], DF-E5); and many tenants of many kinds ([`mix`], DF-E6). The node is the
+//! real one; the device has exactly the planned bandwidth.
 
 mod buffer;
 pub mod cached;
 mod client;
 pub mod flush;
 pub mod mix;
+mod pair;
+mod preload;
+pub mod rmw;
 mod table;
 mod world;
 
@@ -20,11 +23,13 @@ use weir_scenario::save;
 
 pub use buffer::{Shared, Waited, run};
 pub use client::Class;
-pub use table::{cache_heading, cache_row, heading, row};
+pub use pair::Pair;
+pub use table::{cache_heading, cache_row, heading, rmw_heading, rmw_row, row};
 
 use self::cached::Cached;
 use self::flush::Flush;
 use self::mix::Mix;
+use self::rmw::Rmw;
 use self::table::{mix_heading, mix_row, slots_heading, slots_row};
 use crate::scenario::WORLD;
 
@@ -91,7 +96,8 @@ pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
 /// # Errors
 /// What went wrong, in words.
 pub fn mixes_side_by_side(args: &Mix) -> Result<(), String> {
-    let runs = args.modes.iter().map(|&mode| mix::run(args, mode));
+    let image = mix::image(args)?;
+    let runs = args.pairs.iter().map(|&pair| mix::run(args, &image, pair));
     deliver("delta-mix", args, args.trial.json.as_deref(), &mix_heading(args), runs, mix_row)
 }
 
@@ -103,6 +109,16 @@ pub fn caches_side_by_side(args: &Cached) -> Result<(), String> {
     let image = cached::image(args)?;
     let runs = args.modes.iter().map(|&mode| cached::run(args, &image, mode));
     deliver("delta-cache", args, args.trial.json.as_deref(), &cache_heading(args), runs, cache_row)
+}
+
+/// The same for both, and tenants that read and write.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn changes_side_by_side(args: &Rmw) -> Result<(), String> {
+    let image = rmw::image(args)?;
+    let runs = args.pairs.iter().map(|&pair| rmw::run(args, &image, pair));
+    deliver("delta-rmw", args, args.trial.json.as_deref(), &rmw_heading(args), runs, rmw_row)
 }
 
 fn deliver<R: Serialize>(
