@@ -4,7 +4,7 @@
 //! rates in MB/s, tree in MB. Lines with `->` are what the profile made of the last of them.
 //! `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile plays
 //! `shortage.txt`; the valves that only `weir` has open in `valves.txt`, and what it does about a large level 1 is in
-//! `level-1.txt`.
+//! `level-1.txt`. `fits.txt` is there for what none of these show.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -13,7 +13,7 @@ mod fluid;
 mod script;
 
 use weir_admission::Limits;
-use weir_admission::policy::{Policy, Profile};
+use weir_admission::policy::{Ingredient, Policy, Profile};
 
 #[test]
 fn every_profile_says_what_its_fixture_says() {
@@ -56,4 +56,24 @@ fn profiles_truly_differ() {
     };
     let differ: std::collections::BTreeSet<String> = Profile::ALL.into_iter().map(said).collect();
     assert_eq!(differ.len(), Profile::ALL.len());
+}
+
+/// Who is the same without an ingredient would say of it that it is of no use.
+#[test]
+fn weir_is_another_without_any_of_its_ingredients() {
+    let scripts = [
+        include_str!("fixtures/shortage.txt"),
+        include_str!("fixtures/valves.txt"),
+        include_str!("fixtures/level-1.txt"),
+        include_str!("fixtures/fits.txt"),
+    ];
+    let said = |profile: Profile| {
+        let tree = (profile.gathers_l0(), profile.slows_at_last_buffer(), profile.keeps_upper_levels());
+        let settings = (profile.preempts(), profile.shares_within_a_delay());
+        let knobs = scripts.map(|script| script::play_as(profile, script, |knobs| format!("{knobs:?}")));
+        format!("{tree:?} {settings:?} {knobs:?}")
+    };
+    let weir = said(Profile::Weir);
+    let same = Ingredient::ALL.map(Profile::Varied).into_iter().filter(|&profile| said(profile) == weir);
+    assert_eq!(same.collect::<Vec<_>>(), []);
 }

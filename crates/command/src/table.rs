@@ -220,7 +220,8 @@ impl Command {
     /// Whether it has one key, wherever it is asked for, and no other in its options.
     pub fn has_one_key(&self) -> bool {
         let (first, last, _) = self.keys;
-        first > 0 && first == last && !self.stores && self.stores_from.is_none() && self.elsewhere.is_none()
+        let has_more = self.stores || self.stores_from.is_some() || self.counted.is_some() || self.reads_streams;
+        first > 0 && first == last && !has_more && self.elsewhere.is_none()
     }
 
     /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.
@@ -492,6 +493,17 @@ with_commands!(facts);
 mod tests {
     use super::*;
     use crate::request::Request;
+
+    #[test]
+    fn what_names_more_keys_behind_a_count_or_a_word_has_not_one_key() {
+        for name in ["zunionstore", "zinterstore", "zdiffstore", "sort", "georadius", "xread", "eval", "mset", "rename"] {
+            let command = find(name.as_bytes()).expect("there is one");
+            assert!(!command.has_one_key(), "{name}");
+        }
+        for name in ["zadd", "hset", "lpush", "get"] {
+            assert!(find(name.as_bytes()).expect("there is one").has_one_key(), "{name}");
+        }
+    }
 
     #[test]
     fn every_command_is_documented() {

@@ -7,19 +7,22 @@
 //!    soon as no more is left than what is kept for the others, the others not before there is nothing. The room of a
 //!    write is taken before it begins, so that any number of writers together stay within the budget.
 //! 4. How much is kept is a quarter, or what another policy says ([`WriteShares`]).
+//! 5. While somebody waits for room, the node's gate lets a byte of background pass for ten of foreground (C-6): only
+//!    flushes end the wait, and readers who use all of the device would keep them from it for ever. That a tree's own
+//!    memtables are full (U-11) does not help: it may be others' that take the room.
 //!
 //! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
 //! first three held: they only queue.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use weir_admission::policy::share::{Claimant, MemorySample, Memtables, ShareMode, TenantMemory, to_seal};
-use weir_admission::{Part, Permit, Pool};
+use weir_admission::{Gate, Part, Permit, Pool, Precedence, Rank};
 use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
 use weir_model::engine::UnflushedMemory;
 
@@ -33,6 +36,8 @@ const LOOK_AGAIN: Nanos = 5_000_000;
 const LOOK_AFTER: u64 = 32;
 /// or this one, where each tenant has a quota that it may use up while most of the budget is free.
 const LOOK_AFTER_IN_QUOTAS: u64 = 128;
+/// What background has of the device while somebody waits for room: as compactions have beside flushes.
+const FLUSHES_PASS: Precedence = Precedence::Share(10);
 
 /// A partition as the write memory sees it.
 pub(crate) trait MemtableOwner: Send + Sync {
@@ -51,7 +56,10 @@ pub(crate) struct WriteMemory {
     pool: Arc<Pool>,
     capacity: u64,
     clock: Arc<dyn Clock>,
+    gate: Arc<Gate>,
     shares: WriteShares,
+    /// What was said to the gate last.
+    flushes_pass: AtomicBool,
     /// When so much is in use, writes ask the pool for room.
     short_at: AtomicU64,
     /// What memtables use, in bytes: the pool's figure without its lock, and without the room of writes under way.
@@ -115,13 +123,15 @@ impl Memory for Booking {
 }
 
 impl WriteMemory {
-    /// A budget of `capacity` bytes, shared as `shares` says.
-    pub fn new(capacity: u64, shares: WriteShares, clock: Arc<dyn Clock>) -> Arc<Self> {
+    /// A budget of `capacity` bytes, shared as `shares` says, of memtables whose flushes pass `gate`.
+    pub fn new(capacity: u64, shares: WriteShares, clock: Arc<dyn Clock>, gate: &Arc<Gate>) -> Arc<Self> {
         let memory = Arc::new(Self {
             pool: Pool::new(capacity),
             capacity,
             clock,
+            gate: Arc::clone(gate),
             shares,
+            flushes_pass: AtomicBool::new(false),
             short_at: AtomicU64::new(0),
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
@@ -254,6 +264,14 @@ impl WriteMemory {
         }
     }
 
+    /// Whether background has a part of the device while foreground waits for it.
+    fn let_flushes_pass(&self, pass: bool) {
+        if self.flushes_pass.swap(pass, Ordering::Relaxed) != pass {
+            let precedence = if pass { FLUSHES_PASS } else { Precedence::Strict };
+            self.gate.set_precedence(Rank::Foreground, precedence);
+        }
+    }
+
     fn is_waited_for(&self) -> bool {
         self.pool.stats().waiting > 0
     }
@@ -277,6 +295,7 @@ impl WriteMemory {
         });
         let (waiting, parts) = (self.pool.waiting(), self.pool.parts());
         self.shares.look(self.clock.now(), !waiting.is_empty());
+        self.let_flushes_pass(!waiting.is_empty());
         let users: Vec<(u32, Part)> = parts.into_iter().filter(|(_, part)| part.used > 0).collect();
         let equal = self.capacity / (users.len() as u64).max(1);
         let (mode, shares) = (self.shares.mode(), self.shares.turned());

@@ -84,7 +84,7 @@ impl NodeShared {
         let Directory { lock, volume } = directory;
         let (clock, terms) = (Arc::clone(&machine.clock), Arc::<TermsBook>::default());
         let shares = WriteShares::new(config.write_memory_bytes, config.write_memory_shares, Arc::clone(&terms));
-        let memory = WriteMemory::new(config.write_memory_bytes, shares, clock);
+        let memory = WriteMemory::new(config.write_memory_bytes, shares, clock, &gate);
         let cache = BlockCache::new(config.cache_bytes, CACHE_SHARDS);
         let queue = |shares| FlushQueue::new(shares, Arc::clone(&terms), Arc::clone(&machine.clock));
         let flushes = config.flush_slots.map(queue);

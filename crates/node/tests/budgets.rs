@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use weir_admission::{Limits, UNLIMITED};
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Nanos, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
 use weir_node::{
-    FlushShares, JobKind, Machine, Node, NodeConfig, Partition, ShareMode, StallCause, TenantName, TenantSpec,
+    Bandwidth, FlushShares, JobKind, Machine, Node, NodeConfig, Partition, ShareMode, StallCause, TenantName,
+    TenantSpec, cost,
 };
 
 const MS: Nanos = 1_000_000;
@@ -270,6 +272,57 @@ fn a_quota_is_all_that_a_tenant_has_and_it_goes_on_within_it() {
     assert!(most <= QUOTA + 2 * CHUNK + (64 << 10), "{most} bytes of one tenant");
     assert!(written > 8 * QUOTA, "{written} bytes: its own flushes make room again");
     assert_eq!(rested, 0, "the others did not notice");
+}
+
+#[test]
+fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_for() {
+    // C-6. More memtables are allowed than there is room for: no tree's own are ever all full, so that its flush is
+    // never urgent by itself (U-11).
+    const DEVICE: u64 = 4 << 20;
+    let sim = Sim::new(11);
+    let clock = sim.clock();
+    let tree = TreeOptions { write_buffers_max: 64, ..config().tree };
+    let (device, capacity) = (Limits::bytes(DEVICE), cost::Capacity::default());
+    let bandwidth = Some(Bandwidth { device, capacity, background: UNLIMITED });
+    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 1 << 20, bandwidth, ..config() };
+    let (written, waits) = sim.block_on(async {
+        let node = open(&sim, &disk(&sim, DEVICE), &config).await;
+        let (reader, writer) = (tenant(&node, "reader").await, tenant(&node, "writer").await);
+        for number in 0..2_000 {
+            reader.write(&row(number)).await.expect("written").await.expect("committed");
+        }
+        reader.seal();
+        reader.settle().await;
+        let over = Arc::new(AtomicBool::new(false));
+        for first in 0..64 {
+            let (reader, over) = (Arc::clone(&reader), Arc::clone(&over));
+            sim.spawn(async move {
+                for number in (first..).step_by(7) {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    assert!(reader.get(key(number % 2_000).as_bytes()).await.expect("a read").is_some());
+                }
+            });
+        }
+        let written = Arc::new(AtomicU64::new(0));
+        for _ in 0..8 {
+            let (writer, over, written) = (Arc::clone(&writer), Arc::clone(&over), Arc::clone(&written));
+            sim.spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    let number = written.fetch_add(1, Ordering::Relaxed);
+                    writer.write(&row(number)).await.expect("written").await.expect("committed");
+                }
+            });
+        }
+        sleep_until(&clock, clock.now() + 20_000 * MS).await;
+        over.store(true, Ordering::Relaxed);
+        let seen = (written.load(Ordering::Relaxed), waited(&writer));
+        sleep_until(&clock, clock.now() + 5_000 * MS).await;
+        node.close().await.expect("closed");
+        seen
+    });
+    assert!(written > 3_000 && waits > 100, "{written} KiB in 20 s, {waits} waits for room");
 }
 
 #[test]

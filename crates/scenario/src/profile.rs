@@ -5,7 +5,7 @@ use weir_admission::cost::{Capacity, write_units};
 use weir_admission::policy::Stage;
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_node::{Bandwidth, NodeConfig, Profile};
+use weir_node::{Bandwidth, CacheMode, NodeConfig, Profile, Promise, ShareMode};
 
 use crate::plan::Plan;
 
@@ -41,7 +41,13 @@ pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
         Some(_) => Bandwidth { device, capacity: Capacity::default(), background: plan.device() },
         None => sold(plan, device),
     };
-    Ok(NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, plan.tree()) })
+    let config = NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, plan.tree()) };
+    if !profile.shares_within_a_delay() {
+        return Ok(config);
+    }
+    let (write_memory_shares, cache_shares) =
+        (ShareMode::Delta(Promise::DEFAULT), CacheMode::Delta(CacheMode::PROMISE));
+    Ok(NodeConfig { write_memory_shares, cache_shares, ..config })
 }
 
 fn sold(plan: &Plan, device: Limits) -> Bandwidth {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::outcome::{Bytes, Outcome, Second, Steadiness, tail};
-use crate::table::time;
+use crate::table::{name_width, time};
 
 /// Of the seconds of a load.
 pub fn of(load: &[Second]) -> Steadiness {
@@ -27,15 +27,16 @@ pub fn table(outcomes: &[&Outcome]) -> String {
     if even.is_empty() {
         return String::new();
     }
+    let width = name_width(outcomes);
     let mut text = format!(
-        "\n{:<18} {:>9} {:>9} {:>7}  {:>9} {:>9}  {:>9} {:>7}\n",
+        "\n{:<width$} {:>9} {:>9} {:>7}  {:>9} {:>9}  {:>9} {:>7}\n",
         "profile", "ops/s", "tail", "of mean", "write p99", "read p99", "watermark", "at most"
     );
     for (outcome, even) in even {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let _ = writeln!(
             text,
-            "{:<18} {:>9.1} {:>9} {:>7}  {:>9} {:>9}  {:>9} {:>7}",
+            "{:<width$} {:>9.1} {:>9} {:>7}  {:>9} {:>9}  {:>9} {:>7}",
             outcome.profile,
             even.mean_per_sec,
             even.tail_per_sec,

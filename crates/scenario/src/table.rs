@@ -95,6 +95,11 @@ fn heading_of_mix(plan: &Plan, mix: &Mix) -> String {
     )
 }
 
+/// Of the first column, in characters.
+pub(crate) fn name_width(outcomes: &[&Outcome]) -> usize {
+    outcomes.iter().map(|outcome| outcome.profile.len()).fold(18, usize::max)
+}
+
 /// The table. Reads have columns where anybody sent some; who sent no writes has no figures of them.
 pub fn outcomes(outcomes: &[&Outcome]) -> String {
     let any_reads = outcomes.iter().any(|outcome| outcome.reads_in_time.is_some());
@@ -102,8 +107,9 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
         true => format!("  {in_time:>8} {p99:>9}"),
         false => String::new(),
     };
+    let width = name_width(outcomes);
     let mut text = format!(
-        "{:<18} {:>8} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>8} {:>8}{}  {:>7} {:>6} {:>8}\n",
+        "{:<width$} {:>8} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>8} {:>8}{}  {:>7} {:>6} {:>8}\n",
         "profile",
         "served",
         "worst",
@@ -128,7 +134,7 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:<18} {:>8} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>8} {:>8}{reads}  {:>7} {:>5.0}% {:>8}",
+            "{:<width$} {:>8} {:>8} {:>8} {:>7}  {:>9} {:>9} {:>9}  {:>8} {:>8}{reads}  {:>7} {:>5.0}% {:>8}",
             outcome.profile,
             of_writes(share(served.avg)),
             of_writes(share(served.min)),

@@ -9,6 +9,7 @@ use super::bandwidth::{
     Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Gated, Reserved, Silk, Unlimited,
 };
 use super::deferral::{Cruise, DeferralPolicy, FlexEngine, Law, Merging, Never, Pauses, Weir};
+use super::ingredient::Ingredient;
 use super::knobs::{Knobs, NodeKnobs, PartitionKnobs, Stage};
 use super::meter::{Load, Meters};
 use super::relief::{Relief, Violation};
@@ -55,6 +56,8 @@ pub enum Profile {
     /// FlexEngine with what its paper leaves open.
     #[default]
     Weir,
+    /// The same with one ingredient more or less, for comparisons. Not among [`Profile::ALL`].
+    Varied(Ingredient),
 }
 
 /// What a profile is made of.
@@ -69,6 +72,7 @@ struct Parts {
     preempts: bool,
     level_0: bool,
     picks_by_score: bool,
+    shares_within_a_delay: bool,
 }
 
 /// The bandwidth policies.
@@ -79,7 +83,7 @@ enum BandwidthKind {
     Fixed,
     Calcspar,
     Silk { l0_first: bool },
-    Reserved { lends: bool },
+    Reserved { lends: bool, l0_first: bool },
 }
 
 /// The deferral policies.
@@ -89,7 +93,7 @@ enum DeferralKind {
     Pauses,
     FlexEngine(Stage),
     Cruise(Law),
-    Weir,
+    Weir(Option<Ingredient>),
 }
 
 impl Profile {
@@ -139,9 +143,21 @@ impl Profile {
             preempts: false,
             level_0: true,
             picks_by_score: false,
+            shares_within_a_delay: false,
         };
         /// A RocksDB under a load that never ends.
         const CRUISE: Parts = Parts { picks_by_score: true, ..ROCKSDB };
+        /// A FlexEngine with more.
+        const WEIR: Parts = Parts {
+            name: "weir",
+            about: "FlexEngine with what its paper leaves open; the default of `weir serve`",
+            bandwidth: BandwidthKind::Reserved { lends: true, l0_first: true },
+            deferral: DeferralKind::Weir(None),
+            gathers_l0: true,
+            slows_at_last_buffer: false,
+            keeps_upper_levels: true,
+            ..ROCKSDB
+        };
         match self {
             Profile::RocksDb => ROCKSDB,
             Profile::RocksDbAutotune => Parts {
@@ -245,21 +261,32 @@ impl Profile {
             Profile::FlexEngine => Parts {
                 name: "flexengine",
                 about: "FlexEngine as its paper has it: both stages of deferral, reserved bandwidth",
-                bandwidth: BandwidthKind::Reserved { lends: false },
+                bandwidth: BandwidthKind::Reserved { lends: false, l0_first: false },
                 deferral: DeferralKind::FlexEngine(Stage::Two),
                 keeps_upper_levels: true,
                 ..ROCKSDB
             },
-            Profile::Weir => Parts {
-                name: "weir",
-                about: "FlexEngine with what its paper leaves open; the default of `weir serve`",
-                bandwidth: BandwidthKind::Reserved { lends: true },
-                deferral: DeferralKind::Weir,
-                gathers_l0: true,
-                slows_at_last_buffer: false,
-                keeps_upper_levels: true,
-                ..ROCKSDB
-            },
+            Profile::Weir => WEIR,
+            Profile::Varied(ingredient) => {
+                let name = ingredient.profile_name();
+                let about = "`weir` with one ingredient more or less, for comparisons";
+                let weir = Parts { name, about, deferral: DeferralKind::Weir(Some(ingredient)), ..WEIR };
+                match ingredient {
+                    Ingredient::Deferral => Parts { deferral: DeferralKind::Never, ..weir },
+                    Ingredient::LongLevel0 => Parts { gathers_l0: false, ..weir },
+                    Ingredient::LastMemtable => Parts { slows_at_last_buffer: true, ..weir },
+                    Ingredient::Lending => {
+                        Parts { bandwidth: BandwidthKind::Reserved { lends: false, l0_first: true }, ..weir }
+                    }
+                    Ingredient::Order => {
+                        Parts { bandwidth: BandwidthKind::Reserved { lends: true, l0_first: false }, ..weir }
+                    }
+                    Ingredient::Cache => Parts { keeps_upper_levels: false, ..weir },
+                    Ingredient::Preemption => Parts { preempts: true, ..weir },
+                    Ingredient::Delta => Parts { shares_within_a_delay: true, ..weir },
+                    _ => weir,
+                }
+            }
         }
     }
 
@@ -273,9 +300,10 @@ impl Profile {
         self.parts().about
     }
 
-    /// The profile called `name`.
+    /// The profile called `name`, one of [`Profile::ALL`] or `weir` with an [`Ingredient`] more or less.
     pub fn parse(name: &str) -> Option<Profile> {
-        Profile::ALL.into_iter().find(|profile| profile.name() == name)
+        let varied = Ingredient::ALL.into_iter().map(Profile::Varied);
+        Profile::ALL.into_iter().chain(varied).find(|profile| profile.name() == name)
     }
 
     /// Whether it goes by what the device can keep up, and does nothing where that is not known (CR-12).
@@ -313,6 +341,12 @@ impl Profile {
     /// Whether a compaction that relieves level 0 takes the slot of a deeper one that runs (SI-8).
     pub const fn preempts(self) -> bool {
         self.parts().preempts
+    }
+
+    /// Whether a scenario under it shares write memory and block cache within a delay. A node's settings say that, and
+    /// no profile of [`Profile::ALL`].
+    pub const fn shares_within_a_delay(self) -> bool {
+        self.parts().shares_within_a_delay
     }
 }
 
@@ -386,7 +420,7 @@ impl Policy {
             BandwidthKind::Fixed => Box::new(Fixed(rates)),
             BandwidthKind::Calcspar => Box::new(Calcspar(rates)),
             BandwidthKind::Silk { l0_first } => Box::new(Silk::new(rates, l0_first)),
-            BandwidthKind::Reserved { lends } => Box::new(Reserved { settings: rates, lends }),
+            BandwidthKind::Reserved { lends, l0_first } => Box::new(Reserved { settings: rates, lends, l0_first }),
         };
         let deferral: Box<dyn DeferralPolicy> = match parts.deferral {
             DeferralKind::Never => Box::new(Never),
@@ -394,7 +428,7 @@ impl Policy {
             DeferralKind::Pauses => Box::new(Pauses::default()),
             DeferralKind::FlexEngine(last) => Box::new(FlexEngine::new(last, rates.background)),
             DeferralKind::Cruise(law) => Box::new(Cruise::new(law)),
-            DeferralKind::Weir => Box::new(Weir::new(settings.migration)),
+            DeferralKind::Weir(ingredient) => Box::new(Weir::new(settings.migration, ingredient)),
         };
         let (meters, relief) = (Meters::default(), Relief::default());
         let mut policy = Self { meters, bandwidth, deferral, relief, seconds: None };
@@ -453,6 +487,9 @@ mod tests {
     fn names_are_read_back() {
         for (profile, name) in Profile::ALL.into_iter().zip(Profile::NAMES) {
             assert_eq!((Profile::parse(name), profile.to_string().as_str()), (Some(profile), name));
+        }
+        for profile in Ingredient::ALL.map(Profile::Varied) {
+            assert_eq!(Profile::parse(profile.name()), Some(profile));
         }
         assert_eq!((Profile::parse("none"), Profile::default()), (None, Profile::Weir));
     }

@@ -39,6 +39,13 @@ pub struct Shares {
     pub tenants: BTreeMap<u32, Share>,
 }
 
+impl Shares {
+    /// What is kept in all: in common, and for each tenant.
+    pub fn kept(&self) -> u64 {
+        self.common + self.tenants.values().map(|share| share.reserve).sum::<u64>()
+    }
+}
+
 /// The sums over a pool, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {

@@ -39,6 +39,11 @@ pub fn tree() -> TreeFacts {
 
 /// The script with the lines that `profile` has to say.
 pub fn play(profile: Profile, script: &str) -> String {
+    play_as(profile, script, words)
+}
+
+/// The same, with the knobs as `words` shows them.
+pub fn play_as(profile: Profile, script: &str, words: impl Fn(&PartitionKnobs) -> String) -> String {
     let mut policy = Policy::new(profile, settings());
     let mut said = String::new();
     let mut totals: Vec<(Bytes, u64)> = Vec::new();

@@ -68,11 +68,11 @@ impl Context<'_> {
         if !self.is_of_one_moment()
             && let Some(before) = self.settled(key)
         {
-            let found = match self.head(key, kind).await? {
-                Some(found) => Collection::found(key, found, self.now_ms()).member(self, name).await,
-                None => Ok(None),
-            };
-            if self.settled(key) == Some(before) {
+            let Some(found) = self.head(key, kind).await? else { return Ok(None) };
+            let collection = Collection::found(key, found, self.now_ms());
+            let is_one_read = collection.packed().is_some();
+            let found = collection.member(self, name).await;
+            if is_one_read || self.settled(key) == Some(before) {
                 return found;
             }
         }

@@ -47,8 +47,7 @@ pub struct BlockCache {
     has_reserves: AtomicBool,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
-    /// Owners are partitions that are open here, and those whose blocks are not all gone yet. Taken before a shard's
-    /// lock.
+    /// Owners are partitions that are open here. Taken before a shard's lock.
     owners: Mutex<Owners>,
 }
 
@@ -122,7 +121,7 @@ impl BlockCache {
         self.shards.iter().map(|shard| shard.lock().upper_bytes()).sum()
     }
 
-    /// What is held and was done for `owner`, since it last had neither table nor block here.
+    /// What is held and was done for `owner`, since it last had no table here.
     pub fn usage_of(&self, owner: Owner) -> CacheUsage {
         let owners = self.owners.lock();
         let mut sum = CacheUsage::default();
@@ -169,7 +168,8 @@ impl BlockCache {
     }
 
     fn leave(&self, number: u32) {
-        self.owners.lock().leave(number);
+        let hand_over = |nobody: &Arc<Held>| self.shards.iter().for_each(|shard| shard.lock().begin(number, nobody));
+        self.owners.lock().leave(number, hand_over);
     }
 
     #[inline]

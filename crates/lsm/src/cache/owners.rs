@@ -36,25 +36,27 @@ impl Held {
     }
 }
 
-/// A row has its number as long as its owner has tables open, and until the last block is gone that these left behind;
-/// then the next owner gets it.
+/// A row is its owner's as long as it has tables open. What these leave behind is dead, for nobody asks for it under
+/// their numbers again: it is nobody's, until the last of it is gone; then the next owner gets the row. Who opens
+/// tables again has another row: its reserve is for what it will read, and not for what it had once.
 #[derive(Default)]
 pub(super) struct Owners {
+    /// Of owners with tables.
     numbers: BTreeMap<Owner, u32>,
     rows: Vec<Row>,
-    /// Numbers of rows without tables, and perhaps some that have some again.
+    /// Numbers of rows without tables.
     resting: VecDeque<u32>,
-    /// Of all tenants that have a row.
+    /// Of all tenants with tables.
     tenants: BTreeMap<u32, Arc<Held>>,
+    /// What is left behind. Nothing is kept for it.
+    nobody: Arc<Held>,
     /// By tenant, whether or not it has a row; the others have none.
     reserves: BTreeMap<u32, u64>,
 }
 
 struct Row {
     owner: Owner,
-    held: Arc<Held>,
     tables: usize,
-    is_resting: bool,
 }
 
 impl Owners {
@@ -73,9 +75,9 @@ impl Owners {
     ) -> u32 {
         let number = self.number(owner).unwrap_or_else(|| {
             let reused = self.reuse(retire);
-            let row = Row { owner, held: self.held(owner.tenant), tables: 0, is_resting: false };
+            let row = Row { owner, tables: 0 };
             let number = reused.unwrap_or(self.rows.len() as u32);
-            begin(number, &row.held);
+            begin(number, &self.held(owner.tenant));
             match reused {
                 Some(number) => self.rows[number as usize] = row,
                 None => self.rows.push(row),
@@ -103,11 +105,7 @@ impl Owners {
 
     /// Tenants with tables open, in order.
     pub(super) fn tenants(&self) -> Vec<u32> {
-        let open = self.rows.iter().filter(|row| row.tables > 0);
-        let mut tenants: Vec<u32> = open.map(|row| row.owner.tenant).collect();
-        tenants.sort_unstable();
-        tenants.dedup();
-        tenants
+        self.tenants.keys().copied().collect()
     }
 
     /// What is kept from now on, in bytes by tenant.
@@ -118,33 +116,30 @@ impl Owners {
         self.reserves = reserves;
     }
 
-    /// One of the tables of `number` is closed.
-    pub(super) fn leave(&mut self, number: u32) {
+    /// One of the tables of `number` is closed. If it was the last, `hand_over` is told who has what is left now.
+    pub(super) fn leave(&mut self, number: u32, hand_over: impl FnOnce(&Arc<Held>)) {
         let row = &mut self.rows[number as usize];
         row.tables -= 1;
-        if row.tables == 0 && !row.is_resting {
-            row.is_resting = true;
-            self.resting.push_back(number);
+        if row.tables > 0 {
+            return;
         }
+        let owner = row.owner;
+        self.numbers.remove(&owner);
+        if self.numbers.range(of_tenant(owner.tenant)).next().is_none() {
+            self.tenants.remove(&owner.tenant);
+        }
+        hand_over(&self.nobody);
+        self.resting.push_back(number);
     }
 
-    /// The number of a row that nobody needs any more. Its old owner is forgotten.
+    /// The number of a row that nobody needs any more.
     fn reuse(&mut self, mut retire: impl FnMut(u32) -> bool) -> Option<u32> {
         for _ in 0..LOOKS.min(self.resting.len()) {
             let number = self.resting.pop_front()?;
-            let row = &mut self.rows[number as usize];
-            if row.tables > 0 {
-                row.is_resting = false;
-            } else if retire(number) {
-                let owner = row.owner;
-                self.numbers.remove(&owner);
-                if self.numbers.range(of_tenant(owner.tenant)).next().is_none() {
-                    self.tenants.remove(&owner.tenant);
-                }
+            if retire(number) {
                 return Some(number);
-            } else {
-                self.resting.push_back(number);
             }
+            self.resting.push_back(number);
         }
         None
     }

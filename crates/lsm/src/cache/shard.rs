@@ -194,10 +194,16 @@ impl Shard {
         }
     }
 
-    /// From now on `owner` is the number of somebody whose tenant has `held`. Numbers come one after the other.
+    /// From now on `owner` is the number of somebody whose tenant has `held`, with all that there is under it. Numbers
+    /// come one after the other.
     pub(super) fn begin(&mut self, owner: u32, held: &Arc<Held>) {
+        let bytes = self.usages.get(owner as usize).map_or(0, |usage| usage.bytes as usize);
         match self.held.get_mut(owner as usize) {
-            Some(before) => *before = Arc::clone(held),
+            Some(before) => {
+                before.remove(bytes);
+                held.add(bytes);
+                *before = Arc::clone(held);
+            }
             None => self.held.push(Arc::clone(held)),
         }
     }

@@ -327,10 +327,26 @@ fn rows_of_those_who_are_gone_are_used_again() {
     // Blocks of closed tables age out: about sixty of them are still there.
     let rows = cache.shards[0].lock().usages().len();
     assert!(rows < 200, "{rows} rows");
-    // Whoever comes back while his blocks are there goes on where he was.
-    assert_eq!(cache.usage_of(owner(999)).hits, 1);
+    // Whoever comes back has another one: his old blocks are dead.
+    assert_eq!(cache.usage_of(owner(999)).entries, 0);
     let (_table, _again) = (cache.table(owner(999)), cache.table(owner(999)));
-    assert_eq!(cache.usage_of(owner(999)).hits, 1);
+    assert_eq!(cache.usage_of(owner(999)).entries, 0);
+}
+
+/// What was read before all tables of a tenant were closed is dead, and its reserve is not for that.
+#[test]
+fn the_reserve_of_who_wakes_is_for_what_it_reads_from_then_on() {
+    let cache = BlockCache::new(60_000, 1);
+    keep(&cache, [(1, 20_000), (2, 20_000)]);
+    let (table, hog) = (cache.table(stranger(1)), cache.table(stranger(2)));
+    (0..4).for_each(|offset| table.insert(offset, &block(4000), false));
+    drop(table);
+    assert_eq!((cache.bytes_of(1), cache.tenants()), (0, vec![2]));
+    let awake = cache.table(stranger(1));
+    (0..4).for_each(|offset| awake.insert(offset, &block(4000), false));
+    (0..1000).for_each(|offset| hog.insert(offset, &block(4000), false));
+    assert!((0..4).all(|offset| awake.contains(offset)), "it has no more than its reserve");
+    assert_eq!(cache.bytes_of(1) + cache.bytes_of(2), cache.usage().bytes, "what was dead is gone");
 }
 
 /// What is written goes in while there is room, and makes way for what is asked for.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::{Deserialize, Serialize};
+use weir_admission::policy::Ingredient;
 use weir_node::Profile;
 
 use super::Shape;
@@ -86,9 +87,12 @@ pub struct Shortage {
     pub report: Option<PathBuf>,
 }
 
-/// The names of the profiles, each with its line for the help.
+/// The names of the profiles, each with its line for the help, and those of `weir` with an ingredient more or less,
+/// which the help does not list.
 pub(super) fn profiles() -> PossibleValuesParser {
-    PossibleValuesParser::new(Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.about())))
+    let named = |profile: Profile| PossibleValue::new(profile.name()).help(profile.about());
+    let varied = Ingredient::ALL.map(|ingredient| named(Profile::Varied(ingredient)).hide(true));
+    PossibleValuesParser::new(Profile::ALL.map(named).into_iter().chain(varied))
 }
 
 impl Shortage {

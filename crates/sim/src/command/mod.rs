@@ -43,6 +43,7 @@ const EXAMPLES: &str = "\
 Examples:
   weir sim shortage --bosr 7 --profile rocksdb,weir    two profiles on a disk that was sold seven times
   weir sim shortage --help                             what every option means; the profiles, a line each
+  weir sim shortage --bosr 7 --profile weir,weir-without-stage-2    what an ingredient of the default profile pays
   weir sim trace --trace week.csv --profile weir       replays what `weir serve --record-traffic week.csv` wrote
   weir sim bursts --profile rocksdb,silk,weir          peaks of 100 s with valleys of 10 s: whose compactions come too late?
   weir sim steady --gets 50                            how evenly a hundred clients are served, by profile
@@ -50,6 +51,7 @@ Examples:
   weir sim density --seeds 3                           how many bursty tenants one machine carries, by profile
   weir sim delta-buffer                                who waits for write memory beside tenants that use all of it
   weir sim delta-cache                                 how soon a tenant that rested has its blocks in the cache again
+  weir sim delta-rmw                                   the same for a tenant that reads and writes, and needs memory, too
   weir sim delta-mix                                   the same with 64 tenants of many kinds
   weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
   weir sim interrupt --rounds 10                       real servers; leaves its data in ./weir-interrupt
@@ -174,6 +176,7 @@ impl Sim {
             Run::DeltaCache(args) => crate::delta::caches_side_by_side(&args),
             Run::DeltaFlush(args) => crate::delta::flushes_side_by_side(&args),
             Run::WalCascade(args) => crate::delta::cascades_side_by_side(&args),
+            Run::DeltaRmw(args) => crate::delta::changes_side_by_side(&args),
             Run::DeltaMix(args) => crate::delta::mixes_side_by_side(&args),
             Run::Interrupt { engine: engines, rounds, signals, stopped_ms, seed, dir, binary } => {
                 let stopped = Duration::from_millis(stopped_ms);

@@ -315,6 +315,8 @@ pub(super) enum Run {
     DeltaFlush(crate::delta::flush::Flush),
     /// Policies: a log that tenants share is full, all who keep it long flush at once, and one writes on
     WalCascade(crate::delta::cascade::Cascade),
+    /// Policies: tenants that rest and then read and write all they have, beside others that read or write all they can
+    DeltaRmw(crate::delta::rmw::Rmw),
     /// Policies: what the most unlucky of 64 tenants of many kinds waits, and what all get done
     DeltaMix(crate::delta::mix::Mix),
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake

@@ -11,7 +11,7 @@ use weir_node::{Machine, MemoryShares, Node, NodeConfig, ShareMode, ShareTerms};
 
 use super::Buffer;
 use super::client::{Class, Client, Op, clients};
-use super::world::{self, MB, SECOND, ms};
+use super::world::{self, Device, MB, SECOND, ms};
 
 /// Of all tenants together: the paper's 2 GB.
 const MEMORY: u64 = 2_048 * MB;
@@ -96,7 +96,7 @@ fn config(args: &Buffer, mode: ShareMode) -> NodeConfig {
     NodeConfig {
         write_memory_bytes: MEMORY / args.trial.scale,
         write_memory_shares: mode,
-        ..world::config(tree, DEVICE / args.trial.scale)
+        ..world::config(tree, Device::Shared(DEVICE / args.trial.scale))
     }
 }
 
@@ -116,7 +116,8 @@ fn law(capacity: u64, shares: &MemoryShares) -> Option<(u64, u64)> {
 /// What went wrong, in words.
 pub fn run(args: &Buffer, mode: ShareMode) -> Result<Shared, String> {
     let sim = Sim::new(args.trial.seed);
-    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.trial.scale, args.trial.seed);
+    let machine =
+        world::machine(&sim, &DiskImage::default(), Device::Shared(DEVICE / args.trial.scale), args.trial.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
@@ -149,9 +150,8 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
         while clock.now() < at {
             sleep_until(&clock, (clock.now() + SECOND / 4).min(at)).await;
             let seen = node.write_memory_shares();
-            let own: u64 = seen.shares.tenants.values().map(|share| share.reserve).sum();
             if clock.now() > from + SETTLED {
-                kept = kept.max(seen.shares.common + own);
+                kept = kept.max(seen.shares.kept());
             }
             // The node looks at who is awake once a second.
             if clock.now() > from + 2 * SECOND {
@@ -172,7 +172,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
     }
     let seen = node.write_memory_shares();
     let percent = |bytes: u64| bytes as f64 * 100.0 / capacity as f64;
-    let own: u64 = seen.shares.tenants.values().map(|share| share.reserve).sum();
+    let own = seen.shares.kept() - seen.shares.common;
     let seconds = args.seconds as f64;
     let waited = |client: &Arc<Client>| {
         let (waits, tally) = (seen.waits.get(&client.tenant().id().0).copied().unwrap_or_default(), client.tally());

@@ -11,16 +11,14 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde::Serialize;
 use weir_admission::policy::share::delta;
-use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
+use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Clock, Nanos, Rng, sleep_until};
-use weir_log::SyncMode;
-use weir_lsm::TreeOptions;
-use weir_model::Batch;
 use weir_node::{BlockCache, CacheMode, CacheShares, Machine, Node, NodeConfig, ShareTerms};
 
 use super::Trial;
 use super::client::{Class, Client, Op, clients};
-use super::world::{self, MB, SECOND, ms};
+use super::preload;
+use super::world::{self, Device, MB, SECOND, ms};
 
 pub(super) const TENANTS: u32 = 32;
 /// A tenant's share of the cache: the paper's.
@@ -52,8 +50,6 @@ const GREEDY_FROM: Nanos = 15 * SECOND;
 const WARM_ROUNDS: u64 = 2;
 /// The node looks at who is awake once a second.
 const SETTLED: Nanos = 2 * SECOND;
-/// Rows written at a time.
-const BATCH: u64 = 16;
 
 /// Block cache of 32 tenants: 20 that read steadily, 2 that read all they can, 10 that rest and then want their blocks
 #[derive(Clone, Debug, Args, Serialize)]
@@ -84,8 +80,8 @@ pub struct Cached {
 const MODES: &str = "quota,delta 250 ms,delta 500 ms,delta 750 ms,fair";
 
 impl Cached {
-    fn device(&self) -> u64 {
-        self.device * MB / self.trial.scale
+    fn device(&self) -> Device {
+        Device::Shared(self.device * MB / self.trial.scale)
     }
 
     /// When somebody comes back for the nth time, after the beginning.
@@ -185,39 +181,8 @@ fn capacity(cache: &BlockCache) -> u64 {
 /// # Errors
 /// What went wrong, in words.
 pub fn image(args: &Cached) -> Result<DiskImage, String> {
-    let sim = Sim::new(args.trial.seed);
-    let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
-    let machine = Machine { fs: disk.clone(), clock: sim.clock(), spawn: sim.spawner(), salt: args.trial.seed };
-    sim.block_on(preload(&sim, machine, args)).map_err(|error| format!("preloading: {error}"))?;
-    Ok(disk.crash_keeping(Keep::All, &mut Rng::new(0)))
-}
-
-async fn preload(sim: &Sim, machine: Machine, args: &Cached) -> weir_io::Result<()> {
-    // Rows come in the order of their keys: every run is moved down without being merged, to a level that is never
-    // full.
-    let tree = TreeOptions {
-        write_buffer_bytes: 4 << 20,
-        l0_trigger: 1,
-        l0_gather: 1,
-        level1_bytes: 1,
-        level_factor: u64::MAX,
-        warm_levels: 0,
-        ..TreeOptions::default()
-    };
-    let config = NodeConfig { tree, sync: SyncMode::None, segment_bytes: 8 << 20, ..NodeConfig::new("/weir") };
-    let node = Node::open(&config, machine).await?;
-    let row = vec![7; (ROW / args.trial.scale) as usize];
-    for client in clients(&node, &sim.clock(), kinds(), ROW / args.trial.scale).await? {
-        let (rows, partition) = (rows(client.class()), client.partition());
-        for first in (0..rows).step_by(BATCH as usize) {
-            let mut batch = Batch::new();
-            (first..rows.min(first + BATCH)).for_each(|number| batch.put(&number.to_be_bytes(), &row));
-            partition.write(&batch).await?.await?;
-        }
-        partition.seal();
-        partition.settle().await;
-    }
-    node.close().await
+    let tenants: Vec<_> = kinds().map(|(class, terms)| (class, terms, rows(class))).collect();
+    preload::image(args.trial.seed, &tenants, ROW / args.trial.scale)
 }
 
 /// One way to share, tried on a disk that starts as `image`.
@@ -303,7 +268,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
         mode: mode.to_string(),
         delta_ms: mode.promise().map(|promise| ms(promise.delta)),
         reserve_percent: percent(law(capacity, &seen) * seen.shares.tenants.len() as u64),
-        kept_percent: percent(seen.shares.tenants.values().map(|share| share.reserve).sum()),
+        kept_percent: percent(seen.shares.kept()),
         refill: (seen.refill * args.trial.scale) as f64,
         broken: seen.broken.map(|broken| broken.to_string()),
         is_lawful,

@@ -16,7 +16,7 @@ use weir_node::{
 };
 
 use super::Trial;
-use super::world::{self, MB, SECOND, ms};
+use super::world::{self, Device, MB, SECOND, ms};
 
 /// The paper's, and one more that is fast.
 const SLOW_TENANTS: u64 = 15;
@@ -147,7 +147,7 @@ fn config(args: &Cascade, mode: ShareMode) -> NodeConfig {
     NodeConfig {
         flush_slots: Some(FlushShares { slots: args.slots, mode }),
         shared_log_bytes: CAP / args.trial.scale,
-        ..world::config(tree, DEVICE / args.trial.scale)
+        ..world::config(tree, Device::Shared(DEVICE / args.trial.scale))
     }
 }
 
@@ -157,7 +157,8 @@ fn config(args: &Cascade, mode: ShareMode) -> NodeConfig {
 /// What went wrong, in words.
 pub fn run(args: &Cascade, mode: ShareMode) -> Result<Cascaded, String> {
     let sim = Sim::new(args.trial.seed);
-    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.trial.scale, args.trial.seed);
+    let device = Device::Shared(DEVICE / args.trial.scale);
+    let machine = world::machine(&sim, &DiskImage::default(), device, args.trial.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use weir_io::sim::Sim;
-use weir_io::{Clock, Nanos, Result, Rng, sleep_until};
+use weir_io::{Clock, Error, Nanos, Result, Rng, sleep_until};
 use weir_model::Batch;
 use weir_node::{Node, Partition, ShareTerms, Tenant, TenantName, TenantSettings, TenantSpec};
 
@@ -23,6 +24,9 @@ pub enum Class {
     Ramping,
 }
 
+/// Keys of new rows, apart from those of the rows that are read: what is read stays where it is, in the cache or not.
+pub(super) const NEW_ROWS: u64 = 1 << 48;
+
 /// What a tenant does again and again.
 #[derive(Clone, Copy)]
 pub(super) enum Op {
@@ -30,6 +34,24 @@ pub(super) enum Op {
     Write,
     /// Reads one of so many rows, drawn evenly.
     Read(u64),
+    /// Reads one of so many rows, drawn evenly, and writes so many bytes as a new one.
+    Change(u64, u64),
+}
+
+/// When a change was done that was asked for at 0, in nanoseconds.
+#[derive(Clone, Copy)]
+pub(super) struct Changed {
+    /// The row was read.
+    pub(super) read: Nanos,
+    /// The new one was in a memtable.
+    pub(super) written: Nanos,
+}
+
+impl Changed {
+    /// Both were done.
+    pub(super) fn both(self) -> Nanos {
+        self.read.max(self.written)
+    }
 }
 
 /// What a tenant has written or read, and what took longest.
@@ -87,6 +109,11 @@ impl Client {
         &self.partition
     }
 
+    /// Bytes of a row.
+    pub(super) fn op_bytes(&self) -> u64 {
+        self.op_bytes
+    }
+
     pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock()
     }
@@ -115,6 +142,10 @@ impl Client {
                     match op {
                         Op::Write => client.write(number).await,
                         Op::Read(rows) => client.read(draws.below(rows)).await,
+                        Op::Change(rows, bytes) => {
+                            let row = draws.below(rows);
+                            client.change(row, NEW_ROWS | number, bytes, false).await.expect("no faults");
+                        }
                     }
                     at += every;
                 }
@@ -135,6 +166,28 @@ impl Client {
         if commit.await.is_ok() {
             self.tally.lock().bytes += self.op_bytes;
         }
+    }
+
+    /// Reads `row`, and writes `bytes` under the key `new`; both `together`, or one after the other.
+    pub(super) async fn change(&self, row: u64, new: u64, bytes: u64, together: bool) -> Result<Changed> {
+        let asked = self.clock.now();
+        let read = async {
+            self.partition.get(&row.to_be_bytes()).await?.expect("it was there before");
+            Ok::<_, Error>(self.clock.now() - asked)
+        };
+        let mut batch = Batch::new();
+        batch.put(&new.to_be_bytes(), &vec![new as u8; bytes as usize]);
+        let write = async {
+            let commit = self.partition.write(&batch).await?;
+            let written = self.clock.now() - asked;
+            commit.await?;
+            Ok::<_, Error>(written)
+        };
+        let (read, written) = if together { try_join(read, write).await? } else { (read.await?, write.await?) };
+        let (changed, mut tally) = (Changed { read, written }, self.tally.lock());
+        tally.slowest = tally.slowest.max(changed.both());
+        tally.bytes += self.op_bytes + bytes;
+        Ok(changed)
     }
 
     /// One read, of the row `number`.

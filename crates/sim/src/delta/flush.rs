@@ -11,7 +11,7 @@ use weir_node::{Delay, FlushShares, Machine, Node, NodeConfig, ShareMode, ShareT
 
 use super::Trial;
 use super::client::{Class, Op, clients};
-use super::world::{self, MB, SECOND, ms};
+use super::world::{self, Device, MB, SECOND, ms};
 
 /// One that ramps up, 3 that are greedy, 12 that are steady.
 const TENANTS: u32 = 16;
@@ -78,7 +78,7 @@ impl Slotted {
 fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
     let tree = TreeOptions { write_buffers_max: 16, ..world::tree(MEMTABLE / args.trial.scale) };
     let flush_slots = Some(FlushShares { slots: args.slots, mode });
-    NodeConfig { flush_slots, ..world::config(tree, DEVICE / args.trial.scale) }
+    NodeConfig { flush_slots, ..world::config(tree, Device::Shared(DEVICE / args.trial.scale)) }
 }
 
 /// One way to share, tried.
@@ -87,7 +87,8 @@ fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
 /// What went wrong, in words.
 pub fn run(args: &Flush, mode: ShareMode) -> Result<Slotted, String> {
     let sim = Sim::new(args.trial.seed);
-    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.trial.scale, args.trial.seed);
+    let machine =
+        world::machine(&sim, &DiskImage::default(), Device::Shared(DEVICE / args.trial.scale), args.trial.seed);
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 

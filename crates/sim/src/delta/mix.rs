@@ -1,95 +1,149 @@
-//! Sixty-four tenants that read, write, do both by turns, or come in bursts, beside some that write all they can: what
-//! the most unlucky of them waits, and what all of them get done (DF-E6).
+//! Sixty-four tenants that read, write, do both by turns, or rest and come back, beside some that read or write all
+//! they can: what the most unlucky of them waits, and what all of them get done (DF-E6).
+//!
+//! As in the paper most of what is done is reading, out of a cache that is smaller than what is read: what is kept
+//! there for tenants that rest is missed by those that do not. A request has what it asked for when its row was read,
+//! or is in a memtable; that it is in the log, too, takes a turn at the device, which is no matter of shares in memory.
 
 use std::sync::Arc;
 
 use clap::Args;
 use parking_lot::Mutex;
 use serde::Serialize;
+use weir_admission::waits::{self, Cause, Followed, Waits};
 use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Clock, Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{
-    CacheMode, Delay, FlushShares, Machine, Node, NodeConfig, Partition, ShareMode, ShareTerms, TenantName,
-    TenantSettings, TenantSpec,
-};
+use weir_node::{Delay, FlushShares, Machine, Node, NodeConfig, Partition, ShareTerms};
 
-use super::Trial;
-use super::world::{self, MB, SECOND};
+use super::client::{Class, NEW_ROWS, clients};
+use super::pair::Pair;
+use super::world::{self, Device, MB, SECOND, ms};
+use super::{Trial, preload};
 
 /// What tenants do, and how many of them do it.
-const TENANTS: [(Kind, u64); 5] =
-    [(Kind::Reader, 24), (Kind::Writer, 16), (Kind::Changer, 8), (Kind::Bursty, 8), (Kind::Greedy, 8)];
-/// The paper's memory and device, for writes.
-const MEMORY: u64 = 2_048 * MB;
-const DEVICE: u64 = 3_120 * MB;
-const SHARE: u64 = MEMORY / 64;
-/// Blocks of all tenants: a fifth of what is read.
-const CACHE: u64 = 512 * MB;
-/// What a reader, and whoever reads and writes, has on disk; in rows of so many bytes.
-const DATA: u64 = 80 * MB;
-const ROW: u64 = 256 << 10;
-/// Half of a share.
+const TENANTS: [(Kind, usize); 7] = [
+    (Kind::Reader, 12),
+    (Kind::Returner, 8),
+    (Kind::Scanner, 16),
+    (Kind::Writer, 8),
+    (Kind::Changer, 6),
+    (Kind::Bursty, 6),
+    (Kind::Greedy, 8),
+];
+/// What the device reads, and what it writes, in a second: the paper's, of whose reads three quarters are enough for so
+/// small a cache.
+const READS: u64 = 4_680 * MB;
+const WRITES: u64 = 3_120 * MB;
+/// A tenant's share of the write memory: the paper's.
+const MEMORY_SHARE: u64 = 128 * MB;
+/// And of the cache: half of the paper's, so that a run takes less memory.
+const CACHE_SHARE: u64 = 160 * MB;
+/// A row, and a block: large, for the device moves whole pages.
+const ROW: u64 = 500_000;
 const MEMTABLE: u64 = 16 * MB;
 const FLUSH_SLOTS: u64 = 8;
-/// Requests of a tenant that may be under way at a time, but for those of a burst.
+/// Requests of a tenant that may be under way at a time, but for those of who comes back.
 const WORKERS: u64 = 8;
 /// A burst is so much of a share: memtables also take what they keep besides the data.
 const BURST: (u64, u64) = (7, 8);
-/// Two tenants burst at the same moment, each of the eight once in so long.
-const BURST_EVERY: Nanos = 5 * SECOND;
-const BURSTS_AT_A_TIME: u64 = 2;
-/// Before that the memory is full, and how fast it comes back has been measured; nothing is counted yet.
-const SETTLED: Nanos = 6 * SECOND;
+/// Two tenants of a kind burst, or come back, at the same moment, by turns.
+const AT_A_TIME: usize = 2;
+const TURN_EVERY: Nanos = 3 * SECOND;
+/// Before that memory and cache are full, and how fast they come back has been measured; nothing is counted yet.
+const SETTLED: Nanos = 12 * SECOND;
 
 /// What a tenant does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Reads rows, drawn evenly.
+    /// Reads rows, drawn evenly, of less than its share of the cache.
     Reader,
+    /// Rests, and then reads most of its share of the cache at once.
+    Returner,
+    /// Reads all it can, in bulk, of five times its share, and can wait: its delay is infinite.
+    Scanner,
     /// Writes steadily.
     Writer,
-    /// Reads a row and writes it anew, steadily.
+    /// Reads a row and writes what it made of it, steadily.
     Changer,
-    /// Rests, and then writes most of its share at once.
+    /// Rests, and then writes most of its share of the memory at once.
     Bursty,
-    /// Writes all it can, in bulk, and can wait: its delay is infinite.
+    /// Writes all it can, in bulk, and can wait.
     Greedy,
 }
 
 impl Kind {
-    /// Bytes a second that it reads or writes at scale 1; of those who burst and rest in between, none.
+    /// Bytes a second that it reads or writes at scale 1; of those who rest in between, none.
     fn rate(self) -> Option<u64> {
         match self {
             Kind::Reader => Some(25 * MB),
             Kind::Writer => Some(20 * MB),
             Kind::Changer => Some(10 * MB),
-            Kind::Bursty => None,
+            Kind::Returner | Kind::Bursty => None,
+            Kind::Scanner => Some(1_000 * MB),
             Kind::Greedy => Some(300 * MB),
         }
     }
 
+    /// Bytes that it has on disk at scale 1.
+    fn has(self) -> u64 {
+        match self {
+            Kind::Reader | Kind::Changer => 100 * MB,
+            Kind::Returner => 140 * MB,
+            Kind::Scanner => 800 * MB,
+            Kind::Writer | Kind::Bursty | Kind::Greedy => 0,
+        }
+    }
+
+    /// Requests of one that asks for much at once.
+    fn at_once(self) -> u64 {
+        if self.reads() { self.has() / ROW } else { MEMORY_SHARE * BURST.0 / BURST.1 / ROW }
+    }
+
     fn reads(self) -> bool {
-        matches!(self, Kind::Reader | Kind::Changer)
+        self.has() > 0
     }
 
     fn writes(self) -> bool {
-        self != Kind::Reader
+        !self.reads() || self == Kind::Changer
+    }
+
+    /// Whether nothing is promised to it.
+    fn is_patient(self) -> bool {
+        matches!(self, Kind::Scanner | Kind::Greedy)
+    }
+
+    fn class(self) -> Class {
+        match self {
+            Kind::Returner | Kind::Bursty => Class::Ramping,
+            Kind::Scanner | Kind::Greedy => Class::Greedy,
+            Kind::Reader | Kind::Writer | Kind::Changer => Class::Steady,
+        }
+    }
+
+    fn terms(self) -> ShareTerms {
+        let delay = if self.is_patient() { Delay::Endless } else { Delay::OfNode };
+        ShareTerms { delay, ..ShareTerms::default() }
     }
 }
 
-/// Macro mix of 64 tenants: readers, writers, both by turns, bursts, and 8 that write all they can in bulk
+fn kinds() -> impl Iterator<Item = Kind> {
+    TENANTS.into_iter().flat_map(|(kind, count)| std::iter::repeat_n(kind, count))
+}
+
+/// Macro mix of 64 tenants: readers, writers, both by turns, some that rest and come back, and 24 that read or write
+/// all they can in bulk
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Mix {
-    /// How write memory, block cache and flush slots are shared, separated by commas: `quota`, `fair`,
-    /// `delta 350 ms for 2`
-    #[arg(long = "shares", value_name = "MODE", value_delimiter = ',', default_value = MODES)]
+    /// Delays of write memory and block cache in milliseconds, separated by commas: `350+250 for 2` (tenants at a
+    /// time); or `quota` or `fair` for both. Flush slots are shared as the memory is
+    #[arg(long = "shares", value_name = "PAIR", value_delimiter = ',', default_value = PAIRS)]
     #[serde(skip)]
-    pub modes: Vec<ShareMode>,
+    pub pairs: Vec<Pair>,
     /// Seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 26, value_parser = clap::value_parser!(u64).range(12..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 36, value_parser = clap::value_parser!(u64).range(20..=3600))]
     pub seconds: u64,
     /// How it is run.
     #[command(flatten)]
@@ -97,17 +151,36 @@ pub struct Mix {
     pub trial: Trial,
 }
 
-const MODES: &str = "quota,delta 350 ms for 2,fair";
+/// The paper's.
+const PAIRS: &str = "quota,350+250 for 2,fair";
+
+/// What requests waited for, on average, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Waited {
+    /// Room in the write memory, or in their tree.
+    pub memory: f64,
+    /// Their turn before the device.
+    pub gate: f64,
+    /// All of it, the device itself among it.
+    pub all: f64,
+}
 
 /// What the clients of tenants of one kind saw.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfKind {
     /// Which.
     pub kind: Kind,
-    /// The worst P99.9 of one of them, from the moment at which a request was to be sent, in milliseconds.
+    /// The worst P99.9 of one of them, from the moment at which a request was to be sent until its row was read or in a
+    /// memtable, in milliseconds.
     pub p999_ms: f64,
     /// The longest of all.
     pub longest_ms: f64,
+    /// The longest until it was in the log, too.
+    pub logged_ms: f64,
+    /// What the slowest one in a thousand of all requests waited for.
+    pub slow: Waited,
+    /// Reads that found their block in the cache, in percent: of all, and of the tenant that has the fewest.
+    pub hits: [f64; 2],
     /// Requests answered.
     pub requests: u64,
 }
@@ -116,11 +189,13 @@ pub struct OfKind {
 #[derive(Clone, Debug, Serialize)]
 pub struct Mixed {
     /// Which.
-    pub mode: String,
-    /// Of the write memory, what was kept in the end, in percent.
-    pub kept_percent: f64,
+    pub pair: String,
+    /// Of write memory and cache, what was kept in the end, in percent.
+    pub kept_percent: [f64; 2],
     /// Flush slots that were reserved in the end.
     pub reserved_slots: u64,
+    /// Why a promise was not kept at the end, in the node's words.
+    pub broken: Vec<String>,
     /// Bytes a second that clients read, at scale 1, once all has settled.
     pub read_per_sec: f64,
     /// Bytes a second that they wrote.
@@ -137,7 +212,7 @@ impl Mixed {
 
     /// P99.9 and longest wait of the most unlucky tenant, in milliseconds, of all but those that can wait.
     pub fn worst_ms(&self) -> (f64, f64) {
-        let kinds = || self.kinds.iter().filter(|of| of.kind != Kind::Greedy);
+        let kinds = || self.kinds.iter().filter(|of| !of.kind.is_patient());
         let most = |of: &dyn Fn(&OfKind) -> f64| kinds().map(of).fold(0.0, f64::max);
         (most(&|of| of.p999_ms), most(&|of| of.longest_ms))
     }
@@ -151,7 +226,8 @@ impl Mixed {
 /// What the clients of one tenant saw.
 #[derive(Default)]
 struct Seen {
-    waits: Vec<Nanos>,
+    waits: Vec<(Nanos, Waits)>,
+    logged: Nanos,
     read: u64,
     written: u64,
 }
@@ -165,74 +241,80 @@ struct Guest {
     counts: (Nanos, Nanos),
     clock: Arc<dyn Clock>,
     row: u64,
-    rows: u64,
 }
 
 impl Guest {
     /// One request, that was to be sent at `due`: the `number`th of its tenant, which reads the row `drawn`.
-    async fn ask(&self, due: Nanos, number: u64, drawn: u64) {
-        let (mut read, mut written) = (0, 0);
+    async fn ask(&self, due: Nanos, number: u64, drawn: u64) -> weir_io::Result<()> {
+        let (mut read, mut written, mut commit) = (0, 0, None);
+        waits::clear();
         if self.kind.reads() {
-            let Ok(Some(_)) = self.partition.get(&drawn.to_be_bytes()).await else { return };
+            self.partition.get(&drawn.to_be_bytes()).await?.expect("it was there before");
             read = self.row;
         }
         if self.kind.writes() {
-            let key = if self.kind.reads() { drawn } else { number };
-            if self.write(key).await.is_err() {
-                return;
-            }
+            let mut batch = Batch::new();
+            batch.put(&(NEW_ROWS | number).to_be_bytes(), &vec![number as u8; self.row as usize]);
+            commit = Some(self.partition.write(&batch).await?);
             written = self.row;
         }
         let (now, (from, until)) = (self.clock.now(), self.counts);
-        let mut seen = self.seen.lock();
-        if due >= from {
-            seen.waits.push(now - due);
+        {
+            let mut seen = self.seen.lock();
+            if due >= from {
+                seen.waits.push((now - due, waits::so_far()));
+            }
+            // Whoever is late gets done now what was due before.
+            if (from..until).contains(&now) {
+                seen.read += read;
+                seen.written += written;
+            }
         }
-        // Whoever is late gets done now what was due before.
-        if (from..until).contains(&now) {
-            seen.read += read;
-            seen.written += written;
+        if let Some(commit) = commit {
+            commit.await?;
+            let mut seen = self.seen.lock();
+            if due >= from {
+                seen.logged = seen.logged.max(self.clock.now() - due);
+            }
         }
-    }
-
-    async fn write(&self, key: u64) -> weir_io::Result<()> {
-        let mut batch = Batch::new();
-        batch.put(&key.to_be_bytes(), &vec![key as u8; self.row as usize]);
-        self.partition.write(&batch).await?.await
+        Ok(())
     }
 
     /// Asks for `rate` bytes a second until `until`; what is late is sent as soon as one of the workers is free.
     fn ask_steadily(self: &Arc<Self>, sim: &Sim, rate: u64, until: Nanos, rng: &mut Rng) {
-        let every = SECOND * self.row * WORKERS / rate;
+        let (every, rows) = (SECOND * self.row * WORKERS / rate, self.kind.has() / ROW);
         for worker in 0..WORKERS {
             let (guest, mut rng) = (Arc::clone(self), Rng::new(rng.next_u64()));
             let mut due = self.clock.now() + rng.below(every);
-            sim.spawn(async move {
+            sim.spawn(Followed::new(async move {
                 for number in (worker..).step_by(WORKERS as usize) {
                     sleep_until(&guest.clock, due).await;
                     if guest.clock.now() >= until {
                         return;
                     }
-                    guest.ask(due, number, rng.below(guest.rows)).await;
+                    guest.ask(due, number, rng.below(rows.max(1))).await.expect("no faults");
                     due += every;
                 }
-            });
+            }));
         }
     }
 
-    /// Writes most of its share at once, whenever a burst is due.
-    fn burst(self: &Arc<Self>, sim: &Sim, (from, until): (Nanos, Nanos), rows: u64) {
+    /// Asks for its share at once, whenever it is its turn.
+    fn come_back(self: &Arc<Self>, sim: &Sim, (from, until, every): (Nanos, Nanos, Nanos)) {
         let (guest, spawn) = (Arc::clone(self), sim.spawner());
         sim.spawn(async move {
             for round in 0.. {
-                let due = from + round * BURST_EVERY;
+                let due = from + round * every;
                 sleep_until(&guest.clock, due).await;
                 if due >= until {
                     return;
                 }
-                for number in 0..rows {
+                let requests = guest.kind.at_once();
+                for number in 0..requests {
                     let guest = Arc::clone(&guest);
-                    spawn.spawn(Box::pin(async move { guest.ask(due, round * rows + number, 0).await }));
+                    let ask =
+                        async move { guest.ask(due, round * requests + number, number).await.expect("no faults") };
+                    spawn.spawn(Box::pin(Followed::new(ask)));
                 }
             }
         });
@@ -243,103 +325,133 @@ impl Guest {
         let mut seen = self.seen.lock();
         seen.waits.sort_unstable();
         let last = seen.waits.len().saturating_sub(1);
-        let at = |index: usize| seen.waits.get(index).copied().unwrap_or(0);
+        let at = |index: usize| seen.waits.get(index).map_or(0, |(all, _)| *all);
         (at(last - last / 1000), at(last), seen.waits.len() as u64)
     }
 }
 
-/// Settings of the node, of which everything that is shared within a delay is shared like `mode`.
-fn config(args: &Mix, mode: ShareMode) -> NodeConfig {
-    let memtable = MEMTABLE / args.trial.scale;
-    let tree = TreeOptions { write_buffers_max: 256, table_bytes: memtable, ..world::tree(memtable) };
-    NodeConfig {
-        cache_bytes: (CACHE / args.trial.scale) as usize,
-        cache_shares: match mode {
-            ShareMode::Quota => CacheMode::Quota,
-            ShareMode::Delta(promise) => CacheMode::Delta(promise),
-            ShareMode::Quarter | ShareMode::Fair => CacheMode::Fair,
-        },
-        write_memory_bytes: MEMORY / args.trial.scale,
-        write_memory_shares: mode,
-        flush_slots: Some(FlushShares { slots: FLUSH_SLOTS, mode }),
-        ..world::config(tree, DEVICE / args.trial.scale)
+/// What the clients of `kind`, who are `guests`, saw.
+fn of_kind(node: &Node, kind: Kind, guests: &[Arc<Guest>]) -> OfKind {
+    let guests: Vec<&Arc<Guest>> = guests.iter().filter(|guest| guest.kind == kind).collect();
+    let waits: Vec<_> = guests.iter().map(|guest| guest.waits()).collect();
+    let most = |of: &dyn Fn(&(Nanos, Nanos, u64)) -> Nanos| ms(waits.iter().map(of).max().unwrap_or(0));
+    let usages: Vec<_> = guests.iter().map(|guest| node.cache().usage_of(guest.partition.owner())).collect();
+    let percent = |hits: u64, misses: u64| hits as f64 * 100.0 / (hits + misses).max(1) as f64;
+    let all = usages.iter().fold((0, 0), |(hits, misses), usage| (hits + usage.hits, misses + usage.misses));
+    let least = usages.iter().map(|usage| percent(usage.hits, usage.misses)).fold(100.0, f64::min);
+    OfKind {
+        kind,
+        p999_ms: most(&|waits| waits.0),
+        longest_ms: most(&|waits| waits.1),
+        logged_ms: ms(guests.iter().map(|guest| guest.seen.lock().logged).max().unwrap_or(0)),
+        slow: slowest(&guests),
+        hits: [percent(all.0, all.1), least],
+        requests: waits.iter().map(|(.., count)| count).sum(),
     }
 }
 
-/// One way to share, tried.
+/// What the slowest one in a thousand of the requests of `guests` waited for.
+fn slowest(guests: &[&Arc<Guest>]) -> Waited {
+    let mut all: Vec<(Nanos, Waits)> = guests.iter().flat_map(|guest| guest.seen.lock().waits.clone()).collect();
+    all.sort_unstable();
+    let slow = &all[all.len() - all.len().min(all.len() / 1000 + 1)..];
+    let mean =
+        |of: &dyn Fn(&(Nanos, Waits)) -> Nanos| slow.iter().map(of).map(ms).sum::<f64>() / slow.len().max(1) as f64;
+    Waited {
+        memory: mean(&|(_, waited)| waited[Cause::Stall as usize]),
+        gate: mean(&|(_, waited)| waited[Cause::Partition as usize] + waited[Cause::Node as usize]),
+        all: mean(&|(all, _)| *all),
+    }
+}
+
+fn device(args: &Mix) -> Device {
+    Device::Split { read: READS / args.trial.scale, write: WRITES / args.trial.scale }
+}
+
+/// Settings of the node.
+fn config(args: &Mix, pair: Pair) -> NodeConfig {
+    let memtable = MEMTABLE / args.trial.scale;
+    let tree = TreeOptions { write_buffers_max: 1024, table_bytes: memtable, ..world::tree(memtable) };
+    let tenants = kinds().count() as u64;
+    NodeConfig {
+        cache_bytes: (tenants * CACHE_SHARE / args.trial.scale) as usize,
+        cache_shares: pair.cache,
+        write_memory_bytes: tenants * MEMORY_SHARE / args.trial.scale,
+        write_memory_shares: pair.memory,
+        flush_slots: Some(FlushShares { slots: FLUSH_SLOTS, mode: pair.memory }),
+        ..world::config(tree, device(args))
+    }
+}
+
+/// The disk that all ways to share start from.
 ///
 /// # Errors
 /// What went wrong, in words.
-pub fn run(args: &Mix, mode: ShareMode) -> Result<Mixed, String> {
-    let sim = Sim::new(args.trial.seed);
-    let machine = world::machine(&sim, &DiskImage::default(), DEVICE / args.trial.scale, args.trial.seed);
-    sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
+pub fn image(args: &Mix) -> Result<DiskImage, String> {
+    let tenants: Vec<_> = kinds().map(|kind| (kind.class(), kind.terms(), kind.has() / ROW)).collect();
+    preload::image(args.trial.seed, &tenants, ROW / args.trial.scale)
 }
 
-async fn drive(sim: &Sim, machine: Machine, args: &Mix, mode: ShareMode) -> weir_io::Result<Mixed> {
+/// One way to share, tried on a disk that starts as `image`.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run(args: &Mix, image: &DiskImage, pair: Pair) -> Result<Mixed, String> {
+    let sim = Sim::new(args.trial.seed);
+    let machine = world::machine(&sim, image, device(args), args.trial.seed);
+    sim.block_on(drive(&sim, machine, args, pair)).map_err(|error| format!("{pair}: {error}"))
+}
+
+async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::Result<Mixed> {
     let clock = sim.clock();
-    let node = Node::open(&config(args, mode), machine).await?;
-    let mut partitions = Vec::new();
-    for (kind, count) in TENANTS {
-        for number in 0..count {
-            let delay = if kind == Kind::Greedy { Delay::Endless } else { Delay::OfNode };
-            let settings = TenantSettings { terms: ShareTerms { weight: 1, delay }, ..TenantSettings::default() };
-            let name = TenantName::new(&format!("{kind:?}{number}").to_lowercase()).expect("a name");
-            let tenant = node.create_tenant(TenantSpec { settings, ..TenantSpec::new(name) }).await?;
-            partitions.push((kind, tenant.partitions()[0].partition().await?));
-        }
-    }
-    let guest = |kind: Kind, partition: &Arc<Partition>, counts: (Nanos, Nanos)| {
-        let (partition, clock, seen) = (Arc::clone(partition), Arc::clone(&clock), Mutex::default());
-        let row = ROW / args.trial.scale;
-        Arc::new(Guest { kind, partition, seen, counts, clock, row, rows: DATA / ROW })
-    };
-    for (kind, partition) in partitions.iter().filter(|(kind, _)| kind.reads()) {
-        let guest = guest(*kind, partition, (Nanos::MAX, Nanos::MAX));
-        for key in 0..guest.rows {
-            guest.write(key).await?;
-        }
-        partition.seal();
-        partition.settle().await;
-    }
+    let config = config(args, pair);
+    let node = Node::open(&config, machine).await?;
+    let row = ROW / args.trial.scale;
+    let terms = kinds().map(|kind| (kind.class(), kind.terms()));
+    let clients = clients(&node, &clock, terms, row).await?;
     let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
     let (counts_from, until) = (from + SETTLED, from + args.seconds * SECOND);
-    let guests: Vec<Arc<Guest>> =
-        partitions.iter().map(|(kind, partition)| guest(*kind, partition, (counts_from, until))).collect();
-    let mut bursts = 0;
-    for guest in &guests {
-        match guest.kind.rate() {
-            Some(rate) => guest.ask_steadily(sim, rate / args.trial.scale, until, &mut rng),
-            None => {
-                let turns = BURST_EVERY * BURSTS_AT_A_TIME / 8;
-                let first = counts_from + bursts / BURSTS_AT_A_TIME * turns;
-                guest.burst(sim, (first, until), SHARE * BURST.0 / BURST.1 / ROW);
-                bursts += 1;
-            }
+    let guest = |(kind, client): (Kind, &Arc<super::client::Client>)| {
+        let (partition, clock, seen) = (Arc::clone(client.partition()), Arc::clone(&clock), Mutex::default());
+        Arc::new(Guest { kind, partition, seen, counts: (counts_from, until), clock, row })
+    };
+    let guests: Vec<Arc<Guest>> = kinds().zip(&clients).map(guest).collect();
+    for (kind, count) in TENANTS {
+        let of = || guests.iter().filter(|guest| guest.kind == kind);
+        if let Some(rate) = kind.rate() {
+            of().for_each(|guest| guest.ask_steadily(sim, rate / args.trial.scale, until, &mut rng));
+            continue;
+        }
+        let every = TURN_EVERY * (count / AT_A_TIME) as u64;
+        for (guest, number) in of().zip(0..) {
+            // The first time before anything is counted; those who write between those who read.
+            let between = if kind.writes() { TURN_EVERY / 2 } else { 0 };
+            let first = from + SETTLED + TURN_EVERY * (number / AT_A_TIME) as u64 + between - every;
+            guest.come_back(sim, (first, until, every));
         }
     }
     sleep_until(&clock, until).await;
-    let (shares, slots) = (node.write_memory_shares().shares, node.flush_waits());
+    let (memory, cache, slots) = (node.write_memory_shares(), node.cache_shares(), node.flush_waits());
     // What was sent in time is counted however late it is answered.
     sleep_until(&clock, until + 2 * SECOND).await;
-    let kinds = TENANTS.map(|(kind, _)| {
-        let waits: Vec<_> = guests.iter().filter(|guest| guest.kind == kind).map(|guest| guest.waits()).collect();
-        let most = |of: &dyn Fn(&(Nanos, Nanos, u64)) -> Nanos| waits.iter().map(of).max().unwrap_or(0) as f64 / 1e6;
-        let requests = waits.iter().map(|(.., count)| count).sum();
-        OfKind { kind, p999_ms: most(&|waits| waits.0), longest_ms: most(&|waits| waits.1), requests }
-    });
     let seconds = (args.seconds * SECOND - SETTLED) as f64 / 1e9;
     let per_sec = |of: &dyn Fn(&Seen) -> u64| {
         let bytes: u64 = guests.iter().map(|guest| of(&guest.seen.lock())).sum();
         (bytes * args.trial.scale) as f64 / seconds
     };
-    let own: u64 = shares.tenants.values().map(|share| share.reserve).sum();
+    let capacity = node.cache().capacity_bytes() - node.cache().charged_bytes();
+    let percent = |kept: u64, of: u64| kept as f64 * 100.0 / of as f64;
+    let broken = [memory.broken.map(|broken| broken.to_string()), cache.broken.map(|broken| broken.to_string())];
     Ok(Mixed {
-        mode: mode.to_string(),
-        kept_percent: (shares.common + own) as f64 * 100.0 / (MEMORY / args.trial.scale) as f64,
+        pair: pair.to_string(),
+        kept_percent: [
+            percent(memory.shares.kept(), config.write_memory_bytes),
+            percent(cache.shares.kept(), capacity as u64),
+        ],
         reserved_slots: slots.map_or(0, |slots| slots.reserved),
+        broken: broken.into_iter().flatten().collect(),
         read_per_sec: per_sec(&|seen| seen.read),
         written_per_sec: per_sec(&|seen| seen.written),
-        kinds: kinds.into(),
+        kinds: TENANTS.map(|(kind, _)| of_kind(&node, kind, &guests)).into(),
     })
 }

@@ -1,7 +1,8 @@
 //! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
 //! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7) or have to, as a shared log is full
-//! ([`cascade`], DF-E8), or to have their blocks back ([`cached`], DF-E3); and many tenants of many kinds ([`mix`],
-//! DF-E6). The node is the real one; the device has exactly the planned bandwidth.
+//! ([`cascade`], DF-E8), or to have their blocks back ([`cached`], DF-E3), or both memory and blocks ([`rmw`], DF-E5);
+//! and many tenants of many kinds ([`mix`], DF-E6). The node is the real one; the device has exactly the planned
+//! bandwidth.
 
 mod buffer;
 pub mod cached;
@@ -9,6 +10,9 @@ pub mod cascade;
 mod client;
 pub mod flush;
 pub mod mix;
+mod pair;
+mod preload;
+pub mod rmw;
 mod table;
 mod world;
 
@@ -21,12 +25,14 @@ use weir_scenario::save;
 
 pub use buffer::{Shared, Waited, run};
 pub use client::Class;
-pub use table::{cache_heading, cache_row, heading, row};
+pub use pair::Pair;
+pub use table::{cache_heading, cache_row, heading, rmw_heading, rmw_row, row};
 
 use self::cached::Cached;
 use self::cascade::Cascade;
 use self::flush::Flush;
 use self::mix::Mix;
+use self::rmw::Rmw;
 use self::table::{cascade_heading, cascade_row, mix_heading, mix_row, slots_heading, slots_row};
 use crate::scenario::WORLD;
 
@@ -102,7 +108,8 @@ pub fn cascades_side_by_side(args: &Cascade) -> Result<(), String> {
 /// # Errors
 /// What went wrong, in words.
 pub fn mixes_side_by_side(args: &Mix) -> Result<(), String> {
-    let runs = args.modes.iter().map(|&mode| mix::run(args, mode));
+    let image = mix::image(args)?;
+    let runs = args.pairs.iter().map(|&pair| mix::run(args, &image, pair));
     deliver("delta-mix", args, args.trial.json.as_deref(), &mix_heading(args), runs, mix_row)
 }
 
@@ -114,6 +121,16 @@ pub fn caches_side_by_side(args: &Cached) -> Result<(), String> {
     let image = cached::image(args)?;
     let runs = args.modes.iter().map(|&mode| cached::run(args, &image, mode));
     deliver("delta-cache", args, args.trial.json.as_deref(), &cache_heading(args), runs, cache_row)
+}
+
+/// The same for both, and tenants that read and write.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn changes_side_by_side(args: &Rmw) -> Result<(), String> {
+    let image = rmw::image(args)?;
+    let runs = args.pairs.iter().map(|&pair| rmw::run(args, &image, pair));
+    deliver("delta-rmw", args, args.trial.json.as_deref(), &rmw_heading(args), runs, rmw_row)
 }
 
 fn deliver<R: Serialize>(

@@ -4,6 +4,7 @@ use super::cached::{Cached, Kept, SHARE, STEADY_TENANTS, TENANTS};
 use super::cascade::{Cascade, Cascaded};
 use super::flush::{Flush, Slotted};
 use super::mix::{Kind, Mix, Mixed};
+use super::rmw::{Composed, Rmw};
 use super::world::MB;
 use super::{Buffer, Class, Shared};
 
@@ -78,6 +79,9 @@ pub(super) fn slots_row(slotted: &Slotted) -> String {
     )
 }
 
+/// Kinds of tenants of a mix to which something is promised.
+const PROMPT: [Kind; 5] = [Kind::Reader, Kind::Returner, Kind::Writer, Kind::Changer, Kind::Bursty];
+
 pub(super) fn cascade_heading(args: &Cascade) -> String {
     format!(
         "{} flush slots, a shared log of 1900 MB, 16 tenants with two memtables of 64 MB: 15 write 1 MB/s and can wait, 1 \
@@ -118,29 +122,32 @@ pub(super) fn cascade_row(cascaded: &Cascaded) -> String {
 }
 
 pub(super) fn mix_heading(args: &Mix) -> String {
-    let kinds = ["readers", "writers", "changers", "bursty"].map(|kind| format!("{kind:>15}")).join(" ");
+    let kinds = ["readers", "returners", "writers", "changers", "bursty"].map(|kind| format!("{kind:>13}")).join(" ");
     format!(
-        "64 tenants: 24 read, 16 write, 8 read and write, 8 write 7/8 of their share at once, two at a time, 8 write all they \
-         can; scale {}\n\
-         The worst tenant's P99.9 and its longest wait, in ms, of all but the last 8, and by kind; rates in MB/s at scale 1\n\n\
-         {:<20} {:>6} {:>8} {:>15} {kinds}  {:>8} {:>8} {:>8}",
-        args.trial.scale, "shares", "kept %", "reserved", "worst", "read", "written", "both",
+        "64 tenants: 12 read steadily, 8 rest and read their share of the cache at once, 8 write, 6 read and write, 6 rest and write \
+         7/8 of their share of the memory at once (both two at a time); 16 read and 8 write all they can; scale {}\n\
+         The worst tenant's P99.9 and its longest wait, in ms, of all but the last 24, and by kind; rates in MB/s at scale 1\n\n\
+         {:<16} {:>8} {:>7} {:>5} {:>13} {kinds}  {:>7} {:>7} {:>7} {:>6}",
+        args.trial.scale, "shares", "memory %", "cache %", "slots", "worst", "read", "written", "both", "hits %",
     )
 }
 
 pub(super) fn mix_row(mixed: &Mixed) -> String {
-    let both = |(p999, longest): (f64, f64)| format!("{:>15}", format!("{p999:.0} / {longest:.0}"));
+    let both = |(p999, longest): (f64, f64)| format!("{:>13}", format!("{p999:.0} / {longest:.0}"));
     let of = |kind| both(mixed.of(kind).map_or((0.0, 0.0), |of| (of.p999_ms, of.longest_ms)));
-    let kinds = [Kind::Reader, Kind::Writer, Kind::Changer, Kind::Bursty].map(of).join(" ");
     format!(
-        "{:<20} {:>6.1} {:>8} {} {kinds}  {:>8.0} {:>8.0} {:>8.0}",
-        mixed.mode,
-        mixed.kept_percent,
+        "{:<16} {:>8.1} {:>7.1} {:>5} {} {}  {:>7.0} {:>7.0} {:>7.0} {:>6.1}{}",
+        mixed.pair,
+        mixed.kept_percent[0],
+        mixed.kept_percent[1],
         mixed.reserved_slots,
         both(mixed.worst_ms()),
+        PROMPT.map(of).join(" "),
         mixed.read_per_sec / 1e6,
         mixed.written_per_sec / 1e6,
         mixed.bytes_per_sec() / 1e6,
+        mixed.of(Kind::Scanner).map_or(0.0, |of| of.hits[0]),
+        if mixed.broken.is_empty() { "" } else { "  (cannot be promised)" },
     )
 }
 
@@ -190,5 +197,57 @@ pub fn cache_row(kept: &Kept) -> String {
         kept.bytes_per_sec / 1e6,
         if kept.broken.is_some() { "  (cannot be promised)" } else { "" },
         if kept.is_lawful { "" } else { "  (not what the law says)" },
+    )
+}
+
+/// The same for tenants that read and write.
+pub fn rmw_heading(args: &Rmw) -> String {
+    format!(
+        "Block cache and write memory of 16 tenants with shares of 320 and 128 MB, device of {} MB/s for reads: 6 change rows, \
+         25 MB/s, 4 read and 2 write all they can, 4 rest; one of these changes all it has, every {} s, {}; scale {}\n\
+         Its longest waits, in ms; rates in MB/s at scale 1\n\n\
+         {:<10} {:>6} {:>8} {:>7} {:>7} {:>7}  {:>6} {:>7} {:>7} {:>7} {:>7} {:>5}  {:>7} {:>7}",
+        args.device,
+        args.every,
+        if args.together { "a row is read and written together" } else { "a row is read and then written" },
+        args.trial.scale,
+        "shares",
+        "delta",
+        "memory %",
+        "cache %",
+        "refill",
+        "refill",
+        "had %",
+        "read",
+        "memory",
+        "P99",
+        "longest",
+        "late",
+        "steady",
+        "bytes/s",
+    )
+}
+
+/// The same for tenants that read and write.
+pub fn rmw_row(composed: &Composed) -> String {
+    let delta = composed.delta_ms.map_or_else(|| "-".to_owned(), |delta| format!("{delta:.0}"));
+    let least_had = composed.ramps.iter().map(|ramp| ramp.had_percent).fold(f64::INFINITY, f64::min);
+    format!(
+        "{:<10} {:>6} {:>8.1} {:>7.1} {:>7.0} {:>7.0}  {:>6.1} {:>7.0} {:>7.0} {:>7.0} {:>7.0} {:>5}  {:>7.0} {:>7.0}{}",
+        composed.pair,
+        delta,
+        composed.memory_kept_percent,
+        composed.cache_kept_percent,
+        composed.memory_refill / 1e6,
+        composed.cache_refill / 1e6,
+        least_had,
+        composed.most(|ramp| ramp.read_ms),
+        composed.most(|ramp| ramp.memory_ms),
+        composed.most(|ramp| ramp.p99_ms),
+        composed.most(|ramp| ramp.longest_ms),
+        composed.late(),
+        composed.steady_ms,
+        composed.bytes_per_sec / 1e6,
+        if composed.broken.is_empty() { "" } else { "  (cannot be promised)" },
     )
 }

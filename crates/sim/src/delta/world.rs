@@ -1,6 +1,6 @@
 //! What the scenarios have in common: a machine, and settings under which nothing is compacted.
 
-use weir_admission::{Limits, UNLIMITED, cost};
+use weir_admission::{Limits, Rates, UNLIMITED, cost};
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Nanos, PAGE};
 use weir_log::SyncMode;
@@ -10,9 +10,40 @@ use weir_node::{Bandwidth, Machine, NodeConfig, Profile};
 pub(super) const SECOND: Nanos = 1_000_000_000;
 pub(super) const MB: u64 = 1_000_000;
 
-/// A machine whose disk starts as `image`, on a device that moves `bytes_per_sec` and reads by the page.
-pub(super) fn machine(sim: &Sim, image: &DiskImage, bytes_per_sec: u64, seed: u64) -> Machine {
-    let device = DeviceSpec { sector_bytes: PAGE, ..DeviceSpec::shared(bytes_per_sec) };
+/// A device, in bytes a second. It reads by the page.
+#[derive(Clone, Copy)]
+pub(super) enum Device {
+    /// Reads and writes together.
+    Shared(u64),
+    /// Reads and writes each by themselves, as the paper limits them: flushes do not wait behind readers who use all
+    /// of it.
+    Split { read: u64, write: u64 },
+}
+
+impl Device {
+    fn spec(self) -> DeviceSpec {
+        match self {
+            Device::Shared(bytes_per_sec) => DeviceSpec { sector_bytes: PAGE, ..DeviceSpec::shared(bytes_per_sec) },
+            // So many slots that reads that are under way leave some to writes.
+            Device::Split { read, write } => {
+                let spec = DeviceSpec { sector_bytes: PAGE, ..DeviceSpec::shared(read) };
+                DeviceSpec { shared: false, write_bytes_per_sec: write, parallelism: 1 << 16, ..spec }
+            }
+        }
+    }
+
+    /// All that it moves.
+    fn limits(self) -> Limits {
+        match self {
+            Device::Shared(bytes_per_sec) => Limits::bytes(bytes_per_sec),
+            Device::Split { read, write } => Limits::Split { read: Rates::bytes(read), write: Rates::bytes(write) },
+        }
+    }
+}
+
+/// A machine whose disk starts as `image`, on `device`.
+pub(super) fn machine(sim: &Sim, image: &DiskImage, device: Device, seed: u64) -> Machine {
+    let device = device.spec();
     let fs = SimFs::from_image(image, sim.clock(), device, FaultPlan::none(), sim.rng());
     Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: seed }
 }
@@ -33,9 +64,9 @@ pub(super) fn tree(memtable: u64) -> TreeOptions {
     }
 }
 
-/// A node with `tree` on a device that moves `bytes_per_sec`, all of which the gate hands out.
-pub(super) fn config(tree: TreeOptions, bytes_per_sec: u64) -> NodeConfig {
-    let device = Limits::bytes(bytes_per_sec);
+/// A node with `tree` on `device`, all of which the gate hands out.
+pub(super) fn config(tree: TreeOptions, device: Device) -> NodeConfig {
+    let device = device.limits();
     NodeConfig {
         tree,
         cache_bytes: 1 << 20,

@@ -49,6 +49,7 @@ fn units_are_understood_and_the_rest_stays_as_it_was() {
 fn what_is_wrong_is_named() {
     for (text, named) in [
         ("cach = 5", "cach"),
+        ("profile = \"weir-without-guard\"", "there are rocksdb,"),
         ("cache = \"5 parsecs\"", "parsecs"),
         ("cache = -1", "-1"),
         ("sync = \"sometimes\"", "sometimes"),

@@ -20,7 +20,8 @@ impl<'de> Deserialize<'de> for ProfileName {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let unknown = || format!("there is no profile {name:?}; there are {}", Profile::NAMES.join(", "));
-        Profile::parse(&name).map(Self).ok_or_else(|| serde::de::Error::custom(unknown()))
+        let found = Profile::ALL.into_iter().find(|profile| profile.name() == name);
+        found.map(Self).ok_or_else(|| serde::de::Error::custom(unknown()))
     }
 }
 

@@ -14,6 +14,7 @@ use weir_model::StoredKey;
 use weir_node::request_units::Module;
 
 use super::charging::key_of;
+use super::moving::LONG_BYTES;
 use super::script::is_script;
 use super::scripted::{Ground, Scripted};
 use crate::resp::tracked::Reader;
@@ -170,8 +171,12 @@ impl Transaction for AsOne<'_> {
                 if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
                     break;
                 }
-                if self.answer_bytes_max.is_some_and(|max| self.host.replies().len_since(self.from) > max) {
-                    break;
+                if let Some(max) = self.answer_bytes_max {
+                    // What follows would copy a long value that is written here each time, and everybody else waits.
+                    let is_long = self.done.last().is_some_and(|done| done.call.longest >= LONG_BYTES);
+                    if is_long || self.host.replies().len_since(self.from) > max {
+                        break;
+                    }
                 }
             }
             let is_final = self.scripts.as_ref().is_none_or(|scripts| scripts.ground.is_final());

@@ -260,7 +260,9 @@ impl<S: Store> Connection<S> {
             Err(error) => {
                 let error = Error::from(error);
                 outbox.replies.rewind(from);
-                done.truncate(members.len());
+                // Reads that went along are served by themselves next: they have not failed.
+                let writes = members.iter().take_while(|member| member.command.writes()).count();
+                done.truncate(writes);
                 let (to, at) = (outbox.replies.mark(), self.server.clock.now());
                 if done.is_empty() {
                     done.push(Done { call, outcome: Ok(()), to, at });

@@ -32,6 +32,7 @@ use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, na
 use crate::limits::{Direction, Limits, Rates};
 use crate::policy::device::Front;
 use crate::policy::forecast::{Course, Tokens, left, seconds_to_stall, tokens};
+use crate::policy::ingredient::Ingredient;
 use crate::policy::knobs::{Knobs, Reason, Scope, Stage};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample, TreeFacts};
@@ -56,6 +57,7 @@ const WORTH: f64 = 1.0 / 3.0;
 /// See the module.
 pub struct Weir {
     migration: Nanos,
+    without: Option<Ingredient>,
     hysteresis: Hysteresis,
     ramp: Ramp,
     rest: Rest,
@@ -140,11 +142,17 @@ impl Look<'_> {
 }
 
 impl Weir {
-    /// On a node from which a partition can be moved within `migration` nanoseconds.
-    pub fn new(migration: Nanos) -> Self {
+    /// On a node from which a partition can be moved within `migration` nanoseconds. `without` names an ingredient that
+    /// it is to go without.
+    pub fn new(migration: Nanos, without: Option<Ingredient>) -> Self {
         let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
         let (rest, patience) = (Rest::default(), Patience::default());
-        Self { migration, hysteresis, ramp, rest, patience, drained_at: 0, partitions: BTreeMap::new() }
+        let partitions = BTreeMap::new();
+        Self { migration, without, hysteresis, ramp, rest, patience, drained_at: 0, partitions }
+    }
+
+    fn has(&self, ingredient: Ingredient) -> bool {
+        self.without != Some(ingredient)
     }
 
     fn stage(&self, look: &Look<'_>) -> Stage {
@@ -162,7 +170,8 @@ impl Weir {
     }
 
     fn reads_are_slow(&self, now: Nanos, look: &Look<'_>) -> bool {
-        self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now))
+        self.has(Ingredient::ReadCare)
+            && self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now))
     }
 
     /// Stage one for those who save most by it, until what all need fits (U-2); then stage two for those whose level 1
@@ -191,7 +200,9 @@ impl Weir {
             let saved = look.need(Stage::One) - look.need(Stage::Two);
             this.stage(look) == Stage::One && !this.reads_are_slow(now, look) && saved > WORTH * look.need(Stage::One)
         };
-        put_off(self, Stage::Two, &is_worth_it, Stage::One);
+        if self.has(Ingredient::StageTwo) {
+            put_off(self, Stage::Two, &is_worth_it, Stage::One);
+        }
     }
 
     /// Stage two for those whose level 0 is long, or will be; drain turns back.
@@ -205,6 +216,7 @@ impl Weir {
                 (Some(first), Some(second)) => second > first,
                 (first, second) => first.is_some() && second.is_none(),
             };
+            let helps = helps && self.has(Ingredient::StageTwo);
             let urgent = first.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
             let slow_reads = self.reads_are_slow(now, look);
             match self.stage(look) {
@@ -244,6 +256,7 @@ impl Weir {
             }
         }
         let slots = self.ramp.step(now, waiting.len(), busy, demand >= ENTER);
+        let slots = if self.has(Ingredient::Ramp) { slots } else { usize::MAX };
         let distance = |look: &Look<'_>| look.stall_in(self.stage(look)).unwrap_or(f64::INFINITY);
         let mut waiting: Vec<(f64, &Look<'_>)> = waiting.into_iter().map(|look| (distance(look), look)).collect();
         waiting.sort_by(|(a, of_a), (b, of_b)| {
@@ -263,7 +276,8 @@ impl Weir {
                 self.enter(now, look, Stage::One, Reason::Queued);
             }
         }
-        if !self.patience.has_spare() || now.saturating_sub(self.drained_at) < DWELL {
+        let may_drain = self.has(Ingredient::Drain) && self.patience.has_spare();
+        if !may_drain || now.saturating_sub(self.drained_at) < DWELL {
             return;
         }
         let gain = |look: &Look<'_>| {
@@ -284,6 +298,9 @@ impl Weir {
 
     /// The last valve, by partition (C-1, U-22).
     fn guard(&mut self, look: &Look<'_>, late: bool, each: f64) -> Option<u64> {
+        if !self.has(Ingredient::Guard) {
+            return None;
+        }
         let state = self.partitions.get_mut(&look.sample.owner)?;
         let tree = &look.sample.tree;
         let full = (look.gathering.buffers * tree.memtable_bytes).max(1);
@@ -311,8 +328,9 @@ impl DeferralPolicy for Weir {
         self.hysteresis.step(now, demand, is_pressed);
         let short = self.hysteresis.short_since();
         let tokens = tokens(sample, loads);
-        let kept = merges_are_kept(&sample.memory);
-        let gathering = gather::choose(sample, loads, &tokens, short.is_some());
+        let kept = !self.has(Ingredient::GivingWay) || merges_are_kept(&sample.memory);
+        let gathers = short.is_some() && self.has(Ingredient::Gathering);
+        let gathering = gather::choose(sample, loads, &tokens, gathers);
         let looks: Vec<Look<'_>> = (sample.partitions.iter().zip(loads).zip(tokens).zip(gathering))
             .map(|(((sample, load), tokens), gathering)| {
                 let tokens = Tokens { merge: tokens.merge / merge_moves(kept), ..tokens };
@@ -345,7 +363,9 @@ impl DeferralPolicy for Weir {
                     l0_runs: look.sample.tree.l0_runs,
                 })
                 .collect();
-            self.rest.step(now, used, &put_off);
+            if self.has(Ingredient::Rest) {
+                self.rest.step(now, used, &put_off);
+            }
         } else {
             self.rest = Rest::default();
             self.resume(now, &looks, demand);
@@ -364,21 +384,25 @@ impl DeferralPolicy for Weir {
         };
         let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
         let budget = Ramp::budget(&sample.device, loads);
-        let fits = self.hysteresis.fits(now);
+        let fits = self.has(Ingredient::Fit) && self.hysteresis.fits(now);
         let longest = sample.partitions.iter().map(|partition| partition.tree.l0_runs).max().unwrap_or(0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
             (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
-            if state.stage == Stage::One && short.is_some() && (fits || self.rest.is_open(look.sample.owner)) {
+            let is_let_go = short.is_some() && (fits || self.rest.is_open(look.sample.owner));
+            if state.stage == Stage::One && (is_let_go || !self.has(Ingredient::StageOne)) {
                 knob.scope = Scope::All;
             }
-            knob.intra_l0_from = if state.stage == Stage::Two { self.patience.runs(longest) } else { 0 };
-            knob.intra_l0_bytes = look.merge_bytes();
+            let is_patient = state.stage == Stage::Two && self.has(Ingredient::Patience);
+            knob.intra_l0_from = if is_patient { self.patience.runs(longest) } else { 0 };
+            if self.has(Ingredient::MergeSize) {
+                knob.intra_l0_bytes = look.merge_bytes();
+            }
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
             let stall_in = look.stall_in(state.stage);
             knob.time_to_stall = stall_in.map(nanos);
-            knob.flush_may_rush = true;
+            knob.flush_may_rush = self.has(Ingredient::Rush);
             knob.warm = kept;
             // Level 0 must become short for the way back to end, and it never would while it gathers. As long as
             // there is deep debt it does gather: a merge of level 0 rewrites level 1, which is many times too large
@@ -388,7 +412,7 @@ impl DeferralPolicy for Weir {
                 Stage::Resume => look.sample.tree.deep_debt > 0,
                 _ => true,
             };
-            if limited && catching_up && short.is_none() {
+            if limited && catching_up && short.is_none() && self.has(Ingredient::Ramp) {
                 let rate = look.load.background_need() + Ramp::part(budget, lent, is_busy(look), busy, all);
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));

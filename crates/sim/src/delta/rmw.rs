@@ -1,0 +1,310 @@
+//! Tenants that read a row and write what they made of it, on a node whose block cache and write memory are both shared
+//! within a delay (DF-E5, DF-6).
+//!
+//! A tenant that rests loses blocks to those who read, and the memory is full of what others write. When it comes back
+//! it changes all that it had at the same moment. A change that reads first waits for both delays one after the other;
+//! one that reads and writes together for the longer one.
+
+use std::sync::Arc;
+
+use clap::Args;
+use futures_util::future::try_join_all;
+use parking_lot::Mutex;
+use serde::Serialize;
+use weir_io::sim::{DiskImage, Sim};
+use weir_io::{Nanos, Rng, sleep_until};
+use weir_lsm::TreeOptions;
+use weir_node::{BlockCache, Delay, Machine, Node, NodeConfig, ShareTerms};
+
+use super::client::{Changed, Class, Client, NEW_ROWS, Op, clients};
+use super::pair::Pair;
+use super::world::{self, Device, MB, SECOND, ms};
+use super::{Trial, preload};
+
+/// What tenants do, and how many of them do it.
+const TENANTS: [(Role, usize); 4] = [(Role::Resting, 4), (Role::Steady, 6), (Role::Reader, 4), (Role::Writer, 2)];
+/// Shares of a tenant: the paper's.
+const CACHE_SHARE: u64 = 320 * MB;
+const MEMORY_SHARE: u64 = 128 * MB;
+/// A row, and a block: large, for the device moves whole pages.
+const ROW: u64 = 500_000;
+/// What is written of a row that was read: who changes all it has writes 7/8 of its share of the memory, for memtables
+/// also take what they keep besides the data.
+const CHANGED: u64 = 179_000;
+/// What a tenant has that rests: its share of the cache, for blocks take more than their rows.
+const RESTING_HAS: u64 = 312 * MB;
+const STEADY_HAS: u64 = 150 * MB;
+/// What a greedy one has: so much that the device is full whoever has the cache.
+const READER_HAS: u64 = 3_000 * MB;
+/// Bytes a second that are read; greedy ones read, or write, less than they ask for.
+const STEADY: u64 = 25 * MB;
+const READER: u64 = 1_400 * MB;
+const WRITER: u64 = 600 * MB;
+/// The paper's device, for writes.
+const WRITES: u64 = 3_120 * MB;
+/// Flushes are to be short (U-14).
+const MEMTABLE: u64 = 16 * MB;
+/// Requests of a tenant that may be under way at a time, but for those of a ramp: enough that greedy ones always wait.
+const STEADY_WORKERS: u64 = 4;
+const GREEDY_WORKERS: u64 = 64;
+/// Until then the others fill the cache by themselves.
+const GREEDY_FROM: Nanos = 15 * SECOND;
+/// In so many rounds all tenants that rest come back, and they are not counted: what comes back how fast has been
+/// measured then.
+const WARM_ROUNDS: u64 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Rests, and then changes all that it has at once.
+    Resting,
+    /// Changes rows steadily.
+    Steady,
+    /// Reads all it can, in bulk, and can wait.
+    Reader,
+    /// Writes all it can, in bulk, and can wait.
+    Writer,
+}
+
+impl Role {
+    fn class(self) -> Class {
+        match self {
+            Role::Resting => Class::Ramping,
+            Role::Steady => Class::Steady,
+            Role::Reader | Role::Writer => Class::Greedy,
+        }
+    }
+
+    fn terms(self) -> ShareTerms {
+        let delay = if self.class() == Class::Greedy { Delay::Endless } else { Delay::OfNode };
+        ShareTerms { delay, ..ShareTerms::default() }
+    }
+
+    /// Rows that it has on disk.
+    fn rows(self) -> u64 {
+        let has = match self {
+            Role::Resting => RESTING_HAS,
+            Role::Steady => STEADY_HAS,
+            Role::Reader => READER_HAS,
+            Role::Writer => 0,
+        };
+        has / ROW
+    }
+}
+
+fn roles() -> impl Iterator<Item = Role> {
+    TENANTS.into_iter().flat_map(|(role, count)| std::iter::repeat_n(role, count))
+}
+
+/// Write memory and block cache of 16 tenants: 4 that rest and then read and write all they have, 6 that do so
+/// steadily, 4 that read and 2 that write all they can
+#[derive(Clone, Debug, Args, Serialize)]
+pub struct Rmw {
+    /// Delays of write memory and block cache in milliseconds, separated by commas: `350+500`; or `quota` or `fair` for
+    /// both
+    #[arg(long = "shares", value_name = "PAIR", value_delimiter = ',', default_value = PAIRS)]
+    #[serde(skip)]
+    pub pairs: Vec<Pair>,
+    /// A change reads and writes at the same moment, instead of one after the other
+    #[arg(long)]
+    pub together: bool,
+    /// Seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 95, value_parser = clap::value_parser!(u64).range(30..=3600))]
+    pub seconds: u64,
+    /// Seconds between two moments at which a tenant that rested changes all it has, by turns
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
+    pub every: u64,
+    /// What the device reads in a second, in MB; it writes 3,120 MB besides
+    #[arg(long, value_name = "MB/S", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=100_000))]
+    pub device: u64,
+    /// How it is run.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub trial: Trial,
+}
+
+/// The paper's.
+const PAIRS: &str = "quota,200+250,200+500,200+750,350+250,350+500,350+750,500+250,500+500,500+750,fair";
+
+impl Rmw {
+    fn device(&self) -> Device {
+        Device::Split { read: self.device * MB / self.trial.scale, write: WRITES / self.trial.scale }
+    }
+
+    /// When somebody comes back for the nth time, after the beginning.
+    fn round_at(&self, round: u64) -> Nanos {
+        if round == 0 { 0 } else { GREEDY_FROM + round * self.every * SECOND }
+    }
+}
+
+/// A tenant that came back, once: times are in milliseconds, of the changes that it asked for at the same moment.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ramp {
+    /// What it had in the cache before, in percent of what it has.
+    pub had_percent: f64,
+    /// The longest that a change waited for its row.
+    pub read_ms: f64,
+    /// The longest that one waited for memory, after its row was read where it reads first.
+    pub memory_ms: f64,
+    /// Until a row was read and its change in a memtable, but for one in a hundred.
+    pub p99_ms: f64,
+    /// The longest of all.
+    pub longest_ms: f64,
+}
+
+/// What came out of one pair.
+#[derive(Clone, Debug, Serialize)]
+pub struct Composed {
+    /// Which.
+    pub pair: String,
+    /// What is promised for both, in milliseconds: the sum, or the longer one where both are asked for together.
+    pub delta_ms: Option<f64>,
+    /// Of the write memory, what was kept in the end, in percent.
+    pub memory_kept_percent: f64,
+    /// Of the cache.
+    pub cache_kept_percent: f64,
+    /// Bytes a second that came back of the memory at least, at scale 1: what the last reserve was reckoned with.
+    pub memory_refill: f64,
+    /// The same of the cache.
+    pub cache_refill: f64,
+    /// Why a promise was not kept at the end, in the node's words.
+    pub broken: Vec<String>,
+    /// Each time that a tenant came back, once all has settled.
+    pub ramps: Vec<Ramp>,
+    /// The longest that a change of a steady tenant took, in milliseconds.
+    pub steady_ms: f64,
+    /// Bytes a second that all read and wrote, at scale 1, once all has settled.
+    pub bytes_per_sec: f64,
+}
+
+impl Composed {
+    /// The most of `of` of all ramps.
+    pub fn most(&self, of: impl Fn(&Ramp) -> f64) -> f64 {
+        self.ramps.iter().map(of).fold(0.0, f64::max)
+    }
+
+    /// How many ramps took longer than was promised, by more than a hundredth.
+    pub fn late(&self) -> usize {
+        let Some(delta) = self.delta_ms else { return 0 };
+        self.ramps.iter().filter(|ramp| ramp.longest_ms > delta * 1.01).count()
+    }
+}
+
+/// The disk that all pairs start from.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn image(args: &Rmw) -> Result<DiskImage, String> {
+    let tenants: Vec<_> = roles().map(|role| (role.class(), role.terms(), role.rows())).collect();
+    preload::image(args.trial.seed, &tenants, ROW / args.trial.scale)
+}
+
+/// One pair, tried on a disk that starts as `image`.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run(args: &Rmw, image: &DiskImage, pair: Pair) -> Result<Composed, String> {
+    let first = args.round_at(WARM_ROUNDS) / SECOND;
+    if args.seconds <= first {
+        return Err(format!("the first tenant comes back after {first} s: --seconds must be more"));
+    }
+    let sim = Sim::new(args.trial.seed);
+    let machine = world::machine(&sim, image, args.device(), args.trial.seed);
+    sim.block_on(drive(&sim, machine, args, pair)).map_err(|error| format!("{pair}: {error}"))
+}
+
+fn config(args: &Rmw, pair: Pair) -> NodeConfig {
+    let memtable = MEMTABLE / args.trial.scale;
+    let tree = TreeOptions { write_buffers_max: 512, table_bytes: memtable, ..world::tree(memtable) };
+    let tenants = roles().count() as u64;
+    NodeConfig {
+        cache_bytes: (tenants * CACHE_SHARE / args.trial.scale) as usize,
+        cache_shares: pair.cache,
+        write_memory_bytes: tenants * MEMORY_SHARE / args.trial.scale,
+        write_memory_shares: pair.memory,
+        ..world::config(tree, args.device())
+    }
+}
+
+/// `client` changes all it has at once, for the `round`th time.
+async fn ramp(client: Arc<Client>, cache: Arc<BlockCache>, round: u64, args: Rmw) -> weir_io::Result<Ramp> {
+    let (rows, together, bytes) = (Role::Resting.rows(), args.together, CHANGED / args.trial.scale);
+    let had = cache.bytes_of(client.tenant().id().0) as f64;
+    let change = |row| client.change(row, NEW_ROWS | (round + 1) << 32 | row, bytes, together);
+    let changes: Vec<Changed> = try_join_all((0..rows).map(change)).await?;
+    let sorted = |of: &dyn Fn(&Changed) -> Nanos| {
+        let mut times: Vec<Nanos> = changes.iter().map(of).collect();
+        times.sort_unstable();
+        times
+    };
+    let longest = |of: &dyn Fn(&Changed) -> Nanos| sorted(of).last().copied().map_or(0.0, ms);
+    let both = sorted(&|changed| changed.both());
+    let memory = |changed: &Changed| if together { changed.written } else { changed.written - changed.read };
+    Ok(Ramp {
+        had_percent: had * 100.0 / (rows * client.op_bytes()) as f64,
+        read_ms: longest(&|changed| changed.read),
+        memory_ms: longest(&memory),
+        p99_ms: ms(both[both.len() - 1 - both.len() / 100]),
+        longest_ms: longest(&|changed| changed.both()),
+    })
+}
+
+async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::Result<Composed> {
+    let clock = sim.clock();
+    let config = config(args, pair);
+    let node = Node::open(&config, machine).await?;
+    let kinds = roles().map(|role| (role.class(), role.terms()));
+    let clients = clients(&node, &clock, kinds, ROW / args.trial.scale).await?;
+    let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
+    let until = from + args.seconds * SECOND;
+    for (client, role) in clients.iter().zip(roles()) {
+        let (op, rate, workers, begin) = match role {
+            Role::Resting => continue,
+            Role::Steady => (Op::Change(role.rows(), CHANGED / args.trial.scale), STEADY, STEADY_WORKERS, from),
+            Role::Reader => (Op::Read(role.rows()), READER, GREEDY_WORKERS, from + GREEDY_FROM),
+            Role::Writer => (Op::Write, WRITER, GREEDY_WORKERS, from),
+        };
+        client.go_on(sim, op, rate / args.trial.scale, workers, (begin, until), &mut rng);
+    }
+    let ramps = Arc::<Mutex<Vec<weir_io::Result<Ramp>>>>::default();
+    let resting: Vec<_> = clients.iter().filter(|client| client.class() == Class::Ramping).collect();
+    let mut turns = resting.into_iter().cycle();
+    let bytes = || clients.iter().map(|client| client.tally().bytes).sum::<u64>();
+    let mut before = 0;
+    for round in (0..).take_while(|&round| from + args.round_at(round) < until) {
+        sleep_until(&clock, from + args.round_at(round)).await;
+        if round == WARM_ROUNDS {
+            before = bytes();
+            ramps.lock().clear();
+            clients.iter().for_each(|client| client.tally().slowest = 0);
+        }
+        let back = if round < WARM_ROUNDS { TENANTS[0].1 } else { 1 };
+        for client in turns.by_ref().take(back) {
+            let ramp = ramp(Arc::clone(client), Arc::clone(node.cache()), round, args.clone());
+            let ramps = Arc::clone(&ramps);
+            sim.spawn(async move {
+                let came = ramp.await;
+                ramps.lock().push(came);
+            });
+        }
+    }
+    sleep_until(&clock, until).await;
+    let (memory, cache) = (node.write_memory_shares(), node.cache_shares());
+    let capacity = node.cache().capacity_bytes() - node.cache().charged_bytes();
+    let steady = clients.iter().filter(|client| client.class() == Class::Steady);
+    let measured = (until - (from + args.round_at(WARM_ROUNDS))) as f64 / SECOND as f64;
+    let deltas = pair.deltas().map(|deltas| deltas.map(ms));
+    let broken = [memory.broken.map(|broken| broken.to_string()), cache.broken.map(|broken| broken.to_string())];
+    let ramps = std::mem::take(&mut *ramps.lock());
+    Ok(Composed {
+        pair: pair.to_string(),
+        delta_ms: deltas.map(|[memory, cache]| if args.together { memory.max(cache) } else { memory + cache }),
+        memory_kept_percent: memory.shares.kept() as f64 * 100.0 / config.write_memory_bytes as f64,
+        cache_kept_percent: cache.shares.kept() as f64 * 100.0 / capacity as f64,
+        memory_refill: (memory.refill * args.trial.scale) as f64,
+        cache_refill: (cache.refill * args.trial.scale) as f64,
+        broken: broken.into_iter().flatten().collect(),
+        ramps: ramps.into_iter().collect::<weir_io::Result<_>>()?,
+        steady_ms: steady.map(|client| ms(client.tally().slowest)).fold(0.0, f64::max),
+        bytes_per_sec: ((bytes() - before) * args.trial.scale) as f64 / measured,
+    })
+}
