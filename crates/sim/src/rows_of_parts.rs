@@ -192,7 +192,7 @@ impl Reader {
         let mut next = Some(PartRange { from, to, reverse: false });
         while let Some(range) = next {
             let page = self.partition.parts(range, PAGE).await?;
-            page.parts.iter().for_each(|part| value.extend_from_slice(&part.value));
+            page.parts.iter().for_each(|part| value.extend_from_slice(part.value));
             next = page.next;
         }
         Ok(value)
