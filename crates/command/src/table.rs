@@ -496,7 +496,8 @@ mod tests {
 
     #[test]
     fn what_names_more_keys_behind_a_count_or_a_word_has_not_one_key() {
-        for name in ["zunionstore", "zinterstore", "zdiffstore", "sort", "georadius", "xread", "eval", "mset", "rename"] {
+        for name in ["zunionstore", "zinterstore", "zdiffstore", "sort", "georadius", "xread", "eval", "mset", "rename"]
+        {
             let command = find(name.as_bytes()).expect("there is one");
             assert!(!command.has_one_key(), "{name}");
         }
