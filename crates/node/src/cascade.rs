@@ -14,23 +14,19 @@ use crate::partition_slot::PartitionSlot;
 use crate::shared_log::NodeLog;
 use crate::tenant::Tenants;
 
-/// How often it is looked whether the log is used at all.
-const UNUSED: Nanos = 1_000_000_000;
 /// After so long what has failed is tried again: to wake a sleeper, to shorten the log.
 const AGAIN_AFTER: Nanos = 1_000_000_000;
 /// Sleepers that are woken at a time.
 const WAKES_MAX: usize = 4;
 
-/// Looks every `interval`, once the log is used. Ends with the node.
+/// Looks every `interval`. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<dyn Clock>, interval: Nanos) {
     let mut sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)> = BTreeMap::new();
     let (mut seen, mut tried) = (0, 0);
-    let mut pause = UNUSED;
     loop {
-        sleep_until(&clock, clock.now() + pause).await;
+        sleep_until(&clock, clock.now() + interval).await;
         let Some(node_log) = log.upgrade() else { return };
         let Some(log) = node_log.get() else { continue };
-        pause = interval;
         let (named, count) = (log.cascade(), log.stats().cascades);
         sealed.retain(|member, _| named.binary_search_by_key(member, |(member, _)| *member).is_ok());
         let is_due = count > seen || clock.now() >= tried + AGAIN_AFTER;

@@ -106,7 +106,7 @@ impl Node {
         }
         let (log, clock) = (Arc::downgrade(&node.shared.node_log), Arc::clone(&node.shared.machine.clock));
         let cascades = cascade::run(Arc::downgrade(&node.tenants), log, clock, config.sync_interval);
-        node.shared.workers.spawn(cascades);
+        node.shared.node_log.set_watch(Box::pin(cascades));
         if listings.next_tenant == 1 {
             let (engine, log) = (config.engine, config.log);
             let spec = TenantSpec { engine, log, ..TenantSpec::new(TenantName::built_in()) };

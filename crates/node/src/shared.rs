@@ -207,7 +207,11 @@ impl NodeShared {
             return Ok(log.clone());
         }
         let members = self.catalogue.lock().await.listings().sharing_a_log();
-        self.node_log.open(&members, (self.salt(), self.identity())).await
+        let log = self.node_log.open(&members, (self.salt(), self.identity())).await?;
+        if let Some(watch) = self.node_log.take_watch() {
+            self.workers.spawn(watch);
+        }
+        Ok(log)
     }
 
     /// The partitions that have something unflushed in the shared log, which is shortened by what nobody needs: all of

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
 use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, FsLock, Owner, Result};
 use weir_log::{FloorKeeper, LogAnchor, LogIndex, LogOptions, SharedLog, SharedOptions, SharedSurvey, SyncMode};
 
@@ -72,6 +73,8 @@ pub(crate) struct NodeLog {
     log: OnceLock<SharedLog>,
     /// Why it cannot be opened. What is damaged stays so for as long as the directory is locked, and is not read again.
     damage: OnceLock<Error>,
+    /// What looks after it, from when it is used: a node without such tenants has nothing to look after.
+    watch: Mutex<Option<BoxFuture<()>>>,
     /// One opens it at a time.
     opening: AsyncMutex<()>,
     /// Nobody else may have the directory while somebody may write to the log.
@@ -81,8 +84,18 @@ pub(crate) struct NodeLog {
 impl NodeLog {
     /// The log of the node in `dir`, not opened yet. At `cap_bytes` those who keep it long are to flush.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, (sync, cap_bytes): (SyncMode, u64), lock: Arc<dyn FsLock>) -> Arc<Self> {
-        let (log, damage, opening) = (OnceLock::new(), OnceLock::new(), AsyncMutex::new(()));
-        Arc::new(Self { fs, own: path(dir), sync, cap_bytes, log, damage, opening, _lock: lock })
+        let (log, damage, watch, opening) = (OnceLock::new(), OnceLock::new(), Mutex::default(), AsyncMutex::new(()));
+        Arc::new(Self { fs, own: path(dir), sync, cap_bytes, log, damage, watch, opening, _lock: lock })
+    }
+
+    /// Has `watch` run from when the log is used.
+    pub fn set_watch(&self, watch: BoxFuture<()>) {
+        *self.watch.lock() = Some(watch);
+    }
+
+    /// What is to run now that the log is used; once.
+    pub fn take_watch(&self) -> Option<BoxFuture<()>> {
+        self.watch.lock().take()
     }
 
     /// The log, once it is open.
