@@ -10,6 +10,8 @@ pub mod key_use;
 pub mod redis_facts;
 mod rows;
 pub mod subcommands;
+#[cfg(test)]
+mod tests;
 mod used_keys;
 
 use std::ops::Range;
@@ -488,116 +490,3 @@ macro_rules! facts {
 }
 
 with_commands!(facts);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request::Request;
-
-    #[test]
-    fn what_names_more_keys_behind_a_count_or_a_word_has_not_one_key() {
-        for name in ["zunionstore", "zinterstore", "zdiffstore", "sort", "georadius", "xread", "eval", "mset", "rename"]
-        {
-            let command = find(name.as_bytes()).expect("there is one");
-            assert!(!command.has_one_key(), "{name}");
-        }
-        for name in ["zadd", "hset", "lpush", "get"] {
-            assert!(find(name.as_bytes()).expect("there is one").has_one_key(), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_command_is_documented() {
-        let page = include_str!("../../../docs/protocol.md");
-        for command in COMMANDS {
-            assert!(page.contains(&format!("`{}`", command.name.to_uppercase())), "{} is missing", command.name);
-        }
-    }
-
-    fn request(line: &str) -> (&'static Command, Request) {
-        let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
-        (find(request.args().at(0)).expect("a command"), request)
-    }
-
-    #[test]
-    fn s4_what_may_be_a_secret_is_known_by_its_row() {
-        for (line, is_secret) in [
-            ("AUTH a b", true),
-            ("HELLO 3 AUTH a b", true),
-            ("ACL SETUSER a >b", true),
-            ("MIGRATE h 1 k 0 9 AUTH a", true),
-            ("CONFIG SET requirepass a", true),
-            ("config set slowlog-max-len 1 masterauth a", true),
-            ("CONFIG SET SLOWLOG-MAX-LEN 1", false),
-            ("CONFIG GET requirepass", false),
-            ("SET k v", false),
-        ] {
-            let (command, request) = request(line);
-            assert_eq!(command.is_secret(request.args()), is_secret, "{line}");
-        }
-    }
-
-    #[test]
-    fn what_is_done_to_keys_depends_on_their_place_and_on_options() {
-        for (line, position, words) in [
-            ("GET k", 0, &["RO", "access"][..]),
-            ("SET k v EX 5", 0, &["OW", "update"]),
-            ("SET k get", 0, &["OW", "update"]),
-            ("SET k v get", 0, &["RW", "access", "update"]),
-            ("BITFIELD k GET u8 0", 0, &["RO", "access"]),
-            ("BITFIELD k INCRBY u8 0 1", 0, &["RW", "access", "update"]),
-            ("BITOP AND d a b", 0, &["OW", "update"]),
-            ("BITOP AND d a b", 2, &["RO", "access"]),
-            ("RENAMENX a b", 1, &["OW", "insert"]),
-            ("OBJECT FREQ k", 0, &["RO"]),
-        ] {
-            let (command, request) = request(line);
-            assert_eq!(command.key_flags(position, request.args().iter_from(2)), words, "{line}");
-        }
-    }
-
-    #[test]
-    fn categories_follow_from_flags_or_stand_in_the_row() {
-        for (name, categories) in [
-            ("get", &["read", "fast", "string"][..]),
-            ("set", &["write", "slow", "string"]),
-            ("sort", &["write", "slow", "list", "set", "sortedset", "dangerous"]),
-            ("role", &["fast", "admin", "dangerous"]),
-        ] {
-            let command = find(name.as_bytes()).expect("a command");
-            let mut is_in: Vec<&str> = command.categories.names().collect();
-            let mut expected = categories.to_vec();
-            is_in.sort_unstable();
-            expected.sort_unstable();
-            assert_eq!(is_in, expected, "{name}");
-        }
-    }
-
-    /// The page names every command and subcommand once, and says of each that is not as in Redis how or why. What is
-    /// not in the table is not there.
-    #[test]
-    fn the_page_on_compatibility_knows_every_command() {
-        let page = include_str!("../../../docs/compatibility.md");
-        let mut rows = std::collections::BTreeMap::new();
-        for line in page.lines().filter(|line| line.starts_with("| `")) {
-            let cells: Vec<&str> = line.trim_matches('|').splitn(3, " | ").map(str::trim).collect();
-            let [name, state, reason] = cells[..] else { panic!("three cells: {line}") };
-            let name = name.trim_matches('`').replace("\\|", "|");
-            let has_reason = !reason.trim_matches(['|', ' ']).is_empty();
-            assert!(matches!((state, has_reason), ("yes", false) | ("differs" | "no", true)), "{line}");
-            assert!(rows.insert(name, state).is_none(), "twice: {line}");
-        }
-        for command in COMMANDS {
-            let state = rows.remove(command.name).unwrap_or_else(|| panic!("{} is not on the page", command.name));
-            // What is refused whatever it says is in the table for its arity, and is not there for users.
-            assert!(state != "no" || command.summary == "Refused", "{}", command.name);
-        }
-        for subcommand in subcommands::SUBCOMMANDS {
-            let name = subcommand.full_name();
-            assert!(rows.remove(&name).is_some(), "{name} is not on the page");
-        }
-        for (name, state) in rows {
-            assert_eq!(state, "no", "{name} is not in the table");
-        }
-    }
-}
