@@ -195,15 +195,16 @@ impl Shared {
         }
         self.settle(Want::default(), LogState::is_quiet).await;
         let mut state = self.state.lock();
+        // As long as it is fenced nothing is appended, so `persisted` still covers everything. A log that serves again
+        // would lose records by a restart.
+        if !state.is_fenced() {
+            return Ok(());
+        }
         if !state.has_spare() {
             let vanished = || Error::new(ErrorKind::Invalid, "replace", &self.dir, "somebody else replaces it");
             return Err(state.spare_failure().cloned().unwrap_or_else(vanished));
         }
-        // As long as it is fenced nothing is appended, so `persisted` still covers everything. A log that serves again
-        // would lose records by a restart.
-        if state.is_fenced() {
-            state.restart();
-        }
+        state.restart();
         Ok(())
     }
 
