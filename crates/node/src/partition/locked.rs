@@ -30,12 +30,14 @@ use super::latch::Latches;
 use super::part_page::{PageUnderWay, scan_range};
 use super::{Commit, Partition};
 
-/// Who has scanned so many parts under the order lock goes on without it: about a tenth of a millisecond.
+/// Who has looked at about so many parts under the order lock, living or dead, goes on without it.
 const PARTS_IN_ORDER_MAX: usize = 2_000;
 /// Heads that are remembered: they are searched one by one.
 const HEADS_MAX: usize = 16;
 /// To begin a scan takes as long as to look at so many parts.
 const SCAN_PARTS: usize = 16;
+/// So many bytes of what is dead, or an older version, are taken for a part.
+const PASSED_PART_BYTES: u64 = 64;
 
 /// What was found expired.
 struct Expired {
@@ -194,7 +196,8 @@ impl Rows for LockedRows<'_> {
                 self.partition.timed(page.load()).await?;
             }
             let (page, newest) = page.end(self.partition);
-            self.parts_in_order.fetch_add(page.parts.len() + SCAN_PARTS, Ordering::Relaxed);
+            let passed = (page.passed_bytes / PASSED_PART_BYTES) as usize;
+            self.parts_in_order.fetch_add(page.parts.len() + passed + SCAN_PARTS, Ordering::Relaxed);
             self.saw(newest);
             Ok(page)
         })
