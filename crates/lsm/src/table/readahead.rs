@@ -166,11 +166,11 @@ fn pages(table: &Table, blocks: &Range<usize>) -> (u64, u64) {
     (offset, table.block(blocks.end - 1).end().next_multiple_of(PAGE as u64) - offset)
 }
 
-/// A lone block that a client wants is read by the sector, as point reads do; of a long read sectors would save next to
-/// nothing.
+/// A client's reads are by the sector, as point reads are: its first windows are a few pages, of which half a page at
+/// either end would be a third. Whoever reads everything once has windows of which that is next to nothing.
 fn submit(table: &Table, blocks: Range<usize>, options: &CursorOptions) -> Coming {
-    let (offset, len) = match options.caching.fills() && blocks.len() == 1 {
-        true => table.read_units(table.block(blocks.start).offset..table.block(blocks.start).end()),
+    let (offset, len) = match options.caching.fills() {
+        true => table.read_units(table.block(blocks.start).offset..table.block(blocks.end - 1).end()),
         false => pages(table, &blocks),
     };
     let read = table.read(offset, len, options.class);

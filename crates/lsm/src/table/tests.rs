@@ -303,6 +303,29 @@ fn a_block_that_does_not_fill_its_pages_costs_the_sectors_that_it_is_in() {
 }
 
 #[test]
+fn a_scan_of_blocks_that_do_not_fill_their_pages_reads_each_sector_once() {
+    const SECTOR: u64 = 512;
+    let bench = Bench::new();
+    // Three entries to a block of 3.1 KiB: four reads of a page and more, which all begin and end within pages.
+    let model = plain(3000, 1024);
+    let table = bench.table(TableOptions::default(), &model);
+    let (first, _) = model.iter().nth(1500).expect("there are 3000");
+    let client = CursorOptions { class: Class::Read, readahead_bytes: 64 << 10, caching: Caching::Fill };
+    let mut cursor = table.cursor(client);
+    let mut step = cursor.seek(&first.0, SEQ_MAX);
+    for _ in 0..48 {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        step = cursor.next();
+    }
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    // 1 + 2 + 4 + 9 blocks: windows of 8, 16 and 32 KiB.
+    let blocks = table.block(500).offset..table.block(515).end();
+    assert_eq!(read.ops, 4);
+    let most = blocks.end - blocks.start + 2 * SECTOR * read.ops;
+    assert!(read.bytes <= most, "{read:?} for {} bytes of blocks", blocks.end - blocks.start);
+}
+
+#[test]
 fn a_table_just_written_is_opened_with_no_more_than_its_tail() {
     for count in [1, 80, 4000] {
         let bench = Bench::new();
