@@ -67,6 +67,9 @@ pub(crate) struct WriteMemory {
     /// The keeper looks when so much is in use.
     look_at: AtomicU64,
     awake: Mutex<BTreeMap<Owner, Weak<dyn MemtableOwner>>>,
+    /// What memtables took that nobody flushed when the knobs were turned last, and whether it was as much at the turn
+    /// before. Empty where nobody is promised anything.
+    held: Mutex<BTreeMap<Owner, Held>>,
     /// A flush has failed, or a partition is being closed: some who wait must not wait any longer.
     news: Event,
     /// The keeper should look.
@@ -79,6 +82,13 @@ pub(crate) struct WriteMemory {
 struct Failures {
     count: u64,
     last: Option<Error>,
+}
+
+/// See [`WriteMemory::held`].
+#[derive(Clone, Copy, Default)]
+struct Held {
+    bytes: u64,
+    rests: bool,
 }
 
 /// What the memtables of one partition take.
@@ -136,6 +146,7 @@ impl WriteMemory {
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
             awake: Mutex::default(),
+            held: Mutex::default(),
             news: Event::default(),
             due: Arc::default(),
             failures: Mutex::default(),
@@ -158,6 +169,34 @@ impl WriteMemory {
             }
         };
         self.short_at.store(short_at, Ordering::Relaxed);
+        if self.is_promised() {
+            self.see_who_rests();
+        }
+    }
+
+    fn is_promised(&self) -> bool {
+        matches!(self.shares.mode(), ShareMode::Quota | ShareMode::Delta(_))
+    }
+
+    /// Who rests on something is looked at once more, though nothing is taken: by the keeper, not here.
+    fn see_who_rests(&self) {
+        let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
+        let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes().held).collect();
+        let mut held = self.held.lock();
+        let see = |(partition, bytes): (&Arc<dyn MemtableOwner>, u64)| {
+            let owner = partition.owner();
+            let before = held.get(&owner).copied().unwrap_or_default();
+            (owner, Held { bytes, rests: bytes > 0 && bytes == before.bytes })
+        };
+        let now: BTreeMap<Owner, Held> = awake.iter().zip(bytes).map(see).collect();
+        let has_come_to_rest =
+            now.iter().any(|(owner, now)| now.rests && held.get(owner).is_some_and(|then| !then.rests));
+        *held = now;
+        drop(held);
+        if has_come_to_rest {
+            self.look_at.store(0, Ordering::Relaxed);
+            self.due.notify();
+        }
     }
 
     /// Who is entitled to what, and what became of it.
@@ -287,11 +326,13 @@ impl WriteMemory {
         // The guard is gone before a partition may be dropped here, its last holder: that would lock it again.
         let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
         let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes()).collect();
+        let held = self.held.lock().clone();
         let memtables = awake.iter().zip(&bytes).map(|(partition, bytes)| Memtables {
             owner: partition.owner(),
             held: bytes.held,
             leaving: bytes.leaving,
             since: bytes.since,
+            rests: held.get(&partition.owner()).is_some_and(|then| then.rests && then.bytes == bytes.held),
         });
         let (waiting, parts) = (self.pool.waiting(), self.pool.parts());
         self.shares.look(self.clock.now(), !waiting.is_empty());
@@ -312,6 +353,7 @@ impl WriteMemory {
             capacity: self.capacity - if mode == ShareMode::Quarter { 0 } else { shares.common },
             used,
             is_waited_for: !waiting.is_empty(),
+            is_promised: self.is_promised(),
             tenants: users.into_iter().map(tenant).collect(),
             memtables: memtables.collect(),
         };

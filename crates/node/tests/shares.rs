@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Error, ErrorKind, Fs, Nanos, sleep_until};
+use weir_model::Batch;
 use weir_node::{
     Delay, FlushShares, Machine, Node, NodeConfig, Promise, ShareMode, ShareTerms, TenantName, TenantSettings,
     TenantSpec,
@@ -125,4 +126,43 @@ fn terms_that_cannot_be_kept_are_refused_with_the_arithmetic_where_they_are_set(
         node.create_tenant(spec()).await.expect("nothing is promised to anybody here");
         alter(&node, "heavy", ShareTerms { weight: 1000, ..heavy }).await.expect("nor then");
     });
+}
+
+#[test]
+fn what_a_tenant_left_in_memory_goes_to_a_table_while_it_rests() {
+    // A tenant that comes back with 7/8 of its share must not find an eighth of it taken by what it left behind.
+    for (mode, goes) in
+        [(ShareMode::Quota, true), (AT_ONCE, true), (ShareMode::Quarter, false), (ShareMode::Fair, false)]
+    {
+        let sim = Sim::new(3);
+        let (clock, fs) = (sim.clock(), disk(&sim));
+        sim.block_on(async {
+            let node = open(&sim, &fs, mode).await;
+            let mut awake = Vec::new();
+            for tenant in ["rests", "writes on", "next to nothing"] {
+                let tenant =
+                    node.create_tenant(TenantSpec::new(name(&tenant.replace(' ', "-")))).await.expect("created");
+                awake.push((tenant.id().0, tenant.partitions()[0].partition().await.expect("it opens")));
+            }
+            let write = async |index: usize, key: u64, bytes: usize| {
+                let mut batch = Batch::new();
+                batch.put(&key.to_be_bytes(), &vec![7; bytes]);
+                let commit = awake[index].1.write(&batch).await.expect("there is room");
+                commit.await.expect("the disk is well");
+            };
+            write(0, 0, 2 << 20).await;
+            write(2, 0, 1000).await;
+            for second in 0..5 {
+                write(1, second, 400 << 10).await;
+                sleep_until(&clock, clock.now() + 1_000 * MS).await;
+            }
+            let parts = node.write_memory().parts();
+            let used =
+                |index: usize| parts.iter().find(|(id, _)| *id == awake[index].0).map_or(0, |(_, part)| part.used);
+            assert_eq!(used(0) == 0, goes, "{mode:?}: {} bytes of who rests", used(0));
+            assert!(used(1) >= 5 * (400 << 10), "{mode:?}: {} bytes of who writes on", used(1));
+            assert!(used(2) > 0, "{mode:?}: next to nothing is not worth a table");
+            node.close().await.expect("closed");
+        });
+    }
 }

@@ -10,6 +10,8 @@ use weir_io::{Nanos, Owner};
 
 /// Flushing less than this part of the budget for fairness' sake makes small tables and helps nobody.
 const WORTH: u64 = 16;
+/// The same for a tenant that rests: less than this part of its share does not keep it from having most of it at once.
+const WORTH_AT_REST: u64 = 16;
 
 /// A tenant's part, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct Memtables {
     pub leaving: u64,
     /// Since when the oldest of them is there, on the node's clock.
     pub since: Nanos,
+    /// Nothing was written to them for a second.
+    pub rests: bool,
 }
 
 /// The moment at which it is asked.
@@ -50,6 +54,8 @@ pub struct MemorySample {
     pub used: u64,
     /// Somebody waits for room.
     pub is_waited_for: bool,
+    /// Tenants are promised their shares, within a delay or at once.
+    pub is_promised: bool,
     /// Who uses something, by number.
     pub tenants: Vec<TenantMemory>,
     /// What could be flushed.
@@ -68,9 +74,13 @@ impl MemorySample {
 /// First the largest of the tenant that is most above its share (and never below its reserve), if that is worth a
 /// flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory longest for the bytes it saves, and
 /// one of a tenant that rests for nothing. Who is within its reserve keeps what it has, unless it stands in its own
-/// way: within a quota a tenant is alone with the same rules.
+/// way: within a quota a tenant is alone with the same rules, and where shares are promised what a tenant left behind
+/// when it went to rest goes, or it would not have its share when it comes back.
 pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
     let mut owners = at_quota(sample);
+    owners.extend(at_rest(sample));
+    owners.sort_unstable();
+    owners.dedup();
     let mut held: u64 = sample.memtables.iter().map(|memtables| memtables.held).sum();
     let mut leaving = sample.memtables.iter().map(|memtables| memtables.leaving).sum();
     let is_short = |held: u64, leaving: u64| {
@@ -85,7 +95,8 @@ pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
         let tenant = sample.tenant(memtables.owner.tenant);
         let above = tenant.used.saturating_sub(tenant.share.max(tenant.reserve)).min(memtables.held);
         let above = Some(above).filter(|above| *above >= sample.capacity / WORTH);
-        (memtables.held > 0 && tenant.used > tenant.reserve).then_some((above, *memtables))
+        let gives = memtables.held > 0 && tenant.used > tenant.reserve && !owners.contains(&memtables.owner);
+        gives.then_some((above, *memtables))
     };
     // What one gives changes nothing in how the others stand: sorted once, they give until it is enough.
     let mut candidates: Vec<_> = sample.memtables.iter().filter_map(candidate).collect();
@@ -93,15 +104,24 @@ pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
         let age = if above.is_some() { 0 } else { memtables.since };
         (Reverse(*above), age, memtables.owner)
     });
-    let mut order = candidates.into_iter();
-    let next = || {
-        let (_, memtables) = is_short(held, leaving).then(|| order.next()).flatten()?;
+    for (_, memtables) in candidates {
+        if !is_short(held, leaving) {
+            break;
+        }
         held -= memtables.held;
         leaving += memtables.held;
-        Some(memtables.owner)
-    };
-    owners.extend(std::iter::from_fn(next));
+        owners.push(memtables.owner);
+    }
     owners
+}
+
+/// The memtables of tenants that rest on a part of their share that they may want again all at once.
+fn at_rest(sample: &MemorySample) -> impl Iterator<Item = Owner> {
+    let is_worth_it = |memtables: &&Memtables| {
+        let share = sample.tenant(memtables.owner.tenant).share;
+        sample.is_promised && memtables.rests && memtables.held > share / WORTH_AT_REST
+    };
+    sample.memtables.iter().filter(is_worth_it).map(|memtables| memtables.owner)
 }
 
 /// The largest memtables of each tenant that has used up most of its quota, if the next ones should have room to fill
@@ -133,6 +153,7 @@ mod tests {
             held,
             leaving: used - held,
             since,
+            rests: false,
         });
         let share = 100 / (tenants.len() as u64).max(1);
         let tenant = |&(tenant, used, _)| TenantMemory { tenant, used, share, ..TenantMemory::default() };
@@ -140,6 +161,7 @@ mod tests {
             capacity: 100,
             used: tenants.iter().map(|tenant| tenant.1).sum(),
             is_waited_for: false,
+            is_promised: false,
             tenants: tenants.iter().map(tenant).collect(),
             memtables: memtables.collect(),
         }
@@ -193,5 +215,17 @@ mod tests {
         assert_eq!(to_seal(&quotas), [owner(1), owner(3)], "what the second one waits for is on its way");
         quotas.is_waited_for = true;
         assert_eq!(to_seal(&quotas), [owner(1), owner(3)], "nobody gives for others");
+    }
+
+    #[test]
+    fn who_went_to_rest_leaves_room_for_coming_back() {
+        // Shares of 25 each.
+        let mut promised = sample(&[(1, 10, 10), (2, 10, 10), (3, 1, 1), (4, 10, 0)]);
+        [0, 2, 3].into_iter().for_each(|index| promised.memtables[index].rests = true);
+        assert_eq!(to_seal(&promised), [], "nobody was promised anything");
+        promised.is_promised = true;
+        assert_eq!(to_seal(&promised), [owner(1)], "2 writes on, 3 has next to nothing, 4 is being flushed");
+        promised.tenants[0].quota = Some(15);
+        assert_eq!(to_seal(&promised), [owner(1)], "once is enough");
     }
 }
