@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use weir_model::engine::Kind;
 use weir_model::parts::audit::Audit;
-use weir_model::parts::{self, HashDetail, Head, Life, Packed, Part, fields};
+use weir_model::parts::{self, HashDetail, Head, Life, OrderDetail, Packed, Part, Tally, fields};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(part) = Part::parse(bytes) {
@@ -18,6 +18,12 @@ fuzz_target!(|bytes: &[u8]| {
         audit.next_round();
     }
     if let Some(detail) = HashDetail::decode(bytes) {
+        assert_eq!(detail.encode(), bytes);
+    }
+    if let Ok(buckets) = Tally::decode(&[], bytes) {
+        assert_eq!(Tally::encode(&buckets), bytes);
+    }
+    if let Some(detail) = OrderDetail::decode(bytes).filter(|_| bytes != [1, 0]) {
         assert_eq!(detail.encode(), bytes);
     }
     if let Some((first_ms, row)) = fields::agenda_of(bytes) {

@@ -47,6 +47,8 @@ pub struct Context<'a> {
     tells_misses: bool,
     /// What it reads from now on, where it has to be of one moment.
     moment: Option<Box<dyn Moment>>,
+    /// Whether what it reads is of one moment is seen when all is read.
+    is_judged_behind: bool,
 }
 
 impl<'a> Context<'a> {
@@ -63,7 +65,18 @@ impl<'a> Context<'a> {
 
     fn new(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, draft: Draft, is_locked: bool) -> Self {
         let (begin, begin_events) = (draft.mark(), draft.events_len());
-        Self { rows, host, call, draft, begin, begin_events, is_locked, tells_misses: false, moment: None }
+        Self {
+            rows,
+            host,
+            call,
+            draft,
+            begin,
+            begin_events,
+            is_locked,
+            tells_misses: false,
+            moment: None,
+            is_judged_behind: false,
+        }
     }
 
     /// What the database chosen is called.
@@ -254,12 +267,23 @@ impl<'a> Context<'a> {
 
     /// Whether all that it reads is of one moment.
     pub fn is_of_one_moment(&self) -> bool {
-        self.is_locked || self.moment.is_some()
+        self.is_locked || self.moment.is_some() || self.is_judged_behind
     }
 
-    /// See [`Rows::settled`].
-    pub(crate) fn settled(&self, key: &[u8]) -> Option<u64> {
-        self.rows.settled(key)
+    /// Nothing is held for what is read of the row of `key` from now on, if that can be: whether it was of one moment,
+    /// [`Context::was_one_moment`] says of what this gives. Mostly nothing is written meanwhile. Who has read at two
+    /// moments reads again, and has answered nothing yet.
+    pub(crate) fn judge_behind(&mut self, key: &[u8]) -> Option<u64> {
+        let before = if self.is_of_one_moment() { None } else { self.rows.settled(key) };
+        self.is_judged_behind = before.is_some();
+        before
+    }
+
+    /// Whether all that was read since [`Context::judge_behind`] gave `before` is of one moment. What is read from now
+    /// on is judged by itself.
+    pub(crate) fn was_one_moment(&mut self, key: &[u8], before: Option<u64>) -> bool {
+        self.is_judged_behind = false;
+        before.is_none_or(|before| self.rows.settled(key) == Some(before))
     }
 
     /// Counts and bills a row that was read.

@@ -64,18 +64,15 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::collection`].
     pub async fn member_of(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Member>> {
-        // Mostly nothing is written between the two reads: then they are of one moment, and none has to be held.
-        if !self.is_of_one_moment()
-            && let Some(before) = self.settled(key)
-        {
-            let Some(found) = self.head(key, kind).await? else { return Ok(None) };
-            let collection = Collection::found(key, found, self.now_ms());
-            let is_one_read = collection.packed().is_some();
-            let found = collection.member(self, name).await;
-            if is_one_read || self.settled(key) == Some(before) {
-                return found;
-            }
+        let before = self.judge_behind(key);
+        let found = self.member_in(key, kind, name).await;
+        if self.was_one_moment(key, before) {
+            return found;
         }
+        self.member_in(key, kind, name).await
+    }
+
+    async fn member_in(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Member>> {
         match self.collection(key, kind).await? {
             Some(collection) => collection.member(self, name).await,
             None => Ok(None),

@@ -123,11 +123,12 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Takes `members`, which are there, out. They ascend or descend.
+    /// Takes `members`, which are there, out. They ascend or descend. Where they are the outermost ones, and somebody
+    /// has seen it, `next` is the one that is outermost then.
     ///
     /// # Errors
     /// What stands around them cannot be read.
-    pub async fn remove_scored(&mut self, cx: &mut Context<'_>, members: &[Scored]) -> Outcome {
+    pub async fn remove_scored(&mut self, cx: &mut Context<'_>, members: &[Scored], next: Option<&Scored>) -> Outcome {
         let bytes: usize = members.iter().map(|member| member.name.len() + SCORE_BYTES).sum();
         self.count(-(members.len() as i64), -(bytes as i64));
         if self.packed().is_some() {
@@ -157,7 +158,15 @@ impl Collection<'_> {
         let mut ends = order.ends.take().unwrap_or(OrderEnds { first: vec![0], last: vec![u8::MAX] });
         let left = |place: Option<&Vec<u8>>, bound: &[u8]| place.is_some_and(|place| place.starts_with(bound));
         let left = (left(places.first(), &ends.first), left(places.last(), &ends.last));
-        let left = if is_known { left } else { (true, true) };
+        let mut left = if is_known { left } else { (true, true) };
+        if let (Some(next), Some(last)) = (next.map(Scored::place), places.last()) {
+            let bound = OrderDetail::cut(&next).to_vec();
+            if next > *last {
+                (ends.first, left.0) = (bound, false);
+            } else {
+                (ends.last, left.1) = (bound, false);
+            }
+        }
         self.find_ends(cx, &mut ends, left, places.len()).await?;
         order.ends = Some(ends);
         self.note_order(&order);

@@ -20,9 +20,6 @@ pub(super) const ORDER: u8 = 1;
 /// Most members that are read between two turns.
 const PAGE_MEMBERS: usize = 500;
 
-/// So many members are passed to find the end of a stretch of ranks.
-const PASSED_MEMBERS: u64 = 64;
-
 /// A member with its score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
@@ -151,7 +148,7 @@ impl<'k> Collection<'k> {
         }
         match self.in_order(cx) {
             Some(mut members) => Ok(members.nth(rank as usize).map(|member| member.place())),
-            None => self.counted()?.at(cx, rank).await,
+            None => Ok(self.ranked(cx, rank, rank + 1).await?.pop().map(|member| member.place())),
         }
     }
 
@@ -163,19 +160,50 @@ impl<'k> Collection<'k> {
         let Some(from) = self.place_at(cx, first).await?.filter(|_| first < end) else {
             return Ok(Stretch { from: Vec::new(), to: Some(Vec::new()) });
         };
-        // A few members are passed more quickly than the counts of the order are asked again.
-        if self.packed().is_none() && end - first <= PASSED_MEMBERS && end < self.len() {
-            let rest = Stretch { from: from.clone(), to: None };
-            let (mut missing, mut left, mut last) = ((end - first) as usize, Some(rest), None);
-            while let Some(stretch) = left.take_if(|_| missing > 0) {
-                let (members, rest) = self.scored_page(cx, stretch, false, missing).await?;
-                missing -= members.len();
-                last = members.last().map(Scored::place).or(last);
-                left = rest;
-            }
-            return Ok(Stretch { from, to: last.map(above) });
-        }
         Ok(Stretch { from, to: self.place_at(cx, end).await? })
+    }
+
+    /// Those members themselves, in order: for a few, without a look at where they begin and end.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn ranked(&self, cx: &mut Context<'_>, first: u64, end: u64) -> Outcome<Vec<Scored>> {
+        let end = end.min(self.len());
+        let wanted = end.saturating_sub(first) as usize;
+        if let Some(members) = self.in_order(cx) {
+            return Ok(members.skip(first as usize).take(wanted).collect());
+        }
+        if first == 0 || wanted == 0 {
+            return self.in_a_row(cx, Stretch::ALL, false, 0, wanted).await;
+        }
+        // The last ones need no counts.
+        if end == self.len() {
+            let mut members = self.in_a_row(cx, Stretch::ALL, true, 0, wanted).await?;
+            members.reverse();
+            return Ok(members);
+        }
+        let (from, passed) = self.counted()?.near(cx, first).await?.ok_or_else(damaged)?;
+        self.in_a_row(cx, Stretch { from, to: None }, false, passed as usize, wanted).await
+    }
+
+    /// Members of `stretch`, as many as are `wanted` behind those that are `passed`.
+    async fn in_a_row(
+        &self,
+        cx: &mut Context<'_>,
+        stretch: Stretch,
+        reverse: bool,
+        mut passed: usize,
+        wanted: usize,
+    ) -> Outcome<Vec<Scored>> {
+        let (mut members, mut left) = (Vec::with_capacity(wanted.min(PAGE_MEMBERS)), Some(stretch));
+        while let Some(stretch) = left.take_if(|_| members.len() < wanted) {
+            let (page, rest) = self.scored_page(cx, stretch, reverse, passed + wanted - members.len()).await?;
+            let here = passed.min(page.len());
+            passed -= here;
+            members.extend(page.into_iter().skip(here));
+            left = rest;
+        }
+        Ok(members)
     }
 
     /// Some of `stretch`, up to `limit`, the last ones first if `reverse`; and what is left of it, if there is more.

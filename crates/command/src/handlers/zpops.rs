@@ -25,13 +25,16 @@ async fn take(
     let takes_all = count as u64 == zset.len();
     let (mut taken, mut bytes, mut left) = (Vec::new(), 0, Some(Stretch::ALL));
     while let Some(stretch) = left.take_if(|_| taken.len() < count) {
-        let (members, rest) = zset.scored_page(cx, stretch, from_end, count - taken.len()).await?;
+        let missing = count - taken.len();
+        // And the one behind them, which is the outermost then.
+        let (mut members, rest) = zset.scored_page(cx, stretch, from_end, missing.saturating_add(1)).await?;
+        let next = if members.len() > missing { members.pop() } else { None };
         bytes += members.iter().map(|member| weight(&member.name)).sum::<usize>();
         if bytes > AT_ONCE_BYTES_MAX {
             return Err(TOO_MANY_AT_ONCE);
         }
         if !takes_all {
-            zset.remove_scored(cx, &members).await?;
+            zset.remove_scored(cx, &members, next.as_ref()).await?;
         }
         taken.extend(members);
         left = rest;

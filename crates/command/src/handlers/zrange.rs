@@ -129,15 +129,22 @@ impl<'a> Range<'a> {
         })
     }
 
+    /// The first rank of those that it asks for and the one behind the last, of `len` members, in ascending order also
+    /// where they are counted from the end (`reverse`); `None` where there are none, or it is no range of ranks.
+    pub fn ranks(self, len: u64, reverse: bool) -> Option<(u64, u64)> {
+        let Self::Ranks(start, stop) = self else { return None };
+        let (first, end) = ranks(start, stop, len)?;
+        Some(if reverse { (len - end, len - first) } else { (first, end) })
+    }
+
     /// What it is of `zset`; ranks are counted from the end if `reverse`.
     ///
     /// # Errors
     /// It cannot be read.
     pub async fn stretch(self, cx: &mut Context<'_>, zset: &Collection<'_>, reverse: bool) -> Outcome<Stretch> {
         match self {
-            Self::Ranks(start, stop) => match ranks(start, stop, zset.len()) {
+            Self::Ranks(..) => match self.ranks(zset.len(), reverse) {
                 None => Ok(NONE),
-                Some((first, end)) if reverse => zset.stretch_of_ranks(cx, zset.len() - end, zset.len() - first).await,
                 Some((first, end)) => zset.stretch_of_ranks(cx, first, end).await,
             },
             Self::Scores(min, max) => {

@@ -92,6 +92,20 @@ impl<'a> Query<'a> {
             false => Stretch { from: zset.place_at(cx, first + offset).await?.unwrap_or_default(), ..stretch },
         }))
     }
+
+    /// The members that it asks for by their ranks, in the order of the answer; `None` where they are many.
+    async fn few(&self, cx: &mut Context<'_>) -> Outcome<Option<Vec<Scored>>> {
+        let Some(zset) = zset(cx, self.key).await? else { return Ok(Some(Vec::new())) };
+        let Some((first, end)) = self.range.ranks(zset.len(), self.reverse) else { return Ok(Some(Vec::new())) };
+        if end - first > PAGE_MEMBERS as u64 {
+            return Ok(None);
+        }
+        let mut members = zset.ranked(cx, first, end).await?;
+        if self.reverse {
+            members.reverse();
+        }
+        Ok(Some(members))
+    }
 }
 
 /// Writes members to the answer, with their scores in the way of the protocol.
@@ -115,12 +129,23 @@ pub(super) fn begin(replies: &mut Replies, count: usize, with_scores: bool) {
 }
 
 async fn answer(cx: &mut Context<'_>, query: Query<'_>) -> Outcome {
-    let zset = zset(cx, query.key).await?;
-    let stretch = match &zset {
-        Some(zset) => query.stretch(cx, zset).await?,
-        None => None,
+    if let Range::Ranks(..) = query.range {
+        let before = cx.judge_behind(query.key);
+        let mut few = query.few(cx).await;
+        if !cx.was_one_moment(query.key, before) {
+            few = query.few(cx).await;
+        }
+        if let Some(members) = few? {
+            begin(cx.replies(), members.len(), query.with_scores);
+            tell(cx, &members, query.with_scores);
+            return Ok(());
+        }
+    }
+    let Some(zset) = zset(cx, query.key).await? else {
+        cx.replies().array(0);
+        return Ok(());
     };
-    let (Some(zset), Some(stretch)) = (zset, stretch) else {
+    let Some(stretch) = query.stretch(cx, &zset).await? else {
         cx.replies().array(0);
         return Ok(());
     };
@@ -255,7 +280,7 @@ async fn remove(cx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
         if bytes > AT_ONCE_BYTES_MAX {
             return Err(TOO_MANY_AT_ONCE);
         }
-        zset.remove_scored(cx, &members).await?;
+        zset.remove_scored(cx, &members, None).await?;
         left = rest;
         cx.end_step(left.is_some()).await;
     }

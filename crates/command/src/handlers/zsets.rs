@@ -193,7 +193,7 @@ pub async fn zrem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for (index, name) in args.iter_from(2).enumerate() {
         end_turn(cx.yields(), index).await;
         if let Some(score) = zset.score(cx, name).await? {
-            zset.remove_scored(cx, &[Scored { name: name.into(), score }]).await?;
+            zset.remove_scored(cx, &[Scored { name: name.into(), score }], None).await?;
         }
     }
     let gone = before - zset.len();
@@ -202,15 +202,21 @@ pub async fn zrem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+async fn rank_of(cx: &mut Context<'_>, key: &[u8], name: &[u8], is_from_end: bool) -> Outcome<Option<u64>> {
+    let Some(zset) = zset(cx, key).await? else { return Ok(None) };
+    let Some(score) = zset.score(cx, name).await? else { return Ok(None) };
+    let before = zset.count_before(cx, &place(score, name)).await?;
+    Ok(Some(if is_from_end { zset.len().saturating_sub(before + 1) } else { before }))
+}
+
 async fn rank(cx: &mut Context<'_>, args: Args<'_>, is_from_end: bool) -> Outcome {
-    let (name, mut rank) = (args.at(2), None);
-    if let Some(zset) = zset(cx, args.at(1)).await?
-        && let Some(score) = zset.score(cx, name).await?
-    {
-        let before = zset.count_before(cx, &place(score, name)).await?;
-        rank = Some(if is_from_end { zset.len().saturating_sub(before + 1) } else { before });
+    let (key, name) = (args.at(1), args.at(2));
+    let before = cx.judge_behind(key);
+    let mut rank = rank_of(cx, key, name, is_from_end).await;
+    if !cx.was_one_moment(key, before) {
+        rank = rank_of(cx, key, name, is_from_end).await;
     }
-    match rank {
+    match rank? {
         Some(rank) => cx.replies().integer(rank as i64),
         None => cx.replies().null(),
     }

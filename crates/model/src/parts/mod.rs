@@ -19,6 +19,7 @@ mod shape;
 pub mod stream;
 mod stream_shape;
 mod subkey;
+mod tally;
 
 pub use fields::{HashDetail, MortalFields};
 pub use head::{DETAIL_BYTES_MAX, Head, HeadRef, RowType, VERSION_MAX};
@@ -35,3 +36,4 @@ pub use subkey::{
     UnorderedNumber, put_bytes, put_f64, put_i64, put_u64, score_of, score_value, take_bytes, take_f64, take_i64,
     take_u64,
 };
+pub use tally::{Bucket, DamagedTally, TALLY_LEVELS_MAX, Tally, TallyBucket, tally_space};

@@ -6,13 +6,19 @@
 //!
 //! ```text
 //! detail := nothing | large u8 | (levels varint | (second bound | (first bound | last bound)?)?)?
+//! levels := of counts, and 16 more where some of them are tallies
 //! bound  := length varint | so many bytes
 //! ```
 
+use super::TALLY_LEVELS_MAX;
 use crate::varint;
 
 /// Says that Redis would not keep the row as a small one.
 const LARGE: u8 = 1;
+
+/// What is added to the levels where some of the counts are tallies. Versions that do not know these do not know so
+/// many levels either.
+const TALLIED: u8 = 16;
 
 /// The longest [bound](OrderDetail::cut) of an order, in bytes.
 pub const ORDER_BOUND_BYTES_MAX: usize = 64;
@@ -24,7 +30,10 @@ pub struct OrderDetail {
     pub is_large: bool,
     /// How many levels of counts it has.
     pub levels: u8,
-    /// Where the second bucket of the first level begins; empty where that is not known, or too long to be kept.
+    /// Some of them are [tallies](super::Tally). Where none is, or there is no level: `false`.
+    pub is_tallied: bool,
+    /// Between the first bucket and this place none of those begins that are parts of their own; empty where that is
+    /// not known, or too long to be kept.
     pub second: Vec<u8>,
     /// The outermost places.
     pub ends: Option<OrderEnds>,
@@ -48,9 +57,10 @@ impl OrderDetail {
     /// As bytes: numbers at the end that are not known are left out.
     ///
     /// # Panics
-    /// If a bound is longer than [`ORDER_BOUND_BYTES_MAX`], or that of an end is empty.
+    /// If a bound is longer than [`ORDER_BOUND_BYTES_MAX`], or that of an end is empty; or if there are tallies and no
+    /// level.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { is_large, levels, second, ends } = self;
+        let Self { is_large, levels, is_tallied, second, ends } = self;
         let known = match (levels, second.is_empty(), ends) {
             (_, _, Some(_)) => 3,
             (_, false, None) => 2,
@@ -60,8 +70,9 @@ impl OrderDetail {
         if known == 0 {
             return if *is_large { vec![LARGE] } else { Vec::new() };
         }
+        assert!(*levels > 0 || !is_tallied, "tallies are of a level");
         let mut out = vec![u8::from(*is_large)];
-        varint::put(&mut out, u64::from(*levels));
+        varint::put(&mut out, u64::from(if *is_tallied { levels + TALLIED } else { *levels }));
         let mut put = |bound: &[u8]| {
             assert!(bound.len() <= ORDER_BOUND_BYTES_MAX, "a bound is cut");
             varint::put(&mut out, bound.len() as u64);
@@ -88,7 +99,12 @@ impl OrderDetail {
             _ => return None,
         };
         let levels = u8::try_from(varint::take_shortest(&mut rest)?).ok()?;
-        let mut detail = Self { is_large, levels, ..Self::default() };
+        let is_tallied = levels > TALLIED;
+        let levels = if is_tallied { levels - TALLIED } else { levels };
+        if levels > TALLY_LEVELS_MAX {
+            return None;
+        }
+        let mut detail = Self { is_large, levels, is_tallied, ..Self::default() };
         if rest.is_empty() {
             return Some(detail).filter(|_| levels > 0);
         }
@@ -159,11 +175,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_detail_comes_back(
-            is_large: bool, levels in 0..4_u8, second in bound(0..65),
+            is_large: bool, levels in 0..=TALLY_LEVELS_MAX, tallied: bool, second in bound(0..65),
             ends in proptest::option::of((bound(1..65), bound(1..65)))
         ) {
             let ends = ends.map(|(first, last)| OrderEnds { first, last });
-            let detail = OrderDetail { is_large, levels, second, ends };
+            let detail = OrderDetail { is_large, levels, is_tallied: tallied && levels > 0, second, ends };
             let bytes = detail.encode();
             prop_assert!(bytes.len() <= DETAIL_BYTES_MAX);
             // A row that is small, and of which nothing is known, has no detail.
@@ -171,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_detail_or_refused(bytes in vec(0..4_u8, 0..12)) {
+        fn any_bytes_are_a_detail_or_refused(bytes in vec(prop_oneof![0..4_u8, 15..26_u8], 0..12)) {
             if let Some(detail) = OrderDetail::decode(&bytes) {
                 let bytes = if bytes == [LARGE, 0] { vec![LARGE] } else { bytes };
                 prop_assert_eq!(detail.encode(), bytes);

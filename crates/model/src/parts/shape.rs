@@ -11,7 +11,7 @@
 //! | stream | entry's id → fields | groups; more in spaces 2 to 4 ([`super::stream`]) | ids and numbers |
 //!
 //! Where the parts stand in the head there are no places, no positions, and nothing of space 1: these follow from the
-//! rest. The counts of a large sorted set, in spaces 2 to 4, are of no shape: they follow from space 1 and from how it
+//! rest. The counts of a large sorted set, in spaces 2 to 12, are of no shape: they follow from space 1 and from how it
 //! came about.
 
 use std::collections::{BTreeMap, BTreeSet};

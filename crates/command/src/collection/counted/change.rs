@@ -1,297 +1,315 @@
-//! Changes of counts: buckets that grow are split, and small ones are merged with a neighbour.
+//! Changes of counts: buckets that grow are split, and small ones are merged with a neighbour; and so are tallies.
 
-use std::ops::Bound;
+use std::ops::Range;
 
-use super::{Bucket, Counted, LEVELS_MAX, between, damaged};
-use crate::context::{Context, Part};
+use weir_model::parts::{Bucket, TALLY_LEVELS_MAX, Tally, tally_space};
+
+use super::{Counted, Counts, DIVIDED_BUCKETS_MIN, Step, TALLY_BYTES_MAX, damaged, end_of};
+use crate::context::Context;
 use crate::error::Outcome;
 
+impl Step {
+    /// So many entries more in its bucket, or fewer.
+    fn add(&mut self, count: i64) -> Outcome {
+        self.entries = self.entries.checked_add_signed(count).ok_or_else(damaged)?;
+        Ok(Tally::set(&mut self.counts.tally, self.index, self.entries)?)
+    }
+}
+
 impl Counted<'_> {
-    /// Most children of a bucket, and most parts of a list without a level above it.
-    pub(super) fn children_max(&self) -> u64 {
+    /// Most entries of a bucket.
+    fn entries_max(&self) -> u64 {
         self.fan * 2
     }
 
-    /// Where a bucket has fewer children, a neighbour to merge with is looked for.
-    fn children_min(&self) -> u64 {
+    /// Where a bucket has fewer entries, a neighbour to merge with is looked for.
+    fn entries_min(&self) -> u64 {
         self.fan / 2
     }
 
-    /// Most children of a bucket that two were merged to: less than the most, so that it is not split at once.
+    /// Most entries of a bucket that two were merged to: less than the most, so that it is not split at once.
     fn merged_max(&self) -> u64 {
         self.fan * 3 / 2
     }
 
-    fn put(&self, cx: &mut Context<'_>, level: u8, bucket: &Bucket) -> Outcome {
-        cx.put_part(self.life, self.space + level, &bucket.key, &bucket.value())
+    /// Most entries of an order without a level.
+    pub(super) fn uncounted_max(&self) -> u64 {
+        self.fan * 4
     }
 
-    fn delete(&self, cx: &mut Context<'_>, level: u8, key: &[u8]) -> Outcome {
-        cx.delete_part(self.life, self.space + level, key)
+    /// Whether `buckets` are too much for a tally.
+    pub(super) fn are_too_many(&self, buckets: &[Bucket]) -> bool {
+        buckets.len() > self.tally_fan * 2
+            || buckets.len() >= DIVIDED_BUCKETS_MIN && Tally::encode(buckets).len() > TALLY_BYTES_MAX
     }
 
-    /// The buckets that the place `key` is in: the highest first, none where there is no level.
-    async fn path(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<Vec<Bucket>> {
-        let (mut path, mut from) = (Vec::new(), Vec::new());
-        for level in (1..=self.levels).rev() {
-            let last = self.last_in(cx, level, from, Bound::Included(key.into())).await?.ok_or_else(damaged)?;
-            from = last.subkey.clone();
-            path.push(Bucket::of(last)?);
+    fn put(&mut self, cx: &mut Context<'_>, counts: &Counts) -> Outcome {
+        self.delete_early(cx, counts)?;
+        self.is_tallied = true;
+        cx.put_part(self.life, tally_space(counts.level), &counts.key, &counts.tally)
+    }
+
+    fn put_all(&mut self, cx: &mut Context<'_>, path: &[Step]) -> Outcome {
+        path.iter().try_for_each(|step| self.put(cx, &step.counts))
+    }
+
+    fn delete(&self, cx: &mut Context<'_>, counts: &Counts) -> Outcome {
+        match counts.early.is_empty() {
+            true => cx.delete_part(self.life, tally_space(counts.level), &counts.key),
+            false => self.delete_early(cx, counts),
         }
-        Ok(path)
     }
 
-    /// The last bucket of `level` that begins at `from` or behind, and in front of `to` or there.
-    async fn last_in(
-        &self,
-        cx: &mut Context<'_>,
-        level: u8,
-        from: Vec<u8>,
-        to: Bound<Vec<u8>>,
-    ) -> Outcome<Option<Part>> {
-        if !from.is_empty() || self.second.is_empty() {
-            return Ok(self.list(cx, level, (Bound::Included(from), to), true, 1).await?.pop());
-        }
-        let is_first = match &to {
-            Bound::Included(to) => *to < self.second,
-            Bound::Excluded(to) => *to <= self.second,
-            Bound::Unbounded => false,
-        };
-        if !is_first {
-            let range = (Bound::Included(self.second.clone()), to);
-            if let Some(last) = self.list(cx, level, range, true, 1).await?.pop() {
-                return Ok(Some(last));
-            }
-        }
-        Ok(Some(self.first_of(cx, level).await?))
+    fn delete_early(&self, cx: &mut Context<'_>, counts: &Counts) -> Outcome {
+        let space = self.early_space(counts.level);
+        counts.early.iter().try_for_each(|key| cx.delete_part(self.life, space, key))
     }
 
-    /// The bucket of `level` behind the one that begins at `key`, if it begins before `to`.
-    async fn next(&self, cx: &mut Context<'_>, level: u8, key: &[u8], to: Bound<Vec<u8>>) -> Outcome<Option<Part>> {
-        let from = match key {
-            [] if !self.second.is_empty() => Bound::Included(self.second.clone()),
-            key => Bound::Excluded(key.into()),
-        };
-        Ok(self.list(cx, level, (from, to), false, 1).await?.pop())
-    }
-
-    /// Where the bucket of `level` ends that begins at `key`: where the next one begins.
-    async fn end(&self, cx: &mut Context<'_>, level: u8, key: &[u8]) -> Outcome<Option<Vec<u8>>> {
-        Ok(self.next(cx, level, key, Bound::Unbounded).await?.map(|next| next.subkey))
-    }
-
-    /// Counts an entry that was put at `key`, and that was not there before. There are `total` of them now.
+    /// Counts an entry that was put at `place`, and that was not there before. There are `total` of them now.
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn added(&mut self, cx: &mut Context<'_>, key: &[u8], total: u64) -> Outcome {
-        self.include(key);
-        if self.levels == 0 {
-            return if total > self.children_max() { self.grow(cx).await } else { Ok(()) };
+    pub async fn added(&mut self, cx: &mut Context<'_>, place: &[u8], total: u64) -> Outcome {
+        self.include(place);
+        if self.levels > 0 {
+            let path = self.path(cx, place, &[]).await?;
+            return self.change(cx, path, 1).await;
         }
-        let mut path = self.path(cx, key).await?;
-        if let Some(lowest) = path.last_mut() {
-            lowest.children += 1;
+        if total > self.uncounted_max() {
+            let places = self.entries(cx, &[], None).await?;
+            self.fill(cx, &places)?;
         }
-        let mut level = self.levels;
-        for bucket in &mut path {
-            bucket.entries += 1;
-            self.put(cx, level, bucket)?;
-            level -= 1;
-        }
-        self.split(cx, path).await
+        Ok(())
     }
 
-    /// Takes an entry from `old` to `new` in the counts: it was moved.
+    /// Takes an entry from `old` to `new` in the counts: it was moved. There are `total` of them.
     ///
     /// # Errors
     /// They cannot be read.
     pub async fn moved(&mut self, cx: &mut Context<'_>, old: &[u8], new: &[u8], total: u64) -> Outcome {
         self.include(new);
-        let (from, to) = (self.path(cx, old).await?, self.path(cx, new).await?);
-        if from.last().map(|bucket| &bucket.key) == to.last().map(|bucket| &bucket.key) {
+        let from = self.path(cx, old, &[]).await?;
+        let to = self.path(cx, new, &from).await?;
+        let (Some(left), Some(entered)) = (from.last(), to.last()) else { return Ok(()) };
+        if left.key == entered.key {
             return Ok(());
         }
-        self.removed(cx, from, 1).await?;
-        self.added(cx, new, total).await
+        if left.entries <= self.entries_min() || entered.entries >= self.entries_max() {
+            self.change(cx, from, -1).await?;
+            return self.added(cx, new, total).await;
+        }
+        for (mut from, mut to) in from.into_iter().zip(to) {
+            if from.key == to.key {
+                continue;
+            }
+            from.add(-1)?;
+            if from.counts.key == to.counts.key {
+                // Both are listed in it.
+                to.counts = from.counts;
+            } else {
+                self.put(cx, &from.counts)?;
+            }
+            to.add(1)?;
+            self.put(cx, &to.counts)?;
+        }
+        Ok(())
     }
 
-    /// Takes entries at `keys`, which were deleted, out of the counts. `keys` ascend.
+    /// Takes entries at `places`, which were deleted, out of the counts. `places` ascend.
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn all_removed(&mut self, cx: &mut Context<'_>, mut keys: &[Vec<u8>]) -> Outcome {
-        while let [first, .., last] | [first @ last] = keys
-            && self.levels > 0
+    pub async fn all_removed(&mut self, cx: &mut Context<'_>, mut places: &[Vec<u8>]) -> Outcome {
+        while let Some(first) = places.first().filter(|_| self.levels > 0) {
+            let path = self.path(cx, first, &[]).await?;
+            let end = if places.len() == 1 { None } else { end_of(&path)? };
+            let here = end.map_or(places.len(), |end| places.partition_point(|place| *place < end)).max(1);
+            self.change(cx, path, -(here as i64)).await?;
+            places = &places[here..];
+        }
+        Ok(())
+    }
+
+    /// So many entries more, or fewer, in the buckets of `path`.
+    async fn change(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>, count: i64) -> Outcome {
+        path.iter_mut().try_for_each(|step| step.add(count))?;
+        let entries = path.last().map_or(0, |lowest| lowest.entries);
+        if count > 0 && entries > self.entries_max() {
+            self.split(cx, path).await
+        } else if count < 0 && entries < self.entries_min() {
+            self.merge(cx, path).await
+        } else {
+            self.put_all(cx, &path)
+        }
+    }
+
+    /// Divides the last bucket of `path`, and each tally that becomes too long by that.
+    async fn split(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>) -> Outcome {
+        let (end, lowest) = (end_of(&path)?, path.last().ok_or_else(damaged)?);
+        let places = self.entries(cx, &lowest.key, end.as_deref()).await?;
+        let mut buckets = self.divided(&lowest.key, &places)?;
+        while let Some(Step { mut counts, index, .. }) = path.pop() {
+            let mut all = counts.buckets()?;
+            all.splice(index..=index, buckets);
+            let may_be_long = path.is_empty() && self.levels == TALLY_LEVELS_MAX;
+            if may_be_long || !self.are_too_many(&all) {
+                counts.tally = Tally::encode(&all);
+                self.put(cx, &counts)?;
+                return self.put_all(cx, &path);
+            }
+            buckets = self.put_divided(cx, counts.level, counts.early, &all)?;
+        }
+        self.list_above(cx, buckets)
+    }
+
+    /// Buckets of entries at `places`, of which the first begins at `from`.
+    fn divided(&self, from: &[u8], places: &[Vec<u8>]) -> Outcome<Vec<Bucket>> {
+        if places.len() < 2 {
+            return Err(damaged());
+        }
+        let bucket = |piece: Range<usize>| Bucket {
+            key: match piece.start {
+                0 => from.into(),
+                start => separator(&places[start - 1], &places[start]),
+            },
+            entries: piece.len() as u64,
+        };
+        Ok(pieces(places.len(), self.merged_max() as usize).map(bucket).collect())
+    }
+
+    /// Puts tallies of `level` that list `buckets`, in the place of what `early` was there; gives the buckets that they
+    /// are.
+    fn put_divided(
+        &mut self,
+        cx: &mut Context<'_>,
+        level: u8,
+        mut early: Vec<Vec<u8>>,
+        buckets: &[Bucket],
+    ) -> Outcome<Vec<Bucket>> {
+        let mut above = Vec::new();
+        for piece in pieces(buckets.len(), self.tally_fan * 3 / 2) {
+            let listed = &buckets[piece];
+            let (key, tally) = (listed[0].key.clone(), Tally::encode(listed));
+            above.push(Bucket { key: key.clone(), entries: listed.iter().map(|bucket| bucket.entries).sum() });
+            self.put(cx, &Counts { level, key, tally, early: std::mem::take(&mut early) })?;
+        }
+        Ok(above)
+    }
+
+    /// As many levels above the highest as it takes to list `buckets`.
+    fn list_above(&mut self, cx: &mut Context<'_>, mut buckets: Vec<Bucket>) -> Outcome {
+        loop {
+            self.levels += 1;
+            if self.levels == TALLY_LEVELS_MAX || !self.are_too_many(&buckets) {
+                let (level, tally) = (self.levels, Tally::encode(&buckets));
+                return self.put(cx, &Counts { level, key: Vec::new(), tally, early: Vec::new() });
+            }
+            buckets = self.put_divided(cx, self.levels, Vec::new(), &buckets)?;
+        }
+    }
+
+    /// Merges the last bucket of `path`, which has few entries, with a neighbour, and each tally that becomes short by
+    /// that.
+    async fn merge(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>) -> Outcome {
+        let Step { mut counts, index, .. } = path.pop().ok_or_else(damaged)?;
+        let mut buckets = counts.buckets()?;
+        self.merge_bucket(&mut buckets, index);
+        counts.tally = Tally::encode(&buckets);
+        while buckets.len() < self.tally_fan / 2
+            && let Some(above) = path.pop()
         {
-            let path = self.path(cx, first).await?;
-            let lowest = path.last().ok_or_else(damaged)?;
-            let next = match keys {
-                [_] => None,
-                _ => self.next(cx, 1, &lowest.key, Bound::Included(last.clone())).await?,
-            };
-            let here = next.map_or(keys.len(), |next| keys.partition_point(|key| *key < next.subkey)).max(1);
-            self.removed(cx, path, here as u64).await?;
-            keys = &keys[here..];
-        }
-        Ok(())
-    }
-
-    /// Takes `count` entries out of the buckets of `path`.
-    async fn removed(&mut self, cx: &mut Context<'_>, mut path: Vec<Bucket>, count: u64) -> Outcome {
-        if let Some(lowest) = path.last_mut() {
-            lowest.children = lowest.children.checked_sub(count).ok_or_else(damaged)?;
-        }
-        let mut level = self.levels;
-        for bucket in &mut path {
-            bucket.entries = bucket.entries.checked_sub(count).ok_or_else(damaged)?;
-            self.put(cx, level, bucket)?;
-            level -= 1;
-        }
-        self.merge(cx, path).await
-    }
-
-    /// Splits the buckets of `path` that have too many children, the lowest first.
-    async fn split(&mut self, cx: &mut Context<'_>, mut path: Vec<Bucket>) -> Outcome {
-        for level in 1..=self.levels {
-            let Some(bucket) = path.pop().filter(|bucket| bucket.children > self.children_max()) else { return Ok(()) };
-            let end = self.end(cx, level, &bucket.key).await?;
-            self.halve(cx, level, bucket.key, end.as_deref()).await?;
-            if let Some(above) = path.last_mut() {
-                above.children += 1;
-                self.put(cx, level + 1, above)?;
+            let mut siblings = above.counts.buckets()?;
+            match self.neighbour(cx, &mut path, &above, &siblings, &buckets).await? {
+                Some((other, neighbour, both)) => {
+                    let at = other.min(above.index);
+                    let (mut left, right) = if at == other { (neighbour, counts) } else { (counts, neighbour) };
+                    left.tally = Tally::encode(&both);
+                    self.delete(cx, &right)?;
+                    self.put(cx, &left)?;
+                    let gone = siblings.remove(at + 1);
+                    siblings[at].entries += gone.entries;
+                }
+                None => self.put(cx, &counts)?,
             }
+            (counts, buckets) = (above.counts, siblings);
+            counts.tally = Tally::encode(&buckets);
         }
-        // The highest list has one bucket more. Where it must not be divided, it may be long.
-        if self.levels < LEVELS_MAX {
-            let limit = self.children_max() as usize + 1;
-            if self.buckets(cx, self.levels, &[], Bound::Unbounded, limit).await?.len() == limit {
-                return self.grow(cx).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// A level above the highest.
-    async fn grow(&mut self, cx: &mut Context<'_>) -> Outcome {
-        self.levels += 1;
-        self.halve(cx, self.levels, Vec::new(), None).await
-    }
-
-    /// Makes two buckets of `level` of what is between `from` and `to`, in the place of one at `from`.
-    async fn halve(&mut self, cx: &mut Context<'_>, level: u8, from: Vec<u8>, to: Option<&[u8]>) -> Outcome {
-        let children = match level {
-            1 => self.entries(cx, &from, to, usize::MAX).await?,
-            _ => self.buckets(cx, level - 1, &from, between(&from, to).1, usize::MAX).await?,
-        };
-        let middle = children.len() / 2;
-        let second = match (children.get(middle.wrapping_sub(1)), children.get(middle)) {
-            (Some(last), Some(first)) if level == 1 => separator(&last.subkey, &first.subkey),
-            (Some(_), Some(first)) => first.subkey.clone(),
-            _ => return Err(damaged()),
-        };
-        if (level, &from[..]) == (1, &[]) {
-            self.note_second(Some(second.clone()));
-        }
-        let mut halves =
-            [Bucket { key: from, entries: 0, children: 0 }, Bucket { key: second, entries: 0, children: 0 }];
-        for (index, child) in children.into_iter().enumerate() {
-            let half = &mut halves[usize::from(index >= middle)];
-            half.children += 1;
-            half.entries += if level == 1 { 1 } else { Bucket::of(child)?.entries };
-        }
-        halves.iter().try_for_each(|half| self.put(cx, level, half))
-    }
-
-    /// Merges the buckets of `path` that have few children with a neighbour in the same bucket above, the lowest first.
-    async fn merge(&mut self, cx: &mut Context<'_>, mut path: Vec<Bucket>) -> Outcome {
-        for level in 1..=self.levels {
-            let Some(bucket) = path.pop().filter(|bucket| bucket.children < self.children_min()) else { return Ok(()) };
-            let (from, to) = match path.last() {
-                Some(above) => (above.key.clone(), self.end(cx, level + 1, &above.key).await?),
-                None => (Vec::new(), None),
-            };
-            let in_front = match bucket.key == from {
-                true => None,
-                false => self.last_in(cx, level, from, Bound::Excluded(bucket.key.clone())).await?,
-            };
-            let to = to.map_or(Bound::Unbounded, Bound::Excluded);
-            let (left, right) = match in_front {
-                Some(left) => (Bucket::of(left)?, bucket),
-                None => match self.next(cx, level, &bucket.key, to).await? {
-                    Some(right) => (bucket, Bucket::of(right)?),
-                    // It is alone there: perhaps what is above can be merged.
-                    None => continue,
-                },
-            };
-            if left.children + right.children > self.merged_max() {
-                return Ok(());
-            }
-            self.delete(cx, level, &right.key)?;
-            if (level, &left.key[..]) == (1, &[]) {
-                let next = self.list(cx, 1, (Bound::Excluded(right.key), Bound::Unbounded), false, 1).await?.pop();
-                self.note_second(next.map(|next| next.subkey));
-            }
-            let (entries, children) = (left.entries + right.entries, left.children + right.children);
-            self.put(cx, level, &Bucket { entries, children, ..left })?;
-            if let Some(above) = path.last_mut() {
-                above.children -= 1;
-                self.put(cx, level + 1, above)?;
-            }
-        }
+        self.put(cx, &counts)?;
+        self.put_all(cx, &path)?;
         self.shrink(cx).await
     }
 
-    /// Takes away levels that have a single bucket.
-    async fn shrink(&mut self, cx: &mut Context<'_>) -> Outcome {
-        while self.levels > 0 {
-            let buckets = self.buckets(cx, self.levels, &[], Bound::Unbounded, 2).await?;
-            let [only] = &buckets[..] else { return Ok(()) };
-            self.delete(cx, self.levels, &only.subkey)?;
-            self.levels -= 1;
-            if self.levels == 0 {
-                self.note_second(None);
+    /// Merges the bucket with the number `index` with one beside it, if both are one.
+    fn merge_bucket(&self, buckets: &mut Vec<Bucket>, index: usize) {
+        for at in [index.checked_sub(1), Some(index)].into_iter().flatten() {
+            let [left, right, ..] = &buckets[at..] else { continue };
+            let both = left.entries + right.entries;
+            // An empty one is of no use to anybody.
+            if both <= self.merged_max() || left.entries == 0 || right.entries == 0 {
+                buckets[at].entries = both;
+                buckets.remove(at + 1);
+                return;
             }
         }
+    }
+
+    /// A neighbour of the tally with `buckets`, which is the bucket of `above`, the last of `path`, among its
+    /// `siblings`: one of which the two make one. Gives its number there, what it is, and all buckets.
+    async fn neighbour(
+        &self,
+        cx: &mut Context<'_>,
+        path: &mut Vec<Step>,
+        above: &Step,
+        siblings: &[Bucket],
+        buckets: &[Bucket],
+    ) -> Outcome<Option<(usize, Counts, Vec<Bucket>)>> {
+        for other in [above.index.checked_sub(1), Some(above.index + 1)].into_iter().flatten() {
+            let Some(sibling) = siblings.get(other) else { continue };
+            path.push(Step { index: other, ..above.clone() });
+            let found = self.counts(cx, above.counts.level - 1, sibling.key.clone(), path).await;
+            path.pop();
+            let found = found?;
+            let more = found.buckets()?;
+            let both = if other < above.index { [&more[..], buckets].concat() } else { [buckets, &more[..]].concat() };
+            if both.len() <= self.tally_fan * 3 / 2 && !self.are_too_many(&both) {
+                return Ok(Some((other, found, both)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes away levels whose root has a single bucket.
+    async fn shrink(&mut self, cx: &mut Context<'_>) -> Outcome {
+        while self.levels > 0 {
+            let root = self.counts(cx, self.levels, Vec::new(), &[]).await?;
+            if root.key_of(1)?.is_some() {
+                return Ok(());
+            }
+            self.delete(cx, &root)?;
+            self.levels -= 1;
+        }
+        self.is_tallied = false;
+        self.second.clear();
         Ok(())
     }
 
-    /// Counts entries that were put where there were none: at `keys`, which ascend.
+    /// Counts entries that were put where there were none: at `places`, which ascend.
     ///
     /// # Errors
-    /// A key is too long.
-    pub fn fill(&mut self, cx: &mut Context<'_>, keys: &[Vec<u8>]) -> Outcome {
-        let mut below: Vec<Bucket> = Vec::new();
-        let mut count = keys.len() as u64;
-        while count > self.children_max() && self.levels < LEVELS_MAX {
-            let buckets: Vec<Bucket> = if self.levels == 0 {
-                let starts = (0..keys.len()).step_by(self.fan as usize);
-                let bucket = |start: usize| {
-                    let key = if start == 0 { Vec::new() } else { separator(&keys[start - 1], &keys[start]) };
-                    let entries = self.fan.min((keys.len() - start) as u64);
-                    Bucket { key, entries, children: entries }
-                };
-                starts.map(bucket).collect()
-            } else {
-                let chunks = below.chunks(self.fan as usize);
-                let sum = |chunk: &[Bucket]| chunk.iter().map(|bucket| bucket.entries).sum();
-                let bucket = |chunk: &[Bucket]| Bucket {
-                    key: chunk[0].key.clone(),
-                    entries: sum(chunk),
-                    children: chunk.len() as u64,
-                };
-                chunks.map(bucket).collect()
-            };
-            self.levels += 1;
-            if self.levels == 1 {
-                self.note_second(buckets.get(1).map(|second| second.key.clone()));
-            }
-            buckets.iter().try_for_each(|bucket| self.put(cx, self.levels, bucket))?;
-            count = buckets.len() as u64;
-            below = buckets;
+    /// A place is too long.
+    pub fn fill(&mut self, cx: &mut Context<'_>, places: &[Vec<u8>]) -> Outcome {
+        if places.len() as u64 <= self.uncounted_max() {
+            return Ok(());
         }
-        Ok(())
+        let buckets = self.divided(&[], places)?;
+        self.list_above(cx, buckets)
     }
+}
+
+/// `len` things in even pieces of up to `most`: at least two.
+fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = len.div_ceil(most).max(2);
+    (0..count).map(move |piece| len * piece / count..len * (piece + 1) / count)
 }
 
 /// The shortest that is not in front of `second`, and behind `first`, which is in front of that.

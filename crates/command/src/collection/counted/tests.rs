@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_io::{Rng, Yield};
+use weir_model::parts::TALLY_LEVELS_MAX;
+use weir_model::varint;
 
+use super::early::EARLY_LEVELS_MAX;
 use super::*;
 use crate::context::Call;
 use crate::headless::Headless;
@@ -48,7 +51,8 @@ fn with_context(test: impl FnOnce(&mut Context<'_>)) {
 }
 
 fn counted(fan: u64) -> Counted<'static> {
-    Counted { fan, ..Counted::new(b"k", Life::new(7), SPACE, &OrderDetail::default()) }
+    let tally_fan = fan as usize;
+    Counted { fan, tally_fan, ..Counted::new(b"k", Life::new(7), SPACE, &OrderDetail::default()) }
 }
 
 fn key(number: u16) -> Vec<u8> {
@@ -57,35 +61,56 @@ fn key(number: u16) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Whether every bucket says what is in it, and none has too many.
+/// All parts of `space`.
+fn all_of(cx: &mut Context<'_>, counted: &Counted<'_>, space: u8) -> Vec<Vec<u8>> {
+    let parts = done(counted.list(cx, space, (Bound::Unbounded, Bound::Unbounded)));
+    parts.into_iter().map(|part| part.subkey).collect()
+}
+
+/// Whether every bucket says what is in it, none has too many, and there is no part that nobody comes to.
 fn check(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>>) {
-    let all = || (Bound::Unbounded, Bound::Unbounded);
-    let mut below: Vec<(Vec<u8>, u64)> = model.iter().map(|key| (key.clone(), 1)).collect();
-    for level in 1..=counted.levels {
-        let buckets: Vec<Bucket> = done(counted.list(cx, level, all(), false, usize::MAX))
-            .into_iter()
-            .map(|part| Bucket::of(part).expect("own bytes"))
-            .collect();
-        assert_eq!(buckets.first().map(|bucket| &bucket.key[..]), Some(&b""[..]));
-        assert!(buckets.len() > 1 || level < counted.levels, "a level with one bucket");
-        if level == 1 {
-            assert_eq!(counted.second, buckets[1].key, "where nobody looks there is nothing");
+    let root = Bucket { key: Vec::new(), entries: model.len() as u64 };
+    let (mut above, mut has_tallies) = (vec![root], false);
+    for level in (1..=counted.levels).rev() {
+        let (mut buckets, mut tallies, mut early) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, bucket) in above.iter().enumerate() {
+            let end = above.get(index + 1).map(|next| next.key.clone());
+            let tally = cx.part(counted.key, counted.life, tally_space(level), &bucket.key);
+            let listed = match done(tally) {
+                Some(tally) => {
+                    tallies.push(bucket.key.clone());
+                    Tally::decode(&bucket.key, &tally.value).expect("own bytes")
+                }
+                None => {
+                    let found = done(counted.early(cx, level, bucket.key.clone(), end));
+                    early.extend(found.early.clone());
+                    found.buckets().expect("own bytes")
+                }
+            };
+            assert_eq!(listed.iter().map(|bucket| bucket.entries).sum::<u64>(), bucket.entries, "level {level}");
+            assert!(above.len() > 1 || listed.len() > 1, "a root with one bucket");
+            assert!(!counted.are_too_many(&listed) || level == counted.levels, "a long list that is no root");
+            buckets.extend(listed);
         }
-        for (index, bucket) in buckets.iter().enumerate() {
-            let end = buckets.get(index + 1).map(|next| &next.key);
-            let is_in = |key: &Vec<u8>| *key >= bucket.key && end.is_none_or(|end| key < end);
-            let children: Vec<_> = below.iter().filter(|(key, _)| is_in(key)).collect();
-            let entries: u64 = children.iter().map(|(_, entries)| entries).sum();
-            assert_eq!((bucket.children, bucket.entries), (children.len() as u64, entries), "level {level}");
-            assert!(bucket.children <= counted.children_max());
-            assert!(level == 1 || children.first().is_none_or(|(key, _)| *key == bucket.key));
+        assert!(buckets.is_sorted_by(|a, b| a.key < b.key), "level {level}");
+        assert_eq!(all_of(cx, counted, tally_space(level)), tallies, "tallies of level {level}");
+        if level <= EARLY_LEVELS_MAX {
+            assert_eq!(all_of(cx, counted, counted.early_space(level)), early, "early counts of level {level}");
         }
-        below = buckets.into_iter().map(|bucket| (bucket.key, bucket.entries)).collect();
+        has_tallies |= !tallies.is_empty();
+        above = buckets;
     }
+    for (index, bucket) in above.iter().enumerate().filter(|_| counted.levels > 0) {
+        let end = above.get(index + 1).map(|next| &next.key);
+        let is_in = |key: &&Vec<u8>| **key >= bucket.key && end.is_none_or(|end| *key < end);
+        assert_eq!(bucket.entries, model.iter().filter(is_in).count() as u64, "the bucket at {:?}", bucket.key);
+    }
+    assert_eq!(counted.is_tallied, has_tallies);
     assert!(counted.levels > 0 || counted.second.is_empty());
-    assert!(counted.levels == LEVELS_MAX || below.len() as u64 <= counted.children_max());
-    for level in counted.levels + 1..=LEVELS_MAX {
-        assert_eq!(done(counted.list(cx, level, all(), false, 1)), [], "a level that is gone has nothing");
+    for level in counted.levels + 1..=TALLY_LEVELS_MAX {
+        let early = if level <= EARLY_LEVELS_MAX { all_of(cx, counted, SPACE + level) } else { Vec::new() };
+        let left = [all_of(cx, counted, tally_space(level)), early].concat();
+        assert!(left.is_empty(), "a level that is gone has nothing: {left:?}");
     }
 }
 
@@ -127,24 +152,56 @@ fn compare(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>
     let place = key(asked);
     assert_eq!(done(counted.before(cx, &place)), model.range(..place).count() as u64);
     let rank = u64::from(asked) % (model.len() as u64 + 2);
-    assert_eq!(done(counted.at(cx, rank)).as_ref(), model.iter().nth(rank as usize));
+    let near = done(counted.near(cx, rank));
+    let found = near.and_then(|(from, passed)| model.range(from..).nth(passed as usize));
+    assert_eq!(found, model.iter().nth(rank as usize));
+}
+
+/// An order of so many entries.
+fn entries(cx: &mut Context<'_>, count: u16) -> BTreeSet<Vec<u8>> {
+    let model: BTreeSet<Vec<u8>> = (0..count).map(key).collect();
+    model.iter().for_each(|key| cx.put_part(Life::new(7), SPACE, key, b"").expect("short"));
+    model
+}
+
+/// Counts `model` as it was done before there were tallies.
+fn fill_early(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &BTreeSet<Vec<u8>>) {
+    let fan = counted.fan as usize;
+    let mut below: Vec<Bucket> = model.iter().map(|key| Bucket { key: key.clone(), entries: 1 }).collect();
+    while below.len() > 2 * fan && counted.levels < EARLY_LEVELS_MAX {
+        counted.levels += 1;
+        let mut buckets: Vec<Bucket> = Vec::new();
+        for chunk in below.chunks(fan) {
+            let key = if buckets.is_empty() { Vec::new() } else { chunk[0].key.clone() };
+            let (mut value, entries) = (Vec::new(), chunk.iter().map(|bucket| bucket.entries).sum());
+            varint::put(&mut value, entries);
+            varint::put(&mut value, chunk.len() as u64);
+            cx.put_part(counted.life, SPACE + counted.levels, &key, &value).expect("short");
+            buckets.push(Bucket { key, entries });
+        }
+        if counted.levels == 1 {
+            counted.second = buckets[1].key.clone();
+        }
+        below = buckets;
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn ranks_are_those_of_a_sorted_list(
-        first in 0..400_u16, fan in 2..6_u64, steps in vec((0..9_u8, 0..500_u16, 0..500_u16), 0..250)
+        first in 0..400_u16, fan in 2..6_u64, is_early: bool,
+        steps in vec((0..9_u8, 0..500_u16, 0..500_u16), 0..250)
     ) {
         with_context(|cx| {
-            let (mut counted, mut model) = (counted(fan), BTreeSet::new());
-            model.extend((0..first).map(key));
-            let keys: Vec<Vec<u8>> = model.iter().cloned().collect();
-            for key in &keys {
-                cx.put_part(Life::new(7), SPACE, key, b"").expect("short");
+            let (mut counted, mut model) = (counted(fan), entries(cx, first));
+            if is_early {
+                fill_early(cx, &mut counted, &model);
+            } else {
+                let places: Vec<Vec<u8>> = model.iter().cloned().collect();
+                counted.fill(cx, &places).expect("short");
             }
-            counted.fill(cx, &keys).expect("short");
             check(cx, &counted, &model);
             for (index, chosen) in steps.into_iter().enumerate() {
                 // Whoever knows the first entry says so; who does not, says nothing.
@@ -160,21 +217,68 @@ proptest! {
     }
 }
 
+/// Also with counts of the early kind: those that are met become tallies, and none of them is left at the end.
 #[test]
 fn all_levels_come_and_go() {
+    for is_early in [false, true] {
+        with_context(|cx| {
+            let (mut counted, mut model) = (counted(4), entries(cx, if is_early { 500 } else { 0 }));
+            if is_early {
+                fill_early(cx, &mut counted, &model);
+                assert_eq!((counted.levels, counted.is_tallied), (EARLY_LEVELS_MAX, false));
+            }
+            let mut highest = 0;
+            for number in 0..600 {
+                step(cx, &mut counted, &mut model, (0, number * 7 % 600, 0));
+                highest = highest.max(counted.levels);
+            }
+            check(cx, &counted, &model);
+            assert!(highest >= 3 && counted.is_tallied);
+            for number in 0..600 {
+                step(cx, &mut counted, &mut model, (8, number * 11 % 600, 0));
+                compare(cx, &counted, &model, number);
+            }
+            check(cx, &counted, &model);
+            assert_eq!((model.len(), counted.levels), (0, 0));
+        });
+    }
+}
+
+/// Between the first of the early buckets and the second there may be very many dead ones.
+#[test]
+fn early_buckets_are_not_looked_for_in_front_of_the_second() {
     with_context(|cx| {
-        let (mut counted, mut model, mut highest) = (counted(4), BTreeSet::new(), 0);
-        for number in 0..600 {
-            step(cx, &mut counted, &mut model, (0, number * 7 % 600, 0));
-            highest = highest.max(counted.levels);
+        let (mut counted, model) = (counted(4), entries(cx, 300));
+        fill_early(cx, &mut counted, &model);
+        for level in 1..=counted.levels {
+            cx.put_part(counted.life, SPACE + level, &[0], b"what would be dead").expect("short");
+        }
+        (0..300).for_each(|asked| compare(cx, &counted, &model, asked));
+    });
+}
+
+/// A tally of long keys is divided before it has many.
+#[test]
+fn tallies_of_long_keys_are_short() {
+    with_context(|cx| {
+        let mut counted = Counted::new(b"k", Life::new(7), SPACE, &OrderDetail::default());
+        let long = |number: usize| {
+            let digit = |place: u32| b'a' + (number / 26_usize.pow(place) % 26) as u8;
+            [&[digit(2); 200][..], &[digit(1); 200], &[digit(0); 200]].concat()
+        };
+        let mut model = BTreeSet::new();
+        for number in 0..9_000 {
+            let key = long(number * 7 % 9_000);
+            cx.put_part(counted.life, SPACE, &key, b"").expect("short");
+            model.insert(key.clone());
+            done(counted.added(cx, &key, model.len() as u64));
         }
         check(cx, &counted, &model);
-        assert_eq!(highest, LEVELS_MAX);
-        for number in 0..600 {
-            step(cx, &mut counted, &mut model, (8, number * 11 % 600, 0));
-            compare(cx, &counted, &model, number);
+        for level in 1..=counted.levels {
+            for part in done(counted.list(cx, tally_space(level), (Bound::Unbounded, Bound::Unbounded))) {
+                // Counts may have become longer since it was divided.
+                assert!(part.value.len() <= TALLY_BYTES_MAX + 16, "{} bytes", part.value.len());
+            }
         }
-        check(cx, &counted, &model);
-        assert_eq!((model.len(), counted.levels), (0, 0));
     });
 }

@@ -5,6 +5,7 @@
 //! Which heads have parts to come is remembered, but of a bounded number of lives: where there are more, it has to be
 //! given everything [again](Audit::next_round).
 
+mod counts;
 mod digest;
 mod row;
 #[cfg(test)]

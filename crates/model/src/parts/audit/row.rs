@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::counts::CountsSeen;
 use super::digest::{Digest, Runs};
 use super::{Flaw, flaw};
 use crate::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, take_deadline};
@@ -11,12 +12,9 @@ use crate::parts::{
     HashDetail, HeadRef, MortalFields, OrderDetail, OrderEnds, PLACE_BYTES, Packed, RowType, place_of, score_of,
     score_value, take_bytes, take_f64, take_i64,
 };
-use crate::varint;
 
 /// What a list's value counts besides its bytes.
 const POSITION_BYTES: u64 = 8;
-/// The levels of the counts of a sorted set.
-const LEVELS: usize = 3;
 
 /// What a head says, and what its parts have said so far.
 pub(super) struct RowAudit {
@@ -39,10 +37,7 @@ struct Seen {
     mortal: Option<MortalFields>,
     /// Of a sorted set: the outermost places in its order.
     ends: Option<OrderEnds>,
-    /// Of the levels of counts: buckets, and what they count together.
-    buckets: [(u64, u64, u64); LEVELS],
-    /// Where the second bucket of the first level begins.
-    second: Option<Vec<u8>>,
+    counts: CountsSeen,
     stream: StreamSeen,
 }
 
@@ -163,21 +158,7 @@ impl RowAudit {
                 let value = score_value(score).map_err(|_| Flaw("a score is none"))?;
                 self.seen.orders[1].add(&[name, &value]);
             }
-            (RowType::SortedSet, 2..=4) => {
-                let mut rest = value;
-                let numbers = varint::take(&mut rest).zip(varint::take(&mut rest)).filter(|_| rest.is_empty());
-                let (members, children) = numbers.ok_or(Flaw("a count is damaged"))?;
-                let (buckets, all_members, all_children) = &mut self.seen.buckets[usize::from(space) - 2];
-                if (*buckets == 0) != subkey.is_empty() {
-                    return flaw("its counts do not begin at the beginning");
-                }
-                *buckets += 1;
-                if (space, *buckets) == (2, 2) {
-                    self.seen.second = Some(subkey.into());
-                }
-                *all_members = all_members.saturating_add(members);
-                *all_children = all_children.saturating_add(children);
-            }
+            (RowType::SortedSet, space) => self.seen.counts.part(space, subkey, value)?,
             (RowType::Stream, space) => self.of_stream(space, subkey, value)?,
             _ => return flaw("it has parts that such a row does not have"),
         }
@@ -241,7 +222,7 @@ impl RowAudit {
 
     /// There are no more parts.
     pub fn finish(self, is_packed: bool) -> Result<(), Flaw> {
-        let Seen { count, bytes, others, orders, mortal, ends, buckets, second, stream } = self.seen;
+        let Seen { count, bytes, others, orders, mortal, ends, counts, stream } = self.seen;
         if count != self.count {
             return flaw("its head counts other parts than it has");
         }
@@ -267,30 +248,14 @@ impl RowAudit {
             RowType::SortedSet if others != count => flaw("its orders do not agree"),
             RowType::SortedSet => {
                 let detail = OrderDetail::decode(&self.detail).ok_or(Flaw("its head is damaged"))?;
-                if detail.ends.is_some_and(|told| Some(told) != ends) {
+                if detail.ends.is_some() && detail.ends != ends {
                     return flaw("its head does not say where it begins and ends");
                 }
-                if !detail.second.is_empty() && Some(detail.second) != second {
-                    return flaw("its head does not say where its counts go on");
-                }
-                check_levels(count, usize::from(detail.levels), &buckets)
+                counts.check(count, &detail)
             }
             RowType::Stream => check_stream(&self.detail, stream),
         }
     }
-}
-
-/// Whether `levels` of counts are there, and add up to `members`.
-fn check_levels(members: u64, levels: usize, buckets: &[(u64, u64, u64); LEVELS]) -> Result<(), Flaw> {
-    let mut below = members;
-    for (level, &(buckets, all_members, all_children)) in buckets.iter().enumerate() {
-        let is_there = level < levels;
-        if is_there != (buckets > 0) || (is_there && (all_members, all_children) != (members, below)) {
-            return flaw("its counts do not add up");
-        }
-        below = buckets;
-    }
-    Ok(())
 }
 
 fn check_stream(detail: &[u8], seen: StreamSeen) -> Result<(), Flaw> {

@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::parts::{Head, Life, OrderDetail, OrderEnds, RowType, cover_key, cover_value, placed, put_i64, scored};
+use crate::parts::{
+    Bucket, Head, Life, OrderDetail, OrderEnds, Part, RowType, Tally, cover_key, cover_value, placed, put_i64, scored,
+    tally_space,
+};
 
 /// What an engine has.
 type Entries = BTreeMap<Vec<u8>, (Kind, Vec<u8>)>;
@@ -76,6 +79,87 @@ fn a_head_may_say_where_an_order_begins_and_ends() {
     let mut entries = rows();
     put_head(&mut entries, "zset", &ended(b"one", b"two"));
     assert_eq!(problems(&entries, 9), Vec::<String>::new());
+}
+
+/// The rows, and of the sorted set two levels of counts, one of them with two tallies.
+fn tallied() -> (Entries, [Vec<u8>; 3]) {
+    let (mut entries, second) = (rows(), scored(1.0, b"two").0);
+    let bucket = |key: &[u8]| Bucket { key: key.into(), entries: 1 };
+    let detail = OrderDetail { is_large: true, levels: 2, is_tallied: true, ..OrderDetail::default() }.encode();
+    put_head(&mut entries, "zset", &Head { detail, ..ended(b"one", b"two") });
+    let tallies = [
+        (1, &b""[..], vec![bucket(b"")]),
+        (1, &second[..], vec![bucket(&second)]),
+        (2, &b""[..], vec![bucket(b""), bucket(&second)]),
+    ];
+    for (level, key, buckets) in &tallies {
+        put_part(&mut entries, 4, tally_space(*level), key, &Tally::encode(buckets));
+    }
+    (entries, tallies.map(|(level, key, _)| Life::new(4).part(tally_space(level), key)))
+}
+
+#[test]
+fn tallies_add_up_and_agree_with_those_above() {
+    let (entries, keys) = tallied();
+    assert_eq!(problems(&entries, 9), Vec::<String>::new());
+    let told = |change: &dyn Fn(&mut Entries)| {
+        let mut entries = entries.clone();
+        change(&mut entries);
+        problems(&entries, 9).join("; ")
+    };
+    let unsummed = "its counts do not add up";
+    for key in &keys {
+        assert!(told(&|entries| drop(entries.remove(key))).contains(unsummed), "{}", key.escape_ascii());
+        let damaged = |entries: &mut Entries| drop(entries.insert(key.clone(), (Kind::Put, vec![9])));
+        assert!(told(&damaged).contains("a count is damaged"));
+        let another = [Bucket { key: Part::parse(key).expect("a part").subkey.into(), entries: 2 }];
+        let wrong = |entries: &mut Entries| drop(entries.insert(key.clone(), (Kind::Put, Tally::encode(&another))));
+        assert!(told(&wrong).contains(unsummed), "{}", key.escape_ascii());
+    }
+    // The sum is right, but not of each.
+    let moved = |entries: &mut Entries| {
+        for (key, (at, count)) in [(&keys[0], (&b""[..], 2)), (&keys[1], (&scored(1.0, b"two").0[..], 0))] {
+            let tally = Tally::encode(&[Bucket { key: at.into(), entries: count }]);
+            entries.insert(key.clone(), (Kind::Put, tally));
+        }
+    };
+    assert!(told(&moved).contains(unsummed));
+    let unsaid = |entries: &mut Entries| put_head(entries, "zset", &ended(b"one", b"two"));
+    assert!(told(&unsaid).contains(unsummed));
+}
+
+/// Some counts are parts of their own, as they were before there were tallies.
+#[test]
+fn counts_may_be_a_mixture() {
+    let (mut entries, [first, second, root]) = tallied();
+    entries.remove(&second);
+    put_part(&mut entries, 4, 2, &scored(1.0, b"two").0, &[1, 1]);
+    assert_eq!(problems(&entries, 9), Vec::<String>::new());
+    let detail = |second: &[u8]| {
+        let detail = OrderDetail { is_large: true, levels: 2, is_tallied: true, second: second.into(), ends: None };
+        Head { detail: detail.encode(), ..ended(b"one", b"two") }
+    };
+    put_head(&mut entries, "zset", &detail(&scored(1.0, b"two").0));
+    assert_eq!(problems(&entries, 9), Vec::<String>::new());
+    let mut late = entries.clone();
+    put_head(&mut late, "zset", &detail(&scored(2.0, b"").0));
+    assert!(problems(&late, 9).join("; ").contains("where its counts go on"));
+    put_part(&mut entries, 4, 2, &scored(1.0, b"two").0, &[2, 1]);
+    assert!(problems(&entries, 9).join("; ").contains("do not add up"));
+
+    // None of them is a tally: so it was before.
+    for key in [first, root] {
+        entries.remove(&key);
+    }
+    put_part(&mut entries, 4, 2, b"", &[1, 1]);
+    put_part(&mut entries, 4, 2, &scored(1.0, b"two").0, &[1, 1]);
+    put_part(&mut entries, 4, 3, b"", &[1, 1]);
+    put_part(&mut entries, 4, 3, &scored(1.0, b"two").0, &[1, 1]);
+    let detail = OrderDetail { is_large: true, levels: 2, ..OrderDetail::default() }.encode();
+    put_head(&mut entries, "zset", &Head { detail, ..ended(b"one", b"two") });
+    assert_eq!(problems(&entries, 9), Vec::<String>::new());
+    entries.remove(&Life::new(4).part(3, b""));
+    assert!(!problems(&entries, 9).is_empty());
 }
 
 #[test]

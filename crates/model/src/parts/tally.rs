@@ -1,0 +1,329 @@
+//! A tally: buckets of an order that are neighbours, and how many entries each of them has, in one value.
+//!
+//! ```text
+//! tally  := front length varint | front | entries varint | bucket*
+//! bucket := rest length varint | rest | entries varint
+//! ```
+//!
+//! The first bucket begins where the tally does, which its subkey says. Each of the others begins at the front, which
+//! is what they have in common, with its rest behind that. They ascend.
+//!
+//! Whoever looks for one does not take all of them apart: it goes along until it has it.
+
+use std::fmt;
+
+use crate::varint;
+
+/// Most levels of tallies: with the fan that commands keep, enough for any number of members.
+pub const TALLY_LEVELS_MAX: u8 = 8;
+
+/// The space of the tallies of `level`, of which the lowest is 1.
+pub const fn tally_space(level: u8) -> u8 {
+    4 + level
+}
+
+/// The value is no tally.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedTally;
+
+impl fmt::Display for DamagedTally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the counts of a sorted set are damaged")
+    }
+}
+
+impl std::error::Error for DamagedTally {}
+
+/// Entries that stand one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Where it begins. It goes up to the next one.
+    pub key: Vec<u8>,
+    /// How many there are.
+    pub entries: u64,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Tally<'t> {
+    front: &'t [u8],
+    value: &'t [u8],
+    /// Where the front ends.
+    begin: usize,
+}
+
+/// A bucket as it stands in a tally.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TallyBucket<'t> {
+    /// How many others are in front of it.
+    pub index: usize,
+    /// How many entries these have.
+    pub before: u64,
+    /// How many it has.
+    pub entries: u64,
+    /// What its key has behind the front; nothing for the first one.
+    rest: &'t [u8],
+    /// Where the number of its entries stands.
+    from: usize,
+    to: usize,
+}
+
+/// Goes along a tally.
+struct Buckets<'t> {
+    value: &'t [u8],
+    left: &'t [u8],
+    index: usize,
+    before: u64,
+}
+
+impl<'t> Buckets<'t> {
+    #[inline]
+    fn take(&mut self) -> Option<TallyBucket<'t>> {
+        let rest = if self.index == 0 { &[][..] } else { varint::take_slice(&mut self.left)? };
+        let from = self.value.len() - self.left.len();
+        let entries = varint::take(&mut self.left)?;
+        let to = self.value.len() - self.left.len();
+        let bucket = TallyBucket { index: self.index, before: self.before, entries, rest, from, to };
+        self.index += 1;
+        self.before = self.before.checked_add(entries)?;
+        Some(bucket)
+    }
+}
+
+impl<'t> Iterator for Buckets<'t> {
+    type Item = Result<TallyBucket<'t>, DamagedTally>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left.is_empty() && self.index > 0 {
+            return None;
+        }
+        let bucket = self.take().ok_or(DamagedTally);
+        if bucket.is_err() {
+            (self.left, self.index) = (&[], 1);
+        }
+        Some(bucket)
+    }
+}
+
+impl<'t> Tally<'t> {
+    /// The tally in `value`. What is behind its front is looked at as far as somebody goes along it.
+    ///
+    /// # Errors
+    /// It has no front.
+    #[inline]
+    pub fn parse(value: &'t [u8]) -> Result<Self, DamagedTally> {
+        let mut rest = value;
+        let front = varint::take_slice(&mut rest).ok_or(DamagedTally)?;
+        Ok(Self { front, value, begin: value.len() - rest.len() })
+    }
+
+    #[inline]
+    fn buckets(&self) -> Buckets<'t> {
+        Buckets { value: self.value, left: &self.value[self.begin..], index: 0, before: 0 }
+    }
+
+    /// The last bucket that begins in front of `place` or there; the first one begins in front of all.
+    ///
+    /// # Errors
+    /// The tally is damaged.
+    pub fn bucket_of(&self, place: &[u8]) -> Result<TallyBucket<'t>, DamagedTally> {
+        let rest = place.strip_prefix(self.front);
+        // Where the place does not begin with the front, all buckets but the first are on the same side of it.
+        let are_in_front = place > self.front;
+        let is_at_most = |bucket: &TallyBucket<'_>| match rest {
+            Some(rest) => bucket.rest <= rest,
+            None => are_in_front,
+        };
+        let mut buckets = self.buckets();
+        let mut found = buckets.next().ok_or(DamagedTally)??;
+        for bucket in buckets {
+            let bucket = bucket?;
+            if !is_at_most(&bucket) {
+                break;
+            }
+            found = bucket;
+        }
+        Ok(found)
+    }
+
+    /// The bucket that has the entry in front of which `rank` others of the tally are; `None` where there are not so
+    /// many.
+    ///
+    /// # Errors
+    /// The tally is damaged.
+    pub fn bucket_with(&self, rank: u64) -> Result<Option<TallyBucket<'t>>, DamagedTally> {
+        for bucket in self.buckets() {
+            let bucket = bucket?;
+            if rank - bucket.before < bucket.entries {
+                return Ok(Some(bucket));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the bucket with the number `index` begins, in the tally that begins at `key`; `None` where there are not
+    /// so many.
+    ///
+    /// # Errors
+    /// The tally is damaged.
+    pub fn key_of(&self, key: &[u8], index: usize) -> Result<Option<Vec<u8>>, DamagedTally> {
+        let bucket = self.buckets().nth(index).transpose()?;
+        Ok(bucket.map(|bucket| self.begin_of(key, &bucket)))
+    }
+
+    /// Where `bucket` begins, which is one of this tally, which begins at `key`.
+    #[inline]
+    pub fn begin_of(&self, key: &[u8], bucket: &TallyBucket<'_>) -> Vec<u8> {
+        if bucket.index == 0 { key.into() } else { [self.front, bucket.rest].concat() }
+    }
+
+    /// Gives the bucket with the number `index` so many `entries`, in the tally that is `value`.
+    ///
+    /// # Errors
+    /// The tally is damaged, or has not so many buckets.
+    pub fn set(value: &mut Vec<u8>, index: usize, entries: u64) -> Result<(), DamagedTally> {
+        let TallyBucket { from, to, .. } = Tally::parse(value)?.buckets().nth(index).ok_or(DamagedTally)??;
+        let mut number = Vec::with_capacity(varint::BYTES_MAX);
+        varint::put(&mut number, entries);
+        if number.len() == to - from {
+            value[from..to].copy_from_slice(&number);
+        } else {
+            value.splice(from..to, number);
+        }
+        Ok(())
+    }
+
+    /// All buckets of the tally that begins at `key`.
+    ///
+    /// # Errors
+    /// It is damaged, or not in the one form that [`Tally::encode`] gives it.
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<Vec<Bucket>, DamagedTally> {
+        let tally = Tally::parse(value)?;
+        let bucket = |bucket: TallyBucket<'_>| Bucket { key: tally.begin_of(key, &bucket), entries: bucket.entries };
+        let buckets: Vec<Bucket> = tally.buckets().map(|found| found.map(bucket)).collect::<Result<_, _>>()?;
+        let ascends = buckets.is_sorted_by(|a, b| a.key < b.key);
+        if ascends && Tally::encode(&buckets) == value { Ok(buckets) } else { Err(DamagedTally) }
+    }
+
+    /// The tally of `buckets`, which ascend, and of which there is one at least.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn encode(buckets: &[Bucket]) -> Vec<u8> {
+        let (first, others) = buckets.split_first().expect("a tally has a bucket");
+        let front = match others {
+            [] => &[][..],
+            [one] => &one.key,
+            [one, .., last] => &one.key[..common(&one.key, &last.key)],
+        };
+        let mut value = Vec::with_capacity(front.len() + 8 * buckets.len());
+        varint::put(&mut value, front.len() as u64);
+        value.extend_from_slice(front);
+        varint::put(&mut value, first.entries);
+        for Bucket { key, entries } in others {
+            let rest = &key[front.len()..];
+            varint::put(&mut value, rest.len() as u64);
+            value.extend_from_slice(rest);
+            varint::put(&mut value, *entries);
+        }
+        value
+    }
+}
+
+/// So many bytes at their beginnings are the same.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn word() -> impl Strategy<Value = Vec<u8>> {
+        vec(prop_oneof![Just(0), Just(7), Just(u8::MAX)], 0..5)
+    }
+
+    fn count() -> impl Strategy<Value = u64> {
+        prop_oneof![0..4_u64, 120..140_u64, Just(1 << 40)]
+    }
+
+    /// A tally's key and its buckets: the first begins there, and all begin with what is in front.
+    fn buckets() -> impl Strategy<Value = Vec<Bucket>> {
+        (word(), btree_map(word(), count(), 1..9)).prop_map(|(front, counts): (Vec<u8>, BTreeMap<Vec<u8>, u64>)| {
+            let bucket = |(index, (rest, entries)): (usize, (Vec<u8>, u64))| match index {
+                0 => Bucket { key: rest[..rest.len().min(1)].into(), entries },
+                _ => Bucket { key: [&front[..], &rest].concat(), entries },
+            };
+            let mut buckets: Vec<Bucket> = counts.into_iter().enumerate().map(bucket).collect();
+            buckets.sort_by(|a, b| a.key.cmp(&b.key));
+            buckets.dedup_by(|a, b| a.key == b.key);
+            buckets
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_tally_comes_back_and_is_searched(buckets in buckets(), place in word(), rank in 0..300_u64) {
+            let (key, value) = (buckets[0].key.clone(), Tally::encode(&buckets));
+            prop_assert_eq!(Tally::decode(&key, &value), Ok(buckets.clone()));
+            let tally = Tally::parse(&value).expect("own bytes");
+
+            let index = buckets[1..].partition_point(|bucket| bucket.key <= place);
+            let before = |index: usize| buckets[..index].iter().map(|bucket| bucket.entries).sum::<u64>();
+            let found = tally.bucket_of(&place).expect("own bytes");
+            let wanted = (index, before(index), buckets[index].entries);
+            prop_assert_eq!((found.index, found.before, found.entries), wanted);
+            prop_assert_eq!(tally.begin_of(&key, &found), buckets[index].key.clone());
+
+            let index = (0..buckets.len()).find(|&index| before(index + 1) > rank);
+            let found = tally.bucket_with(rank).expect("own bytes");
+            prop_assert_eq!(found.map(|bucket| bucket.index), index);
+            for index in 0..=buckets.len() {
+                let wanted = buckets.get(index).map(|bucket| bucket.key.clone());
+                prop_assert_eq!(tally.key_of(&key, index), Ok(wanted));
+            }
+        }
+
+        #[test]
+        fn a_count_is_changed_where_it_stands(mut buckets in buckets(), index: proptest::sample::Index, to in count()) {
+            let mut value = Tally::encode(&buckets);
+            let index = index.index(buckets.len());
+            Tally::set(&mut value, index, to).expect("own bytes");
+            buckets[index].entries = to;
+            prop_assert_eq!(&value, &Tally::encode(&buckets));
+            prop_assert_eq!(Tally::set(&mut value, buckets.len(), to), Err(DamagedTally));
+        }
+
+        #[test]
+        fn any_bytes_are_a_tally_or_refused(key in word(), bytes in vec(0..5_u8, 0..16), place in word(), rank: u64) {
+            if let Ok(buckets) = Tally::decode(&key, &bytes) {
+                prop_assert_eq!(Tally::encode(&buckets), bytes.clone());
+            }
+            if let Ok(tally) = Tally::parse(&bytes) {
+                // Whatever they say.
+                let _ = (tally.bucket_of(&place), tally.bucket_with(rank), tally.key_of(&key, 3));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_too_much_is_refused() {
+        let buckets = [("", 3), ("ab", 200), ("ac", 1)].map(|(key, entries)| Bucket { key: key.into(), entries });
+        let value = Tally::encode(&buckets);
+        assert_eq!(value, [1, b'a', 3, 1, b'b', 200, 1, 1, b'c', 1]);
+        // A cut behind a bucket leaves a tally of fewer, whose front would be longer.
+        for len in 0..value.len() {
+            assert_eq!(Tally::decode(b"", &value[..len]), Err(DamagedTally), "{len} bytes");
+        }
+        assert_eq!(Tally::decode(b"ab", &value), Err(DamagedTally), "it does not ascend");
+        // No overflow, whatever is added up.
+        let full = [1, b'a', 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, b'b', 1];
+        assert_eq!(Tally::parse(&full).expect("a front").bucket_of(b"b"), Err(DamagedTally));
+    }
+}
