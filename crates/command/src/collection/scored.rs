@@ -12,6 +12,7 @@ use super::counted::{Counted, damaged};
 use super::members::Member;
 use crate::context::{Context, Subkeys};
 use crate::error::Outcome;
+use crate::reply::FLUSH_BYTES;
 use crate::stored_parts::StoredPart;
 
 /// The space that has the order.
@@ -163,7 +164,8 @@ impl<'k> Collection<'k> {
         Ok(Stretch { from, to: self.place_at(cx, end).await? })
     }
 
-    /// Those members themselves, in order: for a few, without a look at where they begin and end.
+    /// Those members themselves, in order: for a few, without a look at where they begin and end. If their names are
+    /// longer than what is told at a time, not all of them.
     ///
     /// # Errors
     /// They cannot be read.
@@ -195,11 +197,13 @@ impl<'k> Collection<'k> {
         mut passed: usize,
         wanted: usize,
     ) -> Outcome<Vec<Scored>> {
-        let (mut members, mut left) = (Vec::with_capacity(wanted.min(PAGE_MEMBERS)), Some(stretch));
-        while let Some(stretch) = left.take_if(|_| members.len() < wanted) {
+        let mut members: Vec<Scored> = Vec::with_capacity(wanted.min(PAGE_MEMBERS));
+        let (mut bytes, mut left) = (0, Some(stretch));
+        while let Some(stretch) = left.take_if(|_| members.len() < wanted && bytes < FLUSH_BYTES) {
             let (page, rest) = self.scored_page(cx, stretch, reverse, passed + wanted - members.len()).await?;
             let here = passed.min(page.len());
             passed -= here;
+            bytes += page[here..].iter().map(|member| member.name.len()).sum::<usize>();
             members.extend(page.into_iter().skip(here));
             left = rest;
         }

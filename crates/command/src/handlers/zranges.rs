@@ -93,7 +93,7 @@ impl<'a> Query<'a> {
         }))
     }
 
-    /// The members that it asks for by their ranks, in the order of the answer; `None` where they are many.
+    /// The members that it asks for by their ranks, in the order of the answer; `None` where they are many, or long.
     async fn few(&self, cx: &mut Context<'_>) -> Outcome<Option<Vec<Scored>>> {
         let Some(zset) = zset(cx, self.key).await? else { return Ok(Some(Vec::new())) };
         let Some((first, end)) = self.range.ranks(zset.len(), self.reverse) else { return Ok(Some(Vec::new())) };
@@ -101,6 +101,9 @@ impl<'a> Query<'a> {
             return Ok(None);
         }
         let mut members = zset.ranked(cx, first, end).await?;
+        if (members.len() as u64) < end - first {
+            return Ok(None);
+        }
         if self.reverse {
             members.reverse();
         }

@@ -283,7 +283,9 @@ impl Partition {
         let context = Context::locked(&rows, host, call, Draft::default());
         // Pinned here: it has room for the largest handler, and is not to be moved.
         let run = pin!(async {
-            let finished = weir_command::run(command, context, args).await;
+            let mut finished = weir_command::run(command, context, args).await;
+            // A command of many members writes the same parts again and again.
+            finished.draft.settle();
             rows.decided(finished.outcome, finished.draft.into_parts()).await
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weir_model::parts::{Bucket, TALLY_LEVELS_MAX, Tally, tally_space};
 
-use super::{Counted, Counts, DIVIDED_BUCKETS_MIN, Step, TALLY_BYTES_MAX, damaged, end_of};
+use super::{Counted, Counts, DIVIDED_BUCKETS_MIN, Step, TALLY_BYTES_MAX, damaged, end_of, sum_of};
 use crate::context::Context;
 use crate::error::Outcome;
 
@@ -49,8 +49,27 @@ impl Counted<'_> {
         cx.put_part(self.life, tally_space(counts.level), &counts.key, &counts.tally)
     }
 
-    fn put_all(&mut self, cx: &mut Context<'_>, path: &[Step]) -> Outcome {
-        path.iter().try_for_each(|step| self.put(cx, &step.counts))
+    /// Writes the tallies of `path`, with `replaced` in the place of its last bucket. A tally that becomes too long by
+    /// that is divided, and so is one that was too long before there were tallies.
+    fn put_path(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>, mut replaced: Option<Vec<Bucket>>) -> Outcome {
+        while let Some(Step { mut counts, index, .. }) = path.pop() {
+            if replaced.is_none() && counts.early.is_empty() {
+                self.put(cx, &counts)?;
+                continue;
+            }
+            let mut all = counts.buckets()?;
+            if let Some(buckets) = replaced.take() {
+                all.splice(index..=index, buckets);
+            }
+            let may_be_long = path.is_empty() && self.levels == TALLY_LEVELS_MAX;
+            if may_be_long || !self.are_too_many(&all) {
+                counts.tally = Tally::encode(&all);
+                self.put(cx, &counts)?;
+            } else {
+                replaced = Some(self.put_divided(cx, counts.level, counts.early, &all)?);
+            }
+        }
+        replaced.map_or(Ok(()), |buckets| self.list_above(cx, buckets))
     }
 
     fn delete(&self, cx: &mut Context<'_>, counts: &Counts) -> Outcome {
@@ -94,7 +113,9 @@ impl Counted<'_> {
         if left.key == entered.key {
             return Ok(());
         }
-        if left.entries <= self.entries_min() || entered.entries >= self.entries_max() {
+        let is_plain = |step: &Step| step.counts.early.is_empty();
+        let fit = left.entries > self.entries_min() && entered.entries < self.entries_max();
+        if !fit || !from.iter().chain(&to).all(is_plain) {
             self.change(cx, from, -1).await?;
             return self.added(cx, new, total).await;
         }
@@ -134,32 +155,26 @@ impl Counted<'_> {
     async fn change(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>, count: i64) -> Outcome {
         path.iter_mut().try_for_each(|step| step.add(count))?;
         let entries = path.last().map_or(0, |lowest| lowest.entries);
+        // What is not written as tallies yet is written so first: that may divide it, too.
+        let may_merge = || path.iter().all(|step| step.counts.early.is_empty());
         if count > 0 && entries > self.entries_max() {
             self.split(cx, path).await
-        } else if count < 0 && entries < self.entries_min() {
+        } else if count < 0 && entries < self.entries_min() && may_merge() {
             self.merge(cx, path).await
         } else {
-            self.put_all(cx, &path)
+            self.put_path(cx, path, None)
         }
     }
 
     /// Divides the last bucket of `path`, and each tally that becomes too long by that.
-    async fn split(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>) -> Outcome {
+    async fn split(&mut self, cx: &mut Context<'_>, path: Vec<Step>) -> Outcome {
         let (end, lowest) = (end_of(&path)?, path.last().ok_or_else(damaged)?);
         let places = self.entries(cx, &lowest.key, end.as_deref()).await?;
-        let mut buckets = self.divided(&lowest.key, &places)?;
-        while let Some(Step { mut counts, index, .. }) = path.pop() {
-            let mut all = counts.buckets()?;
-            all.splice(index..=index, buckets);
-            let may_be_long = path.is_empty() && self.levels == TALLY_LEVELS_MAX;
-            if may_be_long || !self.are_too_many(&all) {
-                counts.tally = Tally::encode(&all);
-                self.put(cx, &counts)?;
-                return self.put_all(cx, &path);
-            }
-            buckets = self.put_divided(cx, counts.level, counts.early, &all)?;
+        if places.len() as u64 != lowest.entries {
+            return Err(damaged());
         }
-        self.list_above(cx, buckets)
+        let buckets = self.divided(&lowest.key, &places)?;
+        self.put_path(cx, path, Some(buckets))
     }
 
     /// Buckets of entries at `places`, of which the first begins at `from`.
@@ -186,11 +201,20 @@ impl Counted<'_> {
         mut early: Vec<Vec<u8>>,
         buckets: &[Bucket],
     ) -> Outcome<Vec<Bucket>> {
-        let mut above = Vec::new();
-        for piece in pieces(buckets.len(), self.tally_fan * 3 / 2) {
-            let listed = &buckets[piece];
+        let (mut above, mut left) = (Vec::new(), Vec::new());
+        left.extend(pieces(buckets.len(), self.tally_fan * 3 / 2));
+        left.reverse();
+        while let Some(piece) = left.pop() {
+            let listed = &buckets[piece.clone()];
+            if listed.len() >= DIVIDED_BUCKETS_MIN && self.are_too_many(listed) {
+                // Their keys are longer than elsewhere.
+                let middle = piece.start + piece.len() / 2;
+                left.extend([middle..piece.end, piece.start..middle]);
+                continue;
+            }
             let (key, tally) = (listed[0].key.clone(), Tally::encode(listed));
-            above.push(Bucket { key: key.clone(), entries: listed.iter().map(|bucket| bucket.entries).sum() });
+            let entries = sum_of(listed.iter().map(|bucket| bucket.entries))?;
+            above.push(Bucket { key: key.clone(), entries });
             self.put(cx, &Counts { level, key, tally, early: std::mem::take(&mut early) })?;
         }
         Ok(above)
@@ -235,7 +259,7 @@ impl Counted<'_> {
             counts.tally = Tally::encode(&buckets);
         }
         self.put(cx, &counts)?;
-        self.put_all(cx, &path)?;
+        self.put_path(cx, path, None)?;
         self.shrink(cx).await
     }
 

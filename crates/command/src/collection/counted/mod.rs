@@ -43,7 +43,7 @@ const TALLY_FAN: usize = 48;
 const TALLY_BYTES_MAX: usize = 4 << 10;
 
 /// A tally with fewer buckets is not divided, however long their keys are.
-const DIVIDED_BUCKETS_MIN: usize = 4;
+const DIVIDED_BUCKETS_MIN: usize = 8;
 
 /// Parts that are read in one step.
 const PAGE_PARTS: usize = 256;
@@ -102,6 +102,11 @@ impl From<DamagedTally> for Error {
     fn from(_: DamagedTally) -> Self {
         damaged()
     }
+}
+
+/// What is read may be more than a number holds, if it is not what was written.
+fn sum_of(mut counts: impl Iterator<Item = u64>) -> Outcome<u64> {
+    counts.try_fold(0, u64::checked_add).ok_or_else(damaged)
 }
 
 /// From a key on, up to another in front of which it ends: `None` where there is no end.
@@ -227,7 +232,7 @@ impl<'k> Counted<'k> {
     /// They cannot be read.
     pub async fn before(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<u64> {
         let path = self.path(cx, place, &[]).await?;
-        let mut before: u64 = path.iter().map(|step| step.before).sum();
+        let mut before = sum_of(path.iter().map(|step| step.before))?;
         let from = path.last().map_or(&[][..], |step| &step.key);
         let (from, to) = between(from.max(&self.first), Some(place));
         let mut left = Some(Subkeys { space: self.space, from, to, reverse: false });

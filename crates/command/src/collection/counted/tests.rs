@@ -258,15 +258,30 @@ fn early_buckets_are_not_looked_for_in_front_of_the_second() {
 }
 
 /// A tally of long keys is divided before it has many.
+/// Where a long key stands in a list of all: keys of 600 bytes that differ late, and some short ones in between.
+fn long(number: usize) -> Vec<u8> {
+    let digit = |place: u32| b'a' + (number / 26_usize.pow(place) % 26) as u8;
+    match number % 900 < 100 {
+        true => [digit(2), digit(1), digit(0)].to_vec(),
+        false => [&[digit(2); 200][..], &[digit(1); 200], &[digit(0); 200]].concat(),
+    }
+}
+
+fn assert_short(cx: &mut Context<'_>, counted: &Counted<'_>) {
+    for level in 1..=counted.levels {
+        for part in done(counted.list(cx, tally_space(level), (Bound::Unbounded, Bound::Unbounded))) {
+            // Counts may have become longer since it was divided.
+            assert!(part.value.len() <= TALLY_BYTES_MAX + 16, "{} bytes in level {level}", part.value.len());
+        }
+    }
+}
+
 #[test]
 fn tallies_of_long_keys_are_short() {
+    let fresh = || Counted::new(b"k", Life::new(7), SPACE, &OrderDetail::default());
+    let all: BTreeSet<Vec<u8>> = (0..9_000).map(long).collect();
     with_context(|cx| {
-        let mut counted = Counted::new(b"k", Life::new(7), SPACE, &OrderDetail::default());
-        let long = |number: usize| {
-            let digit = |place: u32| b'a' + (number / 26_usize.pow(place) % 26) as u8;
-            [&[digit(2); 200][..], &[digit(1); 200], &[digit(0); 200]].concat()
-        };
-        let mut model = BTreeSet::new();
+        let (mut counted, mut model) = (fresh(), BTreeSet::new());
         for number in 0..9_000 {
             let key = long(number * 7 % 9_000);
             cx.put_part(counted.life, SPACE, &key, b"").expect("short");
@@ -274,11 +289,44 @@ fn tallies_of_long_keys_are_short() {
             done(counted.added(cx, &key, model.len() as u64));
         }
         check(cx, &counted, &model);
-        for level in 1..=counted.levels {
-            for part in done(counted.list(cx, tally_space(level), (Bound::Unbounded, Bound::Unbounded))) {
-                // Counts may have become longer since it was divided.
-                assert!(part.value.len() <= TALLY_BYTES_MAX + 16, "{} bytes", part.value.len());
+        assert_short(cx, &counted);
+    });
+    with_context(|cx| {
+        let mut counted = fresh();
+        all.iter().for_each(|key| cx.put_part(counted.life, SPACE, key, b"").expect("short"));
+        counted.fill(cx, &all.iter().cloned().collect::<Vec<_>>()).expect("short");
+        check(cx, &counted, &all);
+        assert_short(cx, &counted);
+    });
+    with_context(|cx| {
+        // As an earlier version had them; each list is too long for a tally. Every bucket is changed once.
+        let (mut counted, mut model) = (fresh(), all.clone());
+        all.iter().for_each(|key| cx.put_part(counted.life, SPACE, key, b"").expect("short"));
+        fill_early(cx, &mut counted, &all);
+        for (number, key) in all.iter().enumerate().filter(|(number, _)| number % 16 == 0) {
+            match number % 3 {
+                0 => {
+                    cx.delete_part(counted.life, SPACE, key).expect("short");
+                    model.remove(key);
+                    done(counted.all_removed(cx, std::slice::from_ref(key)));
+                }
+                1 => {
+                    let other = [&key[..], b"!"].concat();
+                    cx.delete_part(counted.life, SPACE, key).expect("short");
+                    cx.put_part(counted.life, SPACE, &other, b"").expect("short");
+                    model.remove(key);
+                    model.insert(other.clone());
+                    done(counted.moved(cx, key, &other, model.len() as u64));
+                }
+                _ => {
+                    let other = [&key[..], b"!"].concat();
+                    cx.put_part(counted.life, SPACE, &other, b"").expect("short");
+                    model.insert(other.clone());
+                    done(counted.added(cx, &other, model.len() as u64));
+                }
             }
         }
+        check(cx, &counted, &model);
+        assert_short(cx, &counted);
     });
 }
