@@ -13,6 +13,7 @@ use crate::Result;
 use crate::child_server::{self, ChildServer};
 use crate::data::{Values, key};
 use crate::report::words::{align, bytes};
+use crate::scrape;
 use crate::wire::Client;
 
 /// Keys that are written and read: several times the server's cache.
@@ -135,19 +136,13 @@ fn load(mut client: Client, duration: Duration, mut progress: impl FnMut(Duratio
 /// The books as the operators' door shows them.
 fn read_books(metrics: &str) -> Books {
     let mut books = Books::default();
-    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
-        let Some((series, value)) = line.rsplit_once(' ') else { continue };
-        let Some((name, labels)) = series.split_once('{') else { continue };
-        let value = value.parse().unwrap_or(0);
-        let label = |name: &str| {
-            let rest = labels.split(&format!("{name}=\"")).nth(1)?;
-            rest.split('"').next()
-        };
-        let at = usize::from(label("direction") == Some("write"));
-        match name {
+    for sample in scrape::samples(metrics) {
+        let value = sample.value as u64;
+        let at = usize::from(sample.label("direction") == Some("write"));
+        match sample.name {
             "weir_device_bytes_total" if value > 0 => {
-                let name = format!("{} {}", label("class").unwrap_or("?"), label("direction").unwrap_or("?"));
-                books.booked.insert(name, value);
+                let [class, direction] = ["class", "direction"].map(|name| sample.label(name).unwrap_or("?"));
+                books.booked.insert(format!("{class} {direction}"), value);
             }
             "weir_kernel_bytes_total" => books.kernel[at] = value,
             "weir_tenant_user_bytes_total" => books.user[at] += value,

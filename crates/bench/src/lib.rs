@@ -20,6 +20,7 @@ pub mod disk;
 mod embedded;
 pub mod entry;
 pub mod harness;
+pub mod large;
 pub mod ledger;
 #[cfg(test)]
 mod memory;
@@ -30,6 +31,7 @@ pub mod redis;
 pub mod report;
 pub mod request_units;
 pub mod rounds;
+pub mod scrape;
 pub mod settings;
 pub mod tenants;
 pub mod throttle;

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "it writes a report where the user asked for it")]
 
 mod density;
+mod large;
 mod scenario;
 mod tenants;
 mod types;
@@ -44,6 +45,7 @@ enum What {
     /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
     Ledger(LedgerArgs),
     Tenants(tenants::TenantsArgs),
+    Large(large::LargeArgs),
     /// Sells the disk several times over, and looks who is served; next to RocksDB
     Shortage(scenario::OnDisk<args::Shortage>),
     /// Silence, and then everything at once, on the disk
@@ -170,6 +172,7 @@ impl Bench {
             What::Types(args) => args.run(),
             What::Ledger(args) => args.run(),
             What::Tenants(args) => args.run(),
+            What::Large(args) => args.run(),
             What::Shortage(args) => args.run(Scenario::Shortage),
             What::Surge(args) => args.run(Scenario::Surge),
             What::Waves(args) => args.run(Scenario::Waves),

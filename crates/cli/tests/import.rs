@@ -1,10 +1,10 @@
 //! `weir import` and `weir export` between a real server and a redis-server, where one is installed.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::{Dir, Server};
 use rustix::process::{Pid, Signal, kill_process};
@@ -118,6 +118,11 @@ fn fill(redis: &Redis) {
     assert_eq!(ask(&mut stream, &["XGROUP CREATE long-stream g 50-1"]).matches("OK").count(), 1);
 }
 
+/// The next line that has `word`.
+fn until(told: &mut Lines<BufReader<ChildStdout>>, word: &str) -> String {
+    told.map(|line| line.expect("text")).find(|line| line.contains(word)).expect("it goes on")
+}
+
 /// `weir` with these words, as a client of the tenant `default` of `server`.
 fn weir(server: &Server, words: &[&str]) -> (bool, String) {
     let output = server.order(words).env("WEIR_SERVER", server.clients.to_string()).output().expect("it starts");
@@ -193,12 +198,7 @@ fn a_running_redis_is_followed_while_the_server_is_killed_and_nothing_is_missed(
     command.env("WEIR_SERVER", clients.to_string()).stdout(Stdio::piped());
     let mut importing = command.spawn().expect("it starts");
     let mut told = BufReader::new(importing.stdout.take().expect("piped")).lines();
-    let mut until = |word: &str| loop {
-        let line = told.next().expect("it goes on").expect("text");
-        if line.contains(word) {
-            return line;
-        }
-    };
+    let mut until = |word: &str| until(&mut told, word);
     until("\"in_step\":true");
     let write = |from: u64| {
         let mut stream = TcpStream::connect(("127.0.0.1", redis.port)).expect("it listens");
@@ -226,4 +226,79 @@ fn a_running_redis_is_followed_while_the_server_is_killed_and_nothing_is_missed(
     let last = until("\"phase\":\"done\"");
     assert!(last.contains("\"refused\":0") && last.contains("\"whole\":true"), "{last}");
     assert!(importing.wait().expect("it ends").success());
+}
+
+/// Writes that must not be done twice, from the number `from` on, over keys of all partitions and two databases.
+fn write_once_each(redis: &Redis, from: u64, count: u64) {
+    let mut stream = TcpStream::connect(("127.0.0.1", redis.port)).expect("it listens");
+    for at in from..from + count {
+        let (rest, short) = (at % 97, at % 11);
+        let lines = [
+            format!("INCR counter:{short}"),
+            format!("RPUSH queue:{short} {at}"),
+            format!("APPEND log:{rest} {at};"),
+            format!("HINCRBY totals:{short} f{rest} 2"),
+            format!("MSET m:{short} {at} m:{rest} {at} n:{at} x"),
+            format!("DEL n:{at} n:none m:{}", at % 5),
+            "MULTI".to_owned(),
+            "INCR all-1".to_owned(),
+            "INCR all-2".to_owned(),
+            format!("LPUSH last:{short} {at}"),
+            "EXEC".to_owned(),
+            format!("SELECT {}", at % 3 % 2),
+        ];
+        ask(&mut stream, &lines.each_ref().map(String::as_str));
+    }
+}
+
+#[test]
+fn a_running_redis_is_followed_into_several_partitions_while_either_side_is_killed() {
+    let (dir, there) = (Dir::new(), Dir::new());
+    let Some(redis) = Redis::start(&there.0) else { return };
+    fill(&redis);
+    redis.ask(&["CONFIG SET repl-backlog-size 64mb"]);
+    let (secret, first) = (["--secret", "a-secret-of-the-shop"], Server::start(&dir, ""));
+    first.weir(&[&["tenant", "create", "shop", "--partitions", "4"], &secret[..]].concat());
+    let (clients, url) = (first.clients, redis.url());
+    let mut server = Some(first);
+    let words = |more: &'static str| [&["import", &url, "--to", "shop", more], &secret[..]].concat();
+    let begin = |server: &Option<Server>| {
+        let mut command = server.as_ref().expect("it runs").order(&words("--json"));
+        command.env("WEIR_SERVER", clients.to_string()).stdout(Stdio::piped());
+        let mut importing = command.spawn().expect("it starts");
+        let told = BufReader::new(importing.stdout.take().expect("piped")).lines();
+        (importing, told)
+    };
+    let (mut importing, mut told) = begin(&server);
+    until(&mut told, "\"in_step\":true");
+    std::thread::scope(|scope| {
+        for round in 0..6 {
+            let (redis, from) = (&redis, 1_000 * round);
+            let writer = scope.spawn(move || write_once_each(redis, from, 1_000));
+            // A second at most: in the middle of what is written.
+            until(&mut told, "\"phase\"");
+            if round % 2 == 0 {
+                importing.kill().expect("it runs");
+                importing.wait().expect("it ends");
+                (importing, told) = begin(&server);
+            } else {
+                server.take().expect("it runs").kill();
+                // The same directory at the same address: what it had acknowledged is there.
+                server = Some(Server::start_in_place_of(&dir, clients));
+            }
+            writer.join().expect("it wrote");
+            until(&mut told, "\"phase\":\"following\"");
+        }
+    });
+    until(&mut told, "\"in_step\":true");
+    let compare = || weir(server.as_ref().expect("it runs"), &words("--verify"));
+    let (fine, said) = compare();
+    assert!(fine && said.contains(": 0 differ"), "{said}");
+    kill_process(Pid::from_child(&importing), Signal::INT).expect("it runs");
+    let last = until(&mut told, "\"phase\":\"done\"");
+    assert!(last.contains("\"refused\":0") && last.contains("\"whole\":true"), "{last}");
+    assert!(importing.wait().expect("it ends").success());
+    let mut stream = TcpStream::connect(clients).expect("it listens");
+    let marks = ask(&mut stream, &["AUTH shop a-secret-of-the-shop", "KEYS *weir:import:position*"]);
+    assert_eq!(marks, "+OK\r\n*0\r\n");
 }

@@ -232,7 +232,7 @@ fn commands_are_described_alike() {
         // Some are of later versions.
         ours.1.retain(|subcommand| {
             let Tree::Many(fields) = subcommand else { return true };
-            let later = ["client|no-touch", "client|setinfo"].map(|name| Tree::Line(name.into()));
+            let later = ["client|capa", "client|no-touch", "client|setinfo"].map(|name| Tree::Line(name.into()));
             !later.contains(&fields[0])
         });
         assert_eq!(ours, theirs, "{}", command.name);

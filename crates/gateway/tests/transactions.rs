@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::world::World;
+use crate::support::world::{World, name};
 use crate::support::{Client, Running, TestClock, encode};
 use weir_gateway::Settings;
+use weir_model::slot;
 use weir_node::EngineKind;
 
 fn all(client: &mut Client, lines: &[&str]) -> Vec<String> {
@@ -159,6 +160,30 @@ fn rows_of_several_slots_are_refused_where_they_may_be_apart() {
     assert_eq!(replies[3], "*2\r\n+OK\r\n+OK\r\n");
     let replies = all(&mut client, &["MULTI", "SET a 1", "SET b 2", "EXEC", "EXISTS a", "EXISTS b"]);
     assert_eq!(replies[3..], ["-CROSSSLOT Keys in request don't hash to the same slot\r\n", ":0\r\n", ":0\r\n"]);
+}
+
+#[test]
+fn slots_of_one_partition_are_together_for_who_knows_partitions() {
+    let world = World::new();
+    let mut client = world.tenant("t", 4, 0);
+    let tenant = world.node.tenant(&name("t")).expect("it was made");
+    let home = tenant.index_of(b"a");
+    let key = |is_near: bool| {
+        let keys = (0..).map(|number| format!("key-{number}"));
+        keys.into_iter().find(|key| (tenant.index_of(key.as_bytes()) == home) == is_near).expect("there are some")
+    };
+    let (near, far) = (key(true), key(false));
+    assert_ne!(slot(b"a"), slot(near.as_bytes()));
+    let both = |client: &mut Client, key: &str| {
+        let write = format!("SET {key} 2");
+        all(client, &["WATCH a", "MULTI", "SET a 1", &write, "EXEC"]).pop().expect("an answer")
+    };
+    let refused = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    assert_eq!(both(&mut client, &near), refused);
+    assert_eq!(client.say("CLIENT CAPA redirect partition-transactions"), "+OK\r\n");
+    assert_eq!(both(&mut client, &near), "*2\r\n+OK\r\n+OK\r\n");
+    assert_eq!(both(&mut client, &far), refused);
+    assert_eq!(both(&mut world.connect("t"), &near), refused, "another connection has not said it");
 }
 
 /// Transfers between two accounts by several clients, some watching, some not, while others look: the sum is always

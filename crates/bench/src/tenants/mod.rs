@@ -2,6 +2,7 @@
 
 pub mod active;
 pub mod attack;
+pub mod held;
 pub mod limited;
 mod replies;
 pub mod restart;
@@ -19,20 +20,27 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
-use self::attack::Attack;
+use self::attack::{Attack, Door};
+use self::held::Held;
 use self::user::User;
 use self::victim::Felt;
 use crate::Result;
 use crate::child_server::{self, ChildServer};
 use crate::meter;
-use crate::report::words::{align, time};
+use crate::report::words::{align, bytes, time};
 
-/// How often the attackers have their way before the victim is looked at.
-const WARM_UP: Duration = Duration::from_secs(1);
 /// Bound of the victim's P99 in nanoseconds.
 const P99_MAX: u64 = 5_000_000;
 /// Bound of the same as a multiple of what it is beside a process that burns as much.
 const RATIO_MAX: f64 = 3.0;
+/// Who comes in and does not say who he is.
+const DEFAULT: &str = "default";
+/// Before the victim is looked at, where there are no attackers.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Connections that a server of this benchmark takes, as far as files may be open.
+const CONNECTIONS: u64 = 60_000;
+/// Files that a server opens beside its connections, at most.
+const FILES_BESIDE: u64 = 1_000;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -62,6 +70,10 @@ pub struct Beside {
     pub attacked: Felt,
     /// Beside the burner.
     pub burnt: Felt,
+    /// What the server held meanwhile.
+    pub held: Held,
+    /// What the attacker's limits allow of that beside memtables and cached blocks, in bytes.
+    pub held_max: u64,
 }
 
 /// Runs every attack in every round; `progress` hears what goes on.
@@ -69,26 +81,36 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Beside>> {
     raise_file_limit();
     let dir = plan.dir.join("tenants");
     child_server::remove(&dir)?;
-    let server = ChildServer::start(&plan.weir, &dir, "connections_max = 20000\n")?;
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let connections = files.saturating_sub(FILES_BESIDE).min(CONNECTIONS);
+    let server = ChildServer::start(&plan.weir, &dir, &format!("connections_max = {connections}\n"))?;
     progress("loading");
-    // The attackers are another tenant: `default`, as whom everybody comes in who does not say who he is.
     let user = User::create(&server, "victim", &serde_json::json!({}))?;
+    let door = Door { port: server.port(), user: User::create(&server, "attacker", &serde_json::json!({}))? };
     victim::load(&server, &user)?;
-    if plan.attacks.contains(&Attack::Keys) {
-        attack::load_keys(&server)?;
+    for attack in &plan.attacks {
+        progress(&format!("loading for {}", attack.name()));
+        attack.prepare(&server)?;
     }
     let duration = Duration::from_secs(plan.seconds);
     progress("alone");
-    let (alone, usual) = beside(&server, &user, duration, |_| Ok(Vec::new()))?;
-    let mut all = vec![Beside { attack: "nobody".into(), round: 1, processors: usual, attacked: alone, burnt: alone }];
+    let (alone, usual, held) = beside(&server, &user, DEFAULT, duration, WARM_UP, |_| Vec::new())?;
+    let nobody = "nobody".to_owned();
+    let mut all =
+        vec![Beside { attack: nobody, round: 1, processors: usual, attacked: alone, burnt: alone, held, held_max: 0 }];
     for round in 1..=plan.rounds {
         for &attack in &plan.attacks {
             progress(&format!("round {round}: beside {}", attack.name()));
-            let (attacked, processors) = beside(&server, &user, duration, |stop| attack.start(server.port(), stop))?;
+            let (attacked, processors, held) =
+                beside(&server, &user, attack.tenant(&door), duration, attack.warm_up(), |stop| {
+                    attack.start(&door, stop)
+                })?;
             thread::sleep(Duration::from_secs(1));
             progress(&format!("round {round}: beside {processors:.2} processors burnt"));
-            let (burnt, _) = beside(&server, &user, duration, |stop| Ok(burn(processors - usual, &stop)))?;
-            all.push(Beside { attack: attack.name().to_owned(), round, processors, attacked, burnt });
+            let (burnt, ..) =
+                beside(&server, &user, DEFAULT, duration, WARM_UP, |stop| burn(processors - usual, stop))?;
+            let (attack, held_max) = (attack.name().to_owned(), attack.memory_max());
+            all.push(Beside { attack, round, processors, attacked, burnt, held, held_max });
         }
     }
     server.stop()?;
@@ -106,26 +128,35 @@ fn raise_file_limit() {
 
 type Threads = Vec<thread::JoinHandle<()>>;
 
-/// The victim's latencies while `start` does something, and the processors busy meanwhile.
+/// The victim's latencies while `start` does something as `attacker`, after `warm_up`; the processors busy meanwhile,
+/// and what the server held.
 fn beside(
     server: &ChildServer,
     user: &User,
+    attacker: &str,
     duration: Duration,
-    start: impl FnOnce(Arc<AtomicBool>) -> Result<Threads>,
-) -> Result<(Felt, f64)> {
+    warm_up: Duration,
+    start: impl FnOnce(&Arc<AtomicBool>) -> Threads,
+) -> Result<(Felt, f64, Held)> {
     let stop = Arc::new(AtomicBool::new(false));
-    let threads = start(Arc::clone(&stop))?;
-    thread::sleep(WARM_UP);
-    let busy = || server.cpu_seconds() + meter::cpu_seconds_of(std::process::id());
-    let (begin, before) = (Instant::now(), busy());
-    let felt = victim::measure(server, user, duration);
-    let processors = (busy() - before) / begin.elapsed().as_secs_f64();
-    stop.store(true, Ordering::Relaxed);
+    let before = held::before(server, attacker)?;
+    let threads = start(&stop);
+    let measured = thread::scope(|scope| -> Result<(Felt, f64, Held)> {
+        let watcher = scope.spawn(|| held::watch(server, attacker, before, &stop));
+        thread::sleep(warm_up);
+        let busy = || server.cpu_seconds() + meter::cpu_seconds_of(std::process::id());
+        let (begin, busy_before) = (Instant::now(), busy());
+        let felt = victim::measure(server, user, duration);
+        let processors = (busy() - busy_before) / begin.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        let held = watcher.join().map_err(|_| "who looks at the memory panicked")??;
+        Ok((felt?, processors, held))
+    });
     for thread in threads {
         // A panic has been printed; the measurement stands or falls with the victim's own.
         let _ = thread.join();
     }
-    Ok((felt?, processors))
+    measured
 }
 
 /// Keeps `processors` busy, in slices of a millisecond.
@@ -150,7 +181,21 @@ fn burn(processors: f64, stop: &Arc<AtomicBool>) -> Threads {
 
 /// Medians of the rounds, with verdicts.
 pub fn table(all: &[Beside]) -> String {
-    let header = ["beside", "busy", "p50", "p99", "max", "p99 beside burner", "ratio", "wanted: <= 5 ms, <= 3 x"];
+    let header = [
+        "beside",
+        "busy",
+        "p50",
+        "p99",
+        "max",
+        "p99 beside burner",
+        "ratio",
+        "wanted: <= 5 ms, <= 3 x",
+        "clients",
+        "memtables",
+        "memory beside",
+        "allowed",
+        "",
+    ];
     let mut rows = vec![header.map(str::to_owned)];
     let mut names: Vec<&str> = Vec::new();
     all.iter().for_each(|one| {
@@ -162,7 +207,11 @@ pub fn table(all: &[Beside]) -> String {
         let of = |number: fn(&Beside) -> u64| median(all.iter().filter(|one| one.attack == name).map(number).collect());
         let (p99, burnt) = (of(|one| one.attacked.p99_ns), of(|one| one.burnt.p99_ns));
         let ratio = p99 as f64 / burnt.max(1) as f64;
-        let met = p99 <= P99_MAX && ratio <= RATIO_MAX;
+        // Memory that was too much once was too much.
+        let rounds = || all.iter().filter(|one| one.attack == name);
+        let grown = rounds().map(|one| one.held.grown()).max().unwrap_or(0);
+        let allowed = of(|one| one.held_max);
+        let judged = |is_met: bool| if is_met { "met" } else { "not met" }.to_owned();
         rows.push([
             name.to_owned(),
             format!("{:.2}", of(|one| (one.processors * 100.0) as u64) as f64 / 100.0),
@@ -171,7 +220,12 @@ pub fn table(all: &[Beside]) -> String {
             time(of(|one| one.attacked.max_ns)),
             time(burnt),
             format!("{ratio:.2}"),
-            if met { "met" } else { "not met" }.to_owned(),
+            judged(p99 <= P99_MAX && ratio <= RATIO_MAX),
+            of(|one| one.held.connections_max).to_string(),
+            bytes(of(|one| one.held.memtables_max)),
+            format!("+ {}", bytes(grown)),
+            if allowed == 0 { String::new() } else { bytes(allowed) },
+            if allowed == 0 { String::new() } else { judged(grown <= allowed) },
         ]);
     }
     align(&rows)
@@ -180,4 +234,25 @@ pub fn table(all: &[Beside]) -> String {
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_was_too_much_once_is_not_met() {
+        let one = |round, beside_max| Beside {
+            attack: "sort".into(),
+            round,
+            processors: 1.0,
+            attacked: Felt { p99_ns: 4_000_000, ..Felt::default() },
+            burnt: Felt { p99_ns: 2_000_000, ..Felt::default() },
+            held: Held { beside_before: 100, beside_max, ..Held::default() },
+            held_max: 50,
+        };
+        let last = |all: &[Beside]| table(all).lines().nth(1).unwrap_or_default().to_owned();
+        assert!(last(&[one(1, 120), one(2, 150), one(3, 90)]).ends_with("50 B     met"));
+        assert!(last(&[one(1, 120), one(2, 151), one(3, 90)]).ends_with("50 B     not met"));
+    }
 }

@@ -47,6 +47,13 @@ impl User {
         ["--user", &self.name, "-a", &self.secret]
     }
 
+    /// What a connection says first, as it is sent.
+    pub fn login(&self) -> Vec<u8> {
+        let mut request = Vec::new();
+        wire::encode(&mut request, &[b"AUTH", self.name.as_bytes(), self.secret.as_bytes()]);
+        request
+    }
+
     /// A connection of this tenant at `port`.
     pub fn connect(&self, port: u16) -> Result<Client> {
         let mut client = Client::connect(port)?;

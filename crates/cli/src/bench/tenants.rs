@@ -28,7 +28,8 @@ pub struct TenantsArgs {
     /// A tenant offered twice its limit, and its neighbour
     #[arg(long)]
     limited: bool,
-    /// Attacks, separated by commas, or `all`: flood, large-values, keys, half-sent, announced, unread, storm
+    /// Attacks, separated by commas, or `all`: flood, large-values, keys, hgetall, smembers, lrange, zrange, sort, lua,
+    /// lua-calls, half-sent, announced, unread, unread-messages, storm, blocked
     #[arg(long, default_value = "all")]
     attacks: String,
     /// Rounds; every round runs every attack, and beside it a process that burns as much
@@ -57,10 +58,12 @@ impl TenantsArgs {
         let bar = spinner();
         let outcome = self.measure(&bar);
         bar.finish_and_clear();
+        // Where it failed, something may be left in there, and why it failed is what matters.
+        let text = outcome?;
         if ours && self.dir.exists() {
             fs::remove_dir(&self.dir)?;
         }
-        print!("{}", outcome?);
+        print!("{text}");
         Ok(())
     }
 

@@ -148,5 +148,5 @@ static SINCE: &[(&str, &str)] = &[
     ),
     ("7.2.0", "client|no-touch client|setinfo"),
     ("7.4.0", "hexpire hexpireat hexpiretime hpersist hpexpire hpexpireat hpexpiretime hpttl httl"),
-    ("8.0.0", "hgetdel hgetex hsetex"),
+    ("8.0.0", "client|capa hgetdel hgetex hsetex"),
 ];

@@ -94,6 +94,7 @@ subcommands! {
     "acl" "users" 2 [admin noscript loading stale] [admin dangerous] ();
     "acl" "whoami" 2 [noscript loading stale] [] ();
     "client" "caching" 3 [noscript loading stale] [connection] ();
+    "client" "capa" -3 [noscript loading stale] [connection] ();
     "client" "getname" 2 [noscript loading stale] [connection] ();
     "client" "getredir" 2 [noscript loading stale] [connection] ();
     "client" "help" 2 [loading stale] [connection] ();

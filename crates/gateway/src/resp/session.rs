@@ -135,6 +135,8 @@ pub(super) struct Session<S: Store> {
     pub(super) sum: Option<Box<Sum>>,
     /// Replies say what they have cost.
     pub(super) tells_cost: bool,
+    /// Its transactions may span hash slots that are in one partition: it has said that it knows which are.
+    pub(in crate::resp) knows_partitions: bool,
     /// As its client's record says.
     uses_databases: bool,
     /// What `REPLCONF` has said.
@@ -164,6 +166,7 @@ impl<S: Store> Session<S> {
             in_transaction: None,
             sum: None,
             tells_cost: false,
+            knows_partitions: false,
             uses_databases: false,
             dump_choice: DumpChoice::default(),
         }

@@ -7,8 +7,9 @@ use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
 use super::Import;
+use super::partitions::Words;
 use super::position::Position;
-use super::step::{Step, Steps, Words};
+use super::step::{Step, Steps};
 use crate::failure::{Failure, Result};
 use crate::rdb::{Bytes, Input};
 use crate::resp::take_request;
@@ -245,6 +246,9 @@ pub(super) async fn follow(
         }
     }
 }
+
+#[cfg(test)]
+mod kills;
 
 #[cfg(test)]
 mod tests {

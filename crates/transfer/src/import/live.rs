@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use weir_io::Nanos;
 
 use super::follow::follow;
+use super::partitions::Partitions;
 use super::position::Position;
 use super::snapshot::load;
 use super::step::Steps;
@@ -50,13 +51,18 @@ struct Live<'i> {
 /// The source or the tenant refuses, or stayed away. What was imported stays; started again, it goes on from there if
 /// the snapshot had been whole.
 pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Receiver<bool>) -> Result<Position> {
-    let value_bytes_max = import.target.value_bytes_max(&mut import.target.connect().await?).await?;
-    let steps = Steps::new(&import.target, &import.tally);
+    let mut connection = import.target.connect().await?;
+    let value_bytes_max = import.target.value_bytes_max(&mut connection).await?;
+    let partitions = Partitions::new(import.target.partitions(&mut connection).await?);
+    drop(connection);
+    let steps = Steps::new(&import.target, &import.tally, partitions);
     let heard = import.clock.now();
     let mut live =
         Live { import, source, steps, position: None, has_begun: false, heard, broken_snapshots: 0, value_bytes_max };
-    live.position = live.steps.newest_mark().await?;
+    live.position = live.steps.resume_point().await?;
     if live.position.is_none() {
+        // Marks of some partitions alone are what an import left that had just emptied the tenant.
+        live.steps.end().await?;
         import.check_empty().await?;
     }
     let watcher = crate::source::watch(source.clone(), Arc::clone(&import.tally), Arc::clone(&import.clock));
@@ -105,7 +111,12 @@ impl Live<'_> {
                     )));
                 }
                 Remedy::Reconnect => {}
-                Remedy::Restart => self.position = self.steps.newest_mark().await?,
+                Remedy::Restart => {
+                    self.position = self.steps.resume_point().await?;
+                    if self.position.is_none() && !self.has_begun {
+                        self.import.check_empty().await?;
+                    }
+                }
             }
             self.import.tally.set_phase(Phase::Connecting);
             self.import.tally.note(format!("{failure}; connecting again"));

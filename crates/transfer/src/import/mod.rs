@@ -1,8 +1,11 @@
 //! Everything of a source into a tenant.
 
+#[cfg(test)]
+mod fake_tenant;
 mod file;
 mod follow;
 mod live;
+mod partitions;
 mod position;
 mod snapshot;
 mod step;
@@ -44,7 +47,7 @@ impl Choice {
 
 /// Whether `key` is the import's own.
 pub fn is_own(key: &[u8]) -> bool {
-    key == MARK || key == EXCHANGED
+    key == EXCHANGED || key.strip_prefix(MARK).is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
 }
 
 /// An import that is under way.

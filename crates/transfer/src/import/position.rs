@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The key that says it, in each database that was written to. It goes with the end of the import.
+/// The key that says it, in each database that was written to. It goes with the end of the import. Where a tenant has
+/// several partitions, each has one, which is this key or begins with it and a colon.
 pub const MARK: &[u8] = b"weir:import:position";
 
 /// The key that goes with a database that the source has exchanged for another, until the tenant has done so too: where

@@ -1,10 +1,12 @@
-//! Some of what a source did, in order, as one transaction of the tenant: with it goes the position behind it, so that
-//! after any break-off the tenant itself says whether it has been done.
+//! Some of what a source did, in order, as one transaction of each partition of the tenant: with it goes the position
+//! behind it, so that after any break-off the tenant itself says whether it has been done.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::position::{EXCHANGED, MARK, Position};
+use super::partitions::{Partitions, Words};
+use super::position::{EXCHANGED, Position};
 use crate::failure::{Failure, Remedy, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
@@ -13,9 +15,9 @@ use crate::within::pause;
 
 /// Times that the target may break off one step.
 const BREAKS_MAX: u32 = 20;
-
-/// The words of a command.
-pub(super) type Words = Vec<Vec<u8>>;
+/// A partition to which nothing goes is told the position when it is so many bytes behind: the source has to keep what
+/// comes after the least position of all.
+const BEHIND_BYTES_MAX: u64 = 64 << 10;
 
 /// Commands of one database.
 #[derive(Default)]
@@ -37,8 +39,13 @@ pub(super) struct Steps {
     pub(super) target: Target,
     pub(super) tally: Arc<Tally>,
     pub(super) connection: Option<(Connection, u8)>,
-    /// The mark of each database, as far as it is known.
-    pub(super) marks: BTreeMap<u8, Position>,
+    /// The marks, by database and partition, that were written on this connection. What an earlier one has sent is not
+    /// done any more where they are.
+    settled: BTreeSet<(u8, usize)>,
+    pub(super) partitions: Partitions,
+    /// The marks of each partition, by database, as far as they are known. The newest of a partition says up to where
+    /// it has everything.
+    pub(super) marks: Vec<BTreeMap<u8, Position>>,
 }
 
 /// What has become of some commands.
@@ -55,57 +62,89 @@ pub(super) enum Tried {
 }
 
 impl Steps {
-    /// Writes into `target`, which has no marks.
-    pub(super) fn new(target: &Target, tally: &Arc<Tally>) -> Self {
-        Self { target: target.clone(), tally: Arc::clone(tally), connection: None, marks: BTreeMap::new() }
+    /// Writes into `target`, of which no marks are known yet.
+    pub(super) fn new(target: &Target, tally: &Arc<Tally>, partitions: Partitions) -> Self {
+        let marks = vec![BTreeMap::new(); partitions.count()];
+        let settled = BTreeSet::new();
+        Self { target: target.clone(), tally: Arc::clone(tally), connection: None, settled, partitions, marks }
     }
 
-    /// The newest mark in the tenant.
-    pub(super) async fn newest_mark(&mut self) -> Result<Option<Position>> {
+    /// From where on the source has to be followed: the least position of any partition. `None` if not all have one:
+    /// then the tenant never had a whole snapshot, or was emptied.
+    pub(super) async fn resume_point(&mut self) -> Result<Option<Position>> {
         self.connection = None;
-        self.marks.clear();
         let mut connection = self.target.connect_again().await?;
-        for database in 0..DATABASES {
-            select(&mut connection, database).await?;
-            if let Some(mark) = mark(&mut connection).await? {
-                self.marks.insert(database, mark);
-            }
-        }
-        Ok(self.marks.values().max_by_key(|mark| mark.offset).cloned())
+        self.marks = self.read_marks(&mut connection).await?;
+        let newest: Option<Vec<&Position>> = (0..self.partitions.count()).map(|at| self.newest_of(at)).collect();
+        Ok(newest.and_then(|newest| newest.into_iter().min_by_key(|mark| mark.offset).cloned()))
     }
 
-    /// Writes the first mark, for all that was written without one.
+    /// Up to where a partition has everything.
+    fn newest_of(&self, partition: usize) -> Option<&Position> {
+        self.marks[partition].values().max_by_key(|mark| mark.offset)
+    }
+
+    /// Writes the first marks, for all that was written without.
     pub(super) async fn begin(&mut self, database: u8, position: &Position) -> Result {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
         select(&mut connection, database).await?;
-        connection.ask(&[b"SET".as_slice(), MARK, position.to_string().as_bytes()]).await?;
-        self.marks = BTreeMap::from([(database, position.clone())]);
-        Ok(())
+        self.marks.iter_mut().for_each(BTreeMap::clear);
+        self.mark_all(&mut connection, database, position).await
     }
 
     /// Removes all marks: nothing will be followed any more, or everything is begun anew.
     pub(super) async fn end(&mut self) -> Result {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
+        let mut requests = Requests::default();
         for database in 0..DATABASES {
-            select(&mut connection, database).await?;
-            connection.ask(&[b"DEL".as_slice(), MARK, EXCHANGED]).await?;
+            requests.push(&["SELECT", &database.to_string()]);
+            let marks = (0..self.partitions.count()).map(|partition| self.partitions.mark(partition));
+            marks.chain([EXCHANGED]).for_each(|key| requests.push(&[b"DEL".as_slice(), key]));
         }
-        self.marks.clear();
+        self.ask_all(&mut connection, &requests).await?;
+        self.marks.iter_mut().for_each(BTreeMap::clear);
         Ok(())
     }
 
-    /// Does a step, which ends at `end`. When this is done, all of it is in the tenant, or counted as refused.
+    /// Does a step, which ends at `end`, as far as the marks do not say that it has been done. When this is done, all
+    /// of it is in the tenant, or counted as refused.
     pub(super) async fn apply(&mut self, step: &Step, end: &Position) -> Result {
-        let mut runs: Vec<(Vec<&(Words, u64)>, Position)> = vec![(step.commands.iter().collect(), end.clone())];
+        let reached = |steps: &Self, partition| steps.newest_of(partition).map_or(0, |mark| mark.offset);
+        if step.is_alone {
+            let home = self.partitions.home();
+            return match reached(self, home) >= end.offset {
+                true => Ok(()),
+                false => self.apply_in(home, step, step.commands.iter().collect(), end).await,
+            };
+        }
+        for (partition, commands) in self.partitions.deal(&step.commands).iter().enumerate() {
+            let reached = reached(self, partition);
+            let left: Vec<_> = commands.iter().map(Cow::as_ref).filter(|(_, offset)| *offset > reached).collect();
+            if !left.is_empty() || end.offset.saturating_sub(reached) > BEHIND_BYTES_MAX {
+                self.apply_in(partition, step, left, end).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does `commands`, which are a partition's part of a step that ends at `end`.
+    async fn apply_in(
+        &mut self,
+        partition: usize,
+        step: &Step,
+        commands: Vec<&(Words, u64)>,
+        end: &Position,
+    ) -> Result {
+        let mut runs = vec![(commands, end.clone())];
         let mut breaks = 0;
         while let Some((mut commands, end)) = runs.pop() {
             loop {
                 let tried = match step.is_alone {
                     true if step.exchanges.is_some() => self.try_exchange(step, &end).await,
                     true => self.try_alone(step, &commands, &end).await,
-                    false => self.try_as_one(step.database, &commands, &end).await,
+                    false => self.try_as_one(step.database, partition, &commands, &end).await,
                 };
                 match tried {
                     Ok(Tried::Done) => break,
@@ -118,17 +157,19 @@ impl Steps {
                             !refused.contains(&(at - 1))
                         });
                     }
-                    Ok(Tried::TooMuch(error)) if commands.len() < 2 => {
-                        commands.iter().for_each(|(words, _)| self.refuse(step.database, words, &error));
-                        commands.clear();
-                    }
-                    Ok(Tried::TooMuch(_)) => {
-                        let behind = commands.split_off(commands.len() / 2);
-                        let offset = commands.last().map_or(end.offset, |(_, offset)| *offset);
-                        runs.push((behind, end.clone()));
-                        runs.push((commands, Position { offset, ..end.clone() }));
-                        break;
-                    }
+                    Ok(Tried::TooMuch(error)) => match middle(&commands) {
+                        Some(at) => {
+                            let behind = commands.split_off(at);
+                            let offset = commands.last().map_or(end.offset, |(_, offset)| *offset);
+                            runs.push((behind, end.clone()));
+                            runs.push((commands, Position { offset, ..end.clone() }));
+                            break;
+                        }
+                        None => {
+                            commands.iter().for_each(|(words, _)| self.refuse(step.database, words, &error));
+                            commands.clear();
+                        }
+                    },
                     Err(failure) if failure.remedy == Remedy::Reconnect && breaks < BREAKS_MAX => {
                         self.connection = None;
                         breaks += 1;
@@ -147,44 +188,82 @@ impl Steps {
         self.tally.refuse(u64::from(database), &shown.join(&b' '), error);
     }
 
-    /// The connection, on which `database` is chosen; and whether the step that ends at `end` has been done, where the
-    /// one before broke off.
-    pub(super) async fn ready(&mut self, database: u8, end: &Position, is_checked: bool) -> Result<(Connection, bool)> {
+    /// The connection, on which `database` is chosen; and whether `partition` has done the step that ends at `end`,
+    /// where the connection before broke off.
+    pub(super) async fn ready(
+        &mut self,
+        database: u8,
+        partition: usize,
+        end: &Position,
+        is_checked: bool,
+    ) -> Result<(Connection, bool)> {
         let (mut connection, is_new, chosen) = match self.connection.take() {
             Some((connection, chosen)) => (connection, false, chosen),
             None => (self.target.connect_again().await?, true, 0),
         };
+        if is_new {
+            self.settled.clear();
+            if self.partitions.count() > 1 {
+                connection.ask(&["CLIENT", "CAPA", "partition-transactions"]).await.map_err(|failure| {
+                    failure
+                        .of("the tenant has several partitions, and to follow a source into those needs a newer server")
+                })?;
+            }
+        }
         if chosen != database {
             select(&mut connection, database).await?;
         }
-        if !is_new {
+        if self.settled.contains(&(database, partition)) {
             return Ok((connection, false));
         }
-        // What the connection before has sent may still be done, until the mark is written on this one.
-        connection.ask(&[b"WATCH".as_slice(), MARK]).await?;
-        let mark = mark(&mut connection).await?;
-        if mark.as_ref() == Some(end) {
-            return Ok((connection, true));
+        // What a connection before has sent may still be done, until the mark is written on this one.
+        let key = self.partitions.mark(partition).to_vec();
+        connection.ask(&[b"WATCH".as_slice(), &key]).await?;
+        let mark = mark(&mut connection, &key).await?;
+        let is_done = mark.as_ref() == Some(end);
+        let is_known = is_done || mark.as_ref() == self.marks[partition].get(&database);
+        if is_checked && !(is_known && (!is_new || self.has_others(&mut connection, (database, partition)).await?)) {
+            return Err(Failure::lost(
+                "the tenant is not where this import left it: it has lost writes, or was emptied",
+            ));
         }
-        match mark.as_ref() == self.marks.get(&database) || !is_checked {
-            true => Ok((connection, false)),
-            false => {
-                Err(Failure::lost("the tenant is not where this import left it: it has lost writes, or was emptied"))
-            }
+        if is_checked && is_new {
+            select(&mut connection, database).await?;
         }
+        if is_done {
+            connection.ask(&["UNWATCH"]).await?;
+        }
+        Ok((connection, is_done))
     }
 
-    async fn try_as_one(&mut self, database: u8, commands: &[&(Words, u64)], end: &Position) -> Result<Tried> {
-        let (mut connection, is_done) = self.ready(database, end, true).await?;
+    /// Whether the tenant has the marks that are known, beside that of `at`. Another database is chosen on `connection`
+    /// then.
+    async fn has_others(&self, connection: &mut Connection, at: (u8, usize)) -> Result<bool> {
+        let (mut there, mut known) = (self.read_marks(connection).await?, self.marks.clone());
+        for marks in [&mut there, &mut known] {
+            marks[at.1].remove(&at.0);
+        }
+        Ok(there == known)
+    }
+
+    async fn try_as_one(
+        &mut self,
+        database: u8,
+        partition: usize,
+        commands: &[&(Words, u64)],
+        end: &Position,
+    ) -> Result<Tried> {
+        let (mut connection, is_done) = self.ready(database, partition, end, true).await?;
         if is_done {
             self.connection = Some((connection, database));
-            self.marks.insert(database, end.clone());
+            self.settled.insert((database, partition));
+            self.marks[partition].insert(database, end.clone());
             return Ok(Tried::Done);
         }
         let mut requests = Requests::default();
         requests.push(&["MULTI"]);
         commands.iter().for_each(|(words, _)| requests.push(words));
-        requests.push(&[b"SET".as_slice(), MARK, end.to_string().as_bytes()]);
+        requests.push(&[b"SET".as_slice(), self.partitions.mark(partition), end.to_string().as_bytes()]);
         requests.push(&["EXEC"]);
         let mut replies = connection.exchange(&requests, 0).await?;
         self.connection = Some((connection, database));
@@ -216,15 +295,15 @@ impl Steps {
                         _ => self.refuse(database, words, error),
                     }
                 }
-                self.marks.insert(database, end.clone());
+                self.settled.insert((database, partition));
+                self.marks[partition].insert(database, end.clone());
                 Ok(Tried::Done)
             }
             Some(Reply::Error(error)) => match judge(&error, false) {
                 Verdict::Again(wait_ms) => Ok(Tried::Again(wait_ms)),
                 Verdict::End => Err(ended(&error)),
                 _ if error.starts_with("CROSSSLOT") => Err(Failure::new(
-                    "the tenant has several partitions, and what a source does can only be followed into a tenant of \
-                     one: import a dump file, or create the tenant with --partitions 1",
+                    "the tenant's keys are not in the partitions that it told of: start the import again",
                 )),
                 _ => Ok(Tried::TooMuch(error)),
             },
@@ -234,7 +313,8 @@ impl Steps {
 
     async fn try_alone(&mut self, step: &Step, commands: &[&(Words, u64)], end: &Position) -> Result<Tried> {
         let database = step.database;
-        let (mut connection, is_done) = self.ready(database, end, false).await?;
+        let (mut connection, is_done) = self.ready(database, self.partitions.home(), end, false).await?;
+        connection.ask(&["UNWATCH"]).await?;
         if !is_done {
             for (words, _) in commands {
                 if let Reply::Error(error) = connection.call(words).await? {
@@ -248,20 +328,91 @@ impl Steps {
                     }
                 }
             }
-            connection.ask(&[b"SET".as_slice(), MARK, end.to_string().as_bytes()]).await?;
         }
-        step.empties.iter().for_each(|emptied| drop(self.marks.remove(emptied)));
+        step.empties.iter().for_each(|emptied| {
+            self.marks.iter_mut().for_each(|marks| drop(marks.remove(emptied)));
+        });
+        self.mark_all(&mut connection, database, end).await?;
         self.connection = Some((connection, database));
-        self.marks.insert(database, end.clone());
         Ok(Tried::Done)
     }
+
+    /// Writes `end` as the mark of every partition in `database`, which is chosen on `connection`. That of the home
+    /// comes last: where it is there, all are.
+    async fn mark_all(&mut self, connection: &mut Connection, database: u8, end: &Position) -> Result {
+        let (mut requests, text) = (Requests::default(), end.to_string());
+        for partition in self.partitions.home_last() {
+            requests.push(&[b"SET".as_slice(), self.partitions.mark(partition), text.as_bytes()]);
+        }
+        self.ask_all(connection, &requests).await?;
+        self.marks.iter_mut().for_each(|marks| drop(marks.insert(database, end.clone())));
+        Ok(())
+    }
+
+    /// All marks that the tenant has. Another database is chosen on `connection` then.
+    pub(super) async fn read_marks(&self, connection: &mut Connection) -> Result<Vec<BTreeMap<u8, Position>>> {
+        let count = self.partitions.count();
+        let mut requests = Requests::default();
+        for database in 0..DATABASES {
+            requests.push(&["SELECT", &database.to_string()]);
+            let keys = (0..count).map(|partition| self.partitions.mark(partition));
+            keys.for_each(|key| requests.push(&[b"GET".as_slice(), key]));
+        }
+        let replies = self.ask_all(connection, &requests).await?;
+        let mut marks = vec![BTreeMap::new(); count];
+        for (database, replies) in (0..DATABASES).zip(replies.chunks(1 + count)) {
+            for (marks, reply) in marks.iter_mut().zip(&replies[1..]) {
+                if let Some(mark) = reply.text().and_then(Position::parse) {
+                    marks.insert(database, mark);
+                }
+            }
+        }
+        Ok(marks)
+    }
+
+    /// Sends requests that may be done several times, until none is put off.
+    async fn ask_all(&self, connection: &mut Connection, requests: &Requests) -> Result<Vec<Reply>> {
+        loop {
+            let replies = connection.exchange(requests, 0).await?;
+            let Some(error) = replies.iter().find_map(Reply::error) else { return Ok(replies) };
+            match judge(error, true) {
+                Verdict::Again(wait_ms) => pause(&self.target.clock, wait_ms).await,
+                _ => return Err(ended(error)),
+            }
+        }
+    }
+}
+
+/// Where to cut commands in two: behind one of the source, as near to the middle as there is. The parts of one that was
+/// taken apart have one position, and stay together.
+fn middle(commands: &[&(Words, u64)]) -> Option<usize> {
+    let cuts = (1..commands.len()).filter(|&at| commands[at - 1].1 != commands[at].1);
+    cuts.min_by_key(|at| at.abs_diff(commands.len() / 2))
 }
 
 pub(super) fn ended(error: &str) -> Failure {
     Failure::new(format!("the target takes nothing more: {error}"))
 }
 
-pub(super) async fn mark(connection: &mut Connection) -> Result<Option<Position>> {
-    let reply = connection.ask(&[b"GET".as_slice(), MARK]).await?;
+/// The mark that `key` has in the database that is chosen.
+async fn mark(connection: &mut Connection, key: &[u8]) -> Result<Option<Position>> {
+    let reply = connection.ask(&[b"GET".as_slice(), key]).await?;
     Ok(reply.text().and_then(Position::parse))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_cut_behind_one_of_the_source() {
+        let middle_of = |offsets: &[u64]| {
+            let commands: Vec<(Words, u64)> = offsets.iter().map(|&offset| (Words::new(), offset)).collect();
+            middle(&commands.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(middle_of(&[1, 2, 3, 4]), Some(2));
+        assert_eq!(middle_of(&[1, 5, 5, 5, 5]), Some(1));
+        assert_eq!(middle_of(&[5, 5, 5, 5, 6]), Some(4));
+        assert_eq!([middle_of(&[5, 5]), middle_of(&[5]), middle_of(&[])], [None; 3]);
+    }
 }

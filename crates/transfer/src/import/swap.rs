@@ -4,8 +4,8 @@
 //! what the database has: where it is says after any break-off whether the exchange has been done. It is watched in
 //! both, as what a connection has sent that broke off may still be done.
 
-use super::position::{EXCHANGED, MARK, Position};
-use super::step::{Step, Steps, Tried, ended, mark};
+use super::position::{EXCHANGED, Position};
+use super::step::{Step, Steps, Tried, ended};
 use crate::failure::{Failure, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::target::select;
@@ -14,7 +14,7 @@ impl Steps {
     /// Does a step that exchanges two databases and ends at `end`.
     pub(super) async fn try_exchange(&mut self, step: &Step, end: &Position) -> Result<Tried> {
         let Some((one, other)) = step.exchanges else { return Ok(Tried::Done) };
-        let (mut connection, is_done) = self.ready(one, end, false).await?;
+        let (mut connection, is_done) = self.ready(one, self.partitions.home(), end, false).await?;
         if !is_done {
             let tried = exchange(&mut connection, (one, other), end).await?;
             if !matches!(tried, Tried::Done) {
@@ -25,16 +25,15 @@ impl Steps {
         }
         connection.ask(&["UNWATCH"]).await?;
         select(&mut connection, one).await?;
-        connection.ask(&[b"SET".as_slice(), MARK, end.to_string().as_bytes()]).await?;
+        let mark = self.partitions.mark(self.partitions.home());
+        connection.ask(&[b"SET".as_slice(), mark, end.to_string().as_bytes()]).await?;
         for database in [one, other] {
             select(&mut connection, database).await?;
             connection.ask(&[b"DEL".as_slice(), EXCHANGED]).await?;
-            // Its mark has gone along.
-            match mark(&mut connection).await? {
-                Some(mark) => self.marks.insert(database, mark),
-                None => self.marks.remove(&database),
-            };
         }
+        // Those of both have gone along.
+        self.marks = self.read_marks(&mut connection).await?;
+        select(&mut connection, other).await?;
         self.connection = Some((connection, other));
         Ok(Tried::Done)
     }

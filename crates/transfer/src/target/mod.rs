@@ -84,6 +84,17 @@ impl Target {
         Ok(told.unwrap_or(VALUE_BYTES_MAX))
     }
 
+    /// How many partitions it has: one, where it does not tell.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn partitions(&self, connection: &mut Connection) -> Result<usize> {
+        let reply = connection.call(&["INFO", "persistence"]).await?;
+        let text = reply.text().map(String::from_utf8_lossy).unwrap_or_default();
+        let told = text.lines().find_map(|line| line.strip_prefix("partitions:"));
+        Ok(told.and_then(|count| count.trim_end().parse().ok()).unwrap_or(1))
+    }
+
     /// The databases in which it has keys.
     ///
     /// # Errors

@@ -16,6 +16,10 @@ const TURN_LINES: usize = 200;
 /// Bytes of a name or of a library's: they stand in every list (S11).
 const NAME_BYTES_MAX: usize = 512;
 
+/// What a client can that knows which hash slots are in one partition of its tenant (slot x partitions / 16384): its
+/// transactions may span those.
+const PARTITION_TRANSACTIONS: &[u8] = b"partition-transactions";
+
 /// A name is one word of printable characters, so that lists of clients can be taken apart again.
 pub(super) fn check_name(name: &[u8]) -> Outcome {
     check_printable(name, "Client names cannot contain spaces, newlines or special characters.")
@@ -52,6 +56,11 @@ pub(in crate::resp) async fn client<S: Store>(session: &mut Session<S>, args: Ar
             let line = session.outbox.client.line(session.outbox.server.second());
             session.outbox.replies.text(&line);
         }
+        b"capa" => {
+            // As in Valkey: what is not known makes no difference.
+            session.knows_partitions |= args.iter_from(2).any(|word| word.eq_ignore_ascii_case(PARTITION_TRANSACTIONS));
+            session.outbox.replies.ok();
+        }
         b"list" => list(session, args).await?,
         b"kill" => super::kill::kill(session, args).await?,
         b"no-evict" => accept_on_or_off(session, args)?,
@@ -63,7 +72,8 @@ pub(in crate::resp) async fn client<S: Store>(session: &mut Session<S>, args: Ar
     Ok(())
 }
 
-const HELP: [&str; 15] = [
+const HELP: [&str; 16] = [
+    "CAPA <capability> ...: what the client can; partition-transactions: EXEC may span hash slots of one partition.",
     "CACHING YES|NO | GETREDIR | TRACKINGINFO: about the values that the connection keeps.",
     "TRACKING ON|OFF [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]: tells when values that were read change.",
     "GETNAME | SETNAME <name>: the connection's name.",

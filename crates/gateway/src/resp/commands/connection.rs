@@ -85,6 +85,7 @@ pub(in crate::resp) async fn reset<S: Store>(session: &mut Session<S>, _: Args<'
     session.outbox.client.resp3.store(false, Ordering::Relaxed);
     session.outbox.replies.protocol = Protocol::Resp2;
     session.outbox.reply_mode = ReplyMode::On;
+    session.knows_partitions = false;
     session.outbox.replies.simple("RESET");
     Ok(())
 }

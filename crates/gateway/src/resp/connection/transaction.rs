@@ -225,6 +225,7 @@ impl<S: Store> Connection<S> {
         mut scripts: Option<&mut Scripts>,
     ) -> Outcome<(Vec<Done>, bool, Mark)> {
         let (call, upheavals) = (self.session.call(), account.upheavals());
+        let knows_partitions = self.session.knows_partitions;
         let reader = self.reader();
         let (store, outbox) = self.session.parts()?;
         let (from, missing, mut away) = (outbox.replies.mark(), outbox.replies.missing(), None);
@@ -255,7 +256,11 @@ impl<S: Store> Connection<S> {
                 return Ok((Vec::new(), false, from));
             }
             let first = rows.first().map_or(&[][..], |row| &row[1..]);
-            if store.is_spread() && rows.iter().any(|row| slot(&row[1..]) != slot(first)) {
+            let is_apart = |key: &[u8]| match knows_partitions {
+                true => store.partition_of(key) != store.partition_of(first),
+                false => slot(key) != slot(first),
+            };
+            if store.is_spread() && rows.iter().any(|row| is_apart(&row[1..])) {
                 return Err(CROSS_SLOT);
             }
             let commit = store.transact(first, &mut run).await?;

@@ -1,0 +1,150 @@
+//! The report: what was wanted, what was measured.
+
+use super::Found;
+use super::ask::{Asked, Request};
+use crate::report::words::{align, bytes, count, time};
+
+/// P99 of a request of the set, to that of a row.
+const RATIO_MAX: f64 = 2.0;
+/// Bytes on disk, to a dump file of the same.
+const BYTES_MAX: f64 = 2.0;
+/// What a command on the set as a whole may take, in nanoseconds.
+const WHOLE_NS_MAX: u64 = 2_000_000;
+/// The neighbour's P99, to the worse of what it is alone before and after.
+const NEIGHBOUR_MAX: f64 = 1.25;
+
+/// In words and columns.
+pub fn table(found: &Found) -> String {
+    [requests(found), space(found), whole(found)].join("\n")
+}
+
+fn judged(is_met: bool) -> String {
+    if is_met { "met" } else { "not met" }.to_owned()
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+fn requests(found: &Found) -> String {
+    let of = |request: Request, number: fn(&Asked) -> u64| {
+        median(found.asked.iter().filter(|asked| asked.request == request).map(number).collect())
+    };
+    let header = ["", "p50", "p99", "max", "p99 to GET", "wanted: <= 2 x", "CPU", "reads of the device"];
+    let mut rows = vec![header.map(str::to_owned)];
+    for request in Request::ALL {
+        let p99 = of(request, |asked| asked.p99_ns);
+        let ratio = p99 as f64 / of(Request::Get, |asked| asked.p99_ns).max(1) as f64;
+        let is_get = request == Request::Get;
+        rows.push([
+            request.name().to_owned(),
+            time(of(request, |asked| asked.p50_ns)),
+            time(p99),
+            time(of(request, |asked| asked.max_ns)),
+            format!("{ratio:.2}"),
+            if is_get { String::new() } else { judged(ratio <= RATIO_MAX) },
+            time(of(request, |asked| asked.cpu_ns)),
+            format!("{:.2}", of(request, |asked| (asked.reads * 100.0) as u64) as f64 / 100.0),
+        ]);
+    }
+    align(&rows)
+}
+
+fn space(found: &Found) -> String {
+    let (rdb, shape) = (found.rdb_bytes.max(1) as f64, found.shape_bytes.max(1) as f64);
+    let each = |bytes: u64| format!("{:.1}", bytes as f64 / found.members.max(1) as f64);
+    let header = ["on disk", "", "bytes a member", "to the dump", "wanted: <= 2 x", "to Kvrocks' shape"];
+    let row = |name: &str, of: u64, verdict: String| {
+        let [to_rdb, to_shape] = [rdb, shape].map(|other| format!("{:.2}", of as f64 / other));
+        [name.to_owned(), bytes(of), each(of), to_rdb, verdict, to_shape]
+    };
+    align(&[
+        header.map(str::to_owned),
+        row("the set", found.set_bytes, judged(found.set_bytes as f64 <= BYTES_MAX * rdb)),
+        row("redis-server's dump file", found.rdb_bytes, String::new()),
+        row("rows in Kvrocks' shape", found.shape_bytes, String::new()),
+    ]) + &format!(
+        "loading: {} members a second, {} of the server's processor each\n",
+        count(found.members as f64 / found.loaded.seconds.max(1e-9)),
+        time((found.loaded.cpu_seconds * 1e9 / found.members.max(1) as f64) as u64)
+    )
+}
+
+fn whole(found: &Found) -> String {
+    let whole = &found.whole;
+    let alone = whole.alone.p99_ns.max(whole.alone_again.p99_ns).max(1) as f64;
+    let header = ["as a whole", "median", "slowest", "wanted: <= 2 ms", "neighbour's p99", "wanted: as alone"];
+    let row = |name: &str, nanos: &[u64], neighbour: u64| {
+        let slowest = nanos.iter().copied().max().unwrap_or(0);
+        [
+            name.to_owned(),
+            time(median(nanos.to_vec())),
+            time(slowest),
+            judged(slowest <= WHOLE_NS_MAX),
+            time(neighbour),
+            judged(neighbour as f64 <= NEIGHBOUR_MAX * alone),
+        ]
+    };
+    let [first, again] = [whole.alone, whole.alone_again].map(|felt| time(felt.p99_ns));
+    let beside_nothing = format!("{first}, {again} after");
+    align(&[
+        header.map(str::to_owned),
+        ["nothing", "", "", "", &beside_nothing, ""].map(str::to_owned),
+        row("RENAME", &whole.rename_ns, whole.beside_changes.p99_ns),
+        row("EXPIRE", &whole.expire_ns, whole.beside_changes.p99_ns),
+        row("DEL", &[whole.del_ns], whole.beside_deletion.p99_ns),
+    ]) + &format!("flushes and compactions because of the DEL: {}\n", bytes(whole.background_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::large::load::Loaded;
+    use crate::large::whole::Whole;
+    use crate::tenants::victim::Felt;
+
+    fn found() -> Found {
+        let asked = |request, p99_ns| Asked {
+            request,
+            round: 1,
+            ops: 10,
+            p50_ns: 10_000,
+            p99_ns,
+            max_ns: 900_000,
+            cpu_ns: 20_000,
+            reads: 1.5,
+        };
+        let felt = |p99_ns| Felt { p99_ns, ..Felt::default() };
+        Found {
+            members: 100,
+            set_bytes: 4_900,
+            rdb_bytes: 2_400,
+            shape_bytes: 9_800,
+            loaded: Loaded { seconds: 1.0, cpu_seconds: 0.5 },
+            asked: vec![asked(Request::Get, 200_000), asked(Request::Zadd, 400_000), asked(Request::Zrank, 410_000)],
+            whole: Whole {
+                rename_ns: vec![100_000, 200_000, 2_100_000],
+                expire_ns: vec![100_000],
+                del_ns: 2_000_000,
+                alone: felt(1_000_000),
+                beside_changes: felt(1_300_000),
+                beside_deletion: felt(1_200_000),
+                alone_again: felt(900_000),
+                background_bytes: 7_000_000,
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_its_bound_is_not_met() {
+        let text = table(&found());
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        let is_met = |name: &str| (line(name).contains("met"), line(name).contains("not met"));
+        assert_eq!((is_met("ZADD"), is_met("ZRANK")), ((true, false), (true, true)));
+        assert_eq!(is_met("the set"), (true, true), "2.04 times the dump");
+        assert_eq!(line("RENAME").matches("not met").count(), 2);
+        assert_eq!(line("EXPIRE").matches("not met").count(), 1, "the neighbour felt it");
+        assert_eq!(is_met("DEL"), (true, false));
+    }
+}

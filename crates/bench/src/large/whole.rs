@@ -1,0 +1,123 @@
+//! What is done to the set as a whole, beside a neighbour who does nothing but ask.
+
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::load::settle;
+use super::{Plan, SET, Users};
+use crate::Result;
+use crate::child_server::ChildServer;
+use crate::meter::Stopwatch;
+use crate::scrape::samples;
+use crate::tenants::user::User;
+use crate::tenants::victim::{self, Felt};
+use crate::wire::{Client, Reply};
+
+/// Its other name.
+const OTHER: &[u8] = b"large:renamed";
+/// Between two commands.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Whole {
+    /// Each `RENAME`, in nanoseconds.
+    pub rename_ns: Vec<u64>,
+    /// Each `EXPIRE`.
+    pub expire_ns: Vec<u64>,
+    /// The `DEL`.
+    pub del_ns: u64,
+    /// The neighbour before anything was done.
+    pub alone: Felt,
+    /// Beside `RENAME` and `EXPIRE`.
+    pub beside_changes: Felt,
+    /// Beside the `DEL`, and for as long behind it.
+    pub beside_deletion: Felt,
+    /// Alone once more.
+    pub alone_again: Felt,
+    /// Bytes that flushes and compactions of the set's tenant read and wrote because of the deletion, until nothing was
+    /// left to do.
+    pub background_bytes: u64,
+}
+
+/// Does all of it. The set is gone behind it.
+pub(super) fn measure(
+    plan: &Plan,
+    server: &ChildServer,
+    users: &Users,
+    progress: &mut impl FnMut(&str),
+) -> Result<Whole> {
+    let duration = Duration::from_secs(plan.seconds.max(5));
+    let felt = || victim::measure(server, &users.neighbour, duration);
+    let mut client = users.set.connect(server.port())?;
+    let mut whole = Whole::default();
+    progress("the neighbour alone");
+    whole.alone = felt()?;
+    progress("RENAME and EXPIRE");
+    (whole.beside_changes, (whole.rename_ns, whole.expire_ns)) =
+        beside(felt, || changes(&mut client, duration.as_millis() as u64 / PAUSE.as_millis() as u64 / 4))?;
+    progress("DEL");
+    let before = background_bytes(server, &users.set)?;
+    (whole.beside_deletion, whole.del_ns) = beside(felt, || {
+        thread::sleep(duration / 10);
+        timed(&mut client, &[b"DEL", SET])
+    })?;
+    settle(server)?;
+    whole.background_bytes = background_bytes(server, &users.set)? - before;
+    progress("the neighbour alone, once more");
+    whole.alone_again = felt()?;
+    Ok(whole)
+}
+
+/// What the neighbour felt while `work` was done.
+fn beside<T: Send>(
+    felt: impl Fn() -> Result<Felt> + Send + Sync,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(Felt, T)> {
+    thread::scope(|scope| {
+        let felt = scope.spawn(&felt);
+        let done = work()?;
+        Ok((felt.join().map_err(|_| "the neighbour panicked")??, done))
+    })
+}
+
+/// Renames the set there and back, and lets it expire in a day, and not at all, so often.
+fn changes(client: &mut Client, times: u64) -> Result<(Vec<u64>, Vec<u64>)> {
+    let (mut renames, mut expiries) = (Vec::new(), Vec::new());
+    for _ in 0..times.max(1) {
+        for words in [[SET, OTHER], [OTHER, SET]] {
+            renames.push(timed(client, &[b"RENAME", words[0], words[1]])?);
+            thread::sleep(PAUSE);
+        }
+        expiries.push(timed(client, &[b"EXPIRE", SET, b"86400"])?);
+        thread::sleep(PAUSE);
+        client.call(&[b"PERSIST", SET])?;
+        thread::sleep(PAUSE);
+    }
+    Ok((renames, expiries))
+}
+
+/// How long a command takes that finds the set.
+fn timed(client: &mut Client, words: &[&[u8]]) -> Result<u64> {
+    let watch = Stopwatch::start();
+    let reply = client.call(words)?;
+    let nanos = watch.nanos();
+    match reply {
+        Reply::Integer(0) => Err(format!("{}: there is no set", String::from_utf8_lossy(&words.join(&b' '))).into()),
+        _ => Ok(nanos),
+    }
+}
+
+/// What background work of a tenant has moved.
+fn background_bytes(server: &ChildServer, user: &User) -> Result<u64> {
+    let page = server.metrics()?;
+    let is_of = |class: Option<&str>| matches!(class, Some("flush" | "l0" | "deep" | "reclaim"));
+    let moved = samples(&page).filter(|sample| {
+        sample.name == "weir_tenant_device_bytes_total"
+            && sample.label("tenant") == Some(&user.name)
+            && is_of(sample.label("class"))
+    });
+    Ok(moved.map(|sample| sample.value as u64).sum())
+}

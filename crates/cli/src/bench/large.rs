@@ -1,0 +1,54 @@
+//! `weir bench large`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use weir_bench::Result;
+use weir_bench::large::{self, Plan};
+use weir_scenario::progress::spinner;
+
+use super::write_as_json;
+
+/// A sorted set beyond memory: its commands beside a GET of a row that is not in memory either, its bytes on disk
+/// beside a dump file of redis-server, and what it takes to rename or delete it as a whole
+///
+/// One server with a cache of 256 MiB has the set, 1 GiB of rows of 1 KiB and a neighbour, each as a tenant. Loading a
+/// set of ten million members takes minutes; what it is at is shown. Needs redis-server.
+#[derive(Debug, Args)]
+pub struct LargeArgs {
+    /// Members of the set
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
+    members: u64,
+    /// Rounds; every round asks for everything in turn
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Seconds of each kind of request, after a warm-up of a quarter of that
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Directory on the disk to measure; created if missing
+    #[arg(long, default_value = "weir-bench-data")]
+    dir: PathBuf,
+    /// Also write what was found as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl LargeArgs {
+    pub(super) fn run(self) -> Result<()> {
+        let ours = !self.dir.exists();
+        let bar = spinner();
+        let Self { members, rounds, seconds, .. } = self;
+        let plan = Plan { members, rounds, seconds, dir: self.dir, weir: std::env::current_exe()? };
+        let found = large::run(&plan, |line| bar.set_message(line.to_owned()));
+        bar.finish_and_clear();
+        let found = found?;
+        if ours {
+            fs::remove_dir(&plan.dir)?;
+        }
+        write_as_json(self.json.as_deref(), &found)?;
+        println!("{members} members; medians of {rounds} rounds\n");
+        print!("{}", large::table(&found));
+        Ok(())
+    }
+}

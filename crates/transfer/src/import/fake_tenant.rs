@@ -1,0 +1,257 @@
+//! A tenant of several partitions, in memory, over a socket, that falls silent after so many requests: whoever talks to
+//! it is where a kill would have left it. What had been sent and was not done yet it does later, as a server does that
+//! finds it in a socket whose other end is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use weir_model::{SLOTS, slot};
+
+use super::partitions::Words;
+use crate::address::Address;
+use crate::resp::take_request;
+
+/// What it has, by database and key.
+pub(super) type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
+
+/// Room for what is read at once: a whole transaction.
+const READ_BYTES: usize = 64 << 10;
+
+/// See the module.
+pub(super) struct FakeTenant {
+    pub(super) address: Address,
+    state: Arc<Mutex<State>>,
+    silent: watch::Receiver<bool>,
+}
+
+struct State {
+    rows: Rows,
+    /// How often each was changed.
+    changes: BTreeMap<(u8, Vec<u8>), u64>,
+    partitions: usize,
+    /// Requests that are still done.
+    left: u64,
+    /// After so many of them what was sent before is done.
+    late_after: u64,
+    /// What a connection has sent that was not done, and what it had said before.
+    late: Option<(Said, Vec<Words>)>,
+    silence: watch::Sender<bool>,
+}
+
+/// What a connection has said.
+#[derive(Default)]
+struct Said {
+    database: u8,
+    knows_partitions: bool,
+    queue: Option<Vec<Words>>,
+    watched: BTreeMap<(u8, Vec<u8>), u64>,
+}
+
+impl FakeTenant {
+    /// One of so many partitions, which does any number of requests.
+    pub(super) async fn start(partitions: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+        let (silence, silent) = watch::channel(false);
+        let (rows, changes) = (Rows::new(), BTreeMap::new());
+        let (left, late_after, late) = (u64::MAX, 0, None);
+        let state = State { rows, changes, partitions, left, late_after, late, silence };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                stream.set_nodelay(true).expect("a socket");
+                tokio::spawn(serve(stream, Arc::clone(&shared)));
+            }
+        });
+        Self { address, state, silent }
+    }
+
+    /// So many more requests are done, and after `late_after` of them what was sent before. Gives who is told when they
+    /// are.
+    pub(super) fn allow(&self, requests: u64, late_after: u64) -> watch::Receiver<bool> {
+        let mut state = self.state.lock();
+        (state.left, state.late_after) = (requests, late_after);
+        state.silence.send_replace(false);
+        self.silent.clone()
+    }
+
+    /// What it has.
+    pub(super) fn rows(&self) -> Rows {
+        self.state.lock().rows.clone()
+    }
+}
+
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+    let (mut received, mut said) = (Vec::with_capacity(READ_BYTES), Said::default());
+    loop {
+        let mut rest = &received[..];
+        let Some(answers) = answer_all(&mut rest, &mut said, &state) else {
+            // Whoever asks is killed while he waits.
+            return std::future::pending().await;
+        };
+        let taken = received.len() - rest.len();
+        received.drain(..taken);
+        if stream.write_all(&answers).await.is_err() || stream.read_buf(&mut received).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+}
+
+/// The answers to all requests that are whole; `None` where it falls silent.
+fn answer_all(rest: &mut &[u8], said: &mut Said, state: &Mutex<State>) -> Option<Vec<u8>> {
+    let mut state = state.lock();
+    let mut answers = Vec::new();
+    while let Some(words) = take_request(rest).expect("requests") {
+        if state.is_silent() {
+            let behind = std::iter::from_fn(|| take_request(rest).expect("requests"));
+            let behind: Vec<Words> = [words].into_iter().chain(behind).collect();
+            // Only transactions are watched; what else comes late is done late.
+            if behind.last().is_some_and(|words| words[0] == b"EXEC") {
+                state.late = Some((std::mem::take(said), behind));
+            }
+            return None;
+        }
+        answers.extend(state.answer(said, words).into_bytes());
+    }
+    Some(answers)
+}
+
+impl State {
+    /// Counts a request; whether it is not to be done. In front of one of them what was sent before is done.
+    fn is_silent(&mut self) -> bool {
+        if self.left == 0 {
+            self.silence.send_replace(true);
+            return true;
+        }
+        self.left -= 1;
+        match self.late_after.checked_sub(1) {
+            Some(rest) => self.late_after = rest,
+            None => {
+                let (mut said, late) = self.late.take().unwrap_or_default();
+                late.into_iter().for_each(|words| drop(self.answer(&mut said, words)));
+            }
+        }
+        false
+    }
+
+    fn answer(&mut self, said: &mut Said, words: Words) -> String {
+        let name = String::from_utf8_lossy(&words[0]).to_uppercase();
+        match (name.as_str(), &mut said.queue) {
+            ("EXEC", Some(_)) => self.exec(said),
+            (_, Some(queue)) => {
+                queue.push(words);
+                "+QUEUED\r\n".to_owned()
+            }
+            ("MULTI", None) => {
+                said.queue = Some(Vec::new());
+                "+OK\r\n".to_owned()
+            }
+            ("CLIENT", None) => {
+                said.knows_partitions = true;
+                "+OK\r\n".to_owned()
+            }
+            ("WATCH", None) => {
+                let row = (said.database, words[1].clone());
+                let changes = self.changes.get(&row).copied().unwrap_or(0);
+                said.watched.entry(row).or_insert(changes);
+                "+OK\r\n".to_owned()
+            }
+            ("UNWATCH", None) => {
+                said.watched.clear();
+                "+OK\r\n".to_owned()
+            }
+            _ => self.run(&mut said.database, &words),
+        }
+    }
+
+    fn exec(&mut self, said: &mut Said) -> String {
+        let queue = said.queue.take().unwrap_or_default();
+        let watched = std::mem::take(&mut said.watched);
+        let is_of_keys = |words: &&Words| !words[0].eq_ignore_ascii_case(b"SWAPDB");
+        let keys = queue.iter().filter(is_of_keys).map(|words| &words[1]).chain(watched.keys().map(|(_, key)| key));
+        let places: BTreeSet<usize> =
+            keys.map(|key| usize::from(slot(key)) * self.partitions / usize::from(SLOTS)).collect();
+        assert!(said.knows_partitions && places.len() == 1, "a transaction of {places:?}");
+        if watched.iter().any(|(row, changes)| self.changes.get(row).copied().unwrap_or(0) != *changes) {
+            return "*-1\r\n".to_owned();
+        }
+        let answers: Vec<String> = queue.iter().map(|words| self.run(&mut said.database, words)).collect();
+        format!("*{}\r\n{}", answers.len(), answers.concat())
+    }
+
+    fn run(&mut self, database: &mut u8, words: &Words) -> String {
+        apply(&mut self.rows, &mut self.changes, database, words)
+    }
+}
+
+/// What a command does, told or to a tenant or to a model; the few that there are have one key, or none.
+pub(super) fn apply(
+    rows: &mut Rows,
+    changes: &mut BTreeMap<(u8, Vec<u8>), u64>,
+    database: &mut u8,
+    words: &Words,
+) -> String {
+    let name = String::from_utf8_lossy(&words[0]).to_uppercase();
+    let number = |at: usize| -> u8 { String::from_utf8_lossy(&words[at]).parse().expect("a database") };
+    let mut touch = |row: &(u8, Vec<u8>)| *changes.entry(row.clone()).or_default() += 1;
+    let row = || (*database, words[1].clone());
+    match name.as_str() {
+        "PING" => return "+PONG\r\n".to_owned(),
+        "SELECT" => *database = number(1),
+        "GET" => {
+            return match rows.get(&row()) {
+                Some(value) => format!("${}\r\n{}\r\n", value.len(), String::from_utf8_lossy(value)),
+                None => "$-1\r\n".to_owned(),
+            };
+        }
+        "SET" | "MSET" => {
+            for pair in words[1..].chunks(2) {
+                let row = (*database, pair[0].clone());
+                touch(&row);
+                rows.insert(row, pair[1].clone());
+            }
+        }
+        "INCR" => {
+            touch(&row());
+            let value = rows.entry(row()).or_insert_with(|| b"0".to_vec());
+            let next: u64 = String::from_utf8_lossy(value).parse::<u64>().expect("a number") + 1;
+            *value = next.to_string().into_bytes();
+        }
+        "APPEND" => {
+            touch(&row());
+            rows.entry(row()).or_default().extend_from_slice(&words[2]);
+        }
+        "DEL" => words[1..].iter().for_each(|key| {
+            let row = (*database, key.clone());
+            touch(&row);
+            rows.remove(&row);
+        }),
+        "FLUSHDB" => rows.retain(|row, _| {
+            let stays = row.0 != *database;
+            if !stays {
+                touch(row);
+            }
+            stays
+        }),
+        "SWAPDB" => {
+            let (one, other) = (number(1), number(2));
+            let swapped = |at: u8| match at {
+                at if at == one => other,
+                at if at == other => one,
+                at => at,
+            };
+            rows.keys().filter(|row| swapped(row.0) != row.0).for_each(|row| {
+                touch(row);
+                touch(&(swapped(row.0), row.1.clone()));
+            });
+            *rows = std::mem::take(rows).into_iter().map(|((at, key), value)| ((swapped(at), key), value)).collect();
+        }
+        _ => panic!("{name} is not asked for"),
+    }
+    "+OK\r\n".to_owned()
+}

@@ -1,0 +1,149 @@
+//! An import into several partitions that is killed behind any request, and begun again: everything is done once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_io::Rng;
+use weir_io::real::RealClock;
+
+use super::*;
+use crate::failure::Remedy;
+use crate::import::fake_tenant::{FakeTenant, Rows, apply};
+use crate::import::partitions::Partitions;
+use crate::import::{Choice, is_own};
+use crate::rdb::FileBytes;
+use crate::resp::Requests;
+use crate::target::Target;
+
+const PARTITIONS: usize = 3;
+/// Where the snapshot was.
+const FIRST: u64 = 100;
+
+/// What the source does: a bit of everything that must not be done twice, over all partitions and some databases.
+fn lines() -> Vec<String> {
+    let mut lines = Vec::new();
+    for round in 0..4 {
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            lines.extend([format!("INCR count-{key}"), format!("APPEND log-{key} {round};")]);
+        }
+        lines.extend(["MULTI", "INCR a", "INCR b", "INCR c", "APPEND t-d x", "EXEC"].map(ToOwned::to_owned));
+        lines.push(format!("MSET m1 {round} m2 {round} m3 {round} m4 {round}"));
+        lines.extend(
+            ["DEL m1 m2 log-a", "SELECT 1", "INCR a", "APPEND t-b y", "SET t-c z", "SELECT 2"].map(ToOwned::to_owned),
+        );
+        lines.extend(["INCR a", "INCR b", "INCR c"].map(ToOwned::to_owned));
+        match round {
+            1 => lines.push("SWAPDB 0 1".to_owned()),
+            2 => lines.push("FLUSHDB".to_owned()),
+            _ => {}
+        }
+        lines.extend(["APPEND t-c q".to_owned(), "SELECT 0".to_owned()]);
+    }
+    lines
+}
+
+fn words(line: &str) -> Words {
+    line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+}
+
+/// What all of it comes to.
+fn expected() -> Rows {
+    let (mut rows, mut changes, mut database) = (Rows::new(), BTreeMap::new(), 0);
+    let lines = lines();
+    for line in lines.iter().filter(|line| !["MULTI", "EXEC"].contains(&line.as_str())) {
+        apply(&mut rows, &mut changes, &mut database, &words(line));
+    }
+    rows
+}
+
+fn import(tenant: &FakeTenant) -> Import {
+    let clock: Arc<dyn weir_io::Clock> = RealClock::new();
+    let target = Target { address: tenant.address.clone(), clock: Arc::clone(&clock) };
+    Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
+}
+
+/// Follows the stream from where the tenant is, in steps that are cut where `rng` says.
+async fn follow_all(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
+    let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(PARTITIONS));
+    let mut position = steps.resume_point().await?.expect("all partitions have a mark");
+    let end = FIRST + stream.len() as u64;
+    let mut rest = &stream[(position.offset - FIRST) as usize..];
+    let mut taker = Taker { import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
+    let mut input = Input::new(FileBytes(&b""[..]), Vec::new());
+    while position.offset < end {
+        match taker.take(&mut input, &position)? {
+            Some(taken) => {
+                if !taken.step.commands.is_empty() {
+                    steps.apply(&taken.step, &taken.end).await?;
+                }
+                position = taken.end;
+            }
+            None => {
+                let (piece, behind) = rest.split_at(rest.len().min(1 + rng.below(300) as usize));
+                let (_, mut held) = input.into_parts();
+                held.extend_from_slice(piece);
+                input = Input::new(FileBytes(&b""[..]), held);
+                rest = behind;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same, again where the tenant turns out to be somewhere else than it said.
+async fn follow_again(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
+    loop {
+        match follow_all(import, stream, rng).await {
+            Err(failure) if failure.remedy == Remedy::Restart => {}
+            done => return done,
+        }
+    }
+}
+
+/// Begins an import into a new tenant and kills it behind so many requests, again and again, until one gets to the end.
+/// Gives whether any was killed.
+async fn run(kills: &[u64], seed: u64) -> bool {
+    let mut requests = Requests::default();
+    lines().iter().for_each(|line| requests.push(&words(line)));
+    let stream = requests.bytes_from(0);
+    let tenant = FakeTenant::start(PARTITIONS).await;
+    let import = import(&tenant);
+    let first = Position { history: "h".repeat(40), offset: FIRST, database: 0 };
+    let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(PARTITIONS));
+    steps.begin(0, &first).await.expect("it is there");
+    let (mut rng, mut was_killed) = (Rng::new(seed), false);
+    for &allowed in kills.iter().chain([&u64::MAX]) {
+        let mut silent = tenant.allow(allowed, rng.below(120));
+        let killed = silent.wait_for(|&silent| silent);
+        match select(pin!(follow_again(&import, stream, &mut rng)), pin!(killed)).await {
+            Either::Left((done, _)) => {
+                done.expect("nothing is refused");
+                break;
+            }
+            Either::Right(_) => was_killed = true,
+        }
+    }
+    assert_eq!(import.tally.refused().0, [], "{kills:?}, seed {seed}");
+    let mut rows = tenant.rows();
+    rows.retain(|(_, key), _| !is_own(key));
+    assert_eq!(rows, expected(), "{kills:?}, seed {seed}");
+    was_killed
+}
+
+fn in_runtime<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime").block_on(future)
+}
+
+#[test]
+fn everything_is_done_once_wherever_it_is_killed() {
+    in_runtime(async {
+        let mut rng = Rng::new(17);
+        for behind in 0.. {
+            let kills = [behind, rng.below(400), rng.below(400)];
+            if !run(&kills, behind).await {
+                assert!(behind > 300, "only {behind} requests");
+                break;
+            }
+        }
+    });
+}
