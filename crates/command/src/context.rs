@@ -198,6 +198,13 @@ impl<'a> Context<'a> {
 
     #[inline]
     async fn read(&mut self, asked: Asked<'_>, books: bool) -> Outcome<Option<Row>> {
+        let row = self.fetch(asked, books).await?;
+        Ok(self.met(asked, row))
+    }
+
+    /// The same, without a bill.
+    #[inline]
+    async fn fetch(&mut self, asked: Asked<'_>, books: bool) -> Outcome<Option<Row>> {
         match self.look(asked, books) {
             Look::Done(row) => row,
             Look::Waits(read) => self.wait_for(asked, books, read).await,
@@ -216,12 +223,12 @@ impl<'a> Context<'a> {
         if !self.draft.is_empty()
             && let Some(own) = own_write(&mut self.draft, asked, self.call.now_ms)
         {
-            return Look::Done(Ok(self.met(asked, own)));
+            return Look::Done(Ok(own));
         }
         match self.ask(asked) {
             Read::Ready(Ok(row)) => {
                 let is_long = row.as_ref().is_some_and(|row| row.bytes() >= LONG_VALUE_BYTES);
-                if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(self.met(asked, row))) }
+                if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(row)) }
             }
             Read::Ready(Err(error)) => Look::Done(Err(error.into())),
             pending @ Read::Pending(_) => Look::Waits(pending),
@@ -260,6 +267,14 @@ impl<'a> Context<'a> {
     /// See [`Rows::settled`].
     pub(crate) fn settled(&self, key: &[u8]) -> Option<u64> {
         self.rows.settled(key)
+    }
+
+    /// All that was read so far is forgotten, because it is not of one moment, and is read again: it counts and costs
+    /// what it does then.
+    pub(crate) fn read_anew(&mut self) {
+        self.host.let_go();
+        self.call.bill.forget();
+        (self.call.hits, self.call.misses) = (0, 0);
     }
 
     /// Counts and bills a row that was read.
@@ -311,7 +326,7 @@ impl<'a> Context<'a> {
                 // It has grown meanwhile.
                 self.host.let_go();
             }
-            Ok(self.met(asked, row))
+            Ok(row)
         })
     }
 

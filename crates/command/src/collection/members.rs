@@ -75,6 +75,7 @@ impl Context<'_> {
             if is_one_read || self.settled(key) == Some(before) {
                 return found;
             }
+            self.read_anew();
         }
         match self.collection(key, kind).await? {
             Some(collection) => collection.member(self, name).await,
