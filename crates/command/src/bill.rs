@@ -193,6 +193,11 @@ impl Bill {
         self.work.count(Module::ReadByte, found.unwrap_or(0) as u64);
     }
 
+    /// What was done is not to be paid for. What was paid is.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { reads_paid: self.reads_paid, milli_paid: self.milli_paid, ..Self::default() };
+    }
+
     /// A command of a script has written nothing.
     pub fn looked(&mut self) {
         self.reads += 1;

@@ -47,8 +47,8 @@ pub struct Context<'a> {
     tells_misses: bool,
     /// What it reads from now on, where it has to be of one moment.
     moment: Option<Box<dyn Moment>>,
-    /// Whether what it reads is of one moment is seen when all is read.
-    is_judged_behind: bool,
+    /// Whether what it reads is of one moment is seen when all is read: so many times it has read so far.
+    judged_reads: Option<u32>,
 }
 
 impl<'a> Context<'a> {
@@ -75,7 +75,7 @@ impl<'a> Context<'a> {
             is_locked,
             tells_misses: false,
             moment: None,
-            is_judged_behind: false,
+            judged_reads: None,
         }
     }
 
@@ -211,6 +211,13 @@ impl<'a> Context<'a> {
 
     #[inline]
     async fn read(&mut self, asked: Asked<'_>, books: bool) -> Outcome<Option<Row>> {
+        let row = self.fetch(asked, books).await?;
+        Ok(self.met(asked, row))
+    }
+
+    /// The same, without a bill.
+    #[inline]
+    async fn fetch(&mut self, asked: Asked<'_>, books: bool) -> Outcome<Option<Row>> {
         match self.look(asked, books) {
             Look::Done(row) => row,
             Look::Waits(read) => self.wait_for(asked, books, read).await,
@@ -226,15 +233,16 @@ impl<'a> Context<'a> {
         if self.is_locked && asked.key().len() > KEY_BYTES_MAX {
             return Look::Done(Err(KEY_TOO_LONG));
         }
+        self.judged_read();
         if !self.draft.is_empty()
             && let Some(own) = own_write(&mut self.draft, asked, self.call.now_ms)
         {
-            return Look::Done(Ok(self.met(asked, own)));
+            return Look::Done(Ok(own));
         }
         match self.ask(asked) {
             Read::Ready(Ok(row)) => {
                 let is_long = row.as_ref().is_some_and(|row| row.bytes() >= LONG_VALUE_BYTES);
-                if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(self.met(asked, row))) }
+                if books && is_long { Look::Waits(Read::Ready(Ok(row))) } else { Look::Done(Ok(row)) }
             }
             Read::Ready(Err(error)) => Look::Done(Err(error.into())),
             pending @ Read::Pending(_) => Look::Waits(pending),
@@ -267,7 +275,7 @@ impl<'a> Context<'a> {
 
     /// Whether all that it reads is of one moment.
     pub fn is_of_one_moment(&self) -> bool {
-        self.is_locked || self.moment.is_some() || self.is_judged_behind
+        self.is_locked || self.moment.is_some() || self.judged_reads.is_some()
     }
 
     /// Nothing is held for what is read of the row of `key` from now on, if that can be: whether it was of one moment,
@@ -275,15 +283,33 @@ impl<'a> Context<'a> {
     /// moments reads again, and has answered nothing yet.
     pub(crate) fn judge_behind(&mut self, key: &[u8]) -> Option<u64> {
         let before = if self.is_of_one_moment() { None } else { self.rows.settled(key) };
-        self.is_judged_behind = before.is_some();
+        self.judged_reads = before.map(|_| 0);
         before
     }
 
-    /// Whether all that was read since [`Context::judge_behind`] gave `before` is of one moment. What is read from now
-    /// on is judged by itself.
+    /// Whether all that was read since [`Context::judge_behind`] gave `before` is of one moment: a single read always is.
+    /// If not, it is forgotten, and to be [read anew](Context::read_anew). What is read from now on is judged by itself.
     pub(crate) fn was_one_moment(&mut self, key: &[u8], before: Option<u64>) -> bool {
-        self.is_judged_behind = false;
-        before.is_none_or(|before| self.rows.settled(key) == Some(before))
+        let reads = self.judged_reads.take().unwrap_or_default();
+        let was = reads <= 1 || before.is_none_or(|before| self.rows.settled(key) == Some(before));
+        if !was {
+            self.read_anew();
+        }
+        was
+    }
+
+    pub(crate) fn judged_read(&mut self) {
+        if let Some(reads) = &mut self.judged_reads {
+            *reads += 1;
+        }
+    }
+
+    /// All that was read so far is forgotten, because it is not of one moment, and is read again: it counts and costs
+    /// what it does then.
+    fn read_anew(&mut self) {
+        self.host.let_go();
+        self.call.bill.forget();
+        (self.call.hits, self.call.misses) = (0, 0);
     }
 
     /// Counts and bills a row that was read.
@@ -335,7 +361,7 @@ impl<'a> Context<'a> {
                 // It has grown meanwhile.
                 self.host.let_go();
             }
-            Ok(self.met(asked, row))
+            Ok(row)
         })
     }
 

@@ -109,18 +109,6 @@ pub trait Rows: Send + Sync {
         None
     }
 
-    /// A number for the changes to the row of `key`, and to those that are where it is: those made from now on have
-    /// larger ones.
-    fn newest<'a>(&'a self, _key: &'a [u8]) -> Waiting<'a, Result<u64>> {
-        Box::pin(std::future::ready(Ok(0)))
-    }
-
-    /// Whether the row of `key` was changed since [`Rows::newest`] gave `since`, as far as anybody knows: of what was
-    /// deleted that may be forgotten. For commands whose rows are locked.
-    fn is_changed<'a>(&'a self, _database: u8, _key: &'a [u8], _since: u64) -> Waiting<'a, Result<bool>> {
-        Box::pin(std::future::ready(Ok(false)))
-    }
-
     /// A version for a row of many parts that is made by a command whose rows are locked: whoever has the rows gives it
     /// out once.
     fn new_version(&self) -> u64 {

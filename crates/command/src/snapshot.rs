@@ -25,13 +25,7 @@ const SENT_BYTES: usize = 64 << 10;
 /// # Errors
 /// It cannot be read, or has no form in the file; or the client is gone.
 pub async fn push_row(cx: &mut Context<'_>, key: &[u8], file: &mut Writer) -> Outcome {
-    let Some(Row { mut content, mut expire_at_ms, .. }) = cx.get(key).await? else { return Ok(()) };
-    if matches!(content, Content::Parts(_)) {
-        // All of it as of one moment, at which it may be gone, or another row.
-        cx.hold_moment(key).await?;
-        let Some(row) = cx.get(key).await? else { return Ok(()) };
-        (content, expire_at_ms) = (row.content, row.expire_at_ms);
-    }
+    let Some(Row { content, expire_at_ms }) = cx.row_of_one_moment(key).await? else { return Ok(()) };
     match content {
         Content::String(value) => {
             push_key(&mut file.waiting, kind::STRING, key, expire_at_ms);

@@ -11,6 +11,17 @@ pub trait Transaction: Send {
     /// All rows that it may read or write, as engines know them.
     fn rows(&self) -> Vec<StoredKey>;
 
+    /// Whether it may be stopped in the middle and run again, when what it reads is in memory, rather than hold its
+    /// rows while it waits for the device.
+    fn may_begin_again(&self) -> bool {
+        false
+    }
+
+    /// Members of its rows that it is known to read: the row as engines know it, and the name.
+    fn members(&self) -> Vec<(StoredKey, &[u8])> {
+        Vec::new()
+    }
+
     /// Runs it; gives what it wants written. It may be run again from its beginning, where nothing was applied.
     ///
     /// # Errors

@@ -5,6 +5,8 @@
 mod fields;
 #[path = "rows_of_parts/lists.rs"]
 mod lists;
+#[path = "rows_of_parts/one_moment.rs"]
+mod one_moment;
 #[path = "rows_of_parts/queues.rs"]
 mod queues;
 

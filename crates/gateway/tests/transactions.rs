@@ -1,10 +1,13 @@
 //! `MULTI`, `EXEC` and `WATCH`: all or nothing, one after the other, and not at all if what was watched has changed.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use crate::support::world::{World, name};
 use crate::support::{Client, Running, TestClock, encode};
 use weir_gateway::Settings;
+use weir_io::Rng;
+use weir_io::real::block_on;
 use weir_model::slot;
 use weir_node::EngineKind;
 
@@ -106,6 +109,61 @@ fn what_is_watched_and_has_changed_ends_it() {
         client.say("WATCH k");
         client.say("SET k mine");
         assert_eq!(all(&mut client, &["MULTI", "PING", "EXEC"])[2], "*-1\r\n", "its own changes count, too");
+    }
+}
+
+/// A change of a string by chance, as words; whether it changes its key, and what it leaves, where `before` is there.
+fn change(rng: &mut Rng, key: &str, before: bool) -> (String, bool, bool) {
+    match rng.below(8) {
+        0 => (format!("SET {key} 1"), true, true),
+        1 => (format!("INCR {key}"), true, true),
+        2 => (format!("SET {key} 1 NX"), !before, true),
+        3 => (format!("GETSET {key} 2"), true, true),
+        4 => (format!("EXPIRE {key} 1000"), before, before),
+        5 => (format!("GET {key}"), false, before),
+        6 => (format!("GETDEL {key}"), before, false),
+        _ => (format!("DEL {key}"), before, false),
+    }
+}
+
+/// Whatever others do to few keys, in pipelines of any length, and whatever the engine forgets of it: what is watched
+/// and was touched ends the transaction, also where it ends as it began, and what was not does not.
+#[test]
+fn a_transaction_ends_where_a_watched_key_was_touched_in_between() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let (mut client, mut other) = (world.tenant_on(engine, "t", 1, 0), world.connect("t"));
+        let tenant = world.node.tenant(&name("t")).expect("there");
+        let mut rng = Rng::new(7);
+        let (mut there, mut both) = (BTreeSet::new(), [0, 0]);
+        for round in 0..600 {
+            let keys: Vec<String> = (0..1 + rng.below(2)).map(|_| format!("k{}", rng.below(4))).collect();
+            assert_eq!(client.say(&format!("WATCH {}", keys.join(" "))), "+OK\r\n");
+            let (mut is_touched, mut lines) = (false, Vec::new());
+            for _ in 0..rng.below(4) * rng.below(8) {
+                let key = format!("k{}", rng.below(5));
+                let (line, touches, is_there) = change(&mut rng, &key, there.contains(&key));
+                is_touched |= touches && keys.contains(&key);
+                if is_there {
+                    there.insert(key)
+                } else {
+                    there.remove(&key)
+                };
+                lines.push(line);
+            }
+            all(&mut other, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+            match rng.below(12) {
+                // Writes that have an engine forget what was deleted.
+                0 => drop(all(&mut other, &["SET more 1", "SET more 2", "DEL more", "SET more 3"])),
+                1 => tenant.partitions().iter().for_each(|slot| block_on(slot.sleep())),
+                _ => {}
+            }
+            let reply = all(&mut client, &["MULTI", "PING", "EXEC"]).remove(2);
+            let expected = if is_touched { "*-1\r\n" } else { "*1\r\n+PONG\r\n" };
+            assert_eq!(reply, expected, "{engine}, round {round}: {keys:?} watched, and then {lines:?}");
+            both[usize::from(is_touched)] += 1;
+        }
+        assert!(both.iter().all(|&rounds| rounds > 100), "{both:?}");
     }
 }
 

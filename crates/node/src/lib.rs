@@ -43,6 +43,7 @@ mod swap;
 mod tenant;
 mod tended;
 mod tick;
+mod watched_rows;
 mod witnessed;
 mod worker_slots;
 mod workers;
@@ -69,6 +70,7 @@ pub use tenant::{
     DiskUse, PARTITIONS_MAX, SECRET_BYTES_MAX, StoredSecret, StoredUser, Tenant, TenantSettings, TenantSpec,
     USERS_BYTES_MAX, USERS_MAX,
 };
+pub use watched_rows::{RowWatch, WatchedRows};
 pub use write_shares::{MemoryShares, ShareWaits};
 
 // Words of the rooms below that appear in this one's interface: a gateway imports the node alone.

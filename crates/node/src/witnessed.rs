@@ -1,5 +1,5 @@
-//! Whoever wants to be told what happens to the keys of a tenant, as its partitions know him; and what becomes of those
-//! that expire.
+//! Whoever wants to be told what happens to the keys of a tenant, as its partitions know him; rows that are watched;
+//! and what becomes of those that expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use weir_command::events::{Classes, Witness};
 
 use crate::expirations::Expirations;
+use crate::watched_rows::WatchedRows;
 
 /// See the module. The witness is held weakly: it holds the tenant, and so this.
 #[derive(Default)]
@@ -17,6 +18,8 @@ pub struct Witnessed {
     witness: RwLock<Option<Weak<dyn Witness>>>,
     /// The tenant's.
     pub expirations: Expirations,
+    /// Of the tenant, in whichever partition they are.
+    pub watched: Arc<WatchedRows>,
 }
 
 impl Witnessed {

@@ -71,12 +71,7 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::get`], and it is something else.
     pub async fn collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Outcome<Option<Collection<'k>>> {
-        let found = self.head(key, kind).await?;
-        if !self.is_of_one_moment() && found.as_ref().is_some_and(|(head, _)| head.packed.is_none()) {
-            self.hold_moment(key).await?;
-            let found = self.head(key, kind).await?;
-            return Ok(found.map(|found| Collection::found(key, found, self.now_ms())));
-        }
+        let found = self.head_of_one_moment(key, kind).await?;
         Ok(found.map(|found| Collection::found(key, found, self.now_ms())))
     }
 

@@ -93,13 +93,35 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::get`], and it is something else.
     pub async fn head(&mut self, key: &[u8], kind: RowType) -> Outcome<Option<(Head, Option<u64>)>> {
-        match self.get(key).await? {
-            None => Ok(None),
-            Some(Row { content: Content::Parts(head), expire_at_ms }) if head.kind == kind => {
-                Ok(Some((*head, expire_at_ms)))
-            }
-            Some(_) => Err(WRONG_TYPE),
+        head_of(self.get(key).await?, kind)
+    }
+
+    /// The same, as [`Context::row_of_one_moment`].
+    ///
+    /// # Errors
+    /// As [`Context::head`].
+    pub(crate) async fn head_of_one_moment(
+        &mut self,
+        key: &[u8],
+        kind: RowType,
+    ) -> Outcome<Option<(Head, Option<u64>)>> {
+        head_of(self.row_of_one_moment(key).await?, kind)
+    }
+
+    /// The row of `key`; where it has parts with keys of their own, all that is read from now on is of one moment, and
+    /// the row as it is then: it may be gone, or another one. It counts and costs one look.
+    ///
+    /// # Errors
+    /// As [`Context::get`].
+    pub(crate) async fn row_of_one_moment(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
+        let (asked, books) = (Asked::Row(self.number(), key), !self.is_locked);
+        let mut row = self.fetch(asked, books).await?;
+        let is_spread = |row: &Row| matches!(&row.content, Content::Parts(head) if head.packed.is_none());
+        if !self.is_of_one_moment() && row.as_ref().is_some_and(is_spread) {
+            self.hold_moment(key).await?;
+            row = self.fetch(asked, books).await?;
         }
+        Ok(self.met(asked, row))
     }
 
     /// A head for a row that is to be made: it has no parts, whatever was at its key. To be [put](Context::put_head)
@@ -153,6 +175,7 @@ impl Context<'_> {
         if !self.is_locked && self.host.must_pay(&mut self.call.bill) {
             self.host.pay_page(&mut self.call.bill).await?;
         }
+        self.judged_read();
         let space = subkeys.space;
         let range = subkeys.range(life);
         let limit = limit.max(1);
@@ -198,6 +221,16 @@ impl Context<'_> {
     /// The entry of the agenda with the stored key `entry` is no row's: it goes.
     pub(crate) fn forget_agenda(&mut self, entry: &[u8]) {
         self.draft.push(Change::Delete { key: entry });
+    }
+}
+
+fn head_of(row: Option<Row>, kind: RowType) -> Outcome<Option<(Head, Option<u64>)>> {
+    match row {
+        None => Ok(None),
+        Some(Row { content: Content::Parts(head), expire_at_ms }) if head.kind == kind => {
+            Ok(Some((*head, expire_at_ms)))
+        }
+        Some(_) => Err(WRONG_TYPE),
     }
 }
 

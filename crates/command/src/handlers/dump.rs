@@ -1,7 +1,7 @@
 //! `DUMP`, `RESTORE` and `MIGRATE`: values on their way between servers.
 
+use weir_model::Content;
 use weir_model::parts::{Head, RowType};
-use weir_model::{Content, Row};
 
 use super::{hashes, integer, stream_dump};
 use crate::args::Args;
@@ -22,24 +22,13 @@ const DUMPED_BYTES_MAX: u64 = 64 << 20;
 const PAGE_MEMBERS: usize = 500;
 
 pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let loaded = match cx.get(args.at(1)).await? {
+    let loaded = match cx.row_of_one_moment(args.at(1)).await?.map(|row| row.content) {
         None => {
             cx.replies().null();
             return Ok(());
         }
-        Some(Row { content: Content::String(value), .. }) => Loaded::String(value.to_vec()),
-        Some(Row { content: Content::Parts(_), .. }) => {
-            // All of it as of one moment, at which it may be gone, or another row.
-            cx.hold_moment(args.at(1)).await?;
-            match cx.get(args.at(1)).await?.map(|row| row.content) {
-                None => {
-                    cx.replies().null();
-                    return Ok(());
-                }
-                Some(Content::String(value)) => Loaded::String(value.to_vec()),
-                Some(Content::Parts(head)) => whole_row(cx, args.at(1), &head).await?,
-            }
-        }
+        Some(Content::String(value)) => Loaded::String(value.to_vec()),
+        Some(Content::Parts(head)) => whole_row(cx, args.at(1), &head).await?,
     };
     let payload = rdb::encode(&loaded, cx.yields()).await;
     cx.replies().bulk_value(payload);

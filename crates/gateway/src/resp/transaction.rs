@@ -3,6 +3,7 @@
 use weir_command::error::{Error, Outcome};
 use weir_command::{Args, Call, Command, Request, Rows};
 use weir_model::{Databases, StoredKey};
+use weir_node::RowWatch;
 
 use crate::tenant::account::Upheavals;
 use crate::tenant::byte_budget::Hold;
@@ -60,8 +61,7 @@ pub(in crate::resp) struct Watched {
     /// The number under which that was stored.
     pub(in crate::resp) number: u8,
     pub(in crate::resp) key: Vec<u8>,
-    /// As [`Rows::newest`] said before it was looked at.
-    pub(in crate::resp) since: u64,
+    pub(in crate::resp) watch: RowWatch,
     pub(in crate::resp) existed: bool,
     /// What had befallen its tenant.
     pub(in crate::resp) upheavals: Upheavals,
@@ -98,6 +98,6 @@ impl Watched {
         if swaps > 1 || (swaps > 0 && exists) {
             return Ok(true);
         }
-        rows.is_changed(self.number, &self.key, self.since).await
+        Ok(self.watch.is_changed())
     }
 }

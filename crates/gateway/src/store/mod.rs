@@ -12,7 +12,7 @@ use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Context, Headless, Host, Page, Request, Rows, Transaction, run, table};
 use weir_io::Result;
 use weir_model::{Batch, Databases, VALUE_BYTES_MAX};
-use weir_node::{EngineKind, Expirations, Quota};
+use weir_node::{EngineKind, Expirations, Quota, RowWatch};
 
 pub use tenant::{Commits, TenantStore};
 
@@ -139,6 +139,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn wants(&self) -> Classes {
         Classes::NONE
     }
+
+    /// Watches the row of `key` in the database with this number: changes that are not counted are seen by every read
+    /// that begins after this.
+    ///
+    /// # Errors
+    /// The row cannot be reached.
+    fn watch(&self, database: u8, key: &[u8]) -> impl Future<Output = Result<RowWatch>> + Send;
 
     /// What becomes of its rows that have expired; `None` where nobody deletes them.
     fn expirations(&self) -> Option<&Expirations> {

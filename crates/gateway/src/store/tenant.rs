@@ -10,7 +10,7 @@ use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, Databases, StoredKey};
-use weir_node::{Commit, EngineKind, Expirations, Node, Partition, PartitionSlot, Quota, Tenant};
+use weir_node::{Commit, EngineKind, Expirations, Node, Partition, PartitionSlot, Quota, RowWatch, Tenant};
 
 use super::Store;
 
@@ -148,13 +148,6 @@ impl Rows for TenantStore {
 
     fn settled(&self, key: &[u8]) -> Option<u64> {
         self.tenant.slot_of(key).awake().as_ref().and_then(|partition| partition.settled())
-    }
-
-    fn newest<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<u64>> {
-        Box::pin(async move {
-            let partition = self.tenant.slot_of(key).partition_to_read().await?;
-            Ok(partition.map_or(0, |partition| partition.engine().applied_seq()))
-        })
     }
 
     fn moment<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Option<Box<dyn Moment>>>> {
@@ -307,6 +300,10 @@ impl Store for TenantStore {
 
     fn wants(&self) -> Classes {
         self.tenant.wants()
+    }
+
+    async fn watch(&self, database: u8, key: &[u8]) -> Result<RowWatch> {
+        self.tenant.watch(database, key).await
     }
 
     fn expirations(&self) -> Option<&Expirations> {

@@ -14,7 +14,7 @@ use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
 use weir_model::parts::Head;
 use weir_model::{Batch, Change, Row, StoredKey, Value};
-use weir_node::{NodeUnits, Quota, UnitLimits};
+use weir_node::{NodeUnits, Quota, RowWatch, UnitLimits, WatchedRows};
 
 use super::TestClock;
 
@@ -48,9 +48,6 @@ impl Entry {
     }
 }
 
-/// How many changes were made, and the number of the last change of each key.
-type Changes = (u64, BTreeMap<Vec<u8>, u64>);
-
 /// A tenant's map. Cloning shares it.
 #[derive(Clone)]
 pub struct MemoryStore {
@@ -82,7 +79,7 @@ pub struct MemoryStore {
     pub units: Arc<NodeUnits>,
     /// The version given out last.
     versions: Arc<AtomicU64>,
-    changes: Arc<Mutex<Changes>>,
+    watched: Arc<WatchedRows>,
     witness: Arc<Mutex<Option<Weak<dyn Witness>>>>,
 }
 
@@ -105,18 +102,15 @@ impl MemoryStore {
             quota: Quota::on_node(clock.clone(), &UnitLimits::default(), Arc::clone(&units)),
             units,
             versions: Arc::default(),
-            changes: Arc::default(),
+            watched: Arc::default(),
             witness: Arc::default(),
         }
     }
 
     fn apply(&self, batch: &Batch) -> Ready<Result<()>> {
         let mut map = self.map.lock().expect("no panic");
-        let mut changes = self.changes.lock().expect("no panic");
+        self.watched.changed(batch);
         for change in batch.as_ref().iter() {
-            changes.0 += 1;
-            let number = changes.0;
-            changes.1.insert(change.key().to_vec(), number);
             match change {
                 Change::Put { key, value, expire_at_ms } | Change::Head { key, head: value, expire_at_ms } => {
                     let is_head = matches!(change, Change::Head { .. });
@@ -265,16 +259,6 @@ impl Rows for MemoryStore {
         Box::pin(ready(Ok(page)))
     }
 
-    fn newest<'a>(&'a self, _: &'a [u8]) -> Waiting<'a, Result<u64>> {
-        Box::pin(ready(Ok(self.changes.lock().expect("no panic").0)))
-    }
-
-    fn is_changed<'a>(&'a self, database: u8, key: &'a [u8], since: u64) -> Waiting<'a, Result<bool>> {
-        let changes = self.changes.lock().expect("no panic");
-        let last = changes.1.get(&StoredKey::new(database, key)[..]);
-        Box::pin(ready(Ok(last.is_some_and(|&last| last > since))))
-    }
-
     fn new_version(&self) -> u64 {
         self.versions.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -317,6 +301,13 @@ impl Store for MemoryStore {
 
     async fn transact(&self, _: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Self::Commit>> {
         self.transact_on(self, transaction).await
+    }
+
+    async fn watch(&self, database: u8, key: &[u8]) -> Result<RowWatch> {
+        let watch = self.watched.watch(&StoredKey::new(database, key));
+        // Whoever has found nothing watched has the map until his change is applied.
+        drop(self.map.lock().expect("no panic"));
+        Ok(watch)
     }
 
     fn be_witnessed(&self, witness: Weak<dyn Witness>) {

@@ -12,7 +12,7 @@ use weir_command::{Args, Call, Command, Host, Page, Read, Rows, Transaction, Wai
 use weir_gateway::store::Store;
 use weir_io::{Error, ErrorKind, Result, Rng, yield_now};
 use weir_model::Batch;
-use weir_node::Quota;
+use weir_node::{Quota, RowWatch};
 
 use super::{MemoryStore, TestClock};
 
@@ -155,6 +155,11 @@ impl Store for Troubled {
     async fn transact(&self, _: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Self::Commit>> {
         self.meddle().await?;
         Ok(self.inner.transact_on(self, transaction).await?.map(|_| self.commit()))
+    }
+
+    async fn watch(&self, database: u8, key: &[u8]) -> Result<RowWatch> {
+        self.meddle().await?;
+        self.inner.watch(database, key).await
     }
 
     fn be_witnessed(&self, witness: Weak<dyn Witness>) {

@@ -113,7 +113,7 @@ impl Partition {
             self.tell(events);
             return;
         }
-        match self.write_in_order(order, batch, events) {
+        match self.apply_in_order(order, batch, events) {
             Ok(_) => self.witnessed.expirations.count(rows),
             // They are gone by the clock all the same.
             Err(error) => tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired"),

@@ -3,6 +3,9 @@
 //! Whatever reads and then writes is a future that is polled once inside the order lock. If it ends there (all that it
 //! reads is in memory), what it wants written is appended and applied under the same lock. If not, its rows are
 //! latched, the lock is let go, and the future goes on: writes to latched rows wait meanwhile, all others do not.
+//!
+//! Several commands that run as one have many rows, and would read them one after the other. So these are first stopped
+//! with nothing latched, what they are known to read is read into memory all at a time, and they begin again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -61,6 +64,8 @@ struct LockedRows<'p> {
     is_in_order: AtomicBool,
     /// About how many parts scans have looked at so far.
     parts_in_order: AtomicUsize,
+    /// Something was asked for by its key that is not in memory.
+    misses: AtomicBool,
 }
 
 impl<'p> LockedRows<'p> {
@@ -72,7 +77,13 @@ impl<'p> LockedRows<'p> {
             heads: Mutex::default(),
             is_in_order: AtomicBool::new(false),
             parts_in_order: AtomicUsize::new(0),
+            misses: AtomicBool::new(false),
         }
+    }
+
+    /// Whether something was asked for by its key that is not in memory.
+    fn misses(&self) -> bool {
+        self.misses.load(Ordering::Relaxed)
     }
 
     fn saw(&self, seq: Seq) {
@@ -124,6 +135,13 @@ impl<'p> LockedRows<'p> {
         Ok(Decided { answer, whole, events })
     }
 
+    /// The same for `transaction`, which is run.
+    async fn decided_by(&self, transaction: &mut dyn Transaction) -> Result<Decided<()>> {
+        let mut draft = transaction.run(self).await?;
+        draft.settle();
+        self.decided((), draft.into_parts()).await
+    }
+
     /// What was found expired and is to be deleted, each row once.
     fn to_bury<'a>(
         &self,
@@ -146,11 +164,14 @@ impl<'p> LockedRows<'p> {
                 let found = found.expect("looked at once");
                 Read::Ready(found.and_then(|found| self.judge(&key, found, now_ms)))
             }
-            lookup @ Lookup::Pending(_) => Read::Pending(Box::pin(async move {
-                self.out_of_order().await;
-                let found = self.partition.timed(lookup).await?;
-                self.judge(&key, found, now_ms)
-            })),
+            lookup @ Lookup::Pending(_) => {
+                self.misses.store(true, Ordering::Relaxed);
+                Read::Pending(Box::pin(async move {
+                    self.out_of_order().await;
+                    let found = self.partition.timed(lookup).await?;
+                    self.judge(&key, found, now_ms)
+                }))
+            }
         }
     }
 }
@@ -203,19 +224,6 @@ impl Rows for LockedRows<'_> {
         })
     }
 
-    fn is_changed<'a>(&'a self, database: u8, key: &'a [u8], since: u64) -> Waiting<'a, Result<bool>> {
-        Box::pin(async move {
-            let found = match self.partition.engine.get_latest(&StoredKey::new(database, key)) {
-                lookup @ Lookup::Ready(_) => lookup.await?,
-                lookup @ Lookup::Pending(_) => {
-                    self.out_of_order().await;
-                    self.partition.timed(lookup).await?
-                }
-            };
-            Ok(found.is_some_and(|found| found.seq > since))
-        })
-    }
-
     fn new_version(&self) -> u64 {
         self.partition.new_version()
     }
@@ -236,18 +244,28 @@ struct Latched<'a> {
 
 impl Drop for Latched<'_> {
     fn drop(&mut self) {
+        if self.keys.is_empty() {
+            return;
+        }
         self.partition.order.lock().remove(&self.keys);
         self.partition.progress.notify();
     }
 }
 
 /// How far it came without waiting.
-enum Attempt<T> {
+enum Attempt<'p, T> {
     Done(Done<T>),
-    /// Some key is latched by another.
-    Busy,
-    /// It has to wait for something, and these keys are latched now.
-    Latched(Vec<StoredKey>),
+    /// It has to wait for something. What it latches is.
+    Waits(Latched<'p>),
+}
+
+/// What of a command that has to wait is latched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Latching {
+    /// Its rows: it goes on.
+    Rows,
+    /// The same, but nothing where it [misses](LockedRows::misses) something: it is dropped.
+    UnlessMissing,
 }
 
 /// What a command wants.
@@ -298,15 +316,28 @@ impl Partition {
     /// # Errors
     /// As [`Partition::execute`], and those of the transaction.
     pub async fn transact(self: &Arc<Self>, transaction: &mut dyn Transaction) -> Result<Option<Commit>> {
-        let rows = LockedRows::new(self);
         let keys = transaction.rows();
         let key_bytes = keys.iter().map(|key| key.len()).sum();
-        let run = pin!(async {
-            let mut draft = transaction.run(&rows).await?;
-            draft.settle();
-            rows.decided((), draft.into_parts()).await
-        });
-        Ok(self.run_locked(&rows, key_bytes, &|| keys.clone(), run).await?.1)
+        Ok(self.admitted(key_bytes, self.transacted(transaction, &keys)).await?.commit)
+    }
+
+    async fn transacted(self: &Arc<Self>, transaction: &mut dyn Transaction, keys: &[StoredKey]) -> Result<Done<()>> {
+        let keys_to_latch = || keys.to_vec();
+        if transaction.may_begin_again() {
+            {
+                let rows = LockedRows::new(self);
+                let mut run = pin!(rows.decided_by(transaction));
+                match self.attempted(&rows, &keys_to_latch, run.as_mut(), Latching::UnlessMissing).await? {
+                    Attempt::Done(done) => return Ok(done),
+                    Attempt::Waits(latched) if !rows.misses() => return self.finished(&rows, run, latched).await,
+                    Attempt::Waits(_) => {}
+                }
+            }
+            self.read_ahead(keys, &transaction.members()).await;
+        }
+        let rows = LockedRows::new(self);
+        let run = pin!(rows.decided_by(transaction));
+        self.decided(&rows, &keys_to_latch, run).await
     }
 
     /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills,
@@ -354,16 +385,26 @@ impl Partition {
         keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
         run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
     ) -> Result<(T, Option<Commit>)> {
+        let done = self.admitted(key_bytes, self.decided(rows, keys, run)).await?;
+        Ok((done.answer, done.commit))
+    }
+
+    /// Awaits `decided` when there is room for its keys, and pays for what it has written.
+    async fn admitted<T>(
+        self: &Arc<Self>,
+        key_bytes: usize,
+        decided: impl Future<Output = Result<Done<T>>>,
+    ) -> Result<Done<T>> {
         if self.must_wait() {
             self.wait_out_stall(key_bytes).await?;
         }
         let room = self.room(key_bytes).await?;
-        let done = self.decided(rows, keys, run).await?;
+        let done = decided.await?;
         drop(room);
         if done.written_bytes > 0 {
             self.pay_for(done.written_bytes.saturating_sub(key_bytes)).await;
         }
-        Ok((done.answer, done.commit))
+        Ok(done)
     }
 
     /// Pays for what was written beyond its keys, which nobody knew before it was decided: before its writer is
@@ -385,46 +426,68 @@ impl Partition {
         keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
         mut run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
     ) -> Result<Done<T>> {
-        let keys = loop {
-            let attempt = poll_fn(|task| Poll::Ready(self.attempt(rows, keys, run.as_mut(), task)));
-            match attempt.await? {
-                Attempt::Done(done) => return Ok(done),
-                Attempt::Latched(keys) => break keys,
-                Attempt::Busy => {
-                    let keys = keys();
-                    let free = || !self.order.lock().any(keys.iter().map(|key| &key[..]));
-                    self.progress.wait(|| free().then_some(())).await;
-                }
-            }
-        };
-        let latched = Latched { partition: self, keys };
+        match self.attempted(rows, keys, run.as_mut(), Latching::Rows).await? {
+            Attempt::Done(done) => Ok(done),
+            Attempt::Waits(latched) => self.finished(rows, run, latched).await,
+        }
+    }
+
+    /// Goes on with `run`, whose rows are `latched`, to its end.
+    async fn finished<T>(
+        self: &Arc<Self>,
+        rows: &LockedRows<'_>,
+        run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
+        latched: Latched<'_>,
+    ) -> Result<Done<T>> {
         let decided = run.await?;
         let done = self.conclude(rows, decided, self.order.lock(), Some(&latched.keys));
         drop(latched);
         done
     }
 
-    /// The part inside the order lock: all of it, if nothing has to be waited for.
+    /// As far as `run` comes inside the order lock, when nobody else has latched its rows.
+    async fn attempted<T>(
+        self: &Arc<Self>,
+        rows: &LockedRows<'_>,
+        keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
+        mut run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
+        latching: Latching,
+    ) -> Result<Attempt<'_, T>> {
+        loop {
+            let attempt = poll_fn(|task| Poll::Ready(self.attempt(rows, keys, run.as_mut(), (task, latching))));
+            if let Some(attempt) = attempt.await? {
+                return Ok(attempt);
+            }
+            let keys = keys();
+            let free = || !self.order.lock().any(keys.iter().map(|key| &key[..]));
+            self.progress.wait(|| free().then_some(())).await;
+        }
+    }
+
+    /// The part inside the order lock: all of it, if nothing has to be waited for. `None` where some key is latched by
+    /// another.
     fn attempt<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
         keys: &dyn Fn() -> Vec<StoredKey>,
         run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
-        task: &mut Task<'_>,
-    ) -> Result<Attempt<T>> {
+        (task, latching): (&mut Task<'_>, Latching),
+    ) -> Result<Option<Attempt<'_, T>>> {
         let mut order = self.order.lock();
         if !order.is_empty() && order.any(keys().iter().map(|key| &key[..])) {
-            return Ok(Attempt::Busy);
+            return Ok(None);
         }
         rows.is_in_order.store(true, Ordering::Relaxed);
         let polled = run.poll(task);
         rows.is_in_order.store(false, Ordering::Relaxed);
         match polled {
-            Poll::Ready(decided) => self.conclude(rows, decided?, order, None).map(Attempt::Done),
+            Poll::Ready(decided) => self.conclude(rows, decided?, order, None).map(Attempt::Done).map(Some),
             Poll::Pending => {
-                let keys = if is_planted(Plant::RowsNotLatched) { Vec::new() } else { keys() };
+                let latches = latching == Latching::Rows || !rows.misses();
+                let latches = latches && !is_planted(Plant::RowsNotLatched);
+                let keys = if latches { keys() } else { Vec::new() };
                 order.insert(&keys);
-                Ok(Attempt::Latched(keys))
+                Ok(Some(Attempt::Waits(Latched { partition: self, keys })))
             }
         }
     }

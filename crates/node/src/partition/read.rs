@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use weir_admission::Direction;
 use weir_command::{Page, PartPage, PartRange, Read};
 use weir_io::Result;
@@ -25,6 +25,9 @@ use crate::metrics::Counters;
 const PAGE_LOOKS_PER_KEY: usize = 10;
 /// Bytes of entries, their values included, after which a page ends: going through keys reads the values beside them.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
+
+/// Rows that one client's reads ahead have the device look for at a time.
+const READ_AHEAD_MAX: usize = 64;
 
 impl Partition {
     /// The row of `key`, if it lives at `now_ms` (milliseconds since 1970).
@@ -95,6 +98,24 @@ impl Partition {
         Some(self.engine.applied_seq()).filter(|&applied| applied == published)
     }
 
+    /// Reads the rows of `keys`, and members of rows by the stored keys of these and their names, into memory, as far
+    /// as they are not there: so many at a time. Whoever asks for them next is told what goes wrong.
+    pub(super) async fn read_ahead(&self, keys: &[StoredKey], members: &[(StoredKey, &[u8])]) {
+        for keys in keys.chunks(READ_AHEAD_MAX) {
+            self.read_into_cache(keys.iter().map(|key| &key[..])).await;
+        }
+        for members in members.chunks(READ_AHEAD_MAX) {
+            let parts = self.parts_of(members);
+            self.read_into_cache(parts.iter().map(|part| &part[..])).await;
+        }
+    }
+
+    async fn read_into_cache<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        let lookups = keys.map(|key| self.engine.get_latest(key));
+        let reads = lookups.filter(|lookup| matches!(lookup, Lookup::Pending(_))).map(|lookup| self.timed(lookup));
+        drop(join_all(reads.collect::<Vec<_>>()).await);
+    }
+
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.engine.prefetch(keys);
@@ -103,22 +124,26 @@ impl Partition {
     /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names. Where several of
     /// one row follow one another, it is looked at once.
     pub fn prefetch_members(&self, database: u8, members: &[(&[u8], &[u8])]) {
+        let members = members.iter().map(|(key, name)| (StoredKey::new(database, key), *name));
+        let parts = self.parts_of(&members.collect::<Vec<_>>());
+        if !parts.is_empty() {
+            self.engine.prefetch(&parts.iter().map(|part| &part[..]).collect::<Vec<_>>());
+        }
+    }
+
+    /// The stored keys of members of hashes, sets and sorted sets, of which there are the stored keys of the rows and
+    /// the names: of those whose row is in memory, and keeps them at keys of their own.
+    fn parts_of(&self, members: &[(StoredKey, &[u8])]) -> Vec<Vec<u8>> {
         let mut parts = Vec::with_capacity(members.len());
-        for of_one_row in members.chunk_by(|(key, _), (next, _)| key == next) {
-            let Lookup::Ready(Some(Ok(Some(found)))) =
-                self.engine.get_latest(&StoredKey::new(database, of_one_row[0].0))
-            else {
-                continue;
-            };
+        for of_one_row in members.chunk_by(|(key, _), (next, _)| key[..] == next[..]) {
+            let Lookup::Ready(Some(Ok(Some(found)))) = self.engine.get_latest(&of_one_row[0].0) else { continue };
             let head = HeadRef::parse(&found.value).filter(|_| found.kind == Kind::Head);
             if let Some(head) = head.filter(|head| head.packed.is_none() && is_placed(head.kind)) {
                 let part = |member: &[u8]| Life::new(head.version).part(0, &placed(head.version, member));
                 parts.extend(of_one_row.iter().map(|(_, member)| part(member)));
             }
         }
-        if !parts.is_empty() {
-            self.engine.prefetch(&parts.iter().map(|part| &part[..]).collect::<Vec<_>>());
-        }
+        parts
     }
 
     /// The living rows of `keys` as of one moment, in their order.

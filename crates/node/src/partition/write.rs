@@ -81,9 +81,21 @@ impl Partition {
         self.write_in_order(order, batch, Vec::new()).map(Attempt::Written)
     }
 
-    /// Appends and applies, and hands on the events that go with it: in the order of the writes. The caller holds the
-    /// order lock and has looked at the latches.
+    /// Appends and applies what somebody has asked for, and hands on the events that go with it: in the order of the
+    /// writes. The caller holds the order lock and has looked at the latches.
     pub(super) fn write_in_order(
+        self: &Arc<Self>,
+        order: MutexGuard<'_, Latches>,
+        batch: &Batch,
+        events: Vec<KeyEvent>,
+    ) -> Result<Commit> {
+        // Also where it is refused: a log that is replaced may have it in the end.
+        self.witnessed.watched.changed(batch);
+        self.apply_in_order(order, batch, events)
+    }
+
+    /// The same of what changes nothing for whoever watches its rows: what had expired is deleted.
+    pub(super) fn apply_in_order(
         self: &Arc<Self>,
         order: MutexGuard<'_, Latches>,
         batch: &Batch,

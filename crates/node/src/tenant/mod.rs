@@ -15,8 +15,9 @@ use arc_swap::ArcSwap;
 use futures_util::lock::Mutex as AsyncMutex;
 use weir_admission::Quota;
 use weir_command::events::{Classes, Witness};
+use weir_io::Result;
 use weir_model::engine::EngineKind;
-use weir_model::{Databases, SLOTS, TenantId, TenantName, slot};
+use weir_model::{Databases, SLOTS, StoredKey, TenantId, TenantName, slot};
 
 pub(crate) use self::all::Tenants;
 use self::disk::DiskGauge;
@@ -33,6 +34,7 @@ use crate::expirations::Expirations;
 use crate::log_kind::LogKind;
 use crate::partition_slot::PartitionSlot;
 use crate::shared::NodeShared;
+use crate::watched_rows::RowWatch;
 use crate::witnessed::Witnessed;
 
 /// See the module. What is held of a dropped tenant refuses everything.
@@ -145,6 +147,20 @@ impl Tenant {
             partition.pass_order();
             partition.look_after_expiry();
         }
+    }
+
+    /// Watches the row of `key` in the database with this number: changes that are not counted are seen by every read
+    /// that begins after this.
+    ///
+    /// # Errors
+    /// Its partition cannot be opened.
+    pub async fn watch(&self, database: u8, key: &[u8]) -> Result<RowWatch> {
+        let watch = self.witnessed.watched.watch(&StoredKey::new(database, key));
+        if let Some(partition) = self.slot_of(key).partition_to_read().await? {
+            // Whoever has found nothing watched has the order lock until its change is applied.
+            partition.pass_order();
+        }
+        Ok(watch)
     }
 
     /// What is to be told now of what happens to its keys.

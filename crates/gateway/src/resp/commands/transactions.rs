@@ -42,15 +42,10 @@ pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, args: Arg
         if session.watched.iter().any(|watched| watched.database == database && watched.key == key) {
             continue;
         }
-        // Before the look: what changes after it has a larger number.
-        let mut since = session.store()?.rows().newest(key).await?;
-        let mut existed = session.get(key).await?.is_some();
-        if !existed {
-            // The look itself deletes what has expired, which is no change: it counts from behind that.
-            since = session.store()?.rows().newest(key).await?;
-            existed = session.get(key).await?.is_some();
-        }
-        session.watched.push(Watched { database, number, key: key.into(), since, existed, upheavals });
+        // Before the look: it sees what is not counted.
+        let watch = session.store()?.watch(number, key).await?;
+        let existed = session.get(key).await?.is_some();
+        session.watched.push(Watched { database, number, key: key.into(), watch, existed, upheavals });
     }
     session.outbox.replies.ok();
     Ok(())

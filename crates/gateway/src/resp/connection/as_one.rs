@@ -151,10 +151,25 @@ impl Transaction for AsOne<'_> {
         rows
     }
 
+    /// Where there is a script, nobody knows what it reads, and it waits on its own terms.
+    fn may_begin_again(&self) -> bool {
+        self.scripts.is_none()
+    }
+
+    fn members(&self) -> Vec<(StoredKey, &[u8])> {
+        let named = self.members.iter().filter_map(|member| {
+            let name = member.command.first_member(member.args.len())?;
+            let number = self.call.databases.number(member.database);
+            Some((StoredKey::new(number, key_of(member.command, member.args)), member.args.at(name)))
+        });
+        named.collect()
+    }
+
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         Box::pin(async move {
-            // It may be run again.
+            // It may be run again: what it had in hand then is not any more.
             self.host.replies().rewind_elements(self.from, self.missing);
+            self.host.let_go();
             self.done.clear();
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();

@@ -4,19 +4,22 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::Weak;
 
+use futures_util::future::join;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Tag, forward_file, forward_fs};
+use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Tag, forward_file, forward_fs, sleep_until};
 
 use super::*;
 use crate::config::{Machine, NodeConfig};
 use crate::node::Node;
 
-/// Notes whether the order lock of a partition is held when its data is read from the device.
+/// Notes whether the order lock of a partition is held when its data is read from the device, and whether rows are
+/// latched.
 #[derive(Default)]
 struct Seen {
     partition: OnceLock<Weak<Partition>>,
     reads: AtomicU64,
     in_order: AtomicU64,
+    latched: AtomicU64,
 }
 
 struct WatchedFs {
@@ -44,8 +47,10 @@ impl File for WatchedFile {
             && let Some(partition) = self.seen.partition.get().and_then(Weak::upgrade)
         {
             self.seen.reads.fetch_add(1, Ordering::Relaxed);
-            let is_held = partition.order.try_lock().is_none();
-            self.seen.in_order.fetch_add(u64::from(is_held), Ordering::Relaxed);
+            let order = partition.order.try_lock();
+            self.seen.in_order.fetch_add(u64::from(order.is_none()), Ordering::Relaxed);
+            let is_latched = order.is_some_and(|order| !order.is_empty());
+            self.seen.latched.fetch_add(u64::from(is_latched), Ordering::Relaxed);
         }
         self.inner.read_at(offset, buf, tag)
     }
@@ -53,12 +58,18 @@ impl File for WatchedFile {
     forward_file!(inner: write_at, allocate, set_len, len, data_end, is_direct, read_unit, sync, sync_begins);
 }
 
+/// The machine of `sim`, with a device that takes `latency` for whatever it is asked.
+fn watched_machine(sim: &Sim, seen: &Arc<Seen>, latency: Nanos) -> Machine {
+    let device = DeviceSpec { latency, ..DeviceSpec::instant() };
+    let inner = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
+    let fs = Arc::new(WatchedFs { inner, seen: Arc::clone(seen) });
+    Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: 7 }
+}
+
 #[test]
 fn the_device_is_not_asked_inside_the_order_lock() {
     let (sim, seen) = (Sim::new(1), Arc::<Seen>::default());
-    let inner = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
-    let fs = Arc::new(WatchedFs { inner, seen: Arc::clone(&seen) });
-    let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+    let machine = watched_machine(&sim, &seen, 0);
     let config = NodeConfig { cache_bytes: 0, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
     let sums: Vec<u8> = sim.block_on(async {
         let node = Node::open(&config, machine).await.expect("no faults");
@@ -83,4 +94,116 @@ fn the_device_is_not_asked_inside_the_order_lock() {
     });
     assert_eq!(sums, [1, 2, 3]);
     assert_eq!(seen.in_order.load(Ordering::Relaxed), 0);
+}
+
+const ROWS: u8 = 20;
+/// So long that each has a block of its own.
+const VALUE_BYTES: usize = 5000;
+const LATENCY: Nanos = 1_000_000;
+
+/// Commands that run as one: each adds 1 to the first byte of a row.
+struct Additions {
+    may_begin_again: bool,
+    begun: usize,
+}
+
+fn stored(row: u8) -> StoredKey {
+    StoredKey::new(0, &[row])
+}
+
+fn put(batch: &mut Batch, row: u8, first: u8) {
+    let value = [&[first][..], &[0; VALUE_BYTES]].concat();
+    batch.push_row(0, Change::Put { key: &[row], value: &value, expire_at_ms: None });
+}
+
+impl Transaction for Additions {
+    fn rows(&self) -> Vec<StoredKey> {
+        (0..ROWS).map(stored).collect()
+    }
+
+    fn may_begin_again(&self) -> bool {
+        self.may_begin_again
+    }
+
+    fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
+        self.begun += 1;
+        Box::pin(async move {
+            let mut batch = Batch::new();
+            for row in 0..ROWS {
+                let found = rows.get(0, &[row], 0).wait().await?.expect("it is there");
+                put(&mut batch, row, found.value().expect("a string")[0] + 1);
+            }
+            Ok(batch.into())
+        })
+    }
+}
+
+/// How often commands that run as one on rows that are on the device begin, how long they take, and how long another
+/// write to the last of their rows takes that comes meanwhile.
+fn beside_another_writer(may_begin_again: bool) -> (usize, Nanos, Nanos, Arc<Seen>) {
+    let (sim, seen) = (Sim::new(1), Arc::<Seen>::default());
+    let machine = watched_machine(&sim, &seen, LATENCY);
+    let config = NodeConfig { cache_bytes: 4 << 20, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+    sim.block_on(async {
+        let node = Node::open(&config, machine.clone()).await.expect("no faults");
+        let partition = node.default_partition().await.expect("no faults");
+        let mut batch = Batch::new();
+        (0..ROWS).for_each(|row| put(&mut batch, row, 0));
+        partition.write(&batch).await.expect("no faults").await.expect("no faults");
+        partition.seal();
+        partition.settle().await;
+        drop(partition);
+        node.close().await.expect("no faults");
+        drop(node);
+
+        // What was cached is not.
+        let node = Node::open(&config, machine).await.expect("no faults");
+        let partition = node.default_partition().await.expect("no faults");
+        assert!(seen.partition.set(Arc::downgrade(&partition)).is_ok());
+        let clock = sim.clock();
+        let begin = clock.now();
+        let mut additions = Additions { may_begin_again, begun: 0 };
+        let together = async {
+            let commit = partition.transact(&mut additions).await.expect("no faults");
+            let took = clock.now() - begin;
+            commit.expect("it has written").await.expect("no faults");
+            took
+        };
+        let another = async {
+            sleep_until(&clock, begin + LATENCY / 2).await;
+            let mut batch = Batch::new();
+            put(&mut batch, ROWS - 1, 100);
+            let commit = partition.write(&batch).await.expect("no faults");
+            let waited = clock.now() - begin - LATENCY / 2;
+            commit.await.expect("no faults");
+            waited
+        };
+        let (took, waited) = join(together, another).await;
+        for row in 0..ROWS {
+            let found = partition.get(&stored(row)).await.expect("no faults").expect("it is there");
+            // One after the other, whichever was first.
+            let expected = match (row, may_begin_again) {
+                (row, _) if row < ROWS - 1 => 1,
+                (_, true) => 101,
+                (_, false) => 100,
+            };
+            assert_eq!(found.value().expect("a string")[0], expected, "row {row}");
+        }
+        (additions.begun, took, waited, seen)
+    })
+}
+
+#[test]
+fn commands_that_run_as_one_latch_nothing_while_the_device_is_asked() {
+    let (begun, took, waited, seen) = beside_another_writer(true);
+    assert!(seen.reads.load(Ordering::Relaxed) >= u64::from(ROWS), "they were on the device");
+    assert_eq!(seen.latched.load(Ordering::Relaxed), 0);
+    assert_eq!((begun, waited), (2, 0));
+    assert!(took < 2 * LATENCY, "{took} ns: all are read at a time");
+
+    // Who cannot begin again holds its rows over one read after the other.
+    let (begun, took, waited, seen) = beside_another_writer(false);
+    assert!(seen.latched.load(Ordering::Relaxed) > 0);
+    assert_eq!(begun, 1);
+    assert!(took >= u64::from(ROWS) * LATENCY && waited > took - LATENCY, "{took} and {waited} ns");
 }

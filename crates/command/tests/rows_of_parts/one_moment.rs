@@ -1,0 +1,119 @@
+//! Members that are read without holding a moment: if the row is made anew between the two reads, they are read again,
+//! and that counts and costs once.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use weir_admission::request_units::Module;
+use weir_command::{Moment, Read};
+
+use super::*;
+
+/// The row is made anew when somebody has read its head and is about to read a part.
+struct Racing {
+    before: Store,
+    after: Arc<Store>,
+    is_after: AtomicBool,
+    /// Whether the writer comes at all.
+    races: bool,
+}
+
+impl Racing {
+    fn new(line: &str, races: bool) -> Self {
+        let made = |first_version| {
+            let mut store = Store { versions: AtomicU64::new(first_version), ..Store::default() };
+            store.ask(line);
+            store
+        };
+        Self { before: made(0), after: Arc::new(made(1000)), is_after: AtomicBool::new(false), races }
+    }
+
+    fn now(&self) -> &Store {
+        if self.is_after.load(Ordering::Relaxed) { &self.after } else { &self.before }
+    }
+}
+
+impl Rows for Racing {
+    fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
+        self.now().get(database, key, now_ms)
+    }
+
+    fn page<'a>(&'a self, _: u8, _: &'a [u8], _: usize) -> Waiting<'a, weir_io::Result<Page>> {
+        unreachable!("nobody goes through all keys")
+    }
+
+    fn part<'a>(&'a self, key: &'a [u8], part: &'a [u8], now_ms: u64) -> Read<'a> {
+        self.is_after.fetch_or(self.races, Ordering::Relaxed);
+        self.now().part(key, part, now_ms)
+    }
+
+    fn settled(&self, _: &[u8]) -> Option<u64> {
+        Some(u64::from(self.is_after.load(Ordering::Relaxed)))
+    }
+
+    fn moment<'a>(&'a self, _: &'a [u8]) -> Waiting<'a, weir_io::Result<Option<Box<dyn Moment>>>> {
+        let held: Box<dyn Moment> = Box::new(Held(Arc::clone(&self.after)));
+        Box::pin(std::future::ready(Ok(Some(held))))
+    }
+}
+
+struct Held(Arc<Store>);
+
+impl Moment for Held {
+    fn read(&self, key: StoredKey, now_ms: u64) -> Read<'static> {
+        self.0.row(&key, now_ms)
+    }
+
+    fn parts(&self, range: PartRange, limit: usize) -> Waiting<'static, weir_io::Result<PartPage>> {
+        Box::pin(std::future::ready(done(self.0.parts(b"", range, limit))))
+    }
+}
+
+/// Runs `line`; gives the answer, and what is known of the command.
+fn read(rows: &Racing, line: &str) -> (String, Call) {
+    let request = Request::new(0, NOW_MS, line.split(' ').map(str::as_bytes));
+    let command = table::find(request.args().at(0)).expect("a command");
+    let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+    let mut call = request.call(VALUE_BYTES_MAX);
+    let finished = done(run(command, Context::reading(rows, &mut host, &mut call), request.args()));
+    (String::from_utf8_lossy(&host.take_answer(&finished.outcome)).into_owned(), call)
+}
+
+fn counted(call: &Call, wanted: Module) -> u64 {
+    call.bill.work.counts().find(|(module, _)| *module == wanted).map_or(0, |(_, count)| count)
+}
+
+/// What goes through the parts of a row holds a moment, and then looks at the row again: that counts once, too.
+#[test]
+fn a_row_of_which_many_parts_are_read_counts_once() {
+    let fields: String = (0..300).map(|n| format!(" {n} v")).collect();
+    for line in ["HGETALL k", "HMGET k 1 2", "HLEN k", "HKEYS k"] {
+        let (answer, call) = read(&Racing::new(&format!("HSET k{fields}"), false), line);
+        assert!(!answer.starts_with('-'), "{answer}");
+        assert_eq!((call.hits, call.misses, counted(&call, Module::RowFound)), (1, 0, 1), "{line}");
+    }
+}
+
+#[test]
+fn a_member_of_a_row_that_is_made_anew_meanwhile_is_found_and_counts_once() {
+    let each = |word: fn(u64) -> String| (0..300).map(|n| format!(" {}", word(n))).collect::<String>();
+    let fields = format!("HSET k{}", each(|n| format!("{n} seven")));
+    for (made, line, answer) in [
+        (&fields, "HGET k 7", "$5\r\nseven\r\n"),
+        (&fields, "HEXISTS k 7", ":1\r\n"),
+        (&fields, "HSTRLEN k 7", ":5\r\n"),
+        (&format!("SADD k{}", each(|n| format!("{n}x"))), "SISMEMBER k 7x", ":1\r\n"),
+        (&format!("ZADD k{}", each(|n| format!("{n} m{n}"))), "ZSCORE k m7", "$1\r\n7\r\n"),
+    ] {
+        for races in [false, true] {
+            let rows = Racing::new(made, races);
+            let (given, mut call) = read(&rows, line);
+            assert_eq!(given, answer, "{line}, races: {races}");
+            assert_eq!((call.hits, call.misses), (1, 0), "{line}, races: {races}");
+            let counts =
+                [Module::RowFound, Module::PartFound, Module::PartMissing].map(|module| counted(&call, module));
+            assert_eq!(counts, [1, 1, 0], "{line}, races: {races}");
+            assert_eq!(call.bill.take_unpaid(), 2, "{line}, races: {races}: a read unit for each");
+        }
+    }
+}
