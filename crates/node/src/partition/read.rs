@@ -112,8 +112,10 @@ impl Partition {
 
     async fn read_into_cache<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let lookups = keys.map(|key| self.engine.get_latest(key));
-        let reads = lookups.filter(|lookup| matches!(lookup, Lookup::Pending(_))).map(|lookup| self.timed(lookup));
-        drop(join_all(reads.collect::<Vec<_>>()).await);
+        let reads = lookups.filter(|lookup| matches!(lookup, Lookup::Pending(_)));
+        // Each value goes as it comes: what is read here is in nobody's memory but the cache's.
+        let reads = reads.map(async |lookup| drop(self.timed(lookup).await));
+        join_all(reads.collect::<Vec<_>>()).await;
     }
 
     /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
