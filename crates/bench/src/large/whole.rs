@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_io::real::be_nice;
 
 use super::load::settle;
 use super::{Plan, SET, Users};
@@ -12,7 +13,7 @@ use crate::child_server::ChildServer;
 use crate::meter::Stopwatch;
 use crate::scrape::samples;
 use crate::tenants::user::User;
-use crate::tenants::victim::{self, Felt};
+use crate::tenants::victim::{self, Felt, NICE};
 use crate::wire::{Client, Reply};
 
 /// Its other name.
@@ -71,14 +72,18 @@ pub(super) fn measure(
     Ok(whole)
 }
 
-/// What the neighbour felt while `work` was done.
+/// What the neighbour felt while `work` was done, by a thread that goes before others as the neighbour's does.
 fn beside<T: Send>(
     felt: impl Fn() -> Result<Felt> + Send + Sync,
-    work: impl FnOnce() -> Result<T>,
+    work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<(Felt, T)> {
     thread::scope(|scope| {
         let felt = scope.spawn(&felt);
-        let done = work()?;
+        let done = scope.spawn(|| {
+            be_nice(NICE);
+            work()
+        });
+        let done = done.join().map_err(|_| "who changes the set panicked")??;
         Ok((felt.join().map_err(|_| "the neighbour panicked")??, done))
     })
 }
