@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_skiplist::base::{self as skip_list, SkipList};
+use weir_model::prefetch::prefetch;
 
 use super::Row;
 use super::leaf::{Entry, LEAF_ROWS_MAX, Leaf};
@@ -122,12 +123,8 @@ impl InOrder {
             let leaf = leaf_of(&this);
             node = this.next().filter(|next| is_before(next.key(), to));
             let end = node.as_ref().map_or(to, |next| Bound::Excluded(&**next.key()));
-            for entry in sorted(&leaf, from, end) {
-                if let Some(version) = entry.row.load()
-                    && !see(&entry.key, version)
-                {
-                    return false;
-                }
+            if !show(sorted(&leaf, this.key(), from, end).into_iter(), see) {
+                return false;
             }
         }
         true
@@ -143,12 +140,8 @@ impl InOrder {
                 node = other;
                 leaf = leaf_of(&node);
             }
-            for entry in sorted(&leaf, from, end).into_iter().rev() {
-                if let Some(version) = entry.row.load()
-                    && !see(&entry.key, version)
-                {
-                    return false;
-                }
+            if !show(sorted(&leaf, node.key(), from, end).into_iter().rev(), see) {
+                return false;
             }
             if !is_behind(node.key(), from) {
                 return true;
@@ -177,8 +170,11 @@ fn is_before(key: &[u8], to: Bound<&[u8]>) -> bool {
     }
 }
 
-/// The entries of `leaf` in a range, in order.
-fn sorted<'l>(leaf: &'l Leaf, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<&'l Entry> {
+/// An entry, and eight bytes of its key, which decide about most pairs without a look at the keys.
+type Headed<'l> = (u64, &'l Entry);
+
+/// The entries of `leaf`, whose node has the key `first`, in a range that ends with the leaf, or before; in order.
+fn sorted<'l>(leaf: &'l Leaf, first: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<Headed<'l>> {
     let is_in_range = |entry: &&Entry| {
         let is_from = match from {
             Bound::Unbounded => true,
@@ -187,9 +183,47 @@ fn sorted<'l>(leaf: &'l Leaf, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<&'l E
         };
         is_from && is_before(&entry.key, to)
     };
-    let mut entries: Vec<&Entry> = leaf.entries().filter(is_in_range).collect();
-    entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    // Whatever is between two keys begins with what these have in common.
+    let lower = match from {
+        Bound::Included(from) | Bound::Excluded(from) if from > first => from,
+        _ => first,
+    };
+    let skip = match to {
+        Bound::Included(to) | Bound::Excluded(to) => lower.iter().zip(to).take_while(|(a, b)| a == b).count(),
+        Bound::Unbounded => 0,
+    };
+    leaf.entries().for_each(|entry| entry.key.prefetch());
+    let headed = |entry: &'l Entry| (entry.key.head(skip), entry);
+    let mut entries: Vec<Headed<'l>> = leaf.entries().filter(is_in_range).map(headed).collect();
+    entries.sort_unstable_by(|(a, one), (b, other)| a.cmp(b).then_with(|| one.key.cmp(&other.key)));
     entries
+}
+
+/// Rows that are fetched ahead of the one that is shown; the versions of half as many.
+const AHEAD: usize = 8;
+
+/// Shows the rows of `entries` to `see` until it says false; gives whether it saw them all.
+fn show<'l>(
+    entries: impl ExactSizeIterator<Item = Headed<'l>> + Clone,
+    see: &mut dyn FnMut(&Key, Arc<Version>) -> bool,
+) -> bool {
+    let (mut rows, mut versions) = (entries.clone(), entries.clone());
+    rows.by_ref().take(AHEAD).for_each(|(_, entry)| prefetch(&*entry.row));
+    versions.by_ref().take(AHEAD / 2).for_each(|(_, entry)| entry.row.prefetch());
+    for (_, entry) in entries {
+        if let Some((_, ahead)) = rows.next() {
+            prefetch(&*ahead.row);
+        }
+        if let Some((_, ahead)) = versions.next() {
+            ahead.row.prefetch();
+        }
+        if let Some(version) = entry.row.load()
+            && !see(&entry.key, version)
+        {
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]
