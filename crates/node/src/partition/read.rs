@@ -12,7 +12,7 @@ use weir_command::{Page, PartPage, PartRange, Read};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
-use weir_model::parts::{HeadRef, Life, is_placed, placed};
+use weir_model::parts::{HeadRef, Life, is_placed};
 use weir_model::{Row, StoredKey};
 
 use super::Partition;
@@ -112,7 +112,7 @@ impl Partition {
             };
             let head = HeadRef::parse(&found.value).filter(|_| found.kind == Kind::Head);
             if let Some(head) = head.filter(|head| head.packed.is_none() && is_placed(head.kind)) {
-                let part = |member: &[u8]| Life::new(head.version).part(0, &placed(head.version, member));
+                let part = |member: &[u8]| Life::new(head.version).stored_member(0, member);
                 parts.extend(of_one_row.iter().map(|(_, member)| part(member)));
             }
         }
