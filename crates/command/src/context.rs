@@ -315,19 +315,24 @@ impl<'a> Context<'a> {
     /// Counts and bills a row that was read.
     #[inline]
     fn met(&mut self, asked: Asked<'_>, row: Option<Row>) -> Option<Row> {
-        let len = row.as_ref().map_or(0, Row::bytes);
-        self.call.longest = self.call.longest.max(len);
-        let found = row.as_ref().map(|_| len);
+        self.met_bytes(asked, row.as_ref().map(Row::bytes));
+        row
+    }
+
+    /// The same of one that has so many bytes; `None` if it is not there.
+    #[inline]
+    fn met_bytes(&mut self, asked: Asked<'_>, found: Option<usize>) {
+        self.call.longest = self.call.longest.max(found.unwrap_or(0));
         let writes = self.is_locked && !self.call.only_reads;
         match asked {
             Asked::Row(..) => self.call.bill.read(found, writes),
             Asked::Part(..) => self.call.bill.read_part(found, writes),
         }
-        if self.tells_misses && row.is_none() {
+        if self.tells_misses && found.is_none() {
             self.tell_miss(asked);
         }
         if !writes && matches!(asked, Asked::Row(..)) {
-            match &row {
+            match found {
                 Some(_) => self.call.hits += 1,
                 None => {
                     self.call.misses += 1;
@@ -337,7 +342,6 @@ impl<'a> Context<'a> {
                 }
             }
         }
-        row
     }
 
     /// The rest of a read that waits: for the device, or for room to hold its value. In a box, so that handlers, which
@@ -464,9 +468,10 @@ impl<'a> Context<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(KEY_TOO_LONG);
         }
-        let (head, expire_at_ms) = head.encode_until(expire_at_ms);
+        let (bytes, stored_ms) = head.encode_until(expire_at_ms);
         let number = self.call.databases.number(database);
-        self.draft.push_row(number, Change::Head { key, head: &head, expire_at_ms });
+        self.draft.push_row(number, Change::Head { key, head: &bytes, expire_at_ms: stored_ms });
+        self.draft.keep_head(head, expire_at_ms);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use weir_model::parts::HeadRef;
+use weir_model::parts::{Head, HeadRef, Life};
 use weir_model::{Batch, BatchMark, BatchRef, Change};
 
 use crate::events::{Classes, KeyEvent};
@@ -25,6 +25,12 @@ const FEW: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     batch: Batch,
+    /// Where the last change stands, if there is one and that is known.
+    newest: Option<BatchMark>,
+    /// The head of a spread row that it leaves, and when the row expires: as the next command wants them, which mostly
+    /// is about the same row. Kept where there may be a next one.
+    head: Option<(Head, Option<u64>)>,
+    keeps_head: bool,
     last: LastChanges,
     /// The last change of each key, of those in front of `ordered`.
     in_order: BTreeMap<Box<[u8]>, BatchMark>,
@@ -40,6 +46,11 @@ impl From<Batch> for Draft {
 }
 
 impl Draft {
+    /// For several commands, one after the other.
+    pub fn of_several() -> Self {
+        Self { keeps_head: true, ..Self::default() }
+    }
+
     /// All changes.
     pub fn into_batch(self) -> Batch {
         self.batch
@@ -94,13 +105,51 @@ impl Draft {
     /// Adds a change of a stored key.
     #[inline]
     pub(crate) fn push(&mut self, change: Change<'_>) {
+        self.begin_change();
         self.batch.push(change);
+    }
+
+    /// Adds a change of a part, which has its subkey as its key.
+    #[inline]
+    pub(crate) fn push_part(&mut self, life: Life, space: u8, change: Change<'_>) {
+        self.begin_change();
+        self.batch.push_part(life, space, change);
+    }
+
+    /// Adds a change of the part of a member that is placed, which has its name as its key.
+    #[inline]
+    pub(crate) fn push_member(&mut self, life: Life, space: u8, change: Change<'_>) {
+        self.begin_change();
+        self.batch.push_member(life, space, change);
     }
 
     /// Adds a change of a row of `database`.
     #[inline]
     pub(crate) fn push_row(&mut self, database: u8, change: Change<'_>) {
+        self.begin_change();
         self.batch.push_row(database, change);
+    }
+
+    #[inline]
+    fn begin_change(&mut self) {
+        self.newest = Some(self.batch.mark());
+        self.head = None;
+    }
+
+    /// The last change has left `head`, of a row that expires at `expire_at_ms`.
+    pub(crate) fn keep_head(&mut self, head: &Head, expire_at_ms: Option<u64>) {
+        // Where fields expire, what is written says more than what was changed.
+        if self.keeps_head && head.packed.is_none() && head.mortal().is_none() {
+            self.head = Some((head.clone(), expire_at_ms));
+        }
+    }
+
+    /// The head of `key` in the database with this number, and when the row expires, if the last change has left it and
+    /// that is in hand. It is not any more.
+    pub(crate) fn take_head(&mut self, database: u8, key: &[u8]) -> Option<(Head, Option<u64>)> {
+        let newest = self.newest.filter(|_| self.head.is_some())?;
+        let is_same = self.batch.key_at(newest).split_first() == Some((&database, key));
+        self.head.take_if(|_| is_same)
     }
 
     /// Where the next change goes.
@@ -115,12 +164,18 @@ impl Draft {
     /// Forgets the changes behind `mark`.
     pub fn rewind(&mut self, mark: BatchMark) {
         self.batch.rewind(mark);
+        self.forget_newest();
         if self.last.learned.max(self.ordered) > mark {
             self.forget_places();
         }
     }
 
+    fn forget_newest(&mut self) {
+        (self.newest, self.head) = (None, None);
+    }
+
     fn forget_places(&mut self) {
+        self.forget_newest();
         self.last.forget();
         self.in_order.clear();
         self.ordered = BatchMark::default();
@@ -128,6 +183,10 @@ impl Draft {
 
     /// The last change of the stored key `key`.
     pub(crate) fn last_of(&mut self, key: &[u8]) -> Option<Change<'_>> {
+        // Most commands write the head of their row last, and the next one begins with it.
+        if let Some(newest) = self.newest.filter(|&newest| self.batch.key_at(newest) == key) {
+            return Some(self.batch.at(newest));
+        }
         if self.batch.len() <= FEW {
             return self.batch.as_ref().iter().filter(|change| change.key() == key).last();
         }
@@ -153,29 +212,41 @@ impl Draft {
 /// is by chance, is never seen.
 #[derive(Clone, Debug, Default)]
 struct LastChanges {
-    by_key: HashTable<BatchMark>,
+    by_key: HashTable<LastChange>,
     hasher: RandomState,
     learned: BatchMark,
     /// Changes that need not be applied: one behind them makes the same of all that is.
     superseded: Vec<BatchMark>,
 }
 
+/// The last change of a key.
+#[derive(Clone, Copy, Debug)]
+struct LastChange {
+    mark: BatchMark,
+    /// See [`life_of`].
+    life: Option<u64>,
+}
+
 impl LastChanges {
     /// Takes in what `batch` has more.
     fn learn(&mut self, batch: &Batch) {
         let Self { by_key, hasher, superseded, .. } = self;
+        let hash_of = |last: &LastChange| hasher.hash_one(batch.key_at(last.mark));
+        by_key.reserve(batch.since(self.learned).len(), hash_of);
         for (mark, change) in batch.marked_since(self.learned) {
             let key = change.key();
-            let is_same = |&other: &BatchMark| batch.key_at(other) == key;
-            match by_key.entry(hasher.hash_one(key), is_same, |&other| hasher.hash_one(batch.key_at(other))) {
+            let last = LastChange { mark, life: life_of(&change) };
+            match by_key.entry(hasher.hash_one(key), |other| batch.key_at(other.mark) == key, hash_of) {
                 Entry::Vacant(vacant) => {
-                    vacant.insert(mark);
+                    vacant.insert(last);
                 }
                 Entry::Occupied(mut before) => {
-                    if !ends_life(&batch.at(*before.get()), &change) {
-                        superseded.push(*before.get());
+                    let LastChange { mark, life } = *before.get();
+                    // Whoever applies the end of a life has to know of it.
+                    if life.is_none() || life == last.life {
+                        superseded.push(mark);
                     }
-                    *before.get_mut() = mark;
+                    *before.get_mut() = last;
                 }
             }
         }
@@ -183,7 +254,7 @@ impl LastChanges {
     }
 
     fn of(&self, batch: &Batch, key: &[u8]) -> Option<BatchMark> {
-        self.by_key.find(self.hasher.hash_one(key), |&mark| batch.key_at(mark) == key).copied()
+        self.by_key.find(self.hasher.hash_one(key), |last| batch.key_at(last.mark) == key).map(|last| last.mark)
     }
 
     fn forget(&mut self) {
@@ -191,12 +262,6 @@ impl LastChanges {
         self.superseded.clear();
         self.learned = BatchMark::default();
     }
-}
-
-/// Whether `change` ends a life that `before`, which is of the same key, has begun or gone on with: whoever applies
-/// both has to know of it.
-fn ends_life(before: &Change<'_>, change: &Change<'_>) -> bool {
-    life_of(before).is_some_and(|life| life_of(change) != Some(life))
 }
 
 /// The version of the row of many parts, with keys of their own, that `change` leaves.
@@ -213,7 +278,7 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
-    use weir_model::parts::{Head, Packed, RowType};
+    use weir_model::parts::{Packed, RowType};
 
     proptest! {
         #[test]
@@ -271,6 +336,38 @@ mod tests {
             let superseded = after.values().map(|course| course.superseded).max().unwrap_or(0);
             prop_assert!(superseded == 0 || count <= FEW, "{superseded} changes that nobody needs are left");
         }
+    }
+
+    #[test]
+    fn a_head_is_in_hand_as_long_as_nothing_follows_it_and_as_it_would_be_read() {
+        let head = |version| Head { count: 3, bytes: 70, detail: vec![1], ..Head::new(RowType::Set, version) };
+        let put = |draft: &mut Draft, key: &[u8], head: &Head, at| {
+            let (bytes, expire_at_ms) = head.encode_until(at);
+            draft.push_row(2, Change::Head { key, head: &bytes, expire_at_ms });
+            draft.keep_head(head, at);
+        };
+        for at in [None, Some(9)] {
+            let mut draft = Draft::of_several();
+            put(&mut draft, b"a", &head(7), at);
+            for (database, key) in [(2, &b"b"[..]), (2, b""), (1, b"a")] {
+                assert_eq!(draft.take_head(database, key), None);
+            }
+            assert_eq!(draft.take_head(2, b"a"), Some((head(7), at)));
+            assert_eq!(draft.take_head(2, b"a"), None, "whoever has it may change it");
+            put(&mut draft, b"a", &head(7), at);
+            draft.push_part(Life::new(7), 0, Change::Delete { key: b"m" });
+            assert_eq!(draft.take_head(2, b"a"), None, "it is not what stands last");
+            let mark = draft.mark();
+            put(&mut draft, b"a", &head(8), at);
+            draft.rewind(mark);
+            assert_eq!(draft.take_head(2, b"a"), None, "it was taken back");
+            let packed = Head { packed: Some(Packed::default()), ..head(8) };
+            put(&mut draft, b"a", &packed, at);
+            assert_eq!(draft.take_head(2, b"a"), None, "it would be copied for nobody");
+        }
+        let mut alone = Draft::default();
+        put(&mut alone, b"a", &head(7), None);
+        assert_eq!(alone.take_head(2, b"a"), None, "nobody follows");
     }
 
     /// What becomes of a key.

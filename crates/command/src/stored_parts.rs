@@ -10,6 +10,9 @@ use crate::reply::Replies;
 /// Longer values stand by themselves, and are not copied again when they are answered.
 const SHORT_BYTES_MAX: usize = 4 << 10;
 
+/// Room for a short part: its key takes a third of it and more.
+const PART_BYTES: usize = 32;
+
 /// See the module.
 #[derive(Clone, Default)]
 pub struct StoredParts {
@@ -67,6 +70,11 @@ impl<'p> StoredPart<'p> {
 }
 
 impl StoredParts {
+    /// None yet, with room for as many as `parts` short ones.
+    pub fn with_room_for(parts: usize) -> Self {
+        Self { bytes: Vec::with_capacity(parts * PART_BYTES), places: Vec::with_capacity(parts), long: Vec::new() }
+    }
+
     /// Adds a part behind all others.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         if value.len() > SHORT_BYTES_MAX {

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crossbeam_epoch as epoch;
+use crossbeam_epoch::{self as epoch, Guard};
 use weir_model::prefetch::prefetch;
 
 /// An `Option<Arc<T>>` to share.
@@ -40,18 +40,17 @@ impl<T: Send + Sync + 'static> AtomicArc<T> {
         }
     }
 
+    /// What it points to, as long as this thread is in the epoch of `guard`, counting nothing.
+    #[inline]
+    pub fn get<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
+        // SAFETY: as in `load`; nobody changes what an `Arc` shares.
+        unsafe { self.pointer.load(Ordering::Acquire).as_ref() }
+    }
+
     /// Whether it points to nothing.
     #[inline]
     pub fn is_none(&self) -> bool {
         self.pointer.load(Ordering::Relaxed).is_null()
-    }
-
-    /// Calls `look` with what it points to, counting nothing. Keep it short: no memory is freed meanwhile.
-    #[inline]
-    pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
-        let _guard = epoch::pin();
-        // SAFETY: as in `load`; nobody changes what an `Arc` shares.
-        unsafe { self.pointer.load(Ordering::Acquire).as_ref() }.map(look)
     }
 
     /// Has the processor fetch the beginning of what it points to.
@@ -72,6 +71,14 @@ impl<T: Send + Sync + 'static> AtomicArc<T> {
             let before = Arc::from_raw(before);
             epoch::pin().defer_unchecked(move || drop(before));
         }
+    }
+
+    /// Points to `target` from now on, and the pointer `behind` in it, which points to nothing, to what this has
+    /// pointed to. For a writer who is the only one.
+    pub fn put_in_front(&self, target: Arc<T>, behind: impl FnOnce(&T) -> &Self) {
+        // The count goes along: whoever is on its way to what it was for finds it counted.
+        behind(&target).pointer.store(self.pointer.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.pointer.store(into_raw(Some(target)), Ordering::Release);
     }
 
     /// Takes what it points to, which nobody else can load any more.
@@ -120,7 +127,7 @@ mod tests {
                     while last < TARGETS - 1 {
                         let seen = pointer.load().expect("it always points to something");
                         assert!(seen.1 >= last, "{} behind {last}", seen.1);
-                        assert!(pointer.look(|newer| newer.1 >= seen.1).expect("as before"));
+                        assert!(pointer.get(&epoch::pin()).expect("as before").1 >= seen.1);
                         last = seen.1;
                         if kept.len() < 100 {
                             kept.push(seen);
@@ -134,12 +141,52 @@ mod tests {
             }
         });
         assert_eq!(pointer.take().map(|last| last.1), Some(TARGETS - 1));
-        assert!(pointer.is_none() && pointer.load().is_none() && pointer.look(|_| ()).is_none());
+        assert!(pointer.is_none() && pointer.load().is_none() && pointer.get(&epoch::pin()).is_none());
         // Epochs go on as threads enter them; what this thread put off itself goes when it says so.
         while dropped.load(Ordering::SeqCst) < TARGETS as usize {
             epoch::pin().flush();
             std::thread::yield_now();
         }
         assert_eq!(dropped.load(Ordering::SeqCst), TARGETS as usize);
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "it is about threads")]
+    fn what_stands_behind_keeps_what_stood_in_front_and_lets_it_go_once() {
+        struct Link(u64, AtomicArc<Link>, Arc<AtomicUsize>);
+        impl Drop for Link {
+            fn drop(&mut self) {
+                self.2.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        const LINKS: u64 = 2_000;
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let link = |number| Arc::new(Link(number, AtomicArc::new(None), Arc::clone(&dropped)));
+        let first = AtomicArc::new(Some(link(0)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut last = 0;
+                while last < LINKS - 1 {
+                    let guard = epoch::pin();
+                    let seen = first.get(&guard).expect("it always points to something");
+                    assert!(seen.0 >= last);
+                    last = seen.0;
+                    assert!(seen.1.get(&guard).is_none_or(|behind| behind.0 + 1 == last));
+                }
+            });
+            for number in 1..LINKS {
+                first.put_in_front(link(number), |link| &link.1);
+                // Of those behind, one is left.
+                if let Some(behind) = first.load().and_then(|newest| newest.1.load()) {
+                    behind.1.replace(None);
+                }
+            }
+        });
+        drop(first);
+        while dropped.load(Ordering::SeqCst) < LINKS as usize {
+            epoch::pin().flush();
+            std::thread::yield_now();
+        }
+        assert_eq!(dropped.load(Ordering::SeqCst), LINKS as usize);
     }
 }

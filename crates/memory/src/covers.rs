@@ -60,8 +60,9 @@ impl Covers {
             let Some(cover) = self.0.front() else { break };
             let end = parts::version_of(&cover.key).map(parts::cover_end).unwrap_or_default();
             let mut dead = Vec::new();
-            let is_last = rows.index.walk(Bound::Excluded(&cover.key), Bound::Excluded(&end), false, |key, newest| {
-                dead.push((key.clone(), newest));
+            let is_last = rows.index.walk(Bound::Excluded(&cover.key), Bound::Excluded(&end), false, |entry, _| {
+                // This is the writer: it is there still.
+                dead.extend(entry.row.newest.load().map(|newest| (entry.key.clone(), newest)));
                 dead.len() < left
             });
             for (key, newest) in &dead {

@@ -6,8 +6,6 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use weir_model::prefetch::prefetch;
-
 /// Longer keys than this cost an allocation. With the length and the tag of the enum that makes 24 bytes.
 const INLINE_BYTES: usize = 22;
 
@@ -31,24 +29,6 @@ impl Key {
         let mut inline = [0; INLINE_BYTES];
         inline[..bytes.len()].copy_from_slice(bytes);
         Self(Bytes::Short(bytes.len() as u8, inline))
-    }
-
-    /// Has the processor fetch what does not stand here.
-    #[inline]
-    pub fn prefetch(&self) {
-        if let Bytes::Long(bytes) = &self.0 {
-            prefetch(bytes.as_ptr());
-        }
-    }
-
-    /// Eight bytes from `skip` on, as a number that sorts like them; missing ones count as 0.
-    #[inline]
-    pub fn head(&self, skip: usize) -> u64 {
-        let rest = self.get(skip..).unwrap_or_default();
-        match rest.first_chunk() {
-            Some(chunk) => u64::from_be_bytes(*chunk),
-            None => rest.iter().zip((0..8).rev()).map(|(&byte, place)| u64::from(byte) << (8 * place)).sum(),
-        }
     }
 
     /// Bytes that a key of `len` bytes takes beside its place in the index: two counters and itself.
@@ -119,11 +99,6 @@ mod tests {
             for b in &keys {
                 assert_eq!(Key::new(a).cmp(&Key::new(b)), a.cmp(b));
                 assert_eq!(Key::new(a) == Key::new(b), a == b);
-                let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-                for skip in [0, common / 2, common] {
-                    let heads = Key::new(a).head(skip).cmp(&Key::new(b).head(skip));
-                    assert!(heads.is_eq() || heads == a.cmp(b), "{a:?} {b:?} from {skip} on");
-                }
             }
         }
     }

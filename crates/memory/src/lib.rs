@@ -18,6 +18,7 @@ mod options;
 pub mod repair;
 mod running;
 mod scan;
+mod short;
 pub mod snapshot;
 mod stale;
 mod store;

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crossbeam_epoch as epoch;
 use weir_io::{Result, Waiting};
-use weir_model::engine::{Entry, Range, ScanStep, Snapshot, Walk, is_expired};
+use weir_model::engine::{Entry, Range, ScanStep, Seq, Snapshot, Walk};
 
-use crate::index::Index;
+use crate::index::{self, Index};
 use crate::key::Key;
 use crate::version::Version;
 
@@ -67,10 +68,7 @@ impl StoreWalk {
             let (key, version) = self.page.pop_front()?;
             self.budget -= 1;
             self.passed_bytes += (key.len() + version.as_ref().map_or(0, |version| version.value.len())) as u64;
-            if let Some(version) = version
-                && version.kind.is_value()
-                && !is_expired(version.expire_at_ms, self.now_ms)
-            {
+            if let Some(version) = version.filter(|version| version.is_answer(self.now_ms)) {
                 return Some((key, version));
             }
         }
@@ -84,19 +82,69 @@ impl StoreWalk {
         let Self { index, range, page, .. } = self;
         let (at, most) = (self.snapshot.seq(), self.page_rows);
         let (from, to) = (range.from.as_ref().map(|key| &key[..]), range.to.as_ref().map(|key| &key[..]));
-        self.is_last = index.walk(from, to, range.reverse, |key, newest| {
-            page.push_back((key.clone(), newest.visible(at)));
+        self.is_last = index.walk(from, to, range.reverse, |entry, _| {
+            page.push_back((entry.key.clone(), visible(entry, at)));
             page.len() < most
         });
         if let Some((last, _)) = page.back() {
-            let behind = Bound::Excluded(last.to_vec());
-            if range.reverse { range.to = behind } else { range.from = behind }
+            go_behind(range, last);
         }
         self.page_rows = (self.page_rows * MORE_ROWS).min(ROWS_MAX);
     }
 }
 
+/// The version of a row that is visible at `at`, which is held.
+fn visible(entry: &index::Entry, at: Seq) -> Option<Arc<Version>> {
+    entry.row.newest.load()?.visible(at)
+}
+
+/// What is left of `range` behind `key`.
+fn go_behind(range: &mut Range, key: &[u8]) {
+    let behind = Bound::Excluded(key.to_vec());
+    if range.reverse { range.to = behind } else { range.from = behind }
+}
+
 impl Walk for StoreWalk {
+    /// Right from the index: nothing is counted or copied for a row.
+    fn show(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> ScanStep {
+        while !self.page.is_empty() {
+            let Some((key, version)) = self.advance() else { break };
+            if !see(version.entry(&key)) {
+                return ScanStep::Ready;
+            }
+        }
+        if self.is_last || self.stopped {
+            return ScanStep::Ready;
+        }
+        let Self { index, range, budget, passed_bytes, page, .. } = self;
+        let (at, now_ms, bytes_max, guard) = (self.snapshot.seq(), self.now_ms, self.bytes_max, epoch::pin());
+        let (mut last, mut stopped) = (None, false);
+        let (from, to) = (range.from.as_ref().map(|key| &key[..]), range.to.as_ref().map(|key| &key[..]));
+        self.is_last = index.walk(from, to, range.reverse, |entry, newest| {
+            let version = newest.visible_in(at, &guard);
+            stopped = *budget == 0 || *passed_bytes >= bytes_max;
+            if stopped {
+                page.push_back((entry.key.clone(), visible(entry, at)));
+                return false;
+            }
+            *budget -= 1;
+            *passed_bytes += (entry.key.len() + version.map_or(0, |version| version.value.len())) as u64;
+            let goes_on = match version.filter(|version| version.is_answer(now_ms)) {
+                Some(version) => see(version.entry(&entry.key)),
+                None => true,
+            };
+            if !goes_on {
+                last = Some(entry.key.clone());
+            }
+            goes_on
+        });
+        self.stopped = stopped;
+        if let Some(last) = last.as_ref().or(page.back().map(|(key, _)| key)) {
+            go_behind(range, last);
+        }
+        ScanStep::Ready
+    }
+
     fn step(&mut self) -> ScanStep {
         self.current = self.advance();
         ScanStep::Ready
@@ -108,13 +156,7 @@ impl Walk for StoreWalk {
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
-        self.current.as_ref().map(|(key, version)| Entry {
-            key,
-            seq: version.seq,
-            kind: version.kind,
-            expire_at_ms: version.expire_at_ms,
-            value: &version.value,
-        })
+        self.current.as_ref().map(|(key, version)| version.entry(key))
     }
 
     fn set_budget(&mut self, entries: usize, bytes: u64) {

@@ -11,12 +11,11 @@ use weir_model::engine::{Kind, Seq};
 
 use crate::bytes::Booked;
 use crate::index::{Index, Row, row_bytes};
-use crate::key::Key;
 use crate::version::{Horizons, Version};
 
 /// See the module. Guarded by the writer's lock.
 #[derive(Default)]
-pub(crate) struct Stale(VecDeque<(Seq, Key, Arc<Row>)>);
+pub(crate) struct Stale(VecDeque<(Seq, Arc<Row>)>);
 
 impl Stale {
     /// Whether a row with this newest version is on the list.
@@ -24,9 +23,9 @@ impl Stale {
         newest.kind == Kind::Delete || !newest.is_alone()
     }
 
-    /// `row`, that of `key`, which was not on the list, has been overwritten or deleted by change `seq`.
-    pub fn add(&mut self, seq: Seq, key: &[u8], row: Arc<Row>) {
-        self.0.push_back((seq, Key::new(key), row));
+    /// `row`, which was not on the list, has been overwritten or deleted by change `seq`.
+    pub fn add(&mut self, seq: Seq, row: Arc<Row>) {
+        self.0.push_back((seq, row));
     }
 
     /// Whether [`Stale::clean`] would find something to do.
@@ -40,18 +39,18 @@ impl Stale {
             if !self.is_due(horizons) {
                 return;
             }
-            let Some((_, key, row)) = self.0.pop_front() else { return };
-            let Some(newest) = row.load() else { continue };
+            let Some((_, row)) = self.0.pop_front() else { return };
+            let Some(newest) = row.newest.load() else { continue };
             booked.trimmed(newest.trim(horizons));
             if newest.is_alone() && newest.kind != Kind::Delete {
                 continue;
             }
             // Whoever reads a deletion that is not published yet has to know of it.
             if newest.is_alone() && newest.seq <= horizons.published {
-                index.remove(&key);
-                booked.row_removed(row_bytes(key.len()), newest.bytes());
+                index.remove(&row.key);
+                booked.row_removed(row_bytes(row.key.len()), newest.bytes());
             } else {
-                self.0.push_back((newest.seq, key, row));
+                self.0.push_back((newest.seq, row));
             }
         }
     }

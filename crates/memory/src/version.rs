@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crossbeam_epoch::Guard;
 use weir_io::plant::{Plant, is_planted};
 use weir_model::Value;
-use weir_model::engine::{Found, Kind, Seq};
+use weir_model::engine::{Entry, Found, Kind, Seq, is_expired};
 use weir_model::prefetch::{LINE_BYTES, prefetch};
 
 use crate::atomic_arc::AtomicArc;
+use crate::short::Bytes;
 
 /// What a change made of a key.
 pub(crate) struct Version {
@@ -19,9 +21,9 @@ pub(crate) struct Version {
     /// First millisecond since 1970 at which the value no longer exists; 0 = lives for ever.
     pub expire_at_ms: u64,
     /// Empty for a tombstone.
-    pub value: Box<[u8]>,
+    pub value: Bytes,
     /// The next older one. Only the writer changes it, and only to leave out what no reader needs.
-    older: AtomicArc<Version>,
+    pub older: AtomicArc<Version>,
 }
 
 /// Lines of a value that are fetched ahead: what is behind them the processor sees coming.
@@ -42,12 +44,12 @@ impl Version {
     /// A version in front of `older`.
     pub fn new(seq: Seq, kind: Kind, expire_at_ms: u64, value: &[u8], older: Option<Arc<Version>>) -> Arc<Self> {
         let patience = AtomicU32::new(0);
-        Arc::new(Self { seq, kind, patience, expire_at_ms, value: value.into(), older: AtomicArc::new(older) })
+        Arc::new(Self { seq, kind, patience, expire_at_ms, value: Bytes::new(value), older: AtomicArc::new(older) })
     }
 
     /// Bytes of memory that a version with a value of so many bytes takes.
     pub const fn bytes_of(value_bytes: usize) -> u64 {
-        (VERSION_BYTES + value_bytes.next_multiple_of(8)) as u64
+        (VERSION_BYTES + Bytes::heap_bytes(value_bytes)) as u64
     }
 
     /// Bytes of memory that it takes.
@@ -70,11 +72,31 @@ impl Version {
         Some(version)
     }
 
+    /// The same for as long as this thread is in the epoch of `guard`, counting nothing.
+    pub fn visible_in<'g>(&'g self, at: Seq, guard: &'g Guard) -> Option<&'g Self> {
+        let mut version = self;
+        while version.seq > at {
+            version = version.older.get(guard)?;
+        }
+        Some(version)
+    }
+
     /// Has the processor fetch its value.
     #[inline]
     pub fn prefetch_value(&self) {
-        let lines = self.value.len().div_ceil(LINE_BYTES).min(PREFETCHED_LINES_MAX);
+        let is_elsewhere = Bytes::heap_bytes(self.value.len()) > 0;
+        let lines = if is_elsewhere { self.value.len().div_ceil(LINE_BYTES).min(PREFETCHED_LINES_MAX) } else { 0 };
         (0..lines).for_each(|line| prefetch(self.value.as_ptr().wrapping_add(line * LINE_BYTES)));
+    }
+
+    /// Whether a scan that sees it answers with it.
+    pub fn is_answer(&self, now_ms: u64) -> bool {
+        self.kind.is_value() && !is_expired(self.expire_at_ms, now_ms)
+    }
+
+    /// What a scan shows of it, that of the row of `key`.
+    pub fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
+        Entry { key, seq: self.seq, kind: self.kind, expire_at_ms: self.expire_at_ms, value: &self.value }
     }
 
     /// What a read finds in it.

@@ -129,6 +129,22 @@ impl Batch {
         self.push_behind(&[database], change);
     }
 
+    /// Adds a put or delete of a part, with its subkey as its key.
+    ///
+    /// # Panics
+    /// As [`Batch::push`].
+    pub fn push_part(&mut self, life: parts::Life, space: u8, change: Change<'_>) {
+        self.push_behind(&life.front(space), change);
+    }
+
+    /// Adds a put or delete of the part of a member that is [placed](parts::placed), with its name as its key.
+    ///
+    /// # Panics
+    /// As [`Batch::push`].
+    pub fn push_member(&mut self, life: parts::Life, space: u8, change: Change<'_>) {
+        self.push_behind(&life.placed_front(space, change.key()), change);
+    }
+
     #[inline]
     fn push_behind(&mut self, prefix: &[u8], change: Change<'_>) {
         let key = change.key();
@@ -397,6 +413,18 @@ mod tests {
                 prop_assert_eq!(found.key(), [&[database], &key[..]].concat());
             }
             prop_assert_eq!(decoded.len(), changes.len());
+        }
+
+        #[test]
+        fn the_front_of_its_part_stands_before_every_subkey(changes: Vec<Owned>, version in 1..9_u64, space in 0..4_u8) {
+            let (mut batch, life) = (Batch::new(), parts::Life::new(version));
+            changes.iter().for_each(|owned| batch.push_part(life, space, change(owned)));
+            changes.iter().for_each(|owned| batch.push_member(life, space, change(owned)));
+            let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
+            let parts = changes.iter().map(|(subkey, _)| life.part(space, subkey));
+            let members = changes.iter().map(|(member, _)| life.part(space, &parts::placed(version, member)));
+            let keys: Vec<Vec<u8>> = parts.chain(members).collect();
+            prop_assert!(decoded.iter().map(|change| change.key()).eq(keys.iter().map(|key| &key[..])));
         }
 
         #[test]

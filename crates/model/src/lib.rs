@@ -10,14 +10,16 @@ pub mod parts;
 pub mod prefetch;
 mod row;
 mod slot;
+mod stored_key;
 mod tenant;
 mod value;
 pub mod varint;
 
 pub use batch::{Batch, BatchMark, BatchRef, Change, DecodeError};
 pub use databases::Databases;
-pub use row::{Content, Row, StoredKey, StringRow};
+pub use row::{Content, Row, StringRow};
 pub use slot::{SLOTS, slot};
+pub use stored_key::StoredKey;
 pub use tenant::{InvalidName, TENANT_NAME_BYTES_MAX, TenantId, TenantName};
 pub use value::{Holder, Value};
 

@@ -1,7 +1,5 @@
 //! Rows: a user's key and what it holds (XS-3).
 
-use std::ops::Deref;
-
 use crate::Value;
 use crate::parts::{Head, RowType};
 
@@ -95,76 +93,7 @@ impl Row {
     pub fn bytes(&self) -> usize {
         match &self.content {
             Content::String(value) => value.len(),
-            Content::Parts(head) => {
-                HEAD_BYTES + head.detail.len() + head.packed.as_ref().map_or(0, |packed| packed.as_bytes().len())
-            }
-        }
-    }
-}
-
-/// Bytes of a head without its detail and its packed parts: a few less or more, as its numbers are.
-const HEAD_BYTES: usize = 16;
-
-/// Longer keys than this cost an allocation.
-const SHORT_BYTES: usize = 127;
-
-/// A user's key as engines know it: behind one byte with the number of its database. Short ones cost no allocation.
-#[derive(Clone)]
-pub struct StoredKey(Bytes);
-
-#[derive(Clone)]
-enum Bytes {
-    Short([u8; SHORT_BYTES], usize),
-    Long(Vec<u8>),
-}
-
-impl StoredKey {
-    /// The key that a user knows as `key` in `database`.
-    #[inline]
-    pub fn new(database: u8, key: &[u8]) -> Self {
-        Self::joined([&[database], key])
-    }
-
-    /// A key that is as engines know it already.
-    pub fn of(stored: &[u8]) -> Self {
-        Self::joined([&[], stored])
-    }
-
-    #[inline]
-    fn joined([front, back]: [&[u8]; 2]) -> Self {
-        let len = front.len() + back.len();
-        if len > SHORT_BYTES {
-            return Self(Bytes::Long([front, back].concat()));
-        }
-        let mut bytes = [0; SHORT_BYTES];
-        bytes[..front.len()].copy_from_slice(front);
-        bytes[front.len()..len].copy_from_slice(back);
-        Self(Bytes::Short(bytes, len))
-    }
-}
-
-impl Deref for StoredKey {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Bytes::Short(bytes, len) => &bytes[..*len],
-            Bytes::Long(bytes) => bytes,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_of_every_length_stand_behind_their_database() {
-        for len in [0, 1, SHORT_BYTES - 1, SHORT_BYTES, 1000] {
-            let key = vec![7; len];
-            let stored = [&[3], &key[..]].concat();
-            assert_eq!(StoredKey::new(3, &key)[..], stored);
-            assert_eq!(StoredKey::of(&stored)[..], stored);
+            Content::Parts(head) => head.stored_bytes(),
         }
     }
 }

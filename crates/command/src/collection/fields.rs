@@ -114,14 +114,13 @@ impl Collection<'_> {
             cx.passed_packed(passed);
             return Ok(found);
         }
-        let subkey = placed(self.head.version, name);
-        if let Some(part) = cx.part(self.key, self.life(), SPACE, &subkey).await? {
-            return Ok(Some(Member::spread(part)));
+        if let Some(value) = cx.member_part(self.key, self.life(), SPACE, name).await? {
+            return Ok(Some(Member { name: name.into(), value, expire_at_ms: None }));
         }
         if self.mortal().is_none() {
             return Ok(None);
         }
-        let part = cx.part(self.key, self.life(), MORTAL_SPACE, &subkey).await?;
+        let part = cx.part(self.key, self.life(), MORTAL_SPACE, &placed(self.head.version, name)).await?;
         Ok(part.and_then(mortal_member))
     }
 
@@ -148,16 +147,15 @@ impl Collection<'_> {
             });
         }
         let (life, version) = (self.life(), self.head.version);
-        let subkey = placed(version, name);
         if let Some(old_ms) = old_ms.filter(|_| old_ms != expire_at_ms) {
             cx.delete_part(life, DEADLINE_SPACE, &deadline_subkey(version, old_ms, name))?;
         }
         if before.is_some() && old_ms.is_some() != expire_at_ms.is_some() {
-            cx.delete_part(life, if old_ms.is_some() { MORTAL_SPACE } else { SPACE }, &subkey)?;
+            cx.delete_member_part(life, if old_ms.is_some() { MORTAL_SPACE } else { SPACE }, name)?;
         }
         self.count_mortal(i64::from(expire_at_ms.is_some()) - i64::from(old_ms.is_some()));
-        let Some(at_ms) = expire_at_ms else { return cx.put_part(life, SPACE, &subkey, value) };
-        cx.put_part(life, MORTAL_SPACE, &subkey, &mortal_value(at_ms, value))?;
+        let Some(at_ms) = expire_at_ms else { return cx.put_member_part(life, SPACE, name, value) };
+        cx.put_member_part(life, MORTAL_SPACE, name, &mortal_value(at_ms, value))?;
         match old_ms == expire_at_ms {
             true => Ok(()),
             false => cx.put_part(life, DEADLINE_SPACE, &deadline_subkey(version, at_ms, name), b""),
@@ -179,7 +177,7 @@ impl Collection<'_> {
         }
         self.count_mortal(-1);
         let version = self.head.version;
-        cx.delete_part(self.life(), MORTAL_SPACE, &placed(version, &field.name))?;
+        cx.delete_member_part(self.life(), MORTAL_SPACE, &field.name)?;
         cx.delete_part(self.life(), DEADLINE_SPACE, &deadline_subkey(version, at_ms, &field.name))
     }
 

@@ -5,7 +5,7 @@
 use std::ops::Bound;
 
 use weir_model::Value;
-use weir_model::parts::{PLACE_BYTES, PackedPart, RowType, placed};
+use weir_model::parts::{PLACE_BYTES, PackedPart, RowType};
 
 use super::Collection;
 use crate::context::{Context, Part, Subkeys};
@@ -98,7 +98,7 @@ impl Collection<'_> {
         let bytes = (name.len() + value.len()) as i64;
         self.count(i64::from(before.is_none()), bytes - before.map_or(0, Member::bytes));
         if self.packed().is_none() {
-            return cx.put_part(self.life(), SPACE, &placed(self.head.version, name), value);
+            return cx.put_member_part(self.life(), SPACE, name, value);
         }
         self.change_packed(cx, |packed| {
             packed.put(PackedPart { space: SPACE, subkey: name, value, expire_at_ms: None });
@@ -112,7 +112,7 @@ impl Collection<'_> {
     pub fn remove_member(&mut self, cx: &mut Context<'_>, member: &Member) -> Outcome {
         self.count(-1, -member.bytes());
         if self.packed().is_none() {
-            return cx.delete_part(self.life(), SPACE, &placed(self.head.version, &member.name));
+            return cx.delete_member_part(self.life(), SPACE, &member.name);
         }
         self.change_packed(cx, |packed| {
             packed.remove(SPACE, &member.name);

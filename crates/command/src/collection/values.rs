@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use weir_model::Value;
-use weir_model::parts::{PackedPart, RowType, put_i64, take_i64};
+use weir_model::parts::{PackedPart, RowType, ordered_i64, take_i64};
 
 use super::Collection;
 use crate::context::{Context, StoredPartsPage, Subkeys};
@@ -69,10 +69,8 @@ fn packed_part(value: &[u8]) -> PackedPart<'_> {
     PackedPart { space: SPACE, subkey: &[], value, expire_at_ms: None }
 }
 
-fn subkey(position: i64) -> Vec<u8> {
-    let mut subkey = Vec::with_capacity(POSITION_BYTES);
-    put_i64(&mut subkey, position);
-    subkey
+fn subkey(position: i64) -> [u8; POSITION_BYTES] {
+    ordered_i64(position)
 }
 
 fn bytes_of(value: &[u8]) -> i64 {
@@ -86,7 +84,8 @@ impl Collection<'_> {
     }
 
     fn set_first(&mut self, position: i64) {
-        self.head.detail = subkey(position);
+        self.head.detail.clear();
+        self.head.detail.extend_from_slice(&subkey(position));
     }
 
     /// The position of the value with this index, `by` further.
@@ -137,7 +136,8 @@ impl Collection<'_> {
     /// The same of a spread list, which has some in the range.
     async fn spread_page(&self, cx: &mut Context<'_>, range: Range<u64>, reverse: bool) -> Outcome<StoredPartsPage> {
         let (first, last) = (self.position(range.start, 0)?, self.position(range.end - 1, 0)?);
-        let (from, to) = (std::ops::Bound::Included(subkey(first)), std::ops::Bound::Included(subkey(last)));
+        let (from, to) =
+            (std::ops::Bound::Included(subkey(first).into()), std::ops::Bound::Included(subkey(last).into()));
         let mut left = Some(Subkeys { space: SPACE, from, to, reverse });
         while let Some(subkeys) = left {
             let mut page = cx.stored_parts(self.key, self.life(), subkeys, PAGE_VALUES).await?;

@@ -9,8 +9,8 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
-use weir_model::{Change, Content, Row, Value};
+use weir_model::parts::{Head, Life, PLACE_BYTES, RowType, SUBKEY_BYTES_MAX};
+use weir_model::{Change, Content, Row, StoredKey, Value};
 
 use super::{Asked, Context};
 use crate::draft::Draft;
@@ -93,7 +93,10 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::get`], and it is something else.
     pub async fn head(&mut self, key: &[u8], kind: RowType) -> Outcome<Option<(Head, Option<u64>)>> {
-        head_of(self.get(key).await?, kind)
+        match self.head_in_hand(key, kind) {
+            Some(head) => head,
+            None => head_of(self.get(key).await?, kind),
+        }
     }
 
     /// The same, as [`Context::row_of_one_moment`].
@@ -105,7 +108,24 @@ impl Context<'_> {
         key: &[u8],
         kind: RowType,
     ) -> Outcome<Option<(Head, Option<u64>)>> {
-        head_of(self.row_of_one_moment(key).await?, kind)
+        match self.head_in_hand(key, kind) {
+            Some(head) => head,
+            None => head_of(self.row_of_one_moment(key).await?, kind),
+        }
+    }
+
+    /// The head that the command in front of this one has written, if there is one in the draft: it need not be decoded.
+    /// It counts and costs a look.
+    fn head_in_hand(&mut self, key: &[u8], kind: RowType) -> Option<Outcome<Option<(Head, Option<u64>)>>> {
+        let number = self.number();
+        let (head, expire_at_ms) = self.draft.take_head(number, key)?;
+        let lives = expire_at_ms.is_none_or(|at| at > self.now_ms());
+        self.met_bytes(Asked::Row(number, key), lives.then(|| head.stored_bytes()));
+        Some(match head.kind == kind {
+            _ if !lives => Ok(None),
+            true => Ok(Some((head, expire_at_ms))),
+            false => Err(WRONG_TYPE),
+        })
     }
 
     /// The row of `key`; where it has parts with keys of their own, all that is read from now on is of one moment, and
@@ -143,10 +163,22 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::get`].
     pub async fn part(&mut self, key: &[u8], life: Life, space: u8, subkey: &[u8]) -> Outcome<Option<Part>> {
-        let stored = life.part(space, subkey);
+        let value = self.value_of_part(key, &life.stored_part(space, subkey)).await?;
+        Ok(value.map(|value| Part { subkey: subkey.into(), value }))
+    }
+
+    /// What stands at the part of `member`, which is placed in `space`, of the row of `key`, whose `life` it is.
+    ///
+    /// # Errors
+    /// As [`Context::get`].
+    pub async fn member_part(&mut self, key: &[u8], life: Life, space: u8, member: &[u8]) -> Outcome<Option<Value>> {
+        self.value_of_part(key, &life.stored_member(space, member)).await
+    }
+
+    async fn value_of_part(&mut self, key: &[u8], stored: &StoredKey) -> Outcome<Option<Value>> {
         let books = !self.is_locked;
-        let row = self.read(Asked::Part(key, &stored), books).await?.and_then(Row::into_string);
-        Ok(row.map(|row| Part { subkey: subkey.into(), value: row.value }))
+        let row = self.read(Asked::Part(key, stored), books).await?.and_then(Row::into_string);
+        Ok(row.map(|row| row.value))
     }
 
     /// Up to `limit` of `subkeys` of the row of `key`, whose `life` it is; what the command has written itself is among
@@ -202,7 +234,28 @@ impl Context<'_> {
     pub fn put_part(&mut self, life: Life, space: u8, subkey: &[u8], value: &[u8]) -> Outcome {
         check_subkey(subkey)?;
         self.call.longest = self.call.longest.max(value.len());
-        self.draft.push(Change::Put { key: &life.part(space, subkey), value, expire_at_ms: None });
+        self.draft.push_part(life, space, Change::Put { key: subkey, value, expire_at_ms: None });
+        Ok(())
+    }
+
+    /// The part of `member`, which is placed in `space`, has this value from now on.
+    ///
+    /// # Errors
+    /// The member is too long.
+    pub fn put_member_part(&mut self, life: Life, space: u8, member: &[u8], value: &[u8]) -> Outcome {
+        check_member(member)?;
+        self.call.longest = self.call.longest.max(value.len());
+        self.draft.push_member(life, space, Change::Put { key: member, value, expire_at_ms: None });
+        Ok(())
+    }
+
+    /// It does not exist from now on.
+    ///
+    /// # Errors
+    /// The member is too long.
+    pub fn delete_member_part(&mut self, life: Life, space: u8, member: &[u8]) -> Outcome {
+        check_member(member)?;
+        self.draft.push_member(life, space, Change::Delete { key: member });
         Ok(())
     }
 
@@ -212,7 +265,7 @@ impl Context<'_> {
     /// The subkey is too long.
     pub fn delete_part(&mut self, life: Life, space: u8, subkey: &[u8]) -> Outcome {
         check_subkey(subkey)?;
-        self.draft.push(Change::Delete { key: &life.part(space, subkey) });
+        self.draft.push_part(life, space, Change::Delete { key: subkey });
         Ok(())
     }
 }
@@ -236,6 +289,10 @@ fn head_of(row: Option<Row>, kind: RowType) -> Outcome<Option<(Head, Option<u64>
 
 fn check_subkey(subkey: &[u8]) -> Outcome {
     if subkey.len() > SUBKEY_BYTES_MAX { Err(KEY_TOO_LONG) } else { Ok(()) }
+}
+
+fn check_member(member: &[u8]) -> Outcome {
+    if member.len() > SUBKEY_BYTES_MAX - PLACE_BYTES { Err(KEY_TOO_LONG) } else { Ok(()) }
 }
 
 /// `page`, which is a step through `range`, with the changes of `draft`.

@@ -231,6 +231,10 @@ impl Replies {
 
     #[inline]
     fn header(&mut self, kind: u8, len: usize) {
+        // Of most replies: in one piece.
+        if len < 10 {
+            return self.bytes.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']);
+        }
         self.bytes.push(kind);
         push_u64(&mut self.bytes, len as u64);
         self.end();

@@ -45,7 +45,7 @@ use dead::Census;
 pub use dead::MemtableDead;
 use hash_index::{HashIndex, Known};
 use leaf::{HEIGHT_MAX, LEAF_RECORDS, Leaf, Look};
-pub use prefetch::PREFETCHED_MAX;
+pub use prefetch::{PREFETCHED_MAX, Place, Places};
 use record::{Record, Target};
 
 /// A sorted set of entries in memory. Insert-only; shared by one writer and any number of readers.
@@ -77,6 +77,7 @@ struct Writer {
     head_bytes: usize,
     /// The last leaf: inserts in ascending order need no search.
     last: Leaf,
+    recent: Recent,
     /// Records in leaves.
     anchors: usize,
     /// The index that is not complete, and the first leaf whose anchors it has not.
@@ -86,6 +87,14 @@ struct Writer {
     census: Census,
     /// Draws tower heights. A fixed seed: the same inserts build the same list.
     rng: Rng,
+}
+
+/// Where the last new key has gone. Those of a list or a stream come one beside the other.
+#[derive(Clone, Copy)]
+struct Recent {
+    leaf: Leaf,
+    /// The one before has gone into the same leaf: it is worth a look for the next one.
+    is_run: bool,
 }
 
 // SAFETY: leaves and records live in the arenas that the memtable owns. Leaves are only changed under the writer's
@@ -115,6 +124,7 @@ impl Memtable {
             leaves,
             head_bytes,
             last: head,
+            recent: Recent { leaf: head, is_run: false },
             anchors: 0,
             unfinished: None,
             index_bytes: 0,
@@ -141,13 +151,20 @@ impl Memtable {
     /// # Panics
     /// If the same (key, seq) is in the memtable already.
     pub fn insert(&self, entry: Entry<'_>) {
+        self.insert_at(entry, hash(entry.key), Place::UNKNOWN);
+    }
+
+    /// The same where the key's [`hash`](crate::table::filter::hash) is known, and perhaps the place.
+    ///
+    /// # Panics
+    /// As [`Memtable::insert`].
+    pub fn insert_at(&self, entry: Entry<'_>, hash: u64, place: Place) {
         let mut writer = self.writer.lock();
         if matches!(entry.kind, Kind::Head | Kind::Cover) {
             // Before the entry: whoever knows that it was written finds this set.
             self.holds_heads.store(true, Ordering::Release);
         }
         let hash = writer.index(self).map(|index| {
-            let hash = hash(entry.key);
             // Needed once the entry has been copied.
             index.prefetch(hash);
             hash
@@ -158,7 +175,7 @@ impl Memtable {
             if let Some(older) = self.insert_by_hash(&entry, hash, record) {
                 writer.census.add(&entry, Some(older.entry()));
             } else {
-                bytes += self.insert_in_order(&mut writer, &entry, hash, record);
+                bytes += self.insert_in_order(&mut writer, &entry, hash, record, place.0);
             }
         }
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -188,8 +205,8 @@ impl Memtable {
         }
     }
 
-    /// Puts the entry's `record` where it belongs among all others: on an anchor, or into a leaf as a new one. Returns
-    /// the bytes that leaves took for it.
+    /// Puts the entry's `record` where it belongs among all others: on an anchor, or into a leaf as a new one. `place`
+    /// is null, or the leaf where that may be. Returns the bytes that leaves took for it.
     ///
     /// # Safety
     /// Only under the writer's lock; the record is this memtable's.
@@ -199,13 +216,21 @@ impl Memtable {
         entry: &Entry<'_>,
         hash: Option<u64>,
         record: Record,
+        place: Leaf,
     ) -> usize {
         let target = Target::new(entry.key, entry.seq);
         let mut bytes = 0;
         // SAFETY: the caller's promise: all leaves and records are of this memtable, and this is the writer.
         unsafe {
             let is_last = writer.last == self.head || writer.last.compare(&target) != Greater;
-            let mut leaf = if is_last { writer.last } else { self.search(&target, Equal) };
+            let recent = writer.recent;
+            let mut leaf = match is_last {
+                true => writer.last,
+                false if !place.is_null() && self.is_place_of(place, &target) => place,
+                false if recent.is_run && self.is_place_of(recent.leaf, &target) => recent.leaf,
+                false => self.search(&target, Equal),
+            };
+            let is_run = leaf == recent.leaf;
             let mut look = leaf.look(&target);
             // The newest anchor of the key that is not newer than the entry.
             let anchor = look.first_behind(&target).filter(|anchor| anchor.entry().key == entry.key);
@@ -230,9 +255,24 @@ impl Memtable {
                 index.add(hash, record, anchor.unwrap_or(Record::NULL));
             }
             leaf.insert(look.position, record);
+            writer.recent = Recent { leaf, is_run };
         }
         writer.anchors += 1;
         bytes
+    }
+
+    /// Whether a search for `target` would find `leaf`.
+    ///
+    /// # Safety
+    /// The leaf is this memtable's.
+    #[inline]
+    unsafe fn is_place_of(&self, leaf: Leaf, target: &Target<'_>) -> bool {
+        // SAFETY: the caller's promise; only the first leaf is the head.
+        unsafe {
+            let next = leaf.next(0);
+            let begins_before = leaf == self.head || leaf.compare(target) != Greater;
+            begins_before && (next.is_null() || next.compare(target) == Greater)
+        }
     }
 
     /// Begins with the index when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf

@@ -18,6 +18,18 @@ pub const PREFETCHED_MAX: usize = 16;
 /// A smaller memtable is in the processor's cache anyway.
 const BYTES_MIN: usize = 1 << 20;
 
+/// Where a key belongs, as far as is known: an insert looks there first.
+#[derive(Clone, Copy)]
+pub struct Place(pub(super) Leaf);
+
+impl Place {
+    /// Nothing is known.
+    pub const UNKNOWN: Place = Place(Leaf::NULL);
+}
+
+/// Of each of [`PREFETCHED_MAX`] keys.
+pub type Places = [Place; PREFETCHED_MAX];
+
 /// A search under way, between two looks at memory.
 struct Search<'k> {
     target: Target<'k>,
@@ -38,7 +50,9 @@ impl Memtable {
         if self.bytes() < BYTES_MIN {
             return 0;
         }
-        let Some(index) = self.index.get() else { return self.search_in_step(keys, wanted) };
+        let Some(index) = self.index.get() else {
+            return self.search_in_step(keys, wanted, &mut [Place::UNKNOWN; PREFETCHED_MAX]);
+        };
         let hashes = &hashes[..keys.len().min(PREFETCHED_MAX)];
         let wanted_hashes = || hashes.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1);
         wanted_hashes().for_each(|(_, &hash)| index.prefetch(hash));
@@ -52,18 +66,39 @@ impl Memtable {
         here
     }
 
-    /// The same of what inserts of the first [`PREFETCHED_MAX`] of `keys` will touch.
-    pub fn prefetch_inserts(&self, keys: &[&[u8]], hashes: &[u64]) {
+    /// The same of what inserts of the first [`PREFETCHED_MAX`] of `keys` will touch. Tells where new ones belong.
+    pub fn prefetch_inserts(&self, keys: &[&[u8]], hashes: &[u64]) -> Places {
         let all = (1_u32 << keys.len().min(PREFETCHED_MAX)) - 1;
-        let here = self.prefetch(keys, hashes, all);
-        // A new key goes into a leaf.
-        if self.index.get().is_some() && here != all {
-            self.search_in_step(keys, all & !here);
+        let mut places = [Place::UNKNOWN; PREFETCHED_MAX];
+        let in_run = self.find_in_run(keys, &mut places);
+        if self.bytes() < BYTES_MIN {
+            return places;
         }
+        let here = if self.index.get().is_some() { self.prefetch(keys, hashes, all) } else { 0 };
+        // A new key goes into a leaf.
+        self.search_in_step(keys, all & !here & !in_run, &mut places);
+        places
     }
 
-    /// [`Memtable::prefetch`], however small it is.
-    pub(super) fn search_in_step(&self, keys: &[&[u8]], wanted: u32) -> u32 {
+    /// The first [`PREFETCHED_MAX`] of `keys` that go where the last insert has gone.
+    fn find_in_run(&self, keys: &[&[u8]], places: &mut Places) -> u32 {
+        let recent = self.writer.lock().recent;
+        if !recent.is_run {
+            return 0;
+        }
+        // SAFETY: a leaf of this memtable.
+        let is_in = |key: &[u8]| unsafe { self.is_place_of(recent.leaf, &Target::new(key, SEQ_MAX)) };
+        keys.iter().zip(places).enumerate().filter(|(_, (key, _))| is_in(key)).fold(0, |found, (at, (_, place))| {
+            *place = Place(recent.leaf);
+            found | 1 << at
+        })
+    }
+
+    /// [`Memtable::prefetch`] by the leaves, however small it is. Tells in which leaf each belongs.
+    pub(super) fn search_in_step(&self, keys: &[&[u8]], wanted: u32, places: &mut Places) -> u32 {
+        if wanted == 0 {
+            return 0;
+        }
         let top = self.height.load(Ordering::Relaxed) - 1;
         let mut searches: [Option<Search<'_>>; PREFETCHED_MAX] = std::array::from_fn(|place| {
             let target = Target::new(keys.get(place).filter(|_| wanted >> place & 1 == 1)?, SEQ_MAX);
@@ -87,6 +122,9 @@ impl Memtable {
                 }
             }
             let mut positions = [0; PREFETCHED_MAX];
+            for (search, place) in searches.iter().zip(places) {
+                *place = search.as_ref().map_or(*place, |search| Place(search.leaf));
+            }
             for (search, position) in searches.iter().flatten().zip(&mut positions) {
                 *position = search.leaf.prefetch_record(&search.target);
             }

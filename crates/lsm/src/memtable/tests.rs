@@ -11,7 +11,7 @@ use weir_io::{Memory, Rng, Unbooked};
 use weir_model::engine::{Entry, Kind, SEQ_MAX, Seq};
 
 use super::hash_index::Known;
-use super::{Memtable, PREFETCHED_MAX};
+use super::{Memtable, PREFETCHED_MAX, Place};
 use crate::cursor::{Cursor, Step};
 use crate::table::filter::hash;
 
@@ -114,8 +114,9 @@ proptest! {
         let wanted: Vec<&[u8]> = probes.iter().map(|(key, _)| &key[..]).take(PREFETCHED_MAX).collect();
         let is_here = |key: &[u8]| model.keys().any(|(here, _)| here == key);
         let expected = wanted.iter().enumerate().fold(0, |mask, (place, key)| mask | u32::from(is_here(key)) << place);
-        prop_assert_eq!(memtable.search_in_step(&wanted, u32::MAX), expected);
-        prop_assert_eq!(memtable.search_in_step(&wanted, 0b1010), expected & 0b1010);
+        let search = |wanted_bits| memtable.search_in_step(&wanted, wanted_bits, &mut [Place::UNKNOWN; PREFETCHED_MAX]);
+        prop_assert_eq!(search(u32::MAX), expected);
+        prop_assert_eq!(search(0b1010), expected & 0b1010);
         for (key, seq) in probes {
             let at = (key.clone(), Reverse(seq));
             let expected = model.range(at.clone()..).next().filter(|((found, _), _)| *found == key);
@@ -238,6 +239,50 @@ fn an_idle_memtable_is_small_and_every_byte_is_counted() {
     assert!((memtable.bytes()..memtable.bytes() + (300 << 10)).contains(&memtable.allocated_bytes()));
 }
 
+/// The key of an element of a list.
+fn element(list: u8, position: i32) -> [u8; 5] {
+    let [a, b, c, d] = (position ^ i32::MIN).to_be_bytes();
+    [list, a, b, c, d]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lists_that_grow_at_their_ends_are_found_as_everything_else(
+        runs in proptest::collection::vec((0..4_u8, any::<bool>(), 1..90_usize), 1..if cfg!(miri) { 4 } else { 40 }),
+        searches: bool,
+    ) {
+        let (memtable, mut model, mut ends) = (Memtable::new(), Model::new(), [(0, 0); 4]);
+        for (list, is_front, len) in runs {
+            let (front, back) = &mut ends[usize::from(list)];
+            let keys: Vec<[u8; 5]> = (0..len as i32).map(|step| element(list, if is_front { *front - 1 - step } else { *back + step })).collect();
+            if is_front { *front -= len as i32 } else { *back += len as i32 }
+            let (words, hashes): (Vec<&[u8]>, Vec<u64>) = keys.iter().map(|key| (&key[..], hash(key))).unzip();
+            let mut places = memtable.prefetch_inserts(&words, &hashes);
+            if searches {
+                memtable.search_in_step(&words, (1 << words.len().min(PREFETCHED_MAX)) - 1, &mut places);
+            }
+            for (at, (key, hash)) in keys.into_iter().zip(hashes).enumerate() {
+                let entry = Entry { key: &key, seq: 1, kind: Kind::Put, expire_at_ms: 0, value: &key[1..] };
+                memtable.insert_at(entry, hash, places.get(at).copied().unwrap_or(Place::UNKNOWN));
+                model.insert((key.to_vec(), Reverse(1)), (Kind::Put, 0, key[1..].to_vec()));
+            }
+        }
+        let mut cursor = memtable.cursor();
+        let mut step = cursor.seek_first();
+        for expected in &model {
+            prop_assert_eq!(step, Step::Ready);
+            prop_assert_eq!(owned(cursor.entry()), cloned(Some(expected)));
+            step = cursor.next();
+        }
+        prop_assert!(cursor.entry().is_none());
+        for (key, _) in model.keys() {
+            prop_assert!(memtable.get(key, 1).is_some());
+        }
+    }
+}
+
 #[test]
 fn what_is_prefetched_is_what_is_there() {
     let memtable = Memtable::new();
@@ -337,7 +382,9 @@ fn readers_see_whole_entries_in_order_while_the_writer_goes_on() {
                     let number = rng.below(keys);
                     // Key `number` was written at 1 + number + keys * round.
                     let expected = (seen > number).then(|| seen - (seen - 1 - number) % keys);
-                    memtable.search_in_step(&[&key_of(number), &key_of(number + 1), &key_of(number + 2)], 0b111);
+                    let keys = [key_of(number), key_of(number + 1), key_of(number + 2)];
+                    let keys = keys.each_ref().map(|key| &key[..]);
+                    memtable.search_in_step(&keys, 0b111, &mut [Place::UNKNOWN; PREFETCHED_MAX]);
                     assert!(expected.is_none() || memtable.may_contain(&key_of(number)), "key {number} at {seen}");
                     let found = memtable.get(&key_of(number), seen);
                     assert_eq!(found.as_ref().map(|f| f.seq), expected, "key {number} at {seen}");

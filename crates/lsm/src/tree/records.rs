@@ -7,16 +7,28 @@ use weir_model::parts::cover_value;
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Tree;
-use crate::memtable::{Memtable, PREFETCHED_MAX};
+use crate::memtable::{Memtable, PREFETCHED_MAX, Place, Places};
 use crate::table::filter::hash;
 
-/// Has the processor fetch what the inserts of these changes will touch, up to [`PREFETCHED_MAX`].
-fn prefetch<'a>(memtable: &Memtable, changes: impl Iterator<Item = Change<'a>>) {
-    let (mut keys, mut hashes, mut count) = ([&[][..]; PREFETCHED_MAX], [0; PREFETCHED_MAX], 0);
-    for (change, (key, hashed)) in changes.zip(keys.iter_mut().zip(&mut hashes)) {
-        (*key, *hashed, count) = (change.key(), hash(change.key()), count + 1);
+/// Changes that are about to be inserted, up to [`PREFETCHED_MAX`]: what the processor was told to fetch for them.
+struct Ahead {
+    hashes: [u64; PREFETCHED_MAX],
+    places: Places,
+}
+
+impl Ahead {
+    /// Has the processor fetch what the inserts of these changes will touch, where they are `several`.
+    fn of<'a>(memtable: &Memtable, changes: impl Iterator<Item = Change<'a>>, several: bool) -> Self {
+        let (mut keys, mut hashes, mut count) = ([&[][..]; PREFETCHED_MAX], [0; PREFETCHED_MAX], 0);
+        for (change, (key, hashed)) in changes.zip(keys.iter_mut().zip(&mut hashes)) {
+            (*key, *hashed, count) = (change.key(), hash(change.key()), count + 1);
+        }
+        let places = match several {
+            true => memtable.prefetch_inserts(&keys[..count], &hashes[..count]),
+            false => [Place::UNKNOWN; PREFETCHED_MAX],
+        };
+        Self { hashes, places }
     }
-    memtable.prefetch_inserts(&keys[..count], &hashes[..count]);
 }
 
 impl Records for Tree {
@@ -33,17 +45,19 @@ impl Records for Tree {
             view = self.view.load();
             sealed = true;
         }
-        let mut ahead = batch.iter();
-        for (place, change) in batch.iter().enumerate() {
-            if batch.len() > 1 && place.is_multiple_of(PREFETCHED_MAX) {
-                prefetch(&view.memtable, ahead.by_ref().take(PREFETCHED_MAX));
+        let mut to_come = batch.iter();
+        let mut ahead = Ahead { hashes: [0; PREFETCHED_MAX], places: [Place::UNKNOWN; PREFETCHED_MAX] };
+        for (number, change) in batch.iter().enumerate() {
+            let at = number % PREFETCHED_MAX;
+            if at == 0 {
+                ahead = Ahead::of(&view.memtable, to_come.by_ref().take(PREFETCHED_MAX), batch.len() > 1);
             }
             // A row's version is never larger than the sequence number of its head or cover, and the next one is made
             // of the newest sequence number. After a restart, those that were given out last are not known any more.
             state.last_seq = state.last_seq.max(change.newest_version()) + 1;
             let seq = state.last_seq;
             let value;
-            view.memtable.insert(match change {
+            let entry = match change {
                 Change::Delete { key } => Entry { key, seq, kind: Kind::Delete, expire_at_ms: 0, value: &[] },
                 Change::Put { key, value, expire_at_ms } => {
                     Entry { key, seq, kind: Kind::Put, expire_at_ms: expire_at_ms.unwrap_or(0), value }
@@ -55,7 +69,8 @@ impl Records for Tree {
                     value = cover_value(bytes);
                     Entry { key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value }
                 }
-            });
+            };
+            view.memtable.insert_at(entry, ahead.hashes[at], ahead.places[at]);
         }
         state.applied = index;
         self.applied.store(state.last_seq, Ordering::Release);

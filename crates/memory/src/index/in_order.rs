@@ -19,13 +19,16 @@
 //! - A reader that goes back loads the leaf, and then makes sure that no other node has come between it and where the
 //!   reader comes from.
 //! - A node goes only when its leaf has no row left.
+//!
+//! Keys often come in order: those of a list, of a stream. Where two in a row go into the same leaf, the writer learns
+//! which keys that leaf is for, and looks for the place of the next one there first.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_skiplist::base::{self as skip_list, SkipList};
-use weir_model::prefetch::prefetch;
+use parking_lot::Mutex;
 
 use super::Row;
 use super::leaf::{Entry, LEAF_ROWS_MAX, Leaf};
@@ -38,49 +41,86 @@ const SPLIT_ROWS: usize = LEAF_ROWS_MAX / 4 * 3;
 
 type Node<'g> = skip_list::Entry<'g, 'g, Key, AtomicArc<Leaf>>;
 
+/// The leaf that the last new row has gone into.
+struct Recent {
+    leaf: Arc<Leaf>,
+    /// The first key that belongs to it, and the first one that belongs to the next leaf, if there is one: once two
+    /// rows in a row have gone into it.
+    keys: Option<(Key, Option<Key>)>,
+}
+
+impl Recent {
+    fn has(&self, key: &Key) -> bool {
+        self.keys.as_ref().is_some_and(|(from, to)| key >= from && to.as_ref().is_none_or(|to| key < to))
+    }
+}
+
 /// See the module.
-pub(super) struct InOrder(SkipList<Key, AtomicArc<Leaf>>);
+pub(super) struct InOrder {
+    leaves: SkipList<Key, AtomicArc<Leaf>>,
+    /// `None` where leaves have been replaced since. Only the writer looks here.
+    recent: Mutex<Option<Recent>>,
+}
 
 impl Default for InOrder {
     fn default() -> Self {
-        let leaves = Self(SkipList::new(epoch::default_collector().clone()));
-        leaves.add_node(Key::new(b""), Leaf::new(Vec::new()), &epoch::pin());
-        leaves
+        let leaves = SkipList::new(epoch::default_collector().clone());
+        let order = Self { leaves, recent: Mutex::default() };
+        order.add_node(Key::new(b""), Leaf::new(Vec::new()), &epoch::pin());
+        order
     }
 }
 
 impl InOrder {
     fn add_node(&self, key: Key, leaf: Arc<Leaf>, guard: &Guard) {
-        self.0.insert(key, AtomicArc::new(Some(leaf)), guard).release(guard);
+        self.leaves.insert(key, AtomicArc::new(Some(leaf)), guard).release(guard);
     }
 
     /// The last node before or at `end`. The first node is at or before every key.
     fn last_node<'g>(&'g self, end: Bound<&[u8]>, guard: &'g Guard) -> Option<Node<'g>> {
         match end {
-            Bound::Unbounded => self.0.back(guard),
-            _ => self.0.upper_bound(end, guard),
+            Bound::Unbounded => self.leaves.back(guard),
+            _ => self.leaves.upper_bound(end, guard),
         }
     }
 
-    /// Adds a row for `key`, which has none. For the writer.
-    pub fn insert(&self, key: Key, row: Arc<Row>) {
+    /// Adds a row, whose key has none. For the writer.
+    pub fn insert(&self, row: Arc<Row>) {
+        let (mut entry, mut recent) = (Entry::of(row), self.recent.lock());
+        if let Some(recent) = recent.as_ref().filter(|recent| recent.has(&entry.key)) {
+            match recent.leaf.push(entry) {
+                Ok(()) => return,
+                Err(full) => entry = full,
+            }
+        }
         let guard = epoch::pin();
-        let node = self.last_node(Bound::Included(&key), &guard).expect("the first node stays");
-        let leaf = leaf_of(&node);
-        let Err(entry) = leaf.push(Entry { key, row }) else { return };
-
-        let mut living = leaf.living();
-        let splits = living.len() >= SPLIT_ROWS;
-        if splits && living.last().is_some_and(|last| last.key < entry.key) {
-            // Keys that come in order leave full leaves behind.
-            self.add_node(entry.key.clone(), Leaf::new(vec![entry]), &guard);
+        let node = self.last_node(Bound::Included(&entry.key), &guard).expect("the first node stays");
+        let leaf = node.value().load().expect("a node has a leaf");
+        if let Err(entry) = leaf.push(entry) {
+            self.make_room(&node, &leaf, entry, &guard);
+            *recent = None;
             return;
         }
+        let is_again = recent.as_ref().is_some_and(|recent| Arc::ptr_eq(&recent.leaf, &leaf));
+        let keys = is_again.then(|| (node.key().clone(), node.next().map(|next| next.key().clone())));
+        *recent = Some(Recent { leaf, keys });
+    }
+
+    /// Adds `entry`, for which the leaf of `node` has no room.
+    fn make_room(&self, node: &Node<'_>, leaf: &Leaf, entry: Entry, guard: &Guard) {
+        let mut living = leaf.living();
+        let splits = living.len() >= SPLIT_ROWS;
         let at = living.partition_point(|living| living.key < entry.key);
+        if splits && at == living.len() {
+            // Keys that come in order leave full leaves behind.
+            self.add_node(entry.key.clone(), Leaf::new(vec![entry]), guard);
+            return;
+        }
         living.insert(at, entry);
         if splits {
-            let upper = living.split_off(living.len() / 2);
-            self.add_node(upper[0].key.clone(), Leaf::new(upper), &guard);
+            // And so do those that come in reverse.
+            let upper = living.split_off(if at == 0 { 1 } else { living.len() / 2 });
+            self.add_node(upper[0].key.clone(), Leaf::new(upper), guard);
         }
         node.value().replace(Some(Leaf::new(living)));
     }
@@ -89,10 +129,11 @@ impl InOrder {
     pub fn removed(&self, key: &[u8]) {
         let guard = epoch::pin();
         let node = self.last_node(Bound::Included(key), &guard).expect("the first node stays");
-        let leaf = leaf_of(&node);
+        let leaf = leaf_of(&node, &guard);
         if !leaf.note_dead() {
             return;
         }
+        *self.recent.lock() = None;
         let living = leaf.living();
         if living.is_empty() && !node.key().is_empty() {
             node.remove();
@@ -101,46 +142,46 @@ impl InOrder {
         }
     }
 
-    /// Shows rows of a range to `see`, in order or in reverse, until it says false; gives whether it saw them all. No
-    /// node is freed meanwhile: keep it short.
+    /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false; gives
+    /// whether it saw them all. Nothing is freed meanwhile: keep it short.
     pub fn walk(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         reverse: bool,
-        see: &mut dyn FnMut(&Key, Arc<Version>) -> bool,
+        see: &mut dyn FnMut(&Entry, &Version) -> bool,
     ) -> bool {
         if reverse { self.walk_back(from, to, see) } else { self.walk_on(from, to, see) }
     }
 
-    fn walk_on(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, see: &mut dyn FnMut(&Key, Arc<Version>) -> bool) -> bool {
+    fn walk_on(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, see: &mut dyn FnMut(&Entry, &Version) -> bool) -> bool {
         let guard = epoch::pin();
         let mut node = match from {
-            Bound::Unbounded => self.0.front(&guard),
+            Bound::Unbounded => self.leaves.front(&guard),
             Bound::Included(key) | Bound::Excluded(key) => self.last_node(Bound::Included(key), &guard),
         };
         while let Some(this) = node {
-            let leaf = leaf_of(&this);
+            let leaf = leaf_of(&this, &guard);
             node = this.next().filter(|next| is_before(next.key(), to));
             let end = node.as_ref().map_or(to, |next| Bound::Excluded(&**next.key()));
-            if !show(sorted(&leaf, this.key(), from, end).into_iter(), see) {
+            if !leaf.range(from, end).all(|entry| show(entry, &guard, see)) {
                 return false;
             }
         }
         true
     }
 
-    fn walk_back(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, see: &mut dyn FnMut(&Key, Arc<Version>) -> bool) -> bool {
+    fn walk_back(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, see: &mut dyn FnMut(&Entry, &Version) -> bool) -> bool {
         let guard = epoch::pin();
         let mut end = to;
         loop {
             let Some(mut node) = self.last_node(end, &guard) else { return true };
-            let mut leaf = leaf_of(&node);
+            let mut leaf = leaf_of(&node, &guard);
             while let Some(other) = self.last_node(end, &guard).filter(|other| other.key() != node.key()) {
                 node = other;
-                leaf = leaf_of(&node);
+                leaf = leaf_of(&node, &guard);
             }
-            if !show(sorted(&leaf, node.key(), from, end).into_iter().rev(), see) {
+            if !leaf.range(from, end).rev().all(|entry| show(entry, &guard, see)) {
                 return false;
             }
             if !is_behind(node.key(), from) {
@@ -151,8 +192,14 @@ impl InOrder {
     }
 }
 
-fn leaf_of(node: &Node<'_>) -> Arc<Leaf> {
-    node.value().load().expect("a node has a leaf")
+/// Shows a row to `see`, if it has not been removed.
+fn show(entry: &Entry, guard: &Guard, see: &mut dyn FnMut(&Entry, &Version) -> bool) -> bool {
+    entry.row.newest.get(guard).is_none_or(|newest| see(entry, newest))
+}
+
+/// Its leaf as it is now.
+fn leaf_of<'g>(node: &Node<'g>, guard: &'g Guard) -> &'g Leaf {
+    node.value().get(guard).expect("a node has a leaf")
 }
 
 fn is_behind(key: &[u8], from: Bound<&[u8]>) -> bool {
@@ -170,62 +217,6 @@ fn is_before(key: &[u8], to: Bound<&[u8]>) -> bool {
     }
 }
 
-/// An entry, and eight bytes of its key, which decide about most pairs without a look at the keys.
-type Headed<'l> = (u64, &'l Entry);
-
-/// The entries of `leaf`, whose node has the key `first`, in a range that ends with the leaf, or before; in order.
-fn sorted<'l>(leaf: &'l Leaf, first: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<Headed<'l>> {
-    let is_in_range = |entry: &&Entry| {
-        let is_from = match from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => &*entry.key >= from,
-            Bound::Excluded(from) => &*entry.key > from,
-        };
-        is_from && is_before(&entry.key, to)
-    };
-    // Whatever is between two keys begins with what these have in common.
-    let lower = match from {
-        Bound::Included(from) | Bound::Excluded(from) if from > first => from,
-        _ => first,
-    };
-    let skip = match to {
-        Bound::Included(to) | Bound::Excluded(to) => lower.iter().zip(to).take_while(|(a, b)| a == b).count(),
-        Bound::Unbounded => 0,
-    };
-    leaf.entries().for_each(|entry| entry.key.prefetch());
-    let headed = |entry: &'l Entry| (entry.key.head(skip), entry);
-    let mut entries: Vec<Headed<'l>> = leaf.entries().filter(is_in_range).map(headed).collect();
-    entries.sort_unstable_by(|(a, one), (b, other)| a.cmp(b).then_with(|| one.key.cmp(&other.key)));
-    entries
-}
-
-/// Rows that are fetched ahead of the one that is shown; the versions of half as many.
-const AHEAD: usize = 8;
-
-/// Shows the rows of `entries` to `see` until it says false; gives whether it saw them all.
-fn show<'l>(
-    entries: impl ExactSizeIterator<Item = Headed<'l>> + Clone,
-    see: &mut dyn FnMut(&Key, Arc<Version>) -> bool,
-) -> bool {
-    let (mut rows, mut versions) = (entries.clone(), entries.clone());
-    rows.by_ref().take(AHEAD).for_each(|(_, entry)| prefetch(&*entry.row));
-    versions.by_ref().take(AHEAD / 2).for_each(|(_, entry)| entry.row.prefetch());
-    for (_, entry) in entries {
-        if let Some((_, ahead)) = rows.next() {
-            prefetch(&*ahead.row);
-        }
-        if let Some((_, ahead)) = versions.next() {
-            ahead.row.prefetch();
-        }
-        if let Some(version) = entry.row.load()
-            && !see(&entry.key, version)
-        {
-            return false;
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -240,18 +231,19 @@ mod tests {
     }
 
     fn add(order: &InOrder, number: u64) -> Arc<Row> {
-        let row = Arc::new(Row::new(Some(Version::new(number, Kind::Put, 0, b"", None))));
-        order.insert(Key::new(&key(number)), Arc::clone(&row));
+        let version = Version::new(number, Kind::Put, 0, b"", None);
+        let row = Arc::new(Row::new(Key::new(&key(number)), Some(version)));
+        order.insert(Arc::clone(&row));
         row
     }
 
     fn remove(order: &InOrder, number: u64, row: &Row) {
-        row.replace(None);
+        row.newest.replace(None);
         order.removed(&key(number));
     }
 
     fn nodes(order: &InOrder) -> usize {
-        order.0.iter(&epoch::pin()).count()
+        order.leaves.iter(&epoch::pin()).count()
     }
 
     #[test]
@@ -261,6 +253,9 @@ mod tests {
         assert!(nodes(&order) <= 110, "{} leaves", nodes(&order));
         rows.iter().enumerate().for_each(|(number, row)| remove(&order, number as u64, row));
         assert_eq!(nodes(&order), 1);
+        // The same from the last to the first, and among others.
+        (0..6_400).rev().for_each(|number| drop(add(&order, number)));
+        assert!(nodes(&order) <= 110, "{} leaves", nodes(&order));
     }
 
     #[test]

@@ -1,48 +1,70 @@
 //! Leaves: a few dozen neighbouring rows, of which the newest are not in order.
+//!
+//! Whoever goes through a leaf looks for its first row by halves, in the order that somebody found before and left
+//! behind; what has come since is put in order anew, until that is too much.
 
+use std::cmp::Ordering as By;
+use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::Row;
+use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
 
-/// Rows of the largest leaf. More of them make the list of leaves shorter, and scans that begin or end within a leaf
-/// dearer: they sort it.
+/// Rows of the largest leaf. More of them make the list of leaves shorter, and what is behind the known order longer.
 pub(super) const LEAF_ROWS_MAX: usize = 64;
 /// Places of the smallest leaf.
 pub(super) const LEAF_ROWS_MIN: usize = 8;
+/// Rows behind the known order that are put in order by each who goes through the leaf.
+const NEW_ROWS_MAX: usize = 8;
 
-/// A row with its key.
+/// A row with its key, which stands here again: whoever puts a leaf in order looks at keys alone.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub key: Key,
     pub row: Arc<Row>,
 }
 
 impl Entry {
+    pub(super) fn of(row: Arc<Row>) -> Self {
+        Self { key: row.key.clone(), row }
+    }
+
     /// Whether the row has been removed.
     fn is_dead(&self) -> bool {
-        self.row.is_none()
+        self.row.newest.is_none()
     }
 }
 
 /// Places that fill up from the first to the last. Readers see each entry as soon as it is whole.
 pub(super) struct Leaf {
     places: Box<[OnceLock<Entry>]>,
-    /// Places taken. Only the writer looks here; readers go on to the first empty place.
+    /// Places taken.
     taken: AtomicUsize,
     /// Entries whose rows have been removed. Only the writer looks here.
     dead: AtomicUsize,
+    /// So many of the first were in order when the leaf was made.
+    in_order: usize,
+    /// The order of more than these, once somebody has asked for it.
+    order: AtomicArc<Order>,
+}
+
+/// The order of the first entries of a leaf.
+struct Order {
+    len: usize,
+    places: [u8; LEAF_ROWS_MAX],
 }
 
 impl Leaf {
-    /// A leaf of these entries, with room for as many again but for [`LEAF_ROWS_MAX`] at most.
+    /// A leaf of these entries, which are in order, with room for as many again but for [`LEAF_ROWS_MAX`] at most.
     pub fn new(entries: Vec<Entry>) -> Arc<Self> {
-        let (taken, dead) = (AtomicUsize::new(entries.len()), AtomicUsize::new(0));
+        debug_assert!(entries.len() <= LEAF_ROWS_MAX && entries.is_sorted_by(|a, b| a.key < b.key));
+        let (taken, dead, in_order) = (AtomicUsize::new(entries.len()), AtomicUsize::new(0), entries.len());
         let room = (2 * entries.len()).clamp(LEAF_ROWS_MIN, LEAF_ROWS_MAX).max(entries.len());
         let mut places: Vec<OnceLock<Entry>> = entries.into_iter().map(OnceLock::from).collect();
         places.resize_with(room, OnceLock::new);
-        Arc::new(Self { places: places.into(), taken, dead })
+        Arc::new(Self { places: places.into(), taken, dead, in_order, order: AtomicArc::new(None) })
     }
 
     /// Adds an entry, or gives it back if the leaf is full. For the writer.
@@ -50,7 +72,7 @@ impl Leaf {
         let at = self.taken.load(Ordering::Relaxed);
         let Some(place) = self.places.get(at) else { return Err(entry) };
         place.set(entry)?;
-        self.taken.store(at + 1, Ordering::Relaxed);
+        self.taken.store(at + 1, Ordering::Release);
         Ok(())
     }
 
@@ -63,8 +85,8 @@ impl Leaf {
     }
 
     /// Its entries, those of removed rows included, in the order in which they came.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.places.iter().map_while(OnceLock::get)
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.places[..self.taken.load(Ordering::Acquire)].iter().filter_map(OnceLock::get)
     }
 
     /// The entries of rows that have not been removed, in the order of their keys. For the writer.
@@ -72,5 +94,176 @@ impl Leaf {
         let mut living: Vec<Entry> = self.entries().filter(|entry| !entry.is_dead()).cloned().collect();
         living.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         living
+    }
+
+    /// The entries in a range, those of removed rows included, in the order of their keys.
+    pub fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> InOrder<'_> {
+        let taken = self.taken.load(Ordering::Acquire);
+        let mut order = self.order.load();
+        let mut known = order.as_ref().map_or(self.in_order, |order| order.len);
+        if taken > known + NEW_ROWS_MAX {
+            let found = Arc::new(self.order_of(taken));
+            // Another reader may leave an older one behind: whoever comes next finds it anew.
+            self.order.replace(Some(Arc::clone(&found)));
+            (order, known) = (Some(found), taken);
+        }
+        let mut entries = InOrder { leaf: self, order, known: 0..known, new: 0..0, new_places: [0; NEW_ROWS_MAX] };
+        let first = entries.find(known, |key| is_before_all(key, from));
+        let end = entries.find(known, |key| !is_behind_all(key, to));
+        entries.known = first..end.max(first);
+        for place in known..taken {
+            let key = &*self.at(place).key;
+            if !is_before_all(key, from) && !is_behind_all(key, to) {
+                entries.new_places[entries.new.end] = place as u8;
+                entries.new.end += 1;
+            }
+        }
+        entries.new_places[..entries.new.end].sort_unstable_by_key(|&place| &self.at(place.into()).key);
+        entries
+    }
+
+    /// The order of the first `len` entries.
+    fn order_of(&self, len: usize) -> Order {
+        let mut places: [u8; LEAF_ROWS_MAX] = std::array::from_fn(|place| place as u8);
+        places[..len].sort_unstable_by_key(|&place| &self.at(place.into()).key);
+        Order { len, places }
+    }
+
+    /// The entry at a place that is taken.
+    fn at(&self, place: usize) -> &Entry {
+        self.places[place].get().expect("whoever takes a place fills it first")
+    }
+}
+
+fn is_before_all(key: &[u8], from: Bound<&[u8]>) -> bool {
+    match from {
+        Bound::Unbounded => false,
+        Bound::Included(from) => key < from,
+        Bound::Excluded(from) => key <= from,
+    }
+}
+
+fn is_behind_all(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Unbounded => false,
+        Bound::Included(to) => key > to,
+        Bound::Excluded(to) => key >= to,
+    }
+}
+
+/// Entries of a leaf, in order.
+pub(super) struct InOrder<'l> {
+    leaf: &'l Leaf,
+    order: Option<Arc<Order>>,
+    /// Those left of which the order is known, by their numbers in it.
+    known: Range<usize>,
+    /// Those left of the others, by their numbers in `new_places`, which is in order.
+    new: Range<usize>,
+    new_places: [u8; NEW_ROWS_MAX],
+}
+
+impl<'l> InOrder<'l> {
+    /// The entry with the number `at` among those of which the order is known.
+    fn known(&self, at: usize) -> &'l Entry {
+        self.leaf.at(self.order.as_ref().map_or(at, |order| order.places[at].into()))
+    }
+
+    /// The entry with the number `at` among the others.
+    fn added(&self, at: usize) -> &'l Entry {
+        self.leaf.at(self.new_places[at].into())
+    }
+
+    /// How many of the first `len` entries of which the order is known have keys that are `before` something.
+    fn find(&self, len: usize, before: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut first, mut end) = (0, len);
+        while first < end {
+            let middle = first.midpoint(end);
+            if before(&self.known(middle).key) { first = middle + 1 } else { end = middle }
+        }
+        first
+    }
+}
+
+impl<'l> Iterator for InOrder<'l> {
+    type Item = &'l Entry;
+
+    fn next(&mut self) -> Option<&'l Entry> {
+        let takes_known = match (self.known.is_empty(), self.new.is_empty()) {
+            (true, true) => return None,
+            (true, false) => false,
+            (false, true) => true,
+            (false, false) => self.known(self.known.start).key.cmp(&self.added(self.new.start).key) == By::Less,
+        };
+        if takes_known { self.known.next().map(|at| self.known(at)) } else { self.new.next().map(|at| self.added(at)) }
+    }
+}
+
+impl DoubleEndedIterator for InOrder<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let takes_known = match (self.known.is_empty(), self.new.is_empty()) {
+            (true, true) => return None,
+            (true, false) => false,
+            (false, true) => true,
+            (false, false) => self.known(self.known.end - 1).key.cmp(&self.added(self.new.end - 1).key) == By::Greater,
+        };
+        if takes_known {
+            self.known.next_back().map(|at| self.known(at))
+        } else {
+            self.new.next_back().map(|at| self.added(at))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(number: u8) -> Entry {
+        Entry::of(Arc::new(Row::new(Key::new(&[number]), None)))
+    }
+
+    fn numbers<'e>(entries: impl Iterator<Item = &'e Entry>) -> Vec<u8> {
+        entries.map(|entry| entry.key[0]).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn entries_come_in_order_whenever_somebody_asks(
+            made in proptest::collection::btree_set(any::<u8>(), 0..40),
+            added in proptest::collection::vec((any::<u8>(), proptest::option::of((any::<u8>(), any::<u8>()))), 0..40),
+            backwards in proptest::collection::vec(any::<bool>(), 70),
+        ) {
+            let leaf = Leaf::new(made.iter().map(|&number| entry(number)).collect());
+            let mut there = made;
+            for (number, asked) in added {
+                if !there.contains(&number) && leaf.push(entry(number)).is_ok() {
+                    there.insert(number);
+                }
+                let Some((from, to)) = asked else { continue };
+                prop_assert_eq!(numbers(leaf.range(Bound::Unbounded, Bound::Unbounded)),
+                                there.iter().copied().collect::<Vec<u8>>());
+                for (from, to) in [(Bound::Included(from), Bound::Excluded(to)), (Bound::Excluded(from), Bound::Included(to))] {
+                    let is_in = |number: &u8| match (from, to) {
+                        (Bound::Included(from), Bound::Excluded(to)) => from <= *number && *number < to,
+                        (Bound::Excluded(from), Bound::Included(to)) => from < *number && *number <= to,
+                        _ => false,
+                    };
+                    let wanted: Vec<u8> = there.iter().copied().filter(is_in).collect();
+                    let (from, to) = (from.map(|number| [number]), to.map(|number| [number]));
+                    let bounds = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
+                    prop_assert_eq!(numbers(leaf.range(bounds.0, bounds.1)), wanted.clone());
+                    // From both ends at once.
+                    let (mut entries, mut front, mut back) = (leaf.range(bounds.0, bounds.1), vec![], vec![]);
+                    for &backwards in &backwards {
+                        if backwards { back.extend(entries.next_back()) } else { front.extend(entries.next()) }
+                    }
+                    front.extend(entries);
+                    front.extend(back.into_iter().rev());
+                    prop_assert_eq!(numbers(front.into_iter()), wanted);
+                }
+            }
+        }
     }
 }

@@ -1,33 +1,36 @@
 //! The index: from a key to its row, by its hash and in order. Reads take no lock.
 //!
 //! ```text
-//!   get, put ──► hash table (papaya) ──┐
+//!   get, put ──► hash table ───────────┐
 //!                                      ├──► row: newest version ──► older versions
 //!   scan ──────► leaves in order ──────┘
 //! ```
 //!
-//! A row is in both. Only scans, new rows and removed ones need the [order](in_order). Readers of either see every row
-//! that was there when they began and has not been removed, and nothing is freed that they are on. There is one writer
-//! at a time: the store's.
+//! A row is in [both](by_hash). Only scans, new rows and removed ones need the [order](in_order). Readers of either see
+//! every row that was there when they began and has not been removed, and nothing is freed that they are on. There is
+//! one writer at a time: the store's.
 
+mod by_hash;
 mod in_order;
 mod leaf;
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use weir_model::prefetch::prefetch;
+use crossbeam_epoch::{self as epoch, Guard};
 
+use self::by_hash::ByHash;
+pub(crate) use self::by_hash::Sought;
 use self::in_order::InOrder;
+pub(crate) use self::leaf::Entry;
 use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
 use crate::version::Version;
 
-/// Bytes of memory that a row takes beside its versions and a long key: itself and two counters; its key and a pointer
-/// in both tables; a third of the places in a leaf, which are empty; in the hash table a slot of nine bytes, of which
-/// more than half are free, and as much again in outgrown tables that are not freed yet. `examples/row_bytes.rs`
-/// measures it.
-const ROW_BYTES: usize = size_of::<Row>() + 2 * size_of::<Key>() + 14 * size_of::<usize>();
+/// Bytes of memory that a row takes beside its versions and a long key: itself, with its key, and two counters; its
+/// key, a pointer and a mark in a leaf, and a third of the places there, which are empty; in the hash table a place of
+/// eleven bytes, of which more than half are free. `examples/row_bytes.rs` measures it.
+const ROW_BYTES: usize = size_of::<Row>() + size_of::<Key>() + 10 * size_of::<usize>();
 
 /// Keys that are [prefetched](Index::prefetch) at once: about as many cache lines as a processor fetches at once.
 pub(crate) const PREFETCHED_MAX: usize = 16;
@@ -37,73 +40,81 @@ pub(crate) const fn row_bytes(key_bytes: usize) -> u64 {
     (ROW_BYTES + Key::heap_bytes(key_bytes)) as u64
 }
 
-/// What the index has for a key: its newest version; nothing once the row has been removed.
-pub(crate) type Row = AtomicArc<Version>;
-
-/// See the module.
-pub(crate) struct Index {
-    by_hash: papaya::HashMap<Key, Arc<Row>, foldhash::fast::RandomState>,
-    in_order: InOrder,
+/// What the index has for a key.
+pub(crate) struct Row {
+    pub key: Key,
+    /// Its newest version; nothing once the row has been removed.
+    pub newest: AtomicArc<Version>,
 }
 
-impl Default for Index {
-    fn default() -> Self {
-        let by_hash = papaya::HashMap::with_hasher(foldhash::fast::RandomState::default());
-        Self { by_hash, in_order: InOrder::default() }
+impl Row {
+    fn new(key: Key, version: Option<Arc<Version>>) -> Self {
+        Self { key, newest: AtomicArc::new(version) }
     }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Index {
+    by_hash: ByHash,
+    in_order: InOrder,
 }
 
 impl Index {
     /// The newest version of `key`.
     #[inline]
     pub fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
-        self.by_hash.pin().get(key)?.load()
+        self.by_hash.get(key, &epoch::pin())?.newest.load()
     }
 
-    /// Has the processor fetch what reads or writes of `keys` will touch. Each look-up waits for memory five times, for
-    /// addresses that it has just learned; many in a row wait together.
-    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        let by_hash = self.by_hash.pin();
-        let mut rows = [None; PREFETCHED_MAX];
-        for (key, row) in keys.zip(&mut rows) {
-            *row = by_hash.get(key).map(|row| &**row);
-        }
-        rows.iter().flatten().for_each(|&row| prefetch(row));
-        rows.iter().flatten().for_each(|row| row.prefetch());
-        rows.iter().flatten().for_each(|row| {
-            row.look(|newest| newest.prefetch_value());
-        });
+    /// Looks for the rows of `keys`, [`PREFETCHED_MAX`] at most, and has the processor fetch what else reads or writes
+    /// of them will touch. Each look-up waits for memory four times, for addresses that it has just learned; many in a
+    /// row wait together.
+    pub fn prefetch<'g, 'k>(
+        &'g self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        guard: &'g Guard,
+    ) -> [Sought<'g>; PREFETCHED_MAX] {
+        let found = self.by_hash.prefetch(keys, guard);
+        let rows = || found.iter().filter_map(Sought::row);
+        rows().for_each(|row| row.newest.prefetch());
+        rows().filter_map(|row| row.newest.get(guard)).for_each(Version::prefetch_value);
+        found
     }
 
-    /// The row of `key`.
-    pub fn row(&self, key: &[u8]) -> Option<Arc<Row>> {
-        self.by_hash.pin().get(key).map(Arc::clone)
+    /// Looks for the row of `key`.
+    pub fn sought<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Sought<'g> {
+        self.by_hash.sought(key, guard)
     }
 
-    /// Adds a row for `key`, which has none.
-    pub fn insert(&self, key: &[u8], version: Arc<Version>) {
-        let (key, row) = (Key::new(key), Arc::new(Row::new(Some(version))));
-        self.in_order.insert(key.clone(), Arc::clone(&row));
-        let before = self.by_hash.pin().insert(key, row).is_some();
-        debug_assert!(!before, "the only writer has looked");
+    /// The same again, of a key that was sought before.
+    pub fn sought_again<'g>(&'g self, before: Sought<'_>, key: &[u8], guard: &'g Guard) -> Sought<'g> {
+        self.by_hash.sought_again(before, key, guard)
+    }
+
+    /// Adds a row for `key`, which, as it was `sought`, has none.
+    pub fn insert(&self, sought: Sought<'_>, key: &[u8], version: Arc<Version>) {
+        let row = Arc::new(Row::new(Key::new(key), Some(version)));
+        self.in_order.insert(Arc::clone(&row));
+        self.by_hash.insert(sought, row);
     }
 
     /// Removes the row of `key`. What it held goes as soon as no reader can be on it.
     pub fn remove(&self, key: &[u8]) {
-        if let Some(row) = self.by_hash.pin().remove(key) {
-            row.replace(None);
+        if let Some(row) = self.by_hash.remove(key) {
+            row.newest.replace(None);
             self.in_order.removed(key);
         }
     }
 
-    /// Shows rows of a range to `see`, in order or in reverse, until it says false; gives whether it saw them all. No
-    /// node is freed meanwhile: keep it short.
+    /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false; gives
+    /// whether it saw them all. Nothing is freed meanwhile: keep it short.
     pub fn walk(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         reverse: bool,
-        mut see: impl FnMut(&Key, Arc<Version>) -> bool,
+        mut see: impl FnMut(&Entry, &Version) -> bool,
     ) -> bool {
         self.in_order.walk(from, to, reverse, &mut see)
     }
@@ -146,11 +157,13 @@ mod tests {
             let (index, mut model) = (Index::default(), BTreeMap::new());
             for (seq, (number, removes)) in changes.into_iter().enumerate() {
                 let (key, version) = (key(number), Version::new(seq as u64, Kind::Put, 0, b"", None));
-                match (removes, index.row(&key)) {
+                let guard = epoch::pin();
+                let sought = index.sought(&key, &guard);
+                match (removes, sought.row()) {
                     (true, Some(_)) => index.remove(&key),
                     (true, None) => continue,
-                    (false, Some(row)) => row.replace(Some(version)),
-                    (false, None) => index.insert(&key, version),
+                    (false, Some(row)) => row.newest.replace(Some(version)),
+                    (false, None) => index.insert(sought, &key, version),
                 }
                 if removes { model.remove(&key) } else { model.insert(key, seq as u64) };
             }
@@ -174,8 +187,8 @@ mod tests {
             let whole = wanted.len() <= limit;
             wanted.truncate(limit + 1);
             let mut seen = Vec::new();
-            let saw_all = index.walk(as_slice(&from), as_slice(&to), reverse, |key, version| {
-                seen.push((key.to_vec(), version.seq));
+            let saw_all = index.walk(as_slice(&from), as_slice(&to), reverse, |entry, version| {
+                seen.push((entry.key.to_vec(), version.seq));
                 seen.len() <= limit
             });
             prop_assert_eq!((seen, saw_all), (wanted, whole));

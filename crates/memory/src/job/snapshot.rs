@@ -9,6 +9,7 @@ use weir_io::{Class, Result, Turn, yield_now};
 use weir_model::engine::{JobControl, JobReport, Kind};
 use weir_model::parts::version_of;
 
+use crate::index::Entry;
 use crate::key::Key;
 use crate::snapshot::writer::Writer;
 use crate::store::Store;
@@ -53,10 +54,12 @@ pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<Jo
     while !is_last {
         let from = page.last().map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key.to_vec()));
         page.clear();
-        is_last = store.index.walk(from.as_ref().map(|key| &key[..]), Bound::Unbounded, false, |key, newest| {
-            page.push((key.clone(), newest.visible(seq)));
-            page.len() < PAGE_ROWS
-        });
+        is_last =
+            store.index.walk(from.as_ref().map(|key| &key[..]), Bound::Unbounded, false, |Entry { key, row }, _| {
+                // What was removed meanwhile was deleted as of `seq`, which is held.
+                page.push((key.clone(), row.newest.load().and_then(|newest| newest.visible(seq))));
+                page.len() < PAGE_ROWS
+            });
         for (key, version) in &page {
             report.entries_in += 1;
             // What has expired is written, too: it is there until somebody deletes it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_io::yield_now;
 use weir_model::engine::{EXPIRED_KEYS_MAX, JobControl, JobReport, Jobs};
 
-use crate::index::row_bytes;
+use crate::index::{Entry, row_bytes};
 use crate::store::Store;
 
 /// Rows that are looked at under the writer's lock at once: tens of microseconds.
@@ -52,9 +52,9 @@ fn step(store: &Store, report: &mut JobReport) -> bool {
     let from = writer.mortal.walk_from(now_ms);
     let from = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let mut rows = 0;
-    let is_last = store.index.walk(from, Bound::Unbounded, false, |key, newest| {
+    let is_last = store.index.walk(from, Bound::Unbounded, false, |Entry { key, .. }, newest| {
         rows += 1;
-        if writer.mortal.walk_to(key, &newest, row_bytes(key.len()), now_ms) {
+        if writer.mortal.walk_to(key, newest, row_bytes(key.len()), now_ms) {
             report.expired_keys.push(key.to_vec());
         }
         rows < STEP_ROWS && report.expired_keys.len() < EXPIRED_KEYS_MAX

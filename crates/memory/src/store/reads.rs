@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crossbeam_epoch as epoch;
 use weir_model::engine::{Found, Kind, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
 
 use super::Store;
@@ -33,7 +34,10 @@ impl Reads for Store {
     }
 
     fn prefetch(&self, keys: &[&[u8]]) {
-        keys.chunks(PREFETCHED_MAX).for_each(|keys| self.index.prefetch(keys.iter().copied()));
+        let guard = epoch::pin();
+        for keys in keys.chunks(PREFETCHED_MAX) {
+            self.index.prefetch(keys.iter().copied(), &guard);
+        }
     }
 
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan {

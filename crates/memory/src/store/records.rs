@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crossbeam_epoch::{self as epoch, Guard};
 use weir_model::engine::{Applied, Kind, Records, Seq};
 use weir_model::parts::cover_value;
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Store;
 use crate::covers::{Covers, Dropped, Rows};
-use crate::index::{PREFETCHED_MAX, row_bytes};
+use crate::index::{PREFETCHED_MAX, Sought, row_bytes};
 use crate::mortal::Mortal;
 use crate::snapshot::SnapshotMeta;
 use crate::stale::Stale;
@@ -61,24 +62,22 @@ impl Records for Store {
     fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
         let mut writer = self.writer.lock();
         let horizons = self.horizons();
-        let mut ahead = batch.iter();
-        for (at, change) in batch.iter().enumerate() {
-            if at % PREFETCHED_MAX == 0 && batch.len() > 1 {
-                self.index.prefetch(ahead.by_ref().take(PREFETCHED_MAX).map(|change| change.key()));
+        let mut changes = batch.iter();
+        loop {
+            let mut together = [None; PREFETCHED_MAX];
+            for (place, change) in together.iter_mut().zip(changes.by_ref()) {
+                *place = Some(change);
             }
-            // As in a tree: a row's version is never larger than the sequence number of its head or cover.
-            writer.last_seq = writer.last_seq.max(change.newest_version()) + 1;
-            match change {
-                Change::Put { key, value, expire_at_ms } => {
-                    self.put(&mut writer, &horizons, Kind::Put, key, expire_at_ms.unwrap_or(0), value);
-                }
-                Change::Delete { key } => self.put(&mut writer, &horizons, Kind::Delete, key, 0, &[]),
-                Change::Head { key, head, expire_at_ms } => {
-                    self.put(&mut writer, &horizons, Kind::Head, key, expire_at_ms.unwrap_or(0), head);
-                }
-                Change::Cover { key, bytes } => {
-                    self.put(&mut writer, &horizons, Kind::Cover, key, 0, &cover_value(bytes));
-                }
+            let together = || together.iter().flatten();
+            if together().next().is_none() {
+                break;
+            }
+            let guard = epoch::pin();
+            let sought = self.index.prefetch(together().map(Change::key), &guard);
+            for (change, sought) in together().zip(sought) {
+                // As in a tree: a row's version is never larger than the sequence number of its head or cover.
+                writer.last_seq = writer.last_seq.max(change.newest_version()) + 1;
+                self.put_change(&mut writer, &horizons, change, sought, &guard);
             }
         }
         writer.applied = index;
@@ -115,40 +114,70 @@ impl Records for Store {
 }
 
 impl Store {
-    fn put(&self, writer: &mut Writer, horizons: &Horizons, kind: Kind, key: &[u8], expire_at_ms: u64, value: &[u8]) {
+    /// Puts `change`, the last one, whose key was `sought`.
+    fn put_change(
+        &self,
+        writer: &mut Writer,
+        horizons: &Horizons,
+        change: &Change<'_>,
+        sought: Sought<'_>,
+        guard: &Guard,
+    ) {
+        let cover;
+        let (kind, expire_at_ms, value) = match *change {
+            Change::Put { value, expire_at_ms, .. } => (Kind::Put, expire_at_ms, value),
+            Change::Delete { .. } => (Kind::Delete, None, &[][..]),
+            Change::Head { head, expire_at_ms, .. } => (Kind::Head, expire_at_ms, head),
+            Change::Cover { bytes, .. } => {
+                cover = cover_value(bytes);
+                (Kind::Cover, None, &cover[..])
+            }
+        };
+        // A change in front of it may have added its row.
+        let sought = if sought.row().is_none() { self.index.sought_again(sought, change.key(), guard) } else { sought };
+        let version = Version::new(writer.last_seq, kind, expire_at_ms.unwrap_or(0), value, None);
+        self.put(writer, horizons, change.key(), version, sought, guard);
+    }
+
+    fn put(
+        &self,
+        writer: &mut Writer,
+        horizons: &Horizons,
+        key: &[u8],
+        version: Arc<Version>,
+        sought: Sought<'_>,
+        guard: &Guard,
+    ) {
+        let kind = version.kind;
         // A row that has been removed is not in the index any more: only the writer removes rows.
-        let before = self.index.row(key).and_then(|row| row.load().map(|newest| (row, newest)));
+        let row = sought.row();
+        let before = row.and_then(|row| row.newest.get(guard));
         if before.is_none() && kind == Kind::Delete {
             // A key that has no row has nothing to delete: every reader finds nothing, before and after.
             return;
         }
-        let older = before.as_ref().map(|(_, newest)| Arc::clone(newest));
-        let version = Version::new(writer.last_seq, kind, expire_at_ms, value, older);
         let row_bytes = row_bytes(key.len());
         writer.mortal.add(key, &version, row_bytes);
         self.booked.head_added(kind);
         if kind == Kind::Cover {
             writer.covers.add(writer.last_seq, key);
         }
-        match before {
-            None => {
-                self.booked.row_added(row_bytes, version.bytes());
-                self.index.insert(key, version);
-            }
-            Some((row, before)) => {
-                writer.mortal.remove(key, &before, row_bytes);
-                self.booked.head_removed(before.kind);
-                self.booked.replaced(before.bytes(), version.bytes());
-                if Stale::has(&before) {
-                    self.booked.trimmed(version.trim_behind(&before, horizons));
-                    // What is behind a version that is not published yet stays: the row is on the list once.
-                    debug_assert!(!version.is_alone(), "the newest version is never published");
-                    row.replace(Some(version));
-                } else {
-                    row.replace(Some(version));
-                    writer.stale.add(writer.last_seq, key, row);
-                }
-            }
+        let (Some(row), Some(before)) = (row, before) else {
+            self.booked.row_added(row_bytes, version.bytes());
+            self.index.insert(sought, key, version);
+            return;
+        };
+        writer.mortal.remove(key, before, row_bytes);
+        self.booked.head_removed(before.kind);
+        self.booked.replaced(before.bytes(), version.bytes());
+        let was_stale = Stale::has(before);
+        row.newest.put_in_front(Arc::clone(&version), |version| &version.older);
+        if was_stale {
+            self.booked.trimmed(version.trim_behind(before, horizons));
+            // What is behind a version that is not published yet stays: the row is on the list once.
+            debug_assert!(!version.is_alone(), "the newest version is never published");
+        } else if let Some(row) = sought.to_row() {
+            writer.stale.add(writer.last_seq, row);
         }
     }
 
@@ -163,7 +192,9 @@ impl Store {
     /// Takes in a row of a snapshot, while the store is being opened: every reader sees it.
     pub(super) fn load(&self, kind: Kind, key: &[u8], expire_at_ms: u64, value: &[u8]) {
         let everywhere = Horizons { published: 0, held: Vec::new() };
-        self.put(&mut self.writer.lock(), &everywhere, kind, key, expire_at_ms, value);
+        let (mut writer, guard) = (self.writer.lock(), epoch::pin());
+        let version = Version::new(writer.last_seq, kind, expire_at_ms, value, None);
+        self.put(&mut writer, &everywhere, key, version, self.index.sought(key, &guard), &guard);
     }
 
     /// All rows of the snapshot are there, if there is one.

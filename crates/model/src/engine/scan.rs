@@ -55,6 +55,18 @@ pub trait Walk: Send {
     /// Goes to the next answer.
     fn step(&mut self) -> ScanStep;
 
+    /// Goes from answer to answer and shows each to `see`, until it says false, or the end, or as far as memory
+    /// carries; the rest as of a step. Where `see` has said false, the next step goes to the answer behind that.
+    fn show(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> ScanStep {
+        loop {
+            let step = self.step();
+            match self.entry().filter(|_| step == ScanStep::Ready) {
+                Some(entry) if see(entry) => {}
+                _ => return step,
+            }
+        }
+    }
+
     /// Fetches what a step misses.
     ///
     /// # Errors
@@ -99,6 +111,13 @@ impl Scan {
     /// [`Scan::load`] fetches that, and this is to be asked again.
     pub fn step(&mut self) -> ScanStep {
         self.0.step()
+    }
+
+    /// Shows answers to `see`, one after the other, until it says false, or the end, as far as memory carries: many of
+    /// them cost less so than by steps. Where it misses something, [`Scan::load`] fetches that, and this is to be asked
+    /// again.
+    pub fn show(&mut self, mut see: impl FnMut(Entry<'_>) -> bool) -> ScanStep {
+        self.0.show(&mut see)
     }
 
     /// Fetches what a step misses.

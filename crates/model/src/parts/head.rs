@@ -21,6 +21,12 @@ const PACKED: u8 = 1;
 /// The largest version: a sequence number ([`crate::engine::SEQ_MAX`]).
 pub const VERSION_MAX: u64 = crate::engine::SEQ_MAX;
 
+/// Bytes of a head without its detail and its packed parts: a few less or more, as its numbers are.
+const BYTES: usize = 16;
+
+/// Room for all but the detail and the packed parts.
+const NUMBERS_BYTES_MAX: usize = 3 + 4 * varint::BYTES_MAX;
+
 /// Most bytes of [`Head::detail`].
 pub const DETAIL_BYTES_MAX: usize = 256;
 
@@ -127,6 +133,12 @@ impl<'a> HeadRef<'a> {
 }
 
 impl Head {
+    /// About how many bytes it takes where it stands.
+    #[inline]
+    pub fn stored_bytes(&self) -> usize {
+        BYTES + self.detail.len() + self.packed.as_ref().map_or(0, |packed| packed.as_bytes().len())
+    }
+
     /// Of a hash, a set or a sorted set: whether Redis would not keep it as a small one.
     pub fn is_large(&self) -> bool {
         self.detail.first() == Some(&1)
@@ -175,7 +187,9 @@ impl Head {
     /// If the version is out of its bounds, or the detail too long.
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_version(self.version) && self.detail.len() <= DETAIL_BYTES_MAX, "{self:?}");
-        let mut out = vec![FORMAT, self.kind as u8];
+        let packed_len = self.packed.as_ref().map_or(0, |packed| packed.as_bytes().len());
+        let mut out = Vec::with_capacity(NUMBERS_BYTES_MAX + self.detail.len() + packed_len);
+        out.extend_from_slice(&[FORMAT, self.kind as u8]);
         for number in [self.version, self.count, self.bytes, self.detail.len() as u64] {
             varint::put(&mut out, number);
         }

@@ -9,7 +9,7 @@
 //! a row can be renamed, or moved to another database, by moving its head. The keys of parts are ordered as (version,
 //! space, subkey) are, a cover comes directly before all parts of its life, and both lie behind all heads.
 
-use crate::{KEY_BYTES_MAX, varint};
+use crate::{KEY_BYTES_MAX, StoredKey, varint};
 
 /// The first byte of the keys of parts and covers. No other stored key has the highest bit of its first byte set.
 const REGION: u8 = 0x80;
@@ -80,11 +80,19 @@ impl Life {
 
     /// The key of a part.
     pub fn part(self, space: u8, subkey: &[u8]) -> Vec<u8> {
-        let mut key = Vec::with_capacity(Self::SUBKEY_AT + subkey.len());
-        key.extend_from_slice(&cover_key(self.version));
-        key.push(space);
-        key.extend_from_slice(subkey);
-        key
+        [&self.front(space)[..], subkey].concat()
+    }
+
+    /// The same, as whoever reads it wants it.
+    pub fn stored_part(self, space: u8, subkey: &[u8]) -> StoredKey {
+        StoredKey::joined([&self.front(space), subkey])
+    }
+
+    /// What stands in front of the subkey in the keys of all parts in `space`.
+    pub fn front(self, space: u8) -> [u8; Self::SUBKEY_AT] {
+        let mut front = [space; Self::SUBKEY_AT];
+        front[..COVER_KEY_BYTES].copy_from_slice(&cover_key(self.version));
+        front
     }
 
     /// Where `space` is: its parts have keys from the first one on and before the second, ordered by subkey.
@@ -152,6 +160,7 @@ mod tests {
             let part = Part::parse(&key).expect("own keys parse");
             prop_assert_eq!((part.version, part.space, part.subkey.to_vec()), place.clone());
             prop_assert_eq!(version_of(&key), Some(place.0));
+            prop_assert_eq!(&Life::new(place.0).stored_part(place.1, &place.2)[..], &key[..]);
         }
 
         #[test]

@@ -33,7 +33,7 @@ pub use placed::{PLACE_BYTES, is_placed, moved_subkey, place_of, placed};
 pub use shape::{Mapped, NotARow, Shape, scored};
 pub use stream_shape::{GroupShape, StreamShape};
 pub use subkey::{
-    UnorderedNumber, put_bytes, put_f64, put_i64, put_u64, score_of, score_value, take_bytes, take_f64, take_i64,
-    take_u64,
+    UnorderedNumber, ordered_i64, put_bytes, put_f64, put_i64, put_u64, score_of, score_value, take_bytes, take_f64,
+    take_i64, take_u64,
 };
 pub use tally::{Bucket, DamagedTally, TALLY_LEVELS_MAX, Tally, TallyBucket, tally_space};

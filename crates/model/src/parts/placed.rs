@@ -5,8 +5,9 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::RowType;
 use super::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE};
+use super::{Life, RowType};
+use crate::StoredKey;
 
 /// Bytes of a place, in front of the member.
 pub const PLACE_BYTES: usize = 4;
@@ -27,6 +28,21 @@ pub fn placed(version: u64, member: &[u8]) -> Vec<u8> {
     subkey.extend_from_slice(&place_of(version, member).to_be_bytes());
     subkey.extend_from_slice(member);
     subkey
+}
+
+impl Life {
+    /// What stands in front of `member` in the key of its part in `space`, where members are placed.
+    pub fn placed_front(self, space: u8, member: &[u8]) -> [u8; Self::SUBKEY_AT + PLACE_BYTES] {
+        let mut front = [0; Self::SUBKEY_AT + PLACE_BYTES];
+        front[..Self::SUBKEY_AT].copy_from_slice(&self.front(space));
+        front[Self::SUBKEY_AT..].copy_from_slice(&place_of(self.version, member).to_be_bytes());
+        front
+    }
+
+    /// The key of the part of `member` in `space`, where members are placed.
+    pub fn stored_member(self, space: u8, member: &[u8]) -> StoredKey {
+        StoredKey::joined([&self.placed_front(space, member), member])
+    }
 }
 
 /// The `subkey` in `space` of a row that is a `kind`, as the life `version` has it: members stand where the version
@@ -54,6 +70,7 @@ mod tests {
     fn places_are_the_same_for_ever_and_differ_by_version() {
         // They are in files.
         assert_eq!(placed(7, b"member"), [&place_of(7, b"member").to_be_bytes()[..], b"member"].concat());
+        assert_eq!(Life::new(7).stored_member(3, b"member")[..], Life::new(7).part(3, &placed(7, b"member")));
         let moved = |space, subkey: Vec<u8>| moved_subkey(RowType::Hash, space, subkey, 7);
         for space in [0, MORTAL_SPACE] {
             assert_eq!(moved(space, placed(3, b"member")), placed(7, b"member"));

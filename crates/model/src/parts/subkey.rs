@@ -71,9 +71,14 @@ pub fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
-/// Appends a number: 8 bytes, big-endian, the sign turned over.
+/// Appends a number: 8 bytes, as [`ordered_i64`] gives them.
 pub fn put_i64(out: &mut Vec<u8>, number: i64) {
-    put_u64(out, number as u64 ^ SIGN);
+    out.extend_from_slice(&ordered_i64(number));
+}
+
+/// A number in big-endian order, the sign turned over.
+pub fn ordered_i64(number: i64) -> [u8; 8] {
+    (number as u64 ^ SIGN).to_be_bytes()
 }
 
 /// Appends a number: 8 bytes. -0.0 is 0.0.

@@ -14,7 +14,7 @@ use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Owner, Rng, Unbooked};
 use weir_model::Batch;
 use weir_model::Change;
-use weir_model::engine::{Engine, EngineKind, Found, Job, Range, Scan, Seq, Snapshot};
+use weir_model::engine::{Engine, EngineKind, Entry, Found, Job, Range, Scan, ScanStep, Seq, Snapshot};
 
 use super::{BlockCache, EngineChoice, Opening, open};
 use crate::NodeConfig;
@@ -157,8 +157,9 @@ impl World {
         let latest = (self.engine.scan_latest(range.clone()), applied);
         let held =
             self.snapshots.iter().map(|snapshot| (self.engine.scan(range.clone(), Some(snapshot)), snapshot.seq()));
-        for (scan, at) in [now, latest].into_iter().chain(held) {
-            let got = self.rows(scan);
+        let scans: Vec<(Scan, Seq)> = [now, latest].into_iter().chain(held).collect();
+        for (scan, at) in scans {
+            let got = self.rows(scan, reverse);
             let keys = self.history.keys().filter(|key| (&from..&to).contains(key));
             let mut wanted: Vec<_> = keys.filter_map(|key| Some((key.clone(), self.wanted(key, at)?))).collect();
             if reverse {
@@ -168,14 +169,37 @@ impl World {
         }
     }
 
-    fn rows(&self, mut scan: Scan) -> Vec<(Key, Vec<u8>)> {
-        self.sim.block_on(async {
-            let mut rows = Vec::new();
-            while let Some(entry) = scan.next().await.expect("no faults") {
-                rows.push((entry.key.to_vec(), entry.value.to_vec()));
+    /// All that `scan` finds: some of it step by step, some shown, some after a stop.
+    fn rows(&mut self, mut scan: Scan, reverse: bool) -> Vec<(Key, Vec<u8>)> {
+        let mut rows: Vec<(Key, Vec<u8>)> = Vec::new();
+        loop {
+            if self.rng.chance(0.2) {
+                scan.set_budget(1 + self.rng.below(20) as usize, 1 + self.rng.below(4_000));
             }
-            rows
-        })
+            if self.rng.chance(0.5) {
+                let mut left = 1 + self.rng.below(12);
+                let mut see = |entry: Entry<'_>| {
+                    rows.push((entry.key.to_vec(), entry.value.to_vec()));
+                    left -= 1;
+                    left > 0
+                };
+                while scan.show(&mut see) == ScanStep::Load {
+                    self.sim.block_on(scan.load()).expect("no faults");
+                }
+                if left == 0 {
+                    continue;
+                }
+            } else if let Some(entry) = self.sim.block_on(scan.next()).expect("no faults") {
+                rows.push((entry.key.to_vec(), entry.value.to_vec()));
+                continue;
+            }
+            let Some(stopped_at) = scan.stopped_at() else { return rows };
+            assert!(
+                rows.iter().all(|(key, _)| (*key >= stopped_at) == reverse),
+                "what is left is behind what was seen"
+            );
+            scan.set_budget(usize::MAX, u64::MAX);
+        }
     }
 
     fn next_job(&self) -> Option<Job> {

@@ -14,6 +14,8 @@ use super::Partition;
 const LOOKS_PER_PART: usize = 10;
 /// Entries that a page looks at, however few parts it is for: to begin a scan takes as long as to look at a dozen.
 const LOOKS_MIN: usize = 128;
+/// Parts that a page has room for from the beginning: where there are more it grows.
+const ROOM_PARTS: usize = 64;
 /// Bytes of entries after which a page ends.
 const BYTES_MAX: u64 = 256 << 10;
 
@@ -39,25 +41,25 @@ impl PageUnderWay {
     pub fn new(mut scan: Scan, range: PartRange, limit: usize) -> Self {
         let limit = limit.max(1);
         scan.set_budget(limit.saturating_mul(LOOKS_PER_PART).max(LOOKS_MIN), BYTES_MAX);
-        Self { scan, range, limit, parts: StoredParts::default(), bytes: 0, newest: 0, left: None }
+        let parts = StoredParts::with_room_for(limit.min(ROOM_PARTS));
+        Self { scan, range, limit, parts, bytes: 0, newest: 0, left: None }
     }
 
     /// Takes what is in memory; `false` where something has to be [loaded](PageUnderWay::load) before it goes on.
     pub fn take(&mut self) -> bool {
-        loop {
-            if self.scan.step() == ScanStep::Load {
-                return false;
-            }
-            let Some(entry) = self.scan.entry() else { return true };
-            self.newest = self.newest.max(entry.seq);
-            self.bytes += (entry.key.len() + entry.value.len()) as u64;
-            self.parts.push(entry.key, entry.value);
-            if self.parts.len() == self.limit {
+        let Self { scan, range, limit, parts, bytes, newest, left } = self;
+        let step = scan.show(|entry| {
+            *newest = entry.seq.max(*newest);
+            *bytes += (entry.key.len() + entry.value.len()) as u64;
+            parts.push(entry.key, entry.value);
+            let is_full = parts.len() == *limit;
+            if is_full {
                 // Nobody looks for the next one: there may be many dead ones in front of it.
-                self.left = Some(if self.range.reverse { entry.key.to_vec() } else { [entry.key, &[0]].concat() });
-                return true;
+                *left = Some(if range.reverse { entry.key.to_vec() } else { [entry.key, &[0]].concat() });
             }
-        }
+            !is_full
+        });
+        step == ScanStep::Ready
     }
 
     /// Fetches what is not in memory.

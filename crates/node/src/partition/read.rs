@@ -12,7 +12,7 @@ use weir_command::{Page, PartPage, PartRange, Read};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
-use weir_model::parts::{HeadRef, Life, is_placed, placed};
+use weir_model::parts::{HeadRef, Life, is_placed};
 use weir_model::{Row, StoredKey};
 
 use super::Partition;
@@ -135,13 +135,13 @@ impl Partition {
 
     /// The stored keys of members of hashes, sets and sorted sets, of which there are the stored keys of the rows and
     /// the names: of those whose row is in memory, and keeps them at keys of their own.
-    fn parts_of(&self, members: &[(StoredKey, &[u8])]) -> Vec<Vec<u8>> {
+    fn parts_of(&self, members: &[(StoredKey, &[u8])]) -> Vec<StoredKey> {
         let mut parts = Vec::with_capacity(members.len());
         for of_one_row in members.chunk_by(|(key, _), (next, _)| key[..] == next[..]) {
             let Lookup::Ready(Some(Ok(Some(found)))) = self.engine.get_latest(&of_one_row[0].0) else { continue };
             let head = HeadRef::parse(&found.value).filter(|_| found.kind == Kind::Head);
             if let Some(head) = head.filter(|head| head.packed.is_none() && is_placed(head.kind)) {
-                let part = |member: &[u8]| Life::new(head.version).part(0, &placed(head.version, member));
+                let part = |member: &[u8]| Life::new(head.version).stored_member(0, member);
                 parts.extend(of_one_row.iter().map(|(_, member)| part(member)));
             }
         }

@@ -174,7 +174,7 @@ impl Transaction for AsOne<'_> {
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
-            let mut draft = Draft::default();
+            let mut draft = Draft::of_several();
             for watched in self.watched {
                 if watched.is_changed(rows, &self.call, &self.upheavals).await? {
                     self.is_stale = true;

@@ -247,7 +247,7 @@ impl<S: Store> Connection<S> {
             clock: &self.server.clock,
             from,
             missing,
-            done: Vec::new(),
+            done: Vec::with_capacity(members.len()),
             is_stale: false,
             reader: None,
             scripts: None,
