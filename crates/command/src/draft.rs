@@ -28,8 +28,8 @@ pub struct Draft {
     /// Where the last change stands, if there is one and that is known.
     newest: Option<BatchMark>,
     /// The head of a spread row that it leaves, and when the row expires: as the next command wants them, which mostly
-    /// is about the same row. Kept where there may be a next one.
-    head: Option<(Head, Option<u64>)>,
+    /// is about the same row. Kept where there may be a next one; in a box, as every connection has room for a draft.
+    head: Option<Box<(Head, Option<u64>)>>,
     keeps_head: bool,
     last: LastChanges,
     /// The last change of each key, of those in front of `ordered`.
@@ -140,7 +140,7 @@ impl Draft {
     pub(crate) fn keep_head(&mut self, head: &Head, expire_at_ms: Option<u64>) {
         // Where fields expire, what is written says more than what was changed.
         if self.keeps_head && head.packed.is_none() && head.mortal().is_none() {
-            self.head = Some((head.clone(), expire_at_ms));
+            self.head = Some(Box::new((head.clone(), expire_at_ms)));
         }
     }
 
@@ -149,7 +149,7 @@ impl Draft {
     pub(crate) fn take_head(&mut self, database: u8, key: &[u8]) -> Option<(Head, Option<u64>)> {
         let newest = self.newest.filter(|_| self.head.is_some())?;
         let is_same = self.batch.key_at(newest).split_first() == Some((&database, key));
-        self.head.take_if(|_| is_same)
+        self.head.take_if(|_| is_same).map(|head| *head)
     }
 
     /// Where the next change goes.

@@ -318,7 +318,9 @@ impl Partition {
     pub async fn transact(self: &Arc<Self>, transaction: &mut dyn Transaction) -> Result<Option<Commit>> {
         let keys = transaction.rows();
         let key_bytes = keys.iter().map(|key| key.len()).sum();
-        Ok(self.admitted(key_bytes, self.transacted(transaction, &keys)).await?.commit)
+        // It is large, and every connection has room for what it may wait for: most wait for nothing.
+        let transacted = Box::pin(self.transacted(transaction, &keys));
+        Ok(self.admitted(key_bytes, transacted).await?.commit)
     }
 
     async fn transacted(self: &Arc<Self>, transaction: &mut dyn Transaction, keys: &[StoredKey]) -> Result<Done<()>> {
