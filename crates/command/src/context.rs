@@ -287,8 +287,9 @@ impl<'a> Context<'a> {
         before
     }
 
-    /// Whether all that was read since [`Context::judge_behind`] gave `before` is of one moment: a single read always is.
-    /// If not, it is forgotten, and to be [read anew](Context::read_anew). What is read from now on is judged by itself.
+    /// Whether all that was read since [`Context::judge_behind`] gave `before` is of one moment: a single read always
+    /// is. If not, it is forgotten, and to be [read anew](Context::read_anew). What is read from now on is judged by
+    /// itself.
     pub(crate) fn was_one_moment(&mut self, key: &[u8], before: Option<u64>) -> bool {
         let reads = self.judged_reads.take().unwrap_or_default();
         let was = reads <= 1 || before.is_none_or(|before| self.rows.settled(key) == Some(before));
@@ -298,6 +299,8 @@ impl<'a> Context<'a> {
         was
     }
 
+    /// One read more that is judged behind, where it is.
+    #[inline]
     pub(crate) fn judged_read(&mut self) {
         if let Some(reads) = &mut self.judged_reads {
             *reads += 1;

@@ -114,8 +114,8 @@ impl Context<'_> {
         }
     }
 
-    /// The head that the command in front of this one has written, if there is one in the draft: it need not be decoded.
-    /// It counts and costs a look.
+    /// The head that the command in front of this one has written, if there is one in the draft: it need not be
+    /// decoded. It counts and costs a look.
     fn head_in_hand(&mut self, key: &[u8], kind: RowType) -> Option<Outcome<Option<(Head, Option<u64>)>>> {
         let number = self.number();
         let (head, expire_at_ms) = self.draft.take_head(number, key)?;
