@@ -35,7 +35,7 @@ pub async fn push_row(cx: &mut Context<'_>, key: &[u8], file: &mut Writer) -> Ou
             push_pages(cx, key, &head, expire_at_ms, file).await?;
         }
         Content::Parts(head) => {
-            let loaded = whole_row(cx, key, &head).await.map_err(|error| unwritten(key, error))?;
+            let loaded = whole_row(cx, key, *head).await.map_err(|error| unwritten(key, error))?;
             if loaded.version() > VERSION {
                 return Err(mortal(key));
             }

@@ -108,7 +108,8 @@ impl Context<'_> {
 }
 
 impl<'k> Collection<'k> {
-    fn found(key: &'k [u8], (head, expire_at_ms): (Head, Option<u64>), now_ms: u64) -> Self {
+    /// The row of `key` with a head that was read, and when it expires.
+    pub(crate) fn found(key: &'k [u8], (head, expire_at_ms): (Head, Option<u64>), now_ms: u64) -> Self {
         let mut row = Self { key, head, expire_at_ms, is_changed: false, deadlines_changed: false, expired: 0 };
         row.drop_packed_expired(now_ms);
         row

@@ -87,6 +87,9 @@ impl StoredPartsPage {
     }
 }
 
+/// A head, and when its row expires; `None` where there is no row.
+type FoundHead = Outcome<Option<(Head, Option<u64>)>>;
+
 impl Context<'_> {
     /// The head of the row of `key`, which is to be a `kind`, and the row's expiry.
     ///
@@ -116,7 +119,7 @@ impl Context<'_> {
 
     /// The head that the command in front of this one has written, if there is one in the draft: it need not be
     /// decoded. It counts and costs a look.
-    fn head_in_hand(&mut self, key: &[u8], kind: RowType) -> Option<Outcome<Option<(Head, Option<u64>)>>> {
+    fn head_in_hand(&mut self, key: &[u8], kind: RowType) -> Option<FoundHead> {
         let number = self.number();
         let (head, expire_at_ms) = self.draft.take_head(number, key)?;
         let lives = expire_at_ms.is_none_or(|at| at > self.now_ms());

@@ -5,9 +5,9 @@ use weir_model::parts::{Head, RowType};
 
 use super::{hashes, integer, stream_dump};
 use crate::args::Args;
-use crate::collection::{Collection, End, Member, Stretch};
+use crate::collection::{Collection, End, Member, Stream, Stretch};
 use crate::context::Context;
-use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX, TOO_LONG};
+use crate::error::{Error, Outcome, SYNTAX, TOO_LONG};
 use crate::keyword::upper;
 use crate::rdb::{self, Field, Loaded, Refusal};
 use crate::turn::end_turn;
@@ -28,27 +28,25 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             return Ok(());
         }
         Some(Content::String(value)) => Loaded::String(value.to_vec()),
-        Some(Content::Parts(head)) => whole_row(cx, args.at(1), &head).await?,
+        Some(Content::Parts(head)) => whole_row(cx, args.at(1), *head).await?,
     };
     let payload = rdb::encode(&loaded, cx.yields()).await;
     cx.replies().bulk_value(payload);
     Ok(())
 }
 
-/// The row of `key`, which has `head`, as a whole.
+/// The row of `key`, which has `head`, as [`Context::row_of_one_moment`] gave it, as a whole. It is not looked at again:
+/// one whose parts are in its head may be gone by now, or another one.
 ///
 /// # Errors
 /// It cannot be read, or is too large.
-pub async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome<Loaded> {
+pub async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: Head) -> Outcome<Loaded> {
     if head.bytes > DUMPED_BYTES_MAX {
         return Err(TOO_LARGE);
     }
-    if head.kind == RowType::Stream {
-        let stream = cx.stream(key).await?.ok_or(NO_SUCH_KEY)?;
-        return Ok(Loaded::Stream(Box::new(stream_dump::whole(cx, &stream).await?)));
-    }
-    let row = cx.collection(key, head.kind).await?.ok_or(NO_SUCH_KEY)?;
-    match head.kind {
+    let kind = head.kind;
+    let row = Collection::found(key, (head, None), cx.now_ms());
+    match kind {
         RowType::Hash => {
             let members = all_members(cx, &row).await?;
             let fields = members.into_iter().map(|Member { name, value, expire_at_ms }| Field {
@@ -81,7 +79,7 @@ pub async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: &Head) -> Outcome
             }
             Ok(Loaded::SortedSet(scores))
         }
-        RowType::Stream => unreachable!("a stream was read above"),
+        RowType::Stream => Ok(Loaded::Stream(Box::new(stream_dump::whole(cx, &Stream::of(row)?).await?))),
     }
 }
 

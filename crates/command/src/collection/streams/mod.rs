@@ -67,9 +67,7 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::collection`].
     pub async fn stream<'k>(&mut self, key: &'k [u8]) -> Outcome<Option<Stream<'k>>> {
-        let Some(row) = self.collection(key, RowType::Stream).await? else { return Ok(None) };
-        let detail = StreamDetail::decode(&row.head.detail).ok_or(DAMAGED)?;
-        Ok(Some(Stream { row, detail }))
+        self.collection(key, RowType::Stream).await?.map(Stream::of).transpose()
     }
 
     /// A stream without entries, which takes the place of whatever is at `key` when it is saved.
@@ -93,7 +91,16 @@ impl Context<'_> {
     }
 }
 
-impl Stream<'_> {
+impl<'k> Stream<'k> {
+    /// The stream that `row` is.
+    ///
+    /// # Errors
+    /// Its head is damaged.
+    pub(crate) fn of(row: Collection<'k>) -> Outcome<Self> {
+        let detail = StreamDetail::decode(&row.head.detail).ok_or(DAMAGED)?;
+        Ok(Self { row, detail })
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> u64 {
         self.row.len()
