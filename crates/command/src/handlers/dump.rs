@@ -35,8 +35,8 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The row of `key`, which has `head`, as [`Context::row_of_one_moment`] gave it, as a whole. It is not looked at again:
-/// one whose parts are in its head may be gone by now, or another one.
+/// The row of `key`, which has `head`, as [`Context::row_of_one_moment`] gave it, as a whole. It is not looked at
+/// again: one whose parts are in its head may be gone by now, or another one.
 ///
 /// # Errors
 /// It cannot be read, or is too large.
