@@ -18,7 +18,7 @@ pub mod varint;
 pub use batch::{Batch, BatchMark, BatchRef, Change, DecodeError};
 pub use databases::Databases;
 pub use row::{Content, Row, StringRow};
-pub use slot::{SLOTS, slot};
+pub use slot::{SLOTS, partition_of, slot};
 pub use stored_key::StoredKey;
 pub use tenant::{InvalidName, TENANT_NAME_BYTES_MAX, TenantId, TenantName};
 pub use value::{Holder, Value};

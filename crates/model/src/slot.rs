@@ -9,6 +9,15 @@ pub fn slot(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }
 
+/// Which of a tenant's `partitions` has `key`: each has a run of slots, all of them about as long.
+#[inline]
+pub fn partition_of(key: &[u8], partitions: usize) -> usize {
+    match partitions {
+        1 => 0,
+        _ => usize::from(slot(key)) * partitions / usize::from(SLOTS),
+    }
+}
+
 fn tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let inside = &key[open + 1..];
@@ -46,6 +55,15 @@ mod tests {
     fn the_slots_are_those_of_redis() {
         assert_eq!(crc16(b"123456789"), 0x31c3, "the check value of CRC-16/XMODEM");
         assert_eq!((slot(b""), slot(b"foo"), slot(b"bar"), slot(b"hello")), (0, 12182, 5061, 866));
+    }
+
+    #[test]
+    fn partitions_have_runs_of_slots() {
+        // Slots 0, 12182, 5061 and 866 of 16,384.
+        let keys: [&[u8]; 4] = [b"", b"foo", b"bar", b"hello"];
+        assert_eq!(keys.map(|key| partition_of(key, 1)), [0; 4]);
+        assert_eq!(keys.map(|key| partition_of(key, 3)), [0, 2, 0, 0]);
+        assert_eq!(keys.map(|key| partition_of(key, 100)), [0, 74, 30, 5]);
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //!    memtables are full (U-11) does not help: it may be others' that take the room.
 //!
 //! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
-//! first three held: they only queue.
+//! first three held: they only queue. Neither the partitions that are awake nor what each was last seen to hold
+//! is locked together with anything else.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

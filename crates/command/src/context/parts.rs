@@ -131,22 +131,6 @@ impl Context<'_> {
         })
     }
 
-    /// The row of `key`; where it has parts with keys of their own, all that is read from now on is of one moment, and
-    /// the row as it is then: it may be gone, or another one. It counts and costs one look.
-    ///
-    /// # Errors
-    /// As [`Context::get`].
-    pub(crate) async fn row_of_one_moment(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
-        let (asked, books) = (Asked::Row(self.number(), key), !self.is_locked);
-        let mut row = self.fetch(asked, books).await?;
-        let is_spread = |row: &Row| matches!(&row.content, Content::Parts(head) if head.packed.is_none());
-        if !self.is_of_one_moment() && row.as_ref().is_some_and(is_spread) {
-            self.hold_moment(key).await?;
-            row = self.fetch(asked, books).await?;
-        }
-        Ok(self.met(asked, row))
-    }
-
     /// A head for a row that is to be made: it has no parts, whatever was at its key. To be [put](Context::put_head)
     /// by the same command.
     pub fn new_head(&self, kind: RowType) -> Head {

@@ -11,7 +11,7 @@ use weir_io::{Memory, Rng, Unbooked};
 use weir_model::engine::{Entry, Kind, SEQ_MAX, Seq};
 
 use super::hash_index::Known;
-use super::{Memtable, PREFETCHED_MAX, Place};
+use super::{Memtable, MemtableCursor, PREFETCHED_MAX, Place};
 use crate::cursor::{Cursor, Step};
 use crate::table::filter::hash;
 
@@ -103,6 +103,17 @@ fn cloned(entry: Option<(&EntryKey, &Rest)>) -> Option<(EntryKey, Rest)> {
     entry.map(|(key, rest)| (key.clone(), rest.clone()))
 }
 
+fn walks_forward(cursor: &mut MemtableCursor, model: &Model) -> Result<(), TestCaseError> {
+    let mut step = cursor.seek_first();
+    for expected in model {
+        prop_assert_eq!(step, Step::Ready);
+        prop_assert_eq!(owned(cursor.entry()), cloned(Some(expected)));
+        step = cursor.next();
+    }
+    prop_assert!(cursor.entry().is_none());
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -141,13 +152,7 @@ proptest! {
         let (memtable, model) = build(&entries);
         let mut cursor = memtable.cursor();
         prop_assert!(cursor.entry().is_none());
-        let mut step = cursor.seek_first();
-        for expected in &model {
-            prop_assert_eq!(step, Step::Ready);
-            prop_assert_eq!(owned(cursor.entry()), cloned(Some(expected)));
-            step = cursor.next();
-        }
-        prop_assert!(cursor.entry().is_none());
+        walks_forward(&mut cursor, &model)?;
         let mut step = cursor.seek_last();
         for expected in model.iter().rev() {
             prop_assert_eq!(step, Step::Ready);
@@ -269,14 +274,7 @@ proptest! {
                 model.insert((key.to_vec(), Reverse(1)), (Kind::Put, 0, key[1..].to_vec()));
             }
         }
-        let mut cursor = memtable.cursor();
-        let mut step = cursor.seek_first();
-        for expected in &model {
-            prop_assert_eq!(step, Step::Ready);
-            prop_assert_eq!(owned(cursor.entry()), cloned(Some(expected)));
-            step = cursor.next();
-        }
-        prop_assert!(cursor.entry().is_none());
+        walks_forward(&mut memtable.cursor(), &model)?;
         for (key, _) in model.keys() {
             prop_assert!(memtable.get(key, 1).is_some());
         }

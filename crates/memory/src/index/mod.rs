@@ -1,26 +1,26 @@
 //! The index: from a key to its row, by its hash and in order. Reads take no lock.
 //!
 //! ```text
-//!   get, put ──► hash table ───────────┐
+//!   get, put ──► hash table (papaya) ──┐
 //!                                      ├──► row: newest version ──► older versions
 //!   scan ──────► leaves in order ──────┘
 //! ```
 //!
-//! A row is in [both](by_hash). Only scans, new rows and removed ones need the [order](in_order). Readers of either see
-//! every row that was there when they began and has not been removed, and nothing is freed that they are on. There is
-//! one writer at a time: the store's.
+//! A row is in both. Only scans, new rows and removed ones need the [order](in_order). Readers of either see every row
+//! that was there when they began and has not been removed, and nothing is freed that they are on. There is one writer
+//! at a time: the store's.
 
-mod by_hash;
 mod in_order;
 mod leaf;
 
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crossbeam_epoch::{self as epoch, Guard};
+use crossbeam_epoch::Guard;
+use weir_model::prefetch::prefetch;
 
-use self::by_hash::ByHash;
-pub(crate) use self::by_hash::Sought;
 use self::in_order::InOrder;
 pub(crate) use self::leaf::Entry;
 use crate::atomic_arc::AtomicArc;
@@ -28,9 +28,10 @@ use crate::key::Key;
 use crate::version::Version;
 
 /// Bytes of memory that a row takes beside its versions and a long key: itself, with its key, and two counters; its
-/// key, a pointer and a mark in a leaf, and a third of the places there, which are empty; in the hash table a place of
-/// eleven bytes, of which more than half are free. `examples/row_bytes.rs` measures it.
-const ROW_BYTES: usize = size_of::<Row>() + size_of::<Key>() + 10 * size_of::<usize>();
+/// key, a pointer and a mark in a leaf, and a third of the places there, which are empty; in the hash table a pointer
+/// and a slot of nine bytes, of which more than half are free, and as much again in outgrown tables that are not freed
+/// yet. `examples/row_bytes.rs` measures it.
+const ROW_BYTES: usize = size_of::<Row>() + size_of::<Key>() + 13 * size_of::<usize>();
 
 /// Keys that are [prefetched](Index::prefetch) at once: about as many cache lines as a processor fetches at once.
 pub(crate) const PREFETCHED_MAX: usize = 16;
@@ -53,58 +54,93 @@ impl Row {
     }
 }
 
+/// A row of the hash table, which finds it by its key.
+struct ByKey(Arc<Row>);
+
+impl Borrow<[u8]> for ByKey {
+    fn borrow(&self) -> &[u8] {
+        &self.0.key
+    }
+}
+
+impl Hash for ByKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // As a slice is: a row is looked for by one.
+        self.0.key[..].hash(state);
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key[..] == other.0.key[..]
+    }
+}
+
+impl Eq for ByKey {}
+
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Index {
-    by_hash: ByHash,
+    by_hash: papaya::HashSet<ByKey, foldhash::fast::RandomState>,
     in_order: InOrder,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        let by_hash = papaya::HashSet::with_hasher(foldhash::fast::RandomState::default());
+        Self { by_hash, in_order: InOrder::default() }
+    }
 }
 
 impl Index {
     /// The newest version of `key`.
     #[inline]
     pub fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
-        self.by_hash.get(key, &epoch::pin())?.newest.load()
+        self.by_hash.pin().get(key)?.0.newest.load()
     }
 
-    /// Looks for the rows of `keys`, [`PREFETCHED_MAX`] at most, and has the processor fetch what else reads or writes
-    /// of them will touch. Each look-up waits for memory four times, for addresses that it has just learned; many in a
-    /// row wait together.
-    pub fn prefetch<'g, 'k>(
-        &'g self,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
-        guard: &'g Guard,
-    ) -> [Sought<'g>; PREFETCHED_MAX] {
-        let found = self.by_hash.prefetch(keys, guard);
-        let rows = || found.iter().filter_map(Sought::row);
-        rows().for_each(|row| row.newest.prefetch());
-        rows().filter_map(|row| row.newest.get(guard)).for_each(Version::prefetch_value);
-        found
+    /// Has the processor fetch what reads of `keys`, [`PREFETCHED_MAX`] at most, will touch. Each look-up waits for
+    /// memory five times, for addresses that it has just learned; many in a row wait together.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, guard: &Guard) {
+        let by_hash = self.by_hash.pin();
+        let mut rows = [None; PREFETCHED_MAX];
+        for (key, row) in keys.zip(&mut rows) {
+            *row = by_hash.get(key).map(|row| &*row.0);
+        }
+        prefetch_versions(rows.iter().flatten().copied(), guard);
     }
 
-    /// Looks for the row of `key`.
-    pub fn sought<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Sought<'g> {
-        self.by_hash.sought(key, guard)
+    /// The row of `key`.
+    pub fn row(&self, key: &[u8]) -> Option<Arc<Row>> {
+        self.by_hash.pin().get(key).map(|row| Arc::clone(&row.0))
     }
 
-    /// The same again, of a key that was sought before.
-    pub fn sought_again<'g>(&'g self, before: Sought<'_>, key: &[u8], guard: &'g Guard) -> Sought<'g> {
-        self.by_hash.sought_again(before, key, guard)
+    /// The rows of `keys`, [`PREFETCHED_MAX`] at most, as [`Self::row`] gives them one by one. The processor fetches
+    /// what writes of them will touch.
+    pub fn rows<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, guard: &Guard) -> [Option<Arc<Row>>; PREFETCHED_MAX] {
+        let by_hash = self.by_hash.pin();
+        let mut rows = [const { None }; PREFETCHED_MAX];
+        for (key, row) in keys.zip(&mut rows) {
+            *row = by_hash.get(key).map(|row| Arc::clone(&row.0));
+        }
+        prefetch_versions(rows.iter().flatten().map(|row| &**row), guard);
+        rows
     }
 
-    /// Adds a row for `key`, which, as it was `sought`, has none.
-    pub fn insert(&self, sought: Sought<'_>, key: &[u8], version: Arc<Version>) {
+    /// Adds a row for `key`, which has none.
+    pub fn insert(&self, key: &[u8], version: Arc<Version>) {
         let row = Arc::new(Row::new(Key::new(key), Some(version)));
         self.in_order.insert(Arc::clone(&row));
-        self.by_hash.insert(sought, row);
+        let is_new = self.by_hash.pin().insert(ByKey(row));
+        debug_assert!(is_new, "the only writer has looked");
     }
 
     /// Removes the row of `key`. What it held goes as soon as no reader can be on it.
     pub fn remove(&self, key: &[u8]) {
-        if let Some(row) = self.by_hash.remove(key) {
-            row.newest.replace(None);
-            self.in_order.removed(key);
-        }
+        let by_hash = self.by_hash.pin();
+        let Some(row) = by_hash.get(key) else { return };
+        row.0.newest.replace(None);
+        self.in_order.removed(key);
+        by_hash.remove(key);
     }
 
     /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false; gives
@@ -118,6 +154,12 @@ impl Index {
     ) -> bool {
         self.in_order.walk(from, to, reverse, &mut see)
     }
+}
+
+fn prefetch_versions<'r>(rows: impl Iterator<Item = &'r Row> + Clone, guard: &Guard) {
+    rows.clone().for_each(|row| prefetch(row));
+    rows.clone().for_each(|row| row.newest.prefetch());
+    rows.filter_map(|row| row.newest.get(guard)).for_each(Version::prefetch_value);
 }
 
 #[cfg(test)]
@@ -157,13 +199,11 @@ mod tests {
             let (index, mut model) = (Index::default(), BTreeMap::new());
             for (seq, (number, removes)) in changes.into_iter().enumerate() {
                 let (key, version) = (key(number), Version::new(seq as u64, Kind::Put, 0, b"", None));
-                let guard = epoch::pin();
-                let sought = index.sought(&key, &guard);
-                match (removes, sought.row()) {
+                match (removes, index.row(&key)) {
                     (true, Some(_)) => index.remove(&key),
                     (true, None) => continue,
                     (false, Some(row)) => row.newest.replace(Some(version)),
-                    (false, None) => index.insert(sought, &key, version),
+                    (false, None) => index.insert(&key, version),
                 }
                 if removes { model.remove(&key) } else { model.insert(key, seq as u64) };
             }

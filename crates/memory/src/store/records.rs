@@ -10,7 +10,7 @@ use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Store;
 use crate::covers::{Covers, Dropped, Rows};
-use crate::index::{PREFETCHED_MAX, Sought, row_bytes};
+use crate::index::{PREFETCHED_MAX, Row, row_bytes};
 use crate::mortal::Mortal;
 use crate::snapshot::SnapshotMeta;
 use crate::stale::Stale;
@@ -73,11 +73,11 @@ impl Records for Store {
                 break;
             }
             let guard = epoch::pin();
-            let sought = self.index.prefetch(together().map(Change::key), &guard);
-            for (change, sought) in together().zip(sought) {
+            let rows = self.index.rows(together().map(Change::key), &guard);
+            for (change, row) in together().zip(rows) {
                 // As in a tree: a row's version is never larger than the sequence number of its head or cover.
                 writer.last_seq = writer.last_seq.max(change.newest_version()) + 1;
-                self.put_change(&mut writer, &horizons, change, sought, &guard);
+                self.put_change(&mut writer, &horizons, change, row, &guard);
             }
         }
         writer.applied = index;
@@ -114,13 +114,13 @@ impl Records for Store {
 }
 
 impl Store {
-    /// Puts `change`, the last one, whose key was `sought`.
+    /// Puts `change`, the last one, whose key had `row` when its batch was looked at.
     fn put_change(
         &self,
         writer: &mut Writer,
         horizons: &Horizons,
         change: &Change<'_>,
-        sought: Sought<'_>,
+        row: Option<Arc<Row>>,
         guard: &Guard,
     ) {
         let cover;
@@ -134,9 +134,9 @@ impl Store {
             }
         };
         // A change in front of it may have added its row.
-        let sought = if sought.row().is_none() { self.index.sought_again(sought, change.key(), guard) } else { sought };
+        let row = row.or_else(|| self.index.row(change.key()));
         let version = Version::new(writer.last_seq, kind, expire_at_ms.unwrap_or(0), value, None);
-        self.put(writer, horizons, change.key(), version, sought, guard);
+        self.put(writer, horizons, change.key(), version, row, guard);
     }
 
     fn put(
@@ -145,13 +145,12 @@ impl Store {
         horizons: &Horizons,
         key: &[u8],
         version: Arc<Version>,
-        sought: Sought<'_>,
+        row: Option<Arc<Row>>,
         guard: &Guard,
     ) {
         let kind = version.kind;
         // A row that has been removed is not in the index any more: only the writer removes rows.
-        let row = sought.row();
-        let before = row.and_then(|row| row.newest.get(guard));
+        let before = row.as_ref().and_then(|row| row.newest.get(guard));
         if before.is_none() && kind == Kind::Delete {
             // A key that has no row has nothing to delete: every reader finds nothing, before and after.
             return;
@@ -162,9 +161,9 @@ impl Store {
         if kind == Kind::Cover {
             writer.covers.add(writer.last_seq, key);
         }
-        let (Some(row), Some(before)) = (row, before) else {
+        let (Some(row), Some(before)) = (&row, before) else {
             self.booked.row_added(row_bytes, version.bytes());
-            self.index.insert(sought, key, version);
+            self.index.insert(key, version);
             return;
         };
         writer.mortal.remove(key, before, row_bytes);
@@ -176,8 +175,8 @@ impl Store {
             self.booked.trimmed(version.trim_behind(before, horizons));
             // What is behind a version that is not published yet stays: the row is on the list once.
             debug_assert!(!version.is_alone(), "the newest version is never published");
-        } else if let Some(row) = sought.to_row() {
-            writer.stale.add(writer.last_seq, row);
+        } else {
+            writer.stale.add(writer.last_seq, Arc::clone(row));
         }
     }
 
@@ -194,7 +193,7 @@ impl Store {
         let everywhere = Horizons { published: 0, held: Vec::new() };
         let (mut writer, guard) = (self.writer.lock(), epoch::pin());
         let version = Version::new(writer.last_seq, kind, expire_at_ms, value, None);
-        self.put(&mut writer, &everywhere, key, version, self.index.sought(key, &guard), &guard);
+        self.put(&mut writer, &everywhere, key, version, self.index.row(key), &guard);
     }
 
     /// All rows of the snapshot are there, if there is one.

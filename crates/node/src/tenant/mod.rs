@@ -17,7 +17,7 @@ use weir_admission::Quota;
 use weir_command::events::{Classes, Witness};
 use weir_io::Result;
 use weir_model::engine::EngineKind;
-use weir_model::{Databases, SLOTS, StoredKey, TenantId, TenantName, slot};
+use weir_model::{Databases, StoredKey, TenantId, TenantName, partition_of};
 
 pub(crate) use self::all::Tenants;
 use self::disk::DiskGauge;
@@ -186,10 +186,7 @@ impl Tenant {
     /// The partition that `key`, as its user knows it, belongs to: its place in [`Tenant::partitions`].
     #[inline]
     pub fn index_of(&self, key: &[u8]) -> usize {
-        match self.slots.len() {
-            1 => 0,
-            partitions => usize::from(slot(key)) * partitions / usize::from(SLOTS),
-        }
+        partition_of(key, self.slots.len())
     }
 
     /// Where `key`, as its user knows it, is.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use weir_model::{SLOTS, slot};
+use weir_model::partition_of;
 
 use super::partitions::Words;
 use crate::address::Address;
@@ -174,8 +174,7 @@ impl State {
         let watched = std::mem::take(&mut said.watched);
         let is_of_keys = |words: &&Words| !words[0].eq_ignore_ascii_case(b"SWAPDB");
         let keys = queue.iter().filter(is_of_keys).map(|words| &words[1]).chain(watched.keys().map(|(_, key)| key));
-        let places: BTreeSet<usize> =
-            keys.map(|key| usize::from(slot(key)) * self.partitions / usize::from(SLOTS)).collect();
+        let places: BTreeSet<usize> = keys.map(|key| partition_of(key, self.partitions)).collect();
         assert!(said.knows_partitions && places.len() == 1, "a transaction of {places:?}");
         if watched.iter().any(|(row, changes)| self.changes.get(row).copied().unwrap_or(0) != *changes) {
             return "*-1\r\n".to_owned();

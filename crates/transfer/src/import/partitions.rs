@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use weir_command::table::{self, Id};
 use weir_command::{Command, Request};
-use weir_model::{SLOTS, slot};
+use weir_model::partition_of;
 
 use super::position::MARK;
 
@@ -26,7 +26,7 @@ impl Partitions {
     /// So many, at least one.
     pub(super) fn new(count: usize) -> Self {
         let count = count.max(1);
-        let home = index_of(MARK, count);
+        let home = partition_of(MARK, count);
         let mark = |index| match index {
             index if index == home => MARK.to_vec(),
             index => mark_in(index, count),
@@ -56,7 +56,7 @@ impl Partitions {
     }
 
     fn index_of(&self, key: &[u8]) -> usize {
-        index_of(key, self.count())
+        partition_of(key, self.count())
     }
 
     /// What each partition has to do of `commands`, in their order. One that only names keys one after the other is
@@ -90,15 +90,11 @@ impl Partitions {
     }
 }
 
-fn index_of(key: &[u8], count: usize) -> usize {
-    usize::from(slot(key)) * count / usize::from(SLOTS)
-}
-
 /// A key like [`MARK`] in the partition of this number of so many.
 fn mark_in(index: usize, count: usize) -> Vec<u8> {
     let keys = (0_u32..).map(|number| [MARK, b":", number.to_string().as_bytes()].concat());
     // Every slot has keys of this form.
-    keys.into_iter().find(|key| index_of(key, count) == index).unwrap_or_default()
+    keys.into_iter().find(|key| partition_of(key, count) == index).unwrap_or_default()
 }
 
 fn known(words: &Words) -> Option<&'static Command> {

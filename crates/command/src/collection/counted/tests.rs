@@ -257,7 +257,6 @@ fn early_buckets_are_not_looked_for_in_front_of_the_second() {
     });
 }
 
-/// A tally of long keys is divided before it has many.
 /// Where a long key stands in a list of all: keys of 600 bytes that differ late, and some short ones in between.
 fn long(number: usize) -> Vec<u8> {
     let digit = |place: u32| b'a' + (number / 26_usize.pow(place) % 26) as u8;

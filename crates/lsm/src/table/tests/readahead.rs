@@ -1,0 +1,103 @@
+//! What scans and merges read in front of where they are.
+
+use super::*;
+
+#[test]
+fn a_scan_reads_ahead_and_a_seek_does_not() {
+    let bench = Bench::new();
+    let model = plain(4000, 1000);
+    let table = bench.table(TableOptions::default(), &model);
+    let (first, _) = model.iter().nth(2000).expect("there are 4000");
+    let client = CursorOptions { class: Class::Read, readahead_bytes: 128 << 10, caching: Caching::Fill };
+    let mut cursor = table.cursor(client);
+    let step = cursor.seek(&first.0, SEQ_MAX);
+    bench.finish(&mut cursor, step).expect("the disk is well");
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    assert_eq!((read.ops, read.bytes), (1, PAGE as u64));
+    for _ in 0..400 {
+        let step = cursor.next();
+        bench.finish(&mut cursor, step).expect("the disk is well");
+    }
+    // 100 blocks more: 2 + 4 + 8 + 16 + 32 + 32 + 32 (the last goes beyond).
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    assert_eq!((read.ops, read.bytes), (8, 127 * PAGE as u64));
+    assert_eq!(bench.cache.usage_of(OWNER).entries, 101);
+
+    let compaction = CursorOptions { class: Class::CompactDeep, readahead_bytes: 512 << 10, caching: Caching::Leave };
+    let mut cursor = table.cursor(compaction);
+    let mut step = cursor.seek_first();
+    let mut entries = 0;
+    loop {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        if cursor.entry().is_none() {
+            break;
+        }
+        entries += 1;
+        step = cursor.next();
+    }
+    assert_eq!(entries, 4000);
+    let read = bench.fs.count(Class::CompactDeep, OpKind::Read);
+    // 1000 pages in windows of 128: what lies in the cache in the middle is not worth a smaller read.
+    assert!(read.ops <= 9, "{read:?}");
+    assert_eq!(bench.cache.usage_of(OWNER).entries, 101, "the cache was left alone");
+}
+
+#[test]
+fn a_scan_of_blocks_that_do_not_fill_their_pages_reads_each_sector_once() {
+    const SECTOR: u64 = 512;
+    let bench = Bench::new();
+    // Three entries to a block of 3.1 KiB: four reads of a page and more, which all begin and end within pages.
+    let model = plain(3000, 1024);
+    let table = bench.table(TableOptions::default(), &model);
+    let (first, _) = model.iter().nth(1500).expect("there are 3000");
+    let client = CursorOptions { class: Class::Read, readahead_bytes: 64 << 10, caching: Caching::Fill };
+    let mut cursor = table.cursor(client);
+    let mut step = cursor.seek(&first.0, SEQ_MAX);
+    for _ in 0..48 {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        step = cursor.next();
+    }
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    // 1 + 2 + 4 + 9 blocks: windows of 8, 16 and 32 KiB.
+    let blocks = table.block(500).offset..table.block(515).end();
+    assert_eq!(read.ops, 4);
+    let most = blocks.end - blocks.start + 2 * SECTOR * read.ops;
+    assert!(read.bytes <= most, "{read:?} for {} bytes of blocks", blocks.end - blocks.start);
+}
+
+#[test]
+fn a_merge_holds_one_long_value_of_each_source() {
+    let bench = Bench::new();
+    let table = bench.table(TableOptions::default(), &plain(4, 2 << 20));
+    let mut cursor =
+        table.cursor(CursorOptions { class: Class::CompactL0, readahead_bytes: 256 << 10, caching: Caching::Leave });
+    let mut step = cursor.seek_first();
+    for read in 1..=4 {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        assert!(cursor.entry().is_some());
+        assert_eq!(bench.fs.count(Class::CompactL0, OpKind::Read).ops, read, "none is read ahead");
+        step = cursor.next();
+    }
+}
+
+#[test]
+fn a_scan_backwards_reads_ahead_backwards() {
+    let bench = Bench::new();
+    let table = bench.table(TableOptions::default(), &plain(400, 1000));
+    let mut cursor =
+        table.cursor(CursorOptions { class: Class::Read, readahead_bytes: 128 << 10, caching: Caching::Fill });
+    let mut step = cursor.seek_last();
+    let mut entries = 0;
+    loop {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        if cursor.entry().is_none() {
+            break;
+        }
+        entries += 1;
+        step = cursor.prev();
+    }
+    assert_eq!(entries, 400);
+    // 100 blocks: 2 + 4 + 8 + 16 + 32 + 32 + 6, each read once.
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    assert_eq!((read.ops, read.bytes), (7, 100 * PAGE as u64));
+}
