@@ -154,6 +154,25 @@ fn s13_idle_connections_are_cheap_and_one_too_many_is_told_so() {
 }
 
 #[test]
+fn s13_who_needs_no_login_and_takes_all_its_places_keeps_nobody_from_logging_in() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    server.weir(&["tenant", "create", "shop", "--secret", "right-canary"]);
+    server.weir(&["tenant", "alter", "default", "--connections-max", "1"]);
+    let mut only = server.connect();
+    expect(&mut only, b"PING\r\n", b"+PONG\r\n");
+    for first in [&b"PING\r\n"[..], b"HELLO 3\r\n", b"RESET\r\nGET key\r\n"] {
+        let (mut next, mut said) = (server.connect(), String::new());
+        next.write_all(first).expect("a connection");
+        next.read_to_string(&mut said).expect("an end");
+        assert_eq!(said.trim_start_matches("+RESET\r\n"), "-ERR max number of clients reached\r\n");
+    }
+    expect(&mut server.connect(), b"AUTH shop right-canary\r\nSET key v\r\n", b"+OK\r\n+OK\r\n");
+    expect(&mut server.connect(), b"HELLO 3 AUTH shop right-canary\r\n", b"%");
+    expect(&mut only, b"GET key\r\n", b"$-1\r\n");
+}
+
+#[test]
 fn s11_long_replies_of_many_parts_are_bounded() {
     let dir = Dir::new();
     let server = Server::start(&dir, "");

@@ -105,6 +105,8 @@ pub(super) struct Session<S: Store> {
     vouched: Box<[String]>,
     /// Whose it is; `None` = nobody knows yet.
     login: Option<Login<S>>,
+    /// The tenant whose it would be has no place for it: it may log in elsewhere.
+    is_crowded_out: bool,
     /// What one request may ask for: less, as long as nobody knows who asks.
     pub(super) limits: Limits,
     /// Bytes replied to a stranger (S2).
@@ -151,6 +153,7 @@ impl<S: Store> Session<S> {
             outbox,
             vouched: vouched.into_boxed_slice(),
             login: None,
+            is_crowded_out: false,
             limits,
             told_strangers: 0,
             transaction: None,
@@ -178,13 +181,23 @@ impl<S: Store> Session<S> {
         match standing {
             Some(Standing::Active) => Ok(()),
             _ if command.is_for_strangers() => Ok(()),
-            None => Err(NO_AUTH),
+            None => Err(self.refuse_stranger(NO_AUTH)),
             Some(Standing::Suspended) => Err(Error::suspended(&self.account()?.name)),
             Some(Standing::Dropped) => {
                 self.outbox.closing = true;
                 Err(NO_SUCH_TENANT)
             }
         }
+    }
+
+    /// What is said to a stranger who may not do what it wants: `otherwise`, or that there is no place for it, and then
+    /// its connection ends.
+    pub(in crate::resp) fn refuse_stranger(&mut self, otherwise: Error) -> Error {
+        if !self.is_crowded_out {
+            return otherwise;
+        }
+        self.outbox.closing = true;
+        Refusal::TooManyConnections.into()
     }
 
     /// Whether the command may be run as far as subscriptions matter: in RESP2 messages look like replies, so who is
@@ -280,8 +293,9 @@ impl<S: Store> Session<S> {
     }
 
     /// Makes the connection as new: it belongs to the tenant that the client's certificate names, else to the one that
-    /// needs no login, else to nobody.
-    pub(in crate::resp) fn forget_who(&mut self) -> Result<(), Refusal> {
+    /// needs no login, else to nobody. Where that tenant takes no more connections, nobody's either: only what it says
+    /// first tells whether it is there for another one.
+    pub(in crate::resp) fn forget_who(&mut self) {
         self.unsubscribe();
         self.end_transaction();
         self.dump_choice = DumpChoice::default();
@@ -293,12 +307,9 @@ impl<S: Store> Session<S> {
         let (server, client) = (&self.outbox.server, &self.outbox.client);
         client.become_stranger(server.second());
         let vouched = server.doorman.vouched_for(&self.vouched);
-        let Some(grant) = vouched.or_else(|| server.doorman.open_door(client.peer)) else { return Ok(()) };
-        match self.become_known(grant, DEFAULT_USER) {
-            Err(refusal @ Refusal::TooManyConnections) => Err(refusal),
-            // A stranger, who may log in elsewhere.
-            Err(_) | Ok(()) => Ok(()),
-        }
+        let Some(grant) = vouched.or_else(|| server.doorman.open_door(client.peer)) else { return };
+        let known = self.become_known(grant, DEFAULT_USER);
+        self.is_crowded_out = known == Err(Refusal::TooManyConnections);
     }
 
     /// Says who it is. A refusal leaves everything as it was.

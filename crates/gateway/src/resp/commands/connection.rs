@@ -80,7 +80,7 @@ pub(in crate::resp) async fn reset<S: Store>(session: &mut Session<S>, _: Args<'
     // What was sent before leaves in the protocol that holds until now.
     session.unsubscribe();
     session.outbox.take_mail().await.map_err(gone)?;
-    session.forget_who().inspect_err(|_| session.outbox.closing = true)?;
+    session.forget_who();
     session.outbox.client.names.lock().name.clear();
     session.outbox.client.resp3.store(false, Ordering::Relaxed);
     session.outbox.replies.protocol = Protocol::Resp2;

@@ -65,7 +65,7 @@ pub(in crate::resp) async fn hello<S: Store>(session: &mut Session<S>, args: Arg
         session.log_in(user, secret).await?;
     }
     if !session.is_known() {
-        return Err(NO_AUTH_HELLO);
+        return Err(session.refuse_stranger(NO_AUTH_HELLO));
     }
     if let Some(name) = name {
         session.outbox.client.names.lock().name = name.to_vec();

@@ -155,11 +155,7 @@ impl<S: Store> Connection<S> {
     async fn run(&mut self, input: &mut Input) -> io::Result<Ending> {
         if !self.has_begun {
             self.has_begun = true;
-            if let Err(refusal) = self.session.forget_who() {
-                self.session.outbox.replies.error(Error::from(refusal).text());
-                self.flush().await?;
-                return Ok(Ending::Closed);
-            }
+            self.session.forget_who();
         }
         let client = Arc::clone(&self.session.outbox.client);
         while !self.session.outbox.closing && !client.is_killed() && !self.server.is_draining() {
