@@ -70,9 +70,13 @@ impl Order {
         Self { precedence, credit: [0; RANKS] }
     }
 
+    /// From one share to another, what lower ranks have earned stays: who turns the knob often would starve them else.
     pub(crate) fn set(&mut self, rank: Rank, precedence: Precedence) {
-        self.precedence[rank as usize] = precedence;
-        self.credit[rank as usize] = 0;
+        let rank = rank as usize;
+        let before = std::mem::replace(&mut self.precedence[rank], precedence);
+        if !matches!((before, precedence), (Precedence::Share(_), Precedence::Share(_))) {
+            self.credit[rank] = 0;
+        }
     }
 
     /// The rank to serve, given the cost at the head of each.
@@ -140,6 +144,19 @@ mod tests {
         assert!((share(1) - 10.0 / 11.0).abs() < 1e-3, "{served:?}");
         assert!((share(2) - 10.0 / 121.0).abs() < 1e-3, "{served:?}");
         assert!((share(3) - 1.0 / 121.0).abs() < 1e-3, "{served:?}");
+    }
+
+    #[test]
+    fn a_share_that_is_turned_all_the_time_is_still_given() {
+        let heads = [Some(1), Some(100), None, None, None];
+        let (mut order, mut served) = (Order::new(), [0; RANKS]);
+        for turn in 0..1000 {
+            order.set(Rank::Foreground, Precedence::Share(9 + turn % 3));
+            let of_turn = serve(&mut order, heads, 100);
+            (0..RANKS).for_each(|rank| served[rank] += of_turn[rank]);
+        }
+        let ratio = served[0] as f64 / served[1] as f64;
+        assert!((ratio - 10.0).abs() < 0.5, "{served:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! 5. While somebody waits for room, the node's gate lets a byte of background pass for ten of foreground (C-6): only
 //!    flushes end the wait, and readers who use all of the device would keep them from it for ever. That a tree's own
 //!    memtables are full (U-11) does not help: it may be others' that take the room.
+//!    A policy may leave flushes a part of the device, too, so that they end before writes stall.
 //!
 //! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
 //! first three held: they only queue. Neither the partitions that are awake nor what each was last seen to hold
@@ -17,7 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures_util::future::{Either, select};
@@ -37,8 +38,9 @@ const LOOK_AGAIN: Nanos = 5_000_000;
 const LOOK_AFTER: u64 = 32;
 /// or this one, where each tenant has a quota that it may use up while most of the budget is free.
 const LOOK_AFTER_IN_QUOTAS: u64 = 128;
-/// What background has of the device while somebody waits for room: as compactions have beside flushes.
-const FLUSHES_PASS: Precedence = Precedence::Share(10);
+/// While somebody waits for room, so many bytes of foreground pass for one of background: as of flushes for one of
+/// compactions.
+const FLUSHES_PASS: u32 = 10;
 
 /// A partition as the write memory sees it.
 pub(crate) trait MemtableOwner: Send + Sync {
@@ -60,7 +62,10 @@ pub(crate) struct WriteMemory {
     gate: Arc<Gate>,
     shares: WriteShares,
     /// What was said to the gate last.
-    flushes_pass: AtomicBool,
+    /// What foreground has at the gate. Held while that is turned, so that the last to look has the last word.
+    precedence: Mutex<Precedence>,
+    /// Bytes of foreground for one of background, as a policy says; 0 = background has what foreground leaves.
+    foreground_share: AtomicU32,
     /// When so much is in use, writes ask the pool for room.
     short_at: AtomicU64,
     /// What memtables use, in bytes: the pool's figure without its lock, and without the room of writes under way.
@@ -142,7 +147,8 @@ impl WriteMemory {
             clock,
             gate: Arc::clone(gate),
             shares,
-            flushes_pass: AtomicBool::new(false),
+            precedence: Mutex::new(Precedence::Strict),
+            foreground_share: AtomicU32::new(0),
             short_at: AtomicU64::new(0),
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
@@ -304,11 +310,25 @@ impl WriteMemory {
         }
     }
 
-    /// Whether background has a part of the device while foreground waits for it.
-    fn let_flushes_pass(&self, pass: bool) {
-        if self.flushes_pass.swap(pass, Ordering::Relaxed) != pass {
-            let precedence = if pass { FLUSHES_PASS } else { Precedence::Strict };
-            self.gate.set_precedence(Rank::Foreground, precedence);
+    /// So many bytes of foreground pass for one of background where both wait, unless writes wait for room and background
+    /// has more; `None` = background has what foreground leaves.
+    pub fn set_foreground_share(&self, share: Option<u32>) {
+        self.foreground_share.store(share.unwrap_or(0), Ordering::Relaxed);
+        self.let_flushes_pass();
+    }
+
+    /// Background has a part of the device while foreground waits for it, as long as only a flush helps.
+    fn let_flushes_pass(&self) {
+        let mut now = self.precedence.lock();
+        let share = match self.foreground_share.load(Ordering::Relaxed) {
+            0 => u32::MAX,
+            share => share,
+        };
+        let share = if self.is_waited_for() { share.min(FLUSHES_PASS) } else { share };
+        let wanted = if share == u32::MAX { Precedence::Strict } else { Precedence::Share(share) };
+        if *now != wanted {
+            *now = wanted;
+            self.gate.set_precedence(Rank::Foreground, wanted);
         }
     }
 
@@ -337,7 +357,7 @@ impl WriteMemory {
         });
         let (waiting, parts) = (self.pool.waiting(), self.pool.parts());
         self.shares.look(self.clock.now(), !waiting.is_empty());
-        self.let_flushes_pass(!waiting.is_empty());
+        self.let_flushes_pass();
         let users: Vec<(u32, Part)> = parts.into_iter().filter(|(_, part)| part.used > 0).collect();
         let equal = self.capacity / (users.len() as u64).max(1);
         let (mode, shares) = (self.shares.mode(), self.shares.turned());

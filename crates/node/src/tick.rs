@@ -174,6 +174,7 @@ impl Ticker {
             slot.reservation().turn(knobs, &self.gate);
             partition.turn(knobs);
         }
+        self.memory.set_foreground_share(decision.knobs.foreground_share);
         drop(policy);
         let jobs_parked = sample.partitions.iter().any(|partition| partition.jobs.parked > 0);
         let background_waits = || there.iter().any(|(slot, _)| slot.reservation().background_waits());
@@ -257,6 +258,7 @@ impl Ticker {
                 running: facts.jobs_running as u64,
                 merging: merging(&facts),
                 parked: facts.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
+                flush_left: flush_left(&facts),
             },
             read_p99: partition.read_times.take_p99(),
             drains: slot.reservation().drains(),
@@ -326,6 +328,12 @@ fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
         l0_slow: shape.l0_limits[0] as u64,
         l0_stop: shape.l0_limits[1] as u64,
     }
+}
+
+/// What flushes have still to write, in bytes.
+fn flush_left(facts: &EngineFacts) -> u64 {
+    let flushes = JobKind::ALL.into_iter().zip(&facts.jobs).filter(|(kind, _)| *kind == JobKind::Flush);
+    flushes.map(|(_, jobs)| jobs.bytes_left).sum()
 }
 
 /// Merges that are being polled.

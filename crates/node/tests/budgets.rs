@@ -294,17 +294,7 @@ fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_fo
         reader.seal();
         reader.settle().await;
         let over = Arc::new(AtomicBool::new(false));
-        for first in 0..64 {
-            let (reader, over) = (Arc::clone(&reader), Arc::clone(&over));
-            sim.spawn(async move {
-                for number in (first..).step_by(7) {
-                    if over.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    assert!(reader.get(key(number % 2_000).as_bytes()).await.expect("a read").is_some());
-                }
-            });
-        }
+        read_all_the_time(&sim, &reader, &over);
         let written = Arc::new(AtomicU64::new(0));
         for _ in 0..8 {
             let (writer, over, written) = (Arc::clone(&writer), Arc::clone(&over), Arc::clone(&written));
@@ -323,6 +313,55 @@ fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_fo
         seen
     });
     assert!(written > 3_000 && waits > 100, "{written} KiB in 20 s, {waits} waits for room");
+}
+
+/// 64 clients who read rows of `reader` that no cache holds, until it is `over`.
+fn read_all_the_time(sim: &Sim, reader: &Arc<Partition>, over: &Arc<AtomicBool>) {
+    for first in 0..64 {
+        let (reader, over) = (Arc::clone(reader), Arc::clone(over));
+        sim.spawn(async move {
+            for number in (first..).step_by(7) {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                assert!(reader.get(key(number % 2_000).as_bytes()).await.expect("a read").is_some());
+            }
+        });
+    }
+}
+
+#[test]
+fn an_urgent_flush_is_not_kept_from_the_device_by_readers_who_use_all_of_it() {
+    // U-11: its first pieces asked for the device before it was urgent, and stand behind all readers there are.
+    const DEVICE: u64 = 4 << 20;
+    let sim = Sim::new(12);
+    let clock = sim.clock();
+    let tree = TreeOptions { write_buffers_max: 2, write_buffer_bytes: 512 << 10, ..config().tree };
+    let (device, capacity) = (Limits::bytes(DEVICE), cost::Capacity::default());
+    let bandwidth = Some(Bandwidth { device, capacity, background: UNLIMITED });
+    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 2 << 20, bandwidth, ..config() };
+    let stopped = sim.block_on(async {
+        let node = open(&sim, &disk(&sim, DEVICE), &config).await;
+        let (reader, writer) = (tenant(&node, "reader").await, tenant(&node, "writer").await);
+        for number in 0..2_000 {
+            reader.write(&row(number)).await.expect("written").await.expect("committed");
+        }
+        reader.seal();
+        reader.settle().await;
+        let over = Arc::new(AtomicBool::new(false));
+        read_all_the_time(&sim, &reader, &over);
+        // Four memtables in 30 s: each is flushed while the next one fills, in ten seconds.
+        for number in 0..2_000 {
+            writer.write(&row(number)).await.expect("written").await.expect("committed");
+            sleep_until(&clock, clock.now() + 15 * MS).await;
+        }
+        let stopped = writer.metrics().stalls.iter().map(|stall| stall.stopped).sum::<u64>();
+        over.store(true, Ordering::Relaxed);
+        sleep_until(&clock, clock.now() + 5_000 * MS).await;
+        node.close().await.expect("closed");
+        stopped
+    });
+    assert_eq!(stopped, 0, "no write has stalled");
 }
 
 #[test]

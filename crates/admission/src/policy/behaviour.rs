@@ -97,7 +97,10 @@ mod tests {
             stage: *stage,
             ..PartitionKnobs::open(&PartitionSample::default())
         });
-        (sample, Knobs { node: NodeKnobs { limits: device, burst: 0 }, partitions: knobs.collect() })
+        (
+            sample,
+            Knobs { node: NodeKnobs { limits: device, burst: 0 }, foreground_share: None, partitions: knobs.collect() },
+        )
     }
 
     #[test]

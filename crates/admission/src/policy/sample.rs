@@ -154,6 +154,9 @@ pub struct JobFacts {
     pub merging: u64,
     /// Parked: they keep their inputs, but no thread and no tokens.
     pub parked: u64,
+    /// Bytes that the flushes under way have still to write, about; 0 in recordings from before it was told.
+    #[serde(default)]
+    pub flush_left: u64,
 }
 
 impl Bytes {

@@ -53,7 +53,8 @@ fn knobs(
         let memory = MemoryFacts::default();
         let sample = Sample { now: second * SECOND, device, memory, partitions: partitions.to_vec() };
         let node = NodeKnobs { limits: device, burst: 0 };
-        let mut knobs = Knobs { node, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
+        let mut knobs =
+            Knobs { node, foreground_share: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
         cruise.decide(&sample, loads, &mut knobs);
         knobs.partitions
     };
