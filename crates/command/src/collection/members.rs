@@ -128,6 +128,7 @@ impl Collection<'_> {
         if let Some(packed) = self.packed() {
             let members: Vec<Member> = packed.iter().map(Member::packed).collect();
             cx.passed_packed(members.len());
+            cx.copied_parts(members.len());
             return Ok(MembersPage { members, next: None });
         }
         if self.has_mortal_parts() {
