@@ -11,7 +11,9 @@ use std::task::{Context as Task, Poll, Waker};
 
 use libfuzzer_sys::fuzz_target;
 use weir_command::reply::Protocol;
-use weir_command::{Context, Draft, Headless, Host, Page, PartPage, PartRange, Read, Request, Rows, Waiting, run, table};
+use weir_command::{
+    Context, Draft, Headless, Host, Page, PartPage, PartRange, Read, Request, Rows, Waiting, run, table,
+};
 use weir_io::{Rng, Yield};
 use weir_model::parts::stream::{
     ConsumerValue, EntryId, GroupValue, PendingValue, StreamDetail, entry_value, entry_words, split_group,

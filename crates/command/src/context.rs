@@ -402,12 +402,10 @@ impl<'a> Context<'a> {
         self.call.bill.work.count(Module::Step, steps as u64);
     }
 
-    /// So many things were put in order, or found in an order, beside all of them: a comparison is as much work as some
-    /// steps.
-    pub(crate) fn ordered(&mut self, things: usize) {
-        const COMPARISON_STEPS: usize = 8;
+    /// So many things were put in order, where it takes so many steps to compare two of them.
+    pub(crate) fn ordered(&mut self, things: usize, comparison_steps: usize) {
         let comparisons = things.saturating_mul(things.max(1).ilog2() as usize + 1);
-        self.computed(comparisons.saturating_mul(COMPARISON_STEPS));
+        self.computed(comparisons.saturating_mul(comparison_steps));
     }
 
     /// So many parts were passed in a row that keeps all of them in one piece, or so many buckets in a tally.
@@ -416,10 +414,10 @@ impl<'a> Context<'a> {
         self.call.bill.work.count(Module::PackedPart, parts as u64);
     }
 
-    /// So many parts were copied out of such a row, or out of a page.
+    /// So many names and values of parts were copied out of such a row, or out of a page.
     #[inline]
-    pub(crate) fn copied_parts(&mut self, parts: usize) {
-        self.call.bill.work.count(Module::PartCopied, parts as u64);
+    pub(crate) fn copied_parts(&mut self, copies: usize) {
+        self.call.bill.work.count(Module::PartCopied, copies as u64);
     }
 
     /// Such a row was changed, and has so many parts and bytes now: the place of the change was looked for, and what is
@@ -526,10 +524,8 @@ impl<'a> Context<'a> {
     /// nothing.
     pub fn end(mut self, outcome: Outcome) -> Finished {
         let elements = self.host.replies().take_announced();
-        let work = &mut self.call.bill.work;
-        work.count(Module::RowCommand, 1);
         if elements > 0 {
-            work.count(Module::ReplyElement, elements);
+            self.call.bill.work.count(Module::ReplyElement, elements);
         }
         self.call.wrote = outcome.is_ok() && !self.draft.since(self.begin).is_empty();
         if outcome.is_err() {

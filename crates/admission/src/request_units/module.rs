@@ -36,7 +36,8 @@ modules! {
     ReplyByte "reply_byte",
     /// An element of a reply: of an array, a set or a map, which has two for each pair.
     ReplyElement "reply_element",
-    /// A command that works on rows, apart from what each row takes: handed to the partition, and ended there.
+    /// A command that works on rows, apart from what each row takes: handed to the partition, and ended there. Of those
+    /// that run as one, the first pays.
     RowCommand "row_command",
     /// A row was looked up and found.
     RowFound "row_found",
@@ -55,7 +56,8 @@ modules! {
     ReadByte "read_byte",
     /// A part was passed in a row that keeps all of its parts in one piece, or a bucket in a tally.
     PackedPart "packed_part",
-    /// A part was copied out of such a row, or out of a page of parts, for a command that works on it.
+    /// A name or a value of a part was copied out of such a row, or out of a page of parts, for a command that works on
+    /// it.
     PartCopied "part_copied",
     /// A row that keeps all of its parts in one piece was changed: a part put in, replaced or taken out.
     PackedChange "packed_change",

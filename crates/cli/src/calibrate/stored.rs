@@ -395,9 +395,8 @@ mod tests {
 
     #[test]
     fn a_version_says_what_is_in_the_file() {
-        let [device, units] = [false, true].map(|with_units| {
-            String::from_utf8(encode(&calibration(with_units)).expect("numbers")).expect("text")
-        });
+        let [device, units] = [false, true]
+            .map(|with_units| String::from_utf8(encode(&calibration(with_units)).expect("numbers")).expect("text"));
         for (file, from, to) in [(&device, 1, 2), (&device, 1, 3), (&device, 1, 4), (&units, 3, 1), (&units, 3, 4)] {
             let other = file.replace(&format!("\"version\": {from}"), &format!("\"version\": {to}"));
             assert_ne!(&other, file);

@@ -63,7 +63,7 @@ impl Collection<'_> {
         let wanted = packed.iter().filter(|part| has(&subkeys, part)).take(most);
         let mut parts: Vec<Part> = wanted.map(|part| owned(&part)).collect();
         cx.passed_packed(packed.iter().count());
-        cx.copied_parts(parts.len());
+        cx.copied_parts(2 * parts.len());
         if subkeys.reverse {
             parts.reverse();
         }

@@ -192,7 +192,7 @@ impl Context<'_> {
     /// They cannot be read.
     pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
         let StoredPartsPage { parts, next } = self.stored_parts(key, life, subkeys, limit).await?;
-        self.copied_parts(parts.len());
+        self.copied_parts(2 * parts.len());
         let parts = parts.into_owned(Life::SUBKEY_AT).map(|(subkey, value)| Part { subkey, value });
         Ok(PartsPage { parts: parts.collect(), next })
     }

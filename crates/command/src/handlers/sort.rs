@@ -22,6 +22,8 @@ use crate::turn::end_turn;
 const IN_HAND_BYTES_MAX: usize = 64 << 20;
 /// Steps that it takes to read an element as a number.
 const NUMBER_STEPS: usize = 32;
+/// And to compare two of them.
+const COMPARISON_STEPS: usize = 4;
 /// What an element takes besides its bytes.
 const ELEMENT_BYTES: usize = 128;
 const TOO_MUCH: Error =
@@ -72,7 +74,7 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         by => {
             let elements = elements::all(cx, &row, &mut room).await?;
             cx.computed(elements.len().saturating_mul(NUMBER_STEPS));
-            cx.ordered(elements.len());
+            cx.ordered(elements.len(), COMPARISON_STEPS);
             let elements = order::sort(cx, elements, by, options.descending, &mut room).await?;
             elements.into_iter().skip(range.start).take(range.len()).collect()
         }

@@ -244,7 +244,8 @@ impl Scripted {
     /// Counts its slices: it was looked at so often, after as many instructions as `limits` say, and before each command
     /// that it has asked for.
     fn count_slices(&mut self, looks: u64, limits: Limits) {
-        let slices = looks.saturating_sub(self.asked).saturating_mul(u64::from(limits.instructions / SLICE_INSTRUCTIONS));
+        let slices =
+            looks.saturating_sub(self.asked).saturating_mul(u64::from(limits.instructions / SLICE_INSTRUCTIONS));
         self.bill.work.count(Module::ScriptSlice, slices);
     }
 
