@@ -351,7 +351,9 @@ fn what_rows_and_replies_take_beside_each_row_is_counted() {
         ("LSET l 1 v", &[("packed_change", 1), ("packed_byte", 9)]),
         ("ZINCRBY z 5 a", &[("packed_change", 1), ("head_written", 1)]),
         ("XADD x 2-1 f v", &[("packed_change", 1), ("head_written", 1)]),
-        ("SET k 2", &[("row_command", 1), ("head_written", 0)]),
+        ("SET k 2", &[("row_command", 1), ("head_written", 0), ("log_record", 1), ("commit", 1)]),
+        ("GET k", &[("commit", 0)]),
+        ("INCR k", &[("log_record", 1), ("commit", 1)]),
         ("DEL h", &[("row_written", 1), ("head_written", 0)]),
     ] {
         client.say(line);
@@ -365,6 +367,11 @@ fn what_rows_and_replies_take_beside_each_row_is_counted() {
     let counted = modules(&mut client);
     let slices = counted.get("script_slice").copied().unwrap_or(0);
     assert!(counted["script_call"] == 100 && (5..60).contains(&slices), "{counted:?}");
+    client.send(&[encode(&["RENAME", "k", "r"]), encode(&["RENAME", "r", "k"])].concat());
+    (0..2).for_each(|_| drop(client.reply()));
+    let counted = modules(&mut client);
+    let of = |module| counted.get(module).copied().unwrap_or(0);
+    assert_eq!([of("log_record"), of("commit")], [1, 0], "the first has paid: {counted:?}");
     // The second of a pipeline takes what the first has written.
     client.send(&[encode(&["RPUSH", "l", "v"]), encode(&["RPOP", "l"])].concat());
     (0..2).for_each(|_| drop(client.reply()));

@@ -83,6 +83,9 @@ modules! {
     Locked "locked",
     /// Changes were handed to the log.
     LogRecord "log_record",
+    /// Requests that came together have written, and what they wrote was awaited before they were answered. The first
+    /// of them that writes pays.
+    Commit "commit",
     /// A step of computing: a cell of a table, a comparison of a sort.
     Step "step",
     /// A number with a fraction was read or written as text.

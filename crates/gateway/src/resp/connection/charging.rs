@@ -145,6 +145,9 @@ impl<S: Store> Connection<S> {
         if elements > 0 {
             bill.work.count(Module::ReplyElement, elements);
         }
+        if bill.work[Module::LogRecord] > 0 && self.session.outbox.take_uncommitted() {
+            bill.work.count(Module::Commit, 1);
+        }
         let device = waits::take_device_reads();
         if device.reads > 0 {
             bill.work.count(Module::DeviceRead, device.reads);
