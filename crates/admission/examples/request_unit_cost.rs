@@ -2,8 +2,8 @@
 //! (XS-E4), in real time:
 //! `cargo run --release -p weir-admission --example request_unit_cost`.
 //!
-//! With a number behind it, it only counts and prices so often, each `GET` unlike the one before: for a tool that counts
-//! instructions.
+//! With a number behind it, it only counts and prices so often, each `GET` unlike the one before: for a tool that
+//! counts instructions.
 
 use std::hint::black_box;
 

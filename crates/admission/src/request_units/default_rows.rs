@@ -1,5 +1,5 @@
-//! What one of each module takes, and the machine where it did: `weir calibrate DIR --print-table` writes this file, from
-//! what it has measured.
+//! What one of each module takes, and the machine where it did: `weir calibrate DIR --print-table` writes this file,
+//! from what it has measured.
 
 use super::module::Module;
 

@@ -1,7 +1,7 @@
 //! Which costs explain what was measured?
 
-/// Most passes over all unknowns, and how far a pass still moves one, as a share of all measurements together, where the
-/// costs are found.
+/// Most passes over all unknowns, and how far a pass still moves one, as a share of all measurements together, where
+/// the costs are found.
 const PASSES: usize = 50_000;
 const FOUND: f64 = 1e-10;
 /// Times that the measurements are weighed anew.
@@ -33,8 +33,8 @@ pub(super) fn robust_fit(rows: &[Row], may: &[bool]) -> Vec<Option<f64>> {
     costs.iter().enumerate().map(|(at, &cost)| is_used(at).then_some(cost)).collect()
 }
 
-/// What there is of each pair of unknowns together, over all rows, each count as a share of its row's measurement; and of
-/// each unknown alone.
+/// What there is of each pair of unknowns together, over all rows, each count as a share of its row's measurement; and
+/// of each unknown alone.
 fn normal_equations(rows: &[Row], weights: &[f64], unknowns: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let (mut pairs, mut alone) = (vec![vec![0.0; unknowns]; unknowns], vec![0.0; unknowns]);
     for ((counts, value), weight) in rows.iter().zip(weights) {

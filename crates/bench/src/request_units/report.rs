@@ -31,8 +31,8 @@ pub fn print_table(engine: &str, table: &CostTable, pod: &Pod) {
     println!("physical units a second: {}; logical units a second: {}", units.join(", "), pod.logical());
 }
 
-/// Prints the modules whose costs the measured commands hardly tell apart from those of others: they may be taken one for
-/// the other.
+/// Prints the modules whose costs the measured commands hardly tell apart from those of others: they may be taken one
+/// for the other.
 pub fn print_told_apart(told_apart: &[Option<f64>]) {
     let few = Module::ALL.into_iter().zip(told_apart).filter_map(|(module, &share)| Some((module, share?)));
     let few: Vec<String> = few
@@ -49,7 +49,7 @@ fn listed<T: Borrow<str>>(names: &[T]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The source of `weir-admission`'s `default_rows.rs` for these tables, of rows on disk and in memory, and this machine.
+/// The source of `weir-admission`'s `default_rows.rs` for these tables, of rows on disk and in memory, on this machine.
 pub fn source([on_disk, in_memory]: [&CostTable; 2], pod: &Pod) -> String {
     // As people write numbers in source.
     let number = |number: u64| -> String {
@@ -62,8 +62,8 @@ pub fn source([on_disk, in_memory]: [&CostTable; 2], pod: &Pod) -> String {
     };
     let numbers = |resources: &Resources| Dimension::ALL.map(|dimension| number(resources[dimension])).join(", ");
     let mut text = "\
-//! What one of each module takes, and the machine where it did: `weir calibrate DIR --print-table` writes this file, from
-//! what it has measured.
+//! What one of each module takes, and the machine where it did: `weir calibrate DIR --print-table` writes this file,
+//! from what it has measured.
 
 use super::module::Module;
 

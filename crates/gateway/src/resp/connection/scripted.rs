@@ -241,8 +241,8 @@ impl Scripted {
         draft
     }
 
-    /// Counts its slices: it was looked at so often, after as many instructions as `limits` say, and before each command
-    /// that it has asked for.
+    /// Counts its slices: it was looked at so often, after as many instructions as `limits` say, and before each
+    /// command that it has asked for.
     fn count_slices(&mut self, looks: u64, limits: Limits) {
         let slices =
             looks.saturating_sub(self.asked).saturating_mul(u64::from(limits.instructions / SLICE_INSTRUCTIONS));

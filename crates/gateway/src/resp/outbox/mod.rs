@@ -73,7 +73,7 @@ pub(super) struct Outbox<S: Store> {
     pub(super) prices: Arc<Prices>,
     /// The requests that are being served have come together, and none of them has paid for that yet.
     is_new_round: bool,
-    /// Of those that have come together and are not answered yet, none that writes has paid for the wait for its commit.
+    /// Of those that have come together and are not answered, none that writes has paid for the wait for its commit.
     is_uncommitted: bool,
     commits: Vec<Pending<S::Commit>>,
     answer: Answer,
