@@ -2,45 +2,67 @@
 //! (XS-E4), in real time:
 //! `cargo run --release -p weir-admission --example request_unit_cost`.
 //!
-//! With a number behind it, it only counts and prices so often: for a tool that counts instructions.
+//! With a number behind it, it only counts and prices so often, each `GET` unlike the one before: for a tool that
+//! counts instructions.
 
 use std::hint::black_box;
 
 use std::sync::Arc;
 
-use weir_admission::request_units::{Module, Prices, Work, default_pod, default_table};
+use weir_admission::request_units::{Module, Price, Prices, Work, default_pod, default_table};
 use weir_admission::{Access, NodeUnits, Quota, RequestOrder, Unit, UnitLimits};
 use weir_io::Clock;
 use weir_io::real::RealClock;
 
 const ROUNDS: u64 = 5_000_000;
 
-/// A `GET` in a pipeline, as the server counts it.
-fn get(bytes: u64) -> Work {
-    let mut work = Work::default();
+/// Counts a `GET` in a pipeline, as the server does.
+#[inline(never)]
+fn count_get(work: &mut Work, bytes: u64) {
+    work.clear();
     work.count(Module::RowFound, 1);
     work.count(Module::ReadByte, black_box(bytes));
-    let mut request = Work::default();
-    request.count(Module::Command, 1);
-    request.count(Module::Word, black_box(2));
-    request.count(Module::RequestByte, black_box(30));
-    work += request;
-    work.count(Module::ReplyByte, black_box(bytes + 9));
-    work.count(Module::Round, black_box(0));
-    work
+    work.count(Module::RowCommand, 1);
+    work.count_all([
+        (Module::Command, 1),
+        (Module::Word, black_box(2)),
+        (Module::RequestByte, black_box(30)),
+        (Module::ReplyByte, black_box(bytes + 9)),
+    ]);
+}
+
+/// One connection: what it counts, and what its command before was counted as and has cost.
+#[derive(Default)]
+struct Connection {
+    work: Box<Work>,
+    last: Box<Work>,
+    price: Price,
+}
+
+impl Connection {
+    /// Counts and prices a `GET`, and keeps both for `RU LAST`, as `gateway`'s `charging.rs` does.
+    #[inline(never)]
+    fn get(&mut self, prices: &Prices, bytes: u64) {
+        count_get(&mut self.work, bytes);
+        if !self.last.is_surely(&self.work) {
+            self.price = prices.of(&self.work);
+        }
+        std::mem::swap(&mut self.work, &mut self.last);
+    }
 }
 
 fn main() {
     let prices = Prices::new(default_table(false), default_pod());
-    let once = |bytes| black_box(prices.of(&get(bytes)));
+    let mut connection = Connection::default();
     if let Some(rounds) = std::env::args().nth(1).and_then(|rounds| rounds.parse::<u64>().ok()) {
         for round in 0..rounds {
-            once(round & 1023);
+            connection.get(&prices, round & 1023);
         }
+        black_box(connection.price);
         return;
     }
     let clock = RealClock::new();
-    fn time(clock: &RealClock, what: &str, run: impl Fn(u64)) {
+    fn time(clock: &RealClock, what: &str, mut run: impl FnMut(u64)) {
         let mut best = u64::MAX;
         for _ in 0..5 {
             let begin = clock.now();
@@ -52,16 +74,15 @@ fn main() {
     time(&clock, "nothing", |bytes| {
         black_box(bytes);
     });
-    time(&clock, "counted", |bytes| {
-        black_box(get(bytes));
-    });
-    let work = get(100);
+    let mut work = Work::default();
+    time(&clock, "counted", |bytes| count_get(black_box(&mut work), bytes));
+    count_get(&mut work, 100);
     time(&clock, "priced", |_| {
         black_box(prices.of(black_box(&work)));
     });
-    time(&clock, "counted and priced", |bytes| {
-        once(bytes);
-    });
+    time(&clock, "counted and priced", |bytes| connection.get(&prices, bytes));
+    time(&clock, "the same where it is as the command before", |_| connection.get(&prices, 100));
+    black_box(connection.price);
     // What a command does beside that: as `gateway`'s `charging.rs`.
     let node = NodeUnits::new(Arc::clone(&clock) as Arc<dyn Clock>);
     let quota = |ru| {

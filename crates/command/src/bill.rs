@@ -37,7 +37,7 @@ const SCANNED_PER_UNIT: usize = 10;
 const PARTS_PER_UNIT: u64 = 10;
 
 /// What one command has cost so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bill {
     reads: u64,
     writes: u64,
@@ -61,7 +61,7 @@ impl OwnBill {
     #[inline]
     pub fn clear(&mut self) {
         if let Some(bill) = &mut self.0 {
-            **bill = Bill::default();
+            bill.clear();
         }
     }
 }
@@ -102,7 +102,8 @@ impl Charge {
         let (mut charge, written_bytes) = Self::in_capacity_units(command, args, yields).await;
         if let Some(prices) = prices.filter(|_| charge != Self::default()) {
             let mut work = Work::default();
-            add_request(&mut work, args);
+            add_request(&mut work, args, 0);
+            work.count(Module::RowCommand, 1);
             work.count(Module::RowFound, charge.least_reads);
             work.count(Module::RowWritten, charge.least_writes);
             work.count(Module::WrittenByte, written_bytes);
@@ -164,17 +165,27 @@ impl Charge {
     }
 }
 
-/// Adds to `work` what the words of a request cost before anything is done for them.
+/// Adds to `work` what the words of a request cost, whatever is done for them, and a reply of so many bytes.
 #[inline]
-pub fn add_request(work: &mut Work, args: Args<'_>) {
-    work.count(Module::Command, 1);
-    work.count(Module::Word, args.len() as u64);
+pub fn add_request(work: &mut Work, args: Args<'_>, reply_bytes: u64) {
     // Where the last word ends, the request does; what stands around the words is there already.
     let end = args.spans().last().map_or(0, |span| span.start + span.len);
-    work.count(Module::RequestByte, u64::from(end));
+    work.count_all([
+        (Module::Command, 1),
+        (Module::Word, args.len() as u64),
+        (Module::RequestByte, u64::from(end)),
+        (Module::ReplyByte, reply_bytes),
+    ]);
 }
 
 impl Bill {
+    /// Nothing is counted, and nothing was paid.
+    #[inline]
+    fn clear(&mut self) {
+        (self.reads_paid, self.milli_paid) = (0, 0);
+        self.forget();
+    }
+
     fn capacity_units(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Read => self.reads + self.parts_looked_up.saturating_sub(self.parts_written) / PARTS_PER_UNIT,
@@ -184,18 +195,30 @@ impl Bill {
     }
 
     /// A key was looked up, and found with a value of `found` bytes; by a command that writes, a short one is included
-    /// in the write.
+    /// in the write. What `is_in_hand` was written just before, and the engine was not asked.
     #[inline]
-    pub fn read(&mut self, found: Option<usize>, writes: bool) {
+    pub fn read(&mut self, found: Option<usize>, writes: bool, is_in_hand: bool) {
         let units = read_units(found.unwrap_or(0) as u64);
         self.reads += units - u64::from(writes);
-        self.work.count(if found.is_some() { Module::RowFound } else { Module::RowMissing }, 1);
+        self.looked_up([Module::RowFound, Module::RowMissing], found, is_in_hand);
+    }
+
+    /// Counts what was looked up, as one of two modules where the engine was asked for it.
+    #[inline]
+    fn looked_up(&mut self, [there, missing]: [Module; 2], found: Option<usize>, is_in_hand: bool) {
+        self.work.count(if found.is_some() { there } else { missing }, u64::from(!is_in_hand));
+        if is_in_hand {
+            self.work.count(Module::InHand, 1);
+        }
         self.work.count(Module::ReadByte, found.unwrap_or(0) as u64);
     }
 
     /// What was done is not to be paid for. What was paid is.
+    #[inline]
     pub(crate) fn forget(&mut self) {
-        *self = Self { reads_paid: self.reads_paid, milli_paid: self.milli_paid, ..Self::default() };
+        let Self { reads, writes, parts_looked_up, parts_written, reads_paid: _, milli_paid: _, work } = self;
+        (*reads, *writes, *parts_looked_up, *parts_written) = (0, 0, 0, 0);
+        work.clear();
     }
 
     /// A command of a script has written nothing.
@@ -205,12 +228,11 @@ impl Bill {
 
     /// The same of a part of a row.
     #[inline]
-    pub fn read_part(&mut self, found: Option<usize>, writes: bool) {
+    pub fn read_part(&mut self, found: Option<usize>, writes: bool, is_in_hand: bool) {
         let units = read_units(found.unwrap_or(0) as u64);
         self.reads += units - u64::from(writes);
         self.parts_looked_up += u64::from(writes);
-        self.work.count(if found.is_some() { Module::PartFound } else { Module::PartMissing }, 1);
-        self.work.count(Module::ReadByte, found.unwrap_or(0) as u64);
+        self.looked_up([Module::PartFound, Module::PartMissing], found, is_in_hand);
     }
 
     /// `changes` were written. The database in front of their keys costs nothing.
@@ -225,6 +247,9 @@ impl Bill {
             };
             self.parts_written += u64::from(module != Module::RowWritten);
             self.work.count(module, 1);
+            if matches!(change, Change::Head { .. }) {
+                self.work.count(Module::HeadWritten, 1);
+            }
             self.work.count(Module::WrittenByte, bytes);
         }
     }
@@ -350,7 +375,7 @@ mod tests {
         for (found, writes) in
             [(None, true), (Some(4096), true), (Some(4097), true), (None, false), (Some(4097), false)]
         {
-            bill.read(found, writes);
+            bill.read(found, writes, false);
         }
         assert_eq!(bill.reads, 1 + 1 + 2);
     }
@@ -378,7 +403,7 @@ mod tests {
         };
         for (looked_up, parts, expected) in [(1000, 1000, 0), (1000, 0, 100), (9, 0, 0), (29, 10, 1), (1, 5, 0)] {
             let mut bill = written(parts);
-            (0..looked_up).for_each(|_| bill.read_part(Some(10), true));
+            (0..looked_up).for_each(|_| bill.read_part(Some(10), true, false));
             assert_eq!(bill.capacity_units(Unit::Read), expected, "{looked_up} looked up, {parts} written");
             assert_eq!(bill.take_unpaid(), expected);
             assert_eq!(bill.take_unpaid(), 0);
@@ -390,24 +415,29 @@ mod tests {
         let life = weir_model::parts::Life::new(1);
         let (mut batch, mut bill) = (Batch::new(), Bill::default());
         batch.push_row(0, Change::Put { key: b"k", value: b"123", expire_at_ms: None });
+        batch.push_row(0, Change::Head { key: b"h", head: b"head", expire_at_ms: None });
         batch.push(Change::Put { key: &life.part(0, b"m"), value: b"", expire_at_ms: None });
         batch.push(Change::Delete { key: &life.part(1, b"sm") });
         bill.wrote(batch.as_ref());
-        bill.read(Some(5), false);
-        bill.read(None, false);
-        bill.read_part(Some(7), false);
-        bill.read_part(None, false);
+        bill.read(Some(5), false, false);
+        bill.read(None, false, false);
+        bill.read(Some(2), false, true);
+        bill.read_part(Some(7), false, false);
+        bill.read_part(None, false, false);
+        bill.read_part(None, false, true);
         bill.passed(99, 3);
         let expected = [
             (Module::RowFound, 1),
             (Module::RowMissing, 1),
+            (Module::InHand, 2),
             (Module::PartFound, 1),
             (Module::PartMissing, 1),
-            (Module::ReadByte, 12),
-            (Module::RowWritten, 1),
+            (Module::ReadByte, 14),
+            (Module::RowWritten, 2),
+            (Module::HeadWritten, 1),
             (Module::PartWritten, 1),
             (Module::IndexWritten, 1),
-            (Module::WrittenByte, 4 + 10 + 11),
+            (Module::WrittenByte, 4 + 5 + 10 + 11),
             (Module::Page, 1),
             (Module::Scanned, 3),
             (Module::ScannedByte, 99),

@@ -50,6 +50,8 @@ pub struct Context<'a> {
     moment: Option<Box<dyn Moment>>,
     /// Whether what it reads is of one moment is seen when all is read: so many times it has read so far.
     judged_reads: Option<u32>,
+    /// What was read last stood in the draft.
+    is_in_hand: bool,
 }
 
 impl<'a> Context<'a> {
@@ -77,6 +79,7 @@ impl<'a> Context<'a> {
             tells_misses: false,
             moment: None,
             judged_reads: None,
+            is_in_hand: false,
         }
     }
 
@@ -235,9 +238,11 @@ impl<'a> Context<'a> {
             return Look::Done(Err(KEY_TOO_LONG));
         }
         self.judged_read();
+        self.is_in_hand = false;
         if !self.draft.is_empty()
             && let Some(own) = own_write(&mut self.draft, asked, self.call.now_ms)
         {
+            self.is_in_hand = true;
             return Look::Done(Ok(own));
         }
         match self.ask(asked) {
@@ -264,6 +269,9 @@ impl<'a> Context<'a> {
     /// Counts and bills a row that was read.
     #[inline]
     fn met(&mut self, asked: Asked<'_>, row: Option<Row>) -> Option<Row> {
+        if let Some(Row { content: Content::Parts(_), .. }) = &row {
+            self.call.bill.work.count(Module::HeadRead, 1);
+        }
         self.met_bytes(asked, row.as_ref().map(Row::bytes));
         row
     }
@@ -274,8 +282,8 @@ impl<'a> Context<'a> {
         self.call.longest = self.call.longest.max(found.unwrap_or(0));
         let writes = self.is_locked && !self.call.only_reads;
         match asked {
-            Asked::Row(..) => self.call.bill.read(found, writes),
-            Asked::Part(..) => self.call.bill.read_part(found, writes),
+            Asked::Row(..) => self.call.bill.read(found, writes, self.is_in_hand),
+            Asked::Part(..) => self.call.bill.read_part(found, writes, self.is_in_hand),
         }
         if self.tells_misses && found.is_none() {
             self.tell_miss(asked);
@@ -340,10 +348,31 @@ impl<'a> Context<'a> {
         self.call.bill.work.count(Module::Step, steps as u64);
     }
 
-    /// So many parts were passed in a row that keeps all of them in one piece.
+    /// So many things were put in order, where it takes so many steps to compare two of them.
+    pub(crate) fn ordered(&mut self, things: usize, comparison_steps: usize) {
+        let comparisons = things.saturating_mul(things.max(1).ilog2() as usize + 1);
+        self.computed(comparisons.saturating_mul(comparison_steps));
+    }
+
+    /// So many parts were passed in a row that keeps all of them in one piece, or so many buckets in a tally.
     #[inline]
     pub fn passed_packed(&mut self, parts: usize) {
         self.call.bill.work.count(Module::PackedPart, parts as u64);
+    }
+
+    /// So many names and values of parts were copied out of such a row, or out of a page.
+    #[inline]
+    pub(crate) fn copied_parts(&mut self, copies: usize) {
+        self.call.bill.work.count(Module::PartCopied, copies as u64);
+    }
+
+    /// Such a row was changed, and has so many parts and bytes now: the place of the change was looked for, and what is
+    /// behind it was moved.
+    pub(crate) fn changed_packed(&mut self, parts: u64, bytes: usize) {
+        let work = &mut self.call.bill.work;
+        work.count(Module::PackedChange, 1);
+        work.count(Module::PackedPart, parts);
+        work.count(Module::PackedByte, bytes as u64);
     }
 
     /// So many numbers with a fraction were read or written as text.
@@ -440,6 +469,10 @@ impl<'a> Context<'a> {
     /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written
     /// nothing.
     pub fn end(mut self, outcome: Outcome) -> Finished {
+        let elements = self.host.replies().take_announced();
+        if elements > 0 {
+            self.call.bill.work.count(Module::ReplyElement, elements);
+        }
         self.call.wrote = outcome.is_ok() && !self.draft.since(self.begin).is_empty();
         if outcome.is_err() {
             self.draft.rewind(self.begin);

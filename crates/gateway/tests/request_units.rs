@@ -94,7 +94,10 @@ fn parts_are_counted_one_by_one_on_rows_that_have_many() {
     client.say("EXEC");
     let counted = modules(&mut client);
     let of = |module| counted.get(module).copied().unwrap_or(0);
-    assert_eq!([of("command"), of("row_written"), of("row_found")], [3, 1, 1], "{counted:?}");
+    // The command in front of it has written the row: the engine is not asked for it. Each is a command when it is
+    // queued, too.
+    assert_eq!([of("command"), of("row_written"), of("row_found"), of("in_hand")], [5, 1, 0, 1], "{counted:?}");
+    assert_eq!([of("row_command"), of("reply_element")], [1, 2], "{counted:?}");
 }
 
 #[test]
@@ -310,11 +313,72 @@ fn what_handlers_do_by_themselves_is_counted() {
         ("SMEMBERS s", "packed_part", 3),
         ("LINDEX l 1", "packed_part", 2),
         ("PFCOUNT p p", "step", 3 * 2048),
+        // Three numbers, and their order: each is compared twice.
+        ("SORT l", "step", 3 * (32 + 2 * 4)),
+        ("ZUNION 1 z", "step", 5 * 3 * 8 + 5 * 3 * 4),
+        ("DUMP n", "step", 13),
     ] {
         client.say(line);
         let counted = modules(&mut client);
         assert_eq!(counted.get(module).copied().unwrap_or(0), count, "{module} of {line}: {counted:?}");
     }
+}
+
+#[test]
+fn what_rows_and_replies_take_beside_each_row_is_counted() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    for line in ["HSET h a 1 b 2 c 3", "RPUSH l x y z", "SADD s a b c", "ZADD z 1 a 2 b 3 c", "SET k 1"] {
+        client.say(line);
+    }
+    client.say("XADD x 1-1 f v");
+    for (line, expected) in [
+        ("MGET k none k", &[("row_command", 1), ("reply_element", 3), ("head_read", 0)][..]),
+        ("GET k", &[("row_command", 1), ("reply_element", 0)]),
+        ("PING", &[("row_command", 0), ("reply_element", 0)]),
+        ("TIME", &[("row_command", 0), ("reply_element", 2)]),
+        ("EVAL return{1,2,{3}} 0", &[("reply_element", 4)]),
+        ("EVAL return(redis.call('mget','k','k')) 1 k", &[("row_command", 1), ("reply_element", 4)]),
+        ("HLEN h", &[("row_found", 1), ("head_read", 1), ("packed_part", 0)]),
+        ("HGETALL h", &[("packed_part", 3), ("part_copied", 0), ("reply_element", 6)]),
+        ("HGET h b", &[("packed_part", 2), ("part_copied", 2)]),
+        ("SINTER s s", &[("part_copied", 6), ("reply_element", 3), ("row_found", 2), ("row_command", 1)]),
+        ("ZRANGE z 0 0", &[("packed_part", 3), ("part_copied", 3), ("reply_element", 1)]),
+        // A tag, a name and a value with their lengths.
+        ("HSET h b 9", &[("packed_change", 1), ("packed_byte", 15), ("packed_part", 5), ("head_written", 1)]),
+        ("HSET h a 1 b 2", &[("packed_change", 2), ("head_written", 1), ("row_written", 1), ("head_read", 1)]),
+        ("SADD s a", &[("packed_change", 0), ("head_written", 0)]),
+        ("LSET l 1 v", &[("packed_change", 1), ("packed_byte", 9)]),
+        ("ZINCRBY z 5 a", &[("packed_change", 1), ("head_written", 1)]),
+        ("XADD x 2-1 f v", &[("packed_change", 1), ("head_written", 1)]),
+        ("SET k 2", &[("row_command", 1), ("head_written", 0), ("log_record", 1), ("commit", 1)]),
+        ("GET k", &[("commit", 0)]),
+        ("INCR k", &[("log_record", 1), ("commit", 1)]),
+        ("DEL h", &[("row_written", 1), ("head_written", 0)]),
+    ] {
+        client.say(line);
+        let counted = modules(&mut client);
+        for (module, count) in expected {
+            assert_eq!(counted.get(*module).copied().unwrap_or(0), *count, "{module} of {line}: {counted:?}");
+        }
+    }
+    // Commands that a script calls are no slices of it.
+    client.ask(&["EVAL", "for i=1,100 do redis.call('get',KEYS[1]) end", "1", "k"]);
+    let counted = modules(&mut client);
+    let slices = counted.get("script_slice").copied().unwrap_or(0);
+    assert!(counted["script_call"] == 100 && (5..60).contains(&slices), "{counted:?}");
+    client.send(&[encode(&["RENAME", "k", "r"]), encode(&["RENAME", "r", "k"])].concat());
+    (0..2).for_each(|_| drop(client.reply()));
+    let counted = modules(&mut client);
+    let of = |module| counted.get(module).copied().unwrap_or(0);
+    assert_eq!([of("log_record"), of("commit")], [1, 0], "the first has paid: {counted:?}");
+    // The second of a pipeline takes what the first has written.
+    client.send(&[encode(&["RPUSH", "l", "v"]), encode(&["RPOP", "l"])].concat());
+    (0..2).for_each(|_| drop(client.reply()));
+    let counted = modules(&mut client);
+    let of = |module| counted.get(module).copied().unwrap_or(0);
+    assert_eq!([of("in_hand"), of("row_found"), of("row_missing")], [1, 0, 0], "{counted:?}");
+    assert_eq!([of("row_command"), of("locked")], [0, 0], "the first of them has paid: {counted:?}");
 }
 
 #[test]

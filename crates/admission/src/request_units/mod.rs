@@ -8,6 +8,7 @@
 //!
 //! The formulas, and what was measured, are in `docs/policy/request-units.md`.
 
+mod default_rows;
 mod default_table;
 mod module;
 mod pod;

@@ -1,5 +1,6 @@
 //! The modules that requests go through, and how often a request has.
 
+use std::fmt;
 use std::ops::{AddAssign, Index};
 
 macro_rules! modules {
@@ -33,27 +34,46 @@ modules! {
     RequestByte "request_byte",
     /// A byte of a reply.
     ReplyByte "reply_byte",
+    /// An element of a reply: of an array, a set or a map, which has two for each pair.
+    ReplyElement "reply_element",
+    /// A command that works on rows, apart from what each row takes: handed to the partition, and ended there. Of those
+    /// that run as one, the first pays.
+    RowCommand "row_command",
     /// A row was looked up and found.
     RowFound "row_found",
     /// A row was looked up and is not there.
     RowMissing "row_missing",
+    /// A row or a part was looked up that the command itself has written, or one in front of it whose changes are not
+    /// handed over yet: the engine is not asked.
+    InHand "in_hand",
+    /// The head of a row of many parts was read: decoded.
+    HeadRead "head_read",
     /// A part of a row was looked up and found.
     PartFound "part_found",
     /// A part of a row was looked up and is not there.
     PartMissing "part_missing",
     /// A byte of a value that was found.
     ReadByte "read_byte",
-    /// A part was passed in a row that keeps all of its parts in one piece.
+    /// A part was passed in a row that keeps all of its parts in one piece, or a bucket in a tally.
     PackedPart "packed_part",
+    /// A name or a value of a part was copied out of such a row, or out of a page of parts, for a command that works on
+    /// it.
+    PartCopied "part_copied",
+    /// A row that keeps all of its parts in one piece was changed: a part put in, replaced or taken out.
+    PackedChange "packed_change",
+    /// A byte of such a row after a change: what stands behind the changed part is moved.
+    PackedByte "packed_byte",
     /// A row was written or deleted: a string, or the head of a row of many parts.
     RowWritten "row_written",
+    /// What was written is the head of a row of many parts: encoded, and kept for the next command.
+    HeadWritten "head_written",
     /// A part was written or deleted.
     PartWritten "part_written",
     /// A part of another order of the same row, such as that by score, was written or deleted.
     IndexWritten "index_written",
     /// A byte of a key and its value that were written.
     WrittenByte "written_byte",
-    /// A step through rows or parts in their order.
+    /// A step through rows or parts in their order: up to the first of them.
     Page "page",
     /// A row or a part that such a step gave.
     Scanned "scanned",
@@ -63,6 +83,9 @@ modules! {
     Locked "locked",
     /// Changes were handed to the log.
     LogRecord "log_record",
+    /// Requests that came together have written, and what they wrote was awaited before they were answered. The first
+    /// of them that writes pays.
+    Commit "commit",
     /// A step of computing: a cell of a table, a comparison of a sort.
     Step "step",
     /// A number with a fraction was read or written as text.
@@ -71,7 +94,7 @@ modules! {
     Script "script",
     /// A command that a script has called.
     ScriptCall "script_call",
-    /// A slice of a script: some thousand instructions of Lua, after which it is looked at.
+    /// A slice of a script: a hundred instructions of Lua.
     ScriptSlice "script_slice",
     /// A read of the device.
     DeviceRead "device_read",
@@ -82,25 +105,63 @@ modules! {
 const MODULES: usize = Module::ALL.len();
 
 /// How often a request went through each module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Most requests go through a third of them. Only those are ever looked at, so that a request is counted, priced and
+/// forgotten without a touch of the others.
+#[derive(Clone, Copy)]
 pub struct Work {
+    /// Of modules that are not used, whatever was there before.
     counts: [u64; MODULES],
-    /// Bit `i` for the i-th module, if its count is not 0: most requests go through a third of them.
-    used: u32,
+    /// Bit `i` for the i-th module, if it was counted.
+    used: u64,
 }
+
+const _: () = assert!(MODULES < u64::BITS as usize, "a bit for each module");
 
 impl Work {
     /// `n` more of `module`.
     #[inline]
     pub fn count(&mut self, module: Module, n: u64) {
-        let count = &mut self.counts[module as usize];
-        *count = count.saturating_add(n);
-        self.used |= u32::from(n > 0) << module as usize;
+        self.counts[module as usize] = self[module].saturating_add(n);
+        self.used |= 1 << module as usize;
+    }
+
+    /// So many more of each of several modules, none of which is named twice: less work than one after the other, where
+    /// none of them is used yet.
+    #[inline(always)]
+    pub fn count_all<const K: usize>(&mut self, counts: [(Module, u64); K]) {
+        let bits = counts.iter().fold(0_u64, |bits, (module, _)| bits | 1 << *module as usize);
+        debug_assert_eq!(bits.count_ones() as usize, K, "a module is named twice");
+        if self.used & bits != 0 {
+            return counts.iter().for_each(|&(module, n)| self.count(module, n));
+        }
+        self.used |= bits;
+        for (module, n) in counts {
+            self.counts[module as usize] = n;
+        }
+    }
+
+    /// Whether the same was surely counted: a quick look, which may say no though it was.
+    #[inline]
+    pub fn is_surely(&self, other: &Self) -> bool {
+        self.used == other.used && self.used().all(|(module, count)| other.counts[module as usize] == count)
+    }
+
+    /// Nothing is counted any more.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.used = 0;
     }
 
     /// The modules that were gone through, and how often.
     #[inline]
     pub fn counts(&self) -> impl Iterator<Item = (Module, u64)> + '_ {
+        self.used().filter(|&(_, count)| count > 0)
+    }
+
+    /// The same, and perhaps some that were not.
+    #[inline]
+    pub(super) fn used(&self) -> impl Iterator<Item = (Module, u64)> + '_ {
         let mut left = self.used;
         std::iter::from_fn(move || {
             let place = left.trailing_zeros() as usize;
@@ -112,18 +173,87 @@ impl Work {
     }
 }
 
-const _: () = assert!(MODULES < u32::BITS as usize, "a bit for each module");
+impl Default for Work {
+    fn default() -> Self {
+        Self { counts: [0; MODULES], used: 0 }
+    }
+}
 
 impl Index<Module> for Work {
     type Output = u64;
 
+    #[inline]
     fn index(&self, module: Module) -> &u64 {
-        &self.counts[module as usize]
+        if self.used >> module as usize & 1 == 0 { &0 } else { &self.counts[module as usize] }
     }
 }
 
-impl AddAssign for Work {
-    fn add_assign(&mut self, other: Self) {
+impl AddAssign<&Work> for Work {
+    fn add_assign(&mut self, other: &Self) {
         other.counts().for_each(|(module, more)| self.count(module, more));
+    }
+}
+
+impl PartialEq for Work {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.counts().eq(other.counts())
+    }
+}
+
+impl Eq for Work {}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.counts().map(|(module, count)| (module.name(), count))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Beside a map: whatever was counted before something was forgotten does not come back.
+        #[test]
+        fn work_is_a_map_of_counts(
+            steps in proptest::collection::vec((0..MODULES + 3, 0..4_u64, any::<bool>()), 0..60),
+        ) {
+            let (mut work, mut model) = (Work::default(), std::collections::BTreeMap::new());
+            for (place, n, adds) in steps {
+                let Some(&module) = Module::ALL.get(place) else {
+                    work.clear();
+                    model.clear();
+                    continue;
+                };
+                if adds {
+                    let mut more = Work::default();
+                    more.count_all([(module, n)]);
+                    work += &more;
+                } else if module == Module::Round {
+                    work.count(module, n);
+                } else {
+                    work.count_all([(module, n), (Module::Round, 1)]);
+                    *model.entry(Module::Round).or_insert(0) += 1;
+                }
+                if n > 0 {
+                    *model.entry(module).or_insert(0) += n;
+                }
+                prop_assert_eq!(work.counts().collect::<Vec<_>>(), model.clone().into_iter().collect::<Vec<_>>());
+                prop_assert_eq!(work[module], model.get(&module).copied().unwrap_or(0));
+                let mut again = Work::default();
+                model.iter().for_each(|(&module, &count)| again.count(module, count));
+                prop_assert!(!work.is_surely(&again) || work == again);
+                prop_assert_eq!(work, again);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_different() {
+        let names: std::collections::BTreeSet<&str> = Module::ALL.iter().map(|module| module.name()).collect();
+        assert_eq!(names.len(), MODULES);
     }
 }

@@ -1,12 +1,16 @@
 //! A cost table and a machine, worked out: what a request pays, in integers and without a division.
 
-use super::module::Work;
+use super::module::{Module, Work};
 use super::pod::Pod;
 use super::resources::{Dimension, Resources};
 use super::table::CostTable;
 
 /// Prices are kept in fractions of a thousandth of a unit, with so many binary places.
 const PLACES: u32 = 48;
+
+/// Counts and costs below this are multiplied and added up without a look at whether the sum is still a number: there
+/// are fewer than 64 modules, and 28 + 28 + 6 bits are less than 64.
+const SMALL: u64 = 1 << 28;
 
 /// What a request has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct Prices {
     pod: Pod,
     /// Of a thousandth of the dimension's unit, in 2^-[`PLACES`] thousandths of a logical unit, rounded down.
     each: [u64; Dimension::ALL.len()],
+    /// Whether all that modules take, in every dimension, is [`SMALL`].
+    is_small: bool,
 }
 
 impl Prices {
@@ -34,7 +40,8 @@ impl Prices {
             let many = above.checked_mul(1 << PLACES).map_or(u128::MAX, |above| above / below);
             u64::try_from(many).unwrap_or(u64::MAX)
         });
-        Self { table, pod, each }
+        let is_small = |module: Module| Dimension::ALL.into_iter().all(|dimension| table[module][dimension] < SMALL);
+        Self { is_small: Module::ALL.into_iter().all(is_small), table, pod, each }
     }
 
     /// What modules take.
@@ -50,8 +57,21 @@ impl Prices {
     /// What `work` has cost (XS-19, XS-20).
     #[inline]
     pub fn of(&self, work: &Work) -> Price {
-        let resources = self.table.resources(work);
+        let resources = self.resources(work);
         Price { resources, milli_units: self.milli_units(&resources) }
+    }
+
+    #[inline]
+    fn resources(&self, work: &Work) -> Resources {
+        let (mut sums, mut counts) = ([0_u64; Dimension::ALL.len()], 0);
+        for (module, count) in work.used() {
+            counts |= count;
+            for dimension in Dimension::ALL {
+                let sum = &mut sums[dimension as usize];
+                *sum = sum.wrapping_add(self.table[module][dimension].wrapping_mul(count));
+            }
+        }
+        if self.is_small && counts < SMALL { Resources::new(sums) } else { self.table.resources(work) }
     }
 
     #[inline]
@@ -96,11 +116,26 @@ mod tests {
         let prices = Prices::new(default_table(false), default_pod());
         let mut work = Work::default();
         Module::ALL.into_iter().for_each(|module| work.count(module, u64::MAX));
-        work += work;
+        work += &work.clone();
         assert!(prices.of(&work).milli_units > 1 << 40);
     }
 
     proptest! {
+        /// However large counts and costs are, nothing is lost on the short way.
+        #[test]
+        fn what_is_taken_is_what_the_table_says(
+            counts in prop::collection::vec((0..Module::ALL.len(), 0_u32..65, any::<u64>()), 0..12),
+            costs in prop::collection::vec((0..Module::ALL.len(), prop::array::uniform4(any::<u64>())), 0..3),
+            in_memory in any::<bool>(),
+        ) {
+            let (mut table, mut work) = (default_table(in_memory), Work::default());
+            costs.into_iter().for_each(|(place, cost)| table[Module::ALL[place]] = Resources::new(cost));
+            counts.into_iter().for_each(|(place, bits, count)| {
+                work.count(Module::ALL[place], count.checked_shr(bits).unwrap_or(0));
+            });
+            prop_assert_eq!(Prices::new(table, default_pod()).of(&work).resources, table.resources(&work));
+        }
+
         /// What is paid is what the formula says: never more, and less by no more than a part in a million and two
         /// thousandths.
         #[test]

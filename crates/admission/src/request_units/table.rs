@@ -6,8 +6,15 @@ use super::module::{Module, Work};
 use super::resources::Resources;
 
 /// What one invocation, or one byte, of each module takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostTable([Resources; Module::ALL.len()]);
+
+impl Default for CostTable {
+    /// Nothing takes anything.
+    fn default() -> Self {
+        Self([Resources::default(); Module::ALL.len()])
+    }
+}
 
 impl CostTable {
     /// What `work` takes: its physical units, before they are divided by the reference read.
@@ -47,6 +54,7 @@ pub fn reference_read() -> Work {
         // `*2 $3 GET $16 ...` and `$1024 ...`, with their line ends.
         (Module::RequestByte, 36),
         (Module::ReplyByte, 1033),
+        (Module::RowCommand, 1),
         (Module::RowFound, 1),
         (Module::ReadByte, 1024),
         (Module::DeviceRead, 1),

@@ -9,6 +9,7 @@
 //! - How often they go through which module meanwhile, `RU SUM` tells.
 
 mod cases;
+mod families;
 mod fit;
 mod measured;
 mod report;
@@ -20,7 +21,7 @@ use weir_admission::request_units::{CostTable, Dimension, Module, THOUSAND, defa
 
 use self::cases::cases;
 pub use self::measured::Measured;
-pub use self::report::{print_check, print_table};
+pub use self::report::{print_check, print_table, print_told_apart, source};
 use crate::Result;
 use crate::child_server::{self, ChildServer};
 use crate::tenants::user::User;
@@ -43,6 +44,9 @@ pub struct Calibrated {
     pub table: CostTable,
     /// Commands, as they were measured.
     pub measured: Vec<Measured>,
+    /// How well these tell the processor time of each module apart from that of all others, in the order of
+    /// [`Module::ALL`]: from 0, not at all, to 1. `None` where none goes through it, or its cost is set.
+    pub told_apart: Vec<Option<f64>>,
 }
 
 /// Measures every case on a server whose default engine is `engine` (`lsm` or `memory`). `progress` hears what is
@@ -70,7 +74,7 @@ const SET: Module = Module::ScriptSlice;
 pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
     let before = default_table(in_memory);
     let fitted: Vec<&Measured> = measured.iter().filter(|one| !one.held_out).collect();
-    let mut table = before;
+    let (mut table, mut told_apart) = (before, Vec::new());
     for (dimension, of) in
         [(Dimension::Cpu, (|one| one.nanos) as fn(&Measured) -> f64), (Dimension::Io, |one| one.device_bytes)]
     {
@@ -84,13 +88,16 @@ pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
         // What moves no bytes of the device moves none however it is measured.
         let may = |module: Module| module != SET && (dimension == Dimension::Cpu || before[module][dimension] > 0);
         let costs = fit::robust_fit(&rows, &Module::ALL.map(may));
+        if dimension == Dimension::Cpu {
+            told_apart = fit::told_apart(&rows, &Module::ALL.map(may));
+        }
         for (module, cost) in Module::ALL.into_iter().zip(costs) {
             if let Some(cost) = cost {
                 table[module][dimension] = (cost * 1000.0).round().max(0.0) as u64;
             }
         }
     }
-    Calibrated { table, measured }
+    Calibrated { table, measured, told_apart }
 }
 
 /// Bytes a second that one thread moves in memory, both directions counted.

@@ -1,11 +1,15 @@
 //! What was measured, beside what tables say.
 
-use weir_admission::request_units::{CostTable, Dimension, Module, Pod, THOUSAND, reference_read};
+use std::borrow::Borrow;
+
+use weir_admission::request_units::{CostTable, Dimension, Module, Pod, Resources, THOUSAND, reference_read};
 
 use super::measured::Measured;
 
 /// Predictions this near to what was measured are good, as a share of it.
 const NEAR: f64 = 0.15;
+/// Modules of whose counts others explain all but this share are hardly told apart from those.
+const TOLD_APART: f64 = 0.01;
 /// Device bytes are compared where a command moves at least so many.
 const DEVICE_BYTES_MIN: f64 = 16.0;
 
@@ -25,6 +29,61 @@ pub fn print_table(engine: &str, table: &CostTable, pod: &Pod) {
     );
     let units = Dimension::ALL.map(|dimension| format!("{} {}", dimension.name(), pod.physical(dimension)));
     println!("physical units a second: {}; logical units a second: {}", units.join(", "), pod.logical());
+}
+
+/// Prints the modules whose costs the measured commands hardly tell apart from those of others: they may be taken one
+/// for the other.
+pub fn print_told_apart(told_apart: &[Option<f64>]) {
+    let few = Module::ALL.into_iter().zip(told_apart).filter_map(|(module, &share)| Some((module, share?)));
+    let few: Vec<String> = few
+        .filter(|(_, share)| *share < TOLD_APART)
+        .map(|(module, share)| format!("{} {:.2} %", module.name(), share * 100.0))
+        .collect();
+    let unmeasured = Module::ALL.into_iter().zip(told_apart).filter(|(_, share)| share.is_none());
+    let unmeasured: Vec<&str> = unmeasured.map(|(module, _)| module.name()).collect();
+    println!("hardly told apart from others (under {} %): {}", TOLD_APART * 100.0, listed(&few));
+    println!("not measured, as built in: {}", listed(&unmeasured));
+}
+
+fn listed<T: Borrow<str>>(names: &[T]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The source of `weir-admission`'s `default_rows.rs` for these tables, of rows on disk and in memory, on this machine.
+pub fn source([on_disk, in_memory]: [&CostTable; 2], pod: &Pod) -> String {
+    // As people write numbers in source.
+    let number = |number: u64| -> String {
+        let digits = number.to_string();
+        if digits.len() < 5 {
+            return digits;
+        }
+        let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+        groups.collect::<Vec<_>>().join("_")
+    };
+    let numbers = |resources: &Resources| Dimension::ALL.map(|dimension| number(resources[dimension])).join(", ");
+    let mut text = "\
+//! What one of each module takes, and the machine where it did: `weir calibrate DIR --print-table` writes this file,
+//! from what it has measured.
+
+use super::module::Module;
+
+/// Picoseconds; thousandths of a byte in memory, of the device, and of the network.
+pub(super) type Row = (Module, [u64; 4]);
+
+/// What the machine has of each a second.
+"
+    .to_owned();
+    text += &format!("pub(super) const CAPACITY: [u64; 4] = [{}];\n", numbers(&pod.capacity()));
+    for (doc, name, table) in
+        [("Where rows are on disk.", "ON_DISK", on_disk), ("Where they are in memory.", "IN_MEMORY", in_memory)]
+    {
+        text += &format!("\n/// {doc}\npub(super) const {name}: [Row; Module::ALL.len()] = [\n");
+        for module in Module::ALL {
+            text += &format!("    (Module::{module:?}, [{}]),\n", numbers(&table[module]));
+        }
+        text += "];\n";
+    }
+    text
 }
 
 /// Prints predicted and measured for each command, and how many are near; gives the share of processor times that are.
@@ -63,4 +122,17 @@ pub fn print_check(engine: &str, table: &CostTable, measured: &[Measured]) -> f6
         near as f64 / count.max(1) as f64 * 100.0,
     );
     near as f64 / count.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_admission::request_units::{default_pod, default_table};
+
+    use super::*;
+
+    #[test]
+    fn the_built_in_table_is_printed_as_it_stands_in_the_source() {
+        let there = include_str!("../../../admission/src/request_units/default_rows.rs");
+        assert_eq!(source([&default_table(false), &default_table(true)], &default_pod()), there);
+    }
 }

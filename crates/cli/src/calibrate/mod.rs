@@ -32,13 +32,17 @@ pub struct Calibrate {
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Measure, too, what requests take of processors and device, by the modules that they go through: the table of
-    /// request units. It takes two minutes more, with servers of its own below DIR
+    /// request units. It takes three minutes more, with servers of its own below DIR
     #[arg(long)]
     request_units: bool,
     /// Measure neither: run each command, and show what it takes beside what the table says that is stored for DIR, or
     /// else the built-in one
     #[arg(long, conflicts_with = "request_units")]
     check: bool,
+    /// Measure nothing: print the table of request units that is stored for DIR as Rust source, in the form of
+    /// crates/admission/src/request_units/default_rows.rs
+    #[arg(long, conflicts_with_all = ["request_units", "check"])]
+    print_table: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -56,6 +60,9 @@ impl Calibrate {
     pub fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let real = RealFs::new(RealFsOptions::default());
         let fs: Arc<dyn Fs> = real;
+        if self.print_table {
+            return units::print_source(&fs, &self.dir);
+        }
         let clock: Arc<dyn Clock> = RealClock::new();
         let tag = Tag::new(Owner::default(), Class::Maintenance);
         block_on(fs.create_dir_all(&self.dir, tag))?;
@@ -78,12 +85,16 @@ impl Calibrate {
         bar.finish_and_clear();
         print(&measurement);
         // What was measured before of requests stays, where they are not measured again.
-        let before = block_on(stored::load(&fs, &self.dir)).ok().and_then(|before| before.request_units);
+        let before = block_on(stored::load(&fs, &self.dir)).ok();
+        if !self.request_units && before.as_ref().is_some_and(|before| before.has_outdated_units) {
+            println!("{}: measure it again, with --request-units", stored::OUTDATED_UNITS);
+        }
+        let before = before.and_then(|before| before.request_units);
         let request_units = match self.request_units {
             true => Some(units::measure(&self.dir, clock.unix_ms(), &measurement)?),
             false => before,
         };
-        let calibration = Calibration { measurement, request_units };
+        let calibration = Calibration { measurement, request_units, has_outdated_units: false };
         block_on(stored::store(&fs, &self.dir, &calibration))?;
         println!("stored in {}", stored::path(&self.dir).display());
         let limits = calibration.measurement.limits().map_err(|problem| format!("this cannot be used: {problem}"))?;
@@ -128,7 +139,12 @@ mod tests {
     fn a_short_calibration_measures_every_mix_and_leaves_only_its_result() {
         let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp-calibrate");
         let dir = dir.join(std::process::id().to_string());
-        Calibrate { dir: dir.clone(), seconds: 1, request_units: false, check: false }.run().expect("measured");
+        let run = |print_table| {
+            Calibrate { dir: dir.clone(), seconds: 1, request_units: false, check: false, print_table }.run()
+        };
+        run(false).expect("measured");
+        let nothing = run(true).expect_err("requests were not measured").to_string();
+        assert!(nothing.contains("--request-units"), "{nothing}");
         let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());
         let measurement = block_on(stored::load(&fs, &dir)).expect("stored").measurement;
         assert_eq!(measurement.mixes.iter().map(|mix| mix.read_percent).collect::<Vec<_>>(), measure::MIXES);

@@ -16,8 +16,13 @@ use weir_node::EngineKind;
 
 /// Of a file that says what the device does, and nothing else.
 const VERSION_DEVICE: u32 = 1;
-/// Of one that says what requests take, too.
-const VERSION_UNITS: u32 = 2;
+/// Of one that says, too, what requests take, by modules that are not those of today.
+const VERSION_EARLIER_UNITS: u32 = 2;
+/// Of one that says what requests take.
+const VERSION_UNITS: u32 = 3;
+/// Why a table that was measured is not used.
+pub const OUTDATED_UNITS: &str = "what requests take was measured by an earlier version, which counted other modules: \
+                                  it is not used, and the built-in table holds";
 /// A file longer than this was not written by us, in bytes.
 const LEN_MAX: u64 = 64 << 10;
 /// How much of what the device can do the gate hands out, in percent: a little less, so that the queue is ours, where
@@ -35,6 +40,9 @@ pub struct Calibration {
     pub measurement: Measurement,
     /// What requests take, where that was measured.
     pub request_units: Option<RequestUnits>,
+    /// It was measured by an earlier version, and says nothing: that version's modules took part of what others take
+    /// today, so its costs beside built-in ones would charge some things twice.
+    pub has_outdated_units: bool,
 }
 
 /// What requests take of a machine, and what that has a second.
@@ -48,7 +56,7 @@ pub struct RequestUnits {
     /// Bytes that are moved in memory.
     pub memory_bytes_per_second: u64,
     /// By module, for tenants whose rows are on disk: picoseconds, and thousandths of bytes of memory, of the device,
-    /// and of the network. A module that is not there takes what the built-in table says.
+    /// and of the network. All modules are there.
     pub lsm: BTreeMap<String, [u64; 4]>,
     /// The same for tenants whose rows are in memory.
     pub memory: BTreeMap<String, [u64; 4]>,
@@ -98,7 +106,7 @@ pub struct Loop {
 struct Envelope {
     format: String,
     version: u32,
-    /// Of the measurement as compact JSON, eight hexadecimal digits.
+    /// Of all else, eight hexadecimal digits: see `docs/format/calibration.md`.
     crc32c: String,
     measurement: Measurement,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,10 +120,10 @@ pub fn path(dir: &Path) -> PathBuf {
 
 /// The file's bytes.
 pub fn encode(calibration: &Calibration) -> serde_json::Result<Vec<u8>> {
-    let Calibration { measurement, request_units } = calibration.clone();
-    let crc32c = checksum(&measurement, request_units.as_ref())?;
+    let Calibration { measurement, request_units, .. } = calibration.clone();
     // Who knows the device alone can read what says no more.
     let version = if request_units.is_some() { VERSION_UNITS } else { VERSION_DEVICE };
+    let crc32c = checksum(version, &measurement, request_units.as_ref())?;
     let envelope = Envelope { format: "weir calibration".to_owned(), version, crc32c, measurement, request_units };
     let mut bytes = serde_json::to_vec_pretty(&envelope)?;
     bytes.push(b'\n');
@@ -125,25 +133,35 @@ pub fn encode(calibration: &Calibration) -> serde_json::Result<Vec<u8>> {
 /// What was measured in a file's bytes, or what is wrong with them.
 pub fn decode(bytes: &[u8]) -> std::result::Result<Calibration, String> {
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| format!("no calibration: {error}"))?;
-    let version = if envelope.request_units.is_some() { VERSION_UNITS } else { VERSION_DEVICE };
-    if (envelope.format.as_str(), envelope.version) != ("weir calibration", version) {
+    let is_known = match envelope.version {
+        VERSION_DEVICE => envelope.request_units.is_none(),
+        VERSION_EARLIER_UNITS | VERSION_UNITS => envelope.request_units.is_some(),
+        _ => false,
+    };
+    if envelope.format != "weir calibration" || !is_known {
         return Err(format!("format `{} {}` is not known here", envelope.format, envelope.version));
     }
     let units = envelope.request_units;
-    let found = checksum(&envelope.measurement, units.as_ref()).map_err(|error| error.to_string())?;
+    let found = checksum(envelope.version, &envelope.measurement, units.as_ref()).map_err(|error| error.to_string())?;
     if found != envelope.crc32c {
         return Err("its checksum is wrong: it was changed after it was measured".to_owned());
     }
-    if let Some(units) = &units {
+    let has_outdated_units = envelope.version == VERSION_EARLIER_UNITS;
+    let request_units = units.filter(|_| !has_outdated_units);
+    if let Some(units) = &request_units {
         units.check()?;
     }
-    Ok(Calibration { measurement: envelope.measurement, request_units: units })
+    Ok(Calibration { measurement: envelope.measurement, request_units, has_outdated_units })
 }
 
-fn checksum(measurement: &Measurement, units: Option<&RequestUnits>) -> serde_json::Result<String> {
+fn checksum(version: u32, measurement: &Measurement, units: Option<&RequestUnits>) -> serde_json::Result<String> {
     let mut bytes = serde_json::to_vec(measurement)?;
     if let Some(units) = units {
         bytes.extend(serde_json::to_vec(units)?);
+    }
+    if version == VERSION_UNITS {
+        // A damaged version is not to say that the modules are others.
+        bytes.extend(version.to_string().bytes());
     }
     Ok(format!("{:08x}", crc32c::crc32c(&bytes)))
 }
@@ -199,11 +217,16 @@ impl RequestUnits {
 
     /// Another version may know other modules: what they take must not be taken for something else.
     fn check(&self) -> std::result::Result<(), String> {
-        let is_known = |name: &&String| Module::ALL.into_iter().any(|module| module.name() == name.as_str());
-        match self.lsm.keys().chain(self.memory.keys()).find(|name| !is_known(name)) {
-            Some(name) => Err(format!("there is no module `{name}`: calibrate again")),
-            None => Ok(()),
+        for table in [&self.lsm, &self.memory] {
+            let is_known = |name: &&String| Module::ALL.into_iter().any(|module| module.name() == name.as_str());
+            if let Some(name) = table.keys().find(|name| !is_known(name)) {
+                return Err(format!("there is no module `{name}`: calibrate again"));
+            }
+            if let Some(module) = Module::ALL.into_iter().find(|module| !table.contains_key(module.name())) {
+                return Err(format!("it lacks the module `{}`: calibrate again", module.name()));
+            }
         }
+        Ok(())
     }
 
     /// What modules take of this machine, for tenants of either engine.
@@ -320,23 +343,71 @@ mod tests {
     fn calibration(with_units: bool) -> Calibration {
         let (lsm, memory) = (default_table(false), default_table(true));
         let units = with_units.then(|| RequestUnits::new(7, 2, 9_000_000_000, [&lsm, &memory]));
-        Calibration { measurement: device(900), request_units: units }
+        Calibration { measurement: device(900), request_units: units, has_outdated_units: false }
     }
 
     #[test]
-    fn request_units_are_those_of_the_file_and_a_module_that_is_not_there_is_built_in() {
+    fn request_units_are_those_of_the_file() {
         let mut units = calibration(true).request_units.expect("there");
         units.lsm.insert("command".to_owned(), [123, 0, 0, 0]);
-        units.lsm.remove("round");
         let table = units.table(EngineKind::Lsm);
         assert_eq!(table[Module::Command], Resources::new([123, 0, 0, 0]));
         assert_eq!(table[Module::Round], default_table(false)[Module::Round]);
         let pod = units.pod(&Limits::bytes(100_000_000));
         assert_eq!(pod.capacity()[Dimension::Io], 100_000_000_000);
         assert_eq!(pod.capacity()[Dimension::Cpu], 2_000_000_000_000);
-        units.memory.insert("nosuch".to_owned(), [1; 4]);
-        let file = encode(&Calibration { request_units: Some(units), ..calibration(false) }).expect("numbers");
-        assert!(decode(&file).is_err_and(|error| error.contains("nosuch")));
+    }
+
+    #[test]
+    fn a_file_with_other_modules_than_these_is_an_error() {
+        let changed = |change: fn(&mut RequestUnits)| {
+            let mut units = calibration(true).request_units.expect("there");
+            change(&mut units);
+            decode(&encode(&Calibration { request_units: Some(units), ..calibration(false) }).expect("numbers"))
+        };
+        assert!(changed(|_| {}).is_ok());
+        let more = changed(|units| {
+            units.memory.insert("nosuch".to_owned(), [1; 4]);
+        });
+        assert!(more.is_err_and(|error| error.contains("nosuch") && error.contains("calibrate again")));
+        let less = changed(|units| {
+            units.lsm.remove("row_command");
+        });
+        assert!(less.is_err_and(|error| error.contains("row_command") && error.contains("calibrate again")));
+    }
+
+    /// As the version before `row_command` wrote them: device and request units.
+    const EARLIER: &str = include_str!("../../tests/fixtures/calibration-2.json");
+
+    #[test]
+    fn an_earlier_version_tells_of_the_device_and_not_of_requests() {
+        let found = decode(EARLIER.as_bytes()).expect("it is read");
+        assert!(found.has_outdated_units && found.request_units.is_none());
+        assert!(found.measurement.limits().is_ok());
+        // It is read as carefully as others.
+        let damaged = EARLIER.replace("\"cores\": 2", "\"cores\": 3");
+        assert_ne!(damaged, EARLIER);
+        assert!(decode(damaged.as_bytes()).is_err_and(|error| error.contains("checksum")));
+        // What is written in its place is of this version again.
+        let again = encode(&found).expect("numbers");
+        assert_eq!(decode(&again), Ok(Calibration { has_outdated_units: false, ..found }));
+    }
+
+    #[test]
+    fn a_version_says_what_is_in_the_file() {
+        let [device, units] = [false, true]
+            .map(|with_units| String::from_utf8(encode(&calibration(with_units)).expect("numbers")).expect("text"));
+        for (file, from, to) in [(&device, 1, 2), (&device, 1, 3), (&device, 1, 4), (&units, 3, 1), (&units, 3, 4)] {
+            let other = file.replace(&format!("\"version\": {from}"), &format!("\"version\": {to}"));
+            assert_ne!(&other, file);
+            assert!(decode(other.as_bytes()).is_err_and(|error| error.contains("not known")), "{from} as {to}");
+        }
+        // These two differ in what their modules mean alone.
+        let earlier = units.replace("\"version\": 3", "\"version\": 2");
+        let later = EARLIER.replace("\"version\": 2", "\"version\": 3");
+        for file in [earlier, later] {
+            assert!(decode(file.as_bytes()).is_err_and(|error| error.contains("checksum")));
+        }
     }
 
     #[test]

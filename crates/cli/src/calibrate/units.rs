@@ -11,7 +11,7 @@ use weir_io::real::block_on;
 use weir_io::{ErrorKind, Fs};
 use weir_node::EngineKind;
 
-use super::stored::{self, Measurement, RequestUnits};
+use super::stored::{self, Measurement, OUTDATED_UNITS, RequestUnits};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -26,8 +26,9 @@ pub fn measure(dir: &Path, measured_unix_ms: u64, device: &Measurement) -> Outco
     let bandwidth = request_units::memory_bytes_per_second();
     let units = RequestUnits::new(measured_unix_ms, cores, bandwidth, [&lsm.table, &memory.table]);
     let limits = device.limits().unwrap_or(Limits::UNLIMITED);
-    for (name, Calibrated { table, measured }) in [("lsm", &lsm), ("memory", &memory)] {
+    for (name, Calibrated { table, measured, told_apart }) in [("lsm", &lsm), ("memory", &memory)] {
         request_units::print_table(name, table, &units.pod(&limits));
+        request_units::print_told_apart(told_apart);
         request_units::print_check(name, table, measured);
     }
     Ok(units)
@@ -36,7 +37,12 @@ pub fn measure(dir: &Path, measured_unix_ms: u64, device: &Measurement) -> Outco
 /// Shows what commands take beside what the table of `dir` says, or else the built-in one.
 pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Outcome {
     let units = match block_on(stored::load(fs, dir)) {
-        Ok(calibration) => calibration.request_units.map(|units| (units, calibration.measurement)),
+        Ok(calibration) => {
+            if calibration.has_outdated_units {
+                println!("{OUTDATED_UNITS}");
+            }
+            calibration.request_units.map(|units| (units, calibration.measurement))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
@@ -53,6 +59,19 @@ pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Outcome {
         request_units::print_table(&engine.to_string(), &table, &pod);
         request_units::print_check(&engine.to_string(), &table, &measured);
     }
+    Ok(())
+}
+
+/// Prints the table that is stored for `dir` as the source of the built-in one.
+pub fn print_source(fs: &Arc<dyn Fs>, dir: &Path) -> Outcome {
+    let calibration = block_on(stored::load(fs, dir))?;
+    let units = calibration.request_units.ok_or_else(|| {
+        let reason = if calibration.has_outdated_units { OUTDATED_UNITS } else { "requests were not measured there" };
+        format!("{reason}: `weir calibrate {} --request-units` measures them", dir.display())
+    })?;
+    let [lsm, memory] = PRICED.map(|engine| units.table(engine));
+    let pod = units.pod(&calibration.measurement.limits().unwrap_or(Limits::UNLIMITED));
+    print!("{}", request_units::source([&lsm, &memory], &pod));
     Ok(())
 }
 

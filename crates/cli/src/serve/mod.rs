@@ -319,6 +319,10 @@ async fn calibrated(config: &Config, fs: Arc<dyn Fs>) -> Outcome<Option<Calibrat
     let path = stored::path(&config.dir);
     let limits = calibration.measurement.limits().map_err(|problem| format!("{}: {problem}", path.display()))?;
     tracing::info!(file = %path.display(), "the device gives {}", in_words(&limits));
+    if calibration.has_outdated_units {
+        let hint = format!("`weir calibrate {dir} --request-units` measures it while no server runs");
+        tracing::warn!(file = %path.display(), "{}: {hint}", stored::OUTDATED_UNITS);
+    }
     let prices = calibration.request_units.map(|units| units.prices(&limits)).unwrap_or_default();
     Ok(Some(Calibrated { limits, prices }))
 }

@@ -112,6 +112,7 @@ impl Collection<'_> {
             let found = parts.find(|part| part.space == SPACE && part.subkey == name).map(Member::packed);
             drop(parts);
             cx.passed_packed(passed);
+            cx.copied_parts(usize::from(found.is_some()) * self.copies_each());
             return Ok(found);
         }
         if let Some(value) = cx.member_part(self.key, self.life(), SPACE, name).await? {

@@ -81,6 +81,11 @@ impl Context<'_> {
 }
 
 impl Collection<'_> {
+    /// How much of each member is copied out: its name, and its value where it has one.
+    pub(super) fn copies_each(&self) -> usize {
+        if self.kind() == RowType::Set { 1 } else { 2 }
+    }
+
     /// The member that is called `name`.
     ///
     /// # Errors
@@ -128,6 +133,7 @@ impl Collection<'_> {
         if let Some(packed) = self.packed() {
             let members: Vec<Member> = packed.iter().map(Member::packed).collect();
             cx.passed_packed(members.len());
+            cx.copied_parts(members.len() * self.copies_each());
             return Ok(MembersPage { members, next: None });
         }
         if self.has_mortal_parts() {

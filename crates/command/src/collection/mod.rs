@@ -172,6 +172,7 @@ impl<'k> Collection<'k> {
         self.is_changed = true;
         let Some(packed) = &mut self.head.packed else { return Ok(()) };
         change(packed);
+        cx.changed_packed(self.head.count, packed.as_bytes().len());
         if self.head.count <= PACKED_PARTS_MAX && packed.as_bytes().len() <= PACKED_BYTES_MAX {
             return Ok(());
         }

@@ -40,6 +40,7 @@ impl Collection<'_> {
         match self.packed() {
             Some(packed) => {
                 cx.passed_packed(self.len() as usize);
+                cx.copied_parts(1);
                 Ok(packed.get(space, subkey).map(|part| part.value.to_vec().into()))
             }
             None => Ok(cx.part(self.key, self.life(), space, subkey).await?.map(|part| part.value)),
@@ -57,8 +58,12 @@ impl Collection<'_> {
         limit: usize,
     ) -> Outcome<PartsPage> {
         let Some(packed) = self.packed() else { return cx.parts(self.key, self.life(), subkeys, limit).await };
-        let mut parts: Vec<Part> = packed.iter().filter(|part| has(&subkeys, part)).map(|part| owned(&part)).collect();
+        // One more than wanted tells whether there is more. Who wants the last ones looks at all.
+        let most = if subkeys.reverse { usize::MAX } else { limit.max(1).saturating_add(1) };
+        let wanted = packed.iter().filter(|part| has(&subkeys, part)).take(most);
+        let mut parts: Vec<Part> = wanted.map(|part| owned(&part)).collect();
         cx.passed_packed(packed.iter().count());
+        cx.copied_parts(2 * parts.len());
         if subkeys.reverse {
             parts.reverse();
         }
@@ -92,6 +97,8 @@ impl Collection<'_> {
         if self.packed().is_none() {
             return cx.put_part(self.life(), space, subkey, value);
         }
+        // Its place is looked for, whether it is there, and the place once more.
+        cx.passed_packed(2 * self.len() as usize);
         self.change_packed(cx, |packed| {
             let order = |part: &PackedPart<'_>| (part.space, part.subkey).cmp(&(space, subkey));
             let place = packed.iter().position(|part| order(&part) != Ordering::Less);

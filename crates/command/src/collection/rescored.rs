@@ -93,11 +93,17 @@ impl Collection<'_> {
         let value = value_of(score)?;
         let (new, beside) = scored(score, name);
         if self.packed().is_some() {
-            return self.change_packed(cx, |packed| {
+            // The old one is looked for, and the place of the new one, beside the places of those in front of it.
+            cx.passed_packed(self.len() as usize);
+            let mut in_front = 0;
+            self.change_packed(cx, |packed| {
                 packed.remove(MEMBERS, name);
                 let part = PackedPart { space: MEMBERS, subkey: name, value: &value, expire_at_ms: None };
-                packed.insert(index_behind(packed, &new), part);
-            });
+                in_front = index_behind(packed, &new);
+                packed.insert(in_front, part);
+            })?;
+            cx.copied_parts(in_front);
+            return Ok(());
         }
         let life = self.life();
         cx.put_part(life, MEMBERS, &placed(self.head.version, name), &value)?;

@@ -101,6 +101,7 @@ impl<'k> Collection<'k> {
     fn in_order(&self, cx: &mut Context<'_>) -> Option<impl DoubleEndedIterator<Item = Scored> + use<>> {
         let members: Vec<Scored> = self.packed()?.iter().filter_map(Scored::packed).collect();
         cx.passed_packed(members.len());
+        cx.copied_parts(members.len());
         Some(members.into_iter())
     }
 
@@ -230,6 +231,7 @@ impl<'k> Collection<'k> {
         let (from, to) = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         let subkeys = Subkeys { space: ORDER, from, to, reverse };
         let page = cx.stored_parts(self.key, self.life(), subkeys, limit.clamp(1, PAGE_MEMBERS)).await?;
+        cx.copied_parts(page.iter().len());
         let members: Outcome<Vec<Scored>> = page.iter().map(|part| Scored::spread(part).ok_or_else(damaged)).collect();
         let left = page.next.map(|left| Stretch {
             from: match left.from {

@@ -45,6 +45,8 @@ impl Collection<'_> {
             }
             _ => return self.put_member(cx, None, member, &[]),
         };
+        // Where it stands among the numbers was looked for.
+        cx.passed_packed(self.len() as usize);
         self.count(1, member.len() as i64);
         self.change_packed(cx, |packed| {
             packed.insert(place, PackedPart { space: SPACE, subkey: member, value: &[], expire_at_ms: None });

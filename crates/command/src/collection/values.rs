@@ -226,6 +226,8 @@ impl Collection<'_> {
         if self.packed().is_none() {
             return cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value);
         }
+        // The place of the old one is looked for, and that of the new one.
+        cx.passed_packed(self.len() as usize);
         self.change_packed(cx, |packed| {
             packed.remove_nth(index as usize);
             packed.insert(index as usize, packed_part(value));

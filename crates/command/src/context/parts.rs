@@ -123,6 +123,7 @@ impl Context<'_> {
         let number = self.number();
         let (head, expire_at_ms) = self.draft.take_head(number, key)?;
         let lives = expire_at_ms.is_none_or(|at| at > self.now_ms());
+        self.is_in_hand = true;
         self.met_bytes(Asked::Row(number, key), lives.then(|| head.stored_bytes()));
         Some(match head.kind == kind {
             _ if !lives => Ok(None),
@@ -175,6 +176,7 @@ impl Context<'_> {
     /// They cannot be read.
     pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
         let StoredPartsPage { parts, next } = self.stored_parts(key, life, subkeys, limit).await?;
+        self.copied_parts(2 * parts.len());
         let parts = parts.into_owned(Life::SUBKEY_AT).map(|(subkey, value)| Part { subkey, value });
         Ok(PartsPage { parts: parts.collect(), next })
     }

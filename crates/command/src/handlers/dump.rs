@@ -31,6 +31,8 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Some(Content::Parts(head)) => whole_row(cx, args.at(1), *head).await?,
     };
     let payload = rdb::encode(&loaded, cx.yields()).await;
+    // A step for each byte of its checksum.
+    cx.computed(payload.len());
     cx.replies().bulk_value(payload);
     Ok(())
 }

@@ -78,7 +78,10 @@ pub async fn geopos(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for (index, name) in args.iter_from(2).enumerate() {
         end_turn(cx.yields(), index).await;
         match place_of(cx, zset.as_ref(), name).await? {
-            Some(place) => tell_place(cx.replies(), place),
+            Some(place) => {
+                cx.fractions(2);
+                tell_place(cx.replies(), place);
+            }
             None => cx.replies().null_array(),
         }
         cx.drain().await?;
@@ -109,7 +112,10 @@ pub async fn geodist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let zset = zset(cx, args.at(1)).await?;
     let (from, to) = (place_of(cx, zset.as_ref(), args.at(2)).await?, place_of(cx, zset.as_ref(), args.at(3)).await?);
     match from.zip(to) {
-        Some((from, to)) => tell_distance(cx.replies(), from.distance(to) / meters),
+        Some((from, to)) => {
+            cx.fractions(1);
+            tell_distance(cx.replies(), from.distance(to) / meters);
+        }
         None => cx.replies().null(),
     }
     Ok(())

@@ -239,6 +239,9 @@ impl<'a> Query<'a> {
     async fn answer(&self, cx: &mut Context<'_>, found: &[Found]) -> Outcome {
         let meters = self.shape.map_or(1.0, |(_, meters)| meters);
         let extra = [self.with_distance, self.with_score, self.with_place].into_iter().filter(|is| *is).count();
+        // A distance is told as one number with a fraction, and a place as two.
+        let fractions = usize::from(self.with_distance) + 2 * usize::from(self.with_place);
+        cx.fractions(found.len() * fractions);
         cx.replies().array(found.len());
         for page in found.chunks(PAGE_MEMBERS) {
             let replies = cx.replies();
@@ -279,7 +282,7 @@ async fn search(cx: &mut Context<'_>, args: Args<'_>, kind: Kind) -> Outcome {
         ..member
     });
     let mut members: Vec<Scored> = stored.collect();
-    sort(&mut members);
+    sort(cx, &mut members);
     store(cx, target, &members).await
 }
 

@@ -3,12 +3,16 @@
 use weir_model::parts::stream::EntryId;
 
 use crate::error::{Error, Outcome};
+use crate::number::push_u64;
 use crate::reply::Replies;
 
 pub const INVALID: Error = Error::new("ERR Invalid stream ID specified as stream command argument");
 
 /// Longer words are no ids.
 const WORD_BYTES_MAX: usize = 127;
+
+/// The digits of the largest number.
+const NUMBER_BYTES_MAX: usize = 20;
 
 /// What `XADD` is to call its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +113,11 @@ pub fn end(word: &[u8]) -> Outcome<EntryId> {
 
 /// Answers with `id`.
 pub fn tell(replies: &mut Replies, id: EntryId) {
-    replies.bulk(text(id).as_bytes());
+    let mut text = Vec::with_capacity(2 * NUMBER_BYTES_MAX + 1);
+    push_u64(&mut text, id.ms);
+    text.push(b'-');
+    push_u64(&mut text, id.seq);
+    replies.bulk(&text);
 }
 
 /// `id` as clients write it.
@@ -136,6 +144,13 @@ mod tests {
         let expected = [NewId::ByClock, NewId::InMillisecond(5), NewId::Exact(id(5, 1)), NewId::Exact(id(5, 0))];
         assert_eq!(new, expected.map(Ok));
         assert_eq!([start(b"(5"), end(b"(5-1")], [Ok(id(5, 1)), Ok(id(5, 0))]);
+        for id in [EntryId::MIN, id(5, 10), EntryId::MAX] {
+            let mut replies = Replies::default();
+            tell(&mut replies, id);
+            let told = text(id);
+            assert_eq!(replies.to_vec(), format!("${}\r\n{told}\r\n", told.len()).into_bytes());
+            assert_eq!(exact(told.as_bytes(), 1), Ok(id));
+        }
         assert!(end(b"(0-0").is_err() && start(b"(18446744073709551615-18446744073709551615").is_err());
     }
 }

@@ -17,6 +17,9 @@ use crate::turn::end_turn;
 const NOT_A_WEIGHT: Error = Error::new("ERR weight value is not a float");
 const NEGATIVE_LIMIT: Error = Error::new("ERR LIMIT can't be negative");
 
+/// Steps that it takes to compare a member's name with another one, which lies elsewhere.
+const NAME_STEPS: usize = 8;
+
 /// Members that are read, or answered, in one piece.
 const PAGE_MEMBERS: usize = 500;
 
@@ -175,12 +178,13 @@ impl<'k> Query<'k> {
     }
 
     async fn union(self, cx: &mut Context<'_>) -> Outcome<Vec<Scored>> {
-        let (mut found, mut bytes) = (BTreeMap::<Vec<u8>, f64>::new(), 0);
+        let (mut found, mut bytes, mut met) = (BTreeMap::<Vec<u8>, f64>::new(), 0, 0);
         for input in &self.inputs {
             let mut left = Some(0);
             while let Some(from) = left {
                 let (members, next) = input.page(cx, from).await?;
                 left = next;
+                met += members.len();
                 for member in members {
                     let score = number(input.score(&member));
                     if let Some(known) = found.get_mut(&member.name) {
@@ -196,6 +200,7 @@ impl<'k> Query<'k> {
                 cx.yields().now().await;
             }
         }
+        cx.ordered(met, NAME_STEPS);
         Ok(found.into_iter().map(|(name, score)| Scored { name, score }).collect())
     }
 
@@ -250,7 +255,7 @@ async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &s
     let query = Query::parse(cx, args, combine, 1, name).await?;
     let with_scores = query.with_scores;
     let mut members = query.run(cx).await?;
-    sort(&mut members);
+    sort(cx, &mut members);
     begin(cx.replies(), members.len(), with_scores);
     for page in members.chunks(PAGE_MEMBERS) {
         tell(cx, page, with_scores);
@@ -263,7 +268,7 @@ async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &s
 async fn answer_stored(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &str) -> Outcome {
     let query = Query::parse(cx, args, combine, 2, name).await?;
     let mut members = query.run(cx).await?;
-    sort(&mut members);
+    sort(cx, &mut members);
     store(cx, args.at(1), &members).await
 }
 

@@ -194,8 +194,12 @@ pub async fn zrevrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     answer(cx, Query::parse(args, 1, Some(By::Name), Some(true), true)?).await
 }
 
-/// Puts `members` into their order.
-pub(super) fn sort(members: &mut [Scored]) {
+/// Steps that it takes to compare two scores.
+const SCORE_STEPS: usize = 4;
+
+/// Puts `members` into their order, and counts that.
+pub(super) fn sort(cx: &mut Context<'_>, members: &mut [Scored]) {
+    cx.ordered(members.len(), SCORE_STEPS);
     members.sort_unstable_by(|a, b| {
         let by_score = a.score.partial_cmp(&b.score).unwrap_or(Ordering::Equal);
         by_score.then_with(|| a.name.cmp(&b.name))

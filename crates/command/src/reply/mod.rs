@@ -65,6 +65,8 @@ pub struct Replies {
     /// Replies that are still to be written until the one begun last is whole: itself, and the elements it announced.
     /// Negative where nothing was begun.
     missing: i64,
+    /// Elements of arrays, sets and maps that were announced and nobody has asked about.
+    announced: u64,
 }
 
 impl Replies {

@@ -70,6 +70,7 @@ impl Replies {
     pub fn append(&mut self, other: Replies) {
         debug_assert!(other.shared.is_empty());
         self.missing += other.missing;
+        self.announced += other.announced;
         if other.bytes.len() < SHARED_BYTES_MIN {
             return self.raw(&other.bytes);
         }
@@ -203,13 +204,13 @@ impl Replies {
 
     /// Begins an array of `len` replies.
     pub fn array(&mut self, len: usize) {
-        self.missing += len as i64 - 1;
+        self.announce(len);
         self.header(b'*', len);
     }
 
     /// Begins a map of `len` pairs; an array of twice as many in RESP2.
     pub fn map(&mut self, len: usize) {
-        self.missing += len as i64 * 2 - 1;
+        self.announce(len * 2);
         match self.protocol {
             Protocol::Resp2 => self.header(b'*', len * 2),
             Protocol::Resp3 => self.header(b'%', len),
@@ -218,8 +219,21 @@ impl Replies {
 
     /// Begins a set of `len` replies; an array in RESP2.
     pub fn set(&mut self, len: usize) {
-        self.missing += len as i64 - 1;
+        self.announce(len);
         self.header(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// One reply begins, which has so many others as its elements.
+    fn announce(&mut self, elements: usize) {
+        self.missing += elements as i64 - 1;
+        self.announced += elements as u64;
+    }
+
+    /// How many elements of arrays, sets and maps were announced since this was last asked, whatever has become of
+    /// them. Messages are not among them.
+    #[inline]
+    pub fn take_announced(&mut self) -> u64 {
+        std::mem::take(&mut self.announced)
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {

@@ -9,6 +9,7 @@ mod alone;
 pub(crate) mod client;
 mod commands;
 pub(crate) mod connection;
+mod cost;
 pub(crate) mod cursors;
 pub mod frame;
 pub(crate) mod hints;

@@ -12,8 +12,9 @@ use weir_command::table::Id;
 use weir_command::{Args, Call, Command, Context, Page, Wait, letting_go};
 use weir_model::{Batch, DATABASES, Databases, Row, VALUE_BYTES_MAX};
 use weir_node::Unit;
-use weir_node::request_units::{Module, Price, Work};
+use weir_node::request_units::Module;
 
+use super::cost::{Last, Sum};
 use super::frame::{Limits, STRANGER_BULK_BYTES_MAX};
 use super::outbox::Outbox;
 use super::pause::Pause;
@@ -49,24 +50,6 @@ impl From<Refusal> for Error {
     }
 }
 
-/// What a command has cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::resp) struct Last {
-    /// Its name; empty where there was none.
-    pub(in crate::resp) command: &'static str,
-    pub(in crate::resp) price: Price,
-    pub(in crate::resp) work: Work,
-}
-
-impl Last {
-    /// `other` was done for it, too.
-    pub(super) fn add(&mut self, other: &Last) {
-        self.price.resources += other.price.resources;
-        self.price.milli_units = self.price.milli_units.saturating_add(other.price.milli_units);
-        self.work += other.work;
-    }
-}
-
 /// What `SYNC` is to stream to a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::resp) struct DumpChoice {
@@ -78,24 +61,6 @@ pub(in crate::resp) struct DumpChoice {
     pub(in crate::resp) without_functions: bool,
     /// It is a server that wants to follow this one.
     pub(in crate::resp) is_server: bool,
-}
-
-/// What several commands have cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::resp) struct Sum {
-    pub(in crate::resp) commands: u64,
-    pub(in crate::resp) price: Price,
-    pub(in crate::resp) work: Work,
-}
-
-impl Sum {
-    /// Another command has cost `price`, for `work`.
-    pub(super) fn add(&mut self, price: &Price, work: &Work) {
-        self.commands = self.commands.saturating_add(1);
-        self.price.resources += price.resources;
-        self.price.milli_units = self.price.milli_units.saturating_add(price.milli_units);
-        self.work += *work;
-    }
 }
 
 /// See the module.
@@ -303,6 +268,7 @@ impl<S: Store> Session<S> {
         self.login = None;
         self.unfinished = None;
         self.outbox.belong_to(None);
+        self.last.forget_prices();
         self.limits.stranger = true;
         let (server, client) = (&self.outbox.server, &self.outbox.client);
         client.become_stranger(server.second());
@@ -387,6 +353,7 @@ impl<S: Store> Session<S> {
         self.leave_databases();
         self.outbox.client.belong_to(&account, &user, database);
         self.outbox.belong_to(Some((&account, &login.store)));
+        self.last.forget_prices();
         self.unfinished = Some(account.unfinished.hold());
         self.login = Some(login);
         self.limits.stranger = false;

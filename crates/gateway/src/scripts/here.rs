@@ -57,7 +57,7 @@ impl Here {
     }
 
     /// How often it was looked whether the script has to end: after some instructions, and before each command.
-    pub(crate) fn slices(&self) -> u64 {
+    pub(crate) fn looks(&self) -> u64 {
         self.looks.load(Ordering::Relaxed).into()
     }
 

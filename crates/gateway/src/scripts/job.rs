@@ -13,7 +13,7 @@ use super::permission::may;
 use super::{Control, GONE, left_out, log};
 
 /// What a script may use. Instructions between two looks are some ten microseconds, of which the look is a fraction.
-const LIMITS: Limits = Limits { instructions: 1000, memory_bytes: MEMORY_BYTES_MAX };
+pub(crate) const LIMITS: Limits = Limits { instructions: 1000, memory_bytes: MEMORY_BYTES_MAX };
 
 /// What a script says.
 pub(crate) enum Asked {

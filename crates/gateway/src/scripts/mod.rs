@@ -28,7 +28,7 @@ use weir_io::{Clock, Nanos};
 
 pub(crate) use self::cache::Cache;
 pub(crate) use self::functions::{BYTES_MAX as FUNCTIONS_BYTES_MAX, Functions};
-pub(crate) use self::job::{Asked, Job};
+pub(crate) use self::job::{Asked, Job, LIMITS};
 pub(crate) use self::known::{Known, Pace};
 pub(crate) use self::machines::{Machines, NodeMachines};
 use crate::auth::users::User;
@@ -93,7 +93,7 @@ pub(crate) struct Control {
     is_killed: AtomicBool,
     is_abandoned: AtomicBool,
     /// How often it was asked.
-    slices: AtomicU64,
+    looks: AtomicU64,
     /// Who runs it.
     user: OnceLock<Arc<User>>,
 }
@@ -106,13 +106,13 @@ impl Control {
     }
 
     /// How often it was looked whether the script has to end: after some instructions, and before each command.
-    pub(crate) fn slices(&self) -> u64 {
-        self.slices.load(Ordering::Relaxed)
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
     }
 
     /// Why the script has to end now.
     fn why_end(&self) -> Option<Error> {
-        self.slices.fetch_add(1, Ordering::Relaxed);
+        self.looks.fetch_add(1, Ordering::Relaxed);
         if self.is_killed.load(Ordering::Relaxed) {
             return Some(KILLED);
         }
@@ -159,7 +159,7 @@ impl Scripts {
             until: began.saturating_add(TIME_MAX),
             is_killed: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
-            slices: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
             user: OnceLock::new(),
         });
         self.running.lock().push(Arc::clone(&control));

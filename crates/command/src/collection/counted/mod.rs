@@ -220,6 +220,7 @@ impl<'k> Counted<'k> {
                 None => self.counts(cx, level, key, &path).await?,
             };
             let step = counts.step(|tally| tally.bucket_of(place).map(Some))?.ok_or_else(damaged)?;
+            cx.passed_packed(step.index + 1);
             key = step.key.clone();
             path.push(step);
         }
@@ -254,6 +255,7 @@ impl<'k> Counted<'k> {
         for level in (1..=self.levels).rev() {
             let counts = self.counts(cx, level, key, &path).await?;
             let Some(step) = counts.step(|tally| tally.bucket_with(rank))? else { return Ok(None) };
+            cx.passed_packed(step.index + 1);
             rank -= step.before;
             key = step.key.clone();
             path.push(step);

@@ -160,6 +160,8 @@ impl<'k> Stream<'k> {
         limit: usize,
     ) -> Outcome<(Vec<Entry>, Option<Subkeys>)> {
         let page = self.row.ordered_page(cx, range, limit.min(PAGE_ENTRIES)).await?;
+        // Their ids and words are taken apart.
+        cx.copied_parts(page.parts.len());
         Ok((page.parts.into_iter().map(Entry::of).collect::<Outcome<_>>()?, page.next))
     }
 

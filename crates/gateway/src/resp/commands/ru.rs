@@ -5,7 +5,8 @@ use weir_command::reply::Replies;
 use weir_command::{Args, lower};
 use weir_node::request_units::{Dimension, MILLI, Price, Work};
 
-use crate::resp::session::{Last, Session, Sum};
+use crate::resp::cost::Sum;
+use crate::resp::session::Session;
 use crate::store::Store;
 
 pub(in crate::resp) async fn ru<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
@@ -45,22 +46,21 @@ pub(in crate::resp) async fn ru<S: Store>(session: &mut Session<S>, args: Args<'
 
 /// A map: the command, its units, what it took by dimension, and how often it went through each module.
 fn tell_last<S: Store>(session: &mut Session<S>) {
-    let Last { command, price, work } = session.last;
-    let replies = &mut session.outbox.replies;
+    let (last, replies) = (&session.last, &mut session.outbox.replies);
     replies.map(1 + COST_PAIRS);
     replies.bulk(b"command");
-    replies.bulk(command.as_bytes());
-    tell_cost(replies, &price, &work);
+    replies.bulk(last.command.as_bytes());
+    tell_cost(replies, &last.price, last.work());
 }
 
 /// The same of all commands since it was asked for first, with their number.
 fn tell_sum<S: Store>(session: &mut Session<S>) {
-    let Sum { commands, price, work } = **session.sum.get_or_insert_default();
+    let Sum { commands, price, work } = &**session.sum.get_or_insert_default();
     let replies = &mut session.outbox.replies;
     replies.map(1 + COST_PAIRS);
     replies.bulk(b"commands");
-    replies.integer(i64::try_from(commands).unwrap_or(i64::MAX));
-    tell_cost(replies, &price, &work);
+    replies.integer(i64::try_from(*commands).unwrap_or(i64::MAX));
+    tell_cost(replies, price, work);
 }
 
 /// Pairs that [`tell_cost`] tells.

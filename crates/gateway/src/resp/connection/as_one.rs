@@ -110,8 +110,11 @@ impl AsOne<'_> {
         }
         replies.end_element(others);
         let to = replies.mark();
+        // What a script has answered; others have counted theirs.
+        call.bill.work.count(Module::ReplyElement, replies.take_announced());
         let (is_first, is_first_write) = (self.done.is_empty(), self.done.iter().all(|done| !done.call.wrote));
         // The first pays for what is done once.
+        call.bill.work.count(Module::RowCommand, u64::from(is_first));
         call.bill.work.count(Module::Locked, u64::from(is_first));
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote && is_first_write));
         self.done.push(Done { call, outcome, to, at: self.clock.now() });

@@ -14,7 +14,6 @@ use weir_node::{Access, Admission, NodeAdmission, Quota, Unit};
 use super::Connection;
 use crate::notices::What;
 use crate::resp::outbox::YIELD;
-use crate::resp::session::Last;
 use crate::store::Store;
 
 impl<S: Store> Connection<S> {
@@ -137,29 +136,36 @@ impl<S: Store> Connection<S> {
     /// rest of it where that is limited.
     pub(super) fn end_bill(&mut self, command: &Command, args: Args<'_>, charge: Option<&Charge>, reply_bytes: u64) {
         let new_rounds = u64::from(self.session.outbox.take_new_round());
+        let elements = self.session.outbox.replies.take_announced();
         let bill = &mut *self.session.bill;
-        add_request(&mut bill.work, args);
-        bill.work.count(Module::ReplyByte, reply_bytes);
-        bill.work.count(Module::Round, new_rounds);
+        add_request(&mut bill.work, args, reply_bytes);
+        if new_rounds > 0 {
+            bill.work.count(Module::Round, new_rounds);
+        }
+        if elements > 0 {
+            bill.work.count(Module::ReplyElement, elements);
+        }
+        if bill.work[Module::LogRecord] > 0 && self.session.outbox.take_uncommitted() {
+            bill.work.count(Module::Commit, 1);
+        }
         let device = waits::take_device_reads();
         if device.reads > 0 {
             bill.work.count(Module::DeviceRead, device.reads);
             bill.work.count(Module::DeviceByte, device.bytes);
         }
-        let price = self.session.outbox.prices.of(&bill.work);
+        let price = self.session.last.price_of(&bill.work, &self.session.outbox.prices);
         self.session.outbox.count(|stats| stats.cost.add(&price));
         if let Some(charge) = charge {
             self.settle(charge, price.milli_units, key_of(command, args));
         }
-        let work = self.session.bill.work;
-        self.session.bill.clear();
         if command.id == Id::Ru {
+            self.session.bill.clear();
             return;
         }
         if let Some(sum) = &mut self.session.sum {
-            sum.add(&price, &work);
+            sum.add(&price, &self.session.bill.work);
         }
-        self.session.last = Last { command: command.name, price, work };
+        self.session.last.replace(command.name, price, &mut self.session.bill);
         if command.id == Id::Exec
             && let Some(members) = self.session.in_transaction.take()
         {

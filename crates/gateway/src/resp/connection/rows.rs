@@ -39,6 +39,7 @@ impl<S: Store> Connection<S> {
                 finished.outcome
             }
         };
+        call.bill.work.count(Module::RowCommand, 1);
         self.lately.is_long |= call.longest >= LONG_BYTES;
         self.session.called(call);
         outcome

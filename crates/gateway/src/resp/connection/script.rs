@@ -203,6 +203,7 @@ impl<S: Store> Connection<S> {
                 continue;
             }
             self.session.bill = std::mem::take(&mut alone.scripted.bill);
+            self.session.bill.work.count(Module::RowCommand, 1);
             self.session.bill.work.count(Module::Locked, 1);
             self.session.bill.work.count(Module::LogRecord, u64::from(alone.scripted.wrote));
             if let Some(commit) = commit {

@@ -17,7 +17,7 @@ use weir_command::{Args, Call, Command, Context, Draft, Headless, Host, Request,
 use weir_io::{Clock, Rng, Spawn};
 use weir_model::StoredKey;
 use weir_node::request_units::Module;
-use weir_script::{Bridge, Ended, Machine, Run, What, World};
+use weir_script::{Bridge, Ended, Limits, Machine, Run, What, World};
 
 use crate::pubsub::{Kind, PubSub};
 use crate::resp::commands::{check_options, debug_protocol};
@@ -26,7 +26,7 @@ use crate::resp::outbox::YIELD;
 use crate::resp::rights::Rights;
 use crate::resp::tracked::Reader;
 use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
-use crate::scripts::{Asked, Control, Job, Known, Pace, RunningFunction, TOO_LARGE, WRITTEN_BYTES_MAX};
+use crate::scripts::{Asked, Control, Job, Known, LIMITS, Pace, RunningFunction, TOO_LARGE, WRITTEN_BYTES_MAX};
 use crate::stats::Calls;
 
 /// Bytes of lines about what one script calls that are kept for those who are told every command. The rest is left out.
@@ -41,6 +41,9 @@ const ERRORS_MAX: usize = 32;
 /// Words of a call of a function that are shown while it runs, and bytes of one of them.
 const SHOWN_WORDS: usize = 32;
 const SHOWN_WORD_BYTES: usize = 128;
+
+/// Instructions of a slice, as request units count them.
+const SLICE_INSTRUCTIONS: u32 = 100;
 
 const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
 
@@ -146,6 +149,8 @@ pub(super) struct Scripted {
     /// What was not allowed, for the log.
     denied: Vec<(Denied, Vec<u8>)>,
     pub(super) wrote: bool,
+    /// Commands that it has asked for, whether or not they could be run.
+    asked: u64,
     ended: Option<Ended>,
 }
 
@@ -169,6 +174,7 @@ impl Scripted {
             errors: Vec::new(),
             denied: Vec::new(),
             wrote: false,
+            asked: 0,
             ended: None,
         }
     }
@@ -205,7 +211,7 @@ impl Scripted {
         self.errors.clear();
         self.calls = Calls::default();
         self.monitored.iter_mut().for_each(Vec::clear);
-        (self.ended, self.wrote, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0);
+        (self.ended, self.wrote, self.asked, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0, 0);
         (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill.clone());
         self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.terms.seed));
         self.bill.work.count(Module::Script, 1);
@@ -214,15 +220,15 @@ impl Scripted {
             RunsOn::Here(clock) => {
                 let here = Here::begin(clock, self.terms.rights.user());
                 let ended = self.run_here(rows, ground, &mut draft, &here);
-                self.bill.work.count(Module::ScriptSlice, here.slices());
+                self.count_slices(here.looks(), here::LIMITS);
                 ended
             }
             RunsOn::Away(threads, control) => {
                 let (threads, control) = (Arc::clone(threads), Arc::clone(control));
                 control.is_of(self.terms.rights.user());
-                let before = control.slices();
+                let before = control.looks();
                 let ended = self.run_away(rows, ground, &mut draft, &threads, Arc::clone(&control)).await;
-                self.bill.work.count(Module::ScriptSlice, control.slices() - before);
+                self.count_slices(control.looks() - before, LIMITS);
                 ended
             }
         };
@@ -233,6 +239,14 @@ impl Scripted {
         self.note_own_error(&ended);
         self.ended = Some(ended);
         draft
+    }
+
+    /// Counts its slices: it was looked at so often, after as many instructions as `limits` say, and before each
+    /// command that it has asked for.
+    fn count_slices(&mut self, looks: u64, limits: Limits) {
+        let slices =
+            looks.saturating_sub(self.asked).saturating_mul(u64::from(limits.instructions / SLICE_INSTRUCTIONS));
+        self.bill.work.count(Module::ScriptSlice, slices);
     }
 
     fn run_here(&mut self, rows: &dyn Rows, ground: &mut Ground, draft: &mut Draft, here: &Arc<Here>) -> Ended {
@@ -284,6 +298,7 @@ impl Scripted {
         ground: &mut Ground,
         draft: &mut Draft,
     ) -> Outcome<Vec<u8>> {
+        self.asked += 1;
         self.host.replies().protocol = protocol;
         let outcome = self.checked(rows, &words, ground, draft).await;
         let reply = self.host.take_answer(&outcome);

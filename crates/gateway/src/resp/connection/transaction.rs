@@ -17,6 +17,7 @@ use weir_command::{Args, Command, rows_of};
 use weir_io::Nanos;
 use weir_model::{Databases, slot};
 use weir_node::Unit;
+use weir_node::request_units::Module;
 
 use super::Connection;
 use super::as_one::{AsOne, Done, Member, Scripts};
@@ -85,6 +86,13 @@ impl<S: Store> Connection<S> {
         replies.own_values();
         let begin = replies.mark();
         replies.array(queue.commands.len());
+        let elements = replies.take_announced();
+        let work = &mut self.session.bill.work;
+        work.count(Module::ReplyElement, elements);
+        // Each was found, checked and answered when it was queued, and is once more when it is run.
+        work.count(Module::Command, queue.commands.len() as u64);
+        let words = queue.commands.iter().map(|queued| queued.request.args().len() as u64);
+        work.count(Module::Word, words.sum());
         let mut watched = &watched[..];
         for step in steps(&queue.commands, self.session.database()) {
             // What is queued in front of it may have changed what is allowed.

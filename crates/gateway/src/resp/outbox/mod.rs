@@ -73,6 +73,8 @@ pub(super) struct Outbox<S: Store> {
     pub(super) prices: Arc<Prices>,
     /// The requests that are being served have come together, and none of them has paid for that yet.
     is_new_round: bool,
+    /// Of those that have come together and are not answered, none that writes has paid for the wait for its commit.
+    is_uncommitted: bool,
     commits: Vec<Pending<S::Commit>>,
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
@@ -106,6 +108,7 @@ impl<S: Store> Outbox<S> {
             quota: None,
             prices,
             is_new_round: false,
+            is_uncommitted: true,
             commits: Vec::new(),
             answer,
             is_cut: false,
@@ -141,6 +144,12 @@ impl<S: Store> Outbox<S> {
     #[inline]
     pub(super) fn take_new_round(&mut self) -> bool {
         std::mem::take(&mut self.is_new_round)
+    }
+
+    /// Whether nobody has paid yet for the wait for commits before the next answer; from now on somebody has.
+    #[inline]
+    pub(super) fn take_uncommitted(&mut self) -> bool {
+        std::mem::take(&mut self.is_uncommitted)
     }
 
     /// What the wall clock says at [`Outbox::lap`], in milliseconds since 1970, without a look at it.
@@ -228,6 +237,7 @@ impl<S: Store> Outbox<S> {
     /// Awaits every commit and writes every reply.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.await_commits().await;
+        self.is_uncommitted = true;
         self.answer.has_left |= self.replies.mark() != self.answer.from;
         self.answer.left_bytes += self.replies.len_since(self.answer.from) as u64;
         self.place_errors();
