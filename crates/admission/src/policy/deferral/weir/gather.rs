@@ -19,8 +19,9 @@ const MEMORY_PERCENT_MAX: f64 = 115.0;
 /// more trees, the nearer to the average all of them together stay: by the root of their number.
 const MEAN_FILL: f64 = 0.55;
 const FILL_ABOVE_MEAN: f64 = 0.45;
-/// What tenants above their share may use of the memory (U-15): the rest is kept for those below it.
-const ABOVE_SHARE: f64 = 0.75;
+/// What tenants above their share may use of the memory (U-15), three quarters, less what memtables book beyond their
+/// size.
+const ABOVE_SHARE: f64 = 0.7;
 /// From this share in use nobody gathers any more.
 const MEMORY_FULL_PERCENT: u64 = 90;
 
@@ -102,16 +103,16 @@ mod tests {
         assert_eq!(chosen(None, 0, 0, true), (12, 25));
         assert_eq!(chosen(None, 0, 0, false), (1, 4));
         assert_eq!(chosen(Some(1000), 0, 0, true), (12, 25));
-        assert_eq!(chosen(Some(140), 0, 0, true), (3, 6), "75 % are six buffers");
+        assert_eq!(chosen(Some(140), 0, 0, true), (3, 6), "70 % are six buffers");
         assert_eq!(chosen(Some(1000), 900, 0, true), (1, 4), "U-20");
     }
 
     #[test]
     fn few_trees_leave_room_for_all_of_their_buffers_and_many_count_on_the_others() {
         let percent = [1, 2, 4, 6, 16, 1000].map(|trees| memory_percent(trees, trees));
-        assert_eq!(percent, [75, 86, 103, 115, 115, 115]);
-        assert_eq!(memory_percent(16, 1), 113, "of one tenant, which may not have all of it");
-        assert_eq!(memory_percent(0, 0), 75);
+        assert_eq!(percent, [70, 80, 103, 115, 115, 115]);
+        assert_eq!(memory_percent(16, 1), 105, "of one tenant, which may not have all of it");
+        assert_eq!(memory_percent(0, 0), 70);
     }
 
     #[test]
