@@ -75,6 +75,11 @@ impl Log {
         self.0.state.lock().older.front().map(|older| older.last)
     }
 
+    /// The last index of all that is in segments which are full, and on the device.
+    pub(crate) fn sealed(&self) -> Option<LogIndex> {
+        self.0.state.lock().sealed()
+    }
+
     /// The segments in which records `first..=last` may stand, in order.
     pub(crate) fn segments_with(&self, first: LogIndex, last: LogIndex) -> Vec<Searched> {
         self.0.state.lock().segments_with(first, last)
@@ -237,7 +242,7 @@ impl Shared {
 }
 
 /// Removes the files in `dir`, the newest first, as the next opening expects what is left of them at the front.
-async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
+pub(crate) async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
     let mut names = match fs.list(dir, tag).await {
         // Nothing was ever written to it.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{Promises, Shared, check, open, options, work, world, write_one};
 use parking_lot::Mutex;
-use weir_io::sim::{DiskImage, FaultPlan, Keep};
+use weir_io::sim::{DiskImage, FaultPlan, Keep, OpKind};
 use weir_log::{SyncMode, WriteAheadLog};
 
 /// Runs a workload, takes what several power cuts at each change would leave, and recovers each; then writes on there,
@@ -111,6 +111,46 @@ fn a_power_cut_after_a_kill_leaves_no_hole() {
         let (sim, fs) = world(seed, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
         sim.block_on(check(&fs, SyncMode::Interval, &promises, 77));
     }
+}
+
+/// Records that were not durable may be lost in a segment that has others behind it. Those go: also where the power goes
+/// meanwhile, what is left must not look as if a segment were missing.
+#[test]
+fn a_power_cut_while_what_was_cut_off_is_removed_looks_like_no_loss() {
+    let mut removals = 0;
+    for seed in 0..60 {
+        let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let promises: Shared = Shared::default();
+        let mut rng = sim.rng();
+        sim.block_on(async {
+            let (log, ..) = open(&fs, options(SyncMode::Interval, seed), 0).await.expect("a fresh disk");
+            for _ in 0..250 {
+                write_one(&log, &promises, &mut rng).await.expect("nothing fails");
+            }
+            assert!(log.stats().segments > 4, "the test needs several segments: {:?}", log.stats());
+        });
+        let promises = promises.lock().clone();
+        let image = fs.crash_keeping(Keep::Random, &mut rng);
+        let (sim, fs) = world(seed, &image, FaultPlan::none());
+        let cuts: Arc<Mutex<Vec<DiskImage>>> = Arc::default();
+        {
+            let (cuts, mut rng) = (Arc::clone(&cuts), rng.fork("cuts"));
+            fs.on_cut_point(move |fs, point| {
+                if point.kind == OpKind::Remove || point.kind == OpKind::SyncDir {
+                    cuts.lock().push(fs.crash_keeping(Keep::Random, &mut rng));
+                }
+            });
+        }
+        sim.block_on(check(&fs, SyncMode::Interval, &promises, 2));
+        fs.clear_hook();
+        let cuts = std::mem::take(&mut *cuts.lock());
+        removals += cuts.len();
+        for image in cuts {
+            let (sim, fs) = world(seed, &image, FaultPlan::none());
+            sim.block_on(check(&fs, SyncMode::Interval, &promises, 3));
+        }
+    }
+    assert!(removals > 300, "only {removals} cuts while segments are removed");
 }
 
 #[test]

@@ -229,7 +229,7 @@ impl NodeShared {
         if let Err(error) = log.truncate().await {
             tracing::warn!(%error, "cannot shorten the shared log yet");
         }
-        log.unflushed().into_iter().collect()
+        log.unflushed()
     }
 
     /// Its files are there, durably, and nothing is acknowledged yet: from now on it is a loss if they are not.

@@ -27,14 +27,26 @@ pub(super) async fn replay(
     apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Recovery> {
     let mut recovery = survey::judge(&shared.dir, &shared.recovery, opening, unflushed)?;
-    let (Some(first), Some(last)) = (unflushed.first_place(), unflushed.last_place()) else { return Ok(recovery) };
+    read(shared, opening, unflushed, &mut recovery, apply).await?;
+    Ok(recovery)
+}
+
+/// Gives the `unflushed` records of a member, which begin with the one behind its persisted one, to `apply`.
+pub(super) async fn read(
+    shared: &Shared,
+    opening: &MemberOpening,
+    unflushed: &Unflushed,
+    recovery: &mut Recovery,
+    apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
+) -> Result<()> {
+    let (Some(first), Some(last)) = (unflushed.first_place(), unflushed.last_place()) else { return Ok(()) };
     let (fs, identity, next) = (&shared.fs, shared.options.log.anchor.identity, opening.persisted + 1);
     let mut reader = MemberReader { fs, identity, opening, unflushed, next, turn: Turn::new() };
     for segment in shared.log.segments_with(first, last) {
-        reader.read(&segment, &mut recovery, apply).await?;
+        reader.read(&segment, recovery, apply).await?;
     }
-    if reader.next > recovery.last {
-        return Ok(recovery);
+    if unflushed.last_index().is_none_or(|last| reader.next > last) {
+        return Ok(());
     }
     let (member, index) = (opening.member, reader.next);
     let message = format!("member {member}: record {index} is not where it was when the log was opened");
@@ -82,7 +94,8 @@ impl MemberReader<'_> {
                     if is_data && record.index == place {
                         let wrong = |wrong| Error::corruption(path, offset, wrong);
                         let (tag, payload) = RecordTag::decode(record.payload).map_err(wrong)?;
-                        if (tag.member, tag.index) != (self.opening.member, self.next) {
+                        let is_own = tag.identity.is_none_or(|identity| identity == self.opening.identity);
+                        if !is_own || (tag.member, tag.index) != (self.opening.member, self.next) {
                             return Err(wrong("another record than when the log was opened"));
                         }
                         apply(tag.index, payload).await?;

@@ -83,6 +83,17 @@ impl Unflushed {
         }
     }
 
+    /// These records and, behind them, those of `later`, which have later indexes and places.
+    pub fn followed_by(mut self, later: Unflushed) -> Unflushed {
+        self.runs.extend(later.runs);
+        self
+    }
+
+    /// How many records they are.
+    pub fn count(&self) -> u64 {
+        self.runs.iter().map(|run| run.count).sum()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -180,6 +191,7 @@ mod tests {
                 prop_assert_eq!(unflushed.last_place(), list.last().map(|(_, place)| *place));
                 prop_assert_eq!(unflushed.is_empty(), list.is_empty());
                 prop_assert_eq!(unflushed.bytes(), 10 * list.len() as u64);
+                prop_assert_eq!(unflushed.count(), list.len() as u64);
                 let indexes: Vec<LogIndex> = list.iter().map(|(index, _)| *index).collect();
                 let hole = indexes.windows(2).find(|pair| pair[0] + 1 != pair[1]).map(|pair| pair[0] + 1);
                 prop_assert_eq!(unflushed.hole(), hole);

@@ -172,15 +172,18 @@ impl LogState {
         {
             return Some(Err(fence.error.clone()));
         }
+        // Memory is enough only for what has a place on the device: else a log could not be closed on a full disk, and
+        // while a segment is made the buffer would grow without a bound.
         let in_memory_is_enough = self.options.sync == SyncMode::None
             && index < self.next
+            && !self.must_roll()
             && (self.open.len() < UNSYNCED_BUFFER_BYTES || self.groups.len() < WRITES_IN_FLIGHT);
         in_memory_is_enough.then_some(Ok(()))
     }
 
-    /// Whether mode `None` has enough for a write.
+    /// Whether mode `None` has enough for a write, or has no place for what it has.
     pub fn is_write_due(&self) -> bool {
-        self.open.len() >= UNSYNCED_BUFFER_BYTES
+        self.open.len() >= UNSYNCED_BUFFER_BYTES || self.must_roll()
     }
 
     pub fn failure(&self) -> Option<Error> {
@@ -325,10 +328,10 @@ impl LogState {
         }
     }
 
-    /// Bytes that the open buffer will take in its segment, with a mark.
+    /// Bytes that the open buffer will take in its segment, with a link and a mark.
     fn open_bytes(&self) -> u64 {
-        let with_mark = (self.open.len() + 64) as u64;
-        if self.options.sync == SyncMode::Always { record::next_page(with_mark) } else { with_mark }
+        let with_both = (self.open.len() + 96) as u64;
+        if self.options.sync == SyncMode::Always { record::next_page(with_both) } else { with_both }
     }
 
     /// What is to be done now, with its effects on the state already booked.
@@ -375,6 +378,12 @@ impl LogState {
             self.marked = self.durable;
         }
         let active = self.active.as_mut().expect("must_roll is false: there is an active segment");
+        if let Some(link) = active.link.take() {
+            let records = buf;
+            buf = AlignedBuf::new();
+            record::push_link(&mut buf, self.waiters.submitted.load(Ordering::SeqCst) + 1, link);
+            buf.extend_from_slice(&records);
+        }
         let (segment, offset) = (Arc::clone(&active.segment), active.offset);
         let pad = self.options.sync == SyncMode::Always;
         let length = if pad { record::next_page(buf.len() as u64) } else { buf.len() as u64 };

@@ -7,7 +7,7 @@ use weir_io::sim::{DiskImage, FaultPlan, Keep, OpKind};
 use weir_io::{Class, ErrorKind, Fs, Op, Owner, Tag};
 use weir_log::{LogOptions, MemberOpening, RecordTag, SharedLog, SharedOptions, SyncMode, WriteAheadLog};
 
-use super::{Floor, SharedGroup, flush, open, open_member, open_members, write_one};
+use super::{Claimed, SharedGroup, identity, flush, open, open_member, open_members, write_one};
 use crate::common::{DIR, options, world};
 
 const SYNC: SyncMode = SyncMode::Interval;
@@ -54,8 +54,8 @@ fn scattered_records_are_found_without_reading_all_that_lies_between() {
     let (sim, fs) = world(11, &DiskImage::new(), FaultPlan::none());
     let disk = || Arc::clone(&fs) as Arc<dyn Fs>;
     let options = SharedOptions { log: LogOptions { segment_bytes: 8 << 20, ..options(SYNC, 1) }, cap_bytes: u64::MAX };
-    let opening = |member| MemberOpening { member, owner: Owner::default(), persisted: 0, durable: 0 };
-    let keeper = Arc::<Floor>::default();
+    let opening = |member| MemberOpening { member, identity: 1, owner: Owner::default(), persisted: 0, durable: 0 };
+    let keeper = Arc::<Claimed>::default();
     sim.block_on(async {
         let open = SharedLog::open(disk(), Path::new(DIR), options, 0, &|_| true, keeper.clone());
         let log = open.await.expect("a fresh disk");
@@ -146,7 +146,7 @@ fn a_segment_goes_when_every_member_in_it_and_in_all_older_ones_has_flushed_past
                 let number = member.member() as usize;
                 write_one(member, &group, &mut rng).await.expect("nothing fails");
                 let length = group.0.lock().members[number].appended.last().map_or(0, |bytes| bytes.len() as u64);
-                places.push((number, member.last(), 32 + length));
+                places.push((number, member.last(), 40 + length));
                 if !rng.chance(0.05) {
                     continue;
                 }
@@ -154,7 +154,7 @@ fn a_segment_goes_when_every_member_in_it_and_in_all_older_ones_has_flushed_past
                 let group = group.0.lock().clone();
                 let is_flushed = |(member, index, _): &&(usize, u64, u64)| *index <= group.members[*member].persisted;
                 let floor = places.iter().take_while(is_flushed).count();
-                assert!(group.floor <= floor as u64, "a segment went that somebody needs: {} of {floor}", group.floor);
+                assert!(group.claim.floor <= floor as u64, "a segment went that somebody needs: {:?} of {floor}", group.claim);
                 let needed: u64 = places[floor..].iter().map(|(.., bytes)| bytes).sum();
                 // Beside what is needed: the segment that is written to, and the rest of the oldest.
                 let stats = log.stats().log;
@@ -263,7 +263,7 @@ fn an_engine_that_is_an_older_copy_of_itself_is_found_out() {
     });
     sim.block_on(async {
         let log = open(&fs, SYNC, &group, 2, 1).await.expect("it is whole");
-        let opening = MemberOpening { member: 0, owner: Owner::default(), persisted: 3, durable: 0 };
+        let opening = MemberOpening { member: 0, identity: identity(0), owner: Owner::default(), persisted: 3, durable: 0 };
         let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
         let error = log.member(opening, &mut replay).await.err().expect("records 4 to 120 are in no log any more");
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
@@ -273,7 +273,7 @@ fn an_engine_that_is_an_older_copy_of_itself_is_found_out() {
 #[test]
 fn a_record_that_no_shared_log_has_is_refused() {
     use weir_log::Log;
-    let tagged = |member, index| RecordTag { member, index }.encode().to_vec();
+    let tagged = |member, index| RecordTag::encode(member, 1, index).to_vec();
     for payloads in [vec![b"a batch of a log of its own".to_vec()], vec![tagged(1, 2), tagged(1, 2)]] {
         let (sim, fs) = world(10, &DiskImage::new(), FaultPlan::none());
         sim.block_on(async {

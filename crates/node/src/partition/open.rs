@@ -147,8 +147,13 @@ impl Partition {
         let (persisted, durable) = (engine.persisted(), claimed.durable);
         let (log, recovery): (Arc<dyn WriteAheadLog>, _) = match shared_log {
             Some(shared) => {
-                let member = MemberOpening { member: owner.partition, owner, persisted, durable };
+                let identity = found.identity;
+                let member = MemberOpening { member: owner.partition, identity, owner, persisted, durable };
                 let (log, recovery) = shared.member(member, &mut apply).await?;
+                if recovery.foreign > 0 {
+                    let records = recovery.foreign;
+                    tracing::warn!(?owner, records, "the shared log has records of another partition of this number, which is gone: they are passed over");
+                }
                 (Arc::new(log), recovery)
             }
             None => {
