@@ -1,18 +1,22 @@
 //! The log that partitions of tenants with a shared one write to (C-5, DF-12): one for the node, in `shared-log/`. It
 //! is opened when the first of them is.
 //!
+//! It passes the node's gate; what is written to it is booked to those whose records they are, and each passes its own
+//! gate with that ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros, syncs, and what is read.
+//!
 //! Its anchor is like a partition's, and has the log's [floor](weir_log::ClaimKeeper) as what is persisted. It is written
 //! before segments go, when a segment is full and durable, after an opening and at the end, and now and then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::lock::Mutex as AsyncMutex;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use weir_admission::{Account, Parts, Sharers};
 use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, FsLock, Owner, Result};
 use weir_log::{
-    ClaimKeeper, LogAnchor, LogOptions, SharedClaim, SharedLog, SharedOptions, SharedSurvey, SyncMode,
+    ClaimKeeper, LogAnchor, LogOptions, SharedClaim, SharedLog, SharedOptions, SharedSurvey, SyncMode, bytes_by_member,
 };
 
 use crate::layout;
@@ -66,9 +70,33 @@ async fn has_segments(fs: &Arc<dyn Fs>, own: &Path) -> Result<bool> {
     }
 }
 
+/// Whose accounts are those of the members. Weak: an account whose owner has left is settled when nobody holds it.
+#[derive(Default)]
+pub(crate) struct LogWriters(RwLock<BTreeMap<u32, Weak<Account>>>);
+
+impl LogWriters {
+    /// Partition `number` is about to write, on `account`.
+    pub fn admit(&self, number: u32, account: &Arc<Account>) {
+        let mut accounts = self.0.write();
+        accounts.retain(|_, account| account.strong_count() > 0);
+        accounts.insert(number, Arc::downgrade(account));
+    }
+}
+
+impl Sharers for LogWriters {
+    fn parts(&self, buf: &[u8]) -> Parts {
+        let mut bytes_of: BTreeMap<u32, u64> = BTreeMap::new();
+        bytes_by_member(buf).for_each(|(member, bytes)| *bytes_of.entry(member).or_default() += bytes);
+        let accounts = self.0.read();
+        let of = |(member, bytes)| Some((accounts.get(&member)?.upgrade()?, bytes));
+        bytes_of.into_iter().filter_map(of).collect()
+    }
+}
+
 /// See the module.
 pub(crate) struct NodeLog {
     fs: Arc<dyn Fs>,
+    writers: Arc<LogWriters>,
     own: PathBuf,
     sync: SyncMode,
     cap_bytes: u64,
@@ -85,10 +113,21 @@ pub(crate) struct NodeLog {
 
 impl NodeLog {
     /// The log of the node in `dir`, not opened yet. At `cap_bytes` those who keep it long are to flush.
-    pub fn new(fs: Arc<dyn Fs>, dir: &Path, (sync, cap_bytes): (SyncMode, u64), lock: Arc<dyn FsLock>) -> Arc<Self> {
+    pub fn new(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        (sync, cap_bytes): (SyncMode, u64),
+        writers: Arc<LogWriters>,
+        lock: Arc<dyn FsLock>,
+    ) -> Arc<Self> {
         let (opened, damage, watch, opening) =
             (OnceLock::new(), OnceLock::new(), Mutex::default(), AsyncMutex::new(()));
-        Arc::new(Self { fs, own: path(dir), sync, cap_bytes, opened, damage, watch, opening, _lock: lock })
+        Arc::new(Self { fs, writers, own: path(dir), sync, cap_bytes, opened, damage, watch, opening, _lock: lock })
+    }
+
+    /// Who writes to it.
+    pub fn writers(&self) -> &LogWriters {
+        &self.writers
     }
 
     /// Has `watch` run from when the log is used.

@@ -18,6 +18,7 @@ use super::{Leave, Partition};
 use crate::config::NodeConfig;
 use crate::control::Control;
 use crate::engines::{self, BlockCache, EngineChoice};
+use crate::log_toll::LogToll;
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::read_times::ReadTimes;
@@ -54,6 +55,8 @@ pub(crate) struct Opening<'a> {
     pub identity: u64,
     /// The log that it shares with others; `None` = it has one of its own.
     pub shared_log: Option<SharedLog>,
+    /// What it owes its gate for what it writes to that.
+    pub toll: Option<LogToll>,
     /// Whether it has files, and a loss of them would be one: else it is made.
     pub was_used: bool,
     /// Its page in the ledger.
@@ -109,6 +112,7 @@ impl Partition {
             salt,
             identity,
             shared_log,
+            toll,
             was_used,
             account,
             lock,
@@ -190,6 +194,7 @@ impl Partition {
             engine,
             log,
             sync: config.sync,
+            toll,
             clock,
             counters,
             witnessed,
