@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use weir_io::{
     AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Spawn, Tag, Volume, forward_file, forward_fs,
 };
@@ -90,6 +91,7 @@ impl Fs for GatedFs {
         let (door, sharers, spawn) = (Arc::clone(&self.door), self.sharers.clone(), self.spawn.clone());
         let gated = move |inner: Arc<dyn File>| -> Arc<dyn File> {
             let dirty = (!inner.is_direct() && !options.dsync).then(Arc::<DirtyPages>::default);
+            let sharers = sharers.map(|sharers| Shared { sharers, unbooked: Arc::default() });
             Arc::new(GatedFile { inner, door, dirty, sharers, spawn })
         };
         match self.inner.open(path, options, tag) {
@@ -131,7 +133,7 @@ struct GatedFile {
     /// Of a file behind the page cache.
     dirty: Option<Arc<DirtyPages>>,
     /// See [`GatedFs`].
-    sharers: Option<Arc<dyn Sharers>>,
+    sharers: Option<Shared>,
     /// See [`GatedFs`].
     spawn: Option<Arc<dyn Spawn>>,
 }
@@ -180,6 +182,28 @@ impl File for GatedFile {
     }
 
     forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct, read_unit);
+}
+
+/// Whose the writes to a file are.
+#[derive(Clone)]
+struct Shared {
+    sharers: Arc<dyn Sharers>,
+    /// What went into pages that were dirty already: it is booked with the next page, which all of it has filled.
+    unbooked: Arc<Mutex<Parts>>,
+}
+
+impl Shared {
+    /// To whom a write of `buf` is booked that makes so many `bytes` dirty.
+    fn parts(&self, buf: &[u8], bytes: u64) -> Parts {
+        let mut unbooked = self.unbooked.lock();
+        for (account, bytes) in self.sharers.parts(buf) {
+            match unbooked.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &account)) {
+                Some((_, before)) => *before += bytes,
+                None => unbooked.push((account, bytes)),
+            }
+        }
+        if bytes > 0 { std::mem::take(&mut *unbooked) } else { Parts::new() }
+    }
 }
 
 /// One operation on its way: what it is booked as.
@@ -330,7 +354,7 @@ impl GatedFile {
         let (bytes, buffered) = (dirtied.map_or(len, |dirtied| dirtied.bytes), dirtied.map(|dirtied| dirtied.runs));
         let entry = Entry { class: tag.class, direction: Direction::Write, bytes, buffered };
         let sharers = self.sharers.as_ref().filter(|_| tag.class == Class::Log);
-        let parts = sharers.map_or_else(Parts::new, |sharers| sharers.parts(&buf));
+        let parts = sharers.map_or_else(Parts::new, |sharers| sharers.parts(&buf, bytes));
         issue(&self.inner, &self.door, (entry, parts), None, move |file| file.write_at(offset, buf, tag))
     }
 }

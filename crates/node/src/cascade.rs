@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::{StreamExt, stream};
 use parking_lot::{Mutex, RwLock};
-use weir_io::{Clock, Nanos, sleep_until};
+use weir_io::{Clock, ErrorKind, Nanos, sleep_until};
 use weir_log::{LogIndex, SharedLog};
 
 use crate::partition::Partition;
@@ -154,7 +154,8 @@ async fn shorten(log: &SharedLog) {
 async fn wake(slots: Vec<Arc<PartitionSlot>>) -> Vec<u32> {
     let refused = Mutex::new(Vec::new());
     let wake = async |slot: Arc<PartitionSlot>| {
-        if slot.partition().await.is_err() {
+        // One that is being closed, or dropped, is none of those.
+        if slot.partition().await.is_err_and(|error| error.kind() != ErrorKind::Closed) {
             refused.lock().push(slot.owner().partition);
         }
     };

@@ -13,7 +13,7 @@ use weir_admission::OwnGate;
 use weir_io::BoxFuture;
 use weir_model::LogIndex;
 
-/// See the module. Lock order: `owed` is taken under the order lock, and before that of the gate and of `bell`.
+/// See the module. Lock order: `owed`, then those of the gate, or `bell`.
 pub(crate) struct LogToll {
     gate: OwnGate,
     /// Whether the log goes through the page cache.
@@ -39,13 +39,17 @@ impl LogToll {
         Self { gate, buffered, owed: Mutex::default(), bell: Arc::default() }
     }
 
-    /// Record `index`, which takes `bytes`, was appended. In the order of the records.
+    /// Record `index`, which takes `bytes`, was appended. Not under the order lock: others may be woken.
     pub fn owe(&self, index: LogIndex, bytes: u64) {
-        if let Some(waiting) = self.gate.pass(bytes, self.buffered) {
-            self.owed.lock().push_back((index, waiting));
-            // Somebody has to ask for the first one, also if nobody waits for its commit.
-            self.advance();
+        let Some(waiting) = self.gate.pass(bytes, self.buffered) else { return };
+        {
+            let mut owed = self.owed.lock();
+            // Whoever has appended before may come later.
+            let behind = owed.partition_point(|(before, _)| *before < index);
+            owed.insert(behind, (index, waiting));
         }
+        // Somebody has to ask for the first one, also if nobody waits for its commit.
+        self.advance();
     }
 
     /// Ready when record `index`, and all before it, have passed.

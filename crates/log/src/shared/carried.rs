@@ -118,6 +118,7 @@ impl Shared {
                 };
                 self.carry_one((member, identity)).await?;
             }
+            self.discard_sorted(member).await;
         }
         self.truncate().await
     }

@@ -141,7 +141,7 @@ impl Members {
     /// Handle `number` is gone. Nothing is remembered of a member that keeps nothing.
     pub fn release(&mut self, key: MemberKey, number: u64) {
         let Some(held) = self.held(key, number) else { return };
-        held.holder = None;
+        (held.holder, held.is_opening) = (None, false);
         if held.unflushed.is_empty() {
             self.by_key.remove(&key);
         }

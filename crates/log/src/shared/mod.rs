@@ -29,6 +29,7 @@ mod carried;
 mod member;
 mod members;
 mod replay;
+mod sorted;
 mod survey;
 mod tag;
 mod unflushed;
@@ -53,6 +54,7 @@ use crate::write_ahead_log::WriteAheadLog;
 use self::carried::CarriedThrough;
 pub use self::member::MemberLog;
 use self::members::{Held, Members};
+use self::sorted::Sorted;
 pub use self::survey::SharedSurvey;
 pub use self::tag::{MemberId, RecordTag, TAG_BYTES, bytes_by_member};
 
@@ -75,6 +77,9 @@ impl SharedClaim {
         Self { floor: self.floor.max(other.floor), durable: self.durable.max(other.durable) }
     }
 }
+
+/// Bytes of records that are kept in memory until their members are opened, at most.
+const SORTED_BYTES_MAX: u64 = 64 << 20;
 
 /// Remembers durably, outside of the shared log, what no file of it can tell.
 pub trait ClaimKeeper: Send + Sync + 'static {
@@ -134,6 +139,8 @@ struct Shared {
     keeper: Arc<dyn ClaimKeeper>,
     recovery: Recovery,
     members: Mutex<Members>,
+    /// Of members that were not opened yet in this life. Taken alone.
+    sorted: Mutex<Sorted>,
     cascades: Mutex<Cascades>,
     /// What the keeper was told last.
     claimed: Mutex<SharedClaim>,
@@ -157,7 +164,8 @@ impl SharedLog {
     /// Opens the shared log in `dir`, of which nobody needs anything up to the place `floor`, as its `keeper` was told
     /// last; what else that was told is in the options' anchor. Records of members that do not exist any more, as
     /// `exists` says, are passed over: they keep nothing. Reads the whole log once, and keeps in memory where its records
-    /// stand, not the records.
+    /// stand; the records as far as they fit in a quarter of the cap, and 64 MiB. The others are in a file, sorted by
+    /// member.
     ///
     /// # Errors
     /// As [`Log::open`]; `Corruption` for records that no shared log has.
@@ -170,7 +178,13 @@ impl SharedLog {
         keeper: Arc<dyn ClaimKeeper>,
     ) -> Result<Self> {
         let mut members = Members::default();
-        let mut found = |place, payload: &[u8]| Op::ready(survey::note(&mut members, exists, dir, place, payload));
+        let memory = (options.cap_bytes / 4).min(SORTED_BYTES_MAX);
+        let mut sorted = Sorted::new(&fs, dir, options.log.owner, memory).await?;
+        let mut found = |place, payload: &[u8]| match survey::note(&mut members, exists, dir, place, payload) {
+            Ok(Some((tag, appended))) => sorted.push(&tag, place, appended),
+            Ok(None) => Op::ready(Ok(())),
+            Err(wrong) => Op::ready(Err(wrong)),
+        };
         let (log, recovery) = Log::open(Arc::clone(&fs), dir, options.log, floor, &mut found).await?;
         let found = carried::list(&fs, dir, options.log.owner).await?;
         let gone = found.iter().copied().filter(|(member, _)| !exists(*member)).collect();
@@ -178,6 +192,7 @@ impl SharedLog {
         let (dir, members) = (dir.to_path_buf(), Mutex::new(members));
         let claimed = Mutex::new(SharedClaim { floor, durable: options.log.anchor.durable });
         let (cascades, replacing, carrying, carries) = Default::default();
+        let sorted = Mutex::new(sorted);
         let shared = Shared {
             fs,
             dir,
@@ -186,6 +201,7 @@ impl SharedLog {
             keeper,
             recovery,
             members,
+            sorted,
             cascades,
             claimed,
             replacing,
@@ -197,8 +213,9 @@ impl SharedLog {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order. What is long
-    /// between two of them is not read; where `replay` must wait, so does the reading.
+    /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order; where that
+    /// must wait, so does the reading. The log is not read for it, unless it was open before in this life: then what is
+    /// long between two of its records is not.
     ///
     /// # Errors
     /// `Invalid` if it is open; `Corruption` if records are missing that its engine or the anchor says must be there;
@@ -236,7 +253,8 @@ impl SharedLog {
             held.last = held.unflushed.last_index().unwrap_or(0).max(opening.persisted);
             held.unflushed.clone()
         })?;
-        let mut recovery = replay::replay(shared, &opening, &unflushed, replay).await?;
+        let taken = shared.sorted.lock().take(member);
+        let mut recovery = replay::replay(shared, &opening, &unflushed, taken, replay).await?;
         handle.held(|held| held.is_opening = false)?;
         let _left_for_the_next_flush = shared.drop_carried((member, identity), persisted).await;
         recovery.records += carried.records;
@@ -268,6 +286,7 @@ impl SharedLog {
     /// I/O: segments that are not needed stay; the next truncation tries again.
     pub async fn forget(&self, member: MemberId) -> Result<()> {
         self.0.members.lock().forget(member);
+        self.0.discard_sorted(member).await;
         self.0.forget_carried(self.0.carriers(member)).await?;
         self.0.truncate().await
     }
@@ -396,6 +415,14 @@ impl Shared {
         }
         self.hold(SharedClaim { floor, ..self.claimable() }).await?;
         self.log.truncate(floor).await
+    }
+
+    /// Whatever an opening found of `member` is not to be given to it.
+    async fn discard_sorted(&self, member: MemberId) {
+        let taken = self.sorted.lock().take(member);
+        if let Some(taken) = taken {
+            taken.discard().await;
+        }
     }
 
     /// What is so by now, and may be remembered.

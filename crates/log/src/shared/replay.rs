@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_io::{Class, Error, ErrorKind, Fs, Op, OpenOptions, PAGE, Result, Tag, Turn, yield_now};
 use weir_model::LogIndex;
 
+use super::sorted::Taken;
 use super::survey;
 use super::tag::RecordTag;
 use super::unflushed::Unflushed;
@@ -19,14 +20,29 @@ use crate::state::Searched;
 /// What is read in vain rather than passed over, in bytes: a read that begins anew costs about as much.
 const PASSED_BYTES_MIN: u64 = 256 << 10;
 
-/// Gives the `unflushed` records of a member to `apply`, having seen that none is missing.
+/// Gives the `unflushed` records of a member to `apply`, having seen that none is missing. As many as may be from what
+/// was `taken` for it when the log was read.
 pub(super) async fn replay(
     shared: &Shared,
     opening: &MemberOpening,
     unflushed: &Unflushed,
+    taken: Option<Taken>,
     apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Recovery> {
     let mut recovery = survey::judge(&shared.dir, &shared.recovery, opening, unflushed)?;
+    let (mut unflushed, mut opening) = (unflushed.clone(), *opening);
+    if let (Some(taken), Some(first)) = (taken, unflushed.first_index()) {
+        let mut bytes = 0;
+        let mut counted = |index, payload: &[u8]| {
+            bytes += payload.len() as u64;
+            apply(index, payload)
+        };
+        let next = taken.read(&unflushed, &mut counted).await?;
+        (recovery.records, recovery.payload_bytes) = (next - first, bytes);
+        unflushed.drop_through(next - 1);
+        opening.persisted = next - 1;
+    }
+    let (unflushed, opening) = (&unflushed, &opening);
     read(shared, opening, unflushed, &mut recovery, apply).await?;
     Ok(recovery)
 }

@@ -38,7 +38,7 @@ impl SharedSurvey {
         floor: LogIndex,
     ) -> Result<SharedSurvey> {
         let mut members = Members::default();
-        let mut show = |place, payload: &[u8]| Op::ready(note(&mut members, &|_| true, dir, place, payload));
+        let mut show = |place, payload: &[u8]| Op::ready(note(&mut members, &|_| true, dir, place, payload).map(drop));
         let whole = recover::look(fs, dir, owner, anchor, floor, &mut show).await?;
         let carried = carried::list(fs, dir, owner).await?;
         let (fs, dir) = (Arc::clone(fs), dir.to_path_buf());
@@ -71,20 +71,21 @@ impl SharedSurvey {
     }
 }
 
-/// Books a record that was found at `place`, if its member exists.
-pub(super) fn note(
+/// Books a record that was found at `place`, if its member exists. Then it gives tag and payload.
+pub(super) fn note<'a>(
     members: &mut Members,
     exists: &(dyn Fn(MemberId) -> bool + Send + Sync),
     dir: &Path,
     place: Place,
-    payload: &[u8],
-) -> Result<()> {
+    payload: &'a [u8],
+) -> Result<Option<(RecordTag, &'a [u8])>> {
     let outcome = match RecordTag::decode(payload) {
         Err(wrong) => Err(wrong),
-        Ok((tag, _)) if !exists(tag.member) => Ok(()),
-        Ok((tag, _)) => {
+        Ok((tag, _)) if !exists(tag.member) => Ok(None),
+        Ok((tag, appended)) => {
             let is_later = members.found(&tag, place, (HEADER_BYTES + payload.len()) as u64);
-            is_later.then_some(()).ok_or("a record in front of which its member had written a later one")
+            let wrong = "a record in front of which its member had written a later one";
+            is_later.then_some(Some((tag, appended))).ok_or(wrong)
         }
     };
     outcome.map_err(|wrong| Error::corruption(dir, 0, format!("record {place}: {wrong}")))

@@ -117,15 +117,15 @@ impl Partition {
             Counters::add(&self.counters.write_errors, 1);
             self.kick_repair();
         })?;
-        if let Some(toll) = &self.toll {
-            toll.owe(index, (batch.as_bytes().len() + RECORD_FRONT_BYTES) as u64);
-        }
         let applied = self.engine.apply(index, batch.as_ref());
         if self.sync == SyncMode::None {
             self.engine.publish(applied.last_seq);
         }
         self.tell_written(batch, events);
         drop(order);
+        if let Some(toll) = &self.toll {
+            toll.owe(index, (batch.as_bytes().len() + RECORD_FRONT_BYTES) as u64);
+        }
         self.mark();
         self.account.book_user(Direction::Write, batch.as_bytes().len() as u64);
         if applied.is_job_due {
