@@ -214,14 +214,16 @@ impl Shared {
     }
 
     async fn close(&self) -> Result<()> {
+        self.state.lock().expect_no_more();
         self.sync().await?;
         self.settle(Want::default(), LogState::is_quiet).await;
-        let spare = {
+        let (had_failed, spare) = {
             let mut state = self.state.lock();
-            if state.failure().is_none() {
+            let had_failed = state.is_fenced();
+            if !had_failed {
                 state.push_close();
             }
-            state.take_spare()
+            (had_failed, state.take_spare())
         };
         let want = Want { flush: true, ..Want::default() };
         self.settle(want, |state| state.is_quiet() && (state.is_fenced() || !state.has_unwritten())).await;
@@ -231,6 +233,8 @@ impl Shared {
         }
         let mut state = self.state.lock();
         match state.failure() {
+            // Only the mark is missing, for which a segment would have to be made: the next opening looks more closely.
+            Some(error) if !had_failed && error.kind() == ErrorKind::NoSpace => Ok(()),
             Some(error) => Err(error),
             None => {
                 let from = state.last() + 1;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use weir_io::{AlignedBuf, Class, Error, Fs, Op, Result};
+use weir_io::{AlignedBuf, Class, Error, Fs, Op, PAGE, Result};
 use weir_model::LogIndex;
 
 use crate::options::{LogOptions, SyncMode};
@@ -33,6 +33,8 @@ pub(crate) const AHEAD_OF_TIME: Class = Class::Flush;
 const WRITES_IN_FLIGHT: usize = 4;
 /// Mode `None` writes when this much has come together.
 const UNSYNCED_BUFFER_BYTES: usize = 256 << 10;
+/// What a closing mark may take in a segment: with a link in front of it, a page in mode `Always`.
+const CLOSE_BYTES_MAX: u64 = PAGE as u64;
 /// Empty buffers kept for the next group, and the largest kept.
 const SPARE_BUFFERS: usize = WRITES_IN_FLIGHT;
 const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -172,18 +174,17 @@ impl LogState {
         {
             return Some(Err(fence.error.clone()));
         }
-        // Memory is enough only for what has a place on the device: else a log could not be closed on a full disk, and
-        // while a segment is made the buffer would grow without a bound.
+        // Nor does the buffer grow without a bound while a segment is made.
+        let can_be_written = || self.groups.len() < WRITES_IN_FLIGHT && !self.must_roll();
         let in_memory_is_enough = self.options.sync == SyncMode::None
             && index < self.next
-            && !self.must_roll()
-            && (self.open.len() < UNSYNCED_BUFFER_BYTES || self.groups.len() < WRITES_IN_FLIGHT);
+            && (self.open.len() < UNSYNCED_BUFFER_BYTES || can_be_written());
         in_memory_is_enough.then_some(Ok(()))
     }
 
-    /// Whether mode `None` has enough for a write, or has no place for what it has.
+    /// Whether mode `None` has enough for a write.
     pub fn is_write_due(&self) -> bool {
-        self.open.len() >= UNSYNCED_BUFFER_BYTES || self.must_roll()
+        self.open.len() >= UNSYNCED_BUFFER_BYTES
     }
 
     pub fn failure(&self) -> Option<Error> {

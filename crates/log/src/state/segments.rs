@@ -10,7 +10,7 @@ use weir_model::LogIndex;
 
 use super::LogState;
 use crate::options::SyncMode;
-use crate::record::Link;
+use crate::record::{self, Link};
 use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
 use crate::signposts::Signposts;
 
@@ -134,6 +134,13 @@ impl LogState {
     pub fn wants_spare(&self) -> bool {
         matches!(self.spare, Spare::None)
             && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
+    }
+
+    /// Nothing will be written behind what waits now, but a closing mark: if it needs another segment, one that is no
+    /// larger than that. On a full disk a larger one might not be had.
+    pub fn expect_no_more(&mut self) {
+        let wanted = HEADER_PAGE + record::next_page(self.open_bytes()) + super::CLOSE_BYTES_MAX;
+        self.next_segment_bytes = self.next_segment_bytes.min(wanted);
     }
 
     pub fn is_preparing(&self) -> bool {

@@ -53,7 +53,9 @@ fn a_member_that_never_flushes_keeps_the_log_no_longer_than_its_owner_lets_it() 
                     assert!(!named(&log).contains(&0), "it keeps nothing: {:?}", log.cascade());
                 }
                 let live = log.stats().log.live_bytes;
-                assert!(live < 3 * CAP_BYTES, "{sync:?}: {live} bytes");
+                // Without syncs it is written 256 KiB at a time.
+                let at_once = if sync == SyncMode::None { 512 << 10 } else { 0 };
+                assert!(live < 3 * CAP_BYTES + at_once, "{sync:?}: {live} bytes");
             }
             assert_eq!(log.stats().carried, 1);
             assert!(carried(&fs) > 0 && log.unflushed().contains(&0));
