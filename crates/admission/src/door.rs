@@ -238,8 +238,8 @@ impl OwnGate {
     }
 
     /// Asks to pass with `bytes` of a log, which go out with others'. `None` if they have passed; else they have their
-    /// place in the queue until what is given is dropped, and have passed when it is done. `buffered` = they go into the
-    /// page cache.
+    /// place in the queue until what is given is dropped, and have passed when it is done. `buffered` = they go into
+    /// the page cache.
     pub fn pass(&self, bytes: u64, buffered: bool) -> Option<BoxFuture<()>> {
         let (class, direction) = (Class::Log, Direction::Write);
         let toll = Toll { rank: self.0.rank(class), direction, bytes, buffered: buffered.then_some(0) };

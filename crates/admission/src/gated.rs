@@ -78,8 +78,8 @@ impl GatedFs {
 
 /// Who has parts of what is written to a file that several owners have in common.
 pub trait Sharers: Send + Sync + 'static {
-    /// The accounts of those who have something in `buf`, each with how many bytes of it: what is nobody's (padding, say)
-    /// is theirs in the same proportion. Empty if all of it is nobody's.
+    /// The accounts of those who have something in `buf`, each with how many bytes of it: what is nobody's (padding,
+    /// say) is theirs in the same proportion. Empty if all of it is nobody's.
     fn parts(&self, buf: &[u8]) -> Parts;
 }
 

@@ -8,8 +8,8 @@ use crate::common::*;
 use proptest::prelude::*;
 use weir_admission::waits::{self, Followed};
 use weir_admission::{
-    Direction, Gate, GatedFs, Ledger, Limits, OwnGate, PartitionGate, Parts, Rank, Rates, ReadQueue, Sharers, UNLIMITED,
-    Wait,
+    Direction, Gate, GatedFs, Ledger, Limits, OwnGate, PartitionGate, Parts, Rank, Rates, ReadQueue, Sharers,
+    UNLIMITED, Wait,
 };
 use weir_io::sim::Sim;
 use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Owner, PAGE, Tag, sleep_until};
@@ -547,7 +547,8 @@ fn what_several_write_to_one_file_is_booked_to_each_by_its_part_and_nothing_is_l
     let inner = Arc::new(TraceFs(Arc::clone(&node.disk)));
     let sharers = Arc::new(ByByte(Arc::clone(&node.ledger)));
     let fs = GatedFs::shared(inner, Owner::default(), Arc::clone(&node.gate), &node.ledger, sharers);
-    let file = node.sim.block_on(fs.open(Path::new("file"), OpenOptions::read(), tag(Class::Log))).expect("it is there");
+    let file =
+        node.sim.block_on(fs.open(Path::new("file"), OpenOptions::read(), tag(Class::Log))).expect("it is there");
     let write = |class, buf: &[u8]| {
         let write = file.write_at(0, AlignedBuf::copy_of(buf), tag(class));
         node.sim.block_on(write).expect("nothing fails");

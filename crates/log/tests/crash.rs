@@ -152,8 +152,8 @@ fn a_log_that_is_never_synced_keeps_no_more_in_memory_than_it_writes_at_a_time()
     });
 }
 
-/// Records that were not durable may be lost in a segment that has others behind it. Those go: also where the power goes
-/// meanwhile, what is left must not look as if a segment were missing.
+/// Records that were not durable may be lost in a segment that has others behind it. Those go: also where the power
+/// goes meanwhile, what is left must not look as if a segment were missing.
 #[test]
 fn a_power_cut_while_what_was_cut_off_is_removed_looks_like_no_loss() {
     let mut removals = 0;

@@ -22,8 +22,8 @@ use crate::tenant::Tenants;
 const AGAIN_AFTER: Nanos = 1_000_000_000;
 /// Sleepers that are woken at a time.
 const WAKES_MAX: usize = 4;
-/// So long a flush may take while all wait for it, after the log has failed: as long as two full memtables of 64 MB take
-/// on a device of 64 MB/s.
+/// So long a flush may take while all wait for it, after the log has failed: as long as two full memtables of 64 MB
+/// take on a device of 64 MB/s.
 const PATIENCE: Nanos = 2_000_000_000;
 /// Looks between two rounds in which the anchor is thought of, as for partitions.
 const ROUND_LOOKS: u64 = 10;
@@ -108,7 +108,9 @@ impl Cascade {
                     partition = member,
                     "it cannot flush: what it has in the shared log was carried out of it, so that it keeps nobody waiting"
                 ),
-                Err(error) => tracing::warn!(partition = member, %error, "it cannot flush, and keeps the shared log long"),
+                Err(error) => {
+                    tracing::warn!(partition = member, %error, "it cannot flush, and keeps the shared log long")
+                }
             }
         }
         Some(())

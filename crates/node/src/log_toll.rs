@@ -1,8 +1,8 @@
 //! What a partition owes its own gate for what it writes to the shared log (DF-16).
 //!
 //! A log of its own waits at the partition's gate, and the commits of its records with it. Records of a shared log go
-//! out with others', who must not wait for one that has used up what its tenant bought. So they go out at once, and only
-//! their acknowledgement waits: for a client that is the same.
+//! out with others', who must not wait for one that has used up what its tenant bought. So they go out at once, and
+//! only their acknowledgement waits: for a client that is the same.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -2,10 +2,11 @@
 //! is opened when the first of them is.
 //!
 //! It passes the node's gate; what is written to it is booked to those whose records they are, and each passes its own
-//! gate with that ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros, syncs, and what is read.
+//! gate with that ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros, syncs, and what is
+//! read.
 //!
-//! Its anchor is like a partition's, and has the log's [floor](weir_log::ClaimKeeper) as what is persisted. It is written
-//! before segments go, when a segment is full and durable, after an opening and at the end, and now and then.
+//! Its anchor is like a partition's, and has the log's [floor](weir_log::ClaimKeeper) as what is persisted. It is
+//! written before segments go, when a segment is full and durable, after an opening and at the end, and now and then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -194,7 +195,11 @@ impl NodeLog {
         has_segments(&self.fs, &self.own).await
     }
 
-    async fn open_now(&self, members: &BTreeSet<u32>, (salt, identity): (u64, u64)) -> Result<(SharedLog, Arc<Anchor>)> {
+    async fn open_now(
+        &self,
+        members: &BTreeSet<u32>,
+        (salt, identity): (u64, u64),
+    ) -> Result<(SharedLog, Arc<Anchor>)> {
         let slot = match anchor(&self.fs, &self.own).await? {
             Some(slot) => slot,
             None => {
@@ -222,7 +227,8 @@ impl NodeLog {
 /// Has the anchor say up to where the log is durable.
 async fn note_claim(log: &SharedLog) {
     if let Err(error) = log.claim().await {
-        // The claim before stays, and the next round tries again: less of what may happen to the files would be noticed.
+        // The claim before stays, and the next round tries again: less of what may happen to the files would be
+        // noticed.
         tracing::warn!(%error, "cannot write the anchor of the shared log");
     }
 }

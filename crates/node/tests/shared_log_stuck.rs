@@ -226,7 +226,8 @@ fn what_a_tenant_writes_to_the_shared_log_is_booked_to_it() {
             let of = |tenant: u32| booked[&tenant][(Class::Log, Direction::Write)].bytes;
             let ids = [0, 1].map(|number| tenant(&node, number).id().0);
             let (many, few) = (of(ids[0]), of(ids[1]));
-            // A page that both have filled is both's; the first of each of some thirty segments is that of who begins it.
+            // A page that both have filled is both's; the first of each of some thirty segments is that of who begins
+            // it.
             let (share, wanted) = (few * 1_000 / (many + few), written[1] * 1_000 / 4_000);
             assert!(few > 300_000 && share.abs_diff(wanted) < 15, "{sync:?}: {many} and {few}: {share}, not {wanted}");
             let total = node.ledger().total()[(Class::Log, Direction::Write)].bytes;

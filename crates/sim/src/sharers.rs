@@ -240,13 +240,7 @@ async fn live(
 }
 
 /// Takes an image at some of the changes to come.
-fn look_closer(
-    disk: &Arc<SimFs>,
-    sim: &Sim,
-    acks: &[Acks],
-    sharing: &Sharing,
-    rng: &mut Rng,
-) -> Arc<Mutex<Vec<Look>>> {
+fn look_closer(disk: &Arc<SimFs>, sim: &Sim, acks: &[Acks], sharing: &Sharing, rng: &mut Rng) -> Arc<Mutex<Vec<Look>>> {
     let looks = Arc::new(Mutex::new(Vec::new()));
     let (seen, clock, acks, mut rng) = (Arc::clone(&looks), sim.clock(), acks.to_vec(), rng.fork("looks"));
     let (promise, look_every) = (sharing.promise, sharing.look_every);
@@ -264,13 +258,7 @@ fn look_closer(
 }
 
 /// Recovers from `image` on a machine of its own, and judges what every member finds.
-fn recover(
-    image: &DiskImage,
-    unix_ms: u64,
-    mut known: Vec<Known>,
-    sharing: &Sharing,
-    seed: u64,
-) -> Result<(), String> {
+fn recover(image: &DiskImage, unix_ms: u64, mut known: Vec<Known>, sharing: &Sharing, seed: u64) -> Result<(), String> {
     let sim = machine(seed, unix_ms);
     let device = weir_io::sim::DeviceSpec::instant();
     let disk = SimFs::from_image(image, sim.clock(), device, FaultPlan::none(), Rng::new(seed));

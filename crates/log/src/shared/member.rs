@@ -186,7 +186,9 @@ impl WriteAheadLog for MemberLog {
     /// Whether anything of this member would be given back: then its segments may go at any time, when others flush.
     fn would_truncate(&self, persisted: LogIndex) -> bool {
         self.0.shared.carried.lock().get(&self.carrier()).is_some_and(|through| *through <= persisted)
-            || self.held(|held| held.unflushed.first_index()).is_ok_and(|first| first.is_some_and(|first| first <= persisted))
+            || self
+                .held(|held| held.unflushed.first_index())
+                .is_ok_and(|first| first.is_some_and(|first| first <= persisted))
     }
 
     fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {

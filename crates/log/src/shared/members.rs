@@ -190,7 +190,8 @@ impl Members {
 /// The records of a member, of which those `without_identity` have tags of version 1, and how many of these are not its
 /// own: version 1 was not written any more when version 2 was, so its own stand in front of `own` in both orders.
 fn adopt(without_identity: Unflushed, own: Unflushed) -> (Unflushed, u64) {
-    let is_before = without_identity.last_index() < own.first_index() && without_identity.last_place() < own.first_place();
+    let is_before =
+        without_identity.last_index() < own.first_index() && without_identity.last_place() < own.first_place();
     match own.is_empty() || is_before {
         true => (without_identity.followed_by(own), 0),
         false => {

@@ -26,6 +26,7 @@
 //! On a node the partitions of tenants with `--log shared` are its members.
 
 mod carried;
+mod carry;
 mod member;
 mod members;
 mod replay;
@@ -163,9 +164,9 @@ struct Cascades {
 impl SharedLog {
     /// Opens the shared log in `dir`, of which nobody needs anything up to the place `floor`, as its `keeper` was told
     /// last; what else that was told is in the options' anchor. Records of members that do not exist any more, as
-    /// `exists` says, are passed over: they keep nothing. Reads the whole log once, and keeps in memory where its records
-    /// stand; the records as far as they fit in a quarter of the cap, and 64 MiB. The others are in a file, sorted by
-    /// member.
+    /// `exists` says, are passed over: they keep nothing. Reads the whole log once, and keeps in memory where its
+    /// records stand; the records as far as they fit in a quarter of the cap, and 64 MiB. The others are in a file,
+    /// sorted by member.
     ///
     /// # Errors
     /// As [`Log::open`]; `Corruption` for records that no shared log has.
@@ -291,10 +292,10 @@ impl SharedLog {
         self.0.truncate().await
     }
 
-    /// Carries what `member` has unflushed out of this log, into one of its own: for one that cannot flush, or cannot be
-    /// opened. Then it keeps nothing here, and is given its records back from there. It writes on to this log, unless
-    /// that has failed: then what it could not write for sure is in its memory alone, and it is fenced until it has
-    /// flushed, while others go on.
+    /// Carries what `member` has unflushed out of this log, into one of its own: for one that cannot flush, or cannot
+    /// be opened. Then it keeps nothing here, and is given its records back from there. It writes on to this log,
+    /// unless that has failed: then what it could not write for sure is in its memory alone, and it is fenced until it
+    /// has flushed, while others go on.
     ///
     /// # Errors
     /// `Invalid` if it is being opened, or its tags are of version 1 and it was not opened yet; I/O: then it keeps what
@@ -339,8 +340,8 @@ impl SharedLog {
         self.0.truncate().await
     }
 
-    /// Goes on after a failure, if all that members have appended is in tables, or carried, or in doubt. Does nothing if
-    /// it has not failed. Members do that by themselves when they have flushed.
+    /// Goes on after a failure, if all that members have appended is in tables, or carried, or in doubt. Does nothing
+    /// if it has not failed. Members do that by themselves when they have flushed.
     ///
     /// # Errors
     /// `Invalid` if a member keeps something; I/O: the log stays fenced, and it may be tried again.
@@ -439,7 +440,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a segment that is full is durable, and nobody remembers that: without it the log would seem to end before.
+    /// Whether a segment that is full is durable, and nobody remembers that: without it the log would seem to end
+    /// before.
     fn is_claim_due(&self) -> bool {
         let claimed = self.claimed.lock().durable;
         self.log.sealed().is_some_and(|sealed| sealed > claimed)

@@ -56,7 +56,8 @@ impl World {
         let log = sim.block_on(async {
             let log = SharedLog::open(disk, Path::new("log"), options, 0, &|_| true, Arc::<Claimed>::default()).await?;
             let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
-            let opening = |member| MemberOpening { member, identity: 1, owner: Owner::default(), persisted: 0, durable: 0 };
+            let opening =
+                |member| MemberOpening { member, identity: 1, owner: Owner::default(), persisted: 0, durable: 0 };
             let (other, _) = log.member(opening(3), &mut replay).await?;
             let index = other.append(b"another's")?;
             other.commit(index).await?;

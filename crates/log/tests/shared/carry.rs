@@ -79,7 +79,9 @@ fn a_member_that_never_flushes_keeps_the_log_no_longer_than_its_owner_lets_it() 
 
 #[test]
 fn after_a_failure_those_who_have_flushed_go_on_without_the_one_who_cannot() {
-    for (sync, fault) in [(SyncMode::Always, OpKind::Write), (SyncMode::Interval, OpKind::Write), (SyncMode::Interval, OpKind::Sync)] {
+    for (sync, fault) in
+        [(SyncMode::Always, OpKind::Write), (SyncMode::Interval, OpKind::Write), (SyncMode::Interval, OpKind::Sync)]
+    {
         let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
         let group = SharedGroup::of(3);
         let mut rng = sim.rng();
@@ -193,7 +195,9 @@ fn what_was_carried_goes_with_its_member() {
 #[test]
 fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
     let mut cuts_in_all = 0;
-    for (seed, sync) in (0..6).flat_map(|seed| [(seed, SyncMode::Always), (seed, SyncMode::Interval), (seed, SyncMode::None)]) {
+    for (seed, sync) in
+        (0..6).flat_map(|seed| [(seed, SyncMode::Always), (seed, SyncMode::Interval), (seed, SyncMode::None)])
+    {
         let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
         let group = SharedGroup::of(2);
         let cuts: Arc<Mutex<Vec<(DiskImage, Group)>>> = Arc::default();
@@ -240,8 +244,12 @@ fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
             let (sim, fs) = world(seed ^ number, &image, FaultPlan::none());
             let group = SharedGroup(Arc::new(Mutex::new(before)));
             sim.block_on(async {
-                let log = open(&fs, sync, &group, 100 + number, 2).await.unwrap_or_else(|error| panic!("{sync:?}, seed {seed}, cut {number}: {error}"));
-                let member = open_member(&log, sync, &group, 0).await.unwrap_or_else(|error| panic!("{sync:?}, seed {seed}, cut {number}: {error}"));
+                let log = open(&fs, sync, &group, 100 + number, 2)
+                    .await
+                    .unwrap_or_else(|error| panic!("{sync:?}, seed {seed}, cut {number}: {error}"));
+                let member = open_member(&log, sync, &group, 0)
+                    .await
+                    .unwrap_or_else(|error| panic!("{sync:?}, seed {seed}, cut {number}: {error}"));
                 write_one(&member, &group, &mut rng).await.expect("it goes on");
                 log.carry(0).await.expect("once more");
                 drop(member);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use weir_io::sim::{DiskImage, FaultPlan, Keep, SimFs};
 use weir_io::{Fs, Op, Owner};
-use weir_log::{Log, LogOptions, MemberLog, MemberOpening, Recovery, SharedLog, SharedOptions, SyncMode, WriteAheadLog};
+use weir_log::{
+    Log, LogOptions, MemberLog, MemberOpening, Recovery, SharedLog, SharedOptions, SyncMode, WriteAheadLog,
+};
 
 use super::{CAP_BYTES, Claimed};
 use crate::common::{DIR, options, world};
@@ -71,7 +73,8 @@ fn a_member_is_not_given_what_another_partition_of_its_number_has_written() {
 #[test]
 fn what_was_written_with_tags_of_version_1_is_read() {
     let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
-    let version_1 = |index: u8, payload: &[u8]| [&[1, 0, 0, 0, 7, 0, 0, 0, index, 0, 0, 0, 0, 0, 0, 0], payload].concat();
+    let version_1 =
+        |index: u8, payload: &[u8]| [&[1, 0, 0, 0, 7, 0, 0, 0, index, 0, 0, 0, 0, 0, 0, 0], payload].concat();
     sim.block_on(async {
         let disk = Arc::clone(&fs) as Arc<dyn Fs>;
         let mut replay = |_, _: &[u8]| Op::ready(Ok(()));

@@ -106,7 +106,9 @@ fn a_lost_last_segment_is_missed_as_far_as_it_was_known_to_be_durable() {
         assert_eq!(reopened(&image, sync, &group), Ok(vec![each(sync); 2]), "{sync:?} {end:?}");
         assert_eq!(group.claim.durable, 2 * each(sync), "{sync:?} {end:?}");
         // Not a spare one, nor one that has but a mark.
-        let has_records = |path: &PathBuf| image.read(path).is_some_and(|bytes| bytes[4_096..].iter().filter(|byte| **byte > 0).count() > 200);
+        let has_records = |path: &PathBuf| {
+            image.read(path).is_some_and(|bytes| bytes[4_096..].iter().filter(|byte| **byte > 0).count() > 200)
+        };
         let last = segments(&image).into_iter().rfind(has_records).expect("there are segments");
         let mut without = image.clone();
         assert!(without.remove(&last));

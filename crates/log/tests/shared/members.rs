@@ -7,7 +7,7 @@ use weir_io::sim::{DiskImage, FaultPlan, Keep, OpKind};
 use weir_io::{Class, ErrorKind, Fs, Op, Owner, Tag};
 use weir_log::{LogOptions, MemberOpening, RecordTag, SharedLog, SharedOptions, SyncMode, WriteAheadLog};
 
-use super::{Claimed, SharedGroup, identity, flush, open, open_member, open_members, write_one};
+use super::{Claimed, SharedGroup, flush, identity, open, open_member, open_members, write_one};
 use crate::common::{DIR, options, world};
 
 const SYNC: SyncMode = SyncMode::Interval;
@@ -100,7 +100,8 @@ fn scattered_records_are_found_without_reading_all_that_lies_between() {
     }
 }
 
-/// However many they are, and in whatever order they come: also where the log is much longer than what may be kept of it.
+/// However many they are, and in whatever order they come: also where the log is much longer than what may be kept of
+/// it.
 #[test]
 fn all_members_together_read_the_log_a_few_times_whatever_their_number() {
     const MEMBERS: u32 = 50;
@@ -238,7 +239,11 @@ fn a_segment_goes_when_every_member_in_it_and_in_all_older_ones_has_flushed_past
                 let group = group.0.lock().clone();
                 let is_flushed = |(member, index, _): &&(usize, u64, u64)| *index <= group.members[*member].persisted;
                 let floor = places.iter().take_while(is_flushed).count();
-                assert!(group.claim.floor <= floor as u64, "a segment went that somebody needs: {:?} of {floor}", group.claim);
+                assert!(
+                    group.claim.floor <= floor as u64,
+                    "a segment went that somebody needs: {:?} of {floor}",
+                    group.claim
+                );
                 let needed: u64 = places[floor..].iter().map(|(.., bytes)| bytes).sum();
                 // Beside what is needed: the segment that is written to, and the rest of the oldest.
                 let stats = log.stats().log;
@@ -347,7 +352,8 @@ fn an_engine_that_is_an_older_copy_of_itself_is_found_out() {
     });
     sim.block_on(async {
         let log = open(&fs, SYNC, &group, 2, 1).await.expect("it is whole");
-        let opening = MemberOpening { member: 0, identity: identity(0), owner: Owner::default(), persisted: 3, durable: 0 };
+        let opening =
+            MemberOpening { member: 0, identity: identity(0), owner: Owner::default(), persisted: 3, durable: 0 };
         let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
         let error = log.member(opening, &mut replay).await.err().expect("records 4 to 120 are in no log any more");
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");

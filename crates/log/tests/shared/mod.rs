@@ -1,8 +1,8 @@
 //! A log that several members share: what each of them may rely on.
 
+mod carry;
 mod cascade;
 mod crash;
-mod carry;
 mod failure;
 mod identity;
 mod lost;
@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use weir_io::sim::SimFs;
 use weir_io::{BoxFuture, Fs, Op, Owner, Result, Rng};
 use weir_log::{
-    ClaimKeeper, LogAnchor, LogIndex, LogOptions, MemberId, MemberLog, MemberOpening, SharedClaim, SharedLog, SharedOptions, SyncMode,
-    WriteAheadLog,
+    ClaimKeeper, LogAnchor, LogIndex, LogOptions, MemberId, MemberLog, MemberOpening, SharedClaim, SharedLog,
+    SharedOptions, SyncMode, WriteAheadLog,
 };
 
 use crate::common::{DIR, Promises, check_records, options, payload};

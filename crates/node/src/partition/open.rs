@@ -156,7 +156,11 @@ impl Partition {
                 let (log, recovery) = shared.member(member, &mut apply).await?;
                 if recovery.foreign > 0 {
                     let records = recovery.foreign;
-                    tracing::warn!(?owner, records, "the shared log has records of another partition of this number, which is gone: they are passed over");
+                    tracing::warn!(
+                        ?owner,
+                        records,
+                        "the shared log has records of another partition of this number, which is gone: they are passed over"
+                    );
                 }
                 (Arc::new(log), recovery)
             }

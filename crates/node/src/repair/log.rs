@@ -99,13 +99,8 @@ async fn look_at_member(
     let anchor = anchor::read(fs, &dir, owner).await.ok();
     // Without its anchor, it is the one that wrote under its number last.
     let identity = anchor.map(|slot| slot.identity).or(shared.identity_of(owner.partition));
-    let member = MemberOpening {
-        member: owner.partition,
-        identity: identity.unwrap_or_default(),
-        owner,
-        persisted,
-        durable: 0,
-    };
+    let member =
+        MemberOpening { member: owner.partition, identity: identity.unwrap_or_default(), owner, persisted, durable: 0 };
     let problem = format!("{refusal} (a partition of tenant {tenant})");
     let Ok(found) = shared.member(&member).await else {
         // What stands behind the gap is among records of others: it cannot be given up alone.
