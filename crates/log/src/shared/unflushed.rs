@@ -125,7 +125,8 @@ impl Unflushed {
     pub fn index_at(&self, place: Place) -> Option<LogIndex> {
         let behind = self.runs.partition_point(|run| run.place <= place);
         let run = self.runs.get(behind.checked_sub(1)?)?;
-        Some((run.index + (place - run.place)).min(run.last_index()))
+        // An index may be larger than its place, where a log that was not synced has lost what is in tables.
+        Some(run.index + (place - run.place).min(run.count - 1))
     }
 
     /// The first index that is missing between the first and the last.
@@ -160,6 +161,14 @@ mod tests {
             1 => (0_u64..60).prop_map(Op::DropThrough),
             1 => (0_u64..120).prop_map(Op::DropBehind),
         ]
+    }
+
+    #[test]
+    fn an_index_may_be_larger_than_its_place() {
+        let mut unflushed = Unflushed::default();
+        (0..3).for_each(|nth| unflushed.push(100 + nth, 1 + nth, 10));
+        assert_eq!(unflushed.index_at(Place::MAX), Some(102));
+        assert_eq!((unflushed.index_at(2), unflushed.index_at(0)), (Some(101), None));
     }
 
     proptest! {
