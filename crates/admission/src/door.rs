@@ -8,7 +8,7 @@ use std::task::Poll;
 use weir_io::{BoxFuture, Class, Owner, PAGE};
 
 use crate::gate::{Gate, Grant, Request};
-use crate::ledger::{Account, Wait};
+use crate::ledger::{Account, Ledger, Wait};
 use crate::limits::Direction;
 use crate::order::Rank;
 use crate::partition::PartitionGate;
@@ -223,6 +223,32 @@ impl Door {
         match toll.buffered {
             Some(ops) => self.node.request_buffered(self.owner, toll.direction, toll.bytes, ops),
             None => self.node.request(self.owner, toll.rank, toll.direction, toll.bytes),
+        }
+    }
+}
+
+/// An owner's own gate, for what others write together with what is theirs: whoever writes it passes the node's.
+pub struct OwnGate(Arc<Door>);
+
+impl OwnGate {
+    /// That of `partition`, which is before the gate of `node`.
+    pub fn new(partition: Arc<PartitionGate>, node: Arc<Gate>, ledger: &Ledger) -> Self {
+        let owner = partition.owner();
+        Self(Arc::new(Door::new(owner, Some(partition), node, ledger.account(owner))))
+    }
+
+    /// Asks to pass with `bytes` of a log, which go out with others'. `None` if they have passed; else they have their
+    /// place in the queue until what is given is dropped, and have passed when it is done. `buffered` = they go into
+    /// the page cache.
+    pub fn pass(&self, bytes: u64, buffered: bool) -> Option<BoxFuture<()>> {
+        let (class, direction) = (Class::Log, Direction::Write);
+        let toll = Toll { rank: self.0.rank(class), direction, bytes, buffered: buffered.then_some(0) };
+        match self.0.ask_partition(toll) {
+            Own::Paid(_) | Own::Free => None,
+            Own::Waiting(own) => {
+                let waiting = self.0.wait(own, Wait::Partition, class);
+                Some(Box::pin(async move { drop(waiting.await) }))
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use weir_io::{
     AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Result, Spawn, Tag, Volume, forward_file, forward_fs,
 };
@@ -13,7 +14,7 @@ use weir_io::{
 use crate::dirty::DirtyPages;
 use crate::door::{Door, Held, Pass};
 use crate::gate::Gate;
-use crate::ledger::Ledger;
+use crate::ledger::{Account, Ledger};
 use crate::limits::Direction;
 use crate::partition::PartitionGate;
 use crate::spawned::spawn_op;
@@ -34,6 +35,8 @@ use crate::waits;
 pub struct GatedFs {
     inner: Arc<dyn Fs>,
     door: Arc<Door>,
+    /// Whose its writes are, where several have a file in common.
+    sharers: Option<Arc<dyn Sharers>>,
     /// Where background I/O that must wait runs.
     spawn: Option<Arc<dyn Spawn>>,
 }
@@ -49,22 +52,47 @@ impl GatedFs {
     ) -> Arc<Self> {
         let owner = partition.owner();
         let door = Arc::new(Door::new(owner, Some(partition), node, ledger.account(owner)));
-        Arc::new(Self { inner, door, spawn: Some(spawn) })
+        Arc::new(Self { inner, door, sharers: None, spawn: Some(spawn) })
     }
 
     /// The file system of the node's own work (catalogue, checks): the node gate only.
     pub fn node(inner: Arc<dyn Fs>, owner: Owner, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
         let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)));
-        Arc::new(Self { inner, door, spawn: None })
+        Arc::new(Self { inner, door, sharers: None, spawn: None })
+    }
+
+    /// The file system of the node for files that several owners have in common: the node gate only. What is written of
+    /// class [`Class::Log`] is booked to those whose it is; each has to pass its own gate with that before
+    /// ([`OwnGate`](crate::OwnGate)).
+    pub fn shared(
+        inner: Arc<dyn Fs>,
+        owner: Owner,
+        node: Arc<Gate>,
+        ledger: &Ledger,
+        sharers: Arc<dyn Sharers>,
+    ) -> Arc<Self> {
+        let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)));
+        Arc::new(Self { inner, door, sharers: Some(sharers), spawn: None })
     }
 }
 
+/// Who has parts of what is written to a file that several owners have in common.
+pub trait Sharers: Send + Sync + 'static {
+    /// The accounts of those who have something in `buf`, each with how many bytes of it: what is nobody's (padding,
+    /// say) is theirs in the same proportion. Empty if all of it is nobody's.
+    fn parts(&self, buf: &[u8]) -> Parts;
+}
+
+/// Accounts, each with some bytes.
+pub type Parts = Vec<(Arc<Account>, u64)>;
+
 impl Fs for GatedFs {
     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
-        let (door, spawn) = (Arc::clone(&self.door), self.spawn.clone());
+        let (door, sharers, spawn) = (Arc::clone(&self.door), self.sharers.clone(), self.spawn.clone());
         let gated = move |inner: Arc<dyn File>| -> Arc<dyn File> {
             let dirty = (!inner.is_direct() && !options.dsync).then(Arc::<DirtyPages>::default);
-            Arc::new(GatedFile { inner, door, dirty, spawn })
+            let sharers = sharers.map(|sharers| Shared { sharers, unbooked: Arc::default() });
+            Arc::new(GatedFile { inner, door, dirty, sharers, spawn })
         };
         match self.inner.open(path, options, tag) {
             Op::Ready(result) => Op::Ready(result.map(|result| result.map(gated))),
@@ -104,6 +132,8 @@ struct GatedFile {
     door: Arc<Door>,
     /// Of a file behind the page cache.
     dirty: Option<Arc<DirtyPages>>,
+    /// See [`GatedFs`].
+    sharers: Option<Shared>,
     /// See [`GatedFs`].
     spawn: Option<Arc<dyn Spawn>>,
 }
@@ -154,6 +184,28 @@ impl File for GatedFile {
     forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct, read_unit);
 }
 
+/// Whose the writes to a file are.
+#[derive(Clone)]
+struct Shared {
+    sharers: Arc<dyn Sharers>,
+    /// What went into pages that were dirty already: it is booked with the next page, which all of it has filled.
+    unbooked: Arc<Mutex<Parts>>,
+}
+
+impl Shared {
+    /// To whom a write of `buf` is booked that makes so many `bytes` dirty.
+    fn parts(&self, buf: &[u8], bytes: u64) -> Parts {
+        let mut unbooked = self.unbooked.lock();
+        for (account, bytes) in self.sharers.parts(buf) {
+            match unbooked.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &account)) {
+                Some((_, before)) => *before += bytes,
+                None => unbooked.push((account, bytes)),
+            }
+        }
+        if bytes > 0 { std::mem::take(&mut *unbooked) } else { Parts::new() }
+    }
+}
+
 /// One operation on its way: what it is booked as.
 #[derive(Clone, Copy)]
 struct Entry {
@@ -179,23 +231,36 @@ impl<T> Clone for Moved<T> {
 
 impl<T> Copy for Moved<T> {}
 
+/// Books what is issued now: to those whose `parts` they are, or to the owner of the door.
+fn book(door: &Door, entry: Entry, parts: &Parts) {
+    let Entry { class, direction, bytes, buffered } = entry;
+    let sum: u64 = parts.iter().map(|(_, part)| part).sum();
+    let (mut left, mut behind) = (bytes, sum);
+    for (account, part) in parts {
+        // Of what is left, so that the last one gets all of it.
+        let share = (u128::from(left) * u128::from(*part) / u128::from(behind.max(1))) as u64;
+        account.book(class, direction, share, 0);
+        (left, behind) = (left - share, behind - part);
+    }
+    door.account().book(class, direction, left, buffered.unwrap_or(1));
+}
+
 /// Passes the gates, books, and does `io`, at once if nothing waits.
 fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
     inner: &Arc<I>,
     door: &Arc<Door>,
-    entry: Entry,
+    (entry, parts): (Entry, Parts),
     moved: Option<Moved<T>>,
     io: impl FnOnce(&I) -> Op<T> + Send + 'static,
 ) -> Op<T> {
     let Entry { class, direction, bytes, buffered } = entry;
-    let ops = buffered.unwrap_or(1);
     let held = match door.pass(class, direction, bytes, buffered) {
         Pass::Ready(held) => held,
         Pass::Waiting(pass) => {
             let (inner, door) = (Arc::clone(inner), Arc::clone(door));
             return Op::pending(async move {
                 let held = pass.await;
-                door.account().book(class, direction, bytes, ops);
+                book(&door, entry, &parts);
                 match io(&*inner) {
                     Op::Ready(Some(result)) => {
                         drop(held);
@@ -208,7 +273,7 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
         }
     };
     // Booked when issued: the device may do it even if nobody waits for the end.
-    door.account().book(class, direction, bytes, ops);
+    book(door, entry, &parts);
     match io(&**inner) {
         Op::Ready(Some(result)) => {
             correct(door, entry, moved, &result, true);
@@ -244,7 +309,13 @@ fn correct<T>(door: &Door, entry: Entry, moved: Option<Moved<T>>, result: &Resul
 impl GatedFile {
     /// Another handle on the same open file, for what goes on after the call.
     fn again(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), door: Arc::clone(&self.door), dirty: self.dirty.clone(), spawn: None }
+        Self {
+            inner: Arc::clone(&self.inner),
+            door: Arc::clone(&self.door),
+            dirty: self.dirty.clone(),
+            sharers: self.sharers.clone(),
+            spawn: None,
+        }
     }
 
     /// `op`, on a task of its own if it is background and under way.
@@ -273,7 +344,7 @@ impl GatedFile {
         let entry = Entry { class: tag.class, direction: Direction::Read, bytes: len as u64, buffered: None };
         let cached = self.dirty.is_some();
         let moved = Some(Moved { of: |got: &AlignedBuf| got.len() as u64, cached });
-        issue(&self.inner, &self.door, entry, moved, read)
+        issue(&self.inner, &self.door, (entry, Parts::new()), moved, read)
     }
 
     /// One write, uncut.
@@ -282,7 +353,9 @@ impl GatedFile {
         let dirtied = self.dirty.as_ref().map(|dirty| dirty.touch(offset, len));
         let (bytes, buffered) = (dirtied.map_or(len, |dirtied| dirtied.bytes), dirtied.map(|dirtied| dirtied.runs));
         let entry = Entry { class: tag.class, direction: Direction::Write, bytes, buffered };
-        issue(&self.inner, &self.door, entry, None, move |file| file.write_at(offset, buf, tag))
+        let sharers = self.sharers.as_ref().filter(|_| tag.class == Class::Log);
+        let parts = sharers.map_or_else(Parts::new, |sharers| sharers.parts(&buf, bytes));
+        issue(&self.inner, &self.door, (entry, parts), None, move |file| file.write_at(offset, buf, tag))
     }
 }
 
@@ -293,7 +366,8 @@ fn sync<I: ?Sized + Send + Sync + 'static>(
     tag: Tag,
     io: impl FnOnce(&I) -> Op<()> + Send + 'static,
 ) -> Op<()> {
-    issue(inner, door, Entry { class: tag.class, direction: Direction::Write, bytes: 0, buffered: None }, None, io)
+    let entry = Entry { class: tag.class, direction: Direction::Write, bytes: 0, buffered: None };
+    issue(inner, door, (entry, Parts::new()), None, io)
 }
 
 /// A piece of an I/O, which may be done before it is its turn.

@@ -38,8 +38,9 @@ pub mod waits;
 mod weights;
 
 pub use bucket::{Bucket, UNLIMITED};
+pub use door::OwnGate;
 pub use gate::{Gate, GateOptions, Grant, Request, Waiter};
-pub use gated::GatedFs;
+pub use gated::{GatedFs, Parts, Sharers};
 pub use lane::RankStats;
 pub use ledger::{Account, Amount, Booked, Books, Ledger, ReadQueue, Wait};
 pub use limits::{Direction, Limits, Rates};

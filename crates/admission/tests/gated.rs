@@ -8,7 +8,8 @@ use crate::common::*;
 use proptest::prelude::*;
 use weir_admission::waits::{self, Followed};
 use weir_admission::{
-    Direction, Gate, GatedFs, Ledger, Limits, PartitionGate, Rank, Rates, ReadQueue, UNLIMITED, Wait,
+    Direction, Gate, GatedFs, Ledger, Limits, OwnGate, PartitionGate, Parts, Rank, Rates, ReadQueue, Sharers,
+    UNLIMITED, Wait,
 };
 use weir_io::sim::Sim;
 use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Owner, PAGE, Tag, sleep_until};
@@ -527,4 +528,60 @@ fn a_slow_device_is_kept_busy_by_jobs_that_look_at_one_io_at_a_time() {
     node.sim.run_until(10 * SEC);
     let total = node.issued(true) + node.issued(false);
     assert!(total as f64 > 0.9 * 10.0 * 4e6, "the device is kept busy: {total}");
+}
+
+/// Bytes 1 to 9 of a write are those of the owner of that number, the others nobody's.
+struct ByByte(Arc<Ledger>);
+
+impl Sharers for ByByte {
+    fn parts(&self, buf: &[u8]) -> Parts {
+        let of = |number: u8| buf.iter().filter(|byte| **byte == number).count() as u64;
+        let owned = (1..=9).map(|number| (number, of(number))).filter(|(_, bytes)| *bytes > 0);
+        owned.map(|(number, bytes)| (self.0.account(owner(number.into())), bytes)).collect()
+    }
+}
+
+#[test]
+fn what_several_write_to_one_file_is_booked_to_each_by_its_part_and_nothing_is_lost() {
+    let node = Node::new(1, Limits::UNLIMITED, 0);
+    let inner = Arc::new(TraceFs(Arc::clone(&node.disk)));
+    let sharers = Arc::new(ByByte(Arc::clone(&node.ledger)));
+    let fs = GatedFs::shared(inner, Owner::default(), Arc::clone(&node.gate), &node.ledger, sharers);
+    let file =
+        node.sim.block_on(fs.open(Path::new("file"), OpenOptions::read(), tag(Class::Log))).expect("it is there");
+    let write = |class, buf: &[u8]| {
+        let write = file.write_at(0, AlignedBuf::copy_of(buf), tag(class));
+        node.sim.block_on(write).expect("nothing fails");
+    };
+    let mut page = vec![0; PAGE];
+    page[..300].fill(1);
+    page[300..400].fill(2);
+    write(Class::Log, &page);
+    // A header is nobody's, and what is no record either.
+    write(Class::Log, &vec![0; PAGE]);
+    write(Class::Maintenance, &page);
+    let booked = |number| node.ledger.account(owner(number)).booked()[(Class::Log, Direction::Write)].bytes;
+    assert_eq!((booked(1), booked(2)), (PAGE as u64 * 3 / 4, PAGE as u64 / 4));
+    let own = node.ledger.account(Owner::default()).booked();
+    assert_eq!(own[(Class::Log, Direction::Write)].bytes, PAGE as u64);
+    assert_eq!(own[(Class::Maintenance, Direction::Write)].bytes, PAGE as u64);
+    node.check_books();
+}
+
+#[test]
+fn who_has_others_write_for_it_waits_at_its_own_gate_and_nobody_else_does() {
+    let sim = Sim::new(1);
+    let (node, ledger) = (node_gate(&sim, Limits::UNLIMITED), Ledger::new());
+    let gates = [1, 2].map(|number| PartitionGate::new(owner(number), &sim.clock()));
+    let rates = Rates::bytes(100 << 10);
+    gates[0].set_foreground(Limits::Shared(rates), None);
+    let own = gates.each_ref().map(|gate| OwnGate::new(Arc::clone(gate), Arc::clone(&node), &ledger));
+    let passed = (0..).map(|_| own[0].pass(10 << 10, false)).take_while(Option::is_none).count();
+    assert!(passed < 30, "a burst of a tenth of a second, or a handful: {passed}");
+    let waiting = own[0].pass(10 << 10, false).expect("the burst is used up");
+    assert!(own[1].pass(1 << 30, false).is_none(), "another one's gate");
+    let began = sim.clock().now();
+    sim.block_on(waiting);
+    assert!(sim.clock().now() > began, "it has waited for tokens");
+    assert!(ledger.account(owner(1)).booked().waited(Wait::Partition) > 0);
 }

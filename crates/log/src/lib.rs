@@ -34,8 +34,8 @@ pub use recover::{Cut, Recovery, check};
 pub use salvage::{Salvage, copy_beginning, first_index, salvage};
 pub use segment::{SegmentHeader, decode_segment_header};
 pub use shared::{
-    FloorKeeper, MemberId, MemberLog, MemberOpening, RecordTag, SharedLog, SharedOptions, SharedStats, SharedSurvey,
-    TAG_BYTES,
+    ClaimKeeper, MemberId, MemberLog, MemberOpening, RecordTag, SharedClaim, SharedLog, SharedOptions, SharedStats,
+    SharedSurvey, TAG_BYTES, bytes_by_member,
 };
 pub use stats::LogStats;
 pub use weir_model::LogIndex;

@@ -75,6 +75,11 @@ impl Log {
         self.0.state.lock().older.front().map(|older| older.last)
     }
 
+    /// The last index of all that is in segments which are full, and on the device.
+    pub(crate) fn sealed(&self) -> Option<LogIndex> {
+        self.0.state.lock().sealed()
+    }
+
     /// The segments in which records `first..=last` may stand, in order.
     pub(crate) fn segments_with(&self, first: LogIndex, last: LogIndex) -> Vec<Searched> {
         self.0.state.lock().segments_with(first, last)
@@ -209,14 +214,16 @@ impl Shared {
     }
 
     async fn close(&self) -> Result<()> {
+        self.state.lock().expect_no_more();
         self.sync().await?;
         self.settle(Want::default(), LogState::is_quiet).await;
-        let spare = {
+        let (had_failed, spare) = {
             let mut state = self.state.lock();
-            if state.failure().is_none() {
+            let had_failed = state.is_fenced();
+            if !had_failed {
                 state.push_close();
             }
-            state.take_spare()
+            (had_failed, state.take_spare())
         };
         let want = Want { flush: true, ..Want::default() };
         self.settle(want, |state| state.is_quiet() && (state.is_fenced() || !state.has_unwritten())).await;
@@ -226,6 +233,8 @@ impl Shared {
         }
         let mut state = self.state.lock();
         match state.failure() {
+            // Only the mark is missing, for which a segment would have to be made: the next opening looks more closely.
+            Some(error) if !had_failed && error.kind() == ErrorKind::NoSpace => Ok(()),
             Some(error) => Err(error),
             None => {
                 let from = state.last() + 1;
@@ -237,7 +246,7 @@ impl Shared {
 }
 
 /// Removes the files in `dir`, the newest first, as the next opening expects what is left of them at the front.
-async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
+pub(crate) async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
     let mut names = match fs.list(dir, tag).await {
         // Nothing was ever written to it.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -14,6 +14,8 @@ pub const INDEX_MAX: LogIndex = (1 << 56) - 1;
 
 /// Payload bytes of a [`Kind::Mark`].
 const MARK_BYTES: usize = 16;
+/// Payload bytes of a [`Kind::Link`].
+const LINK_BYTES: usize = 16;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,20 @@ pub enum Kind {
     Mark = 2,
     /// A mark after which nothing was written: the log was closed, and everything before it is on the device.
     Close = 3,
+    /// A [`Link`], the first record of a segment. Its index is that of the next data record; it takes none itself.
+    Link = 4,
+}
+
+/// What a segment says of the one in front of it: a segment that is missing in the middle is not taken for the end.
+///
+/// It is a record, not a part of the header, for the header is made ahead of time: nobody knows then where the segment
+/// in front of it will end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The number of the segment whose records are in front of this one's; 0 = there was none.
+    pub previous: u64,
+    /// Where the last write to it ended, in bytes from its beginning.
+    pub end: u64,
 }
 
 /// What the log knew when it wrote the records around it.
@@ -44,7 +60,7 @@ pub struct Mark {
 pub struct Record<'a> {
     /// What it is.
     pub kind: Kind,
-    /// Its own index (data) or the next one (mark).
+    /// Its own index (data) or the next one (mark, link).
     pub index: LogIndex,
     /// The bytes.
     pub payload: &'a [u8],
@@ -58,13 +74,26 @@ impl Record<'_> {
 
     /// The mark it is, if it is one.
     pub fn mark(&self) -> Option<Mark> {
-        if self.kind == Kind::Data {
+        if !matches!(self.kind, Kind::Mark | Kind::Close) {
             return None;
         }
-        let (durable, term) = self.payload.split_first_chunk::<8>()?;
-        let term = term.first_chunk::<8>()?;
-        Some(Mark { durable: u64::from_le_bytes(*durable), term: u64::from_le_bytes(*term) })
+        let [durable, term] = two_words(self.payload)?;
+        Some(Mark { durable, term })
     }
+
+    /// The link it is, if it is one.
+    pub fn link(&self) -> Option<Link> {
+        if self.kind != Kind::Link {
+            return None;
+        }
+        let [previous, end] = two_words(self.payload)?;
+        Some(Link { previous, end })
+    }
+}
+
+fn two_words(payload: &[u8]) -> Option<[u64; 2]> {
+    let (first, second) = payload.split_first_chunk::<8>()?;
+    Some([u64::from_le_bytes(*first), u64::from_le_bytes(*second.first_chunk::<8>()?)])
 }
 
 /// What stands at the front of some bytes.
@@ -96,6 +125,7 @@ fn header(bytes: &[u8]) -> Option<Header> {
         1 => Kind::Data,
         2 if payload_len == MARK_BYTES => Kind::Mark,
         3 if payload_len == MARK_BYTES => Kind::Close,
+        4 if payload_len == LINK_BYTES => Kind::Link,
         _ => return None,
     };
     let index = kind_and_index & INDEX_MAX;
@@ -105,6 +135,11 @@ fn header(bytes: &[u8]) -> Option<Header> {
 /// How many bytes the record at the front of `bytes` says it takes; `None` if it is no record at all.
 pub fn needed(bytes: &[u8]) -> Option<usize> {
     header(bytes).map(|header| HEADER_BYTES + header.payload_len)
+}
+
+/// Whether what may be a record says that it is one of data.
+pub(crate) fn is_data(bytes: &[u8]) -> bool {
+    header(bytes).is_some_and(|header| header.kind == Kind::Data)
 }
 
 /// The index in what may be a record's header.
@@ -174,6 +209,14 @@ pub(crate) fn push_mark(buf: &mut AlignedBuf, kind: Kind, next: LogIndex, mark: 
     push(buf, kind, next, &payload);
 }
 
+/// Appends `link`, in front of the record `next`.
+pub(crate) fn push_link(buf: &mut AlignedBuf, next: LogIndex, link: Link) {
+    let mut payload = [0; LINK_BYTES];
+    payload[..8].copy_from_slice(&link.previous.to_le_bytes());
+    payload[8..].copy_from_slice(&link.end.to_le_bytes());
+    push(buf, Kind::Link, next, &payload);
+}
+
 /// Fills in the checksums of the records that `buf` consists of.
 pub(crate) fn seal(buf: &mut [u8], seed: u32) {
     let mut at = 0;
@@ -198,6 +241,7 @@ mod tests {
 
     fn sealed(payloads: &[Vec<u8>], seed: u32) -> AlignedBuf {
         let mut buf = AlignedBuf::new();
+        push_link(&mut buf, 1, Link { previous: 4, end: 8_193 });
         for (index, payload) in (1..).zip(payloads) {
             push(&mut buf, Kind::Data, index, payload);
         }
@@ -212,13 +256,16 @@ mod tests {
             let seed = seed(id, 1);
             let buf = sealed(&payloads, seed);
             let mut rest = &buf[..];
+            let Decoded::Record(record) = decode(rest, seed) else { panic!("the link does not decode") };
+            prop_assert_eq!((record.link(), record.mark()), (Some(Link { previous: 4, end: 8_193 }), None));
+            rest = &rest[record.encoded_len()..];
             for (index, payload) in (1..).zip(&payloads) {
                 let Decoded::Record(record) = decode(rest, seed) else { panic!("record {index} does not decode") };
                 prop_assert_eq!(record, Record { kind: Kind::Data, index, payload });
                 rest = &rest[record.encoded_len()..];
             }
             let Decoded::Record(record) = decode(rest, seed) else { panic!("the mark does not decode") };
-            prop_assert_eq!(record.mark(), Some(Mark { durable: 7, term: 3 }));
+            prop_assert_eq!((record.mark(), record.link()), (Some(Mark { durable: 7, term: 3 }), None));
             prop_assert_eq!(record.encoded_len(), rest.len());
             let found = find_mark(&buf, buf.len(), seed, 7).map(|(at, _)| at);
             prop_assert_eq!(found, Some(buf.len() - rest.len()));
@@ -245,7 +292,7 @@ mod tests {
         fn any_bytes_decode_or_are_refused(bytes: Vec<u8>, seed: u32) {
             if let Decoded::Record(record) = decode(&bytes, seed) {
                 prop_assert!(record.encoded_len() <= bytes.len());
-                let _ = record.mark();
+                let _ = (record.mark(), record.link());
             }
             let _ = find_mark(&bytes, bytes.len(), seed, 0);
         }

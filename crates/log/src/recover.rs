@@ -5,7 +5,8 @@
 //! cache is written back in any order, so valid records may well follow): the log ends before X. Or X was durable and
 //! is damaged: that is an error. The marks tell which: one behind the break that says "durable up to X or more"
 //! convicts. So does the [`LogAnchor`], which is kept elsewhere: it finds out a file that is missing, cut, or an older
-//! copy of itself, marks and all.
+//! copy of itself, marks and all. And so does the [`Link`] of a segment behind the break, if the segment that it names
+//! is not there: a segment's name is durable before anything is written behind it, whatever the sync mode.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use weir_model::LogIndex;
 
 use crate::options::LogAnchor;
 use crate::reader::Reader;
-use crate::record::{self, Decoded, Kind};
+use crate::record::{self, Decoded, Kind, Link};
 use crate::segment::{self, HEADER_PAGE};
 use crate::signposts::Signposts;
 use crate::state::Older;
@@ -41,6 +42,8 @@ pub struct Recovery {
     pub clean: bool,
     /// Where the last record ends, if there is any segment.
     pub end: Option<Cut>,
+    /// Of a member of a shared log: records under its number that were passed over, being another partition's.
+    pub foreign: u64,
 }
 
 /// A place in a segment.
@@ -67,6 +70,8 @@ struct Candidate {
     seed: u32,
     /// The index of its first record; `None` if there is no valid one at its beginning.
     first: Option<LogIndex>,
+    /// What it says of the segment in front of it.
+    link: Option<Link>,
 }
 
 /// Where a segment's chain of records ended.
@@ -91,8 +96,10 @@ struct Recover<'a> {
 /// What reading the segments told, before anything is changed.
 struct Survey {
     found: Found,
-    /// Segments that are no part of the log any more.
-    unneeded: Vec<PathBuf>,
+    /// Segments in front of the log, which the engine holds.
+    passed: Vec<PathBuf>,
+    /// Segments between and behind those of the log, in order.
+    cut_off: Vec<PathBuf>,
     /// A segment in the making was left behind.
     preparing: bool,
 }
@@ -134,7 +141,7 @@ pub(crate) async fn recover(
     replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
-    let Survey { found, unneeded, preparing } = survey(fs, dir, owner, anchor, persisted, replay).await?;
+    let Survey { found, passed, cut_off, preparing } = survey(fs, dir, owner, anchor, persisted, replay).await?;
     // What was replayed may be in the page cache only. It must be durable before the first new record is, or a second
     // crash could leave a hole.
     let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
@@ -142,10 +149,18 @@ pub(crate) async fn recover(
     try_join_all(found.older.iter().map(|older| sync(&older.path))).await?;
     // And what was cut off must be gone for good before.
     let preparing = preparing.then(|| dir.join(segment::PREPARING));
-    for path in unneeded.iter().chain(&preparing) {
+    for path in passed.iter().chain(&preparing) {
         fs.remove(path, tag).await?;
     }
-    if preparing.is_some() || !unneeded.is_empty() {
+    // The last one first, and each for good before the next: after a crash in between none is left without the one that
+    // its link names, which would look like a loss.
+    for (left, path) in cut_off.iter().enumerate().rev() {
+        fs.remove(path, tag).await?;
+        if left > 0 {
+            fs.sync_dir(dir, tag).await?;
+        }
+    }
+    if preparing.is_some() || !passed.is_empty() || !cut_off.is_empty() {
         fs.sync_dir(dir, tag).await?;
     }
     Ok(found)
@@ -174,14 +189,13 @@ async fn survey(
 
     let (passed, candidates) = recover.candidates(dir, &ids).await?;
     let mut older = Vec::new();
-    let mut unneeded = passed;
-    unneeded.extend(recover.walk(&candidates, &mut older).await?);
+    let cut_off = recover.walk(dir, &ids, &candidates, &mut older).await?;
     let Recover { mut recovery, expected, .. } = recover;
     recovery.last = recovery.last.max(expected.map_or(0, |expected| expected - 1));
     if recovery.last < anchor.durable {
         let message = format!(
             "records up to {} were durable, but the log ends with record {}: a file is missing, cut, damaged, or an older \
-             copy of itself",
+             copy of itself; bring it back, or see `weir repair`",
             anchor.durable, recovery.last
         );
         return Err(match &recovery.end {
@@ -190,7 +204,7 @@ async fn survey(
         });
     }
     let found = Found { recovery, older, next_segment_id, is_new: ids.is_empty() };
-    Ok(Survey { found, unneeded, preparing })
+    Ok(Survey { found, passed, cut_off, preparing })
 }
 
 impl Recover<'_> {
@@ -207,11 +221,11 @@ impl Recover<'_> {
             let path = dir.join(segment::name(id));
             let mut reader = self.reader(&path).await?;
             let seed = segment::check_header(&path, id, self.anchor.identity, reader.bytes(0, PAGE).await?)?;
-            let first = match reader.decode(HEADER_PAGE, seed).await? {
-                Decoded::Record(record) => Some(record.index),
-                _ => None,
+            let (first, link) = match reader.decode(HEADER_PAGE, seed).await? {
+                Decoded::Record(record) => (Some(record.index), record.link()),
+                _ => (None, None),
             };
-            candidates.push(Candidate { id, path, seed, first });
+            candidates.push(Candidate { id, path, seed, first, link });
             if first.is_some_and(|first| first <= self.persisted + 1) {
                 break;
             }
@@ -221,8 +235,14 @@ impl Recover<'_> {
         Ok((passed, candidates))
     }
 
-    /// Replays the chain. Gives the files that are not part of it.
-    async fn walk(&mut self, candidates: &[Candidate], older: &mut Vec<Older>) -> Result<Vec<PathBuf>> {
+    /// Replays the chain. Gives the files that are not part of it, in order. There are segments `ids`.
+    async fn walk(
+        &mut self,
+        dir: &Path,
+        ids: &[u64],
+        candidates: &[Candidate],
+        older: &mut Vec<Older>,
+    ) -> Result<Vec<PathBuf>> {
         let mut strangers = Vec::new();
         let mut position = 0;
         while let Some(candidate) = candidates.get(position) {
@@ -240,7 +260,7 @@ impl Recover<'_> {
             self.recovery.end = Some(Cut { path: candidate.path.clone(), offset: end.offset });
             let last = self.expected.map_or(0, |expected| expected - 1);
             let (path, used, signposts) = (candidate.path.clone(), end.offset, end.signposts);
-            older.push(Older { path, segment: None, last, used, allocated, signposts });
+            older.push(Older { id: candidate.id, path, segment: None, last, used, allocated, signposts });
             // A log that is opened and not written to leaves an empty segment: the chain goes on behind it.
             let rest = &candidates[position + 1..];
             let empty = rest.iter().take_while(|candidate| candidate.first.is_none()).count();
@@ -249,6 +269,7 @@ impl Recover<'_> {
                 self.recovery.clean = end.closed && rest.is_empty();
                 if !self.recovery.clean {
                     self.search_marks(&candidates[position..], end.offset).await?;
+                    self.search_links(dir, ids, rest)?;
                 }
                 strangers.extend(rest.iter().map(|candidate| candidate.path.clone()));
                 break;
@@ -316,6 +337,27 @@ impl Recover<'_> {
                 yield_now().await;
             }
             start = HEADER_PAGE;
+        }
+        Ok(())
+    }
+
+    /// Looks in the segments `behind` the end for a link that names a segment which is not there, although it had
+    /// records that matter. One that is there may have lost them: they were not durable, or a mark would say so.
+    fn search_links(&self, dir: &Path, ids: &[u64], behind: &[Candidate]) -> Result<()> {
+        let needed = self.needed();
+        for candidate in behind {
+            let (Some(first), Some(link)) = (candidate.first, candidate.link) else { continue };
+            let had_records = link.end > HEADER_PAGE;
+            if first > needed && had_records && ids.binary_search(&link.previous).is_err() {
+                let message = format!(
+                    "missing: the segment behind it, {:016x}, says that it ended with record {} at offset {}; bring it back, \
+                     or see `weir repair`",
+                    candidate.id,
+                    first - 1,
+                    link.end
+                );
+                return Err(Error::corruption(dir.join(segment::name(link.previous)), 0, message));
+            }
         }
         Ok(())
     }

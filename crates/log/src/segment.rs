@@ -13,7 +13,9 @@ use crate::record;
 pub(crate) const HEADER_PAGE: u64 = PAGE as u64;
 
 const MAGIC: &[u8; 8] = b"WEIRLOG\0";
-const VERSION: u32 = 2;
+/// The version that is written; the one before, whose segments begin without a [`record::Link`], is read, too.
+const VERSION: u32 = 3;
+const VERSION_BEFORE: u32 = 2;
 /// Bytes of the header page that the checksum covers; the checksum follows, then zeros.
 const HEADER_FIELDS: usize = 40;
 /// How much is filled with zeros by one write.
@@ -37,6 +39,7 @@ pub(crate) fn parse_name(file_name: &str) -> Option<u64> {
 
 /// An open segment.
 pub(crate) struct Segment {
+    pub id: u64,
     pub seed: u32,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
@@ -86,8 +89,8 @@ pub fn decode_segment_header(page: &[u8]) -> Result<SegmentHeader, &'static str>
     if crc32c::crc32c(&page[..HEADER_FIELDS]) != crc as u32 {
         return Err("the header's checksum does not match");
     }
-    if page[8..12] != VERSION.to_le_bytes() {
-        return Err("a format version this program does not know");
+    if page[8..12] != VERSION.to_le_bytes() && page[8..12] != VERSION_BEFORE.to_le_bytes() {
+        return Err("a format version this program does not know: run the version of Weir that wrote it");
     }
     Ok(SegmentHeader { id, salt, identity })
 }
@@ -188,7 +191,7 @@ async fn try_prepare(
     } else {
         file
     };
-    Ok(Segment { seed: record::seed(id, options.salt), path, file, capacity, allocated })
+    Ok(Segment { id, seed: record::seed(id, options.salt), path, file, capacity, allocated })
 }
 
 #[cfg(test)]
@@ -201,6 +204,18 @@ mod tests {
         for stranger in ["1f.log", "000000000000001F.log", "preparing.tmp", "000000000000001f", "+00000000000001f.log"]
         {
             assert_eq!(parse_name(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn a_header_of_the_version_before_is_read_and_no_other() {
+        let header = SegmentHeader { id: 3, salt: 9, identity: 27 };
+        for version in 0..6_u32 {
+            let mut page = encode_header(header);
+            page[8..12].copy_from_slice(&version.to_le_bytes());
+            let crc = crc32c::crc32c(&page[..HEADER_FIELDS]);
+            page[HEADER_FIELDS..HEADER_FIELDS + 4].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(decode_segment_header(&page).is_ok(), [2, 3].contains(&version), "version {version}");
         }
     }
 

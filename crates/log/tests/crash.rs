@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::common::{Promises, Shared, check, open, options, work, world, write_one};
 use parking_lot::Mutex;
-use weir_io::sim::{DiskImage, FaultPlan, Keep};
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_io::sim::{DiskImage, FaultPlan, Keep, OpKind};
+use weir_log::{LogOptions, SyncMode, WriteAheadLog};
 
 /// Runs a workload, takes what several power cuts at each change would leave, and recovers each; then writes on there,
 /// cuts the power again and recovers once more: what the first recovery gave must not get lost, and no hole appear.
@@ -111,6 +111,85 @@ fn a_power_cut_after_a_kill_leaves_no_hole() {
         let (sim, fs) = world(seed, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
         sim.block_on(check(&fs, SyncMode::Interval, &promises, 77));
     }
+}
+
+#[test]
+fn closing_needs_no_more_space_than_what_is_left_to_write() {
+    for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
+        let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+        let promises: Shared = Shared::default();
+        sim.block_on(async {
+            let options = LogOptions { segment_bytes: 8 << 20, ..options(sync, 1) };
+            let (log, ..) = open(&fs, options, 0).await.expect("a fresh disk");
+            log.append(b"the only one").expect("nothing fails");
+            promises.lock().appended.push(b"the only one".to_vec());
+            // Less than the smallest segment that is made while a log is written to.
+            fs.set_free_bytes(options.first_segment_bytes() / 2);
+            log.close().await.unwrap_or_else(|error| panic!("{sync:?}: {error}"));
+            promises.lock().synced = 1;
+        });
+        let promises = promises.lock().clone();
+        let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut sim.rng()), FaultPlan::none());
+        sim.block_on(check(&fs, sync, &promises, 2));
+    }
+}
+
+/// While a segment is made, nothing can be written: then memory is not enough for ever.
+#[test]
+fn a_log_that_is_never_synced_keeps_no_more_in_memory_than_it_writes_at_a_time() {
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    sim.block_on(async {
+        let (log, ..) = open(&fs, options(SyncMode::None, 1), 0).await.expect("a fresh disk");
+        let mut waiting = 0;
+        for _ in 0..3_000 {
+            let index = log.append(&[7; 1_000]).expect("nothing fails");
+            log.commit(index).await.expect("nothing fails");
+            let stats = log.stats();
+            waiting = (stats.last - stats.committed).max(waiting);
+        }
+        // One buffer that is filled, and four that are written.
+        assert!(waiting <= 5 * 270, "{waiting} records of a kilobyte in memory");
+    });
+}
+
+/// Records that were not durable may be lost in a segment that has others behind it. Those go: also where the power
+/// goes meanwhile, what is left must not look as if a segment were missing.
+#[test]
+fn a_power_cut_while_what_was_cut_off_is_removed_looks_like_no_loss() {
+    let mut removals = 0;
+    for seed in 0..60 {
+        let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let promises: Shared = Shared::default();
+        let mut rng = sim.rng();
+        sim.block_on(async {
+            let (log, ..) = open(&fs, options(SyncMode::Interval, seed), 0).await.expect("a fresh disk");
+            for _ in 0..250 {
+                write_one(&log, &promises, &mut rng).await.expect("nothing fails");
+            }
+            assert!(log.stats().segments > 4, "the test needs several segments: {:?}", log.stats());
+        });
+        let promises = promises.lock().clone();
+        let image = fs.crash_keeping(Keep::Random, &mut rng);
+        let (sim, fs) = world(seed, &image, FaultPlan::none());
+        let cuts: Arc<Mutex<Vec<DiskImage>>> = Arc::default();
+        {
+            let (cuts, mut rng) = (Arc::clone(&cuts), rng.fork("cuts"));
+            fs.on_cut_point(move |fs, point| {
+                if point.kind == OpKind::Remove || point.kind == OpKind::SyncDir {
+                    cuts.lock().push(fs.crash_keeping(Keep::Random, &mut rng));
+                }
+            });
+        }
+        sim.block_on(check(&fs, SyncMode::Interval, &promises, 2));
+        fs.clear_hook();
+        let cuts = std::mem::take(&mut *cuts.lock());
+        removals += cuts.len();
+        for image in cuts {
+            let (sim, fs) = world(seed, &image, FaultPlan::none());
+            sim.block_on(check(&fs, SyncMode::Interval, &promises, 3));
+        }
+    }
+    assert!(removals > 300, "only {removals} cuts while segments are removed");
 }
 
 #[test]

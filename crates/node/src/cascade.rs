@@ -1,13 +1,17 @@
 //! Flushes those who keep the shared log long (DF-12): where it is above its cap, every partition that has something
 //! unflushed in the oldest segment. Their flushes wait for slots as any others do, and writes go on meanwhile.
+//!
+//! Whoever cannot flush holds nobody up: what it has in the log is carried out of it. That is so where its jobs fail or
+//! it cannot be opened; and where it has not flushed although the log is twice as long as its cap, or has failed and
+//! everybody waits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use futures_util::{StreamExt, stream};
-use parking_lot::RwLock;
-use weir_io::{Clock, Nanos, sleep_until};
-use weir_log::LogIndex;
+use parking_lot::{Mutex, RwLock};
+use weir_io::{Clock, ErrorKind, Nanos, sleep_until};
+use weir_log::{LogIndex, SharedLog};
 
 use crate::partition::Partition;
 use crate::partition_slot::PartitionSlot;
@@ -18,67 +22,145 @@ use crate::tenant::Tenants;
 const AGAIN_AFTER: Nanos = 1_000_000_000;
 /// Sleepers that are woken at a time.
 const WAKES_MAX: usize = 4;
+/// So long a flush may take while all wait for it, after the log has failed: as long as two full memtables of 64 MB
+/// take on a device of 64 MB/s.
+const PATIENCE: Nanos = 2_000_000_000;
+/// Looks between two rounds in which the anchor is thought of, as for partitions.
+const ROUND_LOOKS: u64 = 10;
+
+/// See the module.
+struct Cascade {
+    tenants: Weak<RwLock<Tenants>>,
+    clock: Arc<dyn Clock>,
+    /// Who was named, since when.
+    since: BTreeMap<u32, Nanos>,
+    /// Up to where those that are awake were sealed.
+    sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)>,
+    /// Cascades that were seen, and when something was tried last.
+    seen: u64,
+    tried: Nanos,
+}
 
 /// Looks every `interval`. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<dyn Clock>, interval: Nanos) {
-    let mut sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)> = BTreeMap::new();
-    let (mut seen, mut tried) = (0, 0);
-    loop {
+    let (since, sealed) = Default::default();
+    let mut cascade = Cascade { tenants, clock: Arc::clone(&clock), since, sealed, seen: 0, tried: 0 };
+    for look in 1.. {
         sleep_until(&clock, clock.now() + interval).await;
         let Some(node_log) = log.upgrade() else { return };
-        let Some(log) = node_log.get() else { continue };
-        let (named, count) = (log.cascade(), log.stats().cascades);
-        sealed.retain(|member, _| named.binary_search_by_key(member, |(member, _)| *member).is_ok());
-        let is_due = count > seen || clock.now() >= tried + AGAIN_AFTER;
-        if named.is_empty() {
-            if log.is_long() && is_due {
-                tried = clock.now();
-                // The last truncation has failed, or nobody was left for one.
-                if let Err(error) = log.truncate().await {
-                    tracing::warn!(%error, "cannot shorten the shared log yet");
-                }
-            }
-            continue;
+        if look % ROUND_LOOKS == 0 {
+            node_log.look_after_anchor().await;
         }
-        let Some(slots) = tenants.upgrade().map(|tenants| tenants.read().slots()) else { return };
+        let Some(log) = node_log.get() else { continue };
+        if cascade.look(log).await.is_none() {
+            return;
+        }
+    }
+}
+
+impl Cascade {
+    /// `None` where the node has ended.
+    async fn look(&mut self, log: &SharedLog) -> Option<()> {
+        let (named, count, now) = (log.cascade(), log.stats().cascades, self.clock.now());
+        let is_named = |member: &u32| named.binary_search_by_key(member, |(member, _)| *member).is_ok();
+        self.sealed.retain(|member, _| is_named(member));
+        self.since.retain(|member, _| is_named(member));
+        for (member, _) in &named {
+            self.since.entry(*member).or_insert(now);
+        }
+        let is_due = count > self.seen || now >= self.tried + AGAIN_AFTER;
+        if named.is_empty() {
+            if is_due && (log.is_long() || log.failure().is_some()) {
+                self.tried = now;
+                shorten(log).await;
+            }
+            return Some(());
+        }
+        let slots = self.tenants.upgrade()?.read().slots();
         let slots: BTreeMap<u32, Arc<PartitionSlot>> =
             slots.into_iter().map(|slot| (slot.owner().partition, slot)).collect();
-        if count > seen {
+        if count > self.seen {
             tracing::debug!(members = named.len(), cascades = count, "the shared log is long: those who keep it flush");
         }
-        let mut asleep = Vec::new();
+        let (mut asleep, mut stuck) = (Vec::new(), Vec::new());
         for (member, through) in named {
-            match slots.get(&member) {
-                Some(slot) => match Option::clone(&slot.awake()) {
-                    Some(partition) => {
-                        // Whoever is named again while its flush waits has nothing more to seal: it would only be left
-                        // without a memtable to write to.
-                        let is_sealed = |(before, upto): &(Weak<Partition>, LogIndex)| {
-                            *upto >= through && Weak::ptr_eq(before, &Arc::downgrade(&partition))
-                        };
-                        if !sealed.get(&member).is_some_and(is_sealed) {
-                            sealed.insert(member, (Arc::downgrade(&partition), partition.seal_all()));
-                        } else if is_due {
-                            // Perhaps it has flushed, and could not say so.
-                            partition.truncate_log().await;
-                        }
-                    }
-                    None => asleep.push(Arc::clone(slot)),
-                },
+            let Some(slot) = slots.get(&member) else {
                 // It was dropped while the log was being opened.
-                None => {
-                    if let Err(error) = log.forget(member).await {
-                        tracing::warn!(member, %error, "cannot shorten the shared log yet");
-                    }
+                if let Err(error) = log.forget(member).await {
+                    tracing::warn!(member, %error, "cannot shorten the shared log yet");
                 }
+                continue;
+            };
+            match Option::clone(&slot.awake()) {
+                Some(partition) if is_due && self.is_stuck(log, member, &partition) => stuck.push(member),
+                Some(partition) => self.seal(member, partition, through, is_due).await,
+                None => asleep.push(Arc::clone(slot)),
             }
         }
         if !is_due {
-            continue;
+            return Some(());
         }
-        (seen, tried) = (count, clock.now());
-        // Once it is awake it is sealed as the others are. An error was logged.
-        let wake = async |slot: Arc<PartitionSlot>| drop(slot.partition().await);
-        stream::iter(asleep).for_each_concurrent(WAKES_MAX, wake).await;
+        (self.seen, self.tried) = (count, now);
+        stuck.extend(wake(asleep).await);
+        for member in stuck {
+            match log.carry(member).await {
+                Ok(()) => tracing::warn!(
+                    partition = member,
+                    "it cannot flush: what it has in the shared log was carried out of it, so that it keeps nobody waiting"
+                ),
+                Err(error) => {
+                    tracing::warn!(partition = member, %error, "it cannot flush, and keeps the shared log long")
+                }
+            }
+        }
+        Some(())
     }
+
+    /// Whether there is no use in waiting for its flush.
+    fn is_stuck(&self, log: &SharedLog, member: u32, partition: &Partition) -> bool {
+        // Named once, it has been told to flush.
+        let is_told = self.sealed.contains_key(&member);
+        let named_for = self.since.get(&member).map_or(0, |since| self.clock.now() - since);
+        let is_late = log.is_overlong() || (log.failure().is_some() && named_for >= PATIENCE);
+        is_told && (is_late || partition.job_failure.lock().is_some())
+    }
+
+    async fn seal(&mut self, member: u32, partition: Arc<Partition>, through: LogIndex, is_due: bool) {
+        // Whoever is named again while its flush waits has nothing more to seal: it would only be left without a
+        // memtable to write to.
+        let is_sealed = |(before, upto): &(Weak<Partition>, LogIndex)| {
+            *upto >= through && Weak::ptr_eq(before, &Arc::downgrade(&partition))
+        };
+        if !self.sealed.get(&member).is_some_and(is_sealed) {
+            self.sealed.insert(member, (Arc::downgrade(&partition), partition.seal_all()));
+        } else if is_due {
+            // Perhaps it has flushed, and could not say so.
+            partition.truncate_log().await;
+        }
+    }
+}
+
+/// The last truncation has failed, or nobody was left for one; or nobody is left to replace the log.
+async fn shorten(log: &SharedLog) {
+    let outcome = match log.failure() {
+        Some(_) => log.replace().await,
+        None => log.truncate().await,
+    };
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "cannot shorten the shared log yet");
+    }
+}
+
+/// Wakes the partitions of `slots`: once they are awake they are sealed as the others are. Gives those that cannot be
+/// opened; an error was logged.
+async fn wake(slots: Vec<Arc<PartitionSlot>>) -> Vec<u32> {
+    let refused = Mutex::new(Vec::new());
+    let wake = async |slot: Arc<PartitionSlot>| {
+        // One that is being closed, or dropped, is none of those.
+        if slot.partition().await.is_err_and(|error| error.kind() != ErrorKind::Closed) {
+            refused.lock().push(slot.owner().partition);
+        }
+    };
+    stream::iter(slots).for_each_concurrent(WAKES_MAX, wake).await;
+    refused.into_inner()
 }

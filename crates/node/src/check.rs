@@ -207,7 +207,7 @@ pub(crate) async fn check_log(
     anchor::compare(claim, tree.persisted, &tree.manifest)?;
     if let Some(shared) = shared {
         let (persisted, durable) = (tree.persisted, claim.durable);
-        return shared.member(&MemberOpening { member: owner.partition, owner, persisted, durable });
+        return shared.member(&MemberOpening { member: owner.partition, identity, owner, persisted, durable }).await;
     }
     let anchor = LogAnchor { identity, durable: claim.durable };
     match weir_log::check(fs, &dir.join("log"), owner, anchor, tree.persisted).await {

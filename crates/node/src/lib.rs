@@ -24,6 +24,7 @@ mod group_sync;
 mod hibernate;
 mod layout;
 mod log_kind;
+mod log_toll;
 mod memory;
 mod metrics;
 mod mover;

@@ -453,10 +453,7 @@ impl Node {
         for partition in self.shut() {
             outcome = outcome.and(partition.close().await);
         }
-        if let Some(log) = self.shared.node_log.get() {
-            outcome = outcome.and(log.close().await);
-        }
-        outcome
+        outcome.and(self.shared.node_log.close().await)
     }
 
     /// Lets nobody wake anything any more. Gives what is awake.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::lock::Mutex as AsyncMutex;
-use weir_admission::{Gate, GatedFs, Ledger, NodeUnits, PartitionGate, Pool};
+use weir_admission::{Gate, GatedFs, Ledger, NodeUnits, OwnGate, PartitionGate, Pool, Sharers};
 use weir_io::{Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result, Volume, sleep_until};
-use weir_log::SharedLog;
+use weir_log::{SharedLog, SyncMode};
 use weir_model::TenantId;
 
 use crate::cache_shares::{KeptBlocks, measure};
@@ -19,12 +19,13 @@ use crate::flush_queue::FlushQueue;
 use crate::group_sync::GroupSync;
 use crate::layout;
 use crate::log_kind::LogKind;
+use crate::log_toll::LogToll;
 use crate::memory::{WriteMemory, keep};
 use crate::metrics::Counters;
 use crate::partition::{Leave, Opening, Partition, Settle};
 use crate::removal;
 use crate::reserve::{self, Reserve};
-use crate::shared_log::NodeLog;
+use crate::shared_log::{self, LogWriters, NodeLog};
 use crate::tenant::TermsBook;
 use crate::tick::{self, Ticked, Ticker};
 use crate::witnessed::Witnessed;
@@ -107,7 +108,10 @@ impl NodeShared {
         let control =
             Control::new(Arc::clone(&machine.clock), config.sync_interval, Arc::clone(&machine.spawn), group_sync);
         let promises = (config.sync, config.shared_log_bytes);
-        let node_log = NodeLog::new(Arc::clone(&own_fs), &config.dir, promises, Arc::clone(&lock));
+        let writers = Arc::<LogWriters>::default();
+        let (raw, sharers) = (Arc::clone(&machine.fs), Arc::clone(&writers) as Arc<dyn Sharers>);
+        let log_fs = GatedFs::shared(raw, shared_log::OWNER, Arc::clone(&gate), &ledger, sharers);
+        let node_log = NodeLog::new(log_fs, &config.dir, promises, writers, Arc::clone(&lock));
         Arc::new(Self {
             node_log,
             own_fs,
@@ -162,6 +166,12 @@ impl NodeShared {
             false => layout::partition_dir(fs, dir, number).await?,
         };
         let (gated, gates) = self.gated(slot, owner);
+        let account = self.ledger.account(owner);
+        let toll = shared_log.as_ref().and_then(|_| {
+            self.node_log.writers().admit(number, &account);
+            let gate = OwnGate::new(Arc::clone(gates.as_ref()?), Arc::clone(&self.gate), &self.ledger);
+            Some(LogToll::new(gate, self.config.sync != SyncMode::Always))
+        });
         let opening = Opening {
             fs: gated,
             gates,
@@ -177,8 +187,9 @@ impl NodeShared {
             salt: self.salt(),
             identity: self.identity(),
             shared_log,
+            toll,
             was_used,
-            account: self.ledger.account(owner),
+            account,
             lock: Arc::clone(&self.lock),
             counters,
             witnessed,
@@ -229,7 +240,7 @@ impl NodeShared {
         if let Err(error) = log.truncate().await {
             tracing::warn!(%error, "cannot shorten the shared log yet");
         }
-        log.unflushed().into_iter().collect()
+        log.unflushed()
     }
 
     /// Its files are there, durably, and nothing is acknowledged yet: from now on it is a loss if they are not.

@@ -1,17 +1,24 @@
 //! The log that partitions of tenants with a shared one write to (C-5, DF-12): one for the node, in `shared-log/`. It
 //! is opened when the first of them is.
 //!
-//! Its files are the node's own: they pass the node's gate, and are booked to tenant 0. Its anchor is like a
-//! partition's, and has the log's [floor](weir_log::FloorKeeper) as what is persisted.
+//! It passes the node's gate; what is written to it is booked to those whose records they are, and each passes its own
+//! gate with that ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros, syncs, and what is
+//! read.
+//!
+//! Its anchor is like a partition's, and has the log's [floor](weir_log::ClaimKeeper) as what is persisted. It is
+//! written before segments go, when a segment is full and durable, after an opening and at the end, and now and then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::lock::Mutex as AsyncMutex;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use weir_admission::{Account, Parts, Sharers};
 use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, FsLock, Owner, Result};
-use weir_log::{FloorKeeper, LogAnchor, LogIndex, LogOptions, SharedLog, SharedOptions, SharedSurvey, SyncMode};
+use weir_log::{
+    ClaimKeeper, LogAnchor, LogOptions, SharedClaim, SharedLog, SharedOptions, SharedSurvey, SyncMode, bytes_by_member,
+};
 
 use crate::layout;
 use crate::partition::anchor::{self, Anchor, AnchorClaim, AnchorSlot};
@@ -64,13 +71,37 @@ async fn has_segments(fs: &Arc<dyn Fs>, own: &Path) -> Result<bool> {
     }
 }
 
+/// Whose accounts are those of the members. Weak: an account whose owner has left is settled when nobody holds it.
+#[derive(Default)]
+pub(crate) struct LogWriters(RwLock<BTreeMap<u32, Weak<Account>>>);
+
+impl LogWriters {
+    /// Partition `number` is about to write, on `account`.
+    pub fn admit(&self, number: u32, account: &Arc<Account>) {
+        let mut accounts = self.0.write();
+        accounts.retain(|_, account| account.strong_count() > 0);
+        accounts.insert(number, Arc::downgrade(account));
+    }
+}
+
+impl Sharers for LogWriters {
+    fn parts(&self, buf: &[u8]) -> Parts {
+        let mut bytes_of: BTreeMap<u32, u64> = BTreeMap::new();
+        bytes_by_member(buf).for_each(|(member, bytes)| *bytes_of.entry(member).or_default() += bytes);
+        let accounts = self.0.read();
+        let of = |(member, bytes)| Some((accounts.get(&member)?.upgrade()?, bytes));
+        bytes_of.into_iter().filter_map(of).collect()
+    }
+}
+
 /// See the module.
 pub(crate) struct NodeLog {
     fs: Arc<dyn Fs>,
+    writers: Arc<LogWriters>,
     own: PathBuf,
     sync: SyncMode,
     cap_bytes: u64,
-    log: OnceLock<SharedLog>,
+    opened: OnceLock<(SharedLog, Arc<Anchor>)>,
     /// Why it cannot be opened. What is damaged stays so for as long as the directory is locked, and is not read again.
     damage: OnceLock<Error>,
     /// What looks after it, from when it is used: a node without such tenants has nothing to look after.
@@ -83,9 +114,21 @@ pub(crate) struct NodeLog {
 
 impl NodeLog {
     /// The log of the node in `dir`, not opened yet. At `cap_bytes` those who keep it long are to flush.
-    pub fn new(fs: Arc<dyn Fs>, dir: &Path, (sync, cap_bytes): (SyncMode, u64), lock: Arc<dyn FsLock>) -> Arc<Self> {
-        let (log, damage, watch, opening) = (OnceLock::new(), OnceLock::new(), Mutex::default(), AsyncMutex::new(()));
-        Arc::new(Self { fs, own: path(dir), sync, cap_bytes, log, damage, watch, opening, _lock: lock })
+    pub fn new(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        (sync, cap_bytes): (SyncMode, u64),
+        writers: Arc<LogWriters>,
+        lock: Arc<dyn FsLock>,
+    ) -> Arc<Self> {
+        let (opened, damage, watch, opening) =
+            (OnceLock::new(), OnceLock::new(), Mutex::default(), AsyncMutex::new(()));
+        Arc::new(Self { fs, writers, own: path(dir), sync, cap_bytes, opened, damage, watch, opening, _lock: lock })
+    }
+
+    /// Who writes to it.
+    pub fn writers(&self) -> &LogWriters {
+        &self.writers
     }
 
     /// Has `watch` run from when the log is used.
@@ -100,7 +143,26 @@ impl NodeLog {
 
     /// The log, once it is open.
     pub fn get(&self) -> Option<&SharedLog> {
-        self.log.get()
+        self.opened.get().map(|(log, _)| log)
+    }
+
+    /// Writes down up to where the log is durable, if it is time to. To be called once in each round.
+    pub async fn look_after_anchor(&self) {
+        let Some((log, anchor)) = self.opened.get() else { return };
+        if anchor.is_due(anchor_claim(log.claimable())) {
+            note_claim(log).await;
+        }
+    }
+
+    /// Makes everything durable and refuses appends from now on.
+    ///
+    /// # Errors
+    /// The failure that fenced the log, unless all members hold everything in tables.
+    pub async fn close(&self) -> Result<()> {
+        let Some(log) = self.get() else { return Ok(()) };
+        let closed = log.close().await;
+        note_claim(log).await;
+        closed
     }
 
     /// The log, opened if need be. `members` are the partitions that may have something in it; `chance` is a salt and
@@ -122,7 +184,7 @@ impl NodeLog {
                 self.damage.get_or_init(|| error.clone());
             }
         })?;
-        Ok(self.log.get_or_init(|| opened).clone())
+        Ok(self.opened.get_or_init(|| opened).0.clone())
     }
 
     /// Whether there is anything of it on disk.
@@ -133,7 +195,11 @@ impl NodeLog {
         has_segments(&self.fs, &self.own).await
     }
 
-    async fn open_now(&self, members: &BTreeSet<u32>, (salt, identity): (u64, u64)) -> Result<SharedLog> {
+    async fn open_now(
+        &self,
+        members: &BTreeSet<u32>,
+        (salt, identity): (u64, u64),
+    ) -> Result<(SharedLog, Arc<Anchor>)> {
         let slot = match anchor(&self.fs, &self.own).await? {
             Some(slot) => slot,
             None => {
@@ -141,7 +207,7 @@ impl NodeLog {
                 anchor::create(&self.fs, &self.own, OWNER, identity, AnchorClaim::default()).await?
             }
         };
-        let anchor = Anchor::new(Arc::clone(&self.fs), &self.own, slot);
+        let anchor = Arc::new(Anchor::new(Arc::clone(&self.fs), &self.own, slot));
         let log = LogOptions {
             sync: self.sync,
             segment_bytes: (self.cap_bytes / SEGMENTS).max(SEGMENT_BYTES_MIN),
@@ -150,18 +216,32 @@ impl NodeLog {
         };
         let (options, floor) = (SharedOptions { log, cap_bytes: self.cap_bytes }, slot.claim.persisted);
         let exists = |member| members.contains(&member);
-        let (fs, keeper) = (Arc::clone(&self.fs), Arc::new(Keeper(Arc::new(anchor))));
-        SharedLog::open(fs, &segments(&self.own), options, floor, &exists, keeper).await
+        let (fs, keeper) = (Arc::clone(&self.fs), Arc::new(Keeper(Arc::clone(&anchor))));
+        let log = SharedLog::open(fs, &segments(&self.own), options, floor, &exists, keeper).await?;
+        // What was found is durable by now.
+        note_claim(&log).await;
+        Ok((log, anchor))
     }
+}
+
+/// Has the anchor say up to where the log is durable.
+async fn note_claim(log: &SharedLog) {
+    if let Err(error) = log.claim().await {
+        // The claim before stays, and the next round tries again: less of what may happen to the files would be
+        // noticed.
+        tracing::warn!(%error, "cannot write the anchor of the shared log");
+    }
+}
+
+fn anchor_claim(SharedClaim { floor, durable }: SharedClaim) -> AnchorClaim {
+    AnchorClaim { durable, persisted: floor }
 }
 
 struct Keeper(Arc<Anchor>);
 
-impl FloorKeeper for Keeper {
-    fn hold(&self, floor: LogIndex) -> BoxFuture<Result<()>> {
+impl ClaimKeeper for Keeper {
+    fn hold(&self, claim: SharedClaim) -> BoxFuture<Result<()>> {
         let anchor = Arc::clone(&self.0);
-        // What is in tables is as good as durable.
-        let claim = AnchorClaim { durable: floor, persisted: floor };
-        Box::pin(async move { anchor.hold(claim, Class::Flush).await })
+        Box::pin(async move { anchor.hold(anchor_claim(claim), Class::Flush).await })
     }
 }

@@ -17,6 +17,7 @@ mod opened;
 mod parking;
 mod preemption;
 mod shared_log;
+mod shared_log_stuck;
 mod shares;
 mod tampering;
 mod tenants;

@@ -127,8 +127,8 @@ impl World {
 
 /// Two tenants hold both slots with deeper compactions, and a third one's level 0 wants to go down. Gives the time
 /// until it is on its way, and how many deeper compactions were parked then.
-fn time_to_level_0(profile: Profile) -> (Nanos, u64) {
-    let mut world = World::new(profile, 3, 3);
+fn time_to_level_0(profile: Profile, seed: u64) -> (Nanos, u64) {
+    let mut world = World::new(profile, 3, seed);
     // Level 0 of the third is full, but may not go down yet.
     let knobs = world.partitions[2].engine().knobs();
     world.partitions[2].set_tree_knobs(TreeKnobs { scope: Scope::IntraL0, intra_l0_fan_in: 100, ..knobs });
@@ -157,10 +157,12 @@ fn time_to_level_0(profile: Profile) -> (Nanos, u64) {
 
 #[test]
 fn level_0_has_the_slot_of_a_deeper_compaction_within_ten_milliseconds() {
-    let (took, parked) = time_to_level_0(Profile::SilkPriorityOnly);
+    let (took, parked) = time_to_level_0(Profile::SilkPriorityOnly, 3);
     assert!(took <= 10 * MS && parked == 1, "{took} ns, {parked} parked");
-    let (waited, parked) = time_to_level_0(Profile::RocksDb);
-    assert!(waited > 10 * MS && parked == 0, "{waited} ns, {parked} parked: nobody gave way");
+    // A slot may happen to become free just then, but not every time.
+    let waits = [1, 2, 3, 4].map(|seed| time_to_level_0(Profile::RocksDb, seed));
+    let longest = waits.iter().map(|(waited, _)| *waited).max();
+    assert!(longest > Some(10 * MS) && waits.iter().all(|(_, parked)| *parked == 0), "{waits:?}: nobody gave way");
 }
 
 #[test]

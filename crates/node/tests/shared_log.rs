@@ -13,12 +13,12 @@ use weir_node::{
     LogKind, Machine, Node, NodeConfig, Partition, SharedStats, SlotState, Tenant, TenantName, TenantSpec,
 };
 
-const DIR: &str = "/weir";
-const SEGMENTS: &str = "/weir/shared-log/log";
+pub(crate) const DIR: &str = "/weir";
+pub(crate) const SEGMENTS: &str = "/weir/shared-log/log";
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
-const SECOND: Nanos = 1_000_000_000;
+pub(crate) const SECOND: Nanos = 1_000_000_000;
 const TENANTS: u64 = 6;
-const CAP: u64 = 1 << 20;
+pub(crate) const CAP: u64 = 1 << 20;
 
 fn config(sync: SyncMode) -> NodeConfig {
     let tree = TreeOptions {
@@ -31,39 +31,42 @@ fn config(sync: SyncMode) -> NodeConfig {
     NodeConfig { tree, cache_bytes: 32 << 10, sync, shared_log_bytes: CAP, ..NodeConfig::new(DIR) }
 }
 
-fn world(seed: u64, image: &DiskImage) -> (Sim, Arc<SimFs>) {
+pub(crate) fn world(seed: u64, image: &DiskImage) -> (Sim, Arc<SimFs>) {
     let sim = Sim::new(seed);
     let fs = SimFs::from_image(image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
     (sim, fs)
 }
 
 async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Result<Node> {
-    let fs = Arc::clone(fs) as Arc<dyn Fs>;
+    open_on(sim, Arc::clone(fs) as Arc<dyn Fs>, sync).await
+}
+
+pub(crate) async fn open_on(sim: &Sim, fs: Arc<dyn Fs>, sync: SyncMode) -> Result<Node> {
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
     Node::open(&config(sync), machine).await
 }
 
-fn name(number: u64) -> TenantName {
+pub(crate) fn name(number: u64) -> TenantName {
     TenantName::new(&format!("tenant{number}")).expect("a name")
 }
 
-async fn create(node: &Node, number: u64) -> Arc<Tenant> {
+pub(crate) async fn create(node: &Node, number: u64) -> Arc<Tenant> {
     let spec = TenantSpec { partitions: 2, log: LogKind::Shared, ..TenantSpec::new(name(number)) };
     node.create_tenant(spec).await.expect("created")
 }
 
-fn tenant(node: &Node, number: u64) -> Arc<Tenant> {
+pub(crate) fn tenant(node: &Node, number: u64) -> Arc<Tenant> {
     node.tenant(&name(number)).expect("it is there")
 }
 
-async fn put(tenant: &Tenant, key: u64, value: u64) {
+pub(crate) async fn put(tenant: &Tenant, key: u64, value: u64) {
     let (key, mut batch) = (key.to_be_bytes(), Batch::new());
     batch.put(&key, &value.to_le_bytes().repeat(40));
     let partition = tenant.slot_of(&key).partition().await.expect("awake");
     partition.write(&batch).await.expect("room").await.expect("written");
 }
 
-async fn value(tenant: &Tenant, key: u64) -> Result<Option<u64>> {
+pub(crate) async fn value(tenant: &Tenant, key: u64) -> Result<Option<u64>> {
     let key = key.to_be_bytes();
     let partition = tenant.slot_of(&key).partition().await?;
     let record = partition.get(&key).await?;
@@ -71,25 +74,25 @@ async fn value(tenant: &Tenant, key: u64) -> Result<Option<u64>> {
     Ok(value.map(|value| u64::from_le_bytes(value[..8].try_into().expect("eight bytes"))))
 }
 
-fn log(node: &Node) -> SharedStats {
+pub(crate) fn log(node: &Node) -> SharedStats {
     node.shared_log().expect("it was used")
 }
 
 /// Every tenant has the keys below `keys`, with what was written last.
-async fn has_all(node: &Node, tenants: impl IntoIterator<Item = u64>, keys: u64) {
+pub(crate) async fn has_all(node: &Node, tenants: impl IntoIterator<Item = u64>, keys: u64) {
     for number in tenants {
         has_all_of(node, number, 0..keys).await;
     }
 }
 
-async fn has_all_of(node: &Node, number: u64, keys: impl IntoIterator<Item = u64>) {
+pub(crate) async fn has_all_of(node: &Node, number: u64, keys: impl IntoIterator<Item = u64>) {
     for key in keys {
         let found = value(&tenant(node, number), key).await.expect("it can be read");
         assert_eq!(found, Some(number * 1_000 + key), "tenant {number}, key {key}");
     }
 }
 
-async fn write_all(node: &Node, tenants: impl IntoIterator<Item = u64> + Clone, keys: u64) {
+pub(crate) async fn write_all(node: &Node, tenants: impl IntoIterator<Item = u64> + Clone, keys: u64) {
     for key in 0..keys {
         for number in tenants.clone() {
             put(&tenant(node, number), key, number * 1_000 + key).await;

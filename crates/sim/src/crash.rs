@@ -63,7 +63,7 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    fn stamp(&mut self, sim: &Sim, disk: &SimFs) {
+    pub(crate) fn stamp(&mut self, sim: &Sim, disk: &SimFs) {
         for hash in [sim.event_hash(), disk.event_hash()] {
             self.fingerprint = (self.fingerprint ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         }
@@ -105,7 +105,7 @@ struct Look {
 const LOOK_EVERY: u64 = 4;
 
 /// Virtual time a recovery may take before it counts as hanging.
-const LIFE_LIMIT: Nanos = 600_000_000_000;
+pub(crate) const LIFE_LIMIT: Nanos = 600_000_000_000;
 
 pub(crate) fn draw_keep(rng: &mut Rng) -> Keep {
     match rng.below(10) {
@@ -117,7 +117,7 @@ pub(crate) fn draw_keep(rng: &mut Rng) -> Keep {
 }
 
 /// Half of the lives see a disk that answers at once, the others one slow enough that writes pile up behind a sync.
-fn draw_device(rng: &mut Rng) -> DeviceSpec {
+pub(crate) fn draw_device(rng: &mut Rng) -> DeviceSpec {
     if rng.chance(0.5) {
         return DeviceSpec::instant();
     }

@@ -29,6 +29,7 @@ pub mod rows_of_parts;
 pub mod runner;
 pub mod scenario;
 pub mod served;
+pub mod sharers;
 pub mod slow;
 pub mod span;
 pub mod steps;

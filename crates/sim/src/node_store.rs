@@ -93,12 +93,17 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
 
 /// See the module.
 pub struct NodeStore {
-    node: Node,
+    node: Arc<Node>,
     partition: Arc<Partition>,
     clock: Arc<dyn Clock>,
 }
 
 impl NodeStore {
+    /// A partition of a node that is open already.
+    pub(crate) fn of(node: Arc<Node>, partition: Arc<Partition>, clock: Arc<dyn Clock>) -> Self {
+        Self { node, partition, clock }
+    }
+
     pub(crate) fn partition(&self) -> &Arc<Partition> {
         &self.partition
     }
@@ -129,7 +134,7 @@ impl Store for NodeStore {
     async fn open(world: World, config: NodeConfig) -> Result<Arc<Self>> {
         let clock = Arc::clone(&world.clock);
         let machine = Machine { fs: world.fs, clock: world.clock, spawn: world.spawn, salt: world.salt };
-        let node = Node::open(&config, machine).await?;
+        let node = Arc::new(Node::open(&config, machine).await?);
         let partition = node.default_partition().await?;
         Ok(Arc::new(Self { node, partition, clock }))
     }

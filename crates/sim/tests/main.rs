@@ -20,6 +20,7 @@ mod node_faults;
 mod plants;
 mod rows_of_parts;
 mod shared_log;
+mod sharers;
 mod shortage;
 mod slow;
 mod steady;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use weir_io::{BoxFuture, Error, ErrorKind, Result};
 use weir_model::LogIndex;
 
+use super::carried::Carrier;
 use super::members::{Appended, Member};
 use super::tag::{MemberId, RecordTag, TAG_BYTES};
 use super::{FRONT_BYTES, Shared};
@@ -21,19 +22,24 @@ pub struct MemberLog(Arc<Handle>);
 struct Handle {
     shared: Arc<Shared>,
     member: MemberId,
+    identity: u64,
     /// Tells this opening of the member from others.
     number: u64,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.members.lock().release(self.member, self.number);
+        self.shared.members.lock().release((self.member, Some(self.identity)), self.number);
     }
 }
 
 impl MemberLog {
-    pub(super) fn new(shared: Arc<Shared>, member: MemberId, number: u64) -> Self {
-        Self(Arc::new(Handle { shared, member, number }))
+    pub(super) fn new(shared: Arc<Shared>, (member, identity): Carrier, number: u64) -> Self {
+        Self(Arc::new(Handle { shared, member, identity, number }))
+    }
+
+    fn carrier(&self) -> Carrier {
+        (self.0.member, self.0.identity)
     }
 
     /// Which member it is.
@@ -43,8 +49,8 @@ impl MemberLog {
 
     /// Does something with the member, which this handle has open.
     pub(super) fn held<T>(&self, then: impl FnOnce(&mut Member) -> T) -> Result<T> {
-        let Handle { shared, member, number } = &*self.0;
-        match shared.members.lock().held(*member, *number) {
+        let Handle { shared, member, identity, number } = &*self.0;
+        match shared.members.lock().held((*member, Some(*identity)), *number) {
             Some(held) => Ok(then(held)),
             None => Err(self.error(ErrorKind::Closed, "use", "it was dropped, or opened anew")),
         }
@@ -64,7 +70,17 @@ impl MemberLog {
         self.held(|held| held.unflushed.last_place().unwrap_or(0))
     }
 
+    /// Its engine holds every record up to `persisted`: what was carried of those goes, and segments, too.
+    async fn give_back(&self, persisted: LogIndex) -> Result<()> {
+        self.held(|held| held.persist(persisted))?;
+        self.0.shared.drop_carried(self.carrier(), persisted).await
+    }
+
     async fn make_durable(&self) -> Result<()> {
+        // What is in doubt becomes durable with a flush alone.
+        if let Some(fence) = self.held(|held| held.in_doubt.and(held.fence.clone()))? {
+            return Err(fence);
+        }
         let (place, log) = (self.last_unflushed()?, &self.0.shared.log);
         if log.progress().durable >= place {
             return Ok(());
@@ -103,14 +119,13 @@ impl WriteAheadLog for MemberLog {
             let message = format!("a record of {} bytes (at most {})", payload.len(), PAYLOAD_BYTES_MAX - TAG_BYTES);
             return Err(self.error(ErrorKind::Invalid, "append to", &message));
         }
-        let Handle { shared, member, .. } = &*self.0;
+        let Handle { shared, member, identity, .. } = &*self.0;
         self.held(|held| {
             if let Some(fence) = &held.fence {
                 return Err(fence.clone());
             }
             let index = held.last + 1;
-            let tag = RecordTag { member: *member, index };
-            let place = shared.log.append_tagged(&tag.encode(), payload)?;
+            let place = shared.log.append_tagged(&RecordTag::encode(*member, *identity, index), payload)?;
             let (length, bytes) = (payload.len() as u64, FRONT_BYTES + payload.len() as u64);
             held.last = index;
             held.unflushed.push(index, place, bytes);
@@ -123,9 +138,13 @@ impl WriteAheadLog for MemberLog {
 
     fn poll_commit(&self, index: LogIndex, waiter: &mut Waiter, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let log = &self.0.shared.log;
-        match self.held(|held| held.unflushed.place_of(index)) {
+        let place = self.held(|held| match &held.fence {
+            Some(fence) if held.is_in_doubt(index) => Err(fence.clone()),
+            _ => Ok(held.unflushed.place_of(index)),
+        });
+        match place.flatten() {
             Ok(Some(place)) => log.poll_commit(place, waiter, cx),
-            // It is in tables.
+            // It is in tables, or was carried.
             Ok(None) => {
                 log.forget(waiter);
                 Poll::Ready(Ok(()))
@@ -156,22 +175,26 @@ impl WriteAheadLog for MemberLog {
     }
 
     fn wants_maintenance(&self) -> bool {
-        self.0.shared.log.wants_maintenance()
+        self.0.shared.log.wants_maintenance() || self.0.shared.is_claim_due()
     }
 
     fn maintain(&self) -> BoxFuture<Result<()>> {
-        self.0.shared.log.maintain()
+        let log = self.clone();
+        Box::pin(async move { log.0.shared.maintain().await })
     }
 
     /// Whether anything of this member would be given back: then its segments may go at any time, when others flush.
     fn would_truncate(&self, persisted: LogIndex) -> bool {
-        self.held(|held| held.unflushed.first_index()).is_ok_and(|first| first.is_some_and(|first| first <= persisted))
+        self.0.shared.carried.lock().get(&self.carrier()).is_some_and(|through| *through <= persisted)
+            || self
+                .held(|held| held.unflushed.first_index())
+                .is_ok_and(|first| first.is_some_and(|first| first <= persisted))
     }
 
     fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
         let log = self.clone();
         Box::pin(async move {
-            log.held(|held| held.unflushed.drop_through(persisted))?;
+            log.give_back(persisted).await?;
             log.0.shared.truncate().await
         })
     }
@@ -192,7 +215,7 @@ impl WriteAheadLog for MemberLog {
                 let message = format!("record {last} is not persisted (up to {persisted} is)");
                 return Err(log.error(ErrorKind::Invalid, "replace the log of", &message));
             }
-            log.held(|held| held.unflushed.drop_through(persisted))?;
+            log.give_back(persisted).await?;
             let shared = &log.0.shared;
             if shared.log.failure().is_some() {
                 shared.replace().await?;
@@ -229,7 +252,7 @@ impl WriteAheadLog for MemberLog {
                     format!("it still takes records, or record {last} is not persisted (up to {persisted} is)");
                 return Err(log.error(ErrorKind::Invalid, "remove the log of", &message));
             }
-            log.held(|held| held.unflushed.drop_through(persisted))?;
+            log.give_back(persisted).await?;
             log.0.shared.truncate().await
         })
     }
@@ -250,8 +273,9 @@ impl WriteAheadLog for MemberLog {
         let log = &self.0.shared.log;
         let of = |held: &mut Member| {
             let progress = log.progress();
-            // What was dropped from the runs is in tables.
-            let flushed = held.unflushed.first_index().map_or(held.last, |first| first - 1);
+            // What was dropped from the runs is in tables, or was carried.
+            let kept = held.unflushed.first_index().or(held.in_doubt);
+            let flushed = kept.map_or(held.last, |first| first - 1);
             let up_to = |place| held.unflushed.index_at(place).unwrap_or(flushed);
             let Appended { records, payload_bytes, bytes } = held.appended;
             LogStats {

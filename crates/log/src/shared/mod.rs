@@ -10,25 +10,35 @@
 //! 2. What holds after a crash holds for each member: the log as a whole ends after a prefix of its places, so each
 //!    member's records end after a prefix of its indexes.
 //! 3. A segment goes when every member in it, and in all older ones, has flushed past it (DF-12). Up to where that is
-//!    so is the log's *floor*. It is made durable elsewhere ([`FloorKeeper`]) before any segment goes, and the next
-//!    opening begins behind it.
+//!    so is the log's *floor*. It is made durable elsewhere ([`ClaimKeeper`]) before any segment goes, and the next
+//!    opening begins behind it. With it goes up to where the log is *durable*: a log that ends before is refused.
 //! 4. One member that writes next to nothing keeps all segments behind its last flush. So from a number of bytes on
 //!    the log [names](SharedLog::cascade) those who keep the oldest segment, and its owner has them flushed: a cascade
 //!    of flushes. The log itself never waits for that: whoever has room in its memtables writes on.
 //! 5. A failed write or sync fences all members, for nobody knows whose records are lost. The log goes on when all of
 //!    them hold in tables what they appended.
+//! 6. A member that cannot flush holds nobody up: what it has unflushed is [carried](SharedLog::carry) out of the log,
+//!    into one of its own. After a failure, what cannot be carried stays in its memory, and it alone stays fenced.
+//!
+//! Lock order: `replacing`, `carrying` (never the other way round), then `members`, `carried`, `claimed`, each of these
+//! alone or before the physical log's state.
 //!
 //! On a node the partitions of tenants with `--log shared` are its members.
 
+mod carried;
+mod carry;
 mod member;
 mod members;
 mod replay;
+mod sorted;
 mod survey;
 mod tag;
 mod unflushed;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
@@ -42,21 +52,43 @@ use crate::recover::Recovery;
 use crate::stats::LogStats;
 use crate::write_ahead_log::WriteAheadLog;
 
+use self::carried::CarriedThrough;
 pub use self::member::MemberLog;
-use self::members::Members;
+use self::members::{Held, Members};
+use self::sorted::Sorted;
 pub use self::survey::SharedSurvey;
-pub use self::tag::{MemberId, RecordTag, TAG_BYTES};
+pub use self::tag::{MemberId, RecordTag, TAG_BYTES, bytes_by_member};
 
 /// Bytes of a member's record in front of its payload.
 const FRONT_BYTES: u64 = (HEADER_BYTES + TAG_BYTES) as u64;
 
-/// Remembers durably, outside of the shared log, up to where nobody needs it any more.
-pub trait FloorKeeper: Send + Sync + 'static {
-    /// Makes `floor` durable. It never falls; of two calls at the same time the larger one has to last.
+/// What is remembered of a shared log outside of it. True for ever once it is true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedClaim {
+    /// Nobody needs records up to this place any more.
+    pub floor: LogIndex,
+    /// Every record up to this place was on the device.
+    pub durable: LogIndex,
+}
+
+impl SharedClaim {
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { floor: self.floor.max(other.floor), durable: self.durable.max(other.durable) }
+    }
+}
+
+/// Bytes of records that are kept in memory until their members are opened, at most.
+const SORTED_BYTES_MAX: u64 = 64 << 20;
+
+/// Remembers durably, outside of the shared log, what no file of it can tell.
+pub trait ClaimKeeper: Send + Sync + 'static {
+    /// Makes `claim` durable. Neither place ever falls; of two calls at the same time the larger of each has to last.
     ///
     /// # Errors
     /// I/O: then no segment is removed.
-    fn hold(&self, floor: LogIndex) -> BoxFuture<Result<()>>;
+    fn hold(&self, claim: SharedClaim) -> BoxFuture<Result<()>>;
 }
 
 /// How to open a shared log.
@@ -73,6 +105,8 @@ pub struct SharedOptions {
 pub struct MemberOpening {
     /// Which.
     pub member: MemberId,
+    /// Of its partition, drawn when that was made. Records under its number with another one are not its own.
+    pub identity: u64,
     /// Whom the reading of its records is booked to.
     pub owner: Owner,
     /// Its engine holds every record up to here.
@@ -90,6 +124,8 @@ pub struct SharedStats {
     pub members: usize,
     /// Cascades since it was opened: segments for which members were named.
     pub cascades: u64,
+    /// Members of which something was carried out of it, as they could not flush.
+    pub carried: usize,
 }
 
 /// See the module. Clones are the same log.
@@ -101,13 +137,21 @@ struct Shared {
     dir: PathBuf,
     options: SharedOptions,
     log: Log,
-    keeper: Arc<dyn FloorKeeper>,
+    keeper: Arc<dyn ClaimKeeper>,
     recovery: Recovery,
-    /// Lock order: before the physical log's state.
     members: Mutex<Members>,
+    /// Of members that were not opened yet in this life. Taken alone.
+    sorted: Mutex<Sorted>,
     cascades: Mutex<Cascades>,
-    /// Every member that has flushed wants the log replaced after a failure: one does it at a time. Before all locks.
+    /// What the keeper was told last.
+    claimed: Mutex<SharedClaim>,
+    /// Every member that has flushed wants the log replaced after a failure: one does it at a time.
     replacing: AsyncMutex<()>,
+    /// Whoever carries, or removes what was carried, or begins to open a member: one at a time.
+    carrying: AsyncMutex<()>,
+    carried: Mutex<CarriedThrough>,
+    /// How often something was carried.
+    carries: AtomicU64,
 }
 
 #[derive(Default)]
@@ -119,8 +163,10 @@ struct Cascades {
 
 impl SharedLog {
     /// Opens the shared log in `dir`, of which nobody needs anything up to the place `floor`, as its `keeper` was told
-    /// last. Records of members that do not exist any more, as `exists` says, are passed over: they keep nothing.
-    /// Reads the whole log once, and keeps in memory where its records stand, not the records.
+    /// last; what else that was told is in the options' anchor. Records of members that do not exist any more, as
+    /// `exists` says, are passed over: they keep nothing. Reads the whole log once, and keeps in memory where its
+    /// records stand; the records as far as they fit in a quarter of the cap, and 64 MiB. The others are in a file,
+    /// sorted by member.
     ///
     /// # Errors
     /// As [`Log::open`]; `Corruption` for records that no shared log has.
@@ -130,19 +176,47 @@ impl SharedLog {
         options: SharedOptions,
         floor: LogIndex,
         exists: &(dyn Fn(MemberId) -> bool + Send + Sync),
-        keeper: Arc<dyn FloorKeeper>,
+        keeper: Arc<dyn ClaimKeeper>,
     ) -> Result<Self> {
         let mut members = Members::default();
-        let mut found = |place, payload: &[u8]| Op::ready(survey::note(&mut members, exists, dir, place, payload));
+        let memory = (options.cap_bytes / 4).min(SORTED_BYTES_MAX);
+        let mut sorted = Sorted::new(&fs, dir, options.log.owner, memory).await?;
+        let mut found = |place, payload: &[u8]| match survey::note(&mut members, exists, dir, place, payload) {
+            Ok(Some((tag, appended))) => sorted.push(&tag, place, appended),
+            Ok(None) => Op::ready(Ok(())),
+            Err(wrong) => Op::ready(Err(wrong)),
+        };
         let (log, recovery) = Log::open(Arc::clone(&fs), dir, options.log, floor, &mut found).await?;
+        let found = carried::list(&fs, dir, options.log.owner).await?;
+        let gone = found.iter().copied().filter(|(member, _)| !exists(*member)).collect();
+        let carried = Mutex::new(found.into_iter().map(|carrier| (carrier, LogIndex::MAX)).collect());
         let (dir, members) = (dir.to_path_buf(), Mutex::new(members));
-        let (cascades, replacing) = Default::default();
-        let shared = Shared { fs, dir, options, log, keeper, recovery, members, cascades, replacing };
+        let claimed = Mutex::new(SharedClaim { floor, durable: options.log.anchor.durable });
+        let (cascades, replacing, carrying, carries) = Default::default();
+        let sorted = Mutex::new(sorted);
+        let shared = Shared {
+            fs,
+            dir,
+            options,
+            log,
+            keeper,
+            recovery,
+            members,
+            sorted,
+            cascades,
+            claimed,
+            replacing,
+            carrying,
+            carried,
+            carries,
+        };
+        let _left_for_the_next_opening = shared.forget_carried(gone).await;
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order. What is long
-    /// between two of them is not read; where `replay` must wait, so does the reading.
+    /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order; where that
+    /// must wait, so does the reading. The log is not read for it, unless it was open before in this life: then what is
+    /// long between two of its records is not.
     ///
     /// # Errors
     /// `Invalid` if it is open; `Corruption` if records are missing that its engine or the anchor says must be there;
@@ -152,11 +226,18 @@ impl SharedLog {
         opening: MemberOpening,
         replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     ) -> Result<(MemberLog, Recovery)> {
-        let MemberOpening { member, persisted, .. } = opening;
+        let MemberOpening { member, identity, persisted, .. } = opening;
         let shared = &self.0;
-        let number = shared.members.lock().hold(member).ok_or_else(|| shared.invalid(member, "open", "it is open"))?;
+        let Held { number, foreign } = {
+            // Whatever is being carried is carried first, and nothing is from here on until it is open.
+            let _turn = shared.carrying.lock().await;
+            let held = shared.members.lock().hold(member, identity);
+            held.ok_or_else(|| shared.invalid(member, "open", "it is open"))?
+        };
         // From here on: dropped on the way out, it lets the member go.
-        let handle = MemberLog::new(Arc::clone(shared), member, number);
+        let handle = MemberLog::new(Arc::clone(shared), (member, identity), number);
+        let others = shared.carriers(member).into_iter().filter(|carrier| *carrier != (member, identity)).collect();
+        let _left_for_the_next_opening = shared.forget_carried(others).await;
         let last_place = handle.held(|held| {
             held.unflushed.drop_through(persisted);
             held.unflushed.last_place()
@@ -165,14 +246,39 @@ impl SharedLog {
             // Its last holder went without a word. What cannot be written by now was not promised to anybody.
             let _seen_in_what_is_committed = shared.log.sync().await;
         }
+        let (carried, opening) = self.replay_carried(opening, replay).await?;
         let committed = shared.log.progress().committed;
         let unflushed = handle.held(|held| {
             held.unflushed.drop_behind(committed);
-            held.last = held.unflushed.last_index().unwrap_or(0).max(persisted);
+            held.unflushed.drop_through(opening.persisted);
+            held.last = held.unflushed.last_index().unwrap_or(0).max(opening.persisted);
             held.unflushed.clone()
         })?;
-        let recovery = replay::replay(shared, &opening, &unflushed, replay).await?;
+        let taken = shared.sorted.lock().take(member);
+        let mut recovery = replay::replay(shared, &opening, &unflushed, taken, replay).await?;
+        handle.held(|held| held.is_opening = false)?;
+        let _left_for_the_next_flush = shared.drop_carried((member, identity), persisted).await;
+        recovery.records += carried.records;
+        recovery.payload_bytes += carried.payload_bytes;
+        recovery.foreign = foreign;
         Ok((handle, recovery))
+    }
+
+    /// Gives what was carried of a member to `replay`. What follows is to be opened as if that were in tables.
+    async fn replay_carried(
+        &self,
+        opening: MemberOpening,
+        replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
+    ) -> Result<(Recovery, MemberOpening)> {
+        let (shared, carrier) = (&self.0, (opening.member, opening.identity));
+        if !shared.carried.lock().contains_key(&carrier) {
+            return Ok((Recovery::default(), opening));
+        }
+        let identity = shared.options.log.anchor.identity;
+        let carried = carried::read(&shared.fs, &shared.dir, identity, &opening, replay).await?;
+        shared.carried.lock().insert(carrier, carried.last);
+        let opening = MemberOpening { persisted: carried.last, ..opening };
+        Ok((carried, opening))
     }
 
     /// Nothing of `member` is needed any more: it was dropped. Whoever has it open gets `Closed` from now on.
@@ -181,7 +287,21 @@ impl SharedLog {
     /// I/O: segments that are not needed stay; the next truncation tries again.
     pub async fn forget(&self, member: MemberId) -> Result<()> {
         self.0.members.lock().forget(member);
+        self.0.discard_sorted(member).await;
+        self.0.forget_carried(self.0.carriers(member)).await?;
         self.0.truncate().await
+    }
+
+    /// Carries what `member` has unflushed out of this log, into one of its own: for one that cannot flush, or cannot
+    /// be opened. Then it keeps nothing here, and is given its records back from there. It writes on to this log,
+    /// unless that has failed: then what it could not write for sure is in its memory alone, and it is fenced until it
+    /// has flushed, while others go on.
+    ///
+    /// # Errors
+    /// `Invalid` if it is being opened, or its tags are of version 1 and it was not opened yet; I/O: then it keeps what
+    /// was not carried.
+    pub async fn carry(&self, member: MemberId) -> Result<()> {
+        self.0.carry(member).await
     }
 
     /// Who has to flush before the log can become shorter, in the order of their numbers, and up to which of its
@@ -220,10 +340,31 @@ impl SharedLog {
         self.0.truncate().await
     }
 
-    /// The members that have something unflushed, in the order of their numbers. Before a member is opened, what its
-    /// engine holds is not known: all that the log has of it counts.
-    pub fn unflushed(&self) -> Vec<MemberId> {
-        self.0.members.lock().keeping(LogIndex::MAX).into_iter().map(|(member, _)| member).collect()
+    /// Goes on after a failure, if all that members have appended is in tables, or carried, or in doubt. Does nothing
+    /// if it has not failed. Members do that by themselves when they have flushed.
+    ///
+    /// # Errors
+    /// `Invalid` if a member keeps something; I/O: the log stays fenced, and it may be tried again.
+    pub async fn replace(&self) -> Result<()> {
+        self.0.replace().await
+    }
+
+    /// The failure that fenced all members, until the log is replaced.
+    pub fn failure(&self) -> Option<Error> {
+        self.0.log.failure()
+    }
+
+    /// Bytes from which on it is much too long: those who were named have not flushed while as much was written again.
+    pub fn is_overlong(&self) -> bool {
+        self.0.log.stats().live_bytes >= self.0.options.cap_bytes.saturating_mul(2)
+    }
+
+    /// The members that have something unflushed here, or carried. Before a member is opened, what its engine holds is
+    /// not known: all that the log has of it counts.
+    pub fn unflushed(&self) -> BTreeSet<MemberId> {
+        let keeping = self.0.members.lock().keeping(LogIndex::MAX);
+        let carried = self.0.carried.lock();
+        keeping.into_iter().map(|(member, _)| member).chain(carried.keys().map(|(member, _)| *member)).collect()
     }
 
     /// Makes everything durable and refuses appends from now on, of all members.
@@ -232,7 +373,22 @@ impl SharedLog {
     /// The failure that fenced the log, unless all members hold everything in tables.
     pub async fn close(&self) -> Result<()> {
         let closed = self.0.log.close().await;
-        if self.unflushed().is_empty() { Ok(()) } else { closed }
+        if self.0.members.lock().keeping(LogIndex::MAX).is_empty() { Ok(()) } else { closed }
+    }
+
+    /// Has the keeper remember up to where the log is durable by now. To be called now and then, and when it is closed:
+    /// what is written behind that can be lost with its files without being missed.
+    ///
+    /// # Errors
+    /// I/O: less would be missed.
+    pub async fn claim(&self) -> Result<()> {
+        let (claim, claimed) = (self.0.claimable(), *self.0.claimed.lock());
+        if claim == claimed { Ok(()) } else { self.0.hold(claim).await }
+    }
+
+    /// What the keeper could be told by now.
+    pub fn claimable(&self) -> SharedClaim {
+        self.0.claimable()
     }
 
     /// What opening found, of all members together; indexes are places.
@@ -243,7 +399,7 @@ impl SharedLog {
     /// Counters.
     pub fn stats(&self) -> SharedStats {
         let (members, cascades) = (self.0.members.lock().count(), self.0.cascades.lock().count);
-        SharedStats { log: self.0.log.stats(), members, cascades }
+        SharedStats { log: self.0.log.stats(), members, cascades, carried: self.0.carried.lock().len() }
     }
 }
 
@@ -258,8 +414,45 @@ impl Shared {
         if !self.log.would_truncate(floor) {
             return Ok(());
         }
-        self.keeper.hold(floor).await?;
+        self.hold(SharedClaim { floor, ..self.claimable() }).await?;
         self.log.truncate(floor).await
+    }
+
+    /// Whatever an opening found of `member` is not to be given to it.
+    async fn discard_sorted(&self, member: MemberId) {
+        let taken = self.sorted.lock().take(member);
+        if let Some(taken) = taken {
+            taken.discard().await;
+        }
+    }
+
+    /// What is so by now, and may be remembered.
+    fn claimable(&self) -> SharedClaim {
+        SharedClaim { floor: self.claimed.lock().floor, durable: self.log.progress().durable }
+    }
+
+    async fn hold(&self, claim: SharedClaim) -> Result<()> {
+        // What nobody needs is as good as durable.
+        let claim = SharedClaim { durable: claim.durable.max(claim.floor), ..claim };
+        self.keeper.hold(claim).await?;
+        let mut claimed = self.claimed.lock();
+        *claimed = claimed.max(claim);
+        Ok(())
+    }
+
+    /// Whether a segment that is full is durable, and nobody remembers that: without it the log would seem to end
+    /// before.
+    fn is_claim_due(&self) -> bool {
+        let claimed = self.claimed.lock().durable;
+        self.log.sealed().is_some_and(|sealed| sealed > claimed)
+    }
+
+    async fn maintain(&self) -> Result<()> {
+        self.log.maintain().await?;
+        match self.is_claim_due() {
+            true => self.hold(self.claimable()).await,
+            false => Ok(()),
+        }
     }
 
     /// Goes on after a failure, if all members hold everything in tables.
@@ -278,7 +471,7 @@ impl Shared {
             self.log.progress().last
         };
         // The places that are lost leave a hole: the next opening has to begin behind it.
-        self.keeper.hold(last).await?;
+        self.hold(SharedClaim { floor: last, durable: last }).await?;
         self.log.replace(last).await
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_io::{Class, Error, ErrorKind, Fs, Op, OpenOptions, PAGE, Result, Tag, Turn, yield_now};
 use weir_model::LogIndex;
 
+use super::sorted::Taken;
 use super::survey;
 use super::tag::RecordTag;
 use super::unflushed::Unflushed;
@@ -19,22 +20,49 @@ use crate::state::Searched;
 /// What is read in vain rather than passed over, in bytes: a read that begins anew costs about as much.
 const PASSED_BYTES_MIN: u64 = 256 << 10;
 
-/// Gives the `unflushed` records of a member to `apply`, having seen that none is missing.
+/// Gives the `unflushed` records of a member to `apply`, having seen that none is missing. As many as may be from what
+/// was `taken` for it when the log was read.
 pub(super) async fn replay(
     shared: &Shared,
     opening: &MemberOpening,
     unflushed: &Unflushed,
+    taken: Option<Taken>,
     apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Recovery> {
     let mut recovery = survey::judge(&shared.dir, &shared.recovery, opening, unflushed)?;
-    let (Some(first), Some(last)) = (unflushed.first_place(), unflushed.last_place()) else { return Ok(recovery) };
+    let (mut unflushed, mut opening) = (unflushed.clone(), *opening);
+    if let (Some(taken), Some(first)) = (taken, unflushed.first_index()) {
+        let mut bytes = 0;
+        let mut counted = |index, payload: &[u8]| {
+            bytes += payload.len() as u64;
+            apply(index, payload)
+        };
+        let next = taken.read(&unflushed, &mut counted).await?;
+        (recovery.records, recovery.payload_bytes) = (next - first, bytes);
+        unflushed.drop_through(next - 1);
+        opening.persisted = next - 1;
+    }
+    let (unflushed, opening) = (&unflushed, &opening);
+    read(shared, opening, unflushed, &mut recovery, apply).await?;
+    Ok(recovery)
+}
+
+/// Gives the `unflushed` records of a member, which begin with the one behind its persisted one, to `apply`.
+pub(super) async fn read(
+    shared: &Shared,
+    opening: &MemberOpening,
+    unflushed: &Unflushed,
+    recovery: &mut Recovery,
+    apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
+) -> Result<()> {
+    let (Some(first), Some(last)) = (unflushed.first_place(), unflushed.last_place()) else { return Ok(()) };
     let (fs, identity, next) = (&shared.fs, shared.options.log.anchor.identity, opening.persisted + 1);
     let mut reader = MemberReader { fs, identity, opening, unflushed, next, turn: Turn::new() };
     for segment in shared.log.segments_with(first, last) {
-        reader.read(&segment, &mut recovery, apply).await?;
+        reader.read(&segment, recovery, apply).await?;
     }
-    if reader.next > recovery.last {
-        return Ok(recovery);
+    if unflushed.last_index().is_none_or(|last| reader.next > last) {
+        return Ok(());
     }
     let (member, index) = (opening.member, reader.next);
     let message = format!("member {member}: record {index} is not where it was when the log was opened");
@@ -82,7 +110,8 @@ impl MemberReader<'_> {
                     if is_data && record.index == place {
                         let wrong = |wrong| Error::corruption(path, offset, wrong);
                         let (tag, payload) = RecordTag::decode(record.payload).map_err(wrong)?;
-                        if (tag.member, tag.index) != (self.opening.member, self.next) {
+                        let is_own = tag.identity.is_none_or(|identity| identity == self.opening.identity);
+                        if !is_own || (tag.member, tag.index) != (self.opening.member, self.next) {
                             return Err(wrong("another record than when the log was opened"));
                         }
                         apply(tag.index, payload).await?;

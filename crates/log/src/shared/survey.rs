@@ -6,18 +6,23 @@ use std::sync::Arc;
 use weir_io::{Error, Fs, Op, Owner, Result};
 use weir_model::LogIndex;
 
+use super::MemberOpening;
+use super::carried::{self, CarriedLogs};
 use super::members::Members;
 use super::tag::{MemberId, RecordTag};
 use super::unflushed::{Place, Unflushed};
-use super::{FRONT_BYTES, MemberOpening};
 use crate::options::LogAnchor;
+use crate::record::HEADER_BYTES;
 use crate::recover::{self, Recovery};
 
 /// A shared log that was read, and not changed.
 pub struct SharedSurvey {
+    fs: Arc<dyn Fs>,
     dir: PathBuf,
+    identity: u64,
     whole: Recovery,
     members: Members,
+    carried: CarriedLogs,
 }
 
 impl SharedSurvey {
@@ -33,38 +38,54 @@ impl SharedSurvey {
         floor: LogIndex,
     ) -> Result<SharedSurvey> {
         let mut members = Members::default();
-        let mut show = |place, payload: &[u8]| Op::ready(note(&mut members, &|_| true, dir, place, payload));
+        let mut show = |place, payload: &[u8]| Op::ready(note(&mut members, &|_| true, dir, place, payload).map(drop));
         let whole = recover::look(fs, dir, owner, anchor, floor, &mut show).await?;
-        Ok(Self { dir: dir.to_path_buf(), whole, members })
+        let carried = carried::list(fs, dir, owner).await?;
+        let (fs, dir) = (Arc::clone(fs), dir.to_path_buf());
+        Ok(Self { fs, dir, identity: anchor.identity, whole, members, carried })
     }
 
     /// What it has of a member, which must be all that its engine and its anchor do not have. Segments are those of all
     /// members.
     ///
     /// # Errors
-    /// `Corruption` if something is missing.
-    pub fn member(&self, opening: &MemberOpening) -> Result<Recovery> {
-        let mut unflushed = self.members.unflushed(opening.member);
+    /// `Corruption` if something is missing; I/O.
+    pub async fn member(&self, opening: &MemberOpening) -> Result<Recovery> {
+        let mut opening = *opening;
+        let key = (opening.member, opening.identity);
+        if self.carried.contains(&key) {
+            let mut nobody = |_, _: &[u8]| Op::ready(Ok(()));
+            let carried = carried::read(&self.fs, &self.dir, self.identity, &opening, &mut nobody).await?;
+            opening.persisted = carried.last;
+        }
+        let mut unflushed = self.members.unflushed(opening.member, opening.identity);
         unflushed.drop_through(opening.persisted);
-        let recovery = judge(&self.dir, &self.whole, opening, &unflushed)?;
+        let recovery = judge(&self.dir, &self.whole, &opening, &unflushed)?;
         Ok(Recovery { segments: self.whole.segments, ..recovery })
+    }
+
+    /// The identity of the member whose records it has under that number, where there are any: the last one's.
+    pub fn identity_of(&self, member: MemberId) -> Option<u64> {
+        let carried = self.carried.range((member, 0)..=(member, u64::MAX)).next_back();
+        self.members.identity(member).or(carried.map(|(_, identity)| *identity))
     }
 }
 
-/// Books a record that was found at `place`, if its member exists.
-pub(super) fn note(
+/// Books a record that was found at `place`, if its member exists. Then it gives tag and payload.
+pub(super) fn note<'a>(
     members: &mut Members,
     exists: &(dyn Fn(MemberId) -> bool + Send + Sync),
     dir: &Path,
     place: Place,
-    payload: &[u8],
-) -> Result<()> {
+    payload: &'a [u8],
+) -> Result<Option<(RecordTag, &'a [u8])>> {
     let outcome = match RecordTag::decode(payload) {
         Err(wrong) => Err(wrong),
-        Ok((tag, _)) if !exists(tag.member) => Ok(()),
+        Ok((tag, _)) if !exists(tag.member) => Ok(None),
         Ok((tag, appended)) => {
-            let is_later = members.found(tag.member, tag.index, place, FRONT_BYTES + appended.len() as u64);
-            is_later.then_some(()).ok_or("a record in front of which its member had written a later one")
+            let is_later = members.found(&tag, place, (HEADER_BYTES + payload.len()) as u64);
+            let wrong = "a record in front of which its member had written a later one";
+            is_later.then_some(Some((tag, appended))).ok_or(wrong)
         }
     };
     outcome.map_err(|wrong| Error::corruption(dir, 0, format!("record {place}: {wrong}")))

@@ -2,30 +2,38 @@
 
 use weir_model::LogIndex;
 
-/// A member of a shared log: the number of its partition, which no other partition of the node ever gets.
+use crate::record::{self, HEADER_BYTES};
+
+/// A member of a shared log: the number of its partition. The node gives no number out twice, unless an older catalogue
+/// is put back: so whose records they are is told by the identity, too.
 pub type MemberId = u32;
 
 /// Bytes of a tag, at the front of a data record's payload.
-pub const TAG_BYTES: usize = 16;
+pub const TAG_BYTES: usize = 24;
+/// Bytes of a tag of version 1, which has no identity.
+const TAG_BYTES_1: usize = 16;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Whose record it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordTag {
     /// The member that appended it.
     pub member: MemberId,
+    /// Of the partition, as its anchor has it: drawn when it was made. `None` in a tag of version 1.
+    pub identity: Option<u64>,
     /// Its index among the records of that member; the first is 1.
     pub index: LogIndex,
 }
 
 impl RecordTag {
-    /// The bytes.
-    pub fn encode(&self) -> [u8; TAG_BYTES] {
+    /// The bytes of the tag that a member with that `identity` writes.
+    pub fn encode(member: MemberId, identity: u64, index: LogIndex) -> [u8; TAG_BYTES] {
         let mut bytes = [0; TAG_BYTES];
         bytes[0] = VERSION;
-        bytes[4..8].copy_from_slice(&self.member.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.index.to_le_bytes());
+        bytes[4..8].copy_from_slice(&member.to_le_bytes());
+        bytes[8..16].copy_from_slice(&index.to_le_bytes());
+        bytes[16..].copy_from_slice(&identity.to_le_bytes());
         bytes
     }
 
@@ -34,50 +42,108 @@ impl RecordTag {
     /// # Errors
     /// What is wrong with it.
     pub fn decode(payload: &[u8]) -> Result<(Self, &[u8]), &'static str> {
-        let (tag, appended) = payload.split_first_chunk::<TAG_BYTES>().ok_or("a record without a whole tag")?;
+        let (tag, rest) = payload.split_first_chunk::<TAG_BYTES_1>().ok_or("a record without a whole tag")?;
         let [version, zeros @ .., m0, m1, m2, m3, i0, i1, i2, i3, i4, i5, i6, i7] = *tag;
-        if version != VERSION {
-            return Err("a record's tag of a format version that this program does not know");
-        }
+        let (identity, appended) = match version {
+            1 => (None, rest),
+            VERSION => {
+                let (identity, appended) = rest.split_first_chunk::<8>().ok_or("a record without a whole tag")?;
+                (Some(u64::from_le_bytes(*identity)), appended)
+            }
+            _ => return Err("a record's tag of a format version that this program does not know"),
+        };
         let index = LogIndex::from_le_bytes([i0, i1, i2, i3, i4, i5, i6, i7]);
         if zeros != [0; 3] || index == 0 {
             return Err("a record's tag that no member writes");
         }
-        Ok((Self { member: MemberId::from_le_bytes([m0, m1, m2, m3]), index }, appended))
+        Ok((Self { member: MemberId::from_le_bytes([m0, m1, m2, m3]), identity, index }, appended))
     }
+}
+
+/// Whose records a write to a shared log consists of, in their order, and the bytes that each takes there. Marks, links
+/// and padding are nobody's. `buf` may be any bytes; no checksum is looked at.
+pub fn bytes_by_member(buf: &[u8]) -> impl Iterator<Item = (MemberId, u64)> {
+    let mut rest = buf;
+    std::iter::from_fn(move || {
+        loop {
+            let length = record::needed(rest)?;
+            let (this, behind) = rest.split_at_checked(length)?;
+            rest = behind;
+            // The tag decodes for data records alone: marks and links are as short as their headers say.
+            if record::is_data(this)
+                && let Ok((tag, _)) = RecordTag::decode(&this[HEADER_BYTES..])
+            {
+                return Some((tag.member, length as u64));
+            }
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use weir_io::AlignedBuf;
 
     use super::*;
+    use crate::record::{Kind, Link, Mark};
 
     proptest! {
         #[test]
-        fn a_tag_decodes_to_itself_and_leaves_the_rest(member: u32, index in 1_u64.., rest: Vec<u8>) {
-            let tag = RecordTag { member, index };
-            let payload = [&tag.encode()[..], &rest].concat();
+        fn a_tag_decodes_to_itself_and_leaves_the_rest(member: u32, identity: u64, index in 1_u64.., rest: Vec<u8>) {
+            let payload = [&RecordTag::encode(member, identity, index)[..], &rest].concat();
+            let tag = RecordTag { member, identity: Some(identity), index };
             prop_assert_eq!(RecordTag::decode(&payload), Ok((tag, &rest[..])));
         }
 
         #[test]
         fn what_decodes_is_what_a_member_would_write(payload: Vec<u8>) {
-            if let Ok((tag, rest)) = RecordTag::decode(&payload) {
-                prop_assert_eq!([&tag.encode()[..], rest].concat(), payload);
+            match RecordTag::decode(&payload) {
+                Ok((RecordTag { member, identity: Some(identity), index }, rest)) => {
+                    prop_assert_eq!([&RecordTag::encode(member, identity, index)[..], rest].concat(), payload);
+                }
+                Ok((RecordTag { identity: None, .. }, rest)) => {
+                    prop_assert_eq!((payload[0], payload.len() - rest.len()), (1, TAG_BYTES_1));
+                }
+                Err(_) => {}
             }
+        }
+
+        #[test]
+        fn any_bytes_are_looked_through_for_members(bytes: Vec<u8>) {
+            let sum: u64 = bytes_by_member(&bytes).map(|(_, bytes)| bytes).sum();
+            prop_assert!(sum <= bytes.len() as u64);
         }
     }
 
     #[test]
+    fn a_tag_of_version_1_has_no_identity() {
+        let bytes = [1, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, b'x'];
+        let tag = RecordTag { member: 7, identity: None, index: 9 };
+        assert_eq!(RecordTag::decode(&bytes), Ok((tag, &b"x"[..])));
+    }
+
+    #[test]
     fn other_versions_and_strange_bytes_are_refused() {
-        let good = RecordTag { member: 7, index: 1 }.encode();
+        let good = RecordTag::encode(7, 0x0807_0605_0403_0201, 1);
         assert!(RecordTag::decode(&good).is_ok());
-        assert!(RecordTag::decode(&good[..15]).is_err());
-        for (at, byte) in [(0, 0), (0, 2), (1, 1), (3, 9), (8, 0)] {
+        assert!(RecordTag::decode(&good[..23]).is_err());
+        for (at, byte) in [(0, 0), (0, 3), (1, 1), (3, 9), (8, 0)] {
             let mut bytes = good;
             bytes[at] = byte;
             assert!(RecordTag::decode(&bytes).is_err(), "byte {at} is {byte}");
         }
+    }
+
+    #[test]
+    fn a_write_is_told_apart_by_members_and_the_rest_is_nobodys() {
+        let mut buf = AlignedBuf::new();
+        record::push_link(&mut buf, 1, Link { previous: 1, end: 4096 });
+        for (place, member) in (1..).zip([3, 5, 3]) {
+            record::push_tagged(&mut buf, Kind::Data, place, &RecordTag::encode(member, 0, place), &[7; 60]);
+        }
+        record::push_mark(&mut buf, Kind::Mark, 4, Mark { durable: 1, term: 0 });
+        buf.pad_to_page();
+        let found: Vec<(MemberId, u64)> = bytes_by_member(&buf).collect();
+        assert_eq!(found, [(3, 100), (5, 100), (3, 100)]);
     }
 }

@@ -83,6 +83,17 @@ impl Unflushed {
         }
     }
 
+    /// These records and, behind them, those of `later`, which have later indexes and places.
+    pub fn followed_by(mut self, later: Unflushed) -> Unflushed {
+        self.runs.extend(later.runs);
+        self
+    }
+
+    /// How many records they are.
+    pub fn count(&self) -> u64 {
+        self.runs.iter().map(|run| run.count).sum()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -114,7 +125,8 @@ impl Unflushed {
     pub fn index_at(&self, place: Place) -> Option<LogIndex> {
         let behind = self.runs.partition_point(|run| run.place <= place);
         let run = self.runs.get(behind.checked_sub(1)?)?;
-        Some((run.index + (place - run.place)).min(run.last_index()))
+        // An index may be larger than its place, where a log that was not synced has lost what is in tables.
+        Some(run.index + (place - run.place).min(run.count - 1))
     }
 
     /// The first index that is missing between the first and the last.
@@ -151,6 +163,14 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn an_index_may_be_larger_than_its_place() {
+        let mut unflushed = Unflushed::default();
+        (0..3).for_each(|nth| unflushed.push(100 + nth, 1 + nth, 10));
+        assert_eq!(unflushed.index_at(Place::MAX), Some(102));
+        assert_eq!((unflushed.index_at(2), unflushed.index_at(0)), (Some(101), None));
+    }
+
     proptest! {
         /// As a plain list of all records would.
         #[test]
@@ -180,6 +200,7 @@ mod tests {
                 prop_assert_eq!(unflushed.last_place(), list.last().map(|(_, place)| *place));
                 prop_assert_eq!(unflushed.is_empty(), list.is_empty());
                 prop_assert_eq!(unflushed.bytes(), 10 * list.len() as u64);
+                prop_assert_eq!(unflushed.count(), list.len() as u64);
                 let indexes: Vec<LogIndex> = list.iter().map(|(index, _)| *index).collect();
                 let hole = indexes.windows(2).find(|pair| pair[0] + 1 != pair[1]).map(|pair| pair[0] + 1);
                 prop_assert_eq!(unflushed.hole(), hole);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use weir_io::{AlignedBuf, Class, Error, Fs, Op, Result};
+use weir_io::{AlignedBuf, Class, Error, Fs, Op, PAGE, Result};
 use weir_model::LogIndex;
 
 use crate::options::{LogOptions, SyncMode};
@@ -33,6 +33,8 @@ pub(crate) const AHEAD_OF_TIME: Class = Class::Flush;
 const WRITES_IN_FLIGHT: usize = 4;
 /// Mode `None` writes when this much has come together.
 const UNSYNCED_BUFFER_BYTES: usize = 256 << 10;
+/// What a closing mark may take in a segment: with a link in front of it, a page in mode `Always`.
+const CLOSE_BYTES_MAX: u64 = PAGE as u64;
 /// Empty buffers kept for the next group, and the largest kept.
 const SPARE_BUFFERS: usize = WRITES_IN_FLIGHT;
 const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -172,9 +174,11 @@ impl LogState {
         {
             return Some(Err(fence.error.clone()));
         }
+        // Nor does the buffer grow without a bound while a segment is made.
+        let can_be_written = || self.groups.len() < WRITES_IN_FLIGHT && !self.must_roll();
         let in_memory_is_enough = self.options.sync == SyncMode::None
             && index < self.next
-            && (self.open.len() < UNSYNCED_BUFFER_BYTES || self.groups.len() < WRITES_IN_FLIGHT);
+            && (self.open.len() < UNSYNCED_BUFFER_BYTES || can_be_written());
         in_memory_is_enough.then_some(Ok(()))
     }
 
@@ -325,10 +329,10 @@ impl LogState {
         }
     }
 
-    /// Bytes that the open buffer will take in its segment, with a mark.
+    /// Bytes that the open buffer will take in its segment, with a link and a mark.
     fn open_bytes(&self) -> u64 {
-        let with_mark = (self.open.len() + 64) as u64;
-        if self.options.sync == SyncMode::Always { record::next_page(with_mark) } else { with_mark }
+        let with_both = (self.open.len() + 96) as u64;
+        if self.options.sync == SyncMode::Always { record::next_page(with_both) } else { with_both }
     }
 
     /// What is to be done now, with its effects on the state already booked.
@@ -375,6 +379,12 @@ impl LogState {
             self.marked = self.durable;
         }
         let active = self.active.as_mut().expect("must_roll is false: there is an active segment");
+        if let Some(link) = active.link.take() {
+            let records = buf;
+            buf = AlignedBuf::new();
+            record::push_link(&mut buf, self.waiters.submitted.load(Ordering::SeqCst) + 1, link);
+            buf.extend_from_slice(&records);
+        }
         let (segment, offset) = (Arc::clone(&active.segment), active.offset);
         let pad = self.options.sync == SyncMode::Always;
         let length = if pad { record::next_page(buf.len() as u64) } else { buf.len() as u64 };

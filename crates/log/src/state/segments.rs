@@ -10,15 +10,18 @@ use weir_model::LogIndex;
 
 use super::LogState;
 use crate::options::SyncMode;
+use crate::record::{self, Link};
 use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
 use crate::signposts::Signposts;
 
 /// A segment that is full, or was there when the log was opened.
 pub(crate) struct Older {
+    pub id: u64,
     pub path: PathBuf,
     /// Kept open until it is synced.
     pub segment: Option<Arc<Segment>>,
     pub last: LogIndex,
+    /// Where its records end.
     pub used: u64,
     pub allocated: u64,
     pub signposts: Signposts,
@@ -38,6 +41,8 @@ pub(super) struct Active {
     /// Where the next write goes.
     pub offset: u64,
     pub signposts: Signposts,
+    /// What the first write to it begins with.
+    pub link: Option<Link>,
 }
 
 /// The segment that is written to next.
@@ -58,6 +63,11 @@ impl LogState {
         self.durable = self.durable.max(persisted.min(self.committed));
         let count = self.older.iter().take_while(|older| self.is_unneeded(older, persisted)).count();
         self.older.drain(..count).collect()
+    }
+
+    /// The last index in the last of the segments that are left for good and on the device as a whole.
+    pub fn sealed(&self) -> Option<LogIndex> {
+        self.older.iter().rev().map(|older| older.last).find(|last| *last <= self.durable)
     }
 
     /// Whether [`LogState::truncate`] would give anything.
@@ -126,6 +136,13 @@ impl LogState {
             && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
     }
 
+    /// Nothing will be written behind what waits now, but a closing mark: if it needs another segment, one that is no
+    /// larger than that. On a full disk a larger one might not be had.
+    pub fn expect_no_more(&mut self) {
+        let wanted = HEADER_PAGE + record::next_page(self.open_bytes()) + super::CLOSE_BYTES_MAX;
+        self.next_segment_bytes = self.next_segment_bytes.min(wanted);
+    }
+
     pub fn is_preparing(&self) -> bool {
         matches!(self.spare, Spare::Preparing(_))
     }
@@ -141,9 +158,10 @@ impl LogState {
     }
 
     pub(super) fn retire_active(&mut self) {
-        if let Some(Active { segment, offset, signposts }) = self.active.take() {
+        if let Some(Active { segment, offset, signposts, .. }) = self.active.take() {
             let last = self.waiters.submitted.load(Ordering::SeqCst);
             self.older.push_back(Older {
+                id: segment.id,
                 path: segment.path.clone(),
                 last,
                 used: offset,
@@ -159,7 +177,9 @@ impl LogState {
         let Some(segment) = self.take_spare() else { return false };
         self.next_segment_bytes = (2 * segment.capacity).min(self.options.segment_bytes);
         let (segment, signposts) = (Arc::new(segment), Signposts::default());
-        self.active = Some(Active { segment, offset: HEADER_PAGE, signposts });
+        // Whatever is in front of it has ended: writes to it were handed over, and no more are.
+        let link = self.older.back().map_or_else(Link::default, |older| Link { previous: older.id, end: older.used });
+        self.active = Some(Active { segment, offset: HEADER_PAGE, signposts, link: Some(link) });
         true
     }
 

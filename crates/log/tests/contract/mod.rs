@@ -14,7 +14,7 @@ use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Error, ErrorKind, Fs, Op, Owner, Rng};
 use weir_log::{Commit, Log, LogOptions, MemberOpening, SharedLog, SharedOptions, SyncMode, WriteAheadLog};
 
-use crate::shared::Floor;
+use crate::shared::Claimed;
 
 /// A log, and what is around it.
 struct World {
@@ -54,9 +54,10 @@ impl World {
         let (sim, fs, options) = Self::disk(sync);
         let (disk, options) = (Arc::clone(&fs) as Arc<dyn Fs>, SharedOptions { log: options, cap_bytes: u64::MAX });
         let log = sim.block_on(async {
-            let log = SharedLog::open(disk, Path::new("log"), options, 0, &|_| true, Arc::<Floor>::default()).await?;
+            let log = SharedLog::open(disk, Path::new("log"), options, 0, &|_| true, Arc::<Claimed>::default()).await?;
             let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
-            let opening = |member| MemberOpening { member, owner: Owner::default(), persisted: 0, durable: 0 };
+            let opening =
+                |member| MemberOpening { member, identity: 1, owner: Owner::default(), persisted: 0, durable: 0 };
             let (other, _) = log.member(opening(3), &mut replay).await?;
             let index = other.append(b"another's")?;
             other.commit(index).await?;

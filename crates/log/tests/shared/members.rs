@@ -7,7 +7,7 @@ use weir_io::sim::{DiskImage, FaultPlan, Keep, OpKind};
 use weir_io::{Class, ErrorKind, Fs, Op, Owner, Tag};
 use weir_log::{LogOptions, MemberOpening, RecordTag, SharedLog, SharedOptions, SyncMode, WriteAheadLog};
 
-use super::{Floor, SharedGroup, flush, open, open_member, open_members, write_one};
+use super::{Claimed, SharedGroup, flush, identity, open, open_member, open_members, write_one};
 use crate::common::{DIR, options, world};
 
 const SYNC: SyncMode = SyncMode::Interval;
@@ -54,8 +54,8 @@ fn scattered_records_are_found_without_reading_all_that_lies_between() {
     let (sim, fs) = world(11, &DiskImage::new(), FaultPlan::none());
     let disk = || Arc::clone(&fs) as Arc<dyn Fs>;
     let options = SharedOptions { log: LogOptions { segment_bytes: 8 << 20, ..options(SYNC, 1) }, cap_bytes: u64::MAX };
-    let opening = |member| MemberOpening { member, owner: Owner::default(), persisted: 0, durable: 0 };
-    let keeper = Arc::<Floor>::default();
+    let opening = |member| MemberOpening { member, identity: 1, owner: Owner::default(), persisted: 0, durable: 0 };
+    let keeper = Arc::<Claimed>::default();
     sim.block_on(async {
         let open = SharedLog::open(disk(), Path::new(DIR), options, 0, &|_| true, keeper.clone());
         let log = open.await.expect("a fresh disk");
@@ -83,7 +83,7 @@ fn scattered_records_are_found_without_reading_all_that_lies_between() {
             let wanted: Vec<_> = (0..6).map(|n| (n + 1, vec![(n * 1_000 + 500) as u8; 1_000])).collect();
             assert!(found == wanted && recovery.records == 6);
             let read = fs.count(Class::Log, OpKind::Read).bytes - before;
-            assert!(read < WRITTEN / 3, "{read} bytes were read for six records of {WRITTEN} bytes");
+            assert_eq!(read, 0, "it was read when the log was opened");
             few.close().await.expect("nothing fails");
             drop(few);
             let mut again = 0;
@@ -91,10 +91,95 @@ fn scattered_records_are_found_without_reading_all_that_lies_between() {
                 again += 1;
                 Op::ready(Ok(()))
             };
+            let before = fs.count(Class::Log, OpKind::Read).bytes;
             log.member(opening(1), &mut replay).await.expect("it is whole");
             assert_eq!(again, 6);
+            let read = fs.count(Class::Log, OpKind::Read).bytes - before;
+            assert!(0 < read && read < WRITTEN / 3, "{read} bytes were read for six records of {WRITTEN} bytes");
         });
     }
+}
+
+/// However many they are, and in whatever order they come: also where the log is much longer than what may be kept of
+/// it.
+#[test]
+fn all_members_together_read_the_log_a_few_times_whatever_their_number() {
+    const MEMBERS: u32 = 50;
+    const WRITTEN: u64 = 1 << 20;
+    for cap_bytes in [u64::MAX, 512 << 10] {
+        let (sim, fs) = world(12, &DiskImage::new(), FaultPlan::none());
+        let disk = || Arc::clone(&fs) as Arc<dyn Fs>;
+        let log = LogOptions { segment_bytes: 8 << 20, ..options(SYNC, 1) };
+        let options = SharedOptions { log, cap_bytes };
+        let opening = |member| MemberOpening { member, identity: 1, owner: Owner::default(), persisted: 0, durable: 0 };
+        let keeper = Arc::<Claimed>::default();
+        let mut rng = sim.rng();
+        let counts = sim.block_on(async {
+            let open = SharedLog::open(disk(), Path::new(DIR), options, 0, &|_| true, keeper.clone());
+            let log = open.await.expect("a fresh disk");
+            let (mut members, mut counts) = (Vec::new(), vec![0; MEMBERS as usize]);
+            for member in 0..MEMBERS {
+                let mut none = |_, _: &[u8]| Op::ready(Ok(()));
+                members.push(log.member(opening(member), &mut none).await.expect("a fresh disk").0);
+            }
+            for _ in 0..WRITTEN / 500 {
+                let writer = rng.below(MEMBERS.into()) as usize;
+                let index = members[writer].append(&[writer as u8; 460]).expect("nothing fails");
+                members[writer].commit(index).await.expect("nothing fails");
+                counts[writer] += 1;
+            }
+            counts
+        });
+        let moved = |fs: &weir_io::sim::SimFs| {
+            let of = |class, kind| fs.count(class, kind).bytes;
+            of(Class::Log, OpKind::Read) + of(Class::Maintenance, OpKind::Read) + of(Class::Maintenance, OpKind::Write)
+        };
+        let before = moved(&fs);
+        sim.block_on(async {
+            let open = SharedLog::open(disk(), Path::new(DIR), options, 0, &|_| true, keeper.clone());
+            let log = open.await.expect("it is whole");
+            // Not in the order of their numbers.
+            for member in (0..MEMBERS).map(|number| number * 7 % MEMBERS) {
+                let mut found = 0;
+                let mut replay = |index, payload: &[u8]| {
+                    found += 1;
+                    assert!(index == found && payload == [member as u8; 460]);
+                    Op::ready(Ok(()))
+                };
+                log.member(opening(member), &mut replay).await.expect("it is whole");
+                assert_eq!(found, counts[member as usize], "member {member}");
+            }
+        });
+        let moved = moved(&fs) - before;
+        assert!(moved < 4 * WRITTEN, "{moved} bytes for a log of {WRITTEN}");
+        let left = sim.block_on(async { fs.list(Path::new("p"), Tag::new(Owner::default(), Class::Log)).await });
+        assert_eq!(left.expect("it is there").len(), 1, "the sorted file goes with the last");
+    }
+}
+
+/// A full disk is no reason not to open.
+#[test]
+fn where_the_sorted_file_cannot_be_written_the_log_is_read_again() {
+    let (sim, fs) = world(13, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(3);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, SYNC, &group, 1, 3).await.expect("a fresh disk");
+        let members = open_members(&log, SYNC, &group).await.expect("a fresh disk");
+        for _ in 0..300 {
+            write_one(&members[rng.below(3) as usize], &group, &mut rng).await.expect("nothing fails");
+        }
+        for member in &members {
+            member.sync().await.expect("nothing fails");
+            group.0.lock().members[member.member() as usize].synced = member.last();
+        }
+    });
+    let (sim, fs) = world(14, &fs.crash_keeping(Keep::All, &mut rng), FaultPlan::none());
+    fs.set_free_bytes(0);
+    sim.block_on(async {
+        let log = open(&fs, SYNC, &group, 2, 3).await.expect("it can be read");
+        open_members(&log, SYNC, &group).await.expect("they are given all");
+    });
 }
 
 #[test]
@@ -146,7 +231,7 @@ fn a_segment_goes_when_every_member_in_it_and_in_all_older_ones_has_flushed_past
                 let number = member.member() as usize;
                 write_one(member, &group, &mut rng).await.expect("nothing fails");
                 let length = group.0.lock().members[number].appended.last().map_or(0, |bytes| bytes.len() as u64);
-                places.push((number, member.last(), 32 + length));
+                places.push((number, member.last(), 40 + length));
                 if !rng.chance(0.05) {
                     continue;
                 }
@@ -154,7 +239,11 @@ fn a_segment_goes_when_every_member_in_it_and_in_all_older_ones_has_flushed_past
                 let group = group.0.lock().clone();
                 let is_flushed = |(member, index, _): &&(usize, u64, u64)| *index <= group.members[*member].persisted;
                 let floor = places.iter().take_while(is_flushed).count();
-                assert!(group.floor <= floor as u64, "a segment went that somebody needs: {} of {floor}", group.floor);
+                assert!(
+                    group.claim.floor <= floor as u64,
+                    "a segment went that somebody needs: {:?} of {floor}",
+                    group.claim
+                );
                 let needed: u64 = places[floor..].iter().map(|(.., bytes)| bytes).sum();
                 // Beside what is needed: the segment that is written to, and the rest of the oldest.
                 let stats = log.stats().log;
@@ -263,7 +352,8 @@ fn an_engine_that_is_an_older_copy_of_itself_is_found_out() {
     });
     sim.block_on(async {
         let log = open(&fs, SYNC, &group, 2, 1).await.expect("it is whole");
-        let opening = MemberOpening { member: 0, owner: Owner::default(), persisted: 3, durable: 0 };
+        let opening =
+            MemberOpening { member: 0, identity: identity(0), owner: Owner::default(), persisted: 3, durable: 0 };
         let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
         let error = log.member(opening, &mut replay).await.err().expect("records 4 to 120 are in no log any more");
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
@@ -273,7 +363,7 @@ fn an_engine_that_is_an_older_copy_of_itself_is_found_out() {
 #[test]
 fn a_record_that_no_shared_log_has_is_refused() {
     use weir_log::Log;
-    let tagged = |member, index| RecordTag { member, index }.encode().to_vec();
+    let tagged = |member, index| RecordTag::encode(member, 1, index).to_vec();
     for payloads in [vec![b"a batch of a log of its own".to_vec()], vec![tagged(1, 2), tagged(1, 2)]] {
         let (sim, fs) = world(10, &DiskImage::new(), FaultPlan::none());
         sim.block_on(async {

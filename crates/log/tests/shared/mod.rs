@@ -1,8 +1,11 @@
 //! A log that several members share: what each of them may rely on.
 
+mod carry;
 mod cascade;
 mod crash;
 mod failure;
+mod identity;
+mod lost;
 mod members;
 
 use std::path::Path;
@@ -12,7 +15,8 @@ use parking_lot::Mutex;
 use weir_io::sim::SimFs;
 use weir_io::{BoxFuture, Fs, Op, Owner, Result, Rng};
 use weir_log::{
-    FloorKeeper, LogIndex, MemberId, MemberLog, MemberOpening, SharedLog, SharedOptions, SyncMode, WriteAheadLog,
+    ClaimKeeper, LogAnchor, LogIndex, LogOptions, MemberId, MemberLog, MemberOpening, SharedClaim, SharedLog,
+    SharedOptions, SyncMode, WriteAheadLog,
 };
 
 use crate::common::{DIR, Promises, check_records, options, payload};
@@ -23,8 +27,8 @@ pub const CAP_BYTES: u64 = 128 << 10;
 /// What may be relied on at some moment. Whatever is said of what is persisted is durable when it is said.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// The last floor that was held.
-    pub floor: LogIndex,
+    /// What was claimed last.
+    pub claim: SharedClaim,
     /// Of each member.
     pub members: Vec<Promises>,
 }
@@ -36,38 +40,44 @@ pub struct SharedGroup(pub Arc<Mutex<Group>>);
 impl SharedGroup {
     /// So many members that have written nothing.
     pub fn of(members: usize) -> Self {
-        Self(Arc::new(Mutex::new(Group { floor: 0, members: vec![Promises::default(); members] })))
+        Self(Arc::new(Mutex::new(Group { claim: SharedClaim::default(), members: vec![Promises::default(); members] })))
     }
 }
 
-impl FloorKeeper for SharedGroup {
-    fn hold(&self, floor: LogIndex) -> BoxFuture<Result<()>> {
+impl ClaimKeeper for SharedGroup {
+    fn hold(&self, claim: SharedClaim) -> BoxFuture<Result<()>> {
         let group = self.clone();
         Box::pin(async move {
             let mut group = group.0.lock();
-            group.floor = group.floor.max(floor);
+            group.claim = group.claim.max(claim);
             Ok(())
         })
     }
 }
 
-/// The floor alone.
+/// The claim alone.
 #[derive(Default)]
-pub struct Floor(pub Mutex<LogIndex>);
+pub struct Claimed(pub Mutex<SharedClaim>);
 
-impl FloorKeeper for Floor {
-    fn hold(&self, floor: LogIndex) -> BoxFuture<Result<()>> {
+impl ClaimKeeper for Claimed {
+    fn hold(&self, claim: SharedClaim) -> BoxFuture<Result<()>> {
         let mut held = self.0.lock();
-        *held = floor.max(*held);
+        *held = held.max(claim);
         Box::pin(async { Ok(()) })
     }
 }
 
+/// The identity of a member that exists.
+pub fn identity(member: usize) -> u64 {
+    1_000 + member as u64
+}
+
 /// Opens what is on the disk, in which the members up to `exist` exist.
 pub async fn open(fs: &Arc<SimFs>, sync: SyncMode, group: &SharedGroup, salt: u64, exist: usize) -> Result<SharedLog> {
-    let floor = group.0.lock().floor;
+    let SharedClaim { floor, durable } = group.0.lock().claim;
     let fs: Arc<dyn Fs> = Arc::clone(fs) as Arc<dyn Fs>;
-    let options = SharedOptions { log: options(sync, salt), cap_bytes: CAP_BYTES };
+    let log = LogOptions { anchor: LogAnchor { identity: 0, durable }, ..options(sync, salt) };
+    let options = SharedOptions { log, cap_bytes: CAP_BYTES };
     let exists = move |member: MemberId| (member as usize) < exist;
     SharedLog::open(fs, Path::new(DIR), options, floor, &exists, Arc::new(group.clone())).await
 }
@@ -87,6 +97,7 @@ pub async fn open_member(log: &SharedLog, sync: SyncMode, group: &SharedGroup, m
     };
     let opening = MemberOpening {
         member: member as MemberId,
+        identity: identity(member),
         owner: Owner::default(),
         persisted: promises.persisted,
         durable: promised,

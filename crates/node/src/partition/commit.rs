@@ -41,6 +41,11 @@ impl Future for Commit {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
+        if let Some(toll) = &this.partition.toll
+            && toll.poll(this.index, cx).is_pending()
+        {
+            return Poll::Pending;
+        }
         // A commit of the same write, or of a later one, may have been polled to its end already. (In mode `none` a
         // write is published before it is safe, so that would prove nothing.)
         if !this.is_awaited && this.partition.sync != SyncMode::None && this.partition.engine.published() >= this.seq {

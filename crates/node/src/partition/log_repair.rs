@@ -51,9 +51,11 @@ impl Partition {
             while let (Some(failure), false) = (partition.log.failure(), partition.is_closing()) {
                 tracing::warn!(owner = ?partition.owner, error = %failure, "the log failed: flushing, then replacing it");
                 let last = partition.seal_all();
-                let drained = || partition.engine.persisted() >= last || partition.is_closing();
+                // A shared log may go on before this partition has flushed: then what it had in it was carried.
+                let goes_on = || partition.log.failure().is_none();
+                let drained = || partition.engine.persisted() >= last || partition.is_closing() || goes_on();
                 partition.progress.wait(|| drained().then_some(())).await;
-                if partition.is_closing() {
+                if partition.is_closing() || goes_on() {
                     break;
                 }
                 match partition.replace_log().await {

@@ -55,6 +55,7 @@ pub(crate) use self::open::{Opening, Settle};
 use self::parking::Parking;
 use self::write_throttle::WriteThrottle;
 use crate::control::Control;
+use crate::log_toll::LogToll;
 use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::read_times::ReadTimes;
@@ -67,6 +68,8 @@ pub struct Partition {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) log: Arc<dyn WriteAheadLog>,
     pub(crate) sync: SyncMode,
+    /// What it owes its gate for what it writes to a shared log.
+    toll: Option<LogToll>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     /// Who is told what happens to its tenant's keys.

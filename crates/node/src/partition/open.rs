@@ -18,6 +18,7 @@ use super::{Leave, Partition};
 use crate::config::NodeConfig;
 use crate::control::Control;
 use crate::engines::{self, BlockCache, EngineChoice};
+use crate::log_toll::LogToll;
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
 use crate::read_times::ReadTimes;
@@ -54,6 +55,8 @@ pub(crate) struct Opening<'a> {
     pub identity: u64,
     /// The log that it shares with others; `None` = it has one of its own.
     pub shared_log: Option<SharedLog>,
+    /// What it owes its gate for what it writes to that.
+    pub toll: Option<LogToll>,
     /// Whether it has files, and a loss of them would be one: else it is made.
     pub was_used: bool,
     /// Its page in the ledger.
@@ -109,6 +112,7 @@ impl Partition {
             salt,
             identity,
             shared_log,
+            toll,
             was_used,
             account,
             lock,
@@ -147,8 +151,17 @@ impl Partition {
         let (persisted, durable) = (engine.persisted(), claimed.durable);
         let (log, recovery): (Arc<dyn WriteAheadLog>, _) = match shared_log {
             Some(shared) => {
-                let member = MemberOpening { member: owner.partition, owner, persisted, durable };
+                let identity = found.identity;
+                let member = MemberOpening { member: owner.partition, identity, owner, persisted, durable };
                 let (log, recovery) = shared.member(member, &mut apply).await?;
+                if recovery.foreign > 0 {
+                    let records = recovery.foreign;
+                    tracing::warn!(
+                        ?owner,
+                        records,
+                        "the shared log has records of another partition of this number, which is gone: they are passed over"
+                    );
+                }
                 (Arc::new(log), recovery)
             }
             None => {
@@ -185,6 +198,7 @@ impl Partition {
             engine,
             log,
             sync: config.sync,
+            toll,
             clock,
             counters,
             witnessed,

@@ -7,7 +7,8 @@ use parking_lot::MutexGuard;
 use weir_admission::Direction;
 use weir_command::events::{Classes, KeyEvent};
 use weir_io::{Error, ErrorKind, Result};
-use weir_log::SyncMode;
+use weir_log::record::HEADER_BYTES;
+use weir_log::{SyncMode, TAG_BYTES};
 use weir_model::Batch;
 use weir_model::engine::Stall;
 use weir_model::parts::is_part;
@@ -18,6 +19,9 @@ use super::{Commit, Partition};
 use crate::memory::Room;
 use crate::metrics::Counters;
 use crate::stall::StallCause;
+
+/// What a record of the shared log takes beside its batch.
+const RECORD_FRONT_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 
 /// What became of a blind write.
 enum Attempt {
@@ -119,6 +123,9 @@ impl Partition {
         }
         self.tell_written(batch, events);
         drop(order);
+        if let Some(toll) = &self.toll {
+            toll.owe(index, (batch.as_bytes().len() + RECORD_FRONT_BYTES) as u64);
+        }
         self.mark();
         self.account.book_user(Direction::Write, batch.as_bytes().len() as u64);
         if applied.is_job_due {

@@ -97,9 +97,12 @@ async fn look_at_member(
 ) -> Result<Option<Finding>> {
     let Some((persisted, refusal)) = refusal(fs, &dir, owner, Some(shared)).await? else { return Ok(None) };
     let anchor = anchor::read(fs, &dir, owner).await.ok();
-    let member = MemberOpening { member: owner.partition, owner, persisted, durable: 0 };
+    // Without its anchor, it is the one that wrote under its number last.
+    let identity = anchor.map(|slot| slot.identity).or(shared.identity_of(owner.partition));
+    let member =
+        MemberOpening { member: owner.partition, identity: identity.unwrap_or_default(), owner, persisted, durable: 0 };
     let problem = format!("{refusal} (a partition of tenant {tenant})");
-    let Ok(found) = shared.member(&member) else {
+    let Ok(found) = shared.member(&member).await else {
         // What stands behind the gap is among records of others: it cannot be given up alone.
         let advice = format!("restore a backup of {tenant}: what its tree needs is not in the shared log");
         return Ok(Some(Finding { problem, advice, remedy: None, loses: true }));
@@ -111,7 +114,7 @@ async fn look_at_member(
             found.last
         ),
     };
-    let kept = Salvage { identity: anchor.map(|slot| slot.identity), last: found.last, ..Salvage::default() };
+    let kept = Salvage { identity, last: found.last, ..Salvage::default() };
     let remedy = Some(Remedy::Log(Cut { dir, owner, persisted, kept }));
     Ok(Some(Finding { problem, advice, remedy, loses: anchor.is_some() }))
 }
@@ -176,7 +179,8 @@ impl Cut {
         let log = dir.join("log");
         aside.keep_all(fs, &log).await?;
         aside.keep(fs, &dir.join(anchor::NAME)).await?;
-        for lost in &kept.lost {
+        // The last one first: as when a log is opened, and cut off.
+        for lost in kept.lost.iter().rev() {
             fs.remove(lost, TAG).await?;
         }
         if let Some((path, end)) = &kept.cut {

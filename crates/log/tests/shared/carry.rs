@@ -1,0 +1,262 @@
+//! A member that cannot flush: what it has unflushed is carried out of the log, and others go on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_io::sim::{DiskImage, Fault, FaultPlan, Keep, OpKind, SimFs};
+use weir_io::{ErrorKind, Rng};
+use weir_log::{MemberLog, SharedLog, SyncMode, WriteAheadLog};
+
+use super::{CAP_BYTES, Group, SharedGroup, flush, named, open, open_member, open_members, write_one};
+use crate::common::{DIR, world};
+
+/// Files of carried logs.
+fn carried(fs: &SimFs) -> usize {
+    let dir = Path::new(DIR).with_file_name("carried");
+    let image = fs.crash_keeping(Keep::All, &mut Rng::new(1));
+    image.files().iter().filter(|(path, _)| path.starts_with(&dir)).count()
+}
+
+/// The healthy ones write and flush until `bytes` more have passed through the log.
+async fn pass(log: &SharedLog, healthy: &[MemberLog], group: &SharedGroup, rng: &mut Rng, bytes: u64) {
+    let before = log.stats().log.bytes_written;
+    for written in 0.. {
+        if log.stats().log.bytes_written >= before + bytes {
+            return;
+        }
+        write_one(&healthy[written % healthy.len()], group, rng).await.expect("they go on");
+        if written % 20 == 0 {
+            for member in healthy {
+                flush(member, group).await.expect("they can flush");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_member_that_never_flushes_keeps_the_log_no_longer_than_its_owner_lets_it() {
+    for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
+        let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+        let group = SharedGroup::of(3);
+        let mut rng = sim.rng();
+        sim.block_on(async {
+            let log = open(&fs, sync, &group, 1, 3).await.expect("a fresh disk");
+            let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+            let (stuck, healthy) = members.split_first().expect("three");
+            for _ in 0..12 {
+                write_one(stuck, &group, &mut rng).await.expect("nothing fails");
+                pass(&log, healthy, &group, &mut rng, CAP_BYTES).await;
+                healthy[0].sync().await.expect("nothing fails");
+                if named(&log).contains(&0) {
+                    log.carry(0).await.expect("nothing fails");
+                    assert!(!named(&log).contains(&0), "it keeps nothing: {:?}", log.cascade());
+                }
+                let live = log.stats().log.live_bytes;
+                // Without syncs it is written 256 KiB at a time.
+                let at_once = if sync == SyncMode::None { 512 << 10 } else { 0 };
+                assert!(live < 3 * CAP_BYTES + at_once, "{sync:?}: {live} bytes");
+            }
+            assert_eq!(log.stats().carried, 1);
+            assert!(carried(&fs) > 0 && log.unflushed().contains(&0));
+            stuck.sync().await.expect("what was carried is durable, the rest is synced");
+            group.0.lock().members[0].synced = stuck.last();
+        });
+        // It is given back what was carried, and what was not.
+        let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+        sim.block_on(async {
+            let log = open(&fs, sync, &group, 2, 3).await.expect("it is whole");
+            assert!(log.unflushed().contains(&0));
+            let members = open_members(&log, sync, &group).await.expect("it is whole");
+            assert_eq!(members[0].last(), 12, "{sync:?}");
+            write_one(&members[0], &group, &mut rng).await.expect("it goes on");
+            // Now it can flush.
+            flush(&members[0], &group).await.expect("nothing fails");
+            assert_eq!((carried(&fs), log.stats().carried), (0, 0), "{sync:?}");
+        });
+    }
+}
+
+#[test]
+fn after_a_failure_those_who_have_flushed_go_on_without_the_one_who_cannot() {
+    for (sync, fault) in
+        [(SyncMode::Always, OpKind::Write), (SyncMode::Interval, OpKind::Write), (SyncMode::Interval, OpKind::Sync)]
+    {
+        let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+        let group = SharedGroup::of(3);
+        let mut rng = sim.rng();
+        sim.block_on(async {
+            let log = open(&fs, sync, &group, 1, 3).await.expect("a fresh disk");
+            let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+            let (stuck, healthy) = members.split_first().expect("three");
+            for member in &members {
+                write_one(member, &group, &mut rng).await.expect("nothing fails yet");
+            }
+            fs.fail_next(Some(fault), Fault::Error);
+            let written = write_one(stuck, &group, &mut rng).await;
+            let synced = stuck.sync().await;
+            assert!(written.is_err() || synced.is_err(), "{sync:?} {fault:?}");
+            let is_in_doubt = written.is_err();
+            for member in healthy {
+                flush(member, &group).await.expect("tables are not in the log");
+                member.replace(member.last()).await.expect_err("one has not flushed");
+            }
+            assert_eq!(named(&log), [0]);
+            log.carry(0).await.expect("the log can be read");
+            healthy[0].replace(healthy[0].last()).await.expect("nobody is waited for");
+            for member in healthy {
+                write_one(member, &group, &mut rng).await.expect("they go on");
+                member.sync().await.expect("they go on");
+                group.0.lock().members[member.member() as usize].synced = member.last();
+            }
+            // What was carried is safe; what was not written is in its memory alone.
+            stuck.commit(1).await.expect("it was acknowledged, and is carried");
+            group.0.lock().members[0].synced = 1;
+            match is_in_doubt {
+                true => {
+                    stuck.commit(2).await.expect_err("nobody knows where it is");
+                    assert!(stuck.append(b"late").is_err() && stuck.sync().await.is_err());
+                    assert!(stuck.failure().is_some() && stuck.stats().durable == 1);
+                    assert!(log.cascade().is_empty(), "it keeps nothing");
+                    let early = stuck.replace(1).await.expect_err("it has not flushed");
+                    assert_eq!(early.kind(), ErrorKind::Invalid);
+                }
+                false => assert!(stuck.failure().is_none(), "all of it could be read"),
+            }
+        });
+        let image = fs.crash_keeping(Keep::None, &mut rng);
+        let at_the_crash = group.0.lock().clone();
+        let (sim, fs) = world(2, &image, FaultPlan::none());
+        let group = SharedGroup(Arc::new(Mutex::new(at_the_crash)));
+        sim.block_on(async {
+            let log = open(&fs, sync, &group, 2, 3).await.expect("behind the hole it is whole");
+            let members = open_members(&log, sync, &group).await.expect("and each has what was promised");
+            for member in &members {
+                write_one(member, &group, &mut rng).await.expect("they go on");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_member_in_doubt_goes_on_when_it_has_flushed() {
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(2);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, SyncMode::Always, &group, 1, 2).await.expect("a fresh disk");
+        let members = open_members(&log, SyncMode::Always, &group).await.expect("a fresh disk");
+        write_one(&members[0], &group, &mut rng).await.expect("nothing fails yet");
+        fs.fail_next(Some(OpKind::Write), Fault::Error);
+        write_one(&members[0], &group, &mut rng).await.expect_err("its write fails");
+        log.carry(0).await.expect("the log can be read");
+        members[1].replace(0).await.expect("nobody is waited for");
+        write_one(&members[1], &group, &mut rng).await.expect("it goes on");
+        assert!(carried(&fs) > 0);
+        flush(&members[0], &group).await.expect("now it can");
+        members[0].replace(2).await.expect("it holds everything");
+        assert_eq!((members[0].failure().is_none(), carried(&fs)), (true, 0));
+        write_one(&members[0], &group, &mut rng).await.expect("it goes on");
+        assert_eq!(members[0].last(), 3);
+        assert_eq!(log.stats().log.failures, 1);
+    });
+    let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+    sim.block_on(async {
+        let log = open(&fs, SyncMode::Always, &group, 2, 2).await.expect("it is whole");
+        open_members(&log, SyncMode::Always, &group).await.expect("it is whole");
+    });
+}
+
+#[test]
+fn what_was_carried_goes_with_its_member() {
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(2);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, SyncMode::Interval, &group, 1, 2).await.expect("a fresh disk");
+        let members = open_members(&log, SyncMode::Interval, &group).await.expect("a fresh disk");
+        for member in &members {
+            write_one(member, &group, &mut rng).await.expect("nothing fails");
+            log.carry(member.member()).await.expect("nothing fails");
+        }
+        assert_eq!((log.stats().carried, carried(&fs)), (2, 2));
+        log.forget(0).await.expect("nothing fails");
+        assert_eq!((log.stats().carried, carried(&fs)), (1, 1));
+    });
+    let (sim, fs) = world(2, &fs.crash_keeping(Keep::All, &mut rng), FaultPlan::none());
+    sim.block_on(async {
+        // The other one was dropped in between.
+        let log = open(&fs, SyncMode::Interval, &group, 2, 1).await.expect("it is whole");
+        assert_eq!((log.stats().carried, carried(&fs)), (0, 0));
+    });
+}
+
+/// Carries at some moment of a life, cuts the power at every change, and looks at what is left.
+#[test]
+fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
+    let mut cuts_in_all = 0;
+    for (seed, sync) in
+        (0..6).flat_map(|seed| [(seed, SyncMode::Always), (seed, SyncMode::Interval), (seed, SyncMode::None)])
+    {
+        let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let group = SharedGroup::of(2);
+        let cuts: Arc<Mutex<Vec<(DiskImage, Group)>>> = Arc::default();
+        let mut rng = sim.rng();
+        {
+            let (cuts, group, mut rng) = (Arc::clone(&cuts), group.clone(), sim.rng().fork("cuts"));
+            fs.on_cut_point(move |fs, _| {
+                let keep = [Keep::Random, Keep::Prefix, Keep::None, Keep::All][rng.below(4) as usize];
+                let image = fs.crash_keeping(keep, &mut rng);
+                if let Some(group) = group.0.try_lock() {
+                    cuts.lock().push((image, group.clone()));
+                }
+            });
+        }
+        sim.block_on(async {
+            let log = open(&fs, sync, &group, seed, 2).await.expect("a fresh disk");
+            let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+            for round in 0..4 {
+                for _ in 0..6 {
+                    write_one(&members[rng.below(2) as usize], &group, &mut rng).await.expect("nothing fails");
+                }
+                if rng.chance(0.5) {
+                    members[0].sync().await.expect("nothing fails");
+                    let synced = members[0].last();
+                    group.0.lock().members[0].synced = synced;
+                    log.claim().await.expect("nothing fails");
+                }
+                log.carry(0).await.expect("nothing fails");
+                // It is durable now.
+                let last = members[0].last();
+                if sync != SyncMode::None || log.stats().log.committed == log.stats().log.last {
+                    group.0.lock().members[0].synced = last;
+                }
+                if round == 2 {
+                    flush(&members[0], &group).await.expect("nothing fails");
+                }
+                flush(&members[1], &group).await.expect("nothing fails");
+            }
+        });
+        fs.clear_hook();
+        let cuts = std::mem::take(&mut *cuts.lock());
+        cuts_in_all += cuts.len();
+        for (number, (image, before)) in (0..).zip(cuts) {
+            let (sim, fs) = world(seed ^ number, &image, FaultPlan::none());
+            let group = SharedGroup(Arc::new(Mutex::new(before)));
+            sim.block_on(async {
+                let log = open(&fs, sync, &group, 100 + number, 2)
+                    .await
+                    .unwrap_or_else(|error| panic!("{sync:?}, seed {seed}, cut {number}: {error}"));
+                let member = open_member(&log, sync, &group, 0)
+                    .await
+                    .unwrap_or_else(|error| panic!("{sync:?}, seed {seed}, cut {number}: {error}"));
+                write_one(&member, &group, &mut rng).await.expect("it goes on");
+                log.carry(0).await.expect("once more");
+                drop(member);
+                let again = open_member(&log, sync, &group, 0).await.expect("it is whole");
+                write_one(&again, &group, &mut rng).await.expect("it goes on");
+            });
+        }
+    }
+    assert!(cuts_in_all > 500, "only {cuts_in_all} cuts");
+}

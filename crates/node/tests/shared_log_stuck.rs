@@ -1,0 +1,247 @@
+//! Tenants that share a log, where one of them cannot flush, a segment was lost, or a number was given out twice; and
+//! whose bytes are whose.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_admission::Direction;
+use weir_io::sim::{DiskImage, Fault, Keep, OpKind, SimFs};
+use weir_io::{Class, Error, ErrorKind, File, Fs, Op, OpenOptions, Tag, forward_fs, sleep_until};
+use weir_log::SyncMode;
+use weir_node::Node;
+
+use crate::shared_log::{
+    CAP, DIR, SECOND, SEGMENTS, create, has_all, log, name, open_on, put, tenant, value, world, write_all,
+};
+
+/// A disk on which no file can be made in the tree of some partitions: they cannot flush.
+struct StuckFs {
+    inner: Arc<dyn Fs>,
+    stuck: Mutex<Vec<u32>>,
+}
+
+impl StuckFs {
+    fn on(disk: &Arc<SimFs>) -> Arc<Self> {
+        Arc::new(Self { inner: Arc::clone(disk) as Arc<dyn Fs>, stuck: Mutex::default() })
+    }
+
+    fn set_stuck(&self, partitions: &[u32]) {
+        *self.stuck.lock() = partitions.to_vec();
+    }
+}
+
+impl Fs for StuckFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let is_in = |number: &u32| path.starts_with(format!("{DIR}/partitions/{number:06}/tree"));
+        if options.create_new && self.stuck.lock().iter().any(is_in) {
+            return Op::ready(Err(Error::new(ErrorKind::Device, "create", path, "planned")));
+        }
+        self.inner.open(path, options, tag)
+    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, real_path, volume, lock);
+}
+
+fn partitions(node: &Node, number: u64) -> Vec<u32> {
+    tenant(node, number).partitions().iter().map(|slot| slot.owner().partition).collect()
+}
+
+#[test]
+fn a_tenant_that_cannot_flush_keeps_neither_the_log_long_nor_others_waiting() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let (sim, disk) = world(1, &DiskImage::new());
+        let fs = StuckFs::on(&disk);
+        let clock = sim.clock();
+        sim.block_on(async {
+            let node = open_on(&sim, Arc::clone(&fs) as Arc<dyn Fs>, sync).await.expect("a fresh disk");
+            for number in 0..2 {
+                create(&node, number).await;
+            }
+            write_all(&node, 0..1, 20).await;
+            fs.set_stuck(&partitions(&node, 0));
+            let mut longest = 0;
+            for key in 0..16_000 {
+                put(&tenant(&node, 1), key, 1_000 + key).await;
+                if key % 100 == 0 {
+                    sleep_until(&clock, clock.now() + SECOND / 5).await;
+                }
+                longest = log(&node).log.live_bytes.max(longest);
+            }
+            // Of 16 to 66 MB; it is looked for those who cannot flush once a second, in which there are up to 2 MB.
+            assert!(longest < 5 * CAP, "{sync:?}: {longest} bytes: {:?}", log(&node));
+            assert!(log(&node).carried > 0, "{:?}", log(&node));
+            // It can still be read, and written to until its memory is full.
+            has_all(&node, 0..1, 20).await;
+            put(&tenant(&node, 0), 20, 20).await;
+            sleep_until(&clock, clock.now() + SECOND).await;
+        });
+        let (sim, disk) = world(2, &disk.crash_keeping(Keep::None, &mut sim.rng()));
+        let clock = sim.clock();
+        sim.block_on(async {
+            let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, sync).await.expect("it is whole");
+            node.recover().await;
+            has_all(&node, 0..1, 21).await;
+            // Nothing is in the way any more.
+            for slot in tenant(&node, 0).partitions() {
+                slot.sleep().await;
+            }
+            assert_eq!(log(&node).carried, 0, "{sync:?}");
+            write_all(&node, 0..1, 30).await;
+            sleep_until(&clock, clock.now() + SECOND).await;
+            node.close().await.expect("closed");
+        });
+        let found = sim.block_on(async {
+            let fs = Arc::clone(&disk) as Arc<dyn Fs>;
+            weir_node::check(&fs, Path::new(DIR), |_, _| ()).await.expect("it is a node's directory")
+        });
+        assert_eq!(found.all_problems().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+    }
+}
+
+#[test]
+fn after_a_failed_write_those_who_can_flush_go_on_and_the_other_one_when_it_can() {
+    for (sync, kind) in [(SyncMode::Always, OpKind::Write), (SyncMode::Interval, OpKind::Sync)] {
+        let (sim, disk) = world(1, &DiskImage::new());
+        let fs = StuckFs::on(&disk);
+        let clock = sim.clock();
+        sim.block_on(async {
+            let node = open_on(&sim, Arc::clone(&fs) as Arc<dyn Fs>, sync).await.expect("a fresh disk");
+            for number in 0..3 {
+                create(&node, number).await;
+            }
+            write_all(&node, 0..3, 10).await;
+            sleep_until(&clock, clock.now() + SECOND).await;
+            let stuck = partitions(&node, 0);
+            fs.set_stuck(&stuck);
+            disk.fail_next(Some(kind), Fault::Error);
+            let failing = tenant(&node, 0).slot_of(&3_u64.to_be_bytes()).partition().await.expect("awake");
+            let mut batch = weir_model::Batch::new();
+            batch.put(&3_u64.to_be_bytes(), &3_u64.to_le_bytes().repeat(40));
+            let written = async { failing.write(&batch).await?.await }.await;
+            sleep_until(&clock, clock.now() + SECOND).await;
+            assert!(log(&node).log.failures == 1, "{sync:?}: the log has failed: {written:?}");
+            sleep_until(&clock, clock.now() + 8 * SECOND).await;
+            // Nobody has mended anything.
+            write_all(&node, 1..3, 10).await;
+            has_all(&node, 0..3, 10).await;
+            fs.set_stuck(&[]);
+            sleep_until(&clock, clock.now() + 8 * SECOND).await;
+            write_all(&node, 0..3, 12).await;
+            has_all(&node, 0..3, 12).await;
+            sleep_until(&clock, clock.now() + SECOND).await;
+        });
+        let (sim, disk) = world(2, &disk.crash_keeping(Keep::None, &mut sim.rng()));
+        sim.block_on(async {
+            let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, sync).await.expect("it is whole");
+            has_all(&node, 0..3, 12).await;
+        });
+    }
+}
+
+#[test]
+fn a_tenant_that_cannot_be_opened_does_not_keep_the_log_long() {
+    let (sim, disk) = world(1, &DiskImage::new());
+    sim.block_on(async {
+        let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, SyncMode::Interval).await.expect("a fresh disk");
+        for number in 0..2 {
+            create(&node, number).await;
+        }
+        write_all(&node, 0..2, 20).await;
+        sleep_until(&sim.clock(), sim.clock().now() + 3 * SECOND).await;
+    });
+    let mut image = disk.crash_keeping(Keep::All, &mut sim.rng());
+    let current: Vec<_> = image.files().into_iter().map(|(path, _)| path).collect();
+    let damaged = current.iter().find(|path| path.ends_with("000002/tree/CURRENT")).expect("it has a tree");
+    assert!(image.remove(damaged));
+    let (sim, disk) = world(2, &image);
+    let clock = sim.clock();
+    sim.block_on(async {
+        let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, SyncMode::Interval).await.expect("it is whole");
+        for key in 0..12_000 {
+            put(&tenant(&node, 1), key, 1_000 + key).await;
+            if key % 100 == 0 {
+                sleep_until(&clock, clock.now() + SECOND / 2).await;
+            }
+        }
+        let after = log(&node);
+        assert!(after.carried > 0 && after.log.live_bytes < 3 * CAP, "{after:?}");
+    });
+    // What it had is still there for a repair.
+    let found = sim.block_on(async {
+        let fs = Arc::clone(&disk) as Arc<dyn Fs>;
+        fs.list(Path::new(&format!("{DIR}/shared-log/carried")), Tag::new(Default::default(), Class::Log)).await
+    });
+    assert!(!found.expect("something was carried").is_empty());
+}
+
+#[test]
+fn a_lost_last_segment_refuses_all_that_share_the_log_and_says_what_to_do() {
+    for sync in [SyncMode::Always, SyncMode::Interval, SyncMode::None] {
+        let (sim, disk) = world(1, &DiskImage::new());
+        sim.block_on(async {
+            let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, sync).await.expect("a fresh disk");
+            for number in 0..2 {
+                create(&node, number).await;
+            }
+            write_all(&node, 0..2, 300).await;
+            node.close().await.expect("closed");
+        });
+        let mut image = disk.crash_keeping(Keep::None, &mut sim.rng());
+        let segments = Path::new(SEGMENTS.trim_start_matches('/'));
+        let files: Vec<_> = image.files().into_iter().map(|(path, _)| path).collect();
+        // Not one that has but a mark.
+        let has_records = |path: &&std::path::PathBuf| {
+            let bytes = image.read(path).filter(|_| path.starts_with(segments)).unwrap_or_default();
+            bytes.iter().skip(4_096).filter(|byte| **byte > 0).count() > 200
+        };
+        let last = files.iter().rfind(has_records).expect("there are segments");
+        // Partitions' own anchors would miss it, too: but for those, nothing would.
+        assert!(image.remove(last));
+        let (sim, disk) = world(2, &image);
+        sim.block_on(async {
+            let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, sync).await.expect("the node is whole");
+            let error = value(&tenant(&node, 1), 1).await.expect_err("records are gone that were durable");
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{sync:?}");
+            let message = error.to_string();
+            let says_what_to_do = message.contains("weir repair") || message.contains("says the mark");
+            assert!(message.contains("shared-log") && says_what_to_do, "{sync:?}: {message}");
+        });
+    }
+}
+
+/// DF-16: the sum over tenants is what the disk has seen, and each has what it has appended.
+#[test]
+fn what_a_tenant_writes_to_the_shared_log_is_booked_to_it() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let (sim, disk) = world(1, &DiskImage::new());
+        sim.block_on(async {
+            let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, sync).await.expect("a fresh disk");
+            for number in 0..2 {
+                create(&node, number).await;
+            }
+            // One writes three times as much as the other.
+            let (mut rng, mut written) = (sim.rng(), [0_u64; 2]);
+            for key in 0..4_000 {
+                let number = u64::from(rng.below(4) == 0);
+                written[number as usize] += 1;
+                put(&tenant(&node, number), key, key).await;
+            }
+            sleep_until(&sim.clock(), sim.clock().now() + SECOND).await;
+            let booked = node.ledger().tenants();
+            let of = |tenant: u32| booked[&tenant][(Class::Log, Direction::Write)].bytes;
+            let ids = [0, 1].map(|number| tenant(&node, number).id().0);
+            let (many, few) = (of(ids[0]), of(ids[1]));
+            // A page that both have filled is both's; the first of each of some thirty segments is that of who begins
+            // it.
+            let (share, wanted) = (few * 1_000 / (many + few), written[1] * 1_000 / 4_000);
+            assert!(few > 300_000 && share.abs_diff(wanted) < 15, "{sync:?}: {many} and {few}: {share}, not {wanted}");
+            let total = node.ledger().total()[(Class::Log, Direction::Write)].bytes;
+            assert_eq!(booked.values().map(|booked| booked[(Class::Log, Direction::Write)].bytes).sum::<u64>(), total);
+            if sync == SyncMode::Always {
+                assert_eq!(total, disk.count(Class::Log, OpKind::Write).bytes, "to the byte");
+            }
+            assert!(node.tenant(&name(0)).is_some());
+        });
+    }
+}
