@@ -50,6 +50,19 @@ pub enum Precedence {
     Strict,
     /// While both wait, the lower ranks get 1 unit of cost for every `n` of this rank (n = 10: 10:1).
     Share(u32),
+    /// The same for flushes alone: the other lower ranks get what is left, possibly nothing.
+    FlushShare(u32),
+}
+
+impl Precedence {
+    /// Units of cost of this rank for one of `lower`; `None` = that gets what is left.
+    fn share(self, lower: usize) -> Option<u64> {
+        match self {
+            Precedence::Share(n) => Some(n.into()),
+            Precedence::FlushShare(n) if lower == Rank::Flush as usize => Some(n.into()),
+            Precedence::FlushShare(_) | Precedence::Strict => None,
+        }
+    }
 }
 
 /// Decides between ranks by what each has paid. Instead of RocksDB's lottery (FX-7) the lower ranks earn a credit for
@@ -74,7 +87,7 @@ impl Order {
     pub(crate) fn set(&mut self, rank: Rank, precedence: Precedence) {
         let rank = rank as usize;
         let before = std::mem::replace(&mut self.precedence[rank], precedence);
-        if !matches!((before, precedence), (Precedence::Share(_), Precedence::Share(_))) {
+        if std::mem::discriminant(&before) != std::mem::discriminant(&precedence) {
             self.credit[rank] = 0;
         }
     }
@@ -86,13 +99,16 @@ impl Order {
             if heads[rank].is_none() {
                 continue;
             }
-            let lower_is_due = best.is_some_and(|lower| match self.precedence[rank] {
-                Precedence::Strict => false,
-                Precedence::Share(n) => self.credit[rank] >= heads[lower].unwrap_or(0).saturating_mul(u64::from(n)),
-            });
-            if !lower_is_due {
-                best = Some(rank);
-            }
+            let lower = match self.precedence[rank] {
+                // Whatever flushes owe to those below them.
+                Precedence::FlushShare(_) => Some(Rank::Flush as usize).filter(|&flush| heads[flush].is_some()),
+                Precedence::Strict | Precedence::Share(_) => best,
+            };
+            let is_due = |&lower: &usize| {
+                let share = self.precedence[rank].share(lower);
+                share.is_some_and(|n| self.credit[rank] >= heads[lower].unwrap_or(0).saturating_mul(n))
+            };
+            best = lower.filter(is_due).or(Some(rank));
         }
         best.map(|rank| Rank::ALL[rank])
     }
@@ -101,12 +117,13 @@ impl Order {
     pub(crate) fn granted(&mut self, rank: Rank, cost: u64, waiting: &[bool; RANKS]) {
         let rank = rank as usize;
         for higher in 0..rank {
-            if let Precedence::Share(n) = self.precedence[higher] {
+            if let Some(n) = self.precedence[higher].share(rank) {
                 // Also while nobody above waits: what the lower ranks get then is not owed to them twice.
-                self.credit[higher] = self.credit[higher].saturating_sub(cost.saturating_mul(u64::from(n)));
+                self.credit[higher] = self.credit[higher].saturating_sub(cost.saturating_mul(n));
             }
         }
-        let lower_waits = waiting[rank + 1..].iter().any(|&waits| waits);
+        let earns = |lower: usize| waiting[lower] && self.precedence[rank].share(lower).is_some();
+        let lower_waits = (rank + 1..RANKS).any(earns);
         self.credit[rank] = if lower_waits { self.credit[rank].saturating_add(cost) } else { 0 };
     }
 }
@@ -144,6 +161,17 @@ mod tests {
         assert!((share(1) - 10.0 / 11.0).abs() < 1e-3, "{served:?}");
         assert!((share(2) - 10.0 / 121.0).abs() < 1e-3, "{served:?}");
         assert!((share(3) - 1.0 / 121.0).abs() < 1e-3, "{served:?}");
+    }
+
+    #[test]
+    fn a_share_of_flushes_is_for_flushes() {
+        let (foreground, flush, merge) = (Some(1), Some(1), Some(1));
+        let mut order = Order::new();
+        order.set(Rank::Foreground, Precedence::FlushShare(9));
+        let served = serve(&mut order, [foreground, flush, None, merge, None], 10_000);
+        assert!((900..=1000).contains(&served[1]) && served[3] == 0, "{served:?}");
+        let served = serve(&mut order, [foreground, None, None, merge, None], 10_000);
+        assert_eq!(served[0], 10_000, "no flush waits");
     }
 
     #[test]

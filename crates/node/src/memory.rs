@@ -64,7 +64,7 @@ pub(crate) struct WriteMemory {
     /// What was said to the gate last.
     /// What foreground has at the gate. Held while that is turned, so that the last to look has the last word.
     precedence: Mutex<Precedence>,
-    /// Bytes of foreground for one of background, as a policy says; 0 = background has what foreground leaves.
+    /// Bytes of foreground for one of flushes, as a policy says; 0 = background has what foreground leaves.
     foreground_share: AtomicU32,
     /// When so much is in use, writes ask the pool for room.
     short_at: AtomicU64,
@@ -310,8 +310,8 @@ impl WriteMemory {
         }
     }
 
-    /// So many bytes of foreground pass for one of background where both wait, unless writes wait for room and background
-    /// has more; `None` = background has what foreground leaves.
+    /// So many bytes of foreground pass for one of flushes where both wait, unless writes wait for room and background has
+    /// more; `None` = background has what foreground leaves.
     pub fn set_foreground_share(&self, share: Option<u32>) {
         self.foreground_share.store(share.unwrap_or(0), Ordering::Relaxed);
         self.let_flushes_pass();
@@ -320,12 +320,11 @@ impl WriteMemory {
     /// Background has a part of the device while foreground waits for it, as long as only a flush helps.
     fn let_flushes_pass(&self) {
         let mut now = self.precedence.lock();
-        let share = match self.foreground_share.load(Ordering::Relaxed) {
-            0 => u32::MAX,
-            share => share,
+        let wanted = match self.foreground_share.load(Ordering::Relaxed) {
+            share if self.is_waited_for() && !(1..FLUSHES_PASS).contains(&share) => Precedence::Share(FLUSHES_PASS),
+            0 => Precedence::Strict,
+            share => Precedence::FlushShare(share),
         };
-        let share = if self.is_waited_for() { share.min(FLUSHES_PASS) } else { share };
-        let wanted = if share == u32::MAX { Precedence::Strict } else { Precedence::Share(share) };
         if *now != wanted {
             *now = wanted;
             self.gate.set_precedence(Rank::Foreground, wanted);

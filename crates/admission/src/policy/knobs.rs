@@ -14,7 +14,7 @@ use crate::limits::Limits;
 pub struct Knobs {
     /// Of the node itself.
     pub node: NodeKnobs,
-    /// So many bytes of foreground pass at the node for one of background where both wait; `None` = background has what
+    /// So many bytes of foreground pass at the node for one of flushes where both wait; `None` = background has what
     /// foreground leaves.
     #[serde(default)]
     pub foreground_share: Option<u32>,

@@ -65,8 +65,6 @@ pub struct Weir {
     patience: Patience,
     /// When the last one began to drain while the node was short.
     drained_at: Nanos,
-    /// When the last tick was.
-    seen_at: Nanos,
     partitions: BTreeMap<Owner, PartitionState>,
 }
 
@@ -151,7 +149,7 @@ impl Weir {
         let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
         let (rest, patience) = (Rest::default(), Patience::default());
         let partitions = BTreeMap::new();
-        Self { migration, without, hysteresis, ramp, rest, patience, drained_at: 0, seen_at: 0, partitions }
+        Self { migration, without, hysteresis, ramp, rest, patience, drained_at: 0, partitions }
     }
 
     fn has(&self, ingredient: Ingredient) -> bool {
@@ -391,10 +389,9 @@ impl DeferralPolicy for Weir {
         let longest = sample.partitions.iter().map(|partition| partition.tree.l0_runs).max().unwrap_or(0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         if self.has(Ingredient::Rush) {
-            let seconds = (now - std::mem::replace(&mut self.seen_at, now)) as f64 / 1e9;
             // Both are in the order of owners.
             let paces = self.partitions.values_mut().map(|state| &mut state.pace);
-            knobs.foreground_share = in_time::share(&sample.device, &looks, paces, seconds).filter(|_| limited);
+            knobs.foreground_share = in_time::share(&sample.device, &looks, paces).filter(|_| limited);
         }
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
