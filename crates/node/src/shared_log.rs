@@ -208,6 +208,9 @@ impl NodeLog {
             }
         };
         let anchor = Arc::new(Anchor::new(Arc::clone(&self.fs), &self.own, slot));
+        // What was read may be in the page cache alone, where a process was killed. Segments go by it: it is durable
+        // before.
+        anchor.hold(slot.claim, Class::Flush).await?;
         let log = LogOptions {
             sync: self.sync,
             segment_bytes: (self.cap_bytes / SEGMENTS).max(SEGMENT_BYTES_MIN),
