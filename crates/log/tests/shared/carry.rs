@@ -266,7 +266,7 @@ fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
 }
 
 /// Polls `life` so often, unless it ends before. Whoever drops it then has killed the process.
-async fn polled<T>(life: impl Future<Output = T>, polls: usize) -> Option<T> {
+pub async fn polled<T>(life: impl Future<Output = T>, polls: usize) -> Option<T> {
     let (mut life, mut left) = (pin!(life), polls);
     poll_fn(|cx| match life.as_mut().poll(cx) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -427,5 +427,45 @@ fn a_member_that_is_dropped_while_it_is_carried_leaves_nothing() {
         carrying.expect("nothing fails");
         dropped.expect("nothing fails");
         assert_eq!((log.stats().carried, carried(&fs)), (0, 0));
+    });
+}
+
+/// Without syncs, records may be in tables whose log a power cut has taken: those behind them are none the worse.
+#[test]
+fn on_either_side_of_records_that_were_in_tables_what_there_is_can_be_carried() {
+    let sync = SyncMode::None;
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(1);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, sync, &group, 1, 1).await.expect("a fresh disk");
+        let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+        for index in 1..=20_u8 {
+            write(&members[0], &group, |_| vec![index; 20]).await.expect("nothing fails");
+            if index == 14 {
+                members[0].sync().await.expect("nothing fails");
+                group.0.lock().members[0].synced = 14;
+            }
+        }
+        flush(&members[0], &group).await.expect("nothing fails");
+    });
+    let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+    sim.block_on(async {
+        let log = open(&fs, sync, &group, 2, 1).await.expect("it is whole");
+        let member = open_member(&log, sync, &group, 0).await.expect("it is whole");
+        assert_eq!(member.last(), 20);
+        for index in 21..=25_u8 {
+            write(&member, &group, |_| vec![index; 20]).await.expect("nothing fails");
+        }
+        member.sync().await.expect("nothing fails");
+        group.0.lock().members[0].synced = 25;
+    });
+    let (sim, fs) = world(3, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+    sim.block_on(async {
+        let log = open(&fs, sync, &group, 3, 1).await.expect("it is whole");
+        log.carry(0).await.expect("either side is carried");
+        assert_eq!((log.stats().carried, carried(&fs)), (1, 2));
+        let member = open_member(&log, sync, &group, 0).await.expect("it is whole");
+        assert_eq!((member.last(), carried(&fs)), (25, 1), "what is in tables has gone");
     });
 }
