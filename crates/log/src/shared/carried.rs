@@ -2,7 +2,7 @@
 //! records of one member, in `carried/` beside the segments. Their records have the member's indexes, and the payloads
 //! that they had in the shared log, with tags of version 2; their segments have the shared log's identity.
 //!
-//! A directory is called by what is in it, and only once all of that is on the device: until then it ends in `.tmp`, and
+//! A directory is called by what is in it, once all of that is on the device: until then it ends in `.tmp`, and
 //! whatever attempt has left it there is removed. So a name says which records need not be in the shared log any more.
 //! What is written to it never changes again.
 

@@ -1,4 +1,4 @@
-//! Carrying: copying what a member has unflushed out of the shared log, and what becomes of the copies. Where they stand
+//! Carrying: copying what a member has unflushed out of the shared log, and what becomes of the copies. Where they are
 //! and how they are read back: [`carried`].
 
 use std::sync::atomic::Ordering;

@@ -176,7 +176,7 @@ impl Taken {
         }
     }
 
-    /// Gives those that are `unflushed` to `apply`, in order, as far as the file can be read. Gives the index behind the
+    /// Gives those that are `unflushed` to `apply` in order, as far as the file can be read. Gives the index behind the
     /// last that was given.
     ///
     /// # Errors
