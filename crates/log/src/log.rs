@@ -80,6 +80,11 @@ impl Log {
         self.0.state.lock().sealed()
     }
 
+    /// Waits until nothing is in flight: what has failed by then has not committed more afterwards.
+    pub(crate) async fn quiet(&self) {
+        self.0.settle(Want::default(), LogState::is_quiet).await;
+    }
+
     /// The segments in which records `first..=last` may stand, in order.
     pub(crate) fn segments_with(&self, first: LogIndex, last: LogIndex) -> Vec<Searched> {
         self.0.state.lock().segments_with(first, last)

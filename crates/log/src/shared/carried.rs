@@ -1,11 +1,12 @@
-//! What was carried out of a shared log, because its member could not flush it: a log of its own for each such member,
-//! in `carried/` beside the segments. Its records have the member's indexes, and the payloads that they had in the
-//! shared log, with tags of version 2; its segments have the shared log's identity.
+//! What was carried out of a shared log, because its member could not flush it: logs of its own, each with consecutive
+//! records of one member, in `carried/` beside the segments. Their records have the member's indexes, and the payloads
+//! that they had in the shared log, with tags of version 2; their segments have the shared log's identity.
 //!
-//! What is carried was in the shared log before, and leaves it only when the copy is durable. So a copy that a crash
-//! has cut short is no loss, and what stands in both is the same.
+//! A directory is called by what is in it, once all of that is on the device: until then it ends in `.tmp`, and
+//! whatever attempt has left it there is removed. So a name says which records need not be in the shared log any more.
+//! What is written to it never changes again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,56 +21,158 @@ use crate::recover::{self, Recovery};
 
 /// A member, and the identity of its partition.
 pub(super) type Carrier = (MemberId, u64);
-/// Those of which something was carried.
-pub(super) type CarriedLogs = BTreeSet<Carrier>;
 
-/// The last index that is carried of each; the largest there is, before its log was read.
-pub(super) type CarriedThrough = BTreeMap<Carrier, LogIndex>;
+const TEMPORARY: &str = ".tmp";
+
+/// Records `first..=last` of a member, carried. Ordered by member, and by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CarriedLog {
+    pub carrier: Carrier,
+    pub first: LogIndex,
+    pub last: LogIndex,
+}
+
+/// Those that there are.
+pub(super) type CarriedLogs = BTreeSet<CarriedLog>;
+
+/// What there is of `member`, under whatever identity.
+pub(super) fn of_member(logs: &CarriedLogs, member: MemberId) -> impl DoubleEndedIterator<Item = CarriedLog> {
+    let least = CarriedLog { carrier: (member, 0), first: 0, last: 0 };
+    let most = CarriedLog { carrier: (member, u64::MAX), first: LogIndex::MAX, last: LogIndex::MAX };
+    logs.range(least..=most).copied()
+}
+
+impl CarriedLog {
+    pub fn dir(&self, segments: &Path) -> PathBuf {
+        dir_of_all(segments).join(self.name())
+    }
+
+    /// Where it is written.
+    pub fn temporary_dir(&self, segments: &Path) -> PathBuf {
+        dir_of_all(segments).join(self.name() + TEMPORARY)
+    }
+
+    fn name(&self) -> String {
+        let Self { carrier: (member, identity), first, last } = self;
+        format!("{member:06}-{identity:016x}-{first}-{last}")
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split('-');
+        let mut part = || parts.next();
+        let carrier = (part()?.parse().ok()?, u64::from_str_radix(part()?, 16).ok()?);
+        let parsed = Self { carrier, first: part()?.parse().ok()?, last: part()?.parse().ok()? };
+        // As it would be written, and in no other way.
+        (parsed.name() == name).then_some(parsed)
+    }
+}
 
 pub(super) fn dir_of_all(segments: &Path) -> PathBuf {
     segments.with_file_name("carried")
 }
 
-pub(super) fn dir_of(segments: &Path, (member, identity): Carrier) -> PathBuf {
-    dir_of_all(segments).join(format!("{member:06}-{identity:016x}"))
+/// What is in the directory of all: what is whole, and what was not finished.
+#[derive(Default)]
+pub(super) struct Listed {
+    pub whole: CarriedLogs,
+    pub unfinished: CarriedLogs,
 }
 
-fn parse(name: &str) -> Option<Carrier> {
-    let (member, identity) = name.split_once('-')?;
-    let carrier = (member.parse().ok()?, u64::from_str_radix(identity, 16).ok()?);
-    // As it would be written, and in no other way.
-    (format!("{:06}-{:016x}", carrier.0, carrier.1) == name).then_some(carrier)
-}
-
-/// Of whom something was carried out of the shared log with its `segments` there.
-pub(super) async fn list(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner) -> Result<CarriedLogs> {
-    match fs.list(&dir_of_all(segments), Tag::new(owner, Class::Log)).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(CarriedLogs::new()),
-        names => Ok(names?.iter().filter_map(|entry| parse(&entry.name)).collect()),
+/// What was carried out of the shared log with its `segments` there.
+pub(super) async fn list(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner) -> Result<Listed> {
+    let mut listed = Listed::default();
+    let names = match fs.list(&dir_of_all(segments), Tag::new(owner, Class::Log)).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(listed),
+        names => names?,
+    };
+    for entry in names {
+        match entry.name.strip_suffix(TEMPORARY) {
+            Some(name) => listed.unfinished.extend(CarriedLog::parse(name)),
+            None => listed.whole.extend(CarriedLog::parse(&entry.name)),
+        }
     }
+    Ok(listed)
 }
 
-/// Gives what was carried of a member, and is not in its tables, to `apply`. The log has that `identity`.
+/// As [`list`], with the names durable: a process that was killed may have left them in memory.
+pub(super) async fn list_durable(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner) -> Result<Listed> {
+    let listed = list(fs, segments, owner).await?;
+    if !listed.whole.is_empty() {
+        sync_names(fs, segments, Tag::new(owner, Class::Log)).await?;
+    }
+    Ok(listed)
+}
+
+/// Makes the names of what was carried durable.
+pub(super) async fn sync_names(fs: &Arc<dyn Fs>, segments: &Path, tag: Tag) -> Result<()> {
+    let all = dir_of_all(segments);
+    if let Some(parent) = all.parent() {
+        fs.sync_dir(parent, tag).await?;
+    }
+    fs.sync_dir(&all, tag).await
+}
+
+/// Gives what was carried of a member, and is not in its tables, to `apply`, in order. What follows is to be opened as
+/// if that were in tables.
+///
+/// # Errors
+/// `Corruption` if one is damaged, or begins behind what the one before or the engine holds; what `apply` says; I/O.
 pub(super) async fn read(
     fs: &Arc<dyn Fs>,
     segments: &Path,
     identity: u64,
+    logs: &CarriedLogs,
+    mut opening: MemberOpening,
+    apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
+) -> Result<(Recovery, MemberOpening)> {
+    let mut all = Recovery::default();
+    let carrier = (opening.member, opening.identity);
+    for log in of_member(logs, opening.member).filter(|log| log.carrier == carrier) {
+        if log.last <= opening.persisted {
+            continue;
+        }
+        let found = read_one(fs, &log.dir(segments), identity, &opening, apply).await?;
+        if found.last != log.last {
+            let message = format!("it ends with record {}, not with {}", found.last, log.last);
+            return Err(Error::corruption(&log.dir(segments), 0, message));
+        }
+        opening.persisted = log.last;
+        all.records += found.records;
+        all.payload_bytes += found.payload_bytes;
+    }
+    Ok((all, opening))
+}
+
+async fn read_one(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    identity: u64,
     opening: &MemberOpening,
     apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Recovery> {
-    let dir = dir_of(segments, (opening.member, opening.identity));
     let own = |index| RecordTag { member: opening.member, identity: Some(opening.identity), index };
     let mut show = |index, payload: &[u8]| match RecordTag::decode(payload) {
         Ok((tag, appended)) if tag == own(index) => apply(index, appended),
-        Ok(_) => Op::ready(Err(Error::corruption(&dir, 0, format!("record {index} is another member's")))),
-        Err(wrong) => Op::ready(Err(Error::corruption(&dir, 0, format!("record {index}: {wrong}")))),
+        Ok(_) => Op::ready(Err(Error::corruption(dir, 0, format!("record {index} is another member's")))),
+        Err(wrong) => Op::ready(Err(Error::corruption(dir, 0, format!("record {index}: {wrong}")))),
     };
     let anchor = LogAnchor { identity, durable: 0 };
-    recover::look(fs, &dir, opening.owner, anchor, opening.persisted, &mut show).await
+    recover::look(fs, dir, opening.owner, anchor, opening.persisted, &mut show).await
 }
 
-pub(super) async fn remove(fs: &Arc<dyn Fs>, segments: &Path, carrier: Carrier, tag: Tag) -> Result<()> {
-    let dir = dir_of(segments, carrier);
+/// Removes a carried log. From when its name is gone, durably, it is none: a crash leaves it whole, or unfinished.
+pub(super) async fn remove(fs: &Arc<dyn Fs>, segments: &Path, log: CarriedLog, tag: Tag) -> Result<()> {
+    match fs.rename(&log.dir(segments), &log.temporary_dir(segments), tag).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        renamed => renamed?,
+    }
+    fs.sync_dir(&dir_of_all(segments), tag).await?;
+    remove_unfinished(fs, segments, log, tag).await
+}
+
+/// Removes what an attempt has left.
+pub(super) async fn remove_unfinished(fs: &Arc<dyn Fs>, segments: &Path, log: CarriedLog, tag: Tag) -> Result<()> {
+    let dir = log.temporary_dir(segments);
     remove_files(fs, &dir, tag).await?;
     match fs.remove_dir(&dir, tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -82,14 +185,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_called_by_member_and_identity_and_strangers_are_left_alone() {
-        let carrier = (7, 0xab);
-        let name = dir_of(Path::new("shared-log/log"), carrier);
-        assert_eq!(name, Path::new("shared-log/carried/000007-00000000000000ab"));
-        assert_eq!(parse("000007-00000000000000ab"), Some(carrier));
-        assert_eq!(parse("12345678-ffffffffffffffff"), Some((12_345_678, u64::MAX)));
-        for stranger in ["000007", "7-00000000000000ab", "000007-ab", "000007-00000000000000AB", "x-0", "lost+found"] {
-            assert_eq!(parse(stranger), None, "{stranger}");
+    fn directories_are_called_by_what_is_in_them_and_strangers_are_left_alone() {
+        let log = CarriedLog { carrier: (7, 0xab), first: 5, last: 20 };
+        let name = log.dir(Path::new("shared-log/log"));
+        assert_eq!(name, Path::new("shared-log/carried/000007-00000000000000ab-5-20"));
+        assert_eq!(CarriedLog::parse("000007-00000000000000ab-5-20"), Some(log));
+        let most = CarriedLog { carrier: (12_345_678, u64::MAX), first: 1, last: u64::MAX };
+        assert_eq!(CarriedLog::parse(&most.name()), Some(most));
+        let strangers =
+            ["000007", "000007-00000000000000ab", "7-00000000000000ab-5-20", "000007-00000000000000ab-05-20"];
+        for stranger in strangers.into_iter().chain(["000007-00000000000000AB-5-20", "x-0", "lost+found"]) {
+            assert_eq!(CarriedLog::parse(stranger), None, "{stranger}");
         }
     }
 }

@@ -1,21 +1,20 @@
-//! Carrying: copying what a member has unflushed out of the shared log, and what becomes of the copy. Where it stands
-//! and how it is read back: [`carried`].
+//! Carrying: copying what a member has unflushed out of the shared log, and what becomes of the copies. Where they are
+//! and how they are read back: [`carried`].
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use weir_io::{Class, ErrorKind, Op, Result, Tag};
+use futures_util::lock::Mutex as AsyncMutex;
+use weir_io::{Class, Error, Op, Result, Tag};
 use weir_model::LogIndex;
 
-use super::carried::{self, Carrier, dir_of, dir_of_all};
+use super::carried::{self, CarriedLog, Carrier, dir_of_all};
 use super::tag::{MemberId, RecordTag};
 use super::unflushed::Unflushed;
 use super::{MemberOpening, Shared, replay};
 use crate::log::Log;
 use crate::options::{LogAnchor, LogOptions, SyncMode};
-use crate::recover::{self, Recovery};
-use crate::salvage::first_index;
+use crate::recover::Recovery;
 use crate::write_ahead_log::WriteAheadLog;
 
 /// Bytes that are written at a time.
@@ -26,21 +25,44 @@ impl Shared {
         Tag::new(self.options.log.owner, Class::Log)
     }
 
-    /// Of whom something was carried under the number of `member`.
-    pub(super) fn carriers(&self, member: MemberId) -> Vec<Carrier> {
-        self.carried.lock().range((member, 0)..=(member, u64::MAX)).map(|(carrier, _)| *carrier).collect()
+    /// Whoever carries something of `member`, removes that, drops the member or begins to open it has this: one at a
+    /// time.
+    pub(super) fn turn_of(&self, member: MemberId) -> Arc<AsyncMutex<()>> {
+        let mut turns = self.turns.lock();
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        turns.get(&member).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let turn = Arc::default();
+            turns.insert(member, Arc::downgrade(&turn));
+            turn
+        })
     }
 
-    /// Removes what was carried, if it is in tables up to `persisted`.
+    /// Whether something of the member was carried that is in tables, if its engine holds everything up to `persisted`.
+    pub(super) fn is_carried_through(&self, carrier: Carrier, persisted: LogIndex) -> bool {
+        let logs = self.carried.lock();
+        carried::of_member(&logs, carrier.0).any(|log| log.carrier == carrier && log.last <= persisted)
+    }
+
+    /// Removes what was carried of a member and is in its tables, which hold everything up to `persisted`.
     pub(super) async fn drop_carried(&self, carrier: Carrier, persisted: LogIndex) -> Result<()> {
-        let is_over = || self.carried.lock().get(&carrier).is_some_and(|through| *through <= persisted);
-        if !is_over() {
+        if !self.is_carried_through(carrier, persisted) {
             return Ok(());
         }
-        let _turn = self.carrying.lock().await;
-        if is_over() {
-            carried::remove(&self.fs, &self.dir, carrier, self.log_tag()).await?;
-            self.carried.lock().remove(&carrier);
+        let turn = self.turn_of(carrier.0);
+        let _turn = turn.lock().await;
+        self.remove_carried(carrier.0, |log| log.carrier == carrier && log.last <= persisted).await
+    }
+
+    /// Removes what was carried of `member` and is `unneeded`. To be called in the member's turn.
+    pub(super) async fn remove_carried(
+        &self,
+        member: MemberId,
+        unneeded: impl Fn(&CarriedLog) -> bool + Send,
+    ) -> Result<()> {
+        let logs: Vec<CarriedLog> = carried::of_member(&self.carried.lock(), member).filter(unneeded).collect();
+        for log in logs {
+            carried::remove(&self.fs, &self.dir, log, self.log_tag()).await?;
+            self.carried.lock().remove(&log);
         }
         Ok(())
     }
@@ -48,7 +70,8 @@ impl Shared {
     /// See [`SharedLog::carry`](super::SharedLog::carry).
     pub(super) async fn carry(&self, member: MemberId) -> Result<()> {
         {
-            let _turn = self.carrying.lock().await;
+            let turn = self.turn_of(member);
+            let _turn = turn.lock().await;
             let keys = self.members.lock().keeping_of(member);
             for (_, identity) in keys {
                 let Some(identity) = identity else {
@@ -64,8 +87,12 @@ impl Shared {
     async fn carry_one(&self, carrier: Carrier) -> Result<()> {
         let key = (carrier.0, Some(carrier.1));
         loop {
-            let has_failed = self.log.failure().is_some();
-            let unflushed = {
+            let failed = self.failed();
+            if failed.is_some() {
+                // What was written in front of the failure may still succeed, and is promised then.
+                self.log.quiet().await;
+            }
+            let mut unflushed = {
                 let mut members = self.members.lock();
                 let Some(member) = members.get(key) else { return Ok(()) };
                 if member.is_opening {
@@ -75,38 +102,75 @@ impl Shared {
                 unflushed.drop_behind(self.log.progress().committed);
                 unflushed
             };
-            if !unflushed.is_empty() {
-                let through = self.copy(carrier, &unflushed).await?;
-                self.carried.lock().insert(carrier, through);
+            // Where records are missing that were in tables, what is on either side is carried for itself: only who
+            // opens the member knows what its tables hold.
+            while let Some((first, last)) = unflushed.first_stretch() {
+                let mut stretch = unflushed.clone();
+                stretch.drop_from(last + 1);
+                self.copy(CarriedLog { carrier, first, last }, &stretch).await?;
+                unflushed.drop_through(last);
                 if let Some(member) = self.members.lock().get(key) {
-                    member.unflushed.drop_through(through);
+                    member.unflushed.drop_through(last);
                 }
             }
-            match self.log.failure() {
-                // It may have failed meanwhile, with more committed.
-                Some(_) if !has_failed => {}
-                Some(failure) => {
+            match self.failed() {
+                Some((_, failure)) if failed.is_some_and(|(before, _)| before == self.log.stats().failures) => {
                     if let Some(member) = self.members.lock().get(key) {
                         member.doubt_rest(failure);
                     }
                     return Ok(());
                 }
+                // It has failed meanwhile, with more committed.
+                Some(_) => {}
                 None => return Ok(()),
             }
         }
     }
 
-    /// Makes a durable copy of the `unflushed` records of a member. Gives the last index in it.
-    async fn copy(&self, carrier: Carrier, unflushed: &Unflushed) -> Result<LogIndex> {
-        let (member, identity) = carrier;
-        let Some(first) = unflushed.first_index() else { return Ok(0) };
+    /// Why the log has failed, if it has, and for which time.
+    fn failed(&self) -> Option<(u64, Error)> {
+        self.log.failure().map(|failure| (self.log.stats().failures, failure))
+    }
+
+    /// Makes `wanted`, durably, of the `unflushed` records of its member, which are all that it has.
+    async fn copy(&self, wanted: CarriedLog, unflushed: &Unflushed) -> Result<()> {
+        let tag = self.log_tag();
+        // What an attempt before has left may have been written by a process that was killed, or not be on the device
+        // although it can be read: nothing of it is used.
+        self.sweep(wanted.carrier).await?;
+        let copied = async {
+            self.write_copy(wanted, unflushed).await?;
+            self.fs.rename(&wanted.temporary_dir(&self.dir), &wanted.dir(&self.dir), tag).await?;
+            carried::sync_names(&self.fs, &self.dir, tag).await
+        };
+        let copied = copied.await;
+        if copied.is_err() {
+            // Where it cannot be removed, the next attempt or opening tries again.
+            let _left_for_the_next_attempt = self.sweep(wanted.carrier).await;
+            return copied;
+        }
+        self.carried.lock().insert(wanted);
+        Ok(())
+    }
+
+    /// Removes what attempts have left.
+    async fn sweep(&self, carrier: Carrier) -> Result<()> {
+        let tag = self.log_tag();
+        let listed = carried::list(&self.fs, &self.dir, tag.owner).await?;
+        let is_left = |log: &CarriedLog| log.carrier == carrier && !self.carried.lock().contains(log);
+        for log in listed.whole.into_iter().filter(is_left) {
+            carried::remove(&self.fs, &self.dir, log, tag).await?;
+        }
+        for log in listed.unfinished.into_iter().filter(|log| log.carrier == carrier) {
+            carried::remove_unfinished(&self.fs, &self.dir, log, tag).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_copy(&self, wanted: CarriedLog, unflushed: &Unflushed) -> Result<()> {
+        let (member, identity) = wanted.carrier;
         let (all, tag) = (dir_of_all(&self.dir), self.log_tag());
         self.fs.create_dir_all(&all, tag).await?;
-        if let Some(parent) = all.parent() {
-            self.fs.sync_dir(parent, tag).await?;
-        }
-        // Known from here on, so that it goes where the rest fails.
-        self.carried.lock().entry(carrier).or_insert(LogIndex::MAX);
         let number = self.carries.fetch_add(1, Ordering::Relaxed);
         let options = LogOptions {
             // What it is synced for is the whole, at the end.
@@ -115,11 +179,8 @@ impl Shared {
             anchor: LogAnchor { durable: 0, ..self.options.log.anchor },
             ..self.options.log
         };
-        let (dir, mut nobody) = (dir_of(&self.dir, carrier), |_, _: &[u8]| Op::ready(Ok(())));
-        let before = self.before_carried(&dir, first).await?;
-        let (log, _) = Log::open(Arc::clone(&self.fs), &dir, options, before, &mut nobody).await?;
-        let mut rest = unflushed.clone();
-        rest.drop_through(log.last());
+        let (dir, mut nobody) = (wanted.temporary_dir(&self.dir), |_, _: &[u8]| Op::ready(Ok(())));
+        let (log, _) = Log::open(Arc::clone(&self.fs), &dir, options, wanted.first - 1, &mut nobody).await?;
         let mut waiting = 0;
         let mut append = |index, payload: &[u8]| {
             let appended = match log.append_tagged(&RecordTag::encode(member, identity, index), payload) {
@@ -138,34 +199,16 @@ impl Shared {
             let log = log.clone();
             Op::pending(async move { log.commit(appended).await })
         };
-        let opening = MemberOpening { member, identity, owner: options.owner, persisted: log.last(), durable: 0 };
-        replay::read(self, &opening, &rest, &mut Recovery::default(), &mut append).await?;
-        log.close().await?;
-        Ok(log.last())
-    }
-
-    /// The index in front of what is to be kept of the carried log in `dir`, where `first` is to be carried: all that
-    /// is in it, or nothing, where it ends before: then that is in tables, and could not be removed.
-    async fn before_carried(&self, dir: &Path, first: LogIndex) -> Result<LogIndex> {
-        let owner = self.options.log.owner;
-        let begins = match first_index(&self.fs, dir, owner).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            begins => begins?,
-        };
-        let Some(begins) = begins.filter(|begins| *begins < first) else { return Ok(first - 1) };
-        let anchor = LogAnchor { durable: 0, ..self.options.log.anchor };
-        let kept = recover::check(&self.fs, dir, owner, anchor, begins - 1).await?;
-        Ok(if kept.last + 1 < first { first - 1 } else { begins - 1 })
-    }
-
-    /// Removes what was carried of members that do not exist any more, and of other partitions under the number of one
-    /// that was opened.
-    pub(super) async fn forget_carried(&self, forgotten: Vec<Carrier>) -> Result<()> {
-        for carrier in forgotten {
-            if let Some(through) = self.carried.lock().get_mut(&carrier) {
-                *through = 0;
-            }
-            self.drop_carried(carrier, 0).await?;
+        let opening = MemberOpening { member, identity, owner: options.owner, persisted: wanted.first - 1, durable: 0 };
+        let copied = replay::read(self, &opening, unflushed, &mut Recovery::default(), &mut append).await;
+        // Nothing of it is in flight when it is removed.
+        let closed = log.close().await;
+        log.quiet().await;
+        copied?;
+        closed?;
+        if log.last() != wanted.last {
+            let message = format!("records up to {} would be carried, not up to {}", log.last(), wanted.last);
+            return Err(self.invalid(member, "carry", &message));
         }
         Ok(())
     }

@@ -70,10 +70,11 @@ impl MemberLog {
         self.held(|held| held.unflushed.last_place().unwrap_or(0))
     }
 
-    /// Its engine holds every record up to `persisted`: what was carried of those goes, and segments, too.
+    /// Removes what was carried and is in tables up to `persisted`, and the segments that nobody needs any more. Either
+    /// is tried whatever becomes of the other.
     async fn give_back(&self, persisted: LogIndex) -> Result<()> {
-        self.held(|held| held.persist(persisted))?;
-        self.0.shared.drop_carried(self.carrier(), persisted).await
+        let truncated = self.0.shared.truncate().await;
+        self.0.shared.drop_carried(self.carrier(), persisted).await.and(truncated)
     }
 
     async fn make_durable(&self) -> Result<()> {
@@ -185,7 +186,7 @@ impl WriteAheadLog for MemberLog {
 
     /// Whether anything of this member would be given back: then its segments may go at any time, when others flush.
     fn would_truncate(&self, persisted: LogIndex) -> bool {
-        self.0.shared.carried.lock().get(&self.carrier()).is_some_and(|through| *through <= persisted)
+        self.0.shared.is_carried_through(self.carrier(), persisted)
             || self
                 .held(|held| held.unflushed.first_index())
                 .is_ok_and(|first| first.is_some_and(|first| first <= persisted))
@@ -194,8 +195,8 @@ impl WriteAheadLog for MemberLog {
     fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>> {
         let log = self.clone();
         Box::pin(async move {
-            log.give_back(persisted).await?;
-            log.0.shared.truncate().await
+            log.held(|held| held.persist(persisted))?;
+            log.give_back(persisted).await
         })
     }
 
@@ -215,7 +216,7 @@ impl WriteAheadLog for MemberLog {
                 let message = format!("record {last} is not persisted (up to {persisted} is)");
                 return Err(log.error(ErrorKind::Invalid, "replace the log of", &message));
             }
-            log.give_back(persisted).await?;
+            log.held(|held| held.persist(persisted))?;
             let shared = &log.0.shared;
             if shared.log.failure().is_some() {
                 shared.replace().await?;
@@ -223,7 +224,10 @@ impl WriteAheadLog for MemberLog {
             log.held(|held| {
                 held.fence = None;
                 held.is_closed = false;
-            })
+            })?;
+            // It takes records again, whatever becomes of this: the next truncation tries it again.
+            let _left_for_the_next_truncation = shared.drop_carried(log.carrier(), persisted).await;
+            Ok(())
         })
     }
 
@@ -252,8 +256,8 @@ impl WriteAheadLog for MemberLog {
                     format!("it still takes records, or record {last} is not persisted (up to {persisted} is)");
                 return Err(log.error(ErrorKind::Invalid, "remove the log of", &message));
             }
-            log.give_back(persisted).await?;
-            log.0.shared.truncate().await
+            log.held(|held| held.persist(persisted))?;
+            log.give_back(persisted).await
         })
     }
 

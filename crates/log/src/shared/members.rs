@@ -88,6 +88,13 @@ impl Members {
         is_later
     }
 
+    /// Records of that member up to `last` were carried: they keep nothing.
+    pub fn carried(&mut self, member: MemberId, identity: u64, last: LogIndex) {
+        if let Some(member) = self.by_key.get_mut(&(member, Some(identity))) {
+            member.unflushed.drop_through(last);
+        }
+    }
+
     fn keys_of(&self, member: MemberId) -> Vec<MemberKey> {
         self.by_key.range((member, None)..=(member, Some(u64::MAX))).map(|(key, _)| *key).collect()
     }

@@ -20,8 +20,8 @@
 //! 6. A member that cannot flush holds nobody up: what it has unflushed is [carried](SharedLog::carry) out of the log,
 //!    into one of its own. After a failure, what cannot be carried stays in its memory, and it alone stays fenced.
 //!
-//! Lock order: `replacing`, `carrying` (never the other way round), then `members`, `carried`, `claimed`, each of these
-//! alone or before the physical log's state.
+//! Lock order: `replacing`, a member's turn (never the other way round), then `members`, `carried`, `claimed`, each of
+//! these alone or before the physical log's state.
 //!
 //! On a node the partitions of tenants with `--log shared` are its members.
 
@@ -35,14 +35,14 @@ mod survey;
 mod tag;
 mod unflushed;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
-use weir_io::{BoxFuture, Error, ErrorKind, Fs, Op, Owner, Result};
+use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, Op, Owner, Result, Tag};
 use weir_model::LogIndex;
 
 use crate::log::Log;
@@ -52,7 +52,7 @@ use crate::recover::Recovery;
 use crate::stats::LogStats;
 use crate::write_ahead_log::WriteAheadLog;
 
-use self::carried::CarriedThrough;
+use self::carried::CarriedLogs;
 pub use self::member::MemberLog;
 use self::members::{Held, Members};
 use self::sorted::Sorted;
@@ -147,9 +147,9 @@ struct Shared {
     claimed: Mutex<SharedClaim>,
     /// Every member that has flushed wants the log replaced after a failure: one does it at a time.
     replacing: AsyncMutex<()>,
-    /// Whoever carries, or removes what was carried, or begins to open a member: one at a time.
-    carrying: AsyncMutex<()>,
-    carried: Mutex<CarriedThrough>,
+    /// See [`Shared::turn_of`]. Taken alone.
+    turns: Mutex<BTreeMap<MemberId, Weak<AsyncMutex<()>>>>,
+    carried: Mutex<CarriedLogs>,
     /// How often something was carried.
     carries: AtomicU64,
 }
@@ -187,12 +187,15 @@ impl SharedLog {
             Err(wrong) => Op::ready(Err(wrong)),
         };
         let (log, recovery) = Log::open(Arc::clone(&fs), dir, options.log, floor, &mut found).await?;
-        let found = carried::list(&fs, dir, options.log.owner).await?;
-        let gone = found.iter().copied().filter(|(member, _)| !exists(*member)).collect();
-        let carried = Mutex::new(found.into_iter().map(|carrier| (carrier, LogIndex::MAX)).collect());
+        let found = carried::list_durable(&fs, dir, options.log.owner).await?;
+        for log in &found.whole {
+            members.carried(log.carrier.0, log.carrier.1, log.last);
+        }
+        let gone: BTreeSet<_> = found.whole.iter().map(|log| log.carrier.0).filter(|member| !exists(*member)).collect();
+        let carried = Mutex::new(found.whole);
         let (dir, members) = (dir.to_path_buf(), Mutex::new(members));
         let claimed = Mutex::new(SharedClaim { floor, durable: options.log.anchor.durable });
-        let (cascades, replacing, carrying, carries) = Default::default();
+        let (cascades, replacing, turns, carries) = Default::default();
         let sorted = Mutex::new(sorted);
         let shared = Shared {
             fs,
@@ -206,11 +209,17 @@ impl SharedLog {
             cascades,
             claimed,
             replacing,
-            carrying,
+            turns,
             carried,
             carries,
         };
-        let _left_for_the_next_opening = shared.forget_carried(gone).await;
+        for member in gone {
+            let _left_for_the_next_opening = shared.remove_carried(member, |_| true).await;
+        }
+        for log in found.unfinished {
+            let tag = Tag::new(options.log.owner, Class::Log);
+            let _left_for_the_next_attempt = carried::remove_unfinished(&shared.fs, &shared.dir, log, tag).await;
+        }
         Ok(Self(Arc::new(shared)))
     }
 
@@ -228,16 +237,18 @@ impl SharedLog {
     ) -> Result<(MemberLog, Recovery)> {
         let MemberOpening { member, identity, persisted, .. } = opening;
         let shared = &self.0;
-        let Held { number, foreign } = {
-            // Whatever is being carried is carried first, and nothing is from here on until it is open.
-            let _turn = shared.carrying.lock().await;
+        let (handle, foreign) = {
+            // What of it is being carried is carried first, and nothing is from here on until it is open.
+            let turn = shared.turn_of(member);
+            let _turn = turn.lock().await;
             let held = shared.members.lock().hold(member, identity);
-            held.ok_or_else(|| shared.invalid(member, "open", "it is open"))?
+            let Held { number, foreign } = held.ok_or_else(|| shared.invalid(member, "open", "it is open"))?;
+            // From here on: dropped on the way out, it lets the member go.
+            let handle = MemberLog::new(Arc::clone(shared), (member, identity), number);
+            let is_foreign = |log: &carried::CarriedLog| log.carrier.1 != identity;
+            let _left_for_the_next_opening = shared.remove_carried(member, is_foreign).await;
+            (handle, foreign)
         };
-        // From here on: dropped on the way out, it lets the member go.
-        let handle = MemberLog::new(Arc::clone(shared), (member, identity), number);
-        let others = shared.carriers(member).into_iter().filter(|carrier| *carrier != (member, identity)).collect();
-        let _left_for_the_next_opening = shared.forget_carried(others).await;
         let last_place = handle.held(|held| {
             held.unflushed.drop_through(persisted);
             held.unflushed.last_place()
@@ -246,7 +257,10 @@ impl SharedLog {
             // Its last holder went without a word. What cannot be written by now was not promised to anybody.
             let _seen_in_what_is_committed = shared.log.sync().await;
         }
-        let (carried, opening) = self.replay_carried(opening, replay).await?;
+        let logs: CarriedLogs = carried::of_member(&shared.carried.lock(), member).collect();
+        let carried =
+            carried::read(&shared.fs, &shared.dir, shared.options.log.anchor.identity, &logs, opening, replay);
+        let (carried, opening) = carried.await?;
         let committed = shared.log.progress().committed;
         let unflushed = handle.held(|held| {
             held.unflushed.drop_behind(committed);
@@ -264,32 +278,21 @@ impl SharedLog {
         Ok((handle, recovery))
     }
 
-    /// Gives what was carried of a member to `replay`. What follows is to be opened as if that were in tables.
-    async fn replay_carried(
-        &self,
-        opening: MemberOpening,
-        replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
-    ) -> Result<(Recovery, MemberOpening)> {
-        let (shared, carrier) = (&self.0, (opening.member, opening.identity));
-        if !shared.carried.lock().contains_key(&carrier) {
-            return Ok((Recovery::default(), opening));
-        }
-        let identity = shared.options.log.anchor.identity;
-        let carried = carried::read(&shared.fs, &shared.dir, identity, &opening, replay).await?;
-        shared.carried.lock().insert(carrier, carried.last);
-        let opening = MemberOpening { persisted: carried.last, ..opening };
-        Ok((carried, opening))
-    }
-
     /// Nothing of `member` is needed any more: it was dropped. Whoever has it open gets `Closed` from now on.
     ///
     /// # Errors
     /// I/O: segments that are not needed stay; the next truncation tries again.
     pub async fn forget(&self, member: MemberId) -> Result<()> {
-        self.0.members.lock().forget(member);
-        self.0.discard_sorted(member).await;
-        self.0.forget_carried(self.0.carriers(member)).await?;
-        self.0.truncate().await
+        let shared = &self.0;
+        let removed = {
+            // What is being carried of it is carried first, and removed with the rest.
+            let turn = shared.turn_of(member);
+            let _turn = turn.lock().await;
+            shared.members.lock().forget(member);
+            shared.discard_sorted(member).await;
+            shared.remove_carried(member, |_| true).await
+        };
+        shared.truncate().await.and(removed)
     }
 
     /// Carries what `member` has unflushed out of this log, into one of its own: for one that cannot flush, or cannot
@@ -354,7 +357,7 @@ impl SharedLog {
         self.0.log.failure()
     }
 
-    /// Bytes from which on it is much too long: those who were named have not flushed while as much was written again.
+    /// Whether it is at twice its cap: those who were named have not flushed while as much was written again.
     pub fn is_overlong(&self) -> bool {
         self.0.log.stats().live_bytes >= self.0.options.cap_bytes.saturating_mul(2)
     }
@@ -364,7 +367,7 @@ impl SharedLog {
     pub fn unflushed(&self) -> BTreeSet<MemberId> {
         let keeping = self.0.members.lock().keeping(LogIndex::MAX);
         let carried = self.0.carried.lock();
-        keeping.into_iter().map(|(member, _)| member).chain(carried.keys().map(|(member, _)| *member)).collect()
+        keeping.into_iter().map(|(member, _)| member).chain(carried.iter().map(|log| log.carrier.0)).collect()
     }
 
     /// Makes everything durable and refuses appends from now on, of all members.
@@ -399,7 +402,8 @@ impl SharedLog {
     /// Counters.
     pub fn stats(&self) -> SharedStats {
         let (members, cascades) = (self.0.members.lock().count(), self.0.cascades.lock().count);
-        SharedStats { log: self.0.log.stats(), members, cascades, carried: self.0.carried.lock().len() }
+        let carried = self.0.carried.lock().iter().map(|log| log.carrier).collect::<BTreeSet<_>>().len();
+        SharedStats { log: self.0.log.stats(), members, cascades, carried }
     }
 }
 

@@ -86,8 +86,9 @@ impl Sorted {
             (Arc::clone(&self.fs), self.path.clone(), self.tag, Arc::clone(&self.has_failed));
         Op::pending(async move {
             if write(&fs, &path, tag, kept, begin).await.is_err() {
-                // Whatever it was: the records are in the log.
+                // Whatever it was: the records are in the log. Its space may be the last that there is.
                 has_failed.store(true, Ordering::Relaxed);
+                let _left_for_the_next_opening = remove(&fs, &path, tag).await;
             }
             Ok(())
         })
@@ -175,24 +176,43 @@ impl Taken {
         }
     }
 
-    /// Gives those that are `unflushed` to `apply`, in order. Gives the index behind the last that was given.
+    /// Gives those that are `unflushed` to `apply` in order, as far as the file can be read. Gives the index behind the
+    /// last that was given.
+    ///
+    /// # Errors
+    /// What `apply` says.
     pub async fn read(
         self,
         unflushed: &Unflushed,
         apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     ) -> Result<LogIndex> {
         let mut next = unflushed.first_index().unwrap_or(0);
-        for piece in &self.pieces {
-            let file = self.fs.open(&self.path, OpenOptions::read_buffered(), self.tag).await?;
-            let bytes = file.read_at(piece.offset, AlignedBuf::with_len(piece.length), self.tag).await?;
-            if crc32c::crc32c(&bytes) != piece.crc {
-                return Err(Error::corruption(&self.path, piece.offset, "not what was written to it"));
-            }
-            give(&bytes, unflushed, &mut next, apply).await?;
-        }
-        give(self.kept.as_deref().unwrap_or_default(), unflushed, &mut next, apply).await?;
+        let given = self.give_all(unflushed, &mut next, apply).await;
         self.discard().await;
-        Ok(next)
+        given.map(|()| next)
+    }
+
+    async fn give_all(
+        &self,
+        unflushed: &Unflushed,
+        next: &mut LogIndex,
+        apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
+    ) -> Result<()> {
+        for piece in &self.pieces {
+            // Whatever is wrong with the file: the records are in the log.
+            let Ok(bytes) = self.read_piece(piece).await else { return Ok(()) };
+            give(&bytes, unflushed, next, apply).await?;
+        }
+        give(self.kept.as_deref().unwrap_or_default(), unflushed, next, apply).await
+    }
+
+    async fn read_piece(&self, piece: &Piece) -> Result<AlignedBuf> {
+        let file = self.fs.open(&self.path, OpenOptions::read_buffered(), self.tag).await?;
+        let bytes = file.read_at(piece.offset, AlignedBuf::with_len(piece.length), self.tag).await?;
+        match crc32c::crc32c(&bytes) == piece.crc {
+            true => Ok(bytes),
+            false => Err(Error::corruption(&self.path, piece.offset, "not what was written to it")),
+        }
     }
 }
 

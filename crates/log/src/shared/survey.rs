@@ -40,7 +40,7 @@ impl SharedSurvey {
         let mut members = Members::default();
         let mut show = |place, payload: &[u8]| Op::ready(note(&mut members, &|_| true, dir, place, payload).map(drop));
         let whole = recover::look(fs, dir, owner, anchor, floor, &mut show).await?;
-        let carried = carried::list(fs, dir, owner).await?;
+        let carried = carried::list(fs, dir, owner).await?.whole;
         let (fs, dir) = (Arc::clone(fs), dir.to_path_buf());
         Ok(Self { fs, dir, identity: anchor.identity, whole, members, carried })
     }
@@ -51,13 +51,9 @@ impl SharedSurvey {
     /// # Errors
     /// `Corruption` if something is missing; I/O.
     pub async fn member(&self, opening: &MemberOpening) -> Result<Recovery> {
-        let mut opening = *opening;
-        let key = (opening.member, opening.identity);
-        if self.carried.contains(&key) {
-            let mut nobody = |_, _: &[u8]| Op::ready(Ok(()));
-            let carried = carried::read(&self.fs, &self.dir, self.identity, &opening, &mut nobody).await?;
-            opening.persisted = carried.last;
-        }
+        let mut nobody = |_, _: &[u8]| Op::ready(Ok(()));
+        let (_, opening) =
+            carried::read(&self.fs, &self.dir, self.identity, &self.carried, *opening, &mut nobody).await?;
         let mut unflushed = self.members.unflushed(opening.member, opening.identity);
         unflushed.drop_through(opening.persisted);
         let recovery = judge(&self.dir, &self.whole, &opening, &unflushed)?;
@@ -66,8 +62,8 @@ impl SharedSurvey {
 
     /// The identity of the member whose records it has under that number, where there are any: the last one's.
     pub fn identity_of(&self, member: MemberId) -> Option<u64> {
-        let carried = self.carried.range((member, 0)..=(member, u64::MAX)).next_back();
-        self.members.identity(member).or(carried.map(|(_, identity)| *identity))
+        let carried = carried::of_member(&self.carried, member).next_back();
+        self.members.identity(member).or(carried.map(|log| log.carrier.1))
     }
 }
 

@@ -83,6 +83,24 @@ impl Unflushed {
         }
     }
 
+    /// Leaves the records in front of `index`.
+    pub fn drop_from(&mut self, index: LogIndex) {
+        while self.runs.back().is_some_and(|run| run.index >= index) {
+            self.runs.pop_back();
+        }
+        if let Some(run) = self.runs.back_mut()
+            && run.last_index() >= index
+        {
+            *run = run.only_first(index - run.index);
+        }
+    }
+
+    /// The first and the last index up to where none is missing.
+    pub fn first_stretch(&self) -> Option<(LogIndex, LogIndex)> {
+        let (first, last) = (self.first_index()?, self.last_index()?);
+        Some((first, self.hole().map_or(last, |hole| hole - 1)))
+    }
+
     /// These records and, behind them, those of `later`, which have later indexes and places.
     pub fn followed_by(mut self, later: Unflushed) -> Unflushed {
         self.runs.extend(later.runs);
@@ -204,6 +222,12 @@ mod tests {
                 let indexes: Vec<LogIndex> = list.iter().map(|(index, _)| *index).collect();
                 let hole = indexes.windows(2).find(|pair| pair[0] + 1 != pair[1]).map(|pair| pair[0] + 1);
                 prop_assert_eq!(unflushed.hole(), hole);
+                for from in 0..=index + 1 {
+                    let mut front = unflushed.clone();
+                    front.drop_from(from);
+                    let (count, last) = (indexes.partition_point(|index| *index < from), front.last_index());
+                    prop_assert_eq!((front.count(), last), (count as u64, indexes[..count].last().copied()));
+                }
                 for at in 0..=place + 1 {
                     let stands = list.iter().rfind(|(_, place)| *place <= at).map(|(index, _)| *index);
                     prop_assert_eq!(unflushed.index_at(at), stands);

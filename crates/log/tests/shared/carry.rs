@@ -1,14 +1,18 @@
 //! A member that cannot flush: what it has unflushed is carried out of the log, and others go on.
 
+use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
+use futures_util::future::join;
 use parking_lot::Mutex;
 use weir_io::sim::{DiskImage, Fault, FaultPlan, Keep, OpKind, SimFs};
 use weir_io::{ErrorKind, Rng};
 use weir_log::{MemberLog, SharedLog, SyncMode, WriteAheadLog};
 
-use super::{CAP_BYTES, Group, SharedGroup, flush, named, open, open_member, open_members, write_one};
+use super::{CAP_BYTES, Group, SharedGroup, flush, named, open, open_member, open_members, write, write_one};
 use crate::common::{DIR, world};
 
 /// Files of carried logs.
@@ -259,4 +263,209 @@ fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
         }
     }
     assert!(cuts_in_all > 500, "only {cuts_in_all} cuts");
+}
+
+/// Polls `life` so often, unless it ends before. Whoever drops it then has killed the process.
+pub async fn polled<T>(life: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let (mut life, mut left) = (pin!(life), polls);
+    poll_fn(|cx| match life.as_mut().poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+/// The process is killed at some moment while something is carried; what it wrote is in the page cache. The next one
+/// gives segments away. Then the power is cut.
+#[test]
+fn a_kill_while_something_is_carried_and_then_a_power_cut_lose_nothing_promised() {
+    for (seed, sync) in [(1, SyncMode::Always), (2, SyncMode::Interval)] {
+        for polls in 0.. {
+            let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+            let group = SharedGroup::of(2);
+            let mut rng = sim.rng();
+            let has_ended = sim.block_on(async {
+                let log = open(&fs, sync, &group, 1, 2).await.expect("a fresh disk");
+                let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+                for _ in 0..20 {
+                    write_one(&members[0], &group, &mut rng).await.expect("nothing fails");
+                }
+                members[0].sync().await.expect("nothing fails");
+                group.0.lock().members[0].synced = members[0].last();
+                polled(log.carry(0), polls).await.is_some()
+            });
+            sim.block_on(async {
+                let log = open(&fs, sync, &group, 2, 2).await.expect("it is whole");
+                // What is not whole is nobody's, and removed.
+                assert!(carried(&fs) == 0 || log.stats().carried == 1, "seed {seed}, {polls} polls");
+                let members = open_members(&log, sync, &group).await.expect("it is whole");
+                assert_eq!(members[0].last(), 20);
+                pass(&log, &members[1..], &group, &mut rng, CAP_BYTES).await;
+                assert_eq!(named(&log).contains(&0), log.stats().carried == 0, "seed {seed}, {polls} polls");
+            });
+            let (sim, fs) = world(seed, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+            sim.block_on(async {
+                let lost = |error| panic!("{sync:?}, seed {seed}, {polls} polls: {error}");
+                let log = open(&fs, sync, &group, 3, 2).await.unwrap_or_else(lost);
+                open_members(&log, sync, &group)
+                    .await
+                    .unwrap_or_else(|error| panic!("{sync:?}, {seed}, {polls}: {error}"));
+            });
+            if has_ended {
+                assert!(polls > 5, "it was killed before it ended");
+                break;
+            }
+        }
+    }
+}
+
+/// A sync that has failed has forgotten what it should have made durable: the next one succeeds, and proves nothing.
+#[test]
+fn what_a_failed_copy_has_left_is_removed_and_never_trusted() {
+    for (seed, kind) in
+        (0..8).flat_map(|seed| [OpKind::Sync, OpKind::Write, OpKind::Rename, OpKind::SyncDir].map(|kind| (seed, kind)))
+    {
+        let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let group = SharedGroup::of(2);
+        let mut rng = sim.rng();
+        sim.block_on(async {
+            let sync = SyncMode::Interval;
+            let log = open(&fs, sync, &group, 1, 2).await.expect("a fresh disk");
+            let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+            for _ in 0..20 {
+                write_one(&members[0], &group, &mut rng).await.expect("nothing fails yet");
+            }
+            members[0].sync().await.expect("nothing fails yet");
+            group.0.lock().members[0].synced = members[0].last();
+            fs.fail_next(Some(kind), Fault::Error);
+            log.carry(0).await.expect_err("the copy fails");
+            assert_eq!((log.stats().carried, carried(&fs)), (0, 0), "{kind:?}: nothing is left of it");
+            log.carry(0).await.expect("nothing fails any more");
+            assert_eq!((log.stats().carried, log.cascade().len()), (1, 0));
+            pass(&log, &members[1..], &group, &mut rng, CAP_BYTES).await;
+        });
+        let (sim, fs) = world(seed, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+        sim.block_on(async {
+            let log = open(&fs, SyncMode::Interval, &group, 2, 2).await.expect("it is whole");
+            let members = open_members(&log, SyncMode::Interval, &group).await.expect("it is whole");
+            assert_eq!(members[0].last(), 20, "seed {seed}, {kind:?}");
+            flush(&members[0], &group).await.expect("now it can");
+            assert_eq!((log.stats().carried, carried(&fs)), (0, 0));
+        });
+    }
+}
+
+#[test]
+fn a_member_that_is_never_opened_is_carried_again_in_the_next_life_also_where_a_copy_is_damaged() {
+    for is_damaged in [false, true] {
+        let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+        let (group, sync) = (SharedGroup::of(2), SyncMode::Interval);
+        let mut rng = sim.rng();
+        sim.block_on(async {
+            let log = open(&fs, sync, &group, 1, 2).await.expect("a fresh disk");
+            let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+            for _ in 0..4 {
+                write(&members[0], &group, |index| vec![index as u8; 20]).await.expect("nothing fails");
+            }
+            flush(&members[0], &group).await.expect("nothing fails");
+            for _ in 0..16 {
+                write(&members[0], &group, |index| vec![index as u8; 20]).await.expect("nothing fails");
+            }
+            log.carry(0).await.expect("nothing fails");
+            for _ in 0..5 {
+                write(&members[0], &group, |index| vec![index as u8; 20]).await.expect("nothing fails");
+            }
+            members[0].sync().await.expect("nothing fails");
+        });
+        assert_eq!(group.0.lock().claim.floor, 0, "no segment has gone: all of its records are read again");
+        let mut image = fs.crash_keeping(Keep::None, &mut rng);
+        if is_damaged {
+            let dir = Path::new(DIR).with_file_name("carried");
+            let files: Vec<_> = image.files().into_iter().map(|(path, _)| path).collect();
+            let copy = files.iter().find(|path| path.starts_with(&dir)).expect("it was carried");
+            assert!(image.remove(copy));
+        }
+        let (sim, fs) = world(2, &image, FaultPlan::none());
+        sim.block_on(async {
+            let log = open(&fs, sync, &group, 2, 2).await.expect("it is whole");
+            let member = open_member(&log, sync, &group, 1).await.expect("it is whole");
+            log.carry(0).await.expect("what was carried before is not read");
+            assert!(log.cascade().is_empty() && carried(&fs) > 0);
+            pass(&log, &[member], &group, &mut rng, CAP_BYTES).await;
+            assert!(group.0.lock().claim.floor > 25, "it keeps nothing");
+            match is_damaged {
+                false => assert_eq!(open_member(&log, sync, &group, 0).await.expect("it is whole").last(), 25),
+                true => {
+                    let refused = open_member(&log, sync, &group, 0).await.err().expect("a file is missing");
+                    assert!(
+                        refused.kind() == ErrorKind::Corruption && refused.to_string().contains("carried"),
+                        "{refused}"
+                    );
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_member_that_is_dropped_while_it_is_carried_leaves_nothing() {
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(2);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, SyncMode::Interval, &group, 1, 2).await.expect("a fresh disk");
+        let members = open_members(&log, SyncMode::Interval, &group).await.expect("a fresh disk");
+        for _ in 0..20 {
+            write_one(&members[0], &group, &mut rng).await.expect("nothing fails");
+        }
+        members[0].sync().await.expect("nothing fails");
+        let (carrying, dropped) = join(log.carry(0), log.forget(0)).await;
+        carrying.expect("nothing fails");
+        dropped.expect("nothing fails");
+        assert_eq!((log.stats().carried, carried(&fs)), (0, 0));
+    });
+}
+
+/// Without syncs, records may be in tables whose log a power cut has taken: those behind them are none the worse.
+#[test]
+fn on_either_side_of_records_that_were_in_tables_what_there_is_can_be_carried() {
+    let sync = SyncMode::None;
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(1);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, sync, &group, 1, 1).await.expect("a fresh disk");
+        let members = open_members(&log, sync, &group).await.expect("a fresh disk");
+        for index in 1..=20_u8 {
+            write(&members[0], &group, |_| vec![index; 20]).await.expect("nothing fails");
+            if index == 14 {
+                members[0].sync().await.expect("nothing fails");
+                group.0.lock().members[0].synced = 14;
+            }
+        }
+        flush(&members[0], &group).await.expect("nothing fails");
+    });
+    let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+    sim.block_on(async {
+        let log = open(&fs, sync, &group, 2, 1).await.expect("it is whole");
+        let member = open_member(&log, sync, &group, 0).await.expect("it is whole");
+        assert_eq!(member.last(), 20);
+        for index in 21..=25_u8 {
+            write(&member, &group, |_| vec![index; 20]).await.expect("nothing fails");
+        }
+        member.sync().await.expect("nothing fails");
+        group.0.lock().members[0].synced = 25;
+    });
+    let (sim, fs) = world(3, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
+    sim.block_on(async {
+        let log = open(&fs, sync, &group, 3, 1).await.expect("it is whole");
+        log.carry(0).await.expect("either side is carried");
+        assert_eq!((log.stats().carried, carried(&fs)), (1, 2));
+        let member = open_member(&log, sync, &group, 0).await.expect("it is whole");
+        assert_eq!((member.last(), carried(&fs)), (25, 1), "what is in tables has gone");
+    });
 }

@@ -5,8 +5,10 @@ mod cascade;
 mod crash;
 mod failure;
 mod identity;
+mod late;
 mod lost;
 mod members;
+mod sorted;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -22,11 +22,20 @@ pub struct Commit {
     waiter: Waiter,
     /// The log holds a waker of it.
     is_awaited: bool,
+    /// The log is done with it, and only the gate may be waited for.
+    is_committed: bool,
 }
 
 impl Commit {
     pub(super) fn new(partition: &Arc<Partition>, index: LogIndex, seq: Seq) -> Self {
-        Self { partition: Arc::clone(partition), index, seq, waiter: Waiter::default(), is_awaited: false }
+        Self {
+            partition: Arc::clone(partition),
+            index,
+            seq,
+            waiter: Waiter::default(),
+            is_awaited: false,
+            is_committed: false,
+        }
     }
 
     /// A second commit of the same write.
@@ -41,25 +50,36 @@ impl Future for Commit {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
-        if let Some(toll) = &this.partition.toll
-            && toll.poll(this.index, cx).is_pending()
-        {
-            return Poll::Pending;
+        // The log first: whoever waits at the gate drives the log all the same.
+        if !this.is_committed {
+            match this.poll_log(cx) {
+                Poll::Ready(Ok(())) => this.is_committed = true,
+                outcome => return outcome,
+            }
         }
+        match &this.partition.toll {
+            Some(toll) => toll.poll(this.index, cx).map(Ok),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Commit {
+    fn poll_log(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         // A commit of the same write, or of a later one, may have been polled to its end already. (In mode `none` a
         // write is published before it is safe, so that would prove nothing.)
-        if !this.is_awaited && this.partition.sync != SyncMode::None && this.partition.engine.published() >= this.seq {
+        if !self.is_awaited && self.partition.sync != SyncMode::None && self.partition.engine.published() >= self.seq {
             return Poll::Ready(Ok(()));
         }
-        let outcome = this.partition.log.poll_commit(this.index, &mut this.waiter, cx);
+        let outcome = self.partition.log.poll_commit(self.index, &mut self.waiter, cx);
         match &outcome {
             // The log commits in order, so whatever is older is durable too.
-            Poll::Ready(Ok(())) => this.partition.engine.publish(this.seq),
+            Poll::Ready(Ok(())) => self.partition.engine.publish(self.seq),
             Poll::Ready(Err(_)) => {
-                Counters::add(&this.partition.counters.write_errors, 1);
-                this.partition.kick_repair();
+                Counters::add(&self.partition.counters.write_errors, 1);
+                self.partition.kick_repair();
             }
-            Poll::Pending => this.is_awaited = true,
+            Poll::Pending => self.is_awaited = true,
         }
         outcome
     }
