@@ -310,8 +310,8 @@ impl WriteMemory {
         }
     }
 
-    /// So many bytes of foreground pass for one of flushes where both wait, unless writes wait for room and background has
-    /// more; `None` = background has what foreground leaves.
+    /// So many bytes of foreground pass for one of flushes where both wait, unless writes wait for room and background
+    /// has more; `None` = background has what foreground leaves.
     pub fn set_foreground_share(&self, share: Option<u32>) {
         self.foreground_share.store(share.unwrap_or(0), Ordering::Relaxed);
         self.let_flushes_pass();

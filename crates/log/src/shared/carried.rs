@@ -134,7 +134,7 @@ pub(super) async fn read(
         let found = read_one(fs, &log.dir(segments), identity, &opening, apply).await?;
         if found.last != log.last {
             let message = format!("it ends with record {}, not with {}", found.last, log.last);
-            return Err(Error::corruption(&log.dir(segments), 0, message));
+            return Err(Error::corruption(log.dir(segments), 0, message));
         }
         opening.persisted = log.last;
         all.records += found.records;

@@ -1,8 +1,8 @@
 //! What flushes get of a device that foreground would use up, so that they end before writes stall.
 //!
-//! Foreground comes first at the node (FX-4), and clients who ask as soon as they are answered use all there is. A flush
-//! that becomes urgent when all memtables but two are full (U-11) comes too late then, where it has gathered many: it
-//! needs longer than two memtables last. So each flush is looked at as a job with a deadline:
+//! Foreground comes first at the node (FX-4), and clients who ask as soon as they are answered use all there is. What a
+//! flush asked for stands behind them then, and keeps its place there when the flush becomes urgent, with all memtables
+//! but two full (U-11). So a flush is looked at as a job with a deadline:
 //!
 //! ```text
 //!   left        what it has still to write
@@ -12,8 +12,8 @@
 //!
 //! While one has written nothing for two ticks, flushes have so much of the device that all that are under way end in
 //! time, whatever foreground asks for. Merges have what foreground leaves, as ever. Where it leaves anything nobody
-//! starves, and nothing changes. (To give what is needed to each that was merely slower than needed was tried: under
-//! YCSB A, virtual time, half of ten seeds did a quarter less then, and one of ten as it is.)
+//! starves, and nothing changes. (To give what is needed to each that was merely slower than needed was tried, and
+//! did no better.)
 
 use super::Look;
 use crate::limits::{Direction, Limits};
@@ -51,8 +51,8 @@ impl Pace {
     }
 }
 
-/// Bytes per second that the flush under way must write to end in time, of the `rate` of the device; 0 where none is, or
-/// nobody writes.
+/// Bytes per second that the flush under way must write to end in time, of the `rate` of the device; 0 where none is
+/// under way, or nobody writes.
 fn needed(look: &Look<'_>, rate: f64) -> f64 {
     let (tree, left) = (&look.sample.tree, look.sample.jobs.flush_left);
     let room = tree.room(look.gathering.buffers);
