@@ -145,12 +145,15 @@ pub fn history(seed: u64, sharing: &Sharing) -> Result<Cuts, String> {
         if let (Err(story), false) = (&outcome, disk.changes() >= cut_at) {
             return Err(format!("cut {}: {story}", tally.cuts));
         }
-        for ((known, cut), before) in known.iter_mut().zip(&cuts).zip(&before) {
+        for (((known, cut), before), acks) in known.iter_mut().zip(&cuts).zip(&before).zip(&acks) {
+            if acks.settled() {
+                // Its model begins anew, also where the power went before it had shown all.
+                known.promised = 0;
+            }
             match cut {
                 Some(cut) => {
                     tally.kept += (cut - before.promised) as u64;
                     tally.lost += (before.model.sent() - cut) as u64;
-                    known.promised = 0;
                 }
                 None => tally.in_recovery += 1,
             }

@@ -92,7 +92,8 @@ fn popular_records_are_found_in_memory_and_new_ones_once_they_are_there() {
 fn an_open_loop_sends_each_kind_at_its_rate() {
     for (_, run) in runs("--workload B,E,F --profile weir --rate 5000 --warm-up 0") {
         let all = of_kind(&run.outcome, "all").expect("there were some");
-        assert!((199..=201).contains(&all.done), "{:?}", run.outcome.operations);
+        // Some are under way at either end of the seconds that count, scans of a full device more than others.
+        assert!((195..=205).contains(&all.done), "{:?}", run.outcome.operations);
         assert_all_was_found(&run.outcome);
     }
 }
