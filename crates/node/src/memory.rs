@@ -61,7 +61,6 @@ pub(crate) struct WriteMemory {
     clock: Arc<dyn Clock>,
     gate: Arc<Gate>,
     shares: WriteShares,
-    /// What was said to the gate last.
     /// What foreground has at the gate. Held while that is turned, so that the last to look has the last word.
     precedence: Mutex<Precedence>,
     /// Bytes of foreground for one of flushes, as a policy says; 0 = background has what foreground leaves.
