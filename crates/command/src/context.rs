@@ -9,7 +9,7 @@
 use weir_admission::request_units::Module;
 use weir_io::Yield;
 use weir_model::parts::Head;
-use weir_model::{BatchMark, Change, Content, Databases, KEY_BYTES_MAX, Row, StoredKey, StringRow, Value};
+use weir_model::{BatchMark, Change, Content, Databases, KEY_BYTES_MAX, Row, StringRow};
 
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
@@ -20,12 +20,14 @@ use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
 use crate::rows::{Moment, Read, Rows, Waiting};
 
+mod asked;
 mod call;
 mod events;
 mod keys;
 mod moment;
 mod parts;
 
+use asked::{Asked, own_write};
 pub use call::{Call, Wait};
 pub(crate) use parts::StoredPartsPage;
 pub use parts::{Part, PartsPage, Subkeys};
@@ -498,63 +500,6 @@ pub struct Finished {
     pub draft: Draft,
 }
 
-/// What is read.
-#[derive(Clone, Copy)]
-enum Asked<'k> {
-    /// The row of a key in the database with a number.
-    Row(u8, &'k [u8]),
-    /// A part of the row of a key, by its stored key.
-    Part(&'k [u8], &'k [u8]),
-}
-
-impl<'k> Asked<'k> {
-    /// The row's key.
-    fn key(self) -> &'k [u8] {
-        match self {
-            Asked::Row(_, key) | Asked::Part(key, _) => key,
-        }
-    }
-
-    fn stored(self) -> StoredKey {
-        match self {
-            Asked::Row(database, key) => StoredKey::new(database, key),
-            Asked::Part(_, part) => StoredKey::of(part),
-        }
-    }
-
-    #[inline]
-    fn of(self, rows: &'k dyn Rows, now_ms: u64) -> Read<'k> {
-        match self {
-            Asked::Row(database, key) => rows.get(database, key, now_ms),
-            Asked::Part(key, part) => rows.part(key, part, now_ms),
-        }
-    }
-}
-
-/// What has become in `draft` of what is read.
-fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
-    let stored = asked.stored();
-    let change = draft.last_of(&stored)?;
-    let row = match change {
-        Change::Put { value, expire_at_ms, .. } => Row::string(Value::copy_of(value), expire_at_ms),
-        Change::Head { head, expire_at_ms, .. } => {
-            Row::of_parts(Head::decode(head).expect("a head of this command"), expire_at_ms)
-        }
-        Change::Delete { .. } | Change::Cover { .. } => return Some(None),
-    };
-    Some(Some(row).filter(|_| lives(&change, now_ms)))
-}
-
-/// Whether `change` leaves something that is there at `now_ms`.
-fn lives(change: &Change<'_>, now_ms: u64) -> bool {
-    match change {
-        Change::Put { expire_at_ms, .. } | Change::Head { expire_at_ms, .. } => {
-            expire_at_ms.is_none_or(|at| at > now_ms)
-        }
-        Change::Delete { .. } | Change::Cover { .. } => false,
-    }
-}
-
 fn string_of(row: Option<Row>) -> Outcome<Option<StringRow>> {
     row.map(|row| row.into_string().ok_or(WRONG_TYPE)).transpose()
 }
@@ -562,7 +507,7 @@ fn string_of(row: Option<Row>) -> Outcome<Option<StringRow>> {
 #[cfg(test)]
 mod tests {
     use weir_io::Rng;
-    use weir_model::Batch;
+    use weir_model::{Batch, Value};
 
     use super::*;
     use crate::error::SYNTAX;

@@ -6,7 +6,8 @@ use std::cmp::Ordering;
 use weir_model::parts::HeadRef;
 use weir_model::{Change, StoredKey};
 
-use super::{Context, lives};
+use super::Context;
+use super::asked::lives;
 use crate::draft::Draft;
 use crate::error::Outcome;
 use crate::in_hand::letting_go;
