@@ -39,7 +39,9 @@ use self::members::SPACE;
 pub use self::rescored::{AT_ONCE_BYTES_MAX, NOT_A_SCORE, TOO_MANY_AT_ONCE, stored_one_by_one, weight};
 pub use self::scored::{Scored, Stretch, above, place, score_of_member};
 pub use self::sets::NUMBERS_MAX;
-pub use self::streams::{Entry, Group, Keep, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream, Trim};
+pub use self::streams::{
+    DAMAGED as STREAM_DAMAGED, Entry, Group, Keep, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream, Trim,
+};
 pub use self::values::End;
 use crate::context::Context;
 use crate::error::Outcome;

@@ -9,7 +9,7 @@ use super::stream_lag::lag;
 use super::stream_reads::no_group;
 use super::stream_replies::{Told, tell_entry, tell_range};
 use crate::args::Args;
-use crate::collection::{Group, PAGE_ENTRIES, Pending, Stream};
+use crate::collection::{Group, PAGE_ENTRIES, Pending, STREAM_DAMAGED, Stream};
 use crate::context::{Context, Subkeys};
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::keyword::lower;
@@ -116,6 +116,36 @@ async fn stream(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// Elements that an array has announced, and that have not been told yet. The number is what a row says of its parts:
+/// where there are more or fewer of them, the row is damaged, and the client must not take the next reply for a part of
+/// this one.
+struct Untold(u64);
+
+impl Untold {
+    /// Begins an array of `count` elements.
+    fn announce(cx: &mut Context<'_>, count: u64) -> Self {
+        cx.replies().array(count as usize);
+        Self(count)
+    }
+
+    /// `count` more are about to be told.
+    ///
+    /// # Errors
+    /// There are more than were announced.
+    fn tell(&mut self, count: usize) -> Outcome {
+        self.0 = self.0.checked_sub(count as u64).ok_or(STREAM_DAMAGED)?;
+        Ok(())
+    }
+
+    /// All have been told.
+    ///
+    /// # Errors
+    /// There are fewer than were announced.
+    fn end(self) -> Outcome {
+        if self.0 == 0 { Ok(()) } else { Err(STREAM_DAMAGED) }
+    }
+}
+
 /// All groups, one after the other.
 struct Groups(Option<Vec<u8>>);
 
@@ -132,13 +162,14 @@ impl Groups {
 
 async fn full_groups(cx: &mut Context<'_>, stream: &Stream<'_>, count: u64) -> Outcome {
     cx.replies().bulk(b"groups");
-    cx.replies().array(stream.detail().groups as usize);
+    let mut untold = Untold::announce(cx, stream.detail().groups);
     let mut groups = Groups(None);
     loop {
         let page = groups.next(cx, stream).await?;
         if page.is_empty() {
-            return Ok(());
+            return untold.end();
         }
+        untold.tell(page.len())?;
         for group in page {
             full_group(cx, stream, &group, count).await?;
             cx.drain().await?;
@@ -158,12 +189,13 @@ async fn full_group(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group, co
     cx.replies().bulk(b"pending");
     tell_pending(cx, stream, group, None, group.value.pending.min(count)).await?;
     cx.replies().bulk(b"consumers");
-    cx.replies().array(group.value.consumers as usize);
+    let mut untold = Untold::announce(cx, group.value.consumers);
     let mut behind: Option<Vec<u8>> = None;
     loop {
         let page = stream.consumers_behind(cx, group, behind.as_deref()).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
+        let Some((last, _)) = page.last() else { return untold.end() };
         behind = Some(last.clone());
+        untold.tell(page.len())?;
         for (name, value) in page {
             let replies = cx.replies();
             replies.map(4);
@@ -187,13 +219,13 @@ async fn tell_pending(
     consumer: Option<&[u8]>,
     count: u64,
 ) -> Outcome {
-    cx.replies().array(count as usize);
-    let (mut untold, mut left) = (count, Some(stream.pending_range(group, consumer, EntryId::MIN, EntryId::MAX)));
-    while let Some(range) = left.filter(|_| untold > 0) {
-        let page = usize::try_from(untold).unwrap_or(usize::MAX);
+    let mut untold = Untold::announce(cx, count);
+    let mut left = Some(stream.pending_range(group, consumer, EntryId::MIN, EntryId::MAX));
+    while let Some(range) = left.filter(|_| untold.0 > 0) {
+        let page = usize::try_from(untold.0).unwrap_or(usize::MAX);
         let (pending, rest) = stream.pending_page(cx, group, range, page).await?;
         left = rest;
-        untold -= pending.len() as u64;
+        untold.tell(pending.len())?;
         let replies = cx.replies();
         for Pending { id, value } in pending {
             replies.array(if consumer.is_none() { 4 } else { 3 });
@@ -207,18 +239,19 @@ async fn tell_pending(
         cx.drain().await?;
         cx.yields().now().await;
     }
-    Ok(())
+    untold.end()
 }
 
 async fn groups(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let stream = cx.stream(args.at(2)).await?.ok_or(NO_SUCH_KEY)?;
-    cx.replies().array(stream.detail().groups as usize);
+    let mut untold = Untold::announce(cx, stream.detail().groups);
     let mut groups = Groups(None);
     loop {
         let page = groups.next(cx, &stream).await?;
         if page.is_empty() {
-            return Ok(());
+            return untold.end();
         }
+        untold.tell(page.len())?;
         let replies = cx.replies();
         for Group { name, value, .. } in &page {
             replies.map(6);
@@ -237,12 +270,13 @@ async fn groups(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 async fn consumers(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let stream = cx.stream(args.at(2)).await?.ok_or(NO_SUCH_KEY)?;
     let group = stream.group(cx, args.at(3)).await?.ok_or_else(|| no_such_group(args.at(2), args.at(3)))?;
-    cx.replies().array(group.value.consumers as usize);
+    let mut untold = Untold::announce(cx, group.value.consumers);
     let (now_ms, mut behind) = (cx.now_ms(), None::<Vec<u8>>);
     loop {
         let page = stream.consumers_behind(cx, &group, behind.as_deref()).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
+        let Some((last, _)) = page.last() else { return untold.end() };
         behind = Some(last.clone());
+        untold.tell(page.len())?;
         let replies = cx.replies();
         for (name, value) in page {
             replies.map(3);

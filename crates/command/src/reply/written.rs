@@ -210,9 +210,10 @@ impl Replies {
 
     /// Begins a map of `len` pairs; an array of twice as many in RESP2.
     pub fn map(&mut self, len: usize) {
-        self.announce(len * 2);
+        let elements = len.saturating_mul(2);
+        self.announce(elements);
         match self.protocol {
-            Protocol::Resp2 => self.header(b'*', len * 2),
+            Protocol::Resp2 => self.header(b'*', elements),
             Protocol::Resp3 => self.header(b'%', len),
         }
     }
@@ -223,10 +224,12 @@ impl Replies {
         self.header(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// One reply begins, which has so many others as its elements.
+    /// One reply begins, which has so many others as its elements. A damaged row may say that it has any number of
+    /// parts: numbers saturate, and its reply is never whole.
     fn announce(&mut self, elements: usize) {
-        self.missing += elements as i64 - 1;
-        self.announced += elements as u64;
+        let missing = i64::try_from(elements).unwrap_or(i64::MAX) - 1;
+        self.missing = self.missing.saturating_add(missing);
+        self.announced = self.announced.saturating_add(elements as u64);
     }
 
     /// How many elements of arrays, sets and maps were announced since this was last asked, whatever has become of

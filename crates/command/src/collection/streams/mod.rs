@@ -25,7 +25,9 @@ pub use trim::{Keep, Trim};
 /// Most entries that are read between two turns.
 pub const PAGE_ENTRIES: usize = 500;
 
-pub(super) const DAMAGED: Error = Error::new("ERR stored data is damaged: a stream has a part that cannot be read");
+/// A part cannot be read, or there are not as many as its row says.
+pub const DAMAGED: Error =
+    Error::new("ERR stored data is damaged: a stream has a part that cannot be read, or lacks one");
 
 /// A stream that was read or is to be made. What is changed is written by [`Context::save_stream`].
 pub struct Stream<'k> {

@@ -1,0 +1,55 @@
+//! Streams that are damaged.
+
+use weir_model::parts::stream::{EntryId, StreamDetail, consumer_subkey, pending_subkey};
+use weir_model::{Row, StoredKey};
+
+use crate::Store;
+
+const DAMAGED: &str = "-ERR stored data is damaged: a stream has a part that cannot be read, or lacks one\r\n";
+
+/// A stream `x` of so many entries, the first of which is pending for the consumer `worker-1` of the group `g`.
+fn with_stream(entries: usize) -> Store {
+    let mut store = Store::default();
+    for id in 1..=entries {
+        store.ask(&format!("XADD x {id}-1 field value"));
+    }
+    assert_eq!(store.ask("XGROUP CREATE x g 0"), "+OK\r\n");
+    assert!(store.ask("XREADGROUP GROUP g worker-1 COUNT 1 STREAMS x >").starts_with("*1\r\n"));
+    store
+}
+
+#[test]
+fn a_stream_that_has_more_or_fewer_groups_than_it_says_is_an_error() {
+    for (entries, groups) in [(1, 0), (1, 2), (300, 0), (300, u64::MAX)] {
+        let mut store = with_stream(entries);
+        for line in ["XINFO GROUPS x", "XINFO STREAM x FULL"] {
+            assert!(store.ask(line).starts_with('*'), "{line}");
+        }
+        let row = store.map.get_mut(&StoredKey::new(0, b"x")[..]).expect("it is there");
+        let mut head = row.head().expect("it is a row of parts").clone();
+        let detail = StreamDetail::decode(&head.detail).expect("it is a stream");
+        head.detail = StreamDetail { groups, ..detail }.encode().into();
+        *row = Row::of_parts(head, None);
+        for line in ["XINFO GROUPS x", "XINFO STREAM x FULL"] {
+            assert_eq!(store.ask(line), DAMAGED, "{line}, {entries} entries, {groups} groups");
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_has_lost_a_consumer_or_a_pending_entry_is_an_error() {
+    let asked = ["XINFO CONSUMERS x g", "XINFO STREAM x FULL"];
+    for line in asked {
+        assert!(with_stream(300).ask(line).starts_with('*'), "{line}");
+    }
+    let worker = consumer_subkey(b"g", b"worker-1");
+    let pending = pending_subkey(b"g", EntryId::new(1, 1));
+    for (lost, damaged) in [(worker, &asked[..]), (pending, &asked[1..])] {
+        let mut store = with_stream(300);
+        let key = store.map.keys().find(|key| key.ends_with(&lost)).expect("it is there").clone();
+        store.map.remove(&key);
+        for line in damaged {
+            assert_eq!(store.ask(line), DAMAGED, "{line} without {}", key.escape_ascii());
+        }
+    }
+}
