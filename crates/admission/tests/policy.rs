@@ -4,7 +4,7 @@
 //! rates in MB/s, tree in MB. Lines with `->` are what the profile made of the last of them.
 //! `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile plays
 //! `shortage.txt`; the valves that only `weir` has open in `valves.txt`, and what it does about a large level 1 is in
-//! `level-1.txt`. `fits.txt` is there for what none of these show.
+//! `level-1.txt`, about writes that a tree slows in `slowed.txt`. `fits.txt` is there for what none of these show.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -31,6 +31,12 @@ fn the_valves_of_weir_open_when_they_should() {
 #[test]
 fn a_level_1_that_is_too_large_is_left_alone_until_something_is_over() {
     compare("weir-level-1", &script::play(Profile::Weir, include_str!("fixtures/level-1.txt")));
+}
+
+/// A closed loop writes as fast as it is let: its writes are no measure of what is asked for.
+#[test]
+fn level_0_is_merged_within_where_its_length_slows_writes() {
+    compare("weir-slowed", &script::play(Profile::Weir, include_str!("fixtures/slowed.txt")));
 }
 
 fn compare(fixture: &str, said: &str) {

@@ -69,9 +69,8 @@ pub fn seconds_to_stall(tree: &TreeFacts, ingest: f64, tokens: Tokens, course: C
         return None;
     }
     let memtables = (tokens.flush < ingest).then(|| tree.room(course.buffers) as f64 / (ingest - tokens.flush));
-    let run = (course.gather.max(1) * tree.memtable_bytes.max(1)) as f64;
-    let arriving = ingest.min(tokens.flush) / run;
-    let leaving = tokens.merge / bytes_per_run(tree, course, run);
+    let arriving = ingest.min(tokens.flush) / run_bytes(tree, course);
+    let leaving = tokens.merge / bytes_per_run(tree, course);
     let left = tree.l0_slow.saturating_sub(tree.l0_runs) as f64;
     let runs = (arriving > leaving).then(|| left / (arriving - leaving));
     match (memtables, runs) {
@@ -80,8 +79,14 @@ pub fn seconds_to_stall(tree: &TreeFacts, ingest: f64, tokens: Tokens, course: C
     }
 }
 
-/// Bytes that merges write for every run that they take out of level 0; new runs have `run` bytes.
-fn bytes_per_run(tree: &TreeFacts, course: Course, run: f64) -> f64 {
+/// Bytes of a new run.
+fn run_bytes(tree: &TreeFacts, course: Course) -> f64 {
+    (course.gather.max(1) * tree.memtable_bytes.max(1)) as f64
+}
+
+/// Bytes that merges write for every run that they take out of level 0.
+pub fn bytes_per_run(tree: &TreeFacts, course: Course) -> f64 {
+    let run = run_bytes(tree, course);
     match course.scope {
         Scope::IntraL0 => {
             let fan_in = course.fan_in.max(2) as f64;

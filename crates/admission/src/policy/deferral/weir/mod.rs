@@ -32,7 +32,7 @@ use self::rest::{PutOff, Rest};
 use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
 use crate::policy::device::Front;
-use crate::policy::forecast::{Course, Tokens, left, seconds_to_stall, tokens};
+use crate::policy::forecast::{Course, Tokens, bytes_per_run, left, seconds_to_stall, tokens};
 use crate::policy::ingredient::Ingredient;
 use crate::policy::knobs::{Knobs, Reason, Scope, Stage};
 use crate::policy::meter::Load;
@@ -95,9 +95,12 @@ impl Look<'_> {
     }
 
     fn full_in(&self, tree: &TreeFacts, stage: Stage) -> Option<f64> {
+        seconds_to_stall(tree, self.load.ingest, self.tokens, self.course(stage))
+    }
+
+    fn course(&self, stage: Stage) -> Course {
         let Gathering { memtables: gather, buffers } = self.gathering;
-        let course = Course { scope: stage.scope(), gather, buffers, fan_in: crate::policy::INTRA_L0_FAN_IN };
-        seconds_to_stall(tree, self.load.ingest, self.tokens, course)
+        Course { scope: stage.scope(), gather, buffers, fan_in: crate::policy::INTRA_L0_FAN_IN }
     }
 
     /// Background bytes per second that it needs in `stage`.
@@ -134,6 +137,25 @@ impl Look<'_> {
         let arriving = self.load.ingest.min(self.tokens.flush) / run;
         // Saturates.
         (room / arriving.max(f64::MIN_POSITIVE) * self.tokens.merge) as u64
+    }
+
+    /// Whether the tree slows writes because its level 0 is long. What is written then is what the tree lets through: it
+    /// seems to be kept up with in any stage, however much is asked for.
+    fn is_slowed(&self) -> bool {
+        self.sample.tree.l0_runs >= self.sample.tree.l0_slow
+    }
+
+    /// Whether a stall is further off in stage two than in stage one; where writes are slowed already, whether a run is
+    /// taken out of level 0 for fewer bytes there.
+    fn stage_two_helps(&self, stall_in_one: Option<f64>) -> bool {
+        if self.is_slowed() {
+            let cost = |stage: Stage| bytes_per_run(&self.sample.tree, self.course(stage));
+            return cost(Stage::Two) < cost(Stage::One);
+        }
+        match (stall_in_one, self.stall_in(Stage::Two)) {
+            (Some(first), Some(second)) => second > first,
+            (first, second) => first.is_some() && second.is_none(),
+        }
     }
 
     fn has_backlog(&self) -> bool {
@@ -211,14 +233,10 @@ impl Weir {
         for look in looks {
             let tree = &look.sample.tree;
             let is_long = tree.l0_runs * 100 >= tree.l0_slow * STAGE_TWO_PERCENT;
-            let first = look.stall_in(Stage::One);
-            let ahead = first.filter(|&seconds| seconds < STALL_AHEAD);
-            let helps = match (first, look.stall_in(Stage::Two)) {
-                (Some(first), Some(second)) => second > first,
-                (first, second) => first.is_some() && second.is_none(),
-            };
-            let helps = helps && self.has(Ingredient::StageTwo);
-            let urgent = first.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
+            let stall_in = look.stall_in(Stage::One);
+            let ahead = stall_in.filter(|&seconds| seconds < STALL_AHEAD);
+            let helps = self.has(Ingredient::StageTwo) && look.stage_two_helps(stall_in);
+            let urgent = look.is_slowed() || stall_in.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
             let slow_reads = self.reads_are_slow(now, look);
             match self.stage(look) {
                 Stage::One | Stage::Drain if !self.may_leave(now, look) && !urgent => {}
