@@ -50,8 +50,8 @@ pub enum Precedence {
     Strict,
     /// While both wait, the lower ranks get 1 unit of cost for every `n` of this rank (n = 10: 10:1).
     Share(u32),
-    /// The same for flushes alone: the other lower ranks get what is left, possibly nothing.
-    FlushShare(u32),
+    /// The same for the ranks down to this one: those below it get what is left, possibly nothing.
+    ShareDownTo(Rank, u32),
 }
 
 impl Precedence {
@@ -59,8 +59,8 @@ impl Precedence {
     fn share(self, lower: usize) -> Option<u64> {
         match self {
             Precedence::Share(n) => Some(n.into()),
-            Precedence::FlushShare(n) if lower == Rank::Flush as usize => Some(n.into()),
-            Precedence::FlushShare(_) | Precedence::Strict => None,
+            Precedence::ShareDownTo(last, n) if lower <= last as usize => Some(n.into()),
+            Precedence::ShareDownTo(..) | Precedence::Strict => None,
         }
     }
 }
@@ -94,14 +94,19 @@ impl Order {
 
     /// The rank to serve, given the cost at the head of each.
     pub(crate) fn pick(&self, heads: &[Option<u64>; RANKS]) -> Option<Rank> {
+        self.best(heads, 0, RANKS - 1).map(|rank| Rank::ALL[rank])
+    }
+
+    /// The same among the ranks from `first` to `last`.
+    fn best(&self, heads: &[Option<u64>; RANKS], first: usize, last: usize) -> Option<usize> {
         let mut best: Option<usize> = None;
-        for rank in (0..RANKS).rev() {
+        for rank in (first..=last).rev() {
             if heads[rank].is_none() {
                 continue;
             }
             let lower = match self.precedence[rank] {
-                // Whatever flushes owe to those below them.
-                Precedence::FlushShare(_) => Some(Rank::Flush as usize).filter(|&flush| heads[flush].is_some()),
+                // Whatever these owe to those below them.
+                Precedence::ShareDownTo(lowest, _) => self.best(heads, rank + 1, last.min(lowest as usize)),
                 Precedence::Strict | Precedence::Share(_) => best,
             };
             let is_due = |&lower: &usize| {
@@ -110,7 +115,7 @@ impl Order {
             };
             best = lower.filter(is_due).or(Some(rank));
         }
-        best.map(|rank| Rank::ALL[rank])
+        best
     }
 
     /// Books a grant of `cost` to `rank`, `waiting` being who waited just before it.
@@ -164,14 +169,21 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_flushes_is_for_flushes() {
-        let (foreground, flush, merge) = (Some(1), Some(1), Some(1));
+    fn a_share_down_to_a_rank_is_for_nobody_below_it() {
+        let waits = Some(1);
         let mut order = Order::new();
-        order.set(Rank::Foreground, Precedence::FlushShare(9));
-        let served = serve(&mut order, [foreground, flush, None, merge, None], 10_000);
+        order.set(Rank::Foreground, Precedence::ShareDownTo(Rank::Flush, 9));
+        let served = serve(&mut order, [waits, waits, None, waits, None], 10_000);
         assert!((900..=1000).contains(&served[1]) && served[3] == 0, "{served:?}");
-        let served = serve(&mut order, [foreground, None, None, merge, None], 10_000);
+        let served = serve(&mut order, [waits, None, None, waits, None], 10_000);
         assert_eq!(served[0], 10_000, "no flush waits");
+        let mut order = Order::new();
+        order.set(Rank::Foreground, Precedence::ShareDownTo(Rank::CompactL0, 9));
+        let served = serve(&mut order, [waits, waits, waits, waits, waits], 11_000);
+        assert!((950..=1050).contains(&served[1]), "ten to one between flushes and merges: {served:?}");
+        assert!((90..=105).contains(&served[2]) && served[3..] == [0, 0], "{served:?}");
+        let served = serve(&mut order, [waits, None, waits, waits, None], 10_000);
+        assert!((950..=1050).contains(&served[2]), "no flush waits: {served:?}");
     }
 
     #[test]

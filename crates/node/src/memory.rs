@@ -18,11 +18,12 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
+use weir_admission::policy::Floor;
 use weir_admission::policy::share::{Claimant, MemorySample, Memtables, ShareMode, TenantMemory, to_seal};
 use weir_admission::{Gate, Part, Permit, Pool, Precedence, Rank};
 use weir_io::{Clock, Error, Event, Memory, Nanos, Owner, Result, sleep_until};
@@ -54,6 +55,14 @@ pub(crate) trait MemtableOwner: Send + Sync {
     fn seal_memtables(self: Arc<Self>);
 }
 
+/// What foreground has at the gate.
+struct Front {
+    /// As the gate was turned last.
+    precedence: Precedence,
+    /// What a policy leaves to background; `None` = what foreground leaves.
+    floor: Option<Floor>,
+}
+
 /// See the module.
 pub(crate) struct WriteMemory {
     pool: Arc<Pool>,
@@ -61,10 +70,8 @@ pub(crate) struct WriteMemory {
     clock: Arc<dyn Clock>,
     gate: Arc<Gate>,
     shares: WriteShares,
-    /// What foreground has at the gate. Held while that is turned, so that the last to look has the last word.
-    precedence: Mutex<Precedence>,
-    /// Bytes of foreground for one of flushes, as a policy says; 0 = background has what foreground leaves.
-    foreground_share: AtomicU32,
+    /// Held while the gate is turned, so that the last to look has the last word.
+    front: Mutex<Front>,
     /// When so much is in use, writes ask the pool for room.
     short_at: AtomicU64,
     /// What memtables use, in bytes: the pool's figure without its lock, and without the room of writes under way.
@@ -146,8 +153,7 @@ impl WriteMemory {
             clock,
             gate: Arc::clone(gate),
             shares,
-            precedence: Mutex::new(Precedence::Strict),
-            foreground_share: AtomicU32::new(0),
+            front: Mutex::new(Front { precedence: Precedence::Strict, floor: None }),
             short_at: AtomicU64::new(0),
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
@@ -309,23 +315,29 @@ impl WriteMemory {
         }
     }
 
-    /// So many bytes of foreground pass for one of flushes where both wait, unless writes wait for room and background
-    /// has more; `None` = background has what foreground leaves.
-    pub fn set_foreground_share(&self, share: Option<u32>) {
-        self.foreground_share.store(share.unwrap_or(0), Ordering::Relaxed);
-        self.let_flushes_pass();
+    /// Background has at least so much of the device while foreground waits for it, and more while writes wait for
+    /// room; `None` = what foreground leaves.
+    pub fn set_floor(&self, floor: Option<Floor>) {
+        let mut front = self.front.lock();
+        front.floor = floor;
+        self.turn_gate(&mut front);
     }
 
     /// Background has a part of the device while foreground waits for it, as long as only a flush helps.
     fn let_flushes_pass(&self) {
-        let mut now = self.precedence.lock();
-        let wanted = match self.foreground_share.load(Ordering::Relaxed) {
-            share if self.is_waited_for() && !(1..FLUSHES_PASS).contains(&share) => Precedence::Share(FLUSHES_PASS),
-            0 => Precedence::Strict,
-            share => Precedence::FlushShare(share),
+        self.turn_gate(&mut self.front.lock());
+    }
+
+    fn turn_gate(&self, front: &mut Front) {
+        let wanted = match front.floor {
+            Some(Floor { foreground, merges }) if foreground < FLUSHES_PASS || !self.is_waited_for() => {
+                Precedence::ShareDownTo(if merges { Rank::CompactL0 } else { Rank::Flush }, foreground)
+            }
+            _ if self.is_waited_for() => Precedence::Share(FLUSHES_PASS),
+            _ => Precedence::Strict,
         };
-        if *now != wanted {
-            *now = wanted;
+        if front.precedence != wanted {
+            front.precedence = wanted;
             self.gate.set_precedence(Rank::Foreground, wanted);
         }
     }

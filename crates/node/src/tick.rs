@@ -174,7 +174,7 @@ impl Ticker {
             slot.reservation().turn(knobs, &self.gate);
             partition.turn(knobs);
         }
-        self.memory.set_foreground_share(decision.knobs.foreground_share);
+        self.memory.set_floor(decision.knobs.floor);
         drop(policy);
         let jobs_parked = sample.partitions.iter().any(|partition| partition.jobs.parked > 0);
         let background_waits = || there.iter().any(|(slot, _)| slot.reservation().background_waits());
@@ -258,7 +258,8 @@ impl Ticker {
                 running: facts.jobs_running as u64,
                 merging: merging(&facts),
                 parked: facts.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
-                flush_left: flush_left(&facts),
+                flush_left: left(&facts, &[JobKind::Flush]),
+                l0_left: left(&facts, &[JobKind::IntraL0, JobKind::L0]),
             },
             read_p99: partition.read_times.take_p99(),
             drains: slot.reservation().drains(),
@@ -330,10 +331,10 @@ fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
     }
 }
 
-/// What flushes have still to write, in bytes.
-fn flush_left(facts: &EngineFacts) -> u64 {
-    let flushes = JobKind::ALL.into_iter().zip(&facts.jobs).filter(|(kind, _)| *kind == JobKind::Flush);
-    flushes.map(|(_, jobs)| jobs.bytes_left).sum()
+/// What jobs of these kinds have still to write, in bytes, where some of a kind are not parked.
+fn left(facts: &EngineFacts, kinds: &[JobKind]) -> u64 {
+    let jobs = JobKind::ALL.into_iter().zip(&facts.jobs).filter(|(kind, _)| kinds.contains(kind));
+    jobs.filter(|(_, jobs)| jobs.running > jobs.parked).map(|(_, jobs)| jobs.bytes_left).sum()
 }
 
 /// Merges that are being polled.

@@ -99,7 +99,7 @@ mod tests {
         });
         (
             sample,
-            Knobs { node: NodeKnobs { limits: device, burst: 0 }, foreground_share: None, partitions: knobs.collect() },
+            Knobs { node: NodeKnobs { limits: device, burst: 0 }, floor: None, partitions: knobs.collect() },
         )
     }
 

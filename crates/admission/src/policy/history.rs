@@ -87,7 +87,7 @@ mod tests {
         let partitions = vec![PartitionSample::default(); partitions];
         let node = NodeKnobs { limits: Limits::UNLIMITED, burst: 0 };
         let knobs =
-            Knobs { node, foreground_share: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
+            Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
         let decision = Decision { loads: vec![Load::default(); partitions.len()], knobs, violation: None };
         Tick { sample: Sample { now, device: Limits::UNLIMITED, memory, partitions }, decision }
     }

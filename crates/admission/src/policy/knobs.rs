@@ -14,12 +14,20 @@ use crate::limits::Limits;
 pub struct Knobs {
     /// Of the node itself.
     pub node: NodeKnobs,
-    /// So many bytes of foreground pass at the node for one of flushes where both wait; `None` = background has what
-    /// foreground leaves.
+    /// What background has at the node while foreground would use all of it; `None` = what foreground leaves.
     #[serde(default)]
-    pub foreground_share: Option<u32>,
+    pub floor: Option<Floor>,
     /// One per partition of the sample, in its order.
     pub partitions: Vec<PartitionKnobs>,
+}
+
+/// What background has of a device that foreground would use up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Floor {
+    /// So many bytes of foreground pass for one of background where both wait.
+    pub foreground: u32,
+    /// Whether that one is for merges of level 0, too; else it is for flushes alone.
+    pub merges: bool,
 }
 
 /// The knobs of the node gate.

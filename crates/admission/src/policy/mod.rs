@@ -27,7 +27,7 @@ pub use explain::{explain, replay};
 pub use felt::{Facts, WINDOW, Window, felt, window};
 pub use history::{History, Tick};
 pub use ingredient::Ingredient;
-pub use knobs::{INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
+pub use knobs::{Floor, INTRA_L0_FAN_IN, Knobs, NodeKnobs, PartitionKnobs, Reason, Scope, Stage};
 pub use profile::{Decision, Policy, Profile, Settings};
 pub use recording::{Difference, Recording, Replayed};
 pub use relief::{Move, Violation};

@@ -457,7 +457,7 @@ impl Policy {
         let deferral = &self.deferral;
         let loads = self.meters.observe(sample, |owner| deferral.is_atypical(owner));
         let partitions = self.bandwidth.decide(sample, &loads);
-        let mut knobs = Knobs { node: self.node(sample.device), foreground_share: None, partitions };
+        let mut knobs = Knobs { node: self.node(sample.device), floor: None, partitions };
         self.deferral.decide(sample, &loads, &mut knobs);
         let violation = self.violation(sample, &loads, &knobs.partitions);
         Decision { loads, knobs, violation }

@@ -157,6 +157,9 @@ pub struct JobFacts {
     /// Bytes that the flushes under way have still to write, about; 0 in recordings from before it was told.
     #[serde(default)]
     pub flush_left: u64,
+    /// The same of the merges out of level 0 and within it that are under way and not parked.
+    #[serde(default)]
+    pub l0_left: u64,
 }
 
 impl Bytes {

@@ -54,7 +54,7 @@ fn knobs(
         let sample = Sample { now: second * SECOND, device, memory, partitions: partitions.to_vec() };
         let node = NodeKnobs { limits: device, burst: 0 };
         let mut knobs =
-            Knobs { node, foreground_share: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
+            Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
         cruise.decide(&sample, loads, &mut knobs);
         knobs.partitions
     };

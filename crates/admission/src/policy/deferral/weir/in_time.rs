@@ -1,59 +1,101 @@
-//! What flushes get of a device that foreground would use up, so that they end before writes stall.
+//! What background gets of a device that foreground would use up, so that flushes and merges of level 0 end before
+//! writes stall.
 //!
 //! Foreground comes first at the node (FX-4), and clients who ask as soon as they are answered use all there is. What a
 //! flush asked for stands behind them then, and keeps its place there when the flush becomes urgent, with all memtables
-//! but two full (U-11). So a flush is looked at as a job with a deadline:
+//! but two full (U-11); and a merge of level 0 stands still for as long as they read, while level 0 grows to where
+//! writes stop. So both are looked at as jobs with a deadline:
 //!
 //! ```text
-//!   left        what it has still to write
-//!   room        what users may write until writes stall: memtables that are allowed, less what is in them
-//!   needed      left / (room / ingest), and a tenth more
+//!                 flush                                          merges of level 0
+//!   left          what is still to be written                    the same, and what has to be read for it
+//!   room          what users may write until writes stall:       ... until writes are slowed (or until that hurts, where
+//!                 memtables allowed, less what is in them        they are slowed already): runs x memtables in a run
+//!   needed        left / (room / ingest), and a tenth more       the same
 //! ```
 //!
-//! While one has written nothing for two ticks, flushes have so much of the device that all that are under way end in
-//! time, whatever foreground asks for. Merges have what foreground leaves, as ever. Where it leaves anything nobody
-//! starves, and nothing changes. (To give what is needed to each that was merely slower than needed was tried, and
-//! did no better.)
+//! While a flush has written nothing for two ticks, flushes have so much of the device that all that are under way end in
+//! time, whatever foreground asks for; and so have merges of level 0 while foreground takes nearly all, and those of some
+//! partition are slower than needed. Others have what foreground leaves, as ever. (To give what is needed to each flush
+//! that was merely slower than needed was tried, and did no better. Merges always get a little, where clients think
+//! before they ask again, and fall behind nevertheless.)
 
-use super::Look;
+use weir_io::Nanos;
+
+use super::{CLOSE_TO_SLOW, Look, merge_moves};
 use crate::limits::{Direction, Limits};
+use crate::policy::device::Front;
+use crate::policy::knobs::Floor;
 
-/// A flush is to end with so much of its time left.
+/// A job is to end with so much of its time left.
 const MARGIN: f64 = 0.9;
 /// Foreground keeps at least as much as flushes, …
 const SHARE_MIN: f64 = 1.0;
-/// … and where flushes need less than this part, they have this part.
+/// … four times as much as merges of level 0: from then on it is for the guard to slow writes, …
+const SHARE_MIN_OF_MERGES: f64 = 4.0;
+/// … and where background needs less than this part, it has this part.
 const SHARE_MAX: f64 = 1000.0;
 /// With less room than so large a part of a memtable writes are taken to stall.
 const STALLS: u64 = 8;
 /// Ticks without a byte after which a flush starves.
 const TICKS: u32 = 2;
+/// With so much of the device foreground takes nearly all.
+const FULL: f64 = 0.85;
+/// Ticks that the pace of merges is averaged over.
+const AVERAGED: f64 = 8.0;
 
-/// A flush as the last ticks saw it.
+/// Flushes of a partition as the last ticks saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+struct FlushPace {
     /// Bytes that were left to be written.
     left: u64,
-    /// Ticks in a row at which it had written nothing.
+    /// Ticks in a row at which nothing had been written.
     still: u32,
 }
 
-impl Pace {
+impl FlushPace {
     fn starves(self) -> bool {
         self.still >= TICKS
     }
 
     /// The next tick has come: `left` bytes are still to be written.
-    #[must_use]
-    fn step(self, left: u64) -> Self {
+    fn step(&mut self, left: u64) {
         let stands = left > 0 && left == self.left;
-        Self { left, still: if stands { self.still.saturating_add(1) } else { 0 } }
+        *self = Self { left, still: if stands { self.still.saturating_add(1) } else { 0 } };
     }
+}
+
+/// Merges of level 0 of a partition as the last ticks saw them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct MergePace {
+    at: Nanos,
+    /// Bytes that they had written in all.
+    written: u64,
+    /// Bytes per second of late.
+    rate: f64,
+}
+
+impl MergePace {
+    /// The next tick has come: they have written so many bytes in all.
+    fn step(&mut self, now: Nanos, written: u64) {
+        let seconds = now.saturating_sub(self.at) as f64 / 1e9;
+        let rate = written.saturating_sub(self.written) as f64 / seconds.max(f64::MIN_POSITIVE);
+        // What was written before the first tick says nothing of how fast that was.
+        let rate = if self.at == 0 { 0.0 } else { self.rate + (rate - self.rate) / AVERAGED };
+        *self = Self { at: now, written, rate };
+    }
+}
+
+/// How fast what relieves a partition is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Paces {
+    flush: FlushPace,
+    merge: MergePace,
 }
 
 /// Bytes per second that the flush under way must write to end in time, of the `rate` of the device; 0 where none is
 /// under way, or nobody writes.
-fn needed(look: &Look<'_>, rate: f64) -> f64 {
+fn flush_needs(look: &Look<'_>, rate: f64) -> f64 {
     let (tree, left) = (&look.sample.tree, look.sample.jobs.flush_left);
     let room = tree.room(look.gathering.buffers);
     if left > 0 && room < tree.memtable_bytes / STALLS {
@@ -63,17 +105,42 @@ fn needed(look: &Look<'_>, rate: f64) -> f64 {
     left as f64 * look.load.ingest / (room.max(1) as f64 * MARGIN)
 }
 
-/// Takes in a tick for the `paces` of the partitions of `looks`. Gives how many bytes of foreground pass for one of
-/// flushes where both wait; `None` = background has what foreground leaves.
-pub fn share<'p>(device: &Limits, looks: &[Look<'_>], paces: impl Iterator<Item = &'p mut Pace>) -> Option<u32> {
+/// Bytes per second that the merges of level 0 under way must write to end in time. One run fits at least.
+fn merge_needs(look: &Look<'_>) -> f64 {
+    let (tree, left) = (&look.sample.tree, look.sample.jobs.l0_left);
+    let runs = look.runs_bound().saturating_sub(tree.l0_runs + CLOSE_TO_SLOW).max(1);
+    let room = (runs * look.gathering.memtables * tree.memtable_bytes).max(1) as f64;
+    left as f64 * look.load.ingest / (room * MARGIN)
+}
+
+/// Takes in a tick for the `paces` of the partitions of `looks`. Gives what background has while foreground, which is
+/// `front`, waits; `None` = what foreground leaves.
+pub fn floor<'p>(
+    now: Nanos,
+    device: &Limits,
+    front: Front,
+    looks: &[Look<'_>],
+    paces: impl Iterator<Item = &'p mut Paces>,
+) -> Option<Floor> {
     let rate = device.rates(Direction::Write).bytes as f64;
-    let (mut all, mut some_starve) = (0.0, false);
+    let (mut flushes, mut merges) = (0.0, 0.0);
+    let (mut flush_starves, mut merge_lags) = (false, false);
     for (look, pace) in looks.iter().zip(paces) {
-        *pace = pace.step(look.sample.jobs.flush_left);
-        some_starve |= pace.starves();
-        all += needed(look, rate);
+        pace.flush.step(look.sample.jobs.flush_left);
+        pace.merge.step(now, look.sample.bytes.l0_written);
+        flush_starves |= pace.flush.starves();
+        flushes += flush_needs(look, rate);
+        let needs = merge_needs(look);
+        merge_lags |= pace.merge.rate < needs;
+        merges += merge_moves(look.kept) * needs;
     }
-    some_starve.then(|| ((rate - all) / all).clamp(SHARE_MIN, SHARE_MAX) as u32)
+    let foreground = |needed: f64, least: f64| ((rate - needed) / needed).clamp(least, SHARE_MAX) as u32;
+    let of_flushes = flush_starves.then(|| foreground(flushes, SHARE_MIN));
+    if merge_lags && front.share(device, 0.0) >= FULL {
+        let of_all = foreground(flushes + merges, SHARE_MIN_OF_MERGES);
+        return Some(Floor { foreground: of_flushes.map_or(of_all, |share| share.min(of_all)), merges: true });
+    }
+    of_flushes.map(|foreground| Floor { foreground, merges: false })
 }
 
 #[cfg(test)]
@@ -82,12 +149,12 @@ mod tests {
     use crate::policy::deferral::weir::gather::Gathering;
     use crate::policy::forecast::Tokens;
     use crate::policy::meter::Load;
-    use crate::policy::sample::{JobFacts, PartitionSample, TreeFacts};
+    use crate::policy::sample::{Bytes, JobFacts, PartitionSample, TreeFacts};
 
     /// Flushes with so much left, one after the other, of memtables of 10 bytes, of which ten are allowed and
     /// `unflushed` bytes full; 2 bytes a second are written, and the device writes 100.
     fn shares(ticks: &[(u64, u64)]) -> Vec<Option<u32>> {
-        let mut pace = Pace::default();
+        let mut paces = Paces::default();
         let of = |&(flush_left, unflushed): &(u64, u64)| {
             let tree = TreeFacts { memtable_bytes: 10, unflushed, ..TreeFacts::default() };
             let jobs = JobFacts { flush_left, ..JobFacts::default() };
@@ -95,7 +162,10 @@ mod tests {
             let load = Load { ingest: 2.0, ..Load::default() };
             let (tokens, gathering) = (Tokens { flush: 0.0, merge: 0.0 }, Gathering { memtables: 4, buffers: 10 });
             let look = Look { sample: &sample, load: &load, tokens, gathering, kept: true };
-            share(&Limits::bytes(100), &[look], std::iter::once(&mut pace))
+            let front = Front::of(&[Load { read: 100.0, ..Load::default() }]);
+            let floor = floor(1, &Limits::bytes(100), front, &[look], std::iter::once(&mut paces));
+            assert!(floor.is_none_or(|floor| !floor.merges), "no merge is under way");
+            floor.map(|floor| floor.foreground)
         };
         ticks.iter().map(of).collect()
     }
@@ -118,5 +188,49 @@ mod tests {
     fn foreground_keeps_half() {
         assert_eq!(shares(&[(40, 99), (40, 100), (40, 100)])[2], Some(1));
         assert_eq!(shares(&[(1, 0), (1, 0), (1, 0)])[2], Some(1000));
+    }
+
+    /// Seconds of one merge of level 0 with so much left, in a tree of so many runs of four memtables of 10 bytes each; 2
+    /// bytes a second are written, and the device moves 100, of which reads take `read`. Writes are slowed from 20 runs
+    /// on.
+    fn floors(read: f64, ticks: &[(u64, u64)]) -> Vec<Option<Floor>> {
+        let mut paces = Paces::default();
+        let first = ticks[0].0;
+        let of = |(second, &(l0_left, l0_runs)): (usize, &(u64, u64))| {
+            let tree = TreeFacts { memtable_bytes: 10, l0_runs, l0_slow: 20, l0_stop: 36, ..TreeFacts::default() };
+            let jobs = JobFacts { l0_left, ..JobFacts::default() };
+            let bytes = Bytes { l0_written: first - l0_left, ..Bytes::default() };
+            let sample = PartitionSample { tree, jobs, bytes, ..PartitionSample::default() };
+            let load = Load { ingest: 2.0, ..Load::default() };
+            let (tokens, gathering) = (Tokens { flush: 0.0, merge: 0.0 }, Gathering { memtables: 4, buffers: 10 });
+            let look = Look { sample: &sample, load: &load, tokens, gathering, kept: true };
+            let front = Front::of(&[Load { read, ..Load::default() }]);
+            let now = (second as Nanos + 1) * 1_000_000_000;
+            floor(now, &Limits::bytes(100), front, &[look], std::iter::once(&mut paces))
+        };
+        ticks.iter().enumerate().map(of).collect()
+    }
+
+    fn merges(foreground: u32) -> Option<Floor> {
+        Some(Floor { foreground, merges: true })
+    }
+
+    #[test]
+    fn merges_of_level_0_that_fall_behind_get_what_they_need_before_writes_are_slowed() {
+        // 320 bytes while 10 runs of 40 bytes may come at 2 a second: 1.8 of 100.
+        assert_eq!(floors(90.0, &[(320, 8), (320, 8), (319, 8)]), [merges(55), merges(55), merges(55)]);
+        // Close to the bound it would be 17.8. Where that is lost, 30 runs are the next bound: 9 more may come.
+        assert_eq!(floors(90.0, &[(320, 17)]), [merges(4)]);
+        assert_eq!(floors(90.0, &[(320, 21)]), [merges(49)]);
+        assert_eq!(floors(90.0, &[(6400, 18)]), [merges(4)], "foreground keeps four fifths");
+        assert_eq!(floors(90.0, &[(0, 8)]), [None], "no merge");
+    }
+
+    #[test]
+    fn merges_that_are_in_time_or_need_not_wait_for_foreground_get_nothing() {
+        let quick: Vec<(u64, u64)> = (0..30).map(|second| (320 - second * 6, 8)).collect();
+        let floors_of_quick = floors(90.0, &quick);
+        assert_eq!((floors_of_quick[1], floors_of_quick[29]), (merges(56), None));
+        assert_eq!(floors(80.0, &[(320, 8), (320, 8), (320, 8)]), [None; 3]);
     }
 }

@@ -126,13 +126,17 @@ impl Look<'_> {
         }
     }
 
+    /// Runs at which writes are slowed; where that is lost already, at which they would be slowed so much that it hurts.
+    fn runs_bound(&self) -> u64 {
+        let tree = &self.sample.tree;
+        if tree.l0_runs + CLOSE_TO_SLOW < tree.l0_slow { tree.l0_slow } else { tree.l0_mild() }
+    }
+
     /// Bytes of the largest merge within level 0 that ends before level 0 has as many runs as open the guard. A larger
     /// one costs less for each run that it saves, but saves none before it ends.
     fn merge_bytes(&self) -> u64 {
         let tree = &self.sample.tree;
-        // Where that is lost already, before writes would be slowed so much that it hurts.
-        let bound = if tree.l0_runs + CLOSE_TO_SLOW < tree.l0_slow { tree.l0_slow } else { tree.l0_mild() };
-        let room = bound.saturating_sub(tree.l0_runs + CLOSE_TO_SLOW) as f64;
+        let room = self.runs_bound().saturating_sub(tree.l0_runs + CLOSE_TO_SLOW) as f64;
         let run = (self.gathering.memtables * tree.memtable_bytes).max(1) as f64;
         let arriving = self.load.ingest.min(self.tokens.flush) / run;
         // Saturates.
@@ -408,8 +412,8 @@ impl DeferralPolicy for Weir {
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         if self.has(Ingredient::Rush) {
             // Both are in the order of owners.
-            let paces = self.partitions.values_mut().map(|state| &mut state.pace);
-            knobs.foreground_share = in_time::share(&sample.device, &looks, paces).filter(|_| limited);
+            let paces = self.partitions.values_mut().map(|state| &mut state.paces);
+            knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces).filter(|_| limited);
         }
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };

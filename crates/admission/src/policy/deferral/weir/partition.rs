@@ -2,7 +2,7 @@
 
 use weir_io::Nanos;
 
-use super::in_time::Pace;
+use super::in_time::Paces;
 use crate::policy::deferral::{Guard, STAGE_TWO_PERCENT};
 use crate::policy::knobs::{Reason, Stage};
 use crate::policy::sample::PartitionSample;
@@ -21,8 +21,8 @@ pub struct PartitionState {
     pub why: Reason,
     /// Its last valve.
     pub guard: Guard,
-    /// How fast its flushes are.
-    pub pace: Pace,
+    /// How fast its flushes and merges are.
+    pub paces: Paces,
     /// When the stage began; `None` for the first.
     since: Option<Nanos>,
     /// Of reads while nothing was put off, in nanoseconds.
@@ -38,7 +38,7 @@ impl PartitionState {
         let is_long = limited && tree.l0_runs * 100 >= tree.l0_slow * STAGE_TWO_PERCENT;
         let (stage, why) = if is_long { (Stage::Drain, Reason::Opened) } else { (Stage::Normal, Reason::Enough) };
         let since = is_long.then_some(now);
-        Self { stage, why, guard: Guard::default(), pace: Pace::default(), since, usual_p99: None, slow_until: 0 }
+        Self { stage, why, guard: Guard::default(), paces: Paces::default(), since, usual_p99: None, slow_until: 0 }
     }
 
     /// Takes in how fast its reads are.
