@@ -29,8 +29,8 @@ use crate::version::Version;
 
 /// Bytes of memory that a row takes beside its versions and a long key: itself, with its key, and two counters; its
 /// key, a pointer and a mark in a leaf, and a third of the places there, which are empty; in the hash table an
-/// allocation of 16 bytes with a pointer to the row, and a slot of nine bytes for that, of which a fifth to three fifths
-/// are free, and as much again in outgrown tables that are not freed yet. `examples/row_bytes.rs` measures it.
+/// allocation of 16 bytes with a pointer to the row, and a slot of nine bytes for that, of which a fifth to three
+/// fifths are free, and as much again in outgrown tables that are not freed yet. `examples/row_bytes.rs` measures it.
 const ROW_BYTES: usize = size_of::<Row>() + size_of::<Key>() + 16 * size_of::<usize>();
 
 /// Keys that are [prefetched](Index::prefetch) at once: about as many cache lines as a processor fetches at once.

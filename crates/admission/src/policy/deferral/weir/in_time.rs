@@ -7,18 +7,18 @@
 //! writes stop. So both are looked at as jobs with a deadline:
 //!
 //! ```text
-//!                 flush                                          merges of level 0
-//!   left          what is still to be written                    the same, and what has to be read for it
-//!   room          what users may write until writes stall:       ... until writes are slowed (or until that hurts, where
-//!                 memtables allowed, less what is in them        they are slowed already): runs x memtables in a run
-//!   needed        left / (room / ingest), and a tenth more       the same
+//!             flush                                        merges of level 0
+//!   left      what is still to be written                  the same, and what has to be read for it
+//!   room      what users may write until writes stall:     ... until writes are slowed (or until that hurts,
+//!             memtables allowed, less what is in them      where they are slowed): runs x memtables in a run
+//!   needed    left / (room / ingest), and a tenth more     the same
 //! ```
 //!
-//! While a flush has written nothing for two ticks, flushes have so much of the device that all that are under way end in
-//! time, whatever foreground asks for; and so have merges of level 0 while foreground takes nearly all, and those of some
-//! partition are slower than needed. Others have what foreground leaves, as ever. (To give what is needed to each flush
-//! that was merely slower than needed was tried, and did no better. Merges always get a little, where clients think
-//! before they ask again, and fall behind nevertheless.)
+//! While a flush has written nothing for two ticks, flushes have so much of the device that all that are under way end
+//! in time, whatever foreground asks for. So have merges of level 0 while foreground takes nearly all, and those of
+//! some partition are slower than needed. Others have what foreground leaves, as ever. (To give what is needed to each
+//! flush that was merely slower than needed was tried, and did no better. Merges always get a little, where clients
+//! think before they ask again, and fall behind nevertheless.)
 
 use weir_io::Nanos;
 
@@ -190,9 +190,9 @@ mod tests {
         assert_eq!(shares(&[(1, 0), (1, 0), (1, 0)])[2], Some(1000));
     }
 
-    /// Seconds of one merge of level 0 with so much left, in a tree of so many runs of four memtables of 10 bytes each; 2
-    /// bytes a second are written, and the device moves 100, of which reads take `read`. Writes are slowed from 20 runs
-    /// on.
+    /// Seconds of one merge of level 0 with so much left, in a tree of so many runs of four memtables of 10 bytes each.
+    /// 2 bytes a second are written, and the device moves 100, of which reads take `read`. Writes are slowed from 20
+    /// runs on.
     fn floors(read: f64, ticks: &[(u64, u64)]) -> Vec<Option<Floor>> {
         let mut paces = Paces::default();
         let first = ticks[0].0;

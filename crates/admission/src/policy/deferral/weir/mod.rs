@@ -126,7 +126,7 @@ impl Look<'_> {
         }
     }
 
-    /// Runs at which writes are slowed; where that is lost already, at which they would be slowed so much that it hurts.
+    /// Runs at which writes are slowed; where that is lost already, at which they are slowed so much that it hurts.
     fn runs_bound(&self) -> u64 {
         let tree = &self.sample.tree;
         if tree.l0_runs + CLOSE_TO_SLOW < tree.l0_slow { tree.l0_slow } else { tree.l0_mild() }
@@ -143,8 +143,8 @@ impl Look<'_> {
         (room / arriving.max(f64::MIN_POSITIVE) * self.tokens.merge) as u64
     }
 
-    /// Whether the tree slows writes because its level 0 is long. What is written then is what the tree lets through: it
-    /// seems to be kept up with in any stage, however much is asked for.
+    /// Whether the tree slows writes because its level 0 is long. What is written then is what the tree lets through:
+    /// it seems to be kept up with in any stage, however much is asked for.
     fn is_slowed(&self) -> bool {
         self.sample.tree.l0_runs >= self.sample.tree.l0_slow
     }
