@@ -97,10 +97,7 @@ mod tests {
             stage: *stage,
             ..PartitionKnobs::open(&PartitionSample::default())
         });
-        (
-            sample,
-            Knobs { node: NodeKnobs { limits: device, burst: 0 }, floor: None, partitions: knobs.collect() },
-        )
+        (sample, Knobs { node: NodeKnobs { limits: device, burst: 0 }, floor: None, partitions: knobs.collect() })
     }
 
     #[test]

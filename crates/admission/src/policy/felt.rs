@@ -298,8 +298,7 @@ mod tests {
         };
         let partitions: Vec<PartitionSample> = partitions.iter().map(sample).collect();
         let node = NodeKnobs { limits: Limits::UNLIMITED, burst: 0 };
-        let knobs =
-            Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
+        let knobs = Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
         let decision = Decision { loads: vec![Load::default(); partitions.len()], knobs, violation: None };
         let sample = Sample { now, device: Limits::UNLIMITED, memory: MemoryFacts::default(), partitions };
         Arc::new(Tick { sample, decision })

@@ -86,8 +86,7 @@ mod tests {
         let memory = MemoryFacts::default();
         let partitions = vec![PartitionSample::default(); partitions];
         let node = NodeKnobs { limits: Limits::UNLIMITED, burst: 0 };
-        let knobs =
-            Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
+        let knobs = Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
         let decision = Decision { loads: vec![Load::default(); partitions.len()], knobs, violation: None };
         Tick { sample: Sample { now, device: Limits::UNLIMITED, memory, partitions }, decision }
     }

@@ -53,8 +53,7 @@ fn knobs(
         let memory = MemoryFacts::default();
         let sample = Sample { now: second * SECOND, device, memory, partitions: partitions.to_vec() };
         let node = NodeKnobs { limits: device, burst: 0 };
-        let mut knobs =
-            Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
+        let mut knobs = Knobs { node, floor: None, partitions: partitions.iter().map(PartitionKnobs::open).collect() };
         cruise.decide(&sample, loads, &mut knobs);
         knobs.partitions
     };
