@@ -11,7 +11,9 @@
 //! 3. It does not lag where the tree is about to be the only one that has something: before log segments are removed,
 //!    and after a flush where the log is never synced. Else an older manifest would pass as complete. Nor does it lag
 //!    behind the log after an opening.
-//! 4. It is written in two places by turns, so that a torn write leaves the claim before it.
+//! 4. It is written in two places by turns, so that a torn write leaves the claim before it. A write that may not have
+//!    reached the device is followed by another one to the same place: the other one has the last claim that is on the
+//!    device for sure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,8 +123,19 @@ struct NewestSlot {
     /// Of the newest slot.
     sequence: u64,
     written: AnchorClaim,
-    /// Whether `written` is on the device for sure.
-    is_durable: bool,
+    standing: Standing,
+}
+
+/// Whether the newest slot is on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// For sure.
+    Durable,
+    /// It was read: whoever wrote it may not have come to sync it. A sync makes it durable.
+    Read,
+    /// It was written, or a write of it failed, and no sync has succeeded since. One that succeeds after one that has
+    /// failed says nothing of it.
+    Written,
 }
 
 /// When a claim that nobody waits for is worth a write.
@@ -226,7 +239,7 @@ impl Anchor {
     /// The anchor of a partition in `dir` that is being opened, of which `slot` is the newest.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, slot: AnchorSlot) -> Self {
         let AnchorSlot { sequence, owner, identity, claim } = slot;
-        let state = AsyncMutex::new(NewestSlot { sequence, written: claim, is_durable: false });
+        let state = AsyncMutex::new(NewestSlot { sequence, written: claim, standing: Standing::Read });
         // Partitions that are written to all the time do not sync their anchors in the same round.
         let rounds = owner.partition % ROUNDS_MAX;
         let pace = Mutex::new(Pace { written: claim, rounds, ..Pace::default() });
@@ -246,27 +259,37 @@ impl Anchor {
     /// Makes `claim` durable. The I/O is of `class`.
     pub async fn hold(&self, claim: AnchorClaim, class: Class) -> Result<()> {
         let mut state = self.state.lock().await;
-        if state.is_durable && claim.max(state.written) == state.written {
+        if state.standing == Standing::Read {
+            self.sync(class).await?;
+            state.standing = Standing::Durable;
+        }
+        if state.standing == Standing::Durable && claim.max(state.written) == state.written {
             return Ok(());
         }
         self.write(&mut state, claim, class).await?;
-        let tag = Tag::new(self.owner, class);
-        let file = self.fs.open(&self.path, OpenOptions::read_buffered(), tag).await?;
-        file.sync(tag).await?;
-        state.is_durable = true;
+        self.sync(class).await?;
+        state.standing = Standing::Durable;
         Ok(())
     }
 
+    async fn sync(&self, class: Class) -> Result<()> {
+        let tag = Tag::new(self.owner, class);
+        let file = self.fs.open(&self.path, OpenOptions::read_buffered(), tag).await?;
+        file.sync(tag).await
+    }
+
+    /// Writes to the place that does not have the last claim that is durable.
     async fn write(&self, state: &mut NewestSlot, claim: AnchorClaim, class: Class) -> Result<()> {
         let tag = Tag::new(self.owner, class);
         let claim = claim.max(state.written);
-        // Taken also by an attempt that fails: the slot before it stays whole.
-        state.sequence += 1;
+        // Taken also by an attempt that fails: what it has written may be there some day.
+        state.sequence += if state.standing == Standing::Written { SLOTS } else { 1 };
+        state.standing = Standing::Written;
         let slot = AnchorSlot { sequence: state.sequence, owner: self.owner, identity: self.identity, claim };
         let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
         let file = self.fs.open(&self.path, writable, tag).await?;
         file.write_at(slot.sequence % SLOTS * PAGE as u64, slot.encode(), tag).await?;
-        (state.written, state.is_durable) = (claim, false);
+        state.written = claim;
         self.pace.lock().written = claim;
         Ok(())
     }
@@ -354,5 +377,42 @@ mod tests {
             assert!((held..=last).contains(&slot.claim.durable), "seed {seed}: {held}, {last}, {slot:?}");
             assert_eq!(slot.identity, 11);
         }
+    }
+
+    #[test]
+    fn a_claim_that_may_not_be_on_the_device_is_written_over_and_not_the_one_that_is() {
+        let sim = Sim::new(1);
+        let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let (dir, tag) = (Path::new("/p"), Tag::new(OWNER, Class::Maintenance));
+        let claims_in = |fs: Arc<dyn Fs>| async move {
+            let file = fs.open(&dir.join(NAME), OpenOptions::read_buffered(), tag).await.expect("it is there");
+            let bytes = file.read_at(0, AlignedBuf::with_len(2 * PAGE), tag).await.expect("read");
+            let slots = bytes.chunks(PAGE).map(|slot| AnchorSlot::decode(slot).expect("whole"));
+            slots.map(|slot| slot.claim.durable).collect::<Vec<_>>()
+        };
+        sim.block_on(async {
+            fs.create_dir_all(dir, tag).await.expect("create");
+            let slot = create(&fs, dir, OWNER, 11, claim(0, 0)).await.expect("create");
+            let anchor = Anchor::new(Arc::clone(&fs), dir, slot);
+            for (held, slots) in [(5, [0, 5]), (6, [6, 5])] {
+                anchor.hold(claim(held, 0), Class::Flush).await.expect("hold");
+                assert_eq!(claims_in(Arc::clone(&fs)).await, slots, "by turns");
+            }
+            // Two syncs fail: 6 stays.
+            for (held, slots) in [(7, [6, 7]), (8, [6, 8])] {
+                let mut state = anchor.state.lock().await;
+                anchor.write(&mut state, claim(held, 0), Class::Flush).await.expect("write");
+                drop(state);
+                assert_eq!(claims_in(Arc::clone(&fs)).await, slots);
+            }
+            anchor.hold(claim(8, 0), Class::Flush).await.expect("hold");
+            assert_eq!(claims_in(Arc::clone(&fs)).await, [6, 8]);
+            anchor.hold(claim(9, 0), Class::Flush).await.expect("hold");
+            assert_eq!(claims_in(Arc::clone(&fs)).await, [9, 8], "8 is durable now");
+            // What the next one reads may not be durable, until it is synced.
+            let next = Anchor::new(Arc::clone(&fs), dir, read(&fs, dir, OWNER).await.expect("a slot"));
+            next.hold(claim(10, 0), Class::Flush).await.expect("hold");
+            assert_eq!(claims_in(Arc::clone(&fs)).await, [9, 10]);
+        });
     }
 }
