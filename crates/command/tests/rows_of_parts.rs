@@ -9,6 +9,8 @@ mod lists;
 mod one_moment;
 #[path = "rows_of_parts/queues.rs"]
 mod queues;
+#[path = "rows_of_parts/uncounted.rs"]
+mod uncounted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
