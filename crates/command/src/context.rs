@@ -22,6 +22,7 @@ use crate::rows::{Moment, Read, Rows, Waiting};
 
 mod asked;
 mod call;
+mod counting;
 mod events;
 mod keys;
 mod moment;

@@ -17,6 +17,8 @@ use weir_model::parts::{Head, HeadRef, Life};
 use weir_model::{Batch, BatchMark, BatchRef, Change};
 
 use crate::events::{Classes, KeyEvent};
+use crate::page_ahead::PageAhead;
+use crate::uncounted::Uncounted;
 
 /// Changes that are searched one by one.
 const FEW: usize = 8;
@@ -30,13 +32,18 @@ pub struct Draft {
     /// The head of a spread row that it leaves, and when the row expires: as the next command wants them, which mostly
     /// is about the same row. Kept where there may be a next one; in a box, as every connection has room for a draft.
     head: Option<Box<(Head, Option<u64>)>>,
-    keeps_head: bool,
+    is_of_several: bool,
     last: LastChanges,
-    /// The last change of each key, of those in front of `ordered`.
+    /// The last change of each key that begins with `in_order_front`, of those in front of `ordered`.
     in_order: BTreeMap<Box<[u8]>, BatchMark>,
+    in_order_front: Option<Vec<u8>>,
     ordered: BatchMark,
     /// What is to be told when it is applied.
     pub(crate) events: Vec<KeyEvent>,
+    /// What is to be counted before it is applied.
+    pub(crate) uncounted: Uncounted,
+    /// Parts that were read, where there may be a next command.
+    pub(crate) ahead: PageAhead,
 }
 
 impl From<Batch> for Draft {
@@ -48,7 +55,12 @@ impl From<Batch> for Draft {
 impl Draft {
     /// For several commands, one after the other.
     pub fn of_several() -> Self {
-        Self { keeps_head: true, ..Self::default() }
+        Self { is_of_several: true, ..Self::default() }
+    }
+
+    /// Whether it is for several commands.
+    pub(crate) fn is_of_several(&self) -> bool {
+        self.is_of_several
     }
 
     /// All changes.
@@ -58,6 +70,7 @@ impl Draft {
 
     /// All changes, and what is to be told when they are applied.
     pub fn into_parts(self) -> (Batch, Vec<KeyEvent>) {
+        debug_assert!(self.uncounted.is_empty(), "whoever lets commands leave it counts it");
         (self.batch, self.events)
     }
 
@@ -139,7 +152,7 @@ impl Draft {
     /// The last change has left `head`, of a row that expires at `expire_at_ms`.
     pub(crate) fn keep_head(&mut self, head: &Head, expire_at_ms: Option<u64>) {
         // Where fields expire, what is written says more than what was changed.
-        if self.keeps_head && head.packed.is_none() && head.mortal().is_none() {
+        if self.is_of_several && head.packed.is_none() && head.mortal().is_none() {
             self.head = Some(Box::new((head.clone(), expire_at_ms)));
         }
     }
@@ -164,6 +177,7 @@ impl Draft {
     /// Forgets the changes behind `mark`.
     pub fn rewind(&mut self, mark: BatchMark) {
         self.batch.rewind(mark);
+        self.uncounted.rewind(mark);
         self.forget_newest();
         if self.last.learned.max(self.ordered) > mark {
             self.forget_places();
@@ -194,10 +208,28 @@ impl Draft {
         self.last.of(&self.batch, key).map(|mark| self.batch.at(mark))
     }
 
+    /// Keys that begin with `front` are in order from now on. Most who ask go through one order of one row: the others
+    /// that were changed with it need not be put in order. Where that is not so, it is soon about all.
+    fn put_in_order(&mut self, front: &[u8]) {
+        match &mut self.in_order_front {
+            None => self.in_order_front = Some(front.into()),
+            Some(known) if front.starts_with(known) => {}
+            Some(known) => {
+                known.truncate(common(known, front).len());
+                self.in_order.clear();
+                self.ordered = BatchMark::default();
+            }
+        }
+    }
+
     /// The last change of each stored key in `keys`, by key.
     pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl DoubleEndedIterator<Item = Change<'_>> {
+        self.put_in_order(common(keys.start, keys.end));
+        let front = self.in_order_front.as_deref().unwrap_or_default();
         for (mark, change) in self.batch.marked_since(self.ordered) {
-            self.in_order.insert(change.key().into(), mark);
+            if change.key().starts_with(front) {
+                self.in_order.insert(change.key().into(), mark);
+            }
         }
         self.ordered = self.batch.mark();
         let keys = (keys.start < keys.end).then_some(keys);
@@ -206,6 +238,12 @@ impl Draft {
         });
         found.into_iter().flatten().map(|(_, &mark)| self.batch.at(mark))
     }
+}
+
+/// What both begin with.
+fn common<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
+    let len = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    &a[..len]
 }
 
 /// The last change of each key of a batch, as far as it has learned them. Nobody goes through it, so its order, which
@@ -335,6 +373,24 @@ mod tests {
                 before.iter().map(|(key, course)| (key, &course.lives, &course.last)).collect::<Vec<_>>());
             let superseded = after.values().map(|course| course.superseded).max().unwrap_or(0);
             prop_assert!(superseded == 0 || count <= FEW, "{superseded} changes that nobody needs are left");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changes_are_in_order_whichever_of_them_are_asked_for(
+            changes in proptest::collection::vec(("[ab]{0,4}", "[ab]{0,4}", "[abc]{0,3}"), 0..40)
+        ) {
+            let (mut draft, mut model) = (Draft::default(), BTreeSet::new());
+            for (key, from, behind) in changes {
+                draft.push(Change::Delete { key: key.as_bytes() });
+                model.insert(key);
+                let to = format!("{from}{behind}");
+                let found: Vec<Vec<u8>> =
+                    draft.last_in(from.as_bytes()..to.as_bytes()).map(|change| change.key().to_vec()).collect();
+                let wanted = model.iter().filter(|key| **key >= from && **key < to);
+                prop_assert_eq!(found, wanted.map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
+            }
         }
     }
 

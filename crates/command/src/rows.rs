@@ -66,6 +66,23 @@ pub struct PartPage {
     pub passed_bytes: u64,
 }
 
+/// How many parts a bounded step has met.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartCount {
+    /// Living ones.
+    pub parts: usize,
+    /// As of a [`PartPage`].
+    pub next: Option<PartRange>,
+    /// As of a [`Page`].
+    pub passed_bytes: u64,
+}
+
+impl From<PartPage> for PartCount {
+    fn from(page: PartPage) -> Self {
+        Self { parts: page.parts.len(), next: page.next, passed_bytes: page.passed_bytes }
+    }
+}
+
 /// Rows as they were at one moment, however long somebody reads them.
 pub trait Moment: Send + Sync {
     /// What stood at the stored key `key`, if it lives at `now_ms`.
@@ -73,6 +90,12 @@ pub trait Moment: Send + Sync {
 
     /// As [`Rows::parts`].
     fn parts(&self, range: PartRange, limit: usize) -> Waiting<'static, Result<PartPage>>;
+
+    /// As [`Rows::count_parts`].
+    fn count_parts(&self, range: PartRange, limit: usize) -> Waiting<'static, Result<PartCount>> {
+        let page = self.parts(range, limit);
+        Box::pin(async move { Ok(page.await?.into()) })
+    }
 }
 
 /// See the module.
@@ -94,6 +117,12 @@ pub trait Rows: Send + Sync {
     /// find nothing and still leave something of the range.
     fn parts<'a>(&'a self, _key: &'a [u8], _range: PartRange, _limit: usize) -> Waiting<'a, Result<PartPage>> {
         Box::pin(std::future::ready(Err(without_parts())))
+    }
+
+    /// How many those are. None of them is copied.
+    fn count_parts<'a>(&'a self, key: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartCount>> {
+        let page = self.parts(key, range, limit);
+        Box::pin(async move { Ok(page.await?.into()) })
     }
 
     /// What is committed now, of the rows that are where the row of `key` is. `None` where nobody writes while the

@@ -112,6 +112,16 @@ impl StoredParts {
         self.places.is_empty()
     }
 
+    /// Whether none is long, and all together have fewer than so many bytes.
+    pub(crate) fn is_shorter_than(&self, bytes: usize) -> bool {
+        self.long.is_empty() && self.bytes.len() < bytes
+    }
+
+    /// How many of the first have keys that are `before` something. Those ascend, or descend.
+    pub(crate) fn partition_point(&self, before: impl Fn(&[u8]) -> bool) -> usize {
+        self.places.partition_point(|place| before(self.at(place).key))
+    }
+
     /// Keeps the first `len` alone.
     pub fn truncate(&mut self, len: usize) {
         self.places.truncate(len);

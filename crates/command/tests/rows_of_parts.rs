@@ -11,6 +11,8 @@ mod one_moment;
 mod queues;
 #[path = "rows_of_parts/streams.rs"]
 mod streams;
+#[path = "rows_of_parts/uncounted.rs"]
+mod uncounted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -84,6 +84,33 @@ fn the_answers_are_those_of_one_at_a_time() {
     }
 }
 
+/// What they change of the counts of a sorted set is one change of each: if these cannot be read, nothing is written,
+/// and each is told.
+#[test]
+fn where_what_they_have_in_common_cannot_be_read_none_is_done() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let members: Vec<String> = (0..200).map(|number| format!("{number} m{number}")).collect();
+    assert_eq!(client.say(&format!("ZADD z {}", members.join(" "))), ":200\r\n");
+    let damaged = "-ERR stored data is damaged: the server's log says where\r\n";
+    let group = lines("ZADD z 1 a ; INCR n ; ZSCORE z a ; ZREM z m1");
+    let asked_amid = lines("ZADD z 1 a ; ZRANK z a ; INCR n");
+    weir.store.has_lost_counts.store(true, Ordering::Relaxed);
+    assert_eq!(all(&mut client, &group), [damaged; 4]);
+    assert_eq!(all(&mut client, &asked_amid), [damaged; 3]);
+    for queued in [&group, &asked_amid] {
+        client.say("MULTI");
+        assert!(all(&mut client, queued).iter().all(|reply| reply == "+QUEUED\r\n"));
+        let answer: Vec<u8> = client.ask(&["EXEC"]);
+        let wanted = format!("*{}\r\n{}", queued.len(), damaged.repeat(queued.len()));
+        assert_eq!(String::from_utf8_lossy(&answer), wanted);
+    }
+    weir.store.has_lost_counts.store(false, Ordering::Relaxed);
+    assert_eq!(all(&mut client, &lines("GET n ; ZSCORE z a ; ZCARD z")), ["$-1\r\n", "$-1\r\n", ":200\r\n"]);
+    let replies = all(&mut client, &lines("ZADD z 1 a ; INCR n ; ZRANK z m1 ; ZREM z m1 ; ZRANK z m2"));
+    assert_eq!(replies, [":1\r\n", ":1\r\n", ":2\r\n", ":1\r\n", ":2\r\n"]);
+}
+
 /// What is paid for is what was done, whether together or one by one.
 #[test]
 fn each_is_charged_as_by_itself() {

@@ -150,7 +150,7 @@ impl<'k> Collection<'k> {
     }
 
     /// Where its parts are, if they have keys of their own.
-    fn life(&self) -> Life {
+    pub(crate) fn life(&self) -> Life {
         Life::new(self.head.version)
     }
 

@@ -63,6 +63,17 @@ pub fn stored_one_by_one(members: &mut [Scored], is_known: bool) {
     }
 }
 
+impl Context<'_> {
+    /// Writes what was changed of `zset`: its members are counted, now or with what others change of it.
+    ///
+    /// # Errors
+    /// As [`Context::save`], and its counts cannot be read.
+    pub async fn save_sorted(&mut self, zset: &mut Collection<'_>) -> Outcome {
+        zset.count_some(self).await?;
+        self.save(zset)
+    }
+}
+
 impl Collection<'_> {
     /// Redis keeps such a row in one piece while it has few members, and short ones.
     fn note_member(&mut self, name: &[u8], members: u64) {
@@ -76,7 +87,33 @@ impl Collection<'_> {
         if self.is_large() { score } else { score + 0.0 }
     }
 
-    /// Gives the member called `name` this score; `before` is what it has, if it is there.
+    /// Counts the members that came and went, unless somebody else does. To be saved all the same.
+    ///
+    /// # Errors
+    /// The counts cannot be read.
+    pub async fn count_some(&mut self, cx: &mut Context<'_>) -> Outcome {
+        if cx.counts_later() { Ok(()) } else { self.count_changes(cx).await }
+    }
+
+    /// Counts the members that came and went. A row without members goes, and its counts with it.
+    ///
+    /// # Errors
+    /// The counts cannot be read.
+    pub(crate) async fn count_changes(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let changes = cx.take_uncounted(self.life());
+        if changes.is_empty() || self.is_empty() {
+            return Ok(());
+        }
+        let mut order = self.order()?;
+        let mut counted = Counted::new(self.key, self.life(), ORDER, &order);
+        counted.changed(cx, &changes, self.len()).await?;
+        counted.tell(&mut order);
+        self.note_order(&order);
+        Ok(())
+    }
+
+    /// Gives the member called `name` this score; `before` is what it has, if it is there. To be
+    /// [saved](Context::save_sorted).
     ///
     /// # Errors
     /// The name is too long; what stands around it cannot be read.
@@ -113,24 +150,23 @@ impl Collection<'_> {
         }
         cx.put_part(life, ORDER, &new, beside)?;
         let mut order = self.order()?;
-        let (mut counted, total) = (Counted::new(self.key, life, ORDER, &order), self.len());
-        match &old {
-            Some(old) => counted.moved(cx, old, &new, total).await?,
-            None if is_new => counted.added(cx, &new, total).await?,
-            None => {}
-        }
-        counted.tell(&mut order);
         if let Some(ends) = &mut order.ends {
             let left = old.as_ref().map(|old| (old.starts_with(&ends.first), old.starts_with(&ends.last)));
             ends.include(&new);
             self.find_ends(cx, ends, left.unwrap_or_default(), 1).await?;
+            self.note_order(&order);
         }
-        self.note_order(&order);
+        if is_new || old.is_some() {
+            cx.note_uncounted(self.key, life, new, 1);
+        }
+        if let Some(old) = old {
+            cx.note_uncounted(self.key, life, old, -1);
+        }
         Ok(())
     }
 
     /// Takes `members`, which are there, out. They ascend or descend. Where they are the outermost ones, and somebody
-    /// has seen it, `next` is the one that is outermost then.
+    /// has seen it, `next` is the one that is outermost then. To be [saved](Context::save_sorted).
     ///
     /// # Errors
     /// What stands around them cannot be read.
@@ -156,9 +192,6 @@ impl Collection<'_> {
         }
         places.sort_unstable();
         let mut order = self.order()?;
-        let mut counted = Counted::new(self.key, life, ORDER, &order);
-        counted.all_removed(cx, &places).await?;
-        counted.tell(&mut order);
         // A row from which something is taken may be a queue: from now on its ends are known.
         let is_known = order.ends.is_some();
         let mut ends = order.ends.take().unwrap_or(OrderEnds { first: vec![0], last: vec![u8::MAX] });
@@ -176,6 +209,7 @@ impl Collection<'_> {
         self.find_ends(cx, &mut ends, left, places.len()).await?;
         order.ends = Some(ends);
         self.note_order(&order);
+        places.into_iter().for_each(|place| cx.note_uncounted(self.key, life, place, -1));
         Ok(())
     }
 

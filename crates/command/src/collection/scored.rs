@@ -10,7 +10,7 @@ use weir_model::parts::{OrderDetail, PackedPart, score_of, scored, take_f64};
 use super::Collection;
 use super::counted::{Counted, damaged};
 use super::members::Member;
-use crate::context::{Context, Subkeys};
+use crate::context::{Context, StoredPartsPage, Subkeys};
 use crate::error::Outcome;
 use crate::reply::FLUSH_BYTES;
 use crate::stored_parts::StoredPart;
@@ -189,7 +189,7 @@ impl<'k> Collection<'k> {
         self.in_a_row(cx, Stretch { from, to: None }, false, passed as usize, wanted).await
     }
 
-    /// Members of `stretch`, as many as are `wanted` behind those that are `passed`.
+    /// Members of `stretch` of a spread row, as many as are `wanted` behind those that are `passed`.
     async fn in_a_row(
         &self,
         cx: &mut Context<'_>,
@@ -201,11 +201,15 @@ impl<'k> Collection<'k> {
         let mut members: Vec<Scored> = Vec::with_capacity(wanted.min(PAGE_MEMBERS));
         let (mut bytes, mut left) = (0, Some(stretch));
         while let Some(stretch) = left.take_if(|_| members.len() < wanted && bytes < FLUSH_BYTES) {
-            let (page, rest) = self.scored_page(cx, stretch, reverse, passed + wanted - members.len()).await?;
-            let here = passed.min(page.len());
+            let (page, rest) = self.stored_page(cx, stretch, reverse, passed + wanted - members.len()).await?;
+            let (here, told) = (passed.min(page.iter().len()), members.len());
             passed -= here;
-            bytes += page[here..].iter().map(|member| member.name.len()).sum::<usize>();
-            members.extend(page.into_iter().skip(here));
+            // What is passed is not copied.
+            for part in page.iter().skip(here) {
+                members.push(Scored::spread(part).ok_or_else(damaged)?);
+            }
+            cx.copied_parts(members.len() - told);
+            bytes += members[told..].iter().map(|member| member.name.len()).sum::<usize>();
             left = rest;
         }
         Ok(members)
@@ -227,13 +231,25 @@ impl<'k> Collection<'k> {
             let members = if reverse { members.rev().take(limit).collect() } else { members.take(limit).collect() };
             return Ok((members, None));
         }
+        let (page, left) = self.stored_page(cx, stretch, reverse, limit).await?;
+        cx.copied_parts(page.iter().len());
+        let members: Outcome<Vec<Scored>> = page.iter().map(|part| Scored::spread(part).ok_or_else(damaged)).collect();
+        Ok((members?, left))
+    }
+
+    /// The same of a spread row, where the members stand.
+    async fn stored_page(
+        &self,
+        cx: &mut Context<'_>,
+        stretch: Stretch,
+        reverse: bool,
+        limit: usize,
+    ) -> Outcome<(StoredPartsPage, Option<Stretch>)> {
         let Stretch { from, to } = self.within_ends(stretch)?;
         let (from, to) = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         let subkeys = Subkeys { space: ORDER, from, to, reverse };
-        let page = cx.stored_parts(self.key, self.life(), subkeys, limit.clamp(1, PAGE_MEMBERS)).await?;
-        cx.copied_parts(page.iter().len());
-        let members: Outcome<Vec<Scored>> = page.iter().map(|part| Scored::spread(part).ok_or_else(damaged)).collect();
-        let left = page.next.map(|left| Stretch {
+        let mut page = cx.stored_parts(self.key, self.life(), subkeys, limit.clamp(1, PAGE_MEMBERS)).await?;
+        let left = page.next.take().map(|left| Stretch {
             from: match left.from {
                 Bound::Included(from) => from,
                 Bound::Excluded(from) => above(from),
@@ -245,7 +261,7 @@ impl<'k> Collection<'k> {
                 Bound::Unbounded => None,
             },
         });
-        Ok((members?, left))
+        Ok((page, left))
     }
 
     /// `stretch` without what is known to be in front of the first member of a spread row and behind its last one:

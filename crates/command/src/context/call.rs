@@ -33,6 +33,8 @@ pub struct Call {
     pub is_again: bool,
     /// A script asks for it.
     pub is_scripted: bool,
+    /// What it changes of counts of sorted sets is [counted](crate::settle_counts) behind it, by whoever runs it.
+    pub counts_later: bool,
     /// The longest value that it has met, in bytes.
     pub longest: usize,
     /// It has written something.
@@ -71,6 +73,7 @@ impl Call {
             only_reads: false,
             is_again: false,
             is_scripted: false,
+            counts_later: false,
             longest: 0,
             wrote: false,
             wait: None,

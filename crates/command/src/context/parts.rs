@@ -192,19 +192,15 @@ impl Context<'_> {
         subkeys: Subkeys,
         limit: usize,
     ) -> Outcome<StoredPartsPage> {
-        // Who holds rows does not wait, and what it reads is bounded.
-        if !self.is_locked && self.host.must_pay(&mut self.call.bill) {
-            self.host.pay_page(&mut self.call.bill).await?;
-        }
-        self.judged_read();
+        self.pay_for_page().await?;
         let space = subkeys.space;
         let range = subkeys.range(life);
         let limit = limit.max(1);
-        let page = match &self.moment {
-            None => self.rows.parts(key, range.clone(), limit),
-            Some(moment) => moment.parts(range.clone(), limit),
+        let in_hand = self.draft.is_of_several().then(|| self.draft.ahead.find(&range, limit)).flatten();
+        let page = match in_hand {
+            Some(page) => page,
+            None => self.read_parts(key, &range, limit).await?,
         };
-        let page = letting_go(page, || self.host.replies().own_values()).await?;
         self.call.bill.passed(page.passed_bytes, page.parts.len());
         let page = if self.draft.is_empty() { page } else { with_own(&mut self.draft, page, &range, limit) };
         let at = Life::SUBKEY_AT;
@@ -214,6 +210,53 @@ impl Context<'_> {
             Subkeys { space, from: Bound::Included(from[at..].into()), to, reverse }
         });
         Ok(StoredPartsPage { parts: page.parts, next })
+    }
+
+    /// How many of `subkeys` of the row of `key` there are, whose `life` it is; all of them, in steps of `limit`.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) async fn count_parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<u64> {
+        let (mut count, mut left) = (0, Some(subkeys));
+        while let Some(subkeys) = left.take_if(|_| !self.draft.is_empty()) {
+            let page = self.stored_parts(key, life, subkeys, limit).await?;
+            count += page.iter().len() as u64;
+            left = page.next;
+        }
+        let mut left = left.map(|subkeys| subkeys.range(life));
+        while let Some(range) = left {
+            self.pay_for_page().await?;
+            let page = match &self.moment {
+                None => self.rows.count_parts(key, range, limit),
+                Some(moment) => moment.count_parts(range, limit),
+            };
+            let page = letting_go(page, || self.host.replies().own_values()).await?;
+            self.call.bill.passed(page.passed_bytes, page.parts);
+            count += page.parts as u64;
+            left = page.next;
+        }
+        Ok(count)
+    }
+
+    /// In front of a page.
+    async fn pay_for_page(&mut self) -> Outcome {
+        // Who holds rows does not wait, and what it reads is bounded.
+        if !self.is_locked && self.host.must_pay(&mut self.call.bill) {
+            self.host.pay_page(&mut self.call.bill).await?;
+        }
+        self.judged_read();
+        Ok(())
+    }
+
+    async fn read_parts(&mut self, key: &[u8], range: &PartRange, limit: usize) -> Outcome<PartPage> {
+        let is_kept = self.draft.is_of_several() && self.is_locked;
+        let wanted = if is_kept { self.draft.ahead.wanted(limit) } else { limit };
+        let page = match &self.moment {
+            None => self.rows.parts(key, range.clone(), wanted),
+            Some(moment) => moment.parts(range.clone(), wanted),
+        };
+        let page = letting_go(page, || self.host.replies().own_values()).await?;
+        Ok(if is_kept { self.draft.ahead.keep(range, page, limit) } else { page })
     }
 
     /// The part at `subkey` has this value from now on, as long as its row: no part expires by itself.

@@ -202,7 +202,8 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
                 end_turn(cx.yields(), index).await;
                 row.put_score(cx, None, member, *score).await?;
             }
-            row
+            row.expires_at(expire_at_ms);
+            return cx.save_sorted(&mut row).await;
         }
         Loaded::Stream(stream) => return stream_dump::put(cx, key, &stream, expire_at_ms).await,
     };

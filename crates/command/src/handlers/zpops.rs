@@ -35,6 +35,7 @@ async fn take(
         }
         if !takes_all {
             zset.remove_scored(cx, &members, next.as_ref()).await?;
+            zset.count_some(cx).await?;
         }
         taken.extend(members);
         left = rest;
@@ -43,7 +44,7 @@ async fn take(
     if takes_all {
         cx.delete(key)?
     } else {
-        cx.save(&mut zset)?
+        cx.save_sorted(&mut zset).await?
     }
     Ok(taken)
 }

@@ -288,10 +288,12 @@ async fn remove(cx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
             return Err(TOO_MANY_AT_ONCE);
         }
         zset.remove_scored(cx, &members, None).await?;
+        // There may be very many.
+        zset.count_some(cx).await?;
         left = rest;
         cx.end_step(left.is_some()).await;
     }
-    cx.save(&mut zset)?;
+    cx.save_sorted(&mut zset).await?;
     cx.replies().integer(count as i64);
     Ok(())
 }

@@ -127,7 +127,7 @@ pub(super) async fn add_all<'a>(
             None => added += 1,
         }
     }
-    cx.save(&mut zset)?;
+    cx.save_sorted(&mut zset).await?;
     match last {
         Some(score) if options.incr => cx.tell_f64(score),
         None if options.incr => cx.replies().null(),
@@ -197,7 +197,7 @@ pub async fn zrem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let gone = before - zset.len();
-    cx.save(&mut zset)?;
+    cx.save_sorted(&mut zset).await?;
     cx.replies().integer(gone as i64);
     Ok(())
 }

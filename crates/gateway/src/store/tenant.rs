@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 
 use weir_command::error::Outcome;
 use weir_command::events::{Classes, Witness};
-use weir_command::{Args, Call, Command, Host, Moment, Page, PartPage, PartRange, Read, Rows, Transaction, Waiting};
+use weir_command::{
+    Args, Call, Command, Host, Moment, Page, PartCount, PartPage, PartRange, Read, Rows, Transaction, Waiting,
+};
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Batch, Databases, StoredKey};
 use weir_node::{Commit, EngineKind, Expirations, Node, Partition, PartitionSlot, Quota, RowWatch, Tenant};
@@ -142,6 +144,15 @@ impl Rows for TenantStore {
             match self.tenant.slot_of(key).partition_to_read().await? {
                 Some(partition) => partition.parts(range, limit).await,
                 None => Ok(PartPage::default()),
+            }
+        })
+    }
+
+    fn count_parts<'a>(&'a self, key: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartCount>> {
+        Box::pin(async move {
+            match self.tenant.slot_of(key).partition_to_read().await? {
+                Some(partition) => partition.count_parts(range, limit).await,
+                None => Ok(PartCount::default()),
             }
         })
     }

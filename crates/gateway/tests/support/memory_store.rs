@@ -12,7 +12,7 @@ use weir_command::{
 };
 use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
-use weir_model::parts::Head;
+use weir_model::parts::{Head, Part, tally_space};
 use weir_model::{Batch, Change, Row, StoredKey, Value};
 use weir_node::{NodeUnits, Quota, RowWatch, UnitLimits, WatchedRows};
 
@@ -59,6 +59,8 @@ pub struct MemoryStore {
     pub fail_commits: Arc<AtomicBool>,
     /// A write group is not written at once: each of its members is to write its own part.
     pub refuses_groups: Arc<AtomicBool>,
+    /// Counts of sorted sets are gone, as if the disk had lost them.
+    pub has_lost_counts: Arc<AtomicBool>,
     /// Sizes of the batches written, in changes.
     pub batches: Arc<Mutex<Vec<usize>>>,
     /// Bytes of entries that were gone through.
@@ -92,6 +94,7 @@ impl MemoryStore {
             turn: Arc::default(),
             fail_commits: Arc::default(),
             refuses_groups: Arc::default(),
+            has_lost_counts: Arc::default(),
             batches: Arc::default(),
             scanned_bytes: Arc::default(),
             writes_wait_for_readers: Arc::default(),
@@ -234,6 +237,10 @@ impl Rows for MemoryStore {
     }
 
     fn part<'a>(&'a self, _: &'a [u8], part: &'a [u8], now_ms: u64) -> weir_command::Read<'a> {
+        let is_count = Part::parse(part).is_some_and(|part| part.space == tally_space(1));
+        if is_count && self.has_lost_counts.load(Ordering::Relaxed) {
+            return weir_command::Read::Ready(Ok(None));
+        }
         let map = self.map.lock().expect("no panic");
         weir_command::Read::Ready(Ok(map.get(part).and_then(|entry| entry.row(now_ms))))
     }

@@ -36,4 +36,4 @@ pub use subkey::{
     UnorderedNumber, ordered_i64, put_bytes, put_f64, put_i64, put_u64, score_of, score_value, take_bytes, take_f64,
     take_i64, take_u64,
 };
-pub use tally::{Bucket, DamagedTally, TALLY_LEVELS_MAX, Tally, TallyBucket, tally_space};
+pub use tally::{Bucket, DamagedTally, Recounted, TALLY_LEVELS_MAX, Tally, TallyBucket, tally_space};

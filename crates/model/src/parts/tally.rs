@@ -11,6 +11,7 @@
 //! Whoever looks for one does not take all of them apart: it goes along until it has it.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::varint;
 
@@ -66,6 +67,21 @@ pub struct TallyBucket<'t> {
     /// Where the number of its entries stands.
     from: usize,
     to: usize,
+}
+
+/// A bucket in which entries came or went: see [`Tally::recount`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recounted {
+    /// How many others are in front of it in its tally.
+    pub index: usize,
+    /// Where it begins.
+    pub key: Vec<u8>,
+    /// How many entries it has now.
+    pub entries: u64,
+    /// How many more that is than before.
+    pub more: i64,
+    /// The changes that are in it.
+    pub changes: Range<usize>,
 }
 
 /// Goes along a tally.
@@ -132,7 +148,7 @@ impl<'t> Tally<'t> {
         // Where the place does not begin with the front, all buckets but the first are on the same side of it.
         let are_in_front = place > self.front;
         let is_at_most = |bucket: &TallyBucket<'_>| match rest {
-            Some(rest) => bucket.rest <= rest,
+            Some(rest) => !is_less(rest, bucket.rest),
             None => are_in_front,
         };
         let mut buckets = self.buckets();
@@ -178,20 +194,46 @@ impl<'t> Tally<'t> {
         if bucket.index == 0 { key.into() } else { [self.front, bucket.rest].concat() }
     }
 
-    /// Gives the bucket with the number `index` so many `entries`, in the tally that is `value`.
+    /// Counts entries that came or went at places, in the tally in `value`, which begins at `key`: `changes`, which
+    /// ascend, each with how many more there are. Gives the buckets that these are in, in their order.
     ///
     /// # Errors
-    /// The tally is damaged, or has not so many buckets.
-    pub fn set(value: &mut Vec<u8>, index: usize, entries: u64) -> Result<(), DamagedTally> {
-        let TallyBucket { from, to, .. } = Tally::parse(value)?.buckets().nth(index).ok_or(DamagedTally)??;
-        let mut number = Vec::with_capacity(varint::BYTES_MAX);
-        varint::put(&mut number, entries);
-        if number.len() == to - from {
-            value[from..to].copy_from_slice(&number);
-        } else {
-            value.splice(from..to, number);
+    /// The tally is damaged, or has fewer entries than went.
+    pub fn recount(
+        key: &[u8],
+        value: &[u8],
+        changes: &[(Vec<u8>, i64)],
+    ) -> Result<(Vec<u8>, Vec<Recounted>), DamagedTally> {
+        let tally = Tally::parse(value)?;
+        let (mut buckets, mut recounted, mut done) = (tally.buckets(), Vec::new(), 0);
+        let (mut out, mut copied) = (Vec::with_capacity(value.len() + varint::BYTES_MAX), 0);
+        let mut bucket = buckets.next().ok_or(DamagedTally)??;
+        // Where a place does not begin with the front, all buckets but the first are on the same side of it.
+        let is_in_front_of = |place: &[u8], next: &TallyBucket<'_>| match place.strip_prefix(tally.front) {
+            Some(rest) => is_less(rest, next.rest),
+            None => place < tally.front,
+        };
+        while done < changes.len() {
+            let next = buckets.next().transpose()?;
+            let mut end = done;
+            while changes.get(end).is_some_and(|(place, _)| next.is_none_or(|next| is_in_front_of(place, &next))) {
+                end += 1;
+            }
+            if end > done {
+                let more = changes[done..end].iter().map(|(_, count)| count).sum();
+                let entries = bucket.entries.checked_add_signed(more).ok_or(DamagedTally)?;
+                out.extend_from_slice(&value[copied..bucket.from]);
+                varint::put(&mut out, entries);
+                copied = bucket.to;
+                let key = tally.begin_of(key, &bucket);
+                recounted.push(Recounted { index: bucket.index, key, entries, more, changes: done..end });
+                done = end;
+            }
+            let Some(next) = next else { break };
+            bucket = next;
         }
-        Ok(())
+        out.extend_from_slice(&value[copied..]);
+        Ok((out, recounted))
     }
 
     /// All buckets of the tally that begins at `key`.
@@ -228,6 +270,15 @@ impl<'t> Tally<'t> {
             varint::put(&mut value, *entries);
         }
         value
+    }
+}
+
+/// Whether `a` is in front of `b`. Most differ in their first byte: then nobody is called to compare them.
+#[inline]
+fn is_less(a: &[u8], b: &[u8]) -> bool {
+    match (a.first(), b.first()) {
+        (Some(first), Some(other)) if first != other => first < other,
+        _ => a < b,
     }
 }
 
@@ -291,13 +342,31 @@ mod tests {
         }
 
         #[test]
-        fn a_count_is_changed_where_it_stands(mut buckets in buckets(), index: proptest::sample::Index, to in count()) {
-            let mut value = Tally::encode(&buckets);
-            let index = index.index(buckets.len());
-            Tally::set(&mut value, index, to).expect("own bytes");
-            buckets[index].entries = to;
-            prop_assert_eq!(&value, &Tally::encode(&buckets));
-            prop_assert_eq!(Tally::set(&mut value, buckets.len(), to), Err(DamagedTally));
+        fn entries_are_counted_in_the_buckets_that_they_are_in(
+            mut buckets in buckets(), changes in btree_map(word(), -1..3_i64, 0..9)
+        ) {
+            let (key, value) = (buckets[0].key.clone(), Tally::encode(&buckets));
+            let changes: Vec<(Vec<u8>, i64)> = changes.into_iter().collect();
+            let mut wanted: Vec<Recounted> = Vec::new();
+            for (at, (place, more)) in changes.iter().enumerate() {
+                let index = buckets[1..].partition_point(|bucket| bucket.key <= *place);
+                match wanted.last_mut().filter(|last| last.index == index) {
+                    Some(last) => (last.more, last.changes.end) = (last.more + more, at + 1),
+                    None => {
+                        let key = buckets[index].key.clone();
+                        wanted.push(Recounted { index, key, entries: 0, more: *more, changes: at..at + 1 });
+                    }
+                }
+            }
+            let mut is_possible = true;
+            for recounted in &mut wanted {
+                let bucket = &mut buckets[recounted.index];
+                let entries = bucket.entries.checked_add_signed(recounted.more);
+                is_possible &= entries.is_some();
+                (bucket.entries, recounted.entries) = (entries.unwrap_or(0), entries.unwrap_or(0));
+            }
+            let wanted = if is_possible { Ok((Tally::encode(&buckets), wanted)) } else { Err(DamagedTally) };
+            prop_assert_eq!(Tally::recount(&key, &value, &changes), wanted);
         }
 
         #[test]
@@ -308,6 +377,7 @@ mod tests {
             if let Ok(tally) = Tally::parse(&bytes) {
                 // Whatever they say.
                 let _ = (tally.bucket_of(&place), tally.bucket_with(rank), tally.key_of(&key, 3));
+                let _ = Tally::recount(&key, &bytes, &[(place.clone(), 1), ([&place[..], &[9]].concat(), -1)]);
             }
         }
     }

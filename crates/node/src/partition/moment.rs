@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_command::{Moment, PartPage, PartRange, Read, Waiting};
+use weir_command::{Moment, PartCount, PartPage, PartRange, Read, Waiting};
 use weir_io::Result;
 use weir_model::StoredKey;
 use weir_model::engine::{Lookup, Snapshot};
@@ -46,6 +46,14 @@ impl Moment for PartitionMoment {
         Box::pin(async move {
             let scan = moment.partition.engine.scan(scan_range(&range), Some(&moment.snapshot));
             moment.partition.part_page(scan, range, limit).await
+        })
+    }
+
+    fn count_parts(&self, range: PartRange, limit: usize) -> Waiting<'static, Result<PartCount>> {
+        let moment = self.clone();
+        Box::pin(async move {
+            let scan = moment.partition.engine.scan(scan_range(&range), Some(&moment.snapshot));
+            moment.partition.part_count(scan, range, limit).await
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Bound;
 
 use weir_admission::Direction;
-use weir_command::{PartPage, PartRange, StoredParts};
+use weir_command::{PartCount, PartPage, PartRange, StoredParts};
 use weir_io::Result;
 use weir_model::engine::{Range, Scan, ScanStep, Seq};
 
@@ -30,6 +30,9 @@ pub(super) struct PageUnderWay {
     range: PartRange,
     limit: usize,
     parts: StoredParts,
+    /// How many it has met; they are not among the parts where they are only counted.
+    count: usize,
+    only_counts: bool,
     bytes: u64,
     newest: Seq,
     /// Where the page ends that has as many parts as it may have.
@@ -38,21 +41,33 @@ pub(super) struct PageUnderWay {
 
 impl PageUnderWay {
     /// Up to `limit` parts of what `scan` finds, which is of `range`.
-    pub fn new(mut scan: Scan, range: PartRange, limit: usize) -> Self {
+    pub fn new(scan: Scan, range: PartRange, limit: usize) -> Self {
+        Self { parts: StoredParts::with_room_for(limit.clamp(1, ROOM_PARTS)), ..Self::begun(scan, range, limit) }
+    }
+
+    /// The same, where they are only [counted](PageUnderWay::end_count).
+    pub fn counting(scan: Scan, range: PartRange, limit: usize) -> Self {
+        Self { only_counts: true, ..Self::begun(scan, range, limit) }
+    }
+
+    fn begun(mut scan: Scan, range: PartRange, limit: usize) -> Self {
         let limit = limit.max(1);
         scan.set_budget(limit.saturating_mul(LOOKS_PER_PART).max(LOOKS_MIN), BYTES_MAX);
-        let parts = StoredParts::with_room_for(limit.min(ROOM_PARTS));
-        Self { scan, range, limit, parts, bytes: 0, newest: 0, left: None }
+        let parts = StoredParts::default();
+        Self { scan, range, limit, parts, count: 0, only_counts: false, bytes: 0, newest: 0, left: None }
     }
 
     /// Takes what is in memory; `false` where something has to be [loaded](PageUnderWay::load) before it goes on.
     pub fn take(&mut self) -> bool {
-        let Self { scan, range, limit, parts, bytes, newest, left } = self;
+        let Self { scan, range, limit, parts, count, only_counts, bytes, newest, left } = self;
         let step = scan.show(|entry| {
             *newest = entry.seq.max(*newest);
             *bytes += (entry.key.len() + entry.value.len()) as u64;
-            parts.push(entry.key, entry.value);
-            let is_full = parts.len() == *limit;
+            if !*only_counts {
+                parts.push(entry.key, entry.value);
+            }
+            *count += 1;
+            let is_full = *count == *limit;
             if is_full {
                 // Nobody looks for the next one: there may be many dead ones in front of it.
                 *left = Some(if range.reverse { entry.key.to_vec() } else { [entry.key, &[0]].concat() });
@@ -68,6 +83,13 @@ impl PageUnderWay {
     /// What the disk says; `Corruption` where what is stored is damaged.
     pub async fn load(&mut self) -> Result<()> {
         self.scan.load().await
+    }
+
+    /// The same of a page that only counts.
+    pub fn end_count(self, partition: &Partition) -> (PartCount, Seq) {
+        let count = self.count;
+        let (page, newest) = self.end(partition);
+        (PartCount { parts: count, ..page.into() }, newest)
     }
 
     /// The page, booked as read in `partition`; and the newest sequence number among its parts.

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use futures_util::future::{join_all, try_join_all};
 use weir_admission::Direction;
-use weir_command::{Page, PartPage, PartRange, Read};
+use weir_command::{Page, PartCount, PartPage, PartRange, Read};
 use weir_io::Result;
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
@@ -235,6 +235,25 @@ impl Partition {
         self.publish_all().await;
         let scan = self.engine.scan(scan_range(&range), None);
         self.part_page(scan, range, limit).await
+    }
+
+    /// The same, of which only the number is asked.
+    ///
+    /// # Errors
+    /// As [`Partition::parts`].
+    pub async fn count_parts(self: &Arc<Self>, range: PartRange, limit: usize) -> Result<PartCount> {
+        self.publish_all().await;
+        let scan = self.engine.scan(scan_range(&range), None);
+        self.part_count(scan, range, limit).await
+    }
+
+    /// How many parts `scan` finds, which is of `range`.
+    pub(super) async fn part_count(&self, scan: Scan, range: PartRange, limit: usize) -> Result<PartCount> {
+        let mut page = PageUnderWay::counting(scan, range, limit);
+        while !page.take() {
+            self.timed(page.load()).await?;
+        }
+        Ok(page.end_count(self).0)
     }
 
     /// A page of what `scan` finds, which is of `range`.

@@ -2,18 +2,19 @@
 
 use std::ops::Range;
 
-use weir_model::parts::{Bucket, TALLY_LEVELS_MAX, Tally, tally_space};
+use weir_model::parts::{Bucket, Recounted, TALLY_LEVELS_MAX, Tally, tally_space};
 
 use super::{Counted, Counts, DIVIDED_BUCKETS_MIN, Step, TALLY_BYTES_MAX, damaged, end_of, sum_of};
 use crate::context::Context;
 use crate::error::Outcome;
+use crate::uncounted::CountChange;
 
-impl Step {
-    /// So many entries more in its bucket, or fewer.
-    fn add(&mut self, count: i64) -> Outcome {
-        self.entries = self.entries.checked_add_signed(count).ok_or_else(damaged)?;
-        Ok(Tally::set(&mut self.counts.tally, self.index, self.entries)?)
-    }
+/// What a recount has come to.
+enum Recount {
+    /// Here begin the buckets that have too many entries now, or too few.
+    Done { uneven: Vec<Vec<u8>> },
+    /// Nothing was written: on the way to this place, not all is written as tallies yet.
+    Early { place: Vec<u8> },
 }
 
 impl Counted<'_> {
@@ -63,7 +64,7 @@ impl Counted<'_> {
             }
             let may_be_long = path.is_empty() && self.levels == TALLY_LEVELS_MAX;
             if may_be_long || !self.are_too_many(&all) {
-                counts.tally = Tally::encode(&all);
+                counts.tally = Tally::encode(&all).into();
                 self.put(cx, &counts)?;
             } else {
                 replaced = Some(self.put_divided(cx, counts.level, counts.early, &all)?);
@@ -84,85 +85,77 @@ impl Counted<'_> {
         counts.early.iter().try_for_each(|key| cx.delete_part(self.life, space, key))
     }
 
-    /// Counts an entry that was put at `place`, and that was not there before. There are `total` of them now.
+    /// Counts entries that came or went: `changes`, which ascend, each with how many more there are at its place. There
+    /// are `total` entries now.
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn added(&mut self, cx: &mut Context<'_>, place: &[u8], total: u64) -> Outcome {
-        self.include(place);
-        if self.levels > 0 {
-            let path = self.path(cx, place, &[]).await?;
-            return self.change(cx, path, 1).await;
-        }
-        if total > self.uncounted_max() {
-            let places = self.entries(cx, &[], None).await?;
-            self.fill(cx, &places)?;
-        }
-        Ok(())
-    }
-
-    /// Takes an entry from `old` to `new` in the counts: it was moved. There are `total` of them.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub async fn moved(&mut self, cx: &mut Context<'_>, old: &[u8], new: &[u8], total: u64) -> Outcome {
-        self.include(new);
-        let from = self.path(cx, old, &[]).await?;
-        let to = self.path(cx, new, &from).await?;
-        let (Some(left), Some(entered)) = (from.last(), to.last()) else { return Ok(()) };
-        if left.key == entered.key {
+    pub async fn changed(&mut self, cx: &mut Context<'_>, changes: &[CountChange], total: u64) -> Outcome {
+        let first = changes.iter().find(|(_, more)| *more > 0);
+        first.iter().for_each(|(place, _)| self.include(place));
+        if self.levels == 0 {
+            if first.is_some() && total > self.uncounted_max() {
+                let places = self.entries(cx, &[], None).await?;
+                self.fill(cx, &places)?;
+            }
             return Ok(());
         }
-        let is_plain = |step: &Step| step.counts.early.is_empty();
-        let fit = left.entries > self.entries_min() && entered.entries < self.entries_max();
-        if !fit || !from.iter().chain(&to).all(is_plain) {
-            self.change(cx, from, -1).await?;
-            return self.added(cx, new, total).await;
-        }
-        for (mut from, mut to) in from.into_iter().zip(to) {
-            if from.key == to.key {
-                continue;
+        loop {
+            match self.recount(cx, changes).await? {
+                Recount::Done { uneven } => {
+                    for place in uneven {
+                        self.even_out(cx, &place).await?;
+                    }
+                    return Ok(());
+                }
+                // It is written so first, with the counts that it has: that may divide it.
+                Recount::Early { place } => {
+                    let path = self.path(cx, &place).await?;
+                    self.put_path(cx, path, None)?;
+                }
             }
-            from.add(-1)?;
-            if from.counts.key == to.counts.key {
-                // Both are listed in it.
-                to.counts = from.counts;
-            } else {
-                self.put(cx, &from.counts)?;
-            }
-            to.add(1)?;
-            self.put(cx, &to.counts)?;
         }
-        Ok(())
     }
 
-    /// Takes entries at `places`, which were deleted, out of the counts. `places` ascend.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub async fn all_removed(&mut self, cx: &mut Context<'_>, mut places: &[Vec<u8>]) -> Outcome {
-        while let Some(first) = places.first().filter(|_| self.levels > 0) {
-            let path = self.path(cx, first, &[]).await?;
-            let end = if places.len() == 1 { None } else { end_of(&path)? };
-            let here = end.map_or(places.len(), |end| places.partition_point(|place| *place < end)).max(1);
-            self.change(cx, path, -(here as i64)).await?;
-            places = &places[here..];
+    /// Reads each tally that `changes` are in, and writes it with the counts that it has then: once, however many of
+    /// them are in it.
+    async fn recount(&mut self, cx: &mut Context<'_>, changes: &[CountChange]) -> Outcome<Recount> {
+        let (mut tallies, mut uneven) = (Vec::new(), Vec::new());
+        let mut left = vec![(self.levels, Vec::new(), 0..changes.len())];
+        while let Some((level, key, range)) = left.pop() {
+            let here = &changes[range.clone()];
+            let Some((place, _)) = here.first() else { continue };
+            let Some(before) = self.tally(cx, level, &key).await? else {
+                return Ok(Recount::Early { place: place.clone() });
+            };
+            let (tally, buckets) = Tally::recount(&key, &before, here)?;
+            cx.passed_packed(buckets.last().map_or(0, |last| last.index + 1));
+            // What went from one of its buckets to another is still in it, and what has stayed in a bucket is nowhere
+            // to be written.
+            if buckets.iter().any(|bucket| bucket.more != 0) {
+                tallies.push((level, key, tally));
+            }
+            for Recounted { key, entries, more, changes, .. } in buckets {
+                if level > 1 {
+                    left.push((level - 1, key, range.start + changes.start..range.start + changes.end));
+                } else if more > 0 && entries > self.entries_max() || more < 0 && entries < self.entries_min() {
+                    uneven.push(key);
+                }
+            }
         }
-        Ok(())
+        for (level, key, tally) in tallies {
+            cx.put_part(self.life, tally_space(level), &key, &tally)?;
+        }
+        Ok(Recount::Done { uneven })
     }
 
-    /// So many entries more, or fewer, in the buckets of `path`.
-    async fn change(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>, count: i64) -> Outcome {
-        path.iter_mut().try_for_each(|step| step.add(count))?;
-        let entries = path.last().map_or(0, |lowest| lowest.entries);
-        // What is not written as tallies yet is written so first: that may divide it, too.
-        let may_merge = || path.iter().all(|step| step.counts.early.is_empty());
-        if count > 0 && entries > self.entries_max() {
-            self.split(cx, path).await
-        } else if count < 0 && entries < self.entries_min() && may_merge() {
-            self.merge(cx, path).await
-        } else {
-            self.put_path(cx, path, None)
+    /// Divides the bucket at `place` if it has too many entries, or merges it with a neighbour if it has few.
+    async fn even_out(&mut self, cx: &mut Context<'_>, place: &[u8]) -> Outcome {
+        let path = self.path(cx, place).await?;
+        match path.last().map(|lowest| lowest.entries) {
+            Some(entries) if entries > self.entries_max() => self.split(cx, path).await,
+            Some(entries) if entries < self.entries_min() => self.merge(cx, path).await,
+            _ => Ok(()),
         }
     }
 
@@ -212,7 +205,7 @@ impl Counted<'_> {
                 left.extend([middle..piece.end, piece.start..middle]);
                 continue;
             }
-            let (key, tally) = (listed[0].key.clone(), Tally::encode(listed));
+            let (key, tally) = (listed[0].key.clone(), Tally::encode(listed).into());
             let entries = sum_of(listed.iter().map(|bucket| bucket.entries))?;
             above.push(Bucket { key: key.clone(), entries });
             self.put(cx, &Counts { level, key, tally, early: std::mem::take(&mut early) })?;
@@ -225,7 +218,7 @@ impl Counted<'_> {
         loop {
             self.levels += 1;
             if self.levels == TALLY_LEVELS_MAX || !self.are_too_many(&buckets) {
-                let (level, tally) = (self.levels, Tally::encode(&buckets));
+                let (level, tally) = (self.levels, Tally::encode(&buckets).into());
                 return self.put(cx, &Counts { level, key: Vec::new(), tally, early: Vec::new() });
             }
             buckets = self.put_divided(cx, self.levels, Vec::new(), &buckets)?;
@@ -238,7 +231,7 @@ impl Counted<'_> {
         let Step { mut counts, index, .. } = path.pop().ok_or_else(damaged)?;
         let mut buckets = counts.buckets()?;
         self.merge_bucket(&mut buckets, index);
-        counts.tally = Tally::encode(&buckets);
+        counts.tally = Tally::encode(&buckets).into();
         while buckets.len() < self.tally_fan / 2
             && let Some(above) = path.pop()
         {
@@ -247,7 +240,7 @@ impl Counted<'_> {
                 Some((other, neighbour, both)) => {
                     let at = other.min(above.index);
                     let (mut left, right) = if at == other { (neighbour, counts) } else { (counts, neighbour) };
-                    left.tally = Tally::encode(&both);
+                    left.tally = Tally::encode(&both).into();
                     self.delete(cx, &right)?;
                     self.put(cx, &left)?;
                     let gone = siblings.remove(at + 1);
@@ -256,7 +249,7 @@ impl Counted<'_> {
                 None => self.put(cx, &counts)?,
             }
             (counts, buckets) = (above.counts, siblings);
-            counts.tally = Tally::encode(&buckets);
+            counts.tally = Tally::encode(&buckets).into();
         }
         self.put(cx, &counts)?;
         self.put_path(cx, path, None)?;

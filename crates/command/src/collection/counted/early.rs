@@ -47,7 +47,7 @@ impl Counted<'_> {
             return Err(damaged());
         }
         let buckets = parts.into_iter().map(bucket).collect::<Outcome<Vec<Bucket>>>()?;
-        let tally = Tally::encode(&buckets);
+        let tally = Tally::encode(&buckets).into();
         Ok(Counts { level, key, tally, early: buckets.into_iter().map(|bucket| bucket.key).collect() })
     }
 }

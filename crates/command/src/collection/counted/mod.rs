@@ -27,12 +27,15 @@ mod tests;
 use std::ops::Bound;
 
 use weir_io::ErrorKind;
+use weir_model::Value;
 use weir_model::parts::{Bucket, DamagedTally, Life, OrderDetail, Tally, TallyBucket, tally_space};
 
 use crate::context::{Context, Part, Subkeys};
 use crate::error::{Error, Outcome};
 
 /// How many neighbours make a bucket, at least: it has up to twice as many. Half a bucket is walked through for a rank.
+/// This and [`TALLY_FAN`] were measured with sets of 100,000 members (`docs/benchmarks/types.md`): with half or twice
+/// as many neighbours, or half as many buckets, no command is cheaper on both engines.
 const FAN: u64 = 32;
 
 /// How many buckets make a tally, at least: it has up to twice as many. A change of a count writes a tally of each
@@ -73,7 +76,7 @@ pub struct Counted<'k> {
 struct Counts {
     level: u8,
     key: Vec<u8>,
-    tally: Vec<u8>,
+    tally: Value,
     /// The parts of the row as it was before there were tallies, in whose place this one stands when it is written.
     early: Vec<Vec<u8>>,
 }
@@ -200,25 +203,27 @@ impl<'k> Counted<'k> {
         Ok(parts.into_iter().map(|part| part.subkey).collect())
     }
 
+    /// The tally of `level` at `key`; `None` where there is none, as what is there is not written so yet.
+    async fn tally(&self, cx: &mut Context<'_>, level: u8, key: &[u8]) -> Outcome<Option<Value>> {
+        if !self.is_tallied {
+            return Ok(None);
+        }
+        Ok(cx.part(self.key, self.life, tally_space(level), key).await?.map(|part| part.value))
+    }
+
     /// What `level` has from `key` on, where a bucket of the level above begins: the last one of `path`.
     async fn counts(&self, cx: &mut Context<'_>, level: u8, key: Vec<u8>, path: &[Step]) -> Outcome<Counts> {
-        if self.is_tallied
-            && let Some(part) = cx.part(self.key, self.life, tally_space(level), &key).await?
-        {
-            return Ok(Counts { level, key, tally: part.value.to_vec(), early: Vec::new() });
+        if let Some(tally) = self.tally(cx, level, &key).await? {
+            return Ok(Counts { level, key, tally, early: Vec::new() });
         }
         self.early(cx, level, key, end_of(path)?).await
     }
 
-    /// The way down to the bucket that `place` is in: the highest level first, nothing where there is none. What is
-    /// among `known` is not read again.
-    async fn path(&self, cx: &mut Context<'_>, place: &[u8], known: &[Step]) -> Outcome<Vec<Step>> {
+    /// The way down to the bucket that `place` is in: the highest level first, nothing where there is none.
+    async fn path(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<Vec<Step>> {
         let (mut path, mut key) = (Vec::with_capacity(usize::from(self.levels)), Vec::new());
         for level in (1..=self.levels).rev() {
-            let counts = match known.get(path.len()).filter(|step| step.counts.key == key) {
-                Some(step) => step.counts.clone(),
-                None => self.counts(cx, level, key, &path).await?,
-            };
+            let counts = self.counts(cx, level, key, &path).await?;
             let step = counts.step(|tally| tally.bucket_of(place).map(Some))?.ok_or_else(damaged)?;
             cx.passed_packed(step.index + 1);
             key = step.key.clone();
@@ -232,16 +237,12 @@ impl<'k> Counted<'k> {
     /// # Errors
     /// They cannot be read.
     pub async fn before(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<u64> {
-        let path = self.path(cx, place, &[]).await?;
+        let path = self.path(cx, place).await?;
         let mut before = sum_of(path.iter().map(|step| step.before))?;
         let from = path.last().map_or(&[][..], |step| &step.key);
         let (from, to) = between(from.max(&self.first), Some(place));
-        let mut left = Some(Subkeys { space: self.space, from, to, reverse: false });
-        while let Some(subkeys) = left {
-            let page = cx.stored_parts(self.key, self.life, subkeys, PAGE_PARTS).await?;
-            before += page.iter().len() as u64;
-            left = page.next;
-        }
+        let subkeys = Subkeys { space: self.space, from, to, reverse: false };
+        before += cx.count_parts(self.key, self.life, subkeys, PAGE_PARTS).await?;
         Ok(before)
     }
 

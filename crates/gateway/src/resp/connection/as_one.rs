@@ -8,7 +8,10 @@ use weir_command::acl::Denied;
 use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
 use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
-use weir_command::{Args, Call, Command, Context, Draft, Host, Rows, Transaction, Waiting, rows_of, run};
+use weir_command::{
+    Args, Call, Command, Context, Draft, Host, Rows, Transaction, Waiting, must_settle_counts, rows_of, run,
+    settle_counts,
+};
 use weir_io::{Clock, Nanos, Result};
 use weir_model::StoredKey;
 use weir_node::request_units::Module;
@@ -83,7 +86,10 @@ impl AsOne<'_> {
     /// Runs `member`, the one at `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
         let only_reads = !member.command.writes();
-        let mut call = Call { database: member.database, bill: OwnBill::default(), only_reads, ..self.call.clone() };
+        // A script asks for commands that nobody sees here.
+        let counts_later = self.scripts.is_none() && member.command.leaves_counts();
+        let (database, bill) = (member.database, OwnBill::default());
+        let mut call = Call { database, bill, only_reads, counts_later, ..self.call.clone() };
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
         let (outcome, draft) = if let Some(denied) = member.denied {
@@ -119,6 +125,27 @@ impl AsOne<'_> {
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote && is_first_write));
         self.done.push(Done { call, outcome, to, at: self.clock.now() });
         draft
+    }
+
+    /// Counts what those that were run have left uncounted; the last of them that has written pays. If it cannot be
+    /// counted, none of them has written anything, and all are answered with why.
+    async fn settle_counts(&mut self, rows: &dyn Rows, draft: Draft) -> Result<Draft, Draft> {
+        let Some(last) = self.done.iter_mut().rev().find(|done| done.call.wrote) else { return Ok(draft) };
+        let (outcome, draft) = settle_counts(rows, self.host, &mut last.call, draft).await;
+        let Err(error) = outcome else { return Ok(draft) };
+        for member in &self.members[self.done.len()..] {
+            let call = Call { database: member.database, bill: OwnBill::default(), ..self.call.clone() };
+            self.done.push(Done { call, outcome: Ok(()), to: self.from, at: self.clock.now() });
+        }
+        let replies = self.host.replies();
+        replies.rewind_elements(self.from, self.missing);
+        for done in &mut self.done {
+            let others = replies.begin_element();
+            replies.error(error.text());
+            replies.end_element(others);
+            (done.outcome, done.to, done.call.wrote) = (Err(error.clone()), replies.mark(), false);
+        }
+        Err(Draft::default())
     }
 
     async fn run_script(&mut self, rows: &dyn Rows, index: usize, draft: Draft, call: &mut Call) -> (Outcome, Draft) {
@@ -185,6 +212,12 @@ impl Transaction for AsOne<'_> {
                 }
             }
             for (index, &member) in self.members.iter().enumerate() {
+                if must_settle_counts(&draft, member.command, member.args, member.database) {
+                    draft = match self.settle_counts(rows, draft).await {
+                        Ok(draft) => draft,
+                        Err(nothing) => return Ok(nothing),
+                    };
+                }
                 draft = self.run_one(rows, index, member, draft).await;
                 if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
                     break;
@@ -197,6 +230,10 @@ impl Transaction for AsOne<'_> {
                     }
                 }
             }
+            let draft = match self.settle_counts(rows, draft).await {
+                Ok(draft) => draft,
+                Err(nothing) => return Ok(nothing),
+            };
             let is_final = self.scripts.as_ref().is_none_or(|scripts| scripts.ground.is_final());
             Ok(if is_final { draft } else { Draft::default() })
         })

@@ -1,0 +1,147 @@
+//! Parts that were read for one command, and are in hand for those behind it.
+//!
+//! Commands that run as one and take from an end of a row, or around a set, each look at a part or two, and to begin a
+//! scan takes longer than to go along a dozen parts. So the second such look reads more than it is for. Nobody else
+//! writes to their rows meanwhile: what is stored stays as it was read, and what they have changed themselves is looked
+//! up anew each time.
+
+use crate::rows::{PartPage, PartRange};
+use crate::stored_parts::StoredParts;
+
+/// Parts that are read at once, where fewer are wanted.
+const AHEAD_PARTS: usize = 16;
+
+/// Longer pages are not kept.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageAhead {
+    /// What was read last: all parts of a range. In a box, as every connection has room for a draft.
+    page: Option<Box<(PartRange, StoredParts)>>,
+    /// Something was read.
+    has_read: bool,
+}
+
+impl PageAhead {
+    /// How many parts are to be read where `limit` are wanted.
+    pub fn wanted(&self, limit: usize) -> usize {
+        if self.has_read { limit.max(AHEAD_PARTS) } else { limit }
+    }
+
+    /// Keeps a page that was read, which is of `range`; gives what of it was asked for, up to `limit` parts.
+    pub fn keep(&mut self, range: &PartRange, page: PartPage, limit: usize) -> PartPage {
+        self.has_read = true;
+        if page.parts.len() <= limit && limit >= AHEAD_PARTS || !page.parts.is_shorter_than(KEPT_BYTES_MAX) {
+            return cut(page, range, limit);
+        }
+        let covered = match &page.next {
+            None => range.clone(),
+            Some(rest) if range.reverse => PartRange { from: rest.to.clone(), ..range.clone() },
+            Some(rest) => PartRange { to: rest.from.clone(), ..range.clone() },
+        };
+        self.page = Some(Box::new((covered, page.parts.clone())));
+        cut(page, range, limit)
+    }
+
+    /// Up to `limit` parts of `range`, if these are in hand.
+    pub fn find(&self, range: &PartRange, limit: usize) -> Option<PartPage> {
+        let (covered, parts) = &**self.page.as_ref().filter(|page| page.0.reverse == range.reverse)?;
+        let (begins_here, ends_here) = (range.from >= covered.from, range.to <= covered.to);
+        if !if range.reverse { ends_here } else { begins_here } {
+            return None;
+        }
+        let is_in_front = |key: &[u8]| if range.reverse { *key >= range.to[..] } else { *key < range.from[..] };
+        let is_in = |key: &[u8]| if range.reverse { *key >= range.from[..] } else { *key < range.to[..] };
+        let first = parts.partition_point(is_in_front);
+        let (mut found, mut bytes) = (StoredParts::default(), 0);
+        for part in parts.iter().skip(first).take_while(|part| is_in(part.key)).take(limit) {
+            bytes += (part.key.len() + part.value.len()) as u64;
+            found.push_stored(part);
+        }
+        if found.len() < limit && !(begins_here && ends_here) {
+            return None;
+        }
+        let next = (found.len() == limit).then(|| rest_of(range, &found)).flatten();
+        Some(PartPage { parts: found, next, passed_bytes: bytes })
+    }
+}
+
+/// The first `limit` parts of `page`, which is of `range`.
+fn cut(mut page: PartPage, range: &PartRange, limit: usize) -> PartPage {
+    if page.parts.len() > limit {
+        // Whoever is given the others has passed them.
+        let others = page.parts.iter().skip(limit).map(|part| (part.key.len() + part.value.len()) as u64);
+        page.passed_bytes = page.passed_bytes.saturating_sub(others.sum());
+        page.parts.truncate(limit);
+        page.next = rest_of(range, &page.parts);
+    }
+    page
+}
+
+/// What is left of `range` behind the last of `parts`.
+fn rest_of(range: &PartRange, parts: &StoredParts) -> Option<PartRange> {
+    let last = parts.last()?.key;
+    Some(match range.reverse {
+        true => PartRange { to: last.to_vec(), ..range.clone() },
+        false => PartRange { from: [last, &[0]].concat(), ..range.clone() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What an engine has: keys of a byte, of which it gives a page of a range.
+    fn read(stored: &BTreeSet<u8>, range: &PartRange, limit: usize) -> PartPage {
+        let is_in = |key: &&u8| [**key][..] >= range.from[..] && [**key][..] < range.to[..];
+        let found: Vec<u8> = stored.iter().filter(is_in).copied().collect();
+        let wanted: Vec<u8> = if range.reverse { found.into_iter().rev().collect() } else { found };
+        let parts: StoredParts = wanted.iter().take(limit).map(|key| (std::slice::from_ref(key), &b"v"[..])).collect();
+        let next = (parts.len() == limit).then(|| rest_of(range, &parts)).flatten();
+        PartPage { parts, next, passed_bytes: 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_in_hand_is_what_would_be_read(
+            stored in proptest::collection::btree_set(0..60_u8, 0..60),
+            asked in proptest::collection::vec((0..60_u8, 0..60_u8, any::<bool>(), 1..20_usize), 1..12),
+        ) {
+            let mut ahead = PageAhead::default();
+            for (from, to, reverse, limit) in asked {
+                let range = PartRange { from: vec![from], to: vec![to.max(from)], reverse };
+                let page = ahead.find(&range, limit).unwrap_or_else(|| {
+                    let page = read(&stored, &range, ahead.wanted(limit));
+                    ahead.keep(&range, page, limit)
+                });
+                let wanted = read(&stored, &range, limit);
+                prop_assert_eq!((&page.parts, page.parts.len() == limit), (&wanted.parts, wanted.next.is_some()));
+                // All that is left is still to be had.
+                if let Some(next) = page.next {
+                    let rest = read(&stored, &next, usize::MAX);
+                    let all = read(&stored, &range, usize::MAX);
+                    prop_assert_eq!(page.parts.len() + rest.parts.len(), all.parts.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_second_look_serves_those_behind_it() {
+        let (stored, mut ahead) = ((0..60).collect(), PageAhead::default());
+        let mut read_pages = 0;
+        for from in 0..16 {
+            let range = PartRange { from: vec![from], to: vec![60], reverse: false };
+            if ahead.find(&range, 2).is_none() {
+                read_pages += 1;
+                ahead.keep(&range, read(&stored, &range, ahead.wanted(2)), 2);
+            }
+        }
+        assert_eq!(read_pages, 2);
+    }
+}

@@ -1,0 +1,66 @@
+//! Counting what commands that run as one have left uncounted.
+
+use weir_model::parts::{Life, RowType};
+
+use crate::args::Args;
+use crate::context::{Call, Context};
+use crate::draft::Draft;
+use crate::error::{Outcome, WRONG_TYPE};
+use crate::host::Host;
+use crate::rows::Rows;
+use crate::table::{Command, Id};
+
+impl Command {
+    /// Whether it reads no counts of the sorted sets that it is about: it may leave what it changes of them to
+    /// [`settle_counts`], and need not be kept from what others have left.
+    pub fn leaves_counts(&self) -> bool {
+        let writes = matches!(self.id, Id::ZAdd | Id::ZIncrBy | Id::ZRem | Id::ZPopMin | Id::ZPopMax | Id::GeoAdd);
+        writes || matches!(self.id, Id::ZScore | Id::ZMScore | Id::ZCard)
+    }
+}
+
+/// Whether what `draft` has uncounted is to be [counted](settle_counts) before `command` runs, in the database called
+/// `database`: where it may look at one of these rows.
+pub fn must_settle_counts(draft: &Draft, command: &Command, args: Args<'_>, database: u8) -> bool {
+    if draft.uncounted.is_empty() || command.leaves_counts() {
+        return false;
+    }
+    !command.has_one_key() || command.keys_in(args).any(|key| draft.uncounted.has(database, key))
+}
+
+/// Counts what `draft` has uncounted, of whatever rows. It is on the bill of `call`, and nothing else of that changes.
+pub async fn settle_counts(
+    rows: &dyn Rows,
+    host: &mut dyn Host,
+    call: &mut Call,
+    mut draft: Draft,
+) -> (Outcome, Draft) {
+    let (database, wrote) = (call.database, call.wrote);
+    let mut outcome = Ok(());
+    while outcome.is_ok()
+        && let Some((of, key, life)) = draft.uncounted.any()
+    {
+        call.database = of;
+        let mut context = Context::locked(rows, host, call, draft);
+        let counted = counted(&mut context, &key, life).await;
+        let finished = context.end(counted);
+        (outcome, draft) = (finished.outcome, finished.draft);
+    }
+    (call.database, call.wrote) = (database, wrote);
+    (outcome, draft)
+}
+
+async fn counted(cx: &mut Context<'_>, key: &[u8], life: Life) -> Outcome {
+    match cx.collection(key, RowType::SortedSet).await {
+        Ok(Some(mut zset)) if zset.life() == life => {
+            zset.count_changes(cx).await?;
+            return cx.save(&mut zset);
+        }
+        Ok(_) => {}
+        Err(error) if error == WRONG_TYPE => {}
+        Err(error) => return Err(error),
+    }
+    // That life has ended, and its counts with it.
+    drop(cx.take_uncounted(life));
+    Ok(())
+}
