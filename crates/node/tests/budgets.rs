@@ -365,6 +365,42 @@ fn an_urgent_flush_is_not_kept_from_the_device_by_readers_who_use_all_of_it() {
 }
 
 #[test]
+fn merges_of_level_0_are_not_kept_from_the_device_by_readers_who_use_all_of_it() {
+    const DEVICE: u64 = 32 << 20;
+    let sim = Sim::new(13);
+    let clock = sim.clock();
+    let tree = TreeOptions { write_buffers_max: 2, write_buffer_bytes: 512 << 10, ..config().tree };
+    let (device, capacity) = (Limits::bytes(DEVICE), cost::Capacity::default());
+    let bandwidth = Some(Bandwidth { device, capacity, background: UNLIMITED });
+    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 2 << 20, bandwidth, ..config() };
+    let (longest, stopped) = sim.block_on(async {
+        let node = open(&sim, &disk(&sim, DEVICE), &config).await;
+        let (reader, writer) = (tenant(&node, "reader").await, tenant(&node, "writer").await);
+        for number in 0..2_000 {
+            reader.write(&row(number)).await.expect("written").await.expect("committed");
+        }
+        reader.seal();
+        reader.settle().await;
+        let over = Arc::new(AtomicBool::new(false));
+        read_all_the_time(&sim, &reader, &over);
+        // A memtable a second, for longer than it takes to stop writes if nothing is merged.
+        let mut longest = 0;
+        for number in 0..45_000 {
+            writer.write(&row(number)).await.expect("written").await.expect("committed");
+            sleep_until(&clock, clock.now() + 2 * MS).await;
+            longest = longest.max(writer.metrics().engine.shape().levels[0].tables);
+        }
+        let stopped = writer.metrics().stalls.iter().map(|stall| stall.stopped).sum::<u64>();
+        over.store(true, Ordering::Relaxed);
+        sleep_until(&clock, clock.now() + 5_000 * MS).await;
+        node.close().await.expect("closed");
+        (longest, stopped)
+    });
+    assert!(stopped < MS, "no write has stalled, but for {stopped} ns");
+    assert!((20..36).contains(&longest), "level 0 had {longest} runs: at 36 writes stop, for as long as others read");
+}
+
+#[test]
 fn flushes_wait_for_their_turn_where_their_number_is_bounded() {
     // C-14: by default it is not.
     let sim = Sim::new(3);

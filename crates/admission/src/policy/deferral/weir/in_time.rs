@@ -105,12 +105,22 @@ fn flush_needs(look: &Look<'_>, rate: f64) -> f64 {
     left as f64 * look.load.ingest / (room.max(1) as f64 * MARGIN)
 }
 
-/// Bytes per second that the merges of level 0 under way must write to end in time. One run fits at least.
-fn merge_needs(look: &Look<'_>) -> f64 {
+/// The same of the merges of level 0. Writes that wait for them come in bursts: the busiest second of the minute says how
+/// many there would be.
+fn merge_needs(look: &Look<'_>, rate: f64) -> f64 {
     let (tree, left) = (&look.sample.tree, look.sample.jobs.l0_left);
-    let runs = look.runs_bound().saturating_sub(tree.l0_runs + CLOSE_TO_SLOW).max(1);
+    let runs = look.runs_bound().saturating_sub(tree.l0_runs + CLOSE_TO_SLOW);
+    if left > 0 && runs == 0 {
+        return rate;
+    }
     let room = (runs * look.gathering.memtables * tree.memtable_bytes).max(1) as f64;
-    left as f64 * look.load.ingest / (room * MARGIN)
+    left as f64 * look.load.ingest.max(look.load.peak) / (room * MARGIN)
+}
+
+/// Bytes per second that a partition's own background must have for what it needs to end in time.
+pub fn behind(device: &Limits, look: &Look<'_>) -> f64 {
+    let rate = device.rates(Direction::Write).bytes as f64;
+    flush_needs(look, rate) + merge_moves(look.kept) * merge_needs(look, rate)
 }
 
 /// Takes in a tick for the `paces` of the partitions of `looks`. Gives what background has while foreground, which is
@@ -130,7 +140,7 @@ pub fn floor<'p>(
         pace.merge.step(now, look.sample.bytes.l0_written);
         flush_starves |= pace.flush.starves();
         flushes += flush_needs(look, rate);
-        let needs = merge_needs(look);
+        let needs = merge_needs(look, rate);
         merge_lags |= pace.merge.rate < needs;
         merges += merge_moves(look.kept) * needs;
     }
@@ -221,6 +231,7 @@ mod tests {
         assert_eq!(floors(90.0, &[(320, 8), (320, 8), (319, 8)]), [merges(55), merges(55), merges(55)]);
         // Close to the bound it would be 17.8. Where that is lost, 30 runs are the next bound: 9 more may come.
         assert_eq!(floors(90.0, &[(320, 17)]), [merges(4)]);
+        assert_eq!(floors(90.0, &[(320, 30)]), [merges(4)], "whatever is written: it is what the tree lets through");
         assert_eq!(floors(90.0, &[(320, 21)]), [merges(49)]);
         assert_eq!(floors(90.0, &[(6400, 18)]), [merges(4)], "foreground keeps four fifths");
         assert_eq!(floors(90.0, &[(0, 8)]), [None], "no merge");

@@ -445,6 +445,12 @@ impl DeferralPolicy for Weir {
                 let most = knob.background.rates(Direction::Write).bytes;
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
             }
+            if knobs.floor.is_some_and(|floor| floor.merges) {
+                // Nobody lends anything while foreground uses all there is.
+                let (most, needed) =
+                    (knob.background.rates(Direction::Write).bytes, in_time::behind(&sample.device, look));
+                knob.background = Limits::Shared(Rates::bytes(most.max(needed as u64)));
+            }
             knob.write_rate = self.guard(look, late, each);
         }
     }
