@@ -10,7 +10,7 @@ use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
 use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
 use weir_command::{Args, Call, Command, Context, Draft, Host, Rows, Transaction, Waiting, rows_of, run};
 use weir_io::{Clock, Nanos, Result};
-use weir_model::StoredKey;
+use weir_model::{BatchMark, StoredKey};
 use weir_node::request_units::Module;
 
 use super::charging::key_of;
@@ -40,8 +40,17 @@ pub(super) struct Done {
     pub(super) outcome: Outcome,
     /// Where its answer ends.
     pub(super) to: Mark,
+    /// Where what it wants written ends.
+    drafted_to: BatchMark,
     /// When it ended.
     pub(super) at: Nanos,
+}
+
+impl Done {
+    /// One that has written nothing.
+    pub(super) fn without_changes(call: Call, outcome: Outcome, to: Mark, at: Nanos) -> Self {
+        Self { call, outcome, to, drafted_to: BatchMark::default(), at }
+    }
 }
 
 /// The scripts among them, by their places; or why one cannot be run.
@@ -113,11 +122,12 @@ impl AsOne<'_> {
         // What a script has answered; others have counted theirs.
         call.bill.work.count(Module::ReplyElement, replies.take_announced());
         let (is_first, is_first_write) = (self.done.is_empty(), self.done.iter().all(|done| !done.call.wrote));
+        call.bill.work.count(Module::Member, 1);
         // The first pays for what is done once.
         call.bill.work.count(Module::RowCommand, u64::from(is_first));
         call.bill.work.count(Module::Locked, u64::from(is_first));
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote && is_first_write));
-        self.done.push(Done { call, outcome, to, at: self.clock.now() });
+        self.done.push(Done { call, outcome, to, drafted_to: draft.mark(), at: self.clock.now() });
         draft
     }
 
@@ -198,7 +208,17 @@ impl Transaction for AsOne<'_> {
                 }
             }
             let is_final = self.scripts.as_ref().is_none_or(|scripts| scripts.ground.is_final());
-            Ok(if is_final { draft } else { Draft::default() })
+            if !is_final {
+                return Ok(Draft::default());
+            }
+            let done = &mut self.done;
+            draft.settle(|place, change| {
+                let by = done.partition_point(|done| done.drafted_to <= place);
+                if let Some(done) = done.get_mut(by) {
+                    done.call.bill.left_out(&change);
+                }
+            });
+            Ok(draft)
         })
     }
 }
