@@ -22,6 +22,7 @@ use weir_admission::Unit;
 use weir_admission::cost::{read_units, write_units};
 use weir_admission::request_units::{Module, Prices, Work};
 use weir_io::Yield;
+use weir_model::engine::Passed;
 use weir_model::parts::Part;
 use weir_model::{BatchRef, Change};
 
@@ -235,37 +236,49 @@ impl Bill {
         self.looked_up([Module::PartFound, Module::PartMissing], found, is_in_hand);
     }
 
-    /// `changes` were written. The database in front of their keys costs nothing.
+    /// `changes` were written. The database in front of their keys costs no capacity units.
     pub fn wrote(&mut self, changes: BatchRef<'_>) {
         for change in changes.iter() {
-            let bytes = bytes(&change) - 1;
-            self.writes += write_units(bytes);
-            let module = match Part::parse(change.key()) {
-                None => Module::RowWritten,
-                Some(Part { space: 0, .. }) => Module::PartWritten,
-                Some(_) => Module::IndexWritten,
-            };
+            self.writes += write_units(bytes(&change) - 1);
+            let module = module_of(&change);
             self.parts_written += u64::from(module != Module::RowWritten);
             self.work.count(module, 1);
             if matches!(change, Change::Head { .. }) {
                 self.work.count(Module::HeadWritten, 1);
             }
-            self.work.count(Module::WrittenByte, bytes);
         }
+        if !changes.is_empty() {
+            // As the log has them.
+            self.work.count(Module::WrittenByte, changes.as_bytes().len() as u64);
+        }
+    }
+
+    /// `change`, which was counted as [written](Bill::wrote), is left out: nobody will see it. Its capacity units are
+    /// paid all the same: these are of what was asked for.
+    pub fn left_out(&mut self, change: &Change<'_>) {
+        self.work.discount(module_of(change), 1);
+        self.work.discount(Module::WrittenByte, change.encoded_len() as u64);
+        self.work.count(Module::LeftOut, 1);
     }
 
     /// A page of keys was gone through.
     pub fn scanned(&mut self, page: &Page) {
-        self.passed(page.passed_bytes, page.keys.len());
+        self.passed(&page.passed, page.keys.len(), Module::KeyScanned);
     }
 
-    /// So many bytes were passed for so many keys.
-    pub fn passed(&mut self, bytes: u64, keys: usize) {
-        let passed = if bytes == 0 { 0 } else { read_units(bytes) };
-        self.reads += passed.max(keys.div_ceil(SCANNED_PER_UNIT) as u64);
-        self.work.count(Module::Page, 1);
-        self.work.count(Module::Scanned, keys as u64);
-        self.work.count(Module::ScannedByte, bytes);
+    /// A page of parts was gone through, which gave `parts`.
+    pub fn scanned_parts(&mut self, passed: &Passed, parts: usize) {
+        self.passed(passed, parts, Module::Scanned);
+    }
+
+    fn passed(&mut self, passed: &Passed, found: usize, module: Module) {
+        let units = if passed.bytes == 0 { 0 } else { read_units(passed.bytes) };
+        self.reads += units.max(found.div_ceil(SCANNED_PER_UNIT) as u64);
+        self.work.count_all([(Module::Page, 1), (module, found as u64), (Module::ScannedByte, passed.bytes)]);
+        let others = passed.entries.saturating_sub(found as u64);
+        if others > 0 {
+            self.work.count(Module::Passed, others);
+        }
     }
 
     /// Read units that the command has cost and not paid; they are paid now.
@@ -298,6 +311,15 @@ impl Bill {
             Unit::Request => self.milli_paid,
             Unit::Write => 0,
         }
+    }
+}
+
+/// What was written with `change`.
+fn module_of(change: &Change<'_>) -> Module {
+    match Part::parse(change.key()) {
+        None => Module::RowWritten,
+        Some(Part { space: 0, .. }) => Module::PartWritten,
+        Some(_) => Module::IndexWritten,
     }
 }
 
@@ -425,7 +447,7 @@ mod tests {
         bill.read_part(Some(7), false, false);
         bill.read_part(None, false, false);
         bill.read_part(None, false, true);
-        bill.passed(99, 3);
+        bill.scanned_parts(&Passed { entries: 3, bytes: 99 }, 3);
         let expected = [
             (Module::RowFound, 1),
             (Module::RowMissing, 1),
@@ -437,11 +459,21 @@ mod tests {
             (Module::HeadWritten, 1),
             (Module::PartWritten, 1),
             (Module::IndexWritten, 1),
-            (Module::WrittenByte, 4 + 5 + 10 + 11),
+            (Module::WrittenByte, batch.as_bytes().len() as u64),
             (Module::Page, 1),
             (Module::Scanned, 3),
             (Module::ScannedByte, 99),
         ];
         assert_eq!(bill.work.counts().collect::<Vec<_>>(), expected);
+        // What is passed and not given, and what is left out of a group's changes.
+        let mut bill = Bill::default();
+        bill.scanned_parts(&Passed { entries: 12, bytes: 99 }, 3);
+        bill.wrote(batch.as_ref());
+        batch.as_ref().iter().take(3).for_each(|change| bill.left_out(&change));
+        let of = |module: Module| bill.work[module];
+        assert_eq!([Module::Passed, Module::LeftOut].map(of), [9, 3]);
+        let left = batch.as_ref().iter().last().map_or(0, |change| change.encoded_len() as u64);
+        assert_eq!([Module::RowWritten, Module::PartWritten, Module::IndexWritten].map(of), [0, 0, 1]);
+        assert_eq!((of(Module::WrittenByte), bill.writes), (left, 4));
     }
 }

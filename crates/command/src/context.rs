@@ -351,10 +351,19 @@ impl<'a> Context<'a> {
         self.call.bill.work.count(Module::Step, steps as u64);
     }
 
-    /// So many things were put in order, where it takes so many steps to compare two of them.
-    pub(crate) fn ordered(&mut self, things: usize, comparison_steps: usize) {
-        let comparisons = things.saturating_mul(things.max(1).ilog2() as usize + 1);
-        self.computed(comparisons.saturating_mul(comparison_steps));
+    /// So many times two things were compared, to put them in order.
+    pub(crate) fn compared(&mut self, comparisons: usize) {
+        self.call.bill.work.count(Module::Compared, comparisons as u64);
+    }
+
+    /// So many things were put in order, by something that does not tell how often it compares two of them.
+    pub(crate) fn ordered(&mut self, things: usize) {
+        self.compared(things.saturating_mul(things.max(1).ilog2() as usize + 1));
+    }
+
+    /// All registers of a HyperLogLog were gone through so often.
+    pub(crate) fn passed_registers(&mut self, times: usize) {
+        self.call.bill.work.count(Module::Registers, times as u64);
     }
 
     /// So many parts were passed in a row that keeps all of them in one piece, or so many buckets in a tally.
@@ -363,10 +372,22 @@ impl<'a> Context<'a> {
         self.call.bill.work.count(Module::PackedPart, parts as u64);
     }
 
-    /// So many names and values of parts were copied out of such a row, or out of a page.
+    /// Of so many parts that were passed so, the name was compared with the one that was looked for.
     #[inline]
-    pub(crate) fn copied_parts(&mut self, copies: usize) {
-        self.call.bill.work.count(Module::PartCopied, copies as u64);
+    pub(crate) fn compared_packed(&mut self, names: usize) {
+        self.call.bill.work.count(Module::PackedCompared, names as u64);
+    }
+
+    /// So many names of parts, or other texts, were copied out of such a row, or out of a page.
+    #[inline]
+    pub(crate) fn copied_parts(&mut self, names: usize) {
+        self.call.bill.work.count(Module::PartCopied, names as u64);
+    }
+
+    /// So many values of parts were.
+    #[inline]
+    pub(crate) fn copied_values(&mut self, values: usize) {
+        self.call.bill.work.count(Module::ValueCopied, values as u64);
     }
 
     /// Such a row was changed, and has so many parts and bytes now: the place of the change was looked for, and what is

@@ -75,8 +75,9 @@ impl Draft {
     }
 
     /// Leaves out changes behind which the same key is changed again, but for those that end a life of a row of many
-    /// parts. What comes of the draft is the same. The draft must not be rewound behind this.
-    pub fn settle(&mut self) {
+    /// parts; tells `left_out` of each, with its place, in order. What comes of the draft is the same. The draft must
+    /// not be rewound behind this.
+    pub fn settle(&mut self, mut left_out: impl FnMut(BatchMark, Change<'_>)) {
         if self.batch.len() <= FEW {
             return;
         }
@@ -84,6 +85,7 @@ impl Draft {
         if !self.last.superseded.is_empty() {
             let mut superseded = std::mem::take(&mut self.last.superseded);
             superseded.sort_unstable();
+            superseded.iter().for_each(|&mark| left_out(mark, self.batch.at(mark)));
             self.batch = self.batch.without(&superseded);
             self.forget_places();
         }
@@ -367,7 +369,12 @@ mod tests {
                 });
             }
             let (before, count) = (courses(draft.batch()), draft.batch().len());
-            draft.settle();
+            let (whole, mut told) = (draft.batch().clone(), Vec::new());
+            draft.settle(|mark, change| {
+                assert_eq!(whole.at(mark), change);
+                told.push(mark);
+            });
+            prop_assert_eq!(draft.batch(), &whole.without(&told), "it tells of each that it leaves out, in order");
             let after = courses(draft.batch());
             prop_assert_eq!(after.iter().map(|(key, course)| (key, &course.lives, &course.last)).collect::<Vec<_>>(),
                 before.iter().map(|(key, course)| (key, &course.lives, &course.last)).collect::<Vec<_>>());

@@ -67,9 +67,12 @@ impl Transaction for FieldSweep {
             let mut call = Call::new(database, self.now_ms, VALUE_BYTES_MAX);
             let mut context = Context::locked(rows, &mut host, &mut call, Draft::default());
             let outcome = self.sweep(&mut context, key).await;
-            let finished = context.end(outcome);
+            let mut finished = context.end(outcome);
             match finished.outcome {
-                Ok(()) => Ok(finished.draft),
+                Ok(()) => {
+                    finished.draft.settle(|_, _| {});
+                    Ok(finished.draft)
+                }
                 Err(error) => {
                     let message = String::from_utf8_lossy(error.text()).into_owned();
                     Err(weir_io::Error::new(ErrorKind::Invalid, "sweep fields of", "a hash", message))

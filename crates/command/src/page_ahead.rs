@@ -5,6 +5,8 @@
 //! writes to their rows meanwhile: what is stored stays as it was read, and what they have changed themselves is looked
 //! up anew each time.
 
+use weir_model::engine::Passed;
+
 use crate::rows::{PartPage, PartRange};
 use crate::stored_parts::StoredParts;
 
@@ -63,7 +65,8 @@ impl PageAhead {
             return None;
         }
         let next = (found.len() == limit).then(|| rest_of(range, &found)).flatten();
-        Some(PartPage { parts: found, next, passed_bytes: bytes })
+        let passed = Passed { entries: found.len() as u64, bytes };
+        Some(PartPage { parts: found, next, passed })
     }
 }
 
@@ -72,7 +75,8 @@ fn cut(mut page: PartPage, range: &PartRange, limit: usize) -> PartPage {
     if page.parts.len() > limit {
         // Whoever is given the others has passed them.
         let others = page.parts.iter().skip(limit).map(|part| (part.key.len() + part.value.len()) as u64);
-        page.passed_bytes = page.passed_bytes.saturating_sub(others.sum());
+        page.passed.bytes = page.passed.bytes.saturating_sub(others.sum());
+        page.passed.entries = page.passed.entries.saturating_sub((page.parts.len() - limit) as u64);
         page.parts.truncate(limit);
         page.next = rest_of(range, &page.parts);
     }
@@ -103,7 +107,7 @@ mod tests {
         let wanted: Vec<u8> = if range.reverse { found.into_iter().rev().collect() } else { found };
         let parts: StoredParts = wanted.iter().take(limit).map(|key| (std::slice::from_ref(key), &b"v"[..])).collect();
         let next = (parts.len() == limit).then(|| rest_of(range, &parts)).flatten();
-        PartPage { parts, next, passed_bytes: 0 }
+        PartPage { parts, next, passed: Passed::default() }
     }
 
     proptest! {

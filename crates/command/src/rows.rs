@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_io::Result;
 pub use weir_io::Waiting;
+use weir_model::engine::Passed;
 use weir_model::parts::RowType;
 use weir_model::{Row, StoredKey};
 
@@ -40,8 +41,8 @@ pub struct Page {
     pub kinds: BTreeMap<usize, RowType>,
     /// Where to go on; `None` at the end.
     pub next: Option<Vec<u8>>,
-    /// Bytes of keys and values that were passed for it, of what is deleted or old as well: about what was read.
-    pub passed_bytes: u64,
+    /// What was passed for it, of what is deleted or old as well.
+    pub passed: Passed,
 }
 
 /// A range of parts, by their stored keys.
@@ -63,7 +64,7 @@ pub struct PartPage {
     /// What is left of the range; `None` at the end.
     pub next: Option<PartRange>,
     /// As of a [`Page`].
-    pub passed_bytes: u64,
+    pub passed: Passed,
 }
 
 /// How many parts a bounded step has met.
@@ -74,12 +75,12 @@ pub struct PartCount {
     /// As of a [`PartPage`].
     pub next: Option<PartRange>,
     /// As of a [`Page`].
-    pub passed_bytes: u64,
+    pub passed: Passed,
 }
 
 impl From<PartPage> for PartCount {
     fn from(page: PartPage) -> Self {
-        Self { parts: page.parts.len(), next: page.next, passed_bytes: page.passed_bytes }
+        Self { parts: page.parts.len(), next: page.next, passed: page.passed }
     }
 }
 

@@ -22,7 +22,8 @@ pub trait Transaction: Send {
         Vec::new()
     }
 
-    /// Runs it; gives what it wants written. It may be run again from its beginning, where nothing was applied.
+    /// Runs it; gives what it wants written, [settled](Draft::settle). It may be run again from its beginning, where
+    /// nothing was applied.
     ///
     /// # Errors
     /// The rows cannot be read.

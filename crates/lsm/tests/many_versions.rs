@@ -58,8 +58,8 @@ impl Written {
         self.tree.publish(applied.last_seq);
     }
 
-    /// What a scan of everything gives, and the bytes that it has passed.
-    fn scan(&self, reverse: bool, snapshot: Option<&Snapshot>) -> (Pairs, u64) {
+    /// What a scan of everything gives, and what it has passed.
+    fn scan(&self, reverse: bool, snapshot: Option<&Snapshot>) -> (Pairs, Passed) {
         let mut scan = self.tree.scan(Range { reverse, ..Range::all() }, snapshot);
         self.sim.block_on(async {
             let mut found = Vec::new();
@@ -69,7 +69,7 @@ impl Written {
             if reverse {
                 found.reverse();
             }
-            (found, scan.passed_bytes())
+            (found, scan.passed())
         })
     }
 }
@@ -120,6 +120,7 @@ fn scans_do_not_step_over_every_version() {
     for reverse in [false, true] {
         let (found, passed) = written.scan(reverse, None);
         assert_eq!(found, listed(&written.map));
-        assert!(passed < 300, "{passed} bytes were passed, reverse: {reverse}");
+        assert!(passed.bytes < 300, "{passed:?}, reverse: {reverse}");
+        assert!((4..20).contains(&passed.entries), "{passed:?}, reverse: {reverse}");
     }
 }

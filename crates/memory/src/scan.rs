@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crossbeam_epoch as epoch;
 use weir_io::{Result, Waiting};
-use weir_model::engine::{Entry, Range, ScanStep, Seq, Snapshot, Walk};
+use weir_model::engine::{Entry, Passed, Range, ScanStep, Seq, Snapshot, Walk};
 
 use crate::index::{self, Index};
 use crate::key::Key;
@@ -31,7 +31,7 @@ pub(crate) struct StoreWalk {
     current: Option<(Key, Arc<Version>)>,
     /// Rows that may still be looked at.
     budget: usize,
-    passed_bytes: u64,
+    passed: Passed,
     bytes_max: u64,
     stopped: bool,
 }
@@ -49,7 +49,7 @@ impl StoreWalk {
             is_last: false,
             current: None,
             budget: usize::MAX,
-            passed_bytes: 0,
+            passed: Passed::default(),
             bytes_max: u64::MAX,
             stopped: false,
         }
@@ -61,13 +61,13 @@ impl StoreWalk {
                 self.fill();
             }
             self.page.front()?;
-            if self.budget == 0 || self.passed_bytes >= self.bytes_max {
+            if self.budget == 0 || self.passed.bytes >= self.bytes_max {
                 self.stopped = true;
                 return None;
             }
             let (key, version) = self.page.pop_front()?;
             self.budget -= 1;
-            self.passed_bytes += (key.len() + version.as_ref().map_or(0, |version| version.value.len())) as u64;
+            self.passed.bytes += bytes_of(&key, version.as_deref());
             if let Some(version) = version.filter(|version| version.is_answer(self.now_ms)) {
                 return Some((key, version));
             }
@@ -89,6 +89,8 @@ impl StoreWalk {
         if let Some((last, _)) = page.back() {
             go_behind(range, last);
         }
+        // Each was copied, whether or not anybody will ask for it.
+        self.passed.entries += page.len() as u64;
         self.page_rows = (self.page_rows * MORE_ROWS).min(ROWS_MAX);
     }
 }
@@ -96,6 +98,11 @@ impl StoreWalk {
 /// The version of a row that is visible at `at`, which is held.
 fn visible(entry: &index::Entry, at: Seq) -> Option<Arc<Version>> {
     entry.row.newest.load()?.visible(at)
+}
+
+#[inline]
+fn bytes_of(key: &[u8], version: Option<&Version>) -> u64 {
+    (key.len() + version.map_or(0, |version| version.value.len())) as u64
 }
 
 /// What is left of `range` behind `key`.
@@ -116,19 +123,20 @@ impl Walk for StoreWalk {
         if self.is_last || self.stopped {
             return ScanStep::Ready;
         }
-        let Self { index, range, budget, passed_bytes, page, .. } = self;
+        let Self { index, range, budget, passed, page, .. } = self;
         let (at, now_ms, bytes_max, guard) = (self.snapshot.seq(), self.now_ms, self.bytes_max, epoch::pin());
         let (mut last, mut stopped) = (None, false);
         let (from, to) = (range.from.as_ref().map(|key| &key[..]), range.to.as_ref().map(|key| &key[..]));
         self.is_last = index.walk(from, to, range.reverse, |entry, newest| {
             let version = newest.visible_in(at, &guard);
-            stopped = *budget == 0 || *passed_bytes >= bytes_max;
+            stopped = *budget == 0 || passed.bytes >= bytes_max;
             if stopped {
                 page.push_back((entry.key.clone(), visible(entry, at)));
                 return false;
             }
             *budget -= 1;
-            *passed_bytes += (entry.key.len() + version.map_or(0, |version| version.value.len())) as u64;
+            passed.entries += 1;
+            passed.bytes += bytes_of(&entry.key, version);
             let goes_on = match version.filter(|version| version.is_answer(now_ms)) {
                 Some(version) => see(version.entry(&entry.key)),
                 None => true,
@@ -163,8 +171,8 @@ impl Walk for StoreWalk {
         (self.budget, self.bytes_max, self.stopped) = (entries, bytes, false);
     }
 
-    fn passed_bytes(&self) -> u64 {
-        self.passed_bytes
+    fn passed(&self) -> Passed {
+        self.passed
     }
 
     fn stopped_at(&self) -> Option<Vec<u8>> {

@@ -221,6 +221,7 @@ impl World {
                 found.push((entry.key.to_vec(), entry.value.to_vec()));
             }
         }
+        assert!(scan.passed().entries >= found.len() as u64);
         let above = |key: &[u8]| match &range.from {
             Bound::Unbounded => true,
             Bound::Included(from) => key >= from.as_slice(),

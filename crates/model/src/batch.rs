@@ -66,6 +66,19 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// How many bytes it takes in a batch.
+    pub fn encoded_len(&self) -> usize {
+        let with_len = |bytes: &[u8]| varint::len(bytes.len() as u64) + bytes.len();
+        let body = match self {
+            Change::Put { value, expire_at_ms, .. } | Change::Head { head: value, expire_at_ms, .. } => {
+                expire_at_ms.map_or(0, varint::len) + with_len(value)
+            }
+            Change::Delete { .. } => 0,
+            Change::Cover { bytes, .. } => varint::len(*bytes),
+        };
+        1 + with_len(self.key()) + body
+    }
+
     /// The largest version that is known of a row of many parts when this was made; 0 if it is of no such row. What
     /// such a row's head or cover gets as its sequence number is larger.
     #[inline]
@@ -379,6 +392,7 @@ mod tests {
         changes.iter().for_each(|&change| batch.push(change));
         let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
         assert!(decoded.iter().eq(changes));
+        assert_eq!(changes.iter().map(Change::encoded_len).sum::<usize>(), batch.as_bytes().len());
         for wrong in [
             Change::Head { key: b"\x03row", head: &head[1..], expire_at_ms: None },
             Change::Head { key: &cover, head: &head, expire_at_ms: None },
@@ -402,6 +416,7 @@ mod tests {
             let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
             prop_assert_eq!(decoded.len(), changes.len());
             prop_assert!(decoded.iter().eq(changes.iter().map(change)));
+            prop_assert_eq!(decoded.iter().map(|change| change.encoded_len()).sum::<usize>(), batch.as_bytes().len());
         }
 
         #[test]

@@ -12,6 +12,12 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// How many bytes `value` takes.
+pub const fn len(value: u64) -> usize {
+    // A bit at least, seven in each byte.
+    ((value | 1).ilog2() / 7 + 1) as usize
+}
+
 /// Reads a value from the front of `bytes` and moves past it; `None` if it is cut off or longer than 64 bits.
 #[inline]
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
@@ -88,6 +94,7 @@ mod tests {
             for value in [1_u64 << shift, (1_u64 << shift) - 1, u64::MAX >> shift] {
                 let mut out = Vec::new();
                 put(&mut out, value);
+                assert_eq!(len(value), out.len());
                 let mut bytes = out.as_slice();
                 assert_eq!(take(&mut bytes), Some(value));
                 assert!(bytes.is_empty());

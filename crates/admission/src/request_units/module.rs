@@ -39,6 +39,10 @@ modules! {
     /// A command that works on rows, apart from what each row takes: handed to the partition, and ended there. Of those
     /// that run as one, the first pays.
     RowCommand "row_command",
+    /// A command that writes whatever was there before was gathered with its neighbours: counted instead of that.
+    Gathered "gathered",
+    /// A command ran as one with others, or could have: in front of them or behind.
+    Member "member",
     /// A row was looked up and found.
     RowFound "row_found",
     /// A row was looked up and is not there.
@@ -56,9 +60,13 @@ modules! {
     ReadByte "read_byte",
     /// A part was passed in a row that keeps all of its parts in one piece, or a bucket in a tally.
     PackedPart "packed_part",
-    /// A name or a value of a part was copied out of such a row, or out of a page of parts, for a command that works on
-    /// it.
+    /// A part that was passed so has a name as long as the one that was looked for: both were compared.
+    PackedCompared "packed_compared",
+    /// A name of a part, or another text, was copied out of such a row, or out of a page of parts, for a command that
+    /// works on it.
     PartCopied "part_copied",
+    /// The same of a value, which is kept so that several may have it.
+    ValueCopied "value_copied",
     /// A row that keeps all of its parts in one piece was changed: a part put in, replaced or taken out.
     PackedChange "packed_change",
     /// A byte of such a row after a change: what stands behind the changed part is moved.
@@ -71,12 +79,23 @@ modules! {
     PartWritten "part_written",
     /// A part of another order of the same row, such as that by score, was written or deleted.
     IndexWritten "index_written",
-    /// A byte of a key and its value that were written.
+    /// A byte of what was written: of keys, values and what stands around them.
     WrittenByte "written_byte",
+    /// A change was left out of what is written, as the same key is changed again behind it: it counts as this instead
+    /// of as a row or a part that was written.
+    LeftOut "left_out",
+    /// Rows were kept as they were at one moment while they are read.
+    Moment "moment",
+    /// It was seen afterwards that what was read is of one moment.
+    Judged "judged",
     /// A step through rows or parts in their order: up to the first of them.
     Page "page",
-    /// A row or a part that such a step gave.
+    /// The key of a row that such a step gave.
+    KeyScanned "key_scanned",
+    /// A part that such a step gave.
     Scanned "scanned",
+    /// What is deleted, expired or old was passed by such a step, or what it has taken and not given.
+    Passed "passed",
     /// A byte that such a step passed.
     ScannedByte "scanned_byte",
     /// A command ran while nobody else could write to its rows.
@@ -86,16 +105,24 @@ modules! {
     /// Requests that came together have written, and what they wrote was awaited before they were answered. The first
     /// of them that writes pays.
     Commit "commit",
-    /// A step of computing: a cell of a table, a comparison of a sort.
+    /// A step of computing: a cell of a table.
     Step "step",
+    /// Two things that are put in order were compared.
+    Compared "compared",
+    /// All registers of a HyperLogLog were gone through: to count what they tell of, or to make them.
+    Registers "registers",
     /// A number with a fraction was read or written as text.
     Fraction "fraction",
     /// A script was started.
     Script "script",
+    /// A key or an argument was handed to a script.
+    ScriptWord "script_word",
     /// A command that a script has called.
     ScriptCall "script_call",
     /// A slice of a script: a hundred instructions of Lua.
     ScriptSlice "script_slice",
+    /// A message was published.
+    Published "published",
     /// A read of the device.
     DeviceRead "device_read",
     /// A byte that was read from the device.
@@ -145,6 +172,13 @@ impl Work {
     #[inline]
     pub fn is_surely(&self, other: &Self) -> bool {
         self.used == other.used && self.used().all(|(module, count)| other.counts[module as usize] == count)
+    }
+
+    /// `n` less of `module`, which was counted so often.
+    pub fn discount(&mut self, module: Module, n: u64) {
+        let left = self[module].saturating_sub(n);
+        self.counts[module as usize] = left;
+        self.used |= 1 << module as usize;
     }
 
     /// Nothing is counted any more.
@@ -249,6 +283,17 @@ mod tests {
                 prop_assert_eq!(work, again);
             }
         }
+    }
+
+    #[test]
+    fn what_is_discounted_was_not_counted() {
+        let mut work = Work::default();
+        work.count_all([(Module::RowWritten, 3), (Module::Round, 1)]);
+        work.discount(Module::RowWritten, 2);
+        assert_eq!(work.counts().collect::<Vec<_>>(), [(Module::Round, 1), (Module::RowWritten, 1)]);
+        work.discount(Module::RowWritten, 9);
+        work.discount(Module::Page, 1);
+        assert_eq!(work.counts().collect::<Vec<_>>(), [(Module::Round, 1)]);
     }
 
     #[test]

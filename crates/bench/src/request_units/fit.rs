@@ -7,8 +7,8 @@ const FOUND: f64 = 1e-10;
 /// Times that the measurements are weighed anew.
 const WEIGHINGS: usize = 20;
 /// An error up to this, as a share of the measurement, counts by its square; of a larger one the excess counts less
-/// and less.
-const ORDINARY_ERROR: f64 = 0.05;
+/// and less. It is what a prediction may be off.
+const ORDINARY_ERROR: f64 = 0.15;
 
 /// Counts of what was gone through, and what was measured.
 pub(super) type Row = (Vec<f64>, f64);

@@ -2,6 +2,7 @@
 //! `docs/format/calibration.md` describes the file.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,10 +17,12 @@ use weir_node::EngineKind;
 
 /// Of a file that says what the device does, and nothing else.
 const VERSION_DEVICE: u32 = 1;
-/// Of one that says, too, what requests take, by modules that are not those of today.
-const VERSION_EARLIER_UNITS: u32 = 2;
+/// Of those that say, too, what requests take, by modules that are not those of today.
+const VERSIONS_EARLIER_UNITS: RangeInclusive<u32> = 2..=3;
 /// Of one that says what requests take.
-const VERSION_UNITS: u32 = 3;
+const VERSION_UNITS: u32 = 4;
+/// The first whose checksum is of the version, too.
+const VERSION_IN_CHECKSUM: u32 = 3;
 /// Why a table that was measured is not used.
 pub const OUTDATED_UNITS: &str = "what requests take was measured by an earlier version, which counted other modules: \
                                   it is not used, and the built-in table holds";
@@ -135,8 +138,8 @@ pub fn decode(bytes: &[u8]) -> std::result::Result<Calibration, String> {
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| format!("no calibration: {error}"))?;
     let is_known = match envelope.version {
         VERSION_DEVICE => envelope.request_units.is_none(),
-        VERSION_EARLIER_UNITS | VERSION_UNITS => envelope.request_units.is_some(),
-        _ => false,
+        VERSION_UNITS => envelope.request_units.is_some(),
+        version => VERSIONS_EARLIER_UNITS.contains(&version) && envelope.request_units.is_some(),
     };
     if envelope.format != "weir calibration" || !is_known {
         return Err(format!("format `{} {}` is not known here", envelope.format, envelope.version));
@@ -146,7 +149,7 @@ pub fn decode(bytes: &[u8]) -> std::result::Result<Calibration, String> {
     if found != envelope.crc32c {
         return Err("its checksum is wrong: it was changed after it was measured".to_owned());
     }
-    let has_outdated_units = envelope.version == VERSION_EARLIER_UNITS;
+    let has_outdated_units = VERSIONS_EARLIER_UNITS.contains(&envelope.version);
     let request_units = units.filter(|_| !has_outdated_units);
     if let Some(units) = &request_units {
         units.check()?;
@@ -159,7 +162,7 @@ fn checksum(version: u32, measurement: &Measurement, units: Option<&RequestUnits
     if let Some(units) = units {
         bytes.extend(serde_json::to_vec(units)?);
     }
-    if version == VERSION_UNITS {
+    if version >= VERSION_IN_CHECKSUM {
         // A damaged version is not to say that the modules are others.
         bytes.extend(version.to_string().bytes());
     }
@@ -376,36 +379,41 @@ mod tests {
         assert!(less.is_err_and(|error| error.contains("row_command") && error.contains("calibrate again")));
     }
 
-    /// As the version before `row_command` wrote them: device and request units.
-    const EARLIER: &str = include_str!("../../tests/fixtures/calibration-2.json");
+    /// As the versions before `row_command`, and before `member`, wrote them: device and request units.
+    const EARLIER: [&str; 2] = [
+        include_str!("../../tests/fixtures/calibration-2.json"),
+        include_str!("../../tests/fixtures/calibration-3.json"),
+    ];
 
     #[test]
     fn an_earlier_version_tells_of_the_device_and_not_of_requests() {
-        let found = decode(EARLIER.as_bytes()).expect("it is read");
-        assert!(found.has_outdated_units && found.request_units.is_none());
-        assert!(found.measurement.limits().is_ok());
-        // It is read as carefully as others.
-        let damaged = EARLIER.replace("\"cores\": 2", "\"cores\": 3");
-        assert_ne!(damaged, EARLIER);
-        assert!(decode(damaged.as_bytes()).is_err_and(|error| error.contains("checksum")));
-        // What is written in its place is of this version again.
-        let again = encode(&found).expect("numbers");
-        assert_eq!(decode(&again), Ok(Calibration { has_outdated_units: false, ..found }));
+        for earlier in EARLIER {
+            let found = decode(earlier.as_bytes()).expect("it is read");
+            assert!(found.has_outdated_units && found.request_units.is_none());
+            assert!(found.measurement.limits().is_ok());
+            // It is read as carefully as others.
+            let damaged = earlier.replace("\"cores\": 2", "\"cores\": 3");
+            assert_ne!(damaged, earlier);
+            assert!(decode(damaged.as_bytes()).is_err_and(|error| error.contains("checksum")));
+            // What is written in its place is of this version again.
+            let again = encode(&found).expect("numbers");
+            assert_eq!(decode(&again), Ok(Calibration { has_outdated_units: false, ..found }));
+        }
     }
 
     #[test]
     fn a_version_says_what_is_in_the_file() {
         let [device, units] = [false, true]
             .map(|with_units| String::from_utf8(encode(&calibration(with_units)).expect("numbers")).expect("text"));
-        for (file, from, to) in [(&device, 1, 2), (&device, 1, 3), (&device, 1, 4), (&units, 3, 1), (&units, 3, 4)] {
+        for (file, from, to) in [(&device, 1, 2), (&device, 1, 4), (&device, 1, 5), (&units, 4, 1), (&units, 4, 5)] {
             let other = file.replace(&format!("\"version\": {from}"), &format!("\"version\": {to}"));
             assert_ne!(&other, file);
             assert!(decode(other.as_bytes()).is_err_and(|error| error.contains("not known")), "{from} as {to}");
         }
-        // These two differ in what their modules mean alone.
-        let earlier = units.replace("\"version\": 3", "\"version\": 2");
-        let later = EARLIER.replace("\"version\": 2", "\"version\": 3");
-        for file in [earlier, later] {
+        // These differ in what their modules mean alone.
+        let files = [(&units[..], 4, 2), (&units, 4, 3), (EARLIER[0], 2, 4), (EARLIER[1], 3, 4)];
+        for (file, from, to) in files {
+            let file = file.replace(&format!("\"version\": {from}"), &format!("\"version\": {to}"));
             assert!(decode(file.as_bytes()).is_err_and(|error| error.contains("checksum")));
         }
     }

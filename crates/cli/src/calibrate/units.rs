@@ -16,7 +16,7 @@ use super::stored::{self, Measurement, OUTDATED_UNITS, RequestUnits};
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// How long each command is measured, five times, in milliseconds.
-const MILLIS: u64 = 60;
+const MILLIS: u64 = 50;
 
 /// Measures what modules take, and shows it.
 pub fn measure(dir: &Path, measured_unix_ms: u64, device: &Measurement) -> Outcome<RequestUnits> {

@@ -107,12 +107,18 @@ impl Collection<'_> {
     /// It cannot be read.
     pub async fn field(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
         if let Some(packed) = self.packed() {
-            let mut passed = 0;
-            let mut parts = packed.iter().inspect(|_| passed += 1);
+            let (mut passed, mut compared) = (0, 0);
+            let mut parts = packed.iter().inspect(|part| {
+                passed += 1;
+                compared += usize::from(part.subkey.len() == name.len());
+            });
             let found = parts.find(|part| part.space == SPACE && part.subkey == name).map(Member::packed);
             drop(parts);
             cx.passed_packed(passed);
-            cx.copied_parts(usize::from(found.is_some()) * self.copies_each());
+            cx.compared_packed(compared);
+            if found.is_some() {
+                self.copied(cx, 1);
+            }
             return Ok(found);
         }
         if let Some(value) = cx.member_part(self.key, self.life(), SPACE, name).await? {

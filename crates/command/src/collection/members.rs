@@ -31,7 +31,7 @@ pub struct Member {
 
 impl Member {
     pub(super) fn packed(part: PackedPart<'_>) -> Self {
-        Self { name: part.subkey.into(), value: part.value.to_vec().into(), expire_at_ms: part.expire_at_ms }
+        Self { name: part.subkey.into(), value: Value::copy_of(part.value), expire_at_ms: part.expire_at_ms }
     }
 
     pub(super) fn spread(Part { mut subkey, value }: Part) -> Self {
@@ -81,9 +81,12 @@ impl Context<'_> {
 }
 
 impl Collection<'_> {
-    /// How much of each member is copied out: its name, and its value where it has one.
-    pub(super) fn copies_each(&self) -> usize {
-        if self.kind() == RowType::Set { 1 } else { 2 }
+    /// So many members were copied out: their names, and their values where they have some.
+    pub(super) fn copied(&self, cx: &mut Context<'_>, members: usize) {
+        cx.copied_parts(members);
+        if self.kind() != RowType::Set {
+            cx.copied_values(members);
+        }
     }
 
     /// The member that is called `name`.
@@ -133,7 +136,7 @@ impl Collection<'_> {
         if let Some(packed) = self.packed() {
             let members: Vec<Member> = packed.iter().map(Member::packed).collect();
             cx.passed_packed(members.len());
-            cx.copied_parts(members.len() * self.copies_each());
+            self.copied(cx, members.len());
             return Ok(MembersPage { members, next: None });
         }
         if self.has_mortal_parts() {

@@ -28,7 +28,7 @@ fn has(subkeys: &Subkeys, part: &PackedPart<'_>) -> bool {
 }
 
 fn owned(part: &PackedPart<'_>) -> Part {
-    Part { subkey: part.subkey.into(), value: part.value.to_vec().into() }
+    Part { subkey: part.subkey.into(), value: Value::copy_of(part.value) }
 }
 
 impl Collection<'_> {
@@ -40,8 +40,8 @@ impl Collection<'_> {
         match self.packed() {
             Some(packed) => {
                 cx.passed_packed(self.len() as usize);
-                cx.copied_parts(1);
-                Ok(packed.get(space, subkey).map(|part| part.value.to_vec().into()))
+                cx.copied_values(1);
+                Ok(packed.get(space, subkey).map(|part| Value::copy_of(part.value)))
             }
             None => Ok(cx.part(self.key, self.life(), space, subkey).await?.map(|part| part.value)),
         }
@@ -63,7 +63,8 @@ impl Collection<'_> {
         let wanted = packed.iter().filter(|part| has(&subkeys, part)).take(most);
         let mut parts: Vec<Part> = wanted.map(|part| owned(&part)).collect();
         cx.passed_packed(packed.iter().count());
-        cx.copied_parts(2 * parts.len());
+        cx.copied_parts(parts.len());
+        cx.copied_values(parts.len());
         if subkeys.reverse {
             parts.reverse();
         }

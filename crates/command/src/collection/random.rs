@@ -47,7 +47,7 @@ impl Collection<'_> {
         if let Some(packed) = self.packed() {
             let at = rng.below(self.len().max(1)) as usize;
             cx.passed_packed(at + 1);
-            cx.copied_parts(self.copies_each());
+            self.copied(cx, 1);
             return Ok(packed.iter().nth(at).map(Member::packed));
         }
         let near = self.members_near(cx, &mut rng).await?;

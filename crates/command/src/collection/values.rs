@@ -101,6 +101,7 @@ impl Collection<'_> {
         let found = match self.packed() {
             Some(packed) => {
                 cx.passed_packed(index as usize + 1);
+                cx.copied_values(1);
                 packed.iter().nth(index as usize).map(|part| Value::copy_of(part.value))
             }
             None => {
@@ -124,12 +125,14 @@ impl Collection<'_> {
             cx.passed_packed(range.end as usize);
             let wanted = packed.iter().skip(range.start as usize).take((range.end - range.start) as usize);
             let mut values: Vec<Value> = wanted.map(|part| Value::copy_of(part.value)).collect();
+            cx.copied_values(values.len());
             if reverse {
                 values.reverse();
             }
             return if values.is_empty() { Err(MISSING) } else { Ok(values) };
         }
         let page = self.spread_page(cx, range, reverse).await?;
+        cx.copied_values(page.iter().len());
         Ok(page.iter().map(|part| part.to_value()).collect())
     }
 

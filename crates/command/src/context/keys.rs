@@ -31,13 +31,13 @@ impl Context<'_> {
 
 /// `page` of `database`, which begins at the key `from`, with the changes of `draft`.
 fn with_own(draft: &mut Draft, page: Page, (database, from): (u8, &[u8]), limit: usize, now_ms: u64) -> Page {
-    let Page { keys, kinds, next, passed_bytes } = page;
+    let Page { keys, kinds, next, passed } = page;
     // What the page has covered: behind it, there is the rest.
     let end = next.as_ref().map_or_else(|| vec![database + 1], |next| StoredKey::new(database, next).to_vec());
     let first = StoredKey::new(database, from);
     let mut own = draft.last_in(&first[..]..&end[..]).peekable();
     let mut stored = keys.into_iter().enumerate().peekable();
-    let mut page = Page { next, passed_bytes, ..Page::default() };
+    let mut page = Page { next, passed, ..Page::default() };
     // A command may have written very many.
     while page.keys.len() < limit {
         let order = match (own.peek(), stored.peek()) {

@@ -1,5 +1,6 @@
 //! What a command reads is of one moment: a snapshot is held, or it is seen afterwards that nobody has written.
 
+use weir_admission::request_units::Module;
 use weir_model::{Content, Row};
 
 use super::{Asked, Context};
@@ -14,6 +15,7 @@ impl Context<'_> {
     /// The rows cannot be read.
     pub async fn hold_moment(&mut self, key: &[u8]) -> Outcome {
         if !self.is_locked && self.moment.is_none() {
+            self.call.bill.work.count(Module::Moment, 1);
             let moment = self.rows.moment(key);
             self.moment = letting_go(moment, || self.host.replies().own_values()).await?;
         }
@@ -30,7 +32,10 @@ impl Context<'_> {
     /// moments reads again, and has answered nothing yet.
     pub(crate) fn judge_behind(&mut self, key: &[u8]) -> Option<u64> {
         let before = if self.is_of_one_moment() { None } else { self.rows.settled(key) };
-        self.judged_reads = before.map(|_| 0);
+        if before.is_some() {
+            self.judged_reads = Some(0);
+            self.call.bill.work.count(Module::Judged, 1);
+        }
         before
     }
 

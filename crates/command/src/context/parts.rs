@@ -176,7 +176,8 @@ impl Context<'_> {
     /// They cannot be read.
     pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
         let StoredPartsPage { parts, next } = self.stored_parts(key, life, subkeys, limit).await?;
-        self.copied_parts(2 * parts.len());
+        self.copied_parts(parts.len());
+        self.copied_values(parts.len());
         let parts = parts.into_owned(Life::SUBKEY_AT).map(|(subkey, value)| Part { subkey, value });
         Ok(PartsPage { parts: parts.collect(), next })
     }
@@ -201,7 +202,7 @@ impl Context<'_> {
             Some(page) => page,
             None => self.read_parts(key, &range, limit).await?,
         };
-        self.call.bill.passed(page.passed_bytes, page.parts.len());
+        self.call.bill.scanned_parts(&page.passed, page.parts.len());
         let page = if self.draft.is_empty() { page } else { with_own(&mut self.draft, page, &range, limit) };
         let at = Life::SUBKEY_AT;
         let next = page.next.map(|PartRange { from, to, reverse }| {
@@ -231,7 +232,7 @@ impl Context<'_> {
                 Some(moment) => moment.count_parts(range, limit),
             };
             let page = letting_go(page, || self.host.replies().own_values()).await?;
-            self.call.bill.passed(page.passed_bytes, page.parts);
+            self.call.bill.scanned_parts(&page.passed, page.parts);
             count += page.parts as u64;
             left = page.next;
         }
@@ -329,7 +330,7 @@ fn check_member(member: &[u8]) -> Outcome {
 
 /// `page`, which is a step through `range`, with the changes of `draft`.
 fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize) -> PartPage {
-    let PartPage { parts, next, passed_bytes } = page;
+    let PartPage { parts, next, passed } = page;
     // What the page has covered: behind it, there is the rest.
     let (from, to) = match &next {
         None => (&range.from, &range.to),
@@ -341,7 +342,7 @@ fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize) 
     let mut own = own.peekable();
     if own.peek().is_none() && parts.len() <= limit {
         drop(own);
-        return PartPage { parts, next, passed_bytes };
+        return PartPage { parts, next, passed };
     }
     let (mut stored, mut all) = (parts.iter().peekable(), StoredParts::default());
     // One more than wanted tells whether there is more: a command may have written very many.
@@ -365,7 +366,7 @@ fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize) 
         }
     }
     drop(own);
-    let mut page = PartPage { parts: all, next, passed_bytes };
+    let mut page = PartPage { parts: all, next, passed };
     if let Some(first_left) = page.parts.get(limit).map(|part| part.key.to_vec()) {
         page.parts.truncate(limit);
         let last = page.parts.last().expect("a limit is at least 1").key.to_vec();

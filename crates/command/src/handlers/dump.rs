@@ -31,6 +31,7 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Some(Content::Parts(head)) => whole_row(cx, args.at(1), *head).await?,
     };
     let payload = rdb::encode(&loaded, cx.yields()).await;
+    cx.copied_parts(loaded.texts());
     // A step for each byte of its checksum.
     cx.computed(payload.len());
     cx.replies().bulk_value(payload);
@@ -51,6 +52,7 @@ pub async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: Head) -> Outcome<
     match kind {
         RowType::Hash => {
             let members = all_members(cx, &row).await?;
+            cx.copied_parts(members.len());
             let fields = members.into_iter().map(|Member { name, value, expire_at_ms }| Field {
                 name,
                 value: value.to_vec(),
@@ -66,6 +68,7 @@ pub async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: Head) -> Outcome<
             let mut values = Vec::new();
             while (values.len() as u64) < row.len() {
                 let some = row.some_values(cx, values.len() as u64..row.len(), false).await?;
+                cx.copied_parts(some.len());
                 values.extend(some.iter().map(|value| value.to_vec()));
                 cx.yields().now().await;
             }

@@ -19,9 +19,6 @@ const CORRUPTED: Error = Error::new("INVALIDOBJ Corrupted HLL object detected");
 /// Values whose registers are looked at between two turns.
 const TURN_VALUES: usize = 16;
 
-/// Steps that it takes to go through all registers: several are done in one.
-const REGISTER_STEPS: usize = REGISTERS / 8;
-
 impl From<Corrupted> for Error {
     fn from(_: Corrupted) -> Self {
         CORRUPTED
@@ -72,11 +69,17 @@ async fn merged<'k>(
         if let Some(row) = found(cx, key).await? {
             any_dense |= is_dense(&row.value);
             merge(&row.value, registers)?;
-            cx.computed(REGISTER_STEPS);
+            count_merged(cx, &row.value);
         }
         cx.let_go();
     }
     Ok(any_dense)
+}
+
+/// Counts that registers were raised to those of `value`: for each register of a dense one a step and a half, for each
+/// byte of one that has them as runs a step.
+fn count_merged(cx: &mut Context<'_>, value: &[u8]) {
+    cx.computed(if is_dense(value) { REGISTERS / 2 * 3 } else { value.len() });
 }
 
 /// What Redis notes in the value, how many elements it tells of, is noted by nobody here: this command only reads.
@@ -85,7 +88,7 @@ pub async fn pfcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let mut registers = Box::new([0; REGISTERS]);
         cx.hold_moment(args.at(1)).await?;
         merged(cx, args.iter_from(1), &mut registers).await?;
-        cx.computed(REGISTER_STEPS);
+        cx.passed_registers(1);
         cx.replies().integer(count(&registers) as i64);
         return Ok(());
     }
@@ -96,7 +99,8 @@ pub async fn pfcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             None => {
                 let mut registers = Box::new([0; REGISTERS]);
                 merge(&row.value, &mut registers)?;
-                cx.computed(2 * REGISTER_STEPS);
+                count_merged(cx, &row.value);
+                cx.passed_registers(1);
                 count(&registers)
             }
         },
@@ -119,6 +123,7 @@ pub async fn pfmerge(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for (index, &rank) in registers.iter().enumerate().filter(|(_, rank)| **rank > 0) {
         value.raise(index, rank)?;
     }
+    cx.passed_registers(1);
     value.forget_count();
     cx.put(args.at(1), value.as_bytes(), expire_at_ms)?;
     cx.replies().ok();
@@ -143,6 +148,7 @@ pub async fn pfdebug(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let mut registers = Box::new([0; REGISTERS]);
     merge(value.as_bytes(), &mut registers)?;
+    cx.passed_registers(1);
     cx.replies().array(REGISTERS);
     registers.iter().for_each(|&rank| cx.replies().integer(i64::from(rank)));
     Ok(())

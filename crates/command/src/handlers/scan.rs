@@ -99,7 +99,7 @@ pub async fn scan(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let page = cx.page(&from, left.min(PAGE_KEYS)).await?;
         // A page may be empty and yet cost its bounded work: it counts, so that the call as a whole is bounded.
         left = left.saturating_sub(page.keys.len().max(1));
-        bytes += page.passed_bytes;
+        bytes += page.passed.bytes;
         left = if bytes < SCAN_BYTES_MAX { left } else { 0 };
         next = page.next;
         let kinds = page.kinds;
@@ -162,7 +162,7 @@ async fn keys_near(cx: &mut Context<'_>, from: Vec<u8>, budget: &mut u64) -> Out
         let mut next = Some(from);
         while let Some(from) = next {
             let page = cx.page(&from, NEAR_KEYS).await?;
-            *budget = budget.saturating_sub(page.passed_bytes);
+            *budget = budget.saturating_sub(page.passed.bytes);
             if !page.keys.is_empty() {
                 return Ok(Some(page.keys));
             }

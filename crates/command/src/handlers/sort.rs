@@ -20,10 +20,6 @@ use crate::turn::end_turn;
 
 /// Most bytes that are in hand at once: elements, what they are sorted by, what is told of them.
 const IN_HAND_BYTES_MAX: usize = 64 << 20;
-/// Steps that it takes to read an element as a number.
-const NUMBER_STEPS: usize = 32;
-/// And to compare two of them.
-const COMPARISON_STEPS: usize = 4;
 /// What an element takes besides its bytes.
 const ELEMENT_BYTES: usize = 128;
 const TOO_MUCH: Error =
@@ -73,13 +69,13 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         By::Nothing => elements::in_their_order(cx, &row, range, options.descending, &mut room).await?,
         by => {
             let elements = elements::all(cx, &row, &mut room).await?;
-            cx.computed(elements.len().saturating_mul(NUMBER_STEPS));
-            cx.ordered(elements.len(), COMPARISON_STEPS);
             let elements = order::sort(cx, elements, by, options.descending, &mut room).await?;
             elements.into_iter().skip(range.start).take(range.len()).collect()
         }
     };
     if options.get.is_empty() {
+        // Each becomes a value, and that goes into the answer.
+        cx.copied_values(2 * elements.len());
         return Ok(elements.into_iter().map(|element| Some(element.into())).collect());
     }
     let mut told = Vec::new();

@@ -17,9 +17,6 @@ use crate::turn::end_turn;
 const NOT_A_WEIGHT: Error = Error::new("ERR weight value is not a float");
 const NEGATIVE_LIMIT: Error = Error::new("ERR LIMIT can't be negative");
 
-/// Steps that it takes to compare a member's name with another one, which lies elsewhere.
-const NAME_STEPS: usize = 8;
-
 /// Members that are read, or answered, in one piece.
 const PAGE_MEMBERS: usize = 500;
 
@@ -200,7 +197,7 @@ impl<'k> Query<'k> {
                 cx.yields().now().await;
             }
         }
-        cx.ordered(met, NAME_STEPS);
+        cx.ordered(met);
         Ok(found.into_iter().map(|(name, score)| Scored { name, score }).collect())
     }
 

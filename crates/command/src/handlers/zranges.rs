@@ -194,16 +194,15 @@ pub async fn zrevrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     answer(cx, Query::parse(args, 1, Some(By::Name), Some(true), true)?).await
 }
 
-/// Steps that it takes to compare two scores.
-const SCORE_STEPS: usize = 4;
-
 /// Puts `members` into their order, and counts that.
 pub(super) fn sort(cx: &mut Context<'_>, members: &mut [Scored]) {
-    cx.ordered(members.len(), SCORE_STEPS);
+    let mut comparisons = 0;
     members.sort_unstable_by(|a, b| {
+        comparisons += 1;
         let by_score = a.score.partial_cmp(&b.score).unwrap_or(Ordering::Equal);
         by_score.then_with(|| a.name.cmp(&b.name))
     });
+    cx.compared(comparisons);
 }
 
 /// Puts `members`, which ascend, at `key`, in the place of whatever is there; gives how many they are.

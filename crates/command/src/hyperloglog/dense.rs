@@ -40,9 +40,14 @@ pub(super) fn raise(bytes: &mut [u8], index: usize, rank: u8) -> bool {
     true
 }
 
-/// Raises `registers` to those in `bytes`, of which there are [`BYTES`].
+/// Raises `registers` to those in `bytes`, of which there are [`BYTES`]: four of them in three bytes.
 pub(super) fn merge(bytes: &[u8], registers: &mut Registers) {
-    for (index, register) in registers.iter_mut().enumerate() {
-        *register = (*register).max(get(bytes, index));
+    let (threes, _) = bytes.as_chunks::<3>();
+    let (fours, _) = registers.as_chunks_mut::<4>();
+    for (&[first, second, third], four) in threes.iter().zip(fours) {
+        let bits = u32::from_le_bytes([first, second, third, 0]);
+        for (place, register) in four.iter_mut().enumerate() {
+            *register = (*register).max((bits >> (BITS * place)) as u8 & REGISTER_MAX);
+        }
     }
 }

@@ -231,6 +231,17 @@ fn scored(elements: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
 }
 
 impl Loaded {
+    /// How many texts it has: names, values, scores. An entry of a stream counts as one.
+    pub(crate) fn texts(&self) -> usize {
+        match self {
+            Loaded::String(_) => 1,
+            Loaded::List(texts) | Loaded::Set(texts) => texts.len(),
+            Loaded::Hash(fields) => 2 * fields.len(),
+            Loaded::SortedSet(members) => 2 * members.len(),
+            Loaded::Stream(stream) => stream.entries.len(),
+        }
+    }
+
     /// The version of dump files that has such values.
     pub(crate) fn version(&self) -> u16 {
         match self {

@@ -4,6 +4,12 @@
 //! "container" "subcommand" arity [flags] [categories] (key: what is done to it, if there is one)
 //! ```
 
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+
 use super::category::Categories;
 use super::key_use::*;
 use super::takes;
@@ -34,15 +40,27 @@ impl Subcommand {
     }
 }
 
+/// Where in [`SUBCOMMANDS`] those of each container stand, which are together: each call of one asks several times.
+static PLACES: LazyLock<HashMap<&'static str, Range<usize>, FixedState>> = LazyLock::new(|| {
+    let mut places = HashMap::default();
+    for (place, subcommand) in SUBCOMMANDS.iter().enumerate() {
+        places.entry(subcommand.container).or_insert(place..place).end = place + 1;
+    }
+    places
+});
+
+fn places_of(container: &str) -> Range<usize> {
+    PLACES.get(container).cloned().unwrap_or_default()
+}
+
 /// The subcommands of `container`.
 pub fn of(container: &str) -> impl Iterator<Item = &'static Subcommand> {
-    SUBCOMMANDS.iter().filter(move |subcommand| subcommand.container == container)
+    SUBCOMMANDS[places_of(container)].iter()
 }
 
 /// The place in [`SUBCOMMANDS`] of the subcommand `name` of `container`, in any mixture of cases.
 pub fn place_of(container: &str, name: &[u8]) -> Option<usize> {
-    let is_it = |one: &Subcommand| one.container == container && name.eq_ignore_ascii_case(one.name.as_bytes());
-    SUBCOMMANDS.iter().position(is_it)
+    places_of(container).find(|&place| name.eq_ignore_ascii_case(SUBCOMMANDS[place].name.as_bytes()))
 }
 
 /// The subcommand `name` of `container`, in any mixture of cases.

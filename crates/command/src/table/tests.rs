@@ -108,3 +108,14 @@ fn the_page_on_compatibility_knows_every_command() {
         assert_eq!(state, "no", "{name} is not in the table");
     }
 }
+
+#[test]
+fn every_subcommand_is_found_among_those_of_its_container() {
+    for (place, one) in subcommands::SUBCOMMANDS.iter().enumerate() {
+        assert_eq!(subcommands::place_of(one.container, one.name.to_uppercase().as_bytes()), Some(place));
+        assert!(subcommands::of(one.container).any(|other| std::ptr::eq(one, other)));
+        assert!(subcommands::of(one.container).all(|other| other.container == one.container));
+    }
+    assert_eq!(subcommands::place_of("object", b"nosuch"), None);
+    assert_eq!(subcommands::place_of("get", b"help"), None);
+}

@@ -28,7 +28,7 @@ fn ask_as_one(store: &mut Store, lines: &[String]) -> Vec<String> {
         last = call;
     }
     draft = counted(store, &mut host, &mut last, draft);
-    draft.settle();
+    draft.settle(|_, _| {});
     let (batch, _) = draft.into_parts();
     store.apply(&batch);
     answers

@@ -12,6 +12,7 @@ use weir_command::{
 };
 use weir_gateway::store::Store;
 use weir_io::{Clock, Error, ErrorKind, Result, yield_now};
+use weir_model::engine::Passed;
 use weir_model::parts::{Head, Part, tally_space};
 use weir_model::{Batch, Change, Row, StoredKey, Value};
 use weir_node::{NodeUnits, Quota, RowWatch, UnitLimits, WatchedRows};
@@ -220,19 +221,20 @@ impl Rows for MemoryStore {
             let now_ms = self.clock.unix_ms();
             let map = self.map.lock().expect("no panic");
             let mut range = map.range(StoredKey::new(database, from).to_vec()..vec![database + 1]).peekable();
-            let (mut keys, mut kinds, mut passed_bytes) = (Vec::new(), BTreeMap::new(), 0);
+            let (mut keys, mut kinds, mut passed) = (Vec::new(), BTreeMap::new(), Passed::default());
             while keys.len() < limit
-                && passed_bytes < PAGE_BYTES_MAX
+                && passed.bytes < PAGE_BYTES_MAX
                 && let Some((key, entry)) = range.next()
             {
-                passed_bytes += (key.len() - 1 + entry.value.len()) as u64;
+                passed.entries += 1;
+                passed.bytes += (key.len() - 1 + entry.value.len()) as u64;
                 if let Some(row) = entry.row(now_ms) {
                     kinds.extend(row.kind().map(|kind| (keys.len(), kind)));
                     keys.push(key[1..].to_vec());
                 }
             }
-            self.scanned_bytes.fetch_add(passed_bytes, Ordering::Relaxed);
-            Ok(Page { keys, kinds, next: range.next().map(|(key, _)| key[1..].to_vec()), passed_bytes })
+            self.scanned_bytes.fetch_add(passed.bytes, Ordering::Relaxed);
+            Ok(Page { keys, kinds, next: range.next().map(|(key, _)| key[1..].to_vec()), passed })
         })
     }
 
@@ -258,7 +260,7 @@ impl Rows for MemoryStore {
                 });
                 break;
             }
-            page.passed_bytes += (key.len() + entry.value.len()) as u64;
+            page.passed.bytes += (key.len() + entry.value.len()) as u64;
             if let Some(row) = entry.row(now_ms).and_then(Row::into_string) {
                 page.parts.push(key, &row.value);
             }

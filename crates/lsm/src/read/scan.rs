@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use weir_io::{Result, Waiting};
-use weir_model::engine::{Entry, Kind, Range, SEQ_MAX, ScanStep, Seq, Walk, is_expired};
+use weir_model::engine::{Entry, Kind, Passed, Range, SEQ_MAX, ScanStep, Seq, Walk, is_expired};
 
 use super::merge::MergeCursor;
 use super::source::Source;
@@ -27,8 +27,8 @@ pub struct TreeWalk {
     has_moved: bool,
     /// Entries that may still be looked at.
     budget: usize,
-    /// Bytes of keys and values of all entries that were looked at, and where that stops.
-    passed_bytes: u64,
+    /// All entries that were looked at, and the bytes of theirs where that stops.
+    passed: Passed,
     bytes_max: u64,
     /// The budget was used up before the end.
     stopped: bool,
@@ -77,7 +77,7 @@ impl TreeWalk {
             started: false,
             has_moved: false,
             budget: usize::MAX,
-            passed_bytes: 0,
+            passed: Passed::default(),
             bytes_max: u64::MAX,
             stopped: false,
             is_at_end: false,
@@ -108,12 +108,12 @@ impl TreeWalk {
             self.is_at_end = true;
             return true;
         }
-        if self.budget == 0 || self.passed_bytes >= self.bytes_max {
+        if self.budget == 0 || self.passed.bytes >= self.bytes_max {
             self.stopped = true;
             return true;
         }
         self.budget -= 1;
-        self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
+        pass(&mut self.passed, &entry);
         let seen = self.has_key && self.key == entry.key;
         if seen || entry.seq > self.at {
             self.versions = if seen { self.versions + 1 } else { 0 };
@@ -135,7 +135,7 @@ impl TreeWalk {
                 Some(entry) if !self.range.is_past(entry.key) && (!self.has_key || self.key == entry.key) => {
                     if !self.has_key {
                         // Between two keys: no version of a key is left behind.
-                        if self.budget == 0 || self.passed_bytes >= self.bytes_max {
+                        if self.budget == 0 || self.passed.bytes >= self.bytes_max {
                             self.stopped = true;
                             return true;
                         }
@@ -146,7 +146,7 @@ impl TreeWalk {
                     }
                     self.versions += 1;
                     self.budget = self.budget.saturating_sub(1);
-                    self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
+                    pass(&mut self.passed, &entry);
                     if entry.seq <= self.at {
                         self.best.set(&entry);
                     }
@@ -189,7 +189,7 @@ impl TreeWalk {
     fn turn_back(&mut self) -> Step {
         self.is_at_newest = false;
         if let Some(entry) = self.merge.entry().filter(|entry| self.key == entry.key) {
-            self.passed_bytes += (entry.key.len() + entry.value.len()) as u64;
+            pass(&mut self.passed, &entry);
             self.best.set(&entry);
         }
         self.merge.seek_before(&self.key, SEQ_MAX)
@@ -259,8 +259,8 @@ impl Walk for TreeWalk {
         self.stopped = false;
     }
 
-    fn passed_bytes(&self) -> u64 {
-        self.passed_bytes
+    fn passed(&self) -> Passed {
+        self.passed
     }
 
     fn stopped_at(&self) -> Option<Vec<u8>> {
@@ -270,6 +270,12 @@ impl Walk for TreeWalk {
         }
         Some(if self.has_key && self.key == entry.key { successor(entry.key) } else { entry.key.to_vec() })
     }
+}
+
+#[inline]
+fn pass(passed: &mut Passed, entry: &Entry<'_>) {
+    passed.entries += 1;
+    passed.bytes += (entry.key.len() + entry.value.len()) as u64;
 }
 
 /// The smallest key larger than `key`.

@@ -45,7 +45,7 @@ pub use self::job_control::JobControl;
 pub use self::job_facts::{JobCount, JobFacts, JobKind};
 pub use self::knobs::{Scope, TreeKnobs, Urgency};
 pub use self::lookup::Lookup;
-pub use self::scan::{Range, Scan, ScanStep, Walk};
+pub use self::scan::{Passed, Range, Scan, ScanStep, Walk};
 pub use self::snapshot::{Snapshot, Snapshots};
 pub use self::space::Space;
 pub use self::stall::{Stall, StallCause};

@@ -40,6 +40,15 @@ impl Range {
     }
 }
 
+/// What a scan has looked at: what it gave, and what was deleted, expired, old or not yet visible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Versions of keys; also such as it has in hand, and may yet give.
+    pub entries: u64,
+    /// Bytes of their keys and values: about what was read for it.
+    pub bytes: u64,
+}
+
 /// How far a [`Walk`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -79,8 +88,8 @@ pub trait Walk: Send {
     /// See [`Scan::set_budget`].
     fn set_budget(&mut self, entries: usize, bytes: u64);
 
-    /// See [`Scan::passed_bytes`].
-    fn passed_bytes(&self) -> u64;
+    /// See [`Scan::passed`].
+    fn passed(&self) -> Passed;
 
     /// See [`Scan::stopped_at`].
     fn stopped_at(&self) -> Option<Vec<u8>>;
@@ -140,9 +149,9 @@ impl Scan {
         self.0.set_budget(entries, bytes);
     }
 
-    /// Bytes of keys and values that it has looked at, answers or not: about what it had read for it.
-    pub fn passed_bytes(&self) -> u64 {
-        self.0.passed_bytes()
+    /// What it has looked at so far, answers or not.
+    pub fn passed(&self) -> Passed {
+        self.0.passed()
     }
 
     /// The first key that was not looked at because the budget was used up; `None` if it was not. Going back, the first

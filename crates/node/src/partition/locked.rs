@@ -137,8 +137,7 @@ impl<'p> LockedRows<'p> {
 
     /// The same for `transaction`, which is run.
     async fn decided_by(&self, transaction: &mut dyn Transaction) -> Result<Decided<()>> {
-        let mut draft = transaction.run(self).await?;
-        draft.settle();
+        let draft = transaction.run(self).await?;
         self.decided((), draft.into_parts()).await
     }
 
@@ -217,7 +216,7 @@ impl Rows for LockedRows<'_> {
                 self.partition.timed(page.load()).await?;
             }
             let (page, newest) = page.end(self.partition);
-            let passed = (page.passed_bytes / PASSED_PART_BYTES) as usize;
+            let passed = (page.passed.bytes / PASSED_PART_BYTES) as usize;
             self.parts_in_order.fetch_add(page.parts.len() + passed + SCAN_PARTS, Ordering::Relaxed);
             self.saw(newest);
             Ok(page)
@@ -298,12 +297,12 @@ impl Partition {
     ) -> Result<(Outcome, Option<Commit>)> {
         let (database, databases) = (call.database, call.databases);
         let rows = LockedRows::new(self);
-        let context = Context::locked(&rows, host, call, Draft::default());
         // Pinned here: it has room for the largest handler, and is not to be moved.
         let run = pin!(async {
+            let context = Context::locked(&rows, host, call, Draft::default());
             let mut finished = weir_command::run(command, context, args).await;
             // A command of many members writes the same parts again and again.
-            finished.draft.settle();
+            finished.draft.settle(|_, change| call.bill.left_out(&change));
             rows.decided(finished.outcome, finished.draft.into_parts()).await
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();

@@ -100,6 +100,6 @@ impl PageUnderWay {
             false => PartRange { from: left, ..range },
         });
         partition.account.book_user(Direction::Read, bytes);
-        (PartPage { parts, next, passed_bytes: scan.passed_bytes() }, newest)
+        (PartPage { parts, next, passed: scan.passed() }, newest)
     }
 }

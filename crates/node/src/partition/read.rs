@@ -190,7 +190,7 @@ impl Partition {
         while let Some(entry) = self.timed(scan.next()).await? {
             if page.keys.len() == limit {
                 page.next = Some(entry.key.to_vec());
-                page.passed_bytes = scan.passed_bytes();
+                page.passed = scan.passed();
                 self.account.book_user(Direction::Read, bytes);
                 return Ok(page);
             }
@@ -202,7 +202,7 @@ impl Partition {
             page.keys.push(entry.key.to_vec());
         }
         page.next = scan.stopped_at();
-        page.passed_bytes = scan.passed_bytes();
+        page.passed = scan.passed();
         self.account.book_user(Direction::Read, bytes);
         Ok(page)
     }

@@ -226,6 +226,7 @@ impl Transaction for Making {
                     Change::Head { .. } | Change::Cover { .. } => unreachable!("workloads know keys and values only"),
                 }
             }
+            running.draft.settle(|_, _| {});
             Ok(running.draft)
         })
     }

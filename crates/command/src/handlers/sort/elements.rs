@@ -32,6 +32,7 @@ pub(super) async fn all(cx: &mut Context<'_>, row: &Collection<'_>, room: &mut R
     room.take((row.len() as usize).saturating_mul(ELEMENT_BYTES).saturating_add(row.bytes() as usize))?;
     let mut elements = Vec::new();
     row.tell_members(cx, |_, member, _| elements.push(member.to_vec())).await?;
+    cx.copied_parts(elements.len());
     Ok(elements)
 }
 
@@ -55,6 +56,8 @@ pub(super) async fn in_their_order(
             room.take((row.len() as usize).saturating_mul(ELEMENT_BYTES).saturating_add(row.bytes() as usize))?;
             // The bytes of a score are in the order of scores.
             row.tell_members(cx, |_, member, score| scored.push((score.to_vec(), member.to_vec()))).await?;
+            cx.copied_parts(2 * scored.len());
+            cx.ordered(scored.len());
             scored.sort_unstable();
             if reverse {
                 scored.reverse();
@@ -75,7 +78,9 @@ async fn values(
 ) -> Outcome<Vec<Vec<u8>>> {
     let (mut elements, mut left) = (Vec::new(), range);
     while !left.is_empty() {
-        for value in list.some_values(cx, left.clone(), reverse).await? {
+        let some = list.some_values(cx, left.clone(), reverse).await?;
+        cx.copied_parts(some.len());
+        for value in some {
             room.take(ELEMENT_BYTES + value.len())?;
             elements.push(value.to_vec());
             left = if reverse { left.start..left.end - 1 } else { left.start + 1..left.end };

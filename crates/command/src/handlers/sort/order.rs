@@ -1,6 +1,8 @@
 //! What elements are sorted by, and the sorting itself: in turns, and so that equal ones stay as they are.
 
 use std::cmp::Ordering;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use weir_io::Yield;
 use weir_model::Value;
@@ -15,6 +17,9 @@ const NOT_NUMBERS: Error = Error::new("ERR One or more scores can't be converted
 
 /// Elements that are sorted, or merged, between two turns.
 const TURN_ELEMENTS: usize = 4096;
+
+/// Steps that it takes to read an element as a number.
+const WEIGHING_STEPS: usize = 12;
 
 /// What an element is sorted by.
 enum Weight {
@@ -52,6 +57,8 @@ pub(super) async fn sort(
     room: &mut Room,
 ) -> Outcome<Vec<Vec<u8>>> {
     let (mut weighed, mut are_numbers) = (Vec::with_capacity(elements.len()), true);
+    // Each is weighed, most as a number.
+    cx.computed(elements.len().saturating_mul(WEIGHING_STEPS));
     for (index, element) in elements.into_iter().enumerate() {
         end_turn(cx.yields(), index).await;
         let mut as_number = |text: &[u8]| {
@@ -76,8 +83,14 @@ pub(super) async fn sort(
     if !are_numbers {
         return Err(NOT_NUMBERS);
     }
-    let compare = |a: &Weighed, b: &Weighed| if descending { b.cmp(a) } else { a.cmp(b) };
+    // One task has it at a time: no need for an exchange.
+    let comparisons = AtomicUsize::new(0);
+    let compare = |a: &Weighed, b: &Weighed| {
+        comparisons.store(comparisons.load(Relaxed) + 1, Relaxed);
+        if descending { b.cmp(a) } else { a.cmp(b) }
+    };
     let sorted = sort_in_turns(cx.yields(), weighed, compare).await;
+    cx.compared(comparisons.into_inner());
     Ok(sorted.into_iter().map(|weighed| weighed.element).collect())
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcom
     while let Some(from) = next.take_if(|_| keys < COUNTED_KEYS_MAX && bytes < COUNTED_BYTES_MAX) {
         let page = session.page(&from, PAGE_KEYS).await?;
         keys += page.keys.len();
-        bytes += page.passed_bytes;
+        bytes += page.passed.bytes;
         next = page.next;
         YIELD.now().await;
     }

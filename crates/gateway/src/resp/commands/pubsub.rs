@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use weir_command::error::{Error, Outcome};
 use weir_command::{Args, glob, lower, table};
+use weir_node::request_units::Module;
 
 use super::{check_words, end_turn, gone};
 use crate::notices::{Notice, What};
@@ -82,6 +83,7 @@ async fn leave<S: Store>(session: &mut Session<S>, kind: Kind, name: &[u8]) -> O
 
 pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: Args<'_>, kind: Kind) -> Outcome {
     kind.check(args.at(1))?;
+    session.bill.work.count(Module::Published, 1);
     let receivers = send(session, kind, args.at(1), args.at(2)).await?;
     session.outbox.replies.integer(receivers as i64);
     Ok(())

@@ -13,7 +13,7 @@ use weir_command::{
     settle_counts,
 };
 use weir_io::{Clock, Nanos, Result};
-use weir_model::StoredKey;
+use weir_model::{BatchMark, StoredKey};
 use weir_node::request_units::Module;
 
 use super::charging::key_of;
@@ -43,8 +43,17 @@ pub(super) struct Done {
     pub(super) outcome: Outcome,
     /// Where its answer ends.
     pub(super) to: Mark,
+    /// Where what it wants written ends.
+    drafted_to: BatchMark,
     /// When it ended.
     pub(super) at: Nanos,
+}
+
+impl Done {
+    /// One that has written nothing.
+    pub(super) fn without_changes(call: Call, outcome: Outcome, to: Mark, at: Nanos) -> Self {
+        Self { call, outcome, to, drafted_to: BatchMark::default(), at }
+    }
 }
 
 /// The scripts among them, by their places; or why one cannot be run.
@@ -119,23 +128,28 @@ impl AsOne<'_> {
         // What a script has answered; others have counted theirs.
         call.bill.work.count(Module::ReplyElement, replies.take_announced());
         let (is_first, is_first_write) = (self.done.is_empty(), self.done.iter().all(|done| !done.call.wrote));
+        call.bill.work.count(Module::Member, 1);
         // The first pays for what is done once.
         call.bill.work.count(Module::RowCommand, u64::from(is_first));
         call.bill.work.count(Module::Locked, u64::from(is_first));
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote && is_first_write));
-        self.done.push(Done { call, outcome, to, at: self.clock.now() });
+        self.done.push(Done { call, outcome, to, drafted_to: draft.mark(), at: self.clock.now() });
         draft
     }
 
     /// Counts what those that were run have left uncounted; the last of them that has written pays. If it cannot be
     /// counted, none of them has written anything, and all are answered with why.
     async fn settle_counts(&mut self, rows: &dyn Rows, draft: Draft) -> Result<Draft, Draft> {
-        let Some(last) = self.done.iter_mut().rev().find(|done| done.call.wrote) else { return Ok(draft) };
-        let (outcome, draft) = settle_counts(rows, self.host, &mut last.call, draft).await;
-        let Err(error) = outcome else { return Ok(draft) };
+        let Some(last) = self.done.iter().rposition(|done| done.call.wrote) else { return Ok(draft) };
+        let (outcome, draft) = settle_counts(rows, self.host, &mut self.done[last].call, draft).await;
+        let Err(error) = outcome else {
+            // Those behind it have written nothing.
+            self.done[last..].iter_mut().for_each(|done| done.drafted_to = draft.mark());
+            return Ok(draft);
+        };
         for member in &self.members[self.done.len()..] {
             let call = Call { database: member.database, bill: OwnBill::default(), ..self.call.clone() };
-            self.done.push(Done { call, outcome: Ok(()), to: self.from, at: self.clock.now() });
+            self.done.push(Done::without_changes(call, Ok(()), self.from, self.clock.now()));
         }
         let replies = self.host.replies();
         replies.rewind_elements(self.from, self.missing);
@@ -230,12 +244,22 @@ impl Transaction for AsOne<'_> {
                     }
                 }
             }
-            let draft = match self.settle_counts(rows, draft).await {
+            let mut draft = match self.settle_counts(rows, draft).await {
                 Ok(draft) => draft,
                 Err(nothing) => return Ok(nothing),
             };
             let is_final = self.scripts.as_ref().is_none_or(|scripts| scripts.ground.is_final());
-            Ok(if is_final { draft } else { Draft::default() })
+            if !is_final {
+                return Ok(Draft::default());
+            }
+            let done = &mut self.done;
+            draft.settle(|place, change| {
+                let by = done.partition_point(|done| done.drafted_to <= place);
+                if let Some(done) = done.get_mut(by) {
+                    done.call.bill.left_out(&change);
+                }
+            });
+            Ok(draft)
         })
     }
 }

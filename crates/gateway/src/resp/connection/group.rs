@@ -265,7 +265,7 @@ impl<S: Store> Connection<S> {
                 done.truncate(writes);
                 let (to, at) = (outbox.replies.mark(), self.server.clock.now());
                 if done.is_empty() {
-                    done.push(Done { call, outcome: Ok(()), to, at });
+                    done.push(Done::without_changes(call, Ok(()), to, at));
                 }
                 for done in &mut done {
                     outbox.replies.error(error.text());

@@ -29,6 +29,7 @@ impl<S: Store> Connection<S> {
             None if command.writes() => self.execute_locked(command, args, &mut call).await,
             None => {
                 self.submit().await;
+                call.bill.work.count(Module::RowCommand, 1);
                 let (store, outbox) = self.session.parts()?;
                 let context = Context::reading(store.rows(), outbox, &mut call);
                 let finished = run(command, context, args).await;
@@ -39,7 +40,6 @@ impl<S: Store> Connection<S> {
                 finished.outcome
             }
         };
-        call.bill.work.count(Module::RowCommand, 1);
         self.lately.is_long |= call.longest >= LONG_BYTES;
         self.session.called(call);
         outcome
@@ -52,7 +52,7 @@ impl<S: Store> Connection<S> {
         // It may wait for the very memory that values in front of it keep, and meanwhile nobody else has the replies.
         outbox.replies.own_values();
         let (outcome, commit) = store.execute(command, args, outbox, call).await?;
-        call.bill.work.count(Module::Locked, 1);
+        call.bill.work.count_all([(Module::RowCommand, 1), (Module::Locked, 1)]);
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote));
         if let Some(commit) = commit {
             outbox.depend_on(commit);
@@ -80,6 +80,7 @@ impl<S: Store> Connection<S> {
         let account = Arc::clone(self.session.account()?);
         let (store, outbox) = self.session.parts()?;
         outbox.replies.own_values();
+        call.bill.work.count(Module::RowCommand, 1);
         let mut sum = 0;
         for spans in parts(command, args) {
             let protocol = outbox.replies.protocol;
@@ -117,6 +118,7 @@ impl<S: Store> Connection<S> {
             // The first of a batch pays for what is done once.
             call.bill.work.count(Module::LogRecord, 1);
         }
+        call.bill.work.count(Module::Gathered, 1);
         let batch = std::mem::take(&mut self.gathered.batch);
         let context = Context::locked(&NoRows, &mut self.session.outbox, call, batch.into());
         let finished = run(command, context, args).await;

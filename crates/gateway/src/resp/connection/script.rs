@@ -56,9 +56,13 @@ impl Transaction for Alone {
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         Box::pin(async move {
             self.ground.begin();
-            let draft = self.scripted.run(rows, &mut self.ground, Draft::default()).await;
+            let mut draft = self.scripted.run(rows, &mut self.ground, Draft::default()).await;
             let counts = self.ground.is_final() || is_planted(Plant::ScriptInHalf);
-            Ok(if counts { draft } else { Draft::default() })
+            if !counts {
+                return Ok(Draft::default());
+            }
+            draft.settle(|_, change| self.scripted.bill.left_out(&change));
+            Ok(draft)
         })
     }
 }

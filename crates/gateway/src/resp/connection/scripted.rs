@@ -214,7 +214,8 @@ impl Scripted {
         (self.ended, self.wrote, self.asked, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0, 0);
         (self.database, self.bill) = (self.terms.call.database, self.terms.call.bill.clone());
         self.host = Headless::new(Protocol::Resp2, YIELD, Rng::new(self.terms.seed));
-        self.bill.work.count(Module::Script, 1);
+        let words = (self.run.keys.len() + self.run.argv.len()) as u64;
+        self.bill.work.count_all([(Module::Script, 1), (Module::ScriptWord, words)]);
         let before = (draft.mark(), draft.events_len());
         let ended = match &ground.place {
             RunsOn::Here(clock) => {
