@@ -76,8 +76,8 @@ async fn merged<'k>(
     Ok(any_dense)
 }
 
-/// Counts that registers were raised to those of `value`: for each register of a dense one a step and a half, for each
-/// byte of one that has them as runs a step.
+/// Counts that registers were raised to those of `value`: a step and a half for each register of a dense one, a step
+/// for each byte of one that has them as runs.
 fn count_merged(cx: &mut Context<'_>, value: &[u8]) {
     cx.computed(if is_dense(value) { REGISTERS / 2 * 3 } else { value.len() });
 }
