@@ -290,7 +290,7 @@ impl<S: Store> Connection<S> {
     /// Runs a command that is about the session, or goes through all keys, unless it is `denied`.
     async fn exec_alone(&mut self, queued: &Queued, denied: Option<Denied>) {
         let Queued { command, request } = queued;
-        let (args, before) = (request.args(), self.session.outbox.replies.mark());
+        let (args, before) = (request.args(), self.session.outbox.place());
         self.remember(command, args);
         let others = self.session.outbox.replies.begin_element();
         let outcome = if let Some(denied) = denied {
@@ -314,10 +314,15 @@ impl<S: Store> Connection<S> {
             false => Err(Error::new("ERR internal error: the reply was not whole")),
         });
         if let Err(error) = &outcome {
-            replies.rewind(before);
-            replies.error(error.text());
+            let outbox = &mut self.session.outbox;
+            if outbox.take_back_to(before) {
+                outbox.replies.error(error.text());
+            } else {
+                // What follows is run all the same, and not told.
+                outbox.break_off();
+            }
         }
-        replies.end_element(others);
+        self.session.outbox.replies.end_element(others);
         let now = self.server.clock.now();
         self.count_queued(command, args, &outcome, now);
         if self.is_monitored() {
