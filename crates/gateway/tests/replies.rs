@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::support::pipelines::{Judge, Tally, question};
 use crate::support::troubled::Troubled;
 use crate::support::world::{TOKEN, name};
-use crate::support::{Client, OpenDoor, Served, TestClock, encode};
+use crate::support::{Client, OpenDoor, Running, Served, TestClock, encode};
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets, secret};
@@ -273,4 +273,98 @@ fn a_refused_write_and_what_follows_it_have_a_reply_each() {
         }
         assert_eq!(client.reply(), b"$4\r\nlast\r\n", "{pipeline:?}");
     }
+}
+
+/// A request whose reply is longer than what is kept together: a part of it leaves while the command is under way.
+fn long_question() -> Vec<u8> {
+    encode(&["COMMAND", "INFO"].into_iter().chain(std::iter::repeat_n("get", 4000)).collect::<Vec<_>>())
+}
+
+/// The array of `EXEC` cannot be taken back, and an error among its elements, or behind it, would stand for something
+/// else.
+#[test]
+fn a_write_that_fails_when_a_part_of_its_reply_has_left_ends_the_connection() {
+    let weir = Running::start(settings());
+    let mut client = weir.connect();
+    weir.store.fail_commits.store(true, Ordering::Relaxed);
+    let requests = [
+        encode(&["MULTI"]),
+        encode(&["GET", "a"]),
+        long_question(),
+        encode(&["SET", "b", "1"]),
+        encode(&["EXEC"]),
+        encode(&["ECHO", "behind"]),
+    ];
+    client.send(&requests.concat());
+    let told = client.rest();
+    let text = String::from_utf8_lossy(&told);
+    assert!(text.starts_with("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n$-1\r\n*4000\r\n"), "{}", &text[..200]);
+    assert!(!text.contains("MISCONF") && !text.contains("behind"), "{}", &text[text.len() - 200..]);
+    weir.store.fail_commits.store(false, Ordering::Relaxed);
+    assert_eq!(weir.connect().say("EXISTS b"), ":1\r\n", "it was run to its end");
+}
+
+/// The client goes when a part of the answer to its `EXEC` has left, with a value that was kept apart. What is queued
+/// is run to its end.
+#[test]
+fn a_client_who_goes_within_the_answer_to_its_transaction_does_not_end_it_in_half() {
+    let weir = Running::start(settings());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    other.ask(&["SET", "long", &"v".repeat(20_000)]);
+    let mut requests = vec![encode(&["MULTI"]), encode(&["GET", "long"])];
+    // More than the sockets take of who does not read.
+    requests.extend((0..20).map(|_| long_question()));
+    requests.extend([encode(&["SET", "b", "1"]), encode(&["EXEC"])]);
+    client.send(&requests.concat());
+    for queued in 0..22 {
+        assert_eq!(client.reply(), if queued == 0 { &b"+OK\r\n"[..] } else { b"+QUEUED\r\n" });
+    }
+    assert_eq!(client.stream.peek(&mut [0]).expect("a part"), 1);
+    drop(client);
+    while other.say("CLIENT LIST").matches(" addr=").count() > 1 {}
+    assert_eq!(other.say("EXISTS b"), ":1\r\n");
+}
+
+/// What a script sends to its own client stands in front of its reply, also where its write fails and where so much is
+/// sent that it leaves before the reply is written.
+#[test]
+fn a_script_whose_write_fails_is_answered_once_and_its_messages_come() {
+    let script = "redis.call('set', KEYS[1], 1) redis.call('publish', 'c', string.rep('x', ARGV[1])) return 1";
+    for len in ["10", "300000"] {
+        let weir = Running::start(settings());
+        let mut client = weir.connect();
+        client.say("HELLO 3");
+        assert!(client.say("SUBSCRIBE c").starts_with(">3"));
+        weir.store.fail_commits.store(true, Ordering::Relaxed);
+        client.send(&[encode(&["EVAL", script, "1", "k", len]), encode(&["ECHO", "behind"])].concat());
+        let replies = [(); 3].map(|()| String::from_utf8_lossy(&client.reply()).into_owned());
+        let shown = replies.each_ref().map(|reply| &reply[..reply.len().min(60)]);
+        assert!(replies[0].starts_with(">3\r\n$7\r\nmessage\r\n"), "{shown:?}");
+        assert!(replies[1].starts_with("-MISCONF"), "{shown:?}");
+        assert_eq!(replies[2], "$6\r\nbehind\r\n", "{shown:?}");
+    }
+}
+
+#[test]
+fn no_message_stands_within_a_reply_that_has_ended_and_left_in_part() {
+    let clock = TestClock::new();
+    let store = Troubled::new(&clock, 0);
+    let served = Served::start(settings(), Arc::new(OpenDoor::new(store.clone())), clock);
+    let (mut client, mut other) = (served.connect(), served.connect());
+    client.say("HELLO 3");
+    assert!(client.say("SUBSCRIBE c").starts_with(">3"));
+    store.trouble.commits_wait.store(true, Ordering::SeqCst);
+    client.send(&[long_question(), encode(&["SET", "a", "1"])].concat());
+    // A part has left; the rest waits for the commit of what is behind it.
+    assert_eq!(client.stream.peek(&mut [0]).expect("a part"), 1);
+    while other.say("EXISTS a") != ":1\r\n" {}
+    assert_eq!(other.say("PUBLISH c m"), ":1\r\n");
+    (0..20).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    store.trouble.commits_wait.store(false, Ordering::SeqCst);
+    let reply = client.reply();
+    assert!(reply.starts_with(b"*4000\r\n") && !reply.windows(7).any(|part| part == b"message"));
+    let mut others = [client.reply(), client.reply()];
+    others.sort();
+    assert_eq!(others[0], b"+OK\r\n");
+    assert!(others[1].starts_with(b">3\r\n$7\r\nmessage"));
 }

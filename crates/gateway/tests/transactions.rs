@@ -9,7 +9,7 @@ use weir_gateway::Settings;
 use weir_io::Rng;
 use weir_io::real::block_on;
 use weir_model::slot;
-use weir_node::EngineKind;
+use weir_node::{EngineKind, OnLimit, Unit, UnitLimits};
 
 fn all(client: &mut Client, lines: &[&str]) -> Vec<String> {
     let words = lines.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>()));
@@ -309,4 +309,91 @@ fn what_had_expired_before_it_was_watched_has_not_changed() {
         assert_eq!(client.say("PING"), "+QUEUED\r\n");
         assert_eq!(client.say("EXEC"), "*-1\r\n");
     }
+}
+
+/// One read unit a second: a read of [`LONG_BYTES`] is a debt of twenty seconds.
+const ONE_READ_A_SECOND: UnitLimits =
+    UnitLimits { rcu: 1, wcu: 0, ru: 0, spare: false, burst_seconds: 0, on_limit: OnLimit::Delay { max_ms: 25_000 } };
+const LONG_BYTES: usize = 80 << 10;
+
+fn until_a_read_waits(weir: &Running) {
+    while weir.store.quota.waiting(Unit::Read) == 0 {
+        std::thread::yield_now();
+    }
+}
+
+/// Sends these, reads the reply to the first of them, which leaves a debt of read units, and those of what is queued,
+/// and returns when `EXEC` waits.
+fn wait_in_exec(weir: &Running, client: &mut Client, is_one_pipeline: bool, queued: &[&str]) {
+    let lines = [&["GET long", "MULTI"], queued, &["EXEC", "ECHO behind"]].concat();
+    let mut requests = lines.iter().map(|line| encode(&line.split(' ').collect::<Vec<_>>()));
+    let mut long = requests.next().expect("the first");
+    if is_one_pipeline {
+        long.extend(requests.flatten());
+        client.send(&long);
+        assert_eq!(client.reply().len(), LONG_BYTES + "$81920\r\n\r\n".len());
+    } else {
+        client.send(&long);
+        assert_eq!(client.reply().len(), LONG_BYTES + "$81920\r\n\r\n".len());
+        client.send(&requests.flatten().collect::<Vec<u8>>());
+    }
+    assert_eq!(client.reply(), b"+OK\r\n");
+    queued.iter().for_each(|_| assert_eq!(client.reply(), b"+QUEUED\r\n"));
+    until_a_read_waits(weir);
+}
+
+/// What is in front of a command that waits for units is written: no part of the answer to `EXEC` is among it.
+#[test]
+fn nothing_of_the_answer_leaves_while_a_transaction_waits_for_units() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    client.ask(&[&b"SET"[..], b"long", &[b'v'; LONG_BYTES]]);
+    for is_touched in [true, false] {
+        for is_one_pipeline in [false, true] {
+            weir.store.quota.set_limits(&UnitLimits::default());
+            assert_eq!(client.say("WATCH k"), "+OK\r\n");
+            weir.store.quota.set_limits(&ONE_READ_A_SECOND);
+            wait_in_exec(&weir, &mut client, is_one_pipeline, &["GET a", "PING"]);
+            if is_touched {
+                assert_eq!(other.say("SET k 1"), "+OK\r\n");
+            }
+            weir.clock.advance(25);
+            let expected = if is_touched { "*-1\r\n" } else { "*2\r\n$-1\r\n+PONG\r\n" };
+            assert_eq!(String::from_utf8_lossy(&client.reply()), expected, "touched: {is_touched}, {is_one_pipeline}");
+            assert_eq!(client.reply(), b"$6\r\nbehind\r\n");
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_is_refused_when_it_has_waited_is_answered_with_the_error_and_pays_nothing() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    client.ask(&[&b"SET"[..], b"long", &[b'v'; LONG_BYTES]]);
+    weir.store.quota.set_limits(&ONE_READ_A_SECOND);
+    // The first one waits, the second is let pass with a debt of fifty seconds, and the third would wait too long.
+    let dear = format!("MGET{}", " k".repeat(50));
+    wait_in_exec(&weir, &mut client, true, &["GET a", &dear, "GET b"]);
+    weir.clock.advance(25);
+    let reply = String::from_utf8_lossy(&client.reply()).into_owned();
+    assert!(reply.starts_with("-THROTTLED "), "{reply}");
+    assert_eq!(client.reply(), b"$6\r\nbehind\r\n");
+    weir.clock.advance(5);
+    assert_eq!(client.say("GET a"), "$-1\r\n", "what was charged is back");
+}
+
+/// What goes through all keys cuts a transaction in two; all of it is paid for before any of it is run.
+#[test]
+fn a_transaction_without_the_units_for_its_end_runs_nothing_of_it() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    weir.clock.freeze();
+    weir.store.quota.set_limits(&UnitLimits { rcu: 0, wcu: 1, on_limit: OnLimit::Refuse, ..ONE_READ_A_SECOND });
+    let dear = format!("SET a {}", "v".repeat(LONG_BYTES));
+    let replies = all(&mut client, &["MULTI", &dear, "DBSIZE", "SET b 1", "EXEC", "EXISTS a"]);
+    assert!(replies[4].starts_with("-THROTTLED "), "{}", replies[4]);
+    assert_eq!(replies[5], ":0\r\n");
+    // The first part alone is let pass.
+    let replies = all(&mut client, &["MULTI", &dear, "DBSIZE", "EXEC"]);
+    assert_eq!(replies[3], "*2\r\n+OK\r\n:1\r\n");
 }

@@ -28,7 +28,7 @@ fn a_stream_that_has_more_or_fewer_groups_than_it_says_is_an_error() {
         let row = store.map.get_mut(&StoredKey::new(0, b"x")[..]).expect("it is there");
         let mut head = row.head().expect("it is a row of parts").clone();
         let detail = StreamDetail::decode(&head.detail).expect("it is a stream");
-        head.detail = StreamDetail { groups, ..detail }.encode().into();
+        head.detail = StreamDetail { groups, ..detail }.encode();
         *row = Row::of_parts(head, None);
         for line in ["XINFO GROUPS x", "XINFO STREAM x FULL"] {
             assert_eq!(store.ask(line), DAMAGED, "{line}, {entries} entries, {groups} groups");

@@ -65,6 +65,16 @@ fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
     steps
 }
 
+impl<'q> Step<'q> {
+    /// Its commands on rows.
+    fn members(&self) -> &[Member<'q>] {
+        match self {
+            Step::Rows(members) => members,
+            Step::Alone(_) | Step::Denied(..) => &[],
+        }
+    }
+}
+
 impl<S: Store> Connection<S> {
     /// Runs what was queued since `MULTI`, and answers each command of it.
     pub(super) async fn exec(&mut self) -> Outcome {
@@ -81,29 +91,70 @@ impl<S: Store> Connection<S> {
         }
         self.submit().await;
         self.become_alone_for(&queue.commands).await?;
+        let steps = steps(&queue.commands, self.session.database());
+        let members: Vec<Member<'_>> = steps.iter().flat_map(Step::members).copied().collect();
+        // Whoever waits has what is in front of it written. So all of it is paid for before anything is answered, and
+        // before any of it is run.
+        let charges = self.charge_members(&members).await?;
+        self.enter_databases().await;
+        let mut ran = 0;
+        let outcome = self.exec_steps(&queue.commands, steps, &watched, &charges, &mut ran).await;
+        // What was charged and not run goes back.
+        self.give_back(&members[ran..], charges.get(ran..).unwrap_or_default());
+        outcome
+    }
+
+    /// Pays for all of `members`, or for none of them.
+    async fn charge_members(&mut self, members: &[Member<'_>]) -> Outcome<Vec<Charge>> {
+        let mut charges = Vec::new();
+        if self.is_limited() {
+            for member in members {
+                match self.charge(member.command, member.args).await {
+                    Ok(charge) => charges.push(charge),
+                    Err(refused) => {
+                        self.give_back(members, &charges);
+                        return Err(refused);
+                    }
+                }
+            }
+        }
+        Ok(charges)
+    }
+
+    /// Runs the `steps` of `queued`, whose commands on rows were charged `charges`; `ran` counts those that have run.
+    /// Until it is known that what is `watched` has not changed nothing may flush the replies.
+    async fn exec_steps(
+        &mut self,
+        queued: &[Queued],
+        steps: Vec<Step<'_>>,
+        mut watched: &[Watched],
+        charges: &[Charge],
+        ran: &mut usize,
+    ) -> Outcome {
         self.session.in_transaction = Some(Box::default());
         let replies = &mut self.session.outbox.replies;
         replies.own_values();
         let begin = replies.mark();
-        replies.array(queue.commands.len());
+        replies.array(queued.len());
         let elements = replies.take_announced();
         let work = &mut self.session.bill.work;
         work.count(Module::ReplyElement, elements);
         // Each was found, checked and answered when it was queued, and is once more when it is run.
-        work.count(Module::Command, queue.commands.len() as u64);
-        let words = queue.commands.iter().map(|queued| queued.request.args().len() as u64);
-        work.count(Module::Word, words.sum());
-        let mut watched = &watched[..];
-        for step in steps(&queue.commands, self.session.database()) {
+        work.count(Module::Command, queued.len() as u64);
+        work.count(Module::Word, queued.iter().map(|queued| queued.request.args().len() as u64).sum());
+        for step in steps {
             // What is queued in front of it may have changed what is allowed.
             let step = self.check_step(step).await;
             match step {
-                Step::Rows(members) if !self.exec_rows(&members, watched).await? => {
-                    self.session.outbox.replies.restart(begin);
-                    self.session.outbox.replies.null_array();
-                    return Ok(());
+                Step::Rows(members) => {
+                    let is_fresh = self.exec_rows(&members, watched, charges, ran).await?;
+                    if !is_fresh {
+                        self.session.outbox.replies.restart(begin);
+                        self.session.outbox.replies.null_array();
+                        return Ok(());
+                    }
+                    watched = &[];
                 }
-                Step::Rows(_) => watched = &[],
                 Step::Alone(queued) => self.exec_alone(queued, None).await,
                 Step::Denied(queued, denied) => self.exec_alone(queued, Some(denied)).await,
             }
@@ -135,31 +186,18 @@ impl<S: Store> Connection<S> {
     }
 
     /// Runs commands on rows, and scripts, as one; `false` if something that is watched was changed, and nothing was
-    /// run.
-    async fn exec_rows(&mut self, members: &[Member<'_>], watched: &[Watched]) -> Outcome<bool> {
-        let mut charges = Vec::new();
-        let outcome = self.charged_rows(members, watched, &mut charges).await;
-        // What was charged and not run goes back.
-        let ran = outcome.as_ref().map_or(0, |(ran, _)| *ran);
-        self.give_back(&members[ran..], charges.get(ran..).unwrap_or_default());
-        outcome.map(|(_, is_fresh)| is_fresh)
-    }
-
-    /// The same: how many have run, too. What they are charged is in `charges`, whatever comes of it.
-    async fn charged_rows(
+    /// run. What they were charged is in `charges`, behind that of those that `ran` before.
+    async fn exec_rows(
         &mut self,
         members: &[Member<'_>],
         watched: &[Watched],
-        charges: &mut Vec<Charge>,
-    ) -> Outcome<(usize, bool)> {
-        for member in members.iter().filter(|_| self.is_limited()).collect::<Vec<_>>() {
-            charges.push(self.charge(member.command, member.args).await?);
-        }
-        // It may have waited for its units.
-        self.enter_databases().await;
+        charges: &[Charge],
+        ran: &mut usize,
+    ) -> Outcome<bool> {
+        let charges = charges.get(*ran..).unwrap_or_default();
         let account = Arc::clone(self.session.account()?);
         let mut scripts = self.scripts_of(members, watched).await?;
-        let ran = self.exec_as_one(&account, members, watched, scripts.as_mut()).await;
+        let outcome = self.exec_as_one(&account, members, watched, scripts.as_mut()).await;
         let mut scripted = BTreeMap::new();
         if let Some(Scripts { ground, members, .. }) = scripts {
             scripted = members;
@@ -167,10 +205,10 @@ impl<S: Store> Connection<S> {
                 account.scripts.machines.put(machine);
             }
         }
-        let (done, is_stale, from) = ran?;
+        let (done, is_stale, from) = outcome?;
         let lens = reply_lens(&self.session.outbox.replies, from, &done);
         let own = std::mem::take(&mut self.session.bill);
-        let run = done.len();
+        *ran += done.len();
         for (index, (member, done)) in members.iter().zip(done).enumerate() {
             self.session.called(done.call);
             let charge = charges.get(index);
@@ -194,7 +232,7 @@ impl<S: Store> Connection<S> {
             }
         }
         self.session.bill = own;
-        Ok((run, !is_stale))
+        Ok(!is_stale)
     }
 
     /// The scripts among `members`.
@@ -290,7 +328,7 @@ impl<S: Store> Connection<S> {
     /// Runs a command that is about the session, or goes through all keys, unless it is `denied`.
     async fn exec_alone(&mut self, queued: &Queued, denied: Option<Denied>) {
         let Queued { command, request } = queued;
-        let (args, before) = (request.args(), self.session.outbox.replies.mark());
+        let (args, before) = (request.args(), self.session.outbox.place());
         self.remember(command, args);
         let others = self.session.outbox.replies.begin_element();
         let outcome = if let Some(denied) = denied {
@@ -314,10 +352,15 @@ impl<S: Store> Connection<S> {
             false => Err(Error::new("ERR internal error: the reply was not whole")),
         });
         if let Err(error) = &outcome {
-            replies.rewind(before);
-            replies.error(error.text());
+            let outbox = &mut self.session.outbox;
+            if outbox.take_back_to(before) {
+                outbox.replies.error(error.text());
+            } else {
+                // What follows is run all the same, and not told.
+                outbox.break_off();
+            }
         }
-        replies.end_element(others);
+        self.session.outbox.replies.end_element(others);
         let now = self.server.clock.now();
         self.count_queued(command, args, &outcome, now);
         if self.is_monitored() {

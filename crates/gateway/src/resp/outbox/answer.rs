@@ -9,9 +9,9 @@
 //! 2. Nothing in front of the mark changes while the command runs. A write that fails, at once or at its commit, is
 //!    only remembered ([`Pending`]); [`Outbox::place_errors`] puts the errors in their places, right before everything
 //!    is written.
-//! 3. A part of a long reply may have left when its command fails. It cannot be taken back: nothing more is written,
-//!    and the connection is closed. The client sees the end of the stream in the middle of that reply, and takes
-//!    nothing for an answer that is none.
+//! 3. A part of a long reply may have left when its command fails, or when a write of it turns out to have failed. It
+//!    cannot be taken back: nothing more is written, and the connection is closed ([`Outbox::break_off`]). The client
+//!    sees the end of the stream in the middle of that reply, and takes nothing for an answer that is none.
 
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
 use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
@@ -58,6 +58,18 @@ pub(super) struct Pending<C> {
     /// `None` while the command that wrote has not ended: it has one reply, however many writes.
     to: Option<Mark>,
     replies: usize,
+    /// A part of its reply has left before the write was awaited.
+    has_left: bool,
+}
+
+/// A place within the reply of the command under way.
+#[derive(Clone, Copy)]
+pub(in crate::resp) struct Place {
+    mark: Mark,
+    /// Bytes of the reply that had left.
+    left_bytes: u64,
+    /// Bytes of the reply in front of the place.
+    bytes: u64,
 }
 
 enum Stage<C> {
@@ -111,6 +123,56 @@ impl<S: Store> Outbox<S> {
         self.answers() && !self.answer.has_left && !self.answer.is_messages
     }
 
+    /// Where the reply of the command under way goes on.
+    pub(in crate::resp) fn place(&self) -> Place {
+        let Answer { left_bytes, .. } = self.answer;
+        Place { mark: self.replies.mark(), left_bytes, bytes: self.answer_bytes() }
+    }
+
+    /// Takes back what was written of the reply of the command under way since `place`. `false` if a part of that has
+    /// left.
+    pub(in crate::resp) fn take_back_to(&mut self, place: Place) -> bool {
+        let Answer { from, left_bytes, .. } = self.answer;
+        if left_bytes == place.left_bytes {
+            self.replies.rewind(place.mark);
+            return true;
+        }
+        // All that was here then has left, or is not told.
+        self.replies.rewind(from);
+        left_bytes == place.bytes || !self.answers()
+    }
+
+    /// A part of a reply has left that cannot be made whole. See the module.
+    pub(in crate::resp) fn break_off(&mut self) {
+        (self.is_broken_off, self.closing) = (true, true);
+    }
+
+    /// All replies are about to leave.
+    pub(super) fn leave(&mut self) {
+        self.answer.has_left |= self.replies.mark() != self.answer.from;
+        self.answer.left_bytes += self.answer_len() as u64;
+    }
+
+    /// Drops what is here of a reply that is not told.
+    pub(super) fn drop_untold(&mut self) {
+        self.answer.left_bytes += self.answer_len() as u64;
+        self.take_back();
+    }
+
+    /// Everything has left: what follows of the reply of the command under way begins here.
+    pub(super) fn continue_answer(&mut self) {
+        self.begins_with_rest = self.answer.is_under_way && self.answer.has_left;
+        self.answer_from_here(self.replies.mark());
+        let has_left = self.answer.has_left;
+        self.commits.iter_mut().for_each(|pending| pending.has_left = has_left);
+    }
+
+    /// The reply of the command under way, or the rest of it, begins at `from`, the end of all that is here.
+    pub(super) fn answer_from_here(&mut self, from: Mark) {
+        self.answer.from = from;
+        self.commits.iter_mut().filter(|pending| pending.to.is_none()).for_each(|pending| pending.from = from);
+    }
+
     /// Takes the reply of the command under way back.
     pub(in crate::resp) fn take_back(&mut self) {
         self.replies.rewind(self.answer.from);
@@ -124,7 +186,7 @@ impl<S: Store> Outbox<S> {
             self.count_errors(error, 1);
             self.replies.rewind(self.answer.from);
             if self.answer.has_left {
-                self.closing = true;
+                self.break_off();
             } else if !is_silent {
                 self.replies.error(error.text());
             }
@@ -148,7 +210,8 @@ impl<S: Store> Outbox<S> {
 
     /// The reply of the command under way depends on `commit`.
     pub(in crate::resp) fn depend_on(&mut self, commit: S::Commit) {
-        self.commits.push(Pending { stage: Stage::UnderWay(commit), from: self.answer.from, to: None, replies: 1 });
+        let Answer { from, has_left, .. } = self.answer;
+        self.commits.push(Pending { stage: Stage::UnderWay(commit), from, to: None, replies: 1, has_left });
     }
 
     /// The reply of the command under way depends on nothing any more: it is not told.
@@ -160,7 +223,8 @@ impl<S: Store> Outbox<S> {
     pub(in crate::resp) fn end_group(&mut self, replies: usize, commit: Option<S::Commit>) {
         self.answer.is_under_way = false;
         let (from, to) = (self.answer.from, Some(self.replies.mark()));
-        self.commits.extend(commit.map(|commit| Pending { stage: Stage::UnderWay(commit), from, to, replies }));
+        let pending = |commit| Pending { stage: Stage::UnderWay(commit), from, to, replies, has_left: false };
+        self.commits.extend(commit.map(pending));
         self.let_go();
         self.unanswered += replies as u64;
     }
@@ -169,7 +233,7 @@ impl<S: Store> Outbox<S> {
     pub(in crate::resp) fn gathered_depend_on(&mut self, gathered: &mut Gathered, written: Outcome<S::Commit>) {
         let stage = written.map_or_else(Stage::Failed, Stage::UnderWay);
         let Gathered { from, to, replies, .. } = *gathered;
-        self.commits.push(Pending { stage, from, to: Some(to), replies });
+        self.commits.push(Pending { stage, from, to: Some(to), replies, has_left: false });
         gathered.batch.clear();
         gathered.replies = 0;
     }
@@ -205,17 +269,24 @@ impl<S: Store> Outbox<S> {
     }
 
     /// Puts the errors of failed writes in the place of their replies. Marks are wrong afterwards: what follows is that
-    /// everything is written.
+    /// everything is written. Writes of the command under way wait for its end.
     pub(super) fn place_errors(&mut self) {
+        let ended = self.commits.iter().take_while(|pending| pending.to.is_some()).count();
+        let under_way = self.commits.split_off(ended);
+        let ended = std::mem::replace(&mut self.commits, under_way);
         // From the last to the first, so that the marks in front stay right. A command with several writes has one
         // reply: it is replaced once.
         let mut replaced = None;
-        for Pending { stage, from, to, replies } in std::mem::take(&mut self.commits).into_iter().rev() {
-            let to = to.unwrap_or_else(|| self.replies.mark());
+        for Pending { stage, from, to, replies, has_left } in ended.into_iter().rev() {
             if let Stage::Failed(error) = stage
+                && let Some(to) = to
                 && replaced != Some((from, to))
             {
-                self.replies.replace_with_error(from, to, replies, error.text());
+                if has_left {
+                    self.break_off();
+                } else {
+                    self.replies.replace_with_error(from, to, replies, error.text());
+                }
                 self.count_errors(&error, replies as u64);
                 replaced = Some((from, to));
             }

@@ -118,7 +118,8 @@ impl<S: Store> Outbox<S> {
 
     /// A message is among the replies. What follows is the reply of the command under way.
     fn end_message(&mut self) {
-        self.answer.from = self.replies.begin();
+        let from = self.replies.begin();
+        self.answer_from_here(from);
         self.hold_messages_back();
     }
 
@@ -137,7 +138,7 @@ impl<S: Store> Outbox<S> {
 
     /// Writes messages that wait as far as the socket takes them, and has the task woken when there is more to do.
     pub(in crate::resp) fn poll_push(&mut self, cx: &mut Context<'_>) {
-        let is_within_reply = self.answer.is_under_way && self.answer.has_left;
+        let is_within_reply = self.begins_with_rest || self.is_broken_off;
         let protocol = self.replies.protocol;
         let Some(mail) = &mut self.mail else { return };
         if is_within_reply || mail.is_among || self.is_cut {

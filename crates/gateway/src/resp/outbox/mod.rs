@@ -79,6 +79,10 @@ pub(super) struct Outbox<S: Store> {
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
     pub(super) is_cut: bool,
+    /// A reply that cannot be made whole has left in part: nothing more is written, and the connection is closed.
+    is_broken_off: bool,
+    /// The replies begin with the rest of one of which a part has left: no message may stand in front of it.
+    begins_with_rest: bool,
     /// Of its tenant's budget for long values, while there is a tenant: those in hand, and replies that the client does
     /// not take at once.
     long_values: Option<Hold>,
@@ -112,6 +116,8 @@ impl<S: Store> Outbox<S> {
             commits: Vec::new(),
             answer,
             is_cut: false,
+            is_broken_off: false,
+            begins_with_rest: false,
             long_values: None,
             mail: None,
         }
@@ -198,7 +204,7 @@ impl<S: Store> Outbox<S> {
             return Ok(());
         }
         if !self.answers() {
-            self.replies.rewind(self.answer.from);
+            self.drop_untold();
             self.let_go();
         }
         self.flush_or_close().await?;
@@ -238,16 +244,26 @@ impl<S: Store> Outbox<S> {
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.await_commits().await;
         self.is_uncommitted = true;
-        self.answer.has_left |= self.replies.mark() != self.answer.from;
-        self.answer.left_bytes += self.replies.len_since(self.answer.from) as u64;
+        self.leave();
         self.place_errors();
+        let written = self.write_replies().await;
+        // What could not be written is not written later either.
+        self.replies.clear();
+        self.end_messages_among();
+        self.continue_answer();
+        written
+    }
+
+    /// Writes what is in the replies, unless nothing may be written any more.
+    async fn write_replies(&mut self) -> io::Result<()> {
         if self.is_cut {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        if self.is_broken_off {
+            return Ok(());
+        }
         self.finish_push().await?;
         if self.replies.is_empty() {
-            // What held messages back is not told: its client wants no answer.
-            self.end_messages_among();
             return Ok(());
         }
         self.enter(Phase::Replying);
@@ -264,10 +280,6 @@ impl<S: Store> Outbox<S> {
         let answered = std::mem::take(&mut self.unanswered);
         self.count(|stats| stats.latency.add(waited, answered));
         self.remember_if_slow(waited / 1000, answered);
-        self.replies.clear();
-        self.end_messages_among();
-        let mark = self.replies.mark();
-        self.answer.from = mark;
         self.enter(Phase::Serving);
         Ok(())
     }
