@@ -105,8 +105,8 @@ fn flush_needs(look: &Look<'_>, rate: f64) -> f64 {
     left as f64 * look.load.ingest / (room.max(1) as f64 * MARGIN)
 }
 
-/// The same of the merges of level 0. Writes that wait for them come in bursts: the busiest second of the minute says how
-/// many there would be.
+/// The same of the merges of level 0. Writes that wait for them come in bursts: the busiest second of the minute says
+/// how many there would be.
 fn merge_needs(look: &Look<'_>, rate: f64) -> f64 {
     let (tree, left) = (&look.sample.tree, look.sample.jobs.l0_left);
     let runs = look.runs_bound().saturating_sub(tree.l0_runs + CLOSE_TO_SLOW);
