@@ -216,7 +216,7 @@ impl Bill {
 
     /// What was done is not to be paid for. What was paid is.
     #[inline]
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         let Self { reads, writes, parts_looked_up, parts_written, reads_paid: _, milli_paid: _, work } = self;
         (*reads, *writes, *parts_looked_up, *parts_written) = (0, 0, 0, 0);
         work.clear();

@@ -260,6 +260,8 @@ impl Anchor {
     pub async fn hold(&self, claim: AnchorClaim, class: Class) -> Result<()> {
         let mut state = self.state.lock().await;
         if state.standing == Standing::Read {
+            // Should that fail, a sync that succeeds says nothing any more.
+            state.standing = Standing::Written;
             self.sync(class).await?;
             state.standing = Standing::Durable;
         }
@@ -269,6 +271,8 @@ impl Anchor {
         self.write(&mut state, claim, class).await?;
         self.sync(class).await?;
         state.standing = Standing::Durable;
+        // Not before: what is not durable is due again, even if nothing more comes.
+        self.pace.lock().written = state.written;
         Ok(())
     }
 
@@ -290,7 +294,6 @@ impl Anchor {
         let file = self.fs.open(&self.path, writable, tag).await?;
         file.write_at(slot.sequence % SLOTS * PAGE as u64, slot.encode(), tag).await?;
         state.written = claim;
-        self.pace.lock().written = claim;
         Ok(())
     }
 }

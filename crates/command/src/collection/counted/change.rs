@@ -11,8 +11,8 @@ use crate::uncounted::CountChange;
 
 /// What a recount has come to.
 enum Recount {
-    /// Here begin the buckets that have too many entries now, or too few.
-    Done { uneven: Vec<Vec<u8>> },
+    /// Here begin the buckets that have too many entries now, and those that have too few.
+    Done { full: Vec<Vec<u8>>, sparse: Vec<Vec<u8>> },
     /// Nothing was written: on the way to this place, not all is written as tallies yet.
     Early { place: Vec<u8> },
 }
@@ -102,9 +102,11 @@ impl Counted<'_> {
         }
         loop {
             match self.recount(cx, changes).await? {
-                Recount::Done { uneven } => {
-                    for place in uneven {
-                        self.even_out(cx, &place).await?;
+                Recount::Done { full, sparse } => {
+                    // Those that are full first: an empty bucket is merged with whatever is beside it, and where all
+                    // have gone to one bucket the others would be merged with that until it is the only one.
+                    for place in full.iter().chain(&sparse) {
+                        self.even_out(cx, place).await?;
                     }
                     return Ok(());
                 }
@@ -120,7 +122,7 @@ impl Counted<'_> {
     /// Reads each tally that `changes` are in, and writes it with the counts that it has then: once, however many of
     /// them are in it.
     async fn recount(&mut self, cx: &mut Context<'_>, changes: &[CountChange]) -> Outcome<Recount> {
-        let (mut tallies, mut uneven) = (Vec::new(), Vec::new());
+        let (mut tallies, mut full, mut sparse) = (Vec::new(), Vec::new(), Vec::new());
         let mut left = vec![(self.levels, Vec::new(), 0..changes.len())];
         while let Some((level, key, range)) = left.pop() {
             let here = &changes[range.clone()];
@@ -138,15 +140,17 @@ impl Counted<'_> {
             for Recounted { key, entries, more, changes, .. } in buckets {
                 if level > 1 {
                     left.push((level - 1, key, range.start + changes.start..range.start + changes.end));
-                } else if more > 0 && entries > self.entries_max() || more < 0 && entries < self.entries_min() {
-                    uneven.push(key);
+                } else if more > 0 && entries > self.entries_max() {
+                    full.push(key);
+                } else if more < 0 && entries < self.entries_min() {
+                    sparse.push(key);
                 }
             }
         }
         for (level, key, tally) in tallies {
             cx.put_part(self.life, tally_space(level), &key, &tally)?;
         }
-        Ok(Recount::Done { uneven })
+        Ok(Recount::Done { full, sparse })
     }
 
     /// Divides the bucket at `place` if it has too many entries, or merges it with a neighbour if it has few.

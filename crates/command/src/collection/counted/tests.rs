@@ -106,6 +106,7 @@ fn check(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>>)
         assert_eq!(bucket.entries, model.iter().filter(is_in).count() as u64, "the bucket at {:?}", bucket.key);
     }
     assert_eq!(counted.is_tallied, has_tallies);
+    assert!(counted.levels > 0 || model.len() as u64 <= counted.uncounted_max(), "{} are not counted", model.len());
     assert!(counted.levels > 0 || counted.second.is_empty());
     for level in counted.levels + 1..=TALLY_LEVELS_MAX {
         let early = if level <= EARLY_LEVELS_MAX { all_of(cx, counted, SPACE + level) } else { Vec::new() };
@@ -184,6 +185,24 @@ fn fill_early(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &BTreeSet<
             counted.second = buckets[1].key.clone();
         }
         below = buckets;
+    }
+}
+
+#[test]
+fn what_all_moves_at_once_is_still_counted() {
+    // As where all scores are refreshed by one command: behind the last, or in front of the first.
+    for (from, to) in [(0, 1000), (1000, 0)] {
+        with_context(|cx| {
+            let (mut counted, mut model) = (counted(4), BTreeSet::new());
+            let keys = |first: u16| (first..first + 300).map(|number| format!("{number:04}").into_bytes()).collect();
+            turn_over(cx, &mut counted, &mut model, &keys(from));
+            check(cx, &counted, &model);
+            let both: BTreeSet<Vec<u8>> =
+                [keys(from), keys(to)].into_iter().flat_map(|keys: BTreeSet<_>| keys).collect();
+            turn_over(cx, &mut counted, &mut model, &both);
+            check(cx, &counted, &model);
+            assert_eq!(model.len(), 300);
+        });
     }
 }
 

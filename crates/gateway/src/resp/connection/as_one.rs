@@ -43,8 +43,6 @@ pub(super) struct Done {
     pub(super) outcome: Outcome,
     /// Where its answer ends.
     pub(super) to: Mark,
-    /// Where what it wants written ends.
-    drafted_to: BatchMark,
     /// When it ended.
     pub(super) at: Nanos,
 }
@@ -52,7 +50,7 @@ pub(super) struct Done {
 impl Done {
     /// One that has written nothing.
     pub(super) fn without_changes(call: Call, outcome: Outcome, to: Mark, at: Nanos) -> Self {
-        Self { call, outcome, to, drafted_to: BatchMark::default(), at }
+        Self { call, outcome, to, at }
     }
 }
 
@@ -83,6 +81,8 @@ pub(super) struct AsOne<'a> {
     pub(super) missing: i64,
     /// Of those that were run.
     pub(super) done: Vec<Done>,
+    /// Where what one of them wants written ends, in order, and which of them that is.
+    pub(super) drafted: Vec<(BatchMark, usize)>,
     /// Something that is watched was changed, and nothing was run.
     pub(super) is_stale: bool,
     /// Remembers what is read, where its client keeps values.
@@ -133,21 +133,26 @@ impl AsOne<'_> {
         call.bill.work.count(Module::RowCommand, u64::from(is_first));
         call.bill.work.count(Module::Locked, u64::from(is_first));
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote && is_first_write));
-        self.done.push(Done { call, outcome, to, drafted_to: draft.mark(), at: self.clock.now() });
+        self.drafted.push((draft.mark(), index));
+        self.done.push(Done { call, outcome, to, at: self.clock.now() });
         draft
     }
 
-    /// Counts what those that were run have left uncounted; the last of them that has written pays. If it cannot be
-    /// counted, none of them has written anything, and all are answered with why.
+    /// Counts what those that were run have left uncounted; the last of them that has left some pays. If it cannot be
+    /// counted, none of them has written anything, and all are answered with why: of commands that have to be answered
+    /// together also those that were not run.
     async fn settle_counts(&mut self, rows: &dyn Rows, draft: Draft) -> Result<Draft, Draft> {
-        let Some(last) = self.done.iter().rposition(|done| done.call.wrote) else { return Ok(draft) };
-        let (outcome, draft) = settle_counts(rows, self.host, &mut self.done[last].call, draft).await;
-        let Err(error) = outcome else {
-            // Those behind it have written nothing.
-            self.done[last..].iter_mut().for_each(|done| done.drafted_to = draft.mark());
+        let has_left = |(member, done): (&Member<'_>, &Done)| done.call.wrote && member.command.leaves_counts();
+        let Some(last) = self.members[..self.done.len()].iter().zip(&self.done).rposition(has_left) else {
             return Ok(draft);
         };
-        for member in &self.members[self.done.len()..] {
+        let (outcome, draft) = settle_counts(rows, self.host, &mut self.done[last].call, draft).await;
+        let Err(error) = outcome else {
+            self.drafted.push((draft.mark(), last));
+            return Ok(draft);
+        };
+        let are_together = self.answer_bytes_max.is_none();
+        for member in self.members[self.done.len()..].iter().filter(|_| are_together) {
             let call = Call { database: member.database, bill: OwnBill::default(), ..self.call.clone() };
             self.done.push(Done::without_changes(call, Ok(()), self.from, self.clock.now()));
         }
@@ -158,6 +163,7 @@ impl AsOne<'_> {
             replies.error(error.text());
             replies.end_element(others);
             (done.outcome, done.to, done.call.wrote) = (Err(error.clone()), replies.mark(), false);
+            done.call.bill.forget();
         }
         Err(Draft::default())
     }
@@ -215,6 +221,7 @@ impl Transaction for AsOne<'_> {
             self.host.replies().rewind_elements(self.from, self.missing);
             self.host.let_go();
             self.done.clear();
+            self.drafted.clear();
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
@@ -252,10 +259,10 @@ impl Transaction for AsOne<'_> {
             if !is_final {
                 return Ok(Draft::default());
             }
-            let done = &mut self.done;
+            let (done, drafted) = (&mut self.done, &self.drafted);
             draft.settle(|place, change| {
-                let by = done.partition_point(|done| done.drafted_to <= place);
-                if let Some(done) = done.get_mut(by) {
+                let by = drafted.get(drafted.partition_point(|&(end, _)| end <= place));
+                if let Some(done) = by.and_then(|&(_, index)| done.get_mut(index)) {
                     done.call.bill.left_out(&change);
                 }
             });

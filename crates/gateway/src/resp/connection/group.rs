@@ -1,6 +1,7 @@
 //! Writes of a pipeline that follow one another, and of which the first reads before it writes: they are run
 //! [as one](super::as_one), with one turn at the store's lock and one record of the log. Each is answered, charged and
-//! timed by itself, and one that fails has no part in the others.
+//! timed by itself, and one that fails has no part in the others. (Only where the counts of a sorted set that they change
+//! cannot be read all of them fail: they are counted once, for all.)
 //!
 //! A short read of a row that is written in front of it goes along. By itself it would have to wait until that write is
 //! committed; among them it sees it at once, and its answer waits for the commit as theirs do.
@@ -248,6 +249,7 @@ impl<S: Store> Connection<S> {
             from,
             missing,
             done: Vec::with_capacity(members.len()),
+            drafted: Vec::new(),
             is_stale: false,
             reader: None,
             scripts: None,
@@ -260,7 +262,8 @@ impl<S: Store> Connection<S> {
             Err(error) => {
                 let error = Error::from(error);
                 outbox.replies.rewind(from);
-                // Reads that went along are served by themselves next: they have not failed.
+                // Nothing of it was committed. Reads that went along are served by themselves next: they have not
+                // failed.
                 let writes = members.iter().take_while(|member| member.command.writes()).count();
                 done.truncate(writes);
                 let (to, at) = (outbox.replies.mark(), self.server.clock.now());

@@ -293,6 +293,7 @@ impl<S: Store> Connection<S> {
                 from,
                 missing,
                 done: Vec::new(),
+                drafted: Vec::new(),
                 is_stale: false,
                 reader: reader.clone(),
                 scripts: scripts.as_deref_mut(),

@@ -240,9 +240,12 @@ impl Weir {
             let stall_in = look.stall_in(Stage::One);
             let ahead = stall_in.filter(|&seconds| seconds < STALL_AHEAD);
             let helps = self.has(Ingredient::StageTwo) && look.stage_two_helps(stall_in);
-            let urgent = look.is_slowed() || stall_in.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
+            let stage = self.stage(look);
+            // Who drains has been let go down although level 0 is long.
+            let is_slowed = look.is_slowed() && stage != Stage::Drain;
+            let urgent = is_slowed || stall_in.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
             let slow_reads = self.reads_are_slow(now, look);
-            match self.stage(look) {
+            match stage {
                 Stage::One | Stage::Drain if !self.may_leave(now, look) && !urgent => {}
                 Stage::One | Stage::Drain if slow_reads && !urgent => {}
                 Stage::One | Stage::Drain if is_long && helps => {
