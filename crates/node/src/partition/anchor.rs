@@ -131,8 +131,8 @@ struct NewestSlot {
 enum Standing {
     /// For sure.
     Durable,
-    /// It was read: whoever wrote it may not have come to sync it, or a sync may have failed. It is written once more as
-    /// it is, which cannot harm it if it is there.
+    /// It was read: whoever wrote it may not have come to sync it, or a sync may have failed. It is written once more
+    /// as it is, which cannot harm it if it is there.
     Read,
     /// It was written, or a write of it failed, and no sync has succeeded since. One that succeeds after one that has
     /// failed says nothing of it.

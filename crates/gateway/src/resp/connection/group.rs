@@ -1,7 +1,7 @@
 //! Writes of a pipeline that follow one another, and of which the first reads before it writes: they are run
 //! [as one](super::as_one), with one turn at the store's lock and one record of the log. Each is answered, charged and
-//! timed by itself, and one that fails has no part in the others. (Only where the counts of a sorted set that they change
-//! cannot be read all of them fail: they are counted once, for all.)
+//! timed by itself, and one that fails has no part in the others. (Only where the counts of a sorted set that they
+//! change cannot be read all of them fail: these are counted once, for all.)
 //!
 //! A short read of a row that is written in front of it goes along. By itself it would have to wait until that write is
 //! committed; among them it sees it at once, and its answer waits for the commit as theirs do.
