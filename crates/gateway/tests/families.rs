@@ -70,7 +70,7 @@ fn random_of_keys(rng: &mut Rng) -> Vec<String> {
         4 => vec!["COPY".into(), key(rng), key(rng), "REPLACE".into()],
         5 => vec!["SET".into(), key(rng), "string".into()],
         6 => vec!["GET".into(), key(rng)],
-        7 => vec!["PEXPIRE".into(), key(rng), one_of(rng, &["100000", "-1"])],
+        7 => vec!["PEXPIRE".into(), key(rng), one_of(rng, &["100000000", "-1"])],
         8 => vec!["PERSIST".into(), key(rng)],
         9 => vec!["OBJECT".into(), "ENCODING".into(), key(rng)],
         10 => vec!["UNLINK".into(), key(rng), key(rng)],

@@ -21,7 +21,7 @@ pub fn random_command(rng: &mut Rng) -> Vec<String> {
     let number = |rng: &mut Rng| {
         one_of(rng, &["0", "1", "-1", "5", "-7", "100", "9223372036854775807", "-9223372036854775808", "1.5", "x", ""])
     };
-    let time = |rng: &mut Rng| one_of(rng, &["200000", "100000", "0", "-1", "9223372036854775807", "1x"]);
+    let time = |rng: &mut Rng| one_of(rng, &["200000000", "100000000", "0", "-1", "9223372036854775807", "1x"]);
     let mut command = Vec::new();
     let mut words = |words: &[String]| command.extend_from_slice(words);
     match rng.below(60) {
@@ -203,7 +203,7 @@ fn generic(rng: &mut Rng, key: impl Fn(&mut Rng) -> String) -> Vec<String> {
             one_of(rng, &["none", "x"]),
         ]),
         9 | 10 => {
-            words.extend(["RESTORE".into(), key(rng), one_of(rng, &["0", "100000", "-1", "x"])]);
+            words.extend(["RESTORE".into(), key(rng), one_of(rng, &["0", "100000000", "-1", "x"])]);
             words.push(one_of(rng, &["", "too short", "long enough, but wrong"]));
             for _ in 0..rng.below(3) {
                 words.push(one_of(rng, &["REPLACE", "ABSTTL", "IDLETIME", "FREQ", "5", "-1", "256", "bad"]));
