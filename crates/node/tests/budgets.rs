@@ -282,19 +282,9 @@ fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_fo
     let sim = Sim::new(11);
     let clock = sim.clock();
     let tree = TreeOptions { write_buffers_max: 64, ..config().tree };
-    let (device, capacity) = (Limits::bytes(DEVICE), cost::Capacity::default());
-    let bandwidth = Some(Bandwidth { device, capacity, background: UNLIMITED });
-    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 1 << 20, bandwidth, ..config() };
+    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 1 << 20, ..config() };
     let (written, waits) = sim.block_on(async {
-        let node = open(&sim, &disk(&sim, DEVICE), &config).await;
-        let (reader, writer) = (tenant(&node, "reader").await, tenant(&node, "writer").await);
-        for number in 0..2_000 {
-            reader.write(&row(number)).await.expect("written").await.expect("committed");
-        }
-        reader.seal();
-        reader.settle().await;
-        let over = Arc::new(AtomicBool::new(false));
-        read_all_the_time(&sim, &reader, &over);
+        let (node, writer, over) = beside_readers(&sim, DEVICE, &config).await;
         let written = Arc::new(AtomicU64::new(0));
         for _ in 0..8 {
             let (writer, over, written) = (Arc::clone(&writer), Arc::clone(&over), Arc::clone(&written));
@@ -313,6 +303,23 @@ fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_fo
         seen
     });
     assert!(written > 3_000 && waits > 50, "{written} KiB in 20 s, {waits} waits for room");
+}
+
+/// A node before a device of so many bytes a second, and a partition to write to, beside one of another tenant whose
+/// readers use all there is until it is over.
+async fn beside_readers(sim: &Sim, device: u64, config: &NodeConfig) -> (Arc<Node>, Arc<Partition>, Arc<AtomicBool>) {
+    let (limits, capacity) = (Limits::bytes(device), cost::Capacity::default());
+    let bandwidth = Some(Bandwidth { device: limits, capacity, background: UNLIMITED });
+    let node = open(sim, &disk(sim, device), &NodeConfig { bandwidth, ..config.clone() }).await;
+    let (reader, writer) = (tenant(&node, "reader").await, tenant(&node, "writer").await);
+    for number in 0..2_000 {
+        reader.write(&row(number)).await.expect("written").await.expect("committed");
+    }
+    reader.seal();
+    reader.settle().await;
+    let over = Arc::new(AtomicBool::new(false));
+    read_all_the_time(sim, &reader, &over);
+    (node, writer, over)
 }
 
 /// 64 clients who read rows of `reader` that no cache holds, until it is `over`.
@@ -337,19 +344,9 @@ fn an_urgent_flush_is_not_kept_from_the_device_by_readers_who_use_all_of_it() {
     let sim = Sim::new(12);
     let clock = sim.clock();
     let tree = TreeOptions { write_buffers_max: 2, write_buffer_bytes: 512 << 10, ..config().tree };
-    let (device, capacity) = (Limits::bytes(DEVICE), cost::Capacity::default());
-    let bandwidth = Some(Bandwidth { device, capacity, background: UNLIMITED });
-    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 2 << 20, bandwidth, ..config() };
+    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 2 << 20, ..config() };
     let stopped = sim.block_on(async {
-        let node = open(&sim, &disk(&sim, DEVICE), &config).await;
-        let (reader, writer) = (tenant(&node, "reader").await, tenant(&node, "writer").await);
-        for number in 0..2_000 {
-            reader.write(&row(number)).await.expect("written").await.expect("committed");
-        }
-        reader.seal();
-        reader.settle().await;
-        let over = Arc::new(AtomicBool::new(false));
-        read_all_the_time(&sim, &reader, &over);
+        let (node, writer, over) = beside_readers(&sim, DEVICE, &config).await;
         // Four memtables in 30 s: each is flushed while the next one fills, in ten seconds.
         for number in 0..2_000 {
             writer.write(&row(number)).await.expect("written").await.expect("committed");
@@ -370,19 +367,9 @@ fn merges_of_level_0_are_not_kept_from_the_device_by_readers_who_use_all_of_it()
     let sim = Sim::new(13);
     let clock = sim.clock();
     let tree = TreeOptions { write_buffers_max: 2, write_buffer_bytes: 512 << 10, ..config().tree };
-    let (device, capacity) = (Limits::bytes(DEVICE), cost::Capacity::default());
-    let bandwidth = Some(Bandwidth { device, capacity, background: UNLIMITED });
-    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 2 << 20, bandwidth, ..config() };
+    let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 2 << 20, ..config() };
     let (longest, stopped) = sim.block_on(async {
-        let node = open(&sim, &disk(&sim, DEVICE), &config).await;
-        let (reader, writer) = (tenant(&node, "reader").await, tenant(&node, "writer").await);
-        for number in 0..2_000 {
-            reader.write(&row(number)).await.expect("written").await.expect("committed");
-        }
-        reader.seal();
-        reader.settle().await;
-        let over = Arc::new(AtomicBool::new(false));
-        read_all_the_time(&sim, &reader, &over);
+        let (node, writer, over) = beside_readers(&sim, DEVICE, &config).await;
         // A memtable a second, for longer than it takes to stop writes if nothing is merged.
         let mut longest = 0;
         for number in 0..45_000 {

@@ -22,6 +22,23 @@ fn carried(fs: &SimFs) -> usize {
     image.files().iter().filter(|(path, _)| path.starts_with(&dir)).count()
 }
 
+/// A log of two members on a fresh disk, of which the first has twenty records, all synced.
+async fn with_twenty(
+    fs: &Arc<SimFs>,
+    sync: SyncMode,
+    group: &SharedGroup,
+    rng: &mut Rng,
+) -> (SharedLog, Vec<MemberLog>) {
+    let log = open(fs, sync, group, 1, 2).await.expect("a fresh disk");
+    let members = open_members(&log, sync, group).await.expect("a fresh disk");
+    for _ in 0..20 {
+        write_one(&members[0], group, rng).await.expect("nothing fails yet");
+    }
+    members[0].sync().await.expect("nothing fails yet");
+    group.0.lock().members[0].synced = members[0].last();
+    (log, members)
+}
+
 /// The healthy ones write and flush until `bytes` more have passed through the log.
 async fn pass(log: &SharedLog, healthy: &[MemberLog], group: &SharedGroup, rng: &mut Rng, bytes: u64) {
     let before = log.stats().log.bytes_written;
@@ -289,13 +306,7 @@ fn a_kill_while_something_is_carried_and_then_a_power_cut_lose_nothing_promised(
             let group = SharedGroup::of(2);
             let mut rng = sim.rng();
             let has_ended = sim.block_on(async {
-                let log = open(&fs, sync, &group, 1, 2).await.expect("a fresh disk");
-                let members = open_members(&log, sync, &group).await.expect("a fresh disk");
-                for _ in 0..20 {
-                    write_one(&members[0], &group, &mut rng).await.expect("nothing fails");
-                }
-                members[0].sync().await.expect("nothing fails");
-                group.0.lock().members[0].synced = members[0].last();
+                let (log, _members) = with_twenty(&fs, sync, &group, &mut rng).await;
                 polled(log.carry(0), polls).await.is_some()
             });
             sim.block_on(async {
@@ -333,14 +344,7 @@ fn what_a_failed_copy_has_left_is_removed_and_never_trusted() {
         let group = SharedGroup::of(2);
         let mut rng = sim.rng();
         sim.block_on(async {
-            let sync = SyncMode::Interval;
-            let log = open(&fs, sync, &group, 1, 2).await.expect("a fresh disk");
-            let members = open_members(&log, sync, &group).await.expect("a fresh disk");
-            for _ in 0..20 {
-                write_one(&members[0], &group, &mut rng).await.expect("nothing fails yet");
-            }
-            members[0].sync().await.expect("nothing fails yet");
-            group.0.lock().members[0].synced = members[0].last();
+            let (log, members) = with_twenty(&fs, SyncMode::Interval, &group, &mut rng).await;
             fs.fail_next(Some(kind), Fault::Error);
             log.carry(0).await.expect_err("the copy fails");
             assert_eq!((log.stats().carried, carried(&fs)), (0, 0), "{kind:?}: nothing is left of it");
@@ -417,12 +421,7 @@ fn a_member_that_is_dropped_while_it_is_carried_leaves_nothing() {
     let group = SharedGroup::of(2);
     let mut rng = sim.rng();
     sim.block_on(async {
-        let log = open(&fs, SyncMode::Interval, &group, 1, 2).await.expect("a fresh disk");
-        let members = open_members(&log, SyncMode::Interval, &group).await.expect("a fresh disk");
-        for _ in 0..20 {
-            write_one(&members[0], &group, &mut rng).await.expect("nothing fails");
-        }
-        members[0].sync().await.expect("nothing fails");
+        let (log, _members) = with_twenty(&fs, SyncMode::Interval, &group, &mut rng).await;
         let (carrying, dropped) = join(log.carry(0), log.forget(0)).await;
         carrying.expect("nothing fails");
         dropped.expect("nothing fails");

@@ -11,7 +11,7 @@
 //!   left      what is still to be written                  the same, and what has to be read for it
 //!   room      what users may write until writes stall:     ... until writes are slowed (or until that hurts,
 //!             memtables allowed, less what is in them      where they are slowed): runs x memtables in a run
-//!   needed    left / (room / ingest), and a tenth more     the same
+//!   needed    left / (room / ingest), and a tenth more     the same, by the ingest of the busiest second of the minute
 //! ```
 //!
 //! While a flush has written nothing for two ticks, flushes have so much of the device that all that are under way end
