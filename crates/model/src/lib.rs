@@ -3,6 +3,7 @@
 //! A [`Batch`] is the common currency of log, engine and (later) replication: a few record changes that become
 //! visible together. Its bytes are the payload of a log record, described in `docs/format/log.md`.
 
+pub mod as_is;
 mod batch;
 mod databases;
 pub mod engine;

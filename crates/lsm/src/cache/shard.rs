@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::Arc;
 
+use weir_model::as_is::AsIs;
 use weir_model::engine::CacheUsage;
 
 use super::PINNED_SHARE_MAX;
@@ -39,26 +40,6 @@ impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(Key::hash(*self));
-    }
-}
-
-/// Keys come with a good hash, the same in every run.
-#[derive(Default)]
-pub(super) struct AsIs(u64);
-
-impl Hasher for AsIs {
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a key hashes as one number");
-    }
-
-    #[inline]
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }
 
@@ -106,6 +87,7 @@ pub(super) struct Inserted {
 /// removed, or has moved to another queue since; they are skipped, and swept when they become the majority.
 #[derive(Default)]
 pub(super) struct Shard {
+    /// Keys come with a good hash, the same in every run.
     map: HashMap<Key, Slot, BuildHasherDefault<AsIs>>,
     small: VecDeque<Key>,
     main: VecDeque<Key>,

@@ -13,12 +13,14 @@
 mod in_order;
 mod leaf;
 
-use std::borrow::Borrow;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crossbeam_epoch::Guard;
+use foldhash::fast::RandomState;
+use papaya::Equivalent;
+use weir_model::as_is::AsIs;
 use weir_model::prefetch::prefetch;
 
 use self::in_order::InOrder;
@@ -29,8 +31,9 @@ use crate::version::Version;
 
 /// Bytes of memory that a row takes beside its versions and a long key: itself, with its key, and two counters; its
 /// key, a pointer and a mark in a leaf, and a third of the places there, which are empty; in the hash table an
-/// allocation of 16 bytes with a pointer to the row, and a slot of nine bytes for that, of which a fifth to three
-/// fifths are free, and as much again in outgrown tables that are not freed yet. `examples/row_bytes.rs` measures it.
+/// allocation of 16 bytes with its hash and a pointer to it, and a slot of nine bytes for that, of which a fifth to
+/// three fifths are free, and as much again in outgrown tables that are not freed yet. `examples/row_bytes.rs` measures
+/// it.
 const ROW_BYTES: usize = size_of::<Row>() + size_of::<Key>() + 16 * size_of::<usize>();
 
 /// Keys that are [prefetched](Index::prefetch) at once: about as many cache lines as a processor fetches at once.
@@ -54,48 +57,64 @@ impl Row {
     }
 }
 
-/// A row of the hash table, which finds it by its key.
-struct ByKey(Arc<Row>);
-
-impl Borrow<[u8]> for ByKey {
-    fn borrow(&self) -> &[u8] {
-        &self.0.key
-    }
+/// A row in the hash table, with the hash of its key: a table that grows would otherwise read each row, which is
+/// somewhere else in memory, and its key, which may be somewhere else again.
+struct Hashed {
+    hash: u64,
+    row: Arc<Row>,
 }
 
-impl Hash for ByKey {
+impl Hash for Hashed {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As a slice is: a row is looked for by one.
-        self.0.key[..].hash(state);
+        state.write_u64(self.hash);
     }
 }
 
-impl PartialEq for ByKey {
+impl PartialEq for Hashed {
     fn eq(&self, other: &Self) -> bool {
-        self.0.key[..] == other.0.key[..]
+        self.hash == other.hash && self.row.key[..] == other.row.key[..]
     }
 }
 
-impl Eq for ByKey {}
+impl Eq for Hashed {}
+
+/// A key that is looked for, with its hash.
+struct Wanted<'k> {
+    hash: u64,
+    key: &'k [u8],
+}
+
+impl Hash for Wanted<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Equivalent<Hashed> for Wanted<'_> {
+    fn equivalent(&self, found: &Hashed) -> bool {
+        self.hash == found.hash && *self.key == found.row.key[..]
+    }
+}
 
 /// See the module.
+#[derive(Default)]
 pub(crate) struct Index {
-    by_hash: papaya::HashSet<ByKey, foldhash::fast::RandomState>,
+    by_hash: papaya::HashSet<Hashed, BuildHasherDefault<AsIs>>,
+    /// Of keys; the table takes what it gives as it is.
+    hasher: RandomState,
     in_order: InOrder,
 }
 
-impl Default for Index {
-    fn default() -> Self {
-        let by_hash = papaya::HashSet::with_hasher(foldhash::fast::RandomState::default());
-        Self { by_hash, in_order: InOrder::default() }
-    }
-}
-
 impl Index {
+    #[inline]
+    fn wanted<'k>(&self, key: &'k [u8]) -> Wanted<'k> {
+        Wanted { hash: self.hasher.hash_one(key), key }
+    }
+
     /// The newest version of `key`.
     #[inline]
     pub fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
-        self.by_hash.pin().get(key)?.0.newest.load()
+        self.by_hash.pin().get(&self.wanted(key))?.row.newest.load()
     }
 
     /// Has the processor fetch what reads of `keys`, [`PREFETCHED_MAX`] at most, will touch. Each look-up waits for
@@ -104,14 +123,14 @@ impl Index {
         let by_hash = self.by_hash.pin();
         let mut rows = [None; PREFETCHED_MAX];
         for (key, row) in keys.zip(&mut rows) {
-            *row = by_hash.get(key).map(|row| &*row.0);
+            *row = by_hash.get(&self.wanted(key)).map(|found| &*found.row);
         }
         prefetch_versions(rows.iter().flatten().copied(), guard);
     }
 
     /// The row of `key`.
     pub fn row(&self, key: &[u8]) -> Option<Arc<Row>> {
-        self.by_hash.pin().get(key).map(|row| Arc::clone(&row.0))
+        self.by_hash.pin().get(&self.wanted(key)).map(|found| Arc::clone(&found.row))
     }
 
     /// The rows of `keys`, [`PREFETCHED_MAX`] at most, as [`Self::row`] gives them one by one. The processor fetches
@@ -120,7 +139,7 @@ impl Index {
         let by_hash = self.by_hash.pin();
         let mut rows = [const { None }; PREFETCHED_MAX];
         for (key, row) in keys.zip(&mut rows) {
-            *row = by_hash.get(key).map(|row| Arc::clone(&row.0));
+            *row = by_hash.get(&self.wanted(key)).map(|found| Arc::clone(&found.row));
         }
         prefetch_versions(rows.iter().flatten().map(|row| &**row), guard);
         rows
@@ -130,17 +149,17 @@ impl Index {
     pub fn insert(&self, key: &[u8], version: Arc<Version>) {
         let row = Arc::new(Row::new(Key::new(key), Some(version)));
         self.in_order.insert(Arc::clone(&row));
-        let is_new = self.by_hash.pin().insert(ByKey(row));
+        let is_new = self.by_hash.pin().insert(Hashed { hash: self.hasher.hash_one(key), row });
         debug_assert!(is_new, "the only writer has looked");
     }
 
     /// Removes the row of `key`. What it held goes as soon as no reader can be on it.
     pub fn remove(&self, key: &[u8]) {
-        let by_hash = self.by_hash.pin();
-        let Some(row) = by_hash.get(key) else { return };
-        row.0.newest.replace(None);
+        let (by_hash, wanted) = (self.by_hash.pin(), self.wanted(key));
+        let Some(found) = by_hash.get(&wanted) else { return };
+        found.row.newest.replace(None);
         self.in_order.removed(key);
-        by_hash.remove(key);
+        by_hash.remove(&wanted);
     }
 
     /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false; gives
