@@ -70,6 +70,7 @@ pub fn scan(partition: &Arc<Partition>, from: &[u8], limit: usize, see: &mut dyn
     let _scope = blocking_scope();
     block_on(async {
         let mut scan = partition.scan(Range::starting_at(from)).await?;
+        scan.expect(limit);
         for _ in 0..limit {
             let Some(entry) = scan.next().await? else { break };
             see(entry.key, entry.value);

@@ -106,6 +106,7 @@ pub async fn check_rows(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<String>> {
     }
     let version = Version::default()
         .apply(&folded.snapshot(), &opened)
+        .map(Arc::new)
         .map_err(|message| Error::new(ErrorKind::Corruption, "check the tree in", dir, message))?;
     let options = CursorOptions { class: Class::Maintenance, readahead_bytes: READ_BYTES, caching: Caching::Leave };
     let (mut audit, mut turn) = (Audit::default(), Turn::new());

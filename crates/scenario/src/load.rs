@@ -141,6 +141,7 @@ impl Clients {
         }
         let from = Bound::Included(key.to_vec());
         let mut scan = self.partition.scan(Range { from, to: Bound::Unbounded, reverse: false }).await?;
+        scan.expect(entries as usize);
         let mut found = 0;
         while found < entries && scan.next().await?.is_some() {
             found += 1;

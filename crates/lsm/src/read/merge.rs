@@ -31,6 +31,11 @@ impl<C: Cursor> MergeCursor<C> {
         Self { heap: Vec::with_capacity(sources.len()), sources, forward: true, pending: Vec::new() }
     }
 
+    /// All of them.
+    pub fn sources_mut(&mut self) -> &mut [C] {
+        &mut self.sources
+    }
+
     fn start(&mut self, forward: bool, mut seek: impl FnMut(&mut C) -> Step) -> Step {
         self.forward = forward;
         self.heap.clear();

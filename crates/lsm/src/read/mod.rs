@@ -1,5 +1,6 @@
 //! Reading: point look-ups, merges and scans over a view.
 
+mod expected;
 pub mod get;
 pub mod level;
 pub mod merge;

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use weir_io::{Result, Waiting};
 use weir_model::engine::{Entry, Kind, Passed, Range, SEQ_MAX, ScanStep, Seq, Walk, is_expired};
 
+use super::expected::Expected;
 use super::merge::MergeCursor;
 use super::source::Source;
 use super::view::View;
 use crate::cursor::{Cursor, Step};
 use crate::table::CursorOptions;
+use crate::version::Version;
 
 /// Versions of one key that are stepped over; what is left of them is jumped over. A key that is written to again and
 /// again has as many as there were writes since the last flush, and a seek costs as much as some steps.
@@ -19,7 +21,10 @@ const STEPS_MAX: usize = 8;
 /// A scan of a tree. It keeps its view alive, and with it the memory and files it reads.
 pub struct TreeWalk {
     merge: MergeCursor<Source>,
+    version: Arc<Version>,
     range: Range,
+    /// How many entries are going to be taken, if that was said and the sources do not know yet.
+    expected: Option<usize>,
     at: Seq,
     now_ms: u64,
     started: bool,
@@ -71,7 +76,9 @@ impl TreeWalk {
     pub fn new(view: &Arc<View>, range: Range, at: Seq, now_ms: u64, options: CursorOptions) -> Self {
         Self {
             merge: MergeCursor::new(view.sources(at, options)),
+            version: Arc::clone(&view.version),
             range,
+            expected: None,
             at,
             now_ms,
             started: false,
@@ -231,6 +238,11 @@ impl Walk for TreeWalk {
     }
 
     fn load(&mut self) -> Waiting<'_, Result<()>> {
+        // Not before: what finds all in memory need not know.
+        if let Some(entries) = self.expected.take() {
+            let expected = Expected::new(&self.range, entries, &self.version);
+            self.merge.sources_mut().iter_mut().for_each(|source| source.expect(&expected));
+        }
         Box::pin(async {
             while self.merge.load().await? == Step::Load {}
             Ok(())
@@ -251,6 +263,11 @@ impl Walk for TreeWalk {
             expire_at_ms: self.best.expire_at_ms,
             value: &self.best.value,
         })
+    }
+
+    fn expect(&mut self, entries: usize) {
+        debug_assert!(!self.started, "what is read first is as long as it is");
+        self.expected = Some(entries);
     }
 
     fn set_budget(&mut self, entries: usize, bytes: u64) {

@@ -3,6 +3,7 @@
 use weir_io::Result;
 use weir_model::engine::{Entry, Seq};
 
+use super::expected::Expected;
 use super::level::LevelCursor;
 use crate::cursor::{Cursor, Step};
 use crate::memtable::MemtableCursor;
@@ -27,6 +28,17 @@ macro_rules! each {
             Source::Level($cursor) => $call,
         }
     };
+}
+
+impl Source {
+    /// See [`Expected`].
+    pub fn expect(&mut self, expected: &Expected) {
+        match self {
+            Source::Memtable(_) => {}
+            Source::Table(cursor) => cursor.expect(expected.of(cursor.table().summary().bytes)),
+            Source::Level(cursor) => cursor.expect(expected),
+        }
+    }
 }
 
 impl Cursor for Source {

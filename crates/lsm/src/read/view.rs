@@ -52,8 +52,8 @@ impl View {
 }
 
 /// Cursors over the tables of `version`.
-pub fn sources_of(version: &Version, options: CursorOptions) -> impl Iterator<Item = Source> {
+pub fn sources_of(version: &Arc<Version>, options: CursorOptions) -> impl Iterator<Item = Source> {
     let runs = version.level(0).iter().map(move |run| Source::Table(run.table.cursor(options)));
-    let levels = (1..LEVELS).map(|level| version.level(level)).filter(|tables| !tables.is_empty());
-    runs.chain(levels.map(move |tables| Source::Level(LevelCursor::new(tables.to_vec(), options))))
+    let levels = (1..LEVELS).filter(|&level| !version.level(level).is_empty());
+    runs.chain(levels.map(move |level| Source::Level(LevelCursor::of_level(version, level, options))))
 }

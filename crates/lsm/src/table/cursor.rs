@@ -6,7 +6,8 @@ use weir_io::{Error, Result};
 use weir_model::engine::{Entry, Seq, compare};
 
 use super::block::{Block, EntryOffsets, Raw};
-use super::readahead::{Caching, CursorOptions, Readahead, Way};
+use super::extent::{Extent, Way};
+use super::readahead::{Caching, CursorOptions, Readahead};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
 
@@ -68,6 +69,11 @@ impl TableCursor {
     /// The table it walks.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// So much of the table is going to be read from where the cursor stands, or from the block that it misses.
+    pub fn expect(&mut self, extent: Extent) {
+        self.readahead.expect(extent);
     }
 
     /// Goes to `goal` in block `number`, or as far as blocks are in memory.
@@ -280,7 +286,8 @@ impl Cursor for TableCursor {
         let way = match goal {
             Goal::First => Way::Forward,
             Goal::Last => Way::Backward,
-            Goal::AtOrAfter | Goal::Before => Way::Jump,
+            Goal::AtOrAfter => Way::Jump { backward: false },
+            Goal::Before => Way::Jump { backward: true },
         };
         self.readahead.fetch(&self.table, number, way, &self.options).await?;
         Ok(self.enter(number, goal))

@@ -9,6 +9,7 @@
 mod block;
 mod covers;
 mod cursor;
+mod extent;
 pub mod filter;
 mod format;
 mod index;
@@ -24,6 +25,7 @@ pub use block::Block;
 pub(crate) use block::Hint;
 pub use covers::CoverPoint;
 pub use cursor::TableCursor;
+pub use extent::Extent;
 pub use format::{BlockAddress, Compression, TableOptions, TableSummary};
 pub(crate) use index::common_prefix;
 pub use readahead::{Caching, CursorOptions};

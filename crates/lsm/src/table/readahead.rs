@@ -1,9 +1,9 @@
 //! Reading ahead: how a cursor turns many small wishes into few large reads.
 //!
-//! A seek that misses reads one block. Each miss on the way from there doubles the window, up to the limit; so a point
-//! seek costs one page, and a long scan one large read per window. A cursor that bypasses the cache (compaction) knows
-//! that it will read on: it begins with the whole window, and has the next one under way while the current one is being
-//! used.
+//! The first miss reads one block, or as much as is known to be wanted ([`Extent`]). Each miss on the way from there
+//! doubles the window, up to the limit; so a point seek costs one page, and a long scan one large read per window. A
+//! cursor that bypasses the cache (compaction) knows that it will read on: it begins with the whole window, and has the
+//! next one under way while the current one is being used.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use weir_io::{AlignedBuf, Class, Op, PAGE, Result};
 
 use super::block::Block;
+use super::extent::{Extent, Way};
 use super::reader::Table;
 use super::span::Span;
 
@@ -56,17 +57,7 @@ pub(super) struct Readahead {
     /// Under way: awaited by `fetch` only.
     coming: Option<Coming>,
     window_bytes: u64,
-}
-
-/// How the cursor came to the missing block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// By a seek.
-    Jump,
-    /// From the block before it.
-    Forward,
-    /// From the block behind it.
-    Backward,
+    extent: Option<Extent>,
 }
 
 /// Blocks that were read together.
@@ -83,6 +74,11 @@ struct Coming {
 }
 
 impl Readahead {
+    /// So much of the table is going to be read from where the next miss is.
+    pub(super) fn expect(&mut self, extent: Extent) {
+        self.extent = Some(extent);
+    }
+
     /// Block `number`, if the last chunk has it.
     pub(super) fn get(&self, table: &Table, number: usize, options: &CursorOptions) -> Option<Result<Arc<Block>>> {
         let chunk = self.current.as_ref().filter(|chunk| chunk.blocks.contains(&number))?;
@@ -128,14 +124,19 @@ impl Readahead {
     /// Which blocks to read when `number` is missing; adapts the window.
     fn plan(&mut self, table: &Table, number: usize, way: Way, options: &CursorOptions) -> Range<usize> {
         let limit = options.readahead_bytes as u64;
+        if let Some(extent) = self.extent.take() {
+            let blocks = extent.blocks(table, number, way, limit);
+            self.window_bytes = if blocks.len() > 1 { pages(table, &blocks).1 } else { 0 };
+            return blocks;
+        }
         self.window_bytes = match way {
             _ if !options.caching.fills() => limit,
-            Way::Jump => 0,
+            Way::Jump { .. } => 0,
             Way::Forward | Way::Backward => (self.window_bytes * 2).max(2 * PAGE as u64).min(limit),
         };
         match way {
             Way::Backward => backward(table, number, self.window_bytes),
-            Way::Jump | Way::Forward => forward(table, number, self.window_bytes),
+            Way::Jump { .. } | Way::Forward => forward(table, number, self.window_bytes),
         }
     }
 }

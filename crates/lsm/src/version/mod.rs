@@ -18,10 +18,29 @@ pub use table_file::TableFile;
 pub use weir_model::engine::LEVELS;
 use weir_model::engine::Seq;
 
+/// What the tables of a level have together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelSize {
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+}
+
+impl LevelSize {
+    fn of(tables: &[Arc<TableFile>]) -> Self {
+        tables.iter().fold(Self::default(), |size, table| Self {
+            entries: size.entries + table.meta.entries,
+            bytes: size.bytes + table.meta.bytes,
+        })
+    }
+}
+
 /// The tables of every level. Level 0: newest epoch first, ranges may overlap. Deeper levels: by key, disjoint.
 #[derive(Clone, Default)]
 pub struct Version {
     levels: [Vec<Arc<TableFile>>; LEVELS],
+    sizes: [LevelSize; LEVELS],
     edits: u64,
     holds_heads: bool,
     holds_covers: bool,
@@ -53,6 +72,16 @@ impl Version {
     /// The tables of `level`, in the order given on [`Version`].
     pub fn level(&self, level: usize) -> &[Arc<TableFile>] {
         &self.levels[level]
+    }
+
+    /// What the tables of `level` have together.
+    pub fn size(&self, level: usize) -> LevelSize {
+        self.sizes[level]
+    }
+
+    /// Entries of all tables, tombstones included.
+    pub fn entries(&self) -> u64 {
+        self.sizes.iter().map(|size| size.entries).sum()
     }
 
     /// All tables with their level.
@@ -114,6 +143,7 @@ impl Version {
         let holds_covers = next.tables().any(|(_, file)| !file.table.summary().covers.is_empty());
         let largest_seq = next.tables().map(|(_, file)| file.meta.largest_seq).max().unwrap_or(0);
         (next.holds_heads, next.holds_covers, next.largest_seq) = (holds_heads, holds_covers, largest_seq);
+        next.sizes = std::array::from_fn(|level| LevelSize::of(&next.levels[level]));
         Ok(next)
     }
 }

@@ -85,6 +85,9 @@ pub trait Walk: Send {
     /// The answer on which it stands; `None` before the first step and at the end.
     fn entry(&self) -> Option<Entry<'_>>;
 
+    /// See [`Scan::expect`]. Whoever reads nothing from a device need not know.
+    fn expect(&mut self, _entries: usize) {}
+
     /// See [`Scan::set_budget`].
     fn set_budget(&mut self, entries: usize, bytes: u64);
 
@@ -140,6 +143,13 @@ impl Scan {
     /// The key and its version that the last step has gone to; `None` at the end of the range.
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.0.entry()
+    }
+
+    /// Says that whoever asks will take about so many `entries`, or all that there are up to the end of the range.
+    /// Reads of the device are then about as long as that takes, from the first one on; without it the first one is
+    /// short. To be said before the first step.
+    pub fn expect(&mut self, entries: usize) {
+        self.0.expect(entries);
     }
 
     /// Lets the scan look at no more than `entries` from now on, and at no further one when it has passed `bytes` of

@@ -76,6 +76,7 @@ impl Partition {
         let (from, to) = (agenda_key(from_ms, b""), agenda().1);
         let range = Range { from: Bound::Included(from), to: Bound::Excluded(to), reverse: false };
         let mut scan = self.scan(range).await?;
+        scan.expect(PAGE_ROWS);
         let mut page = Vec::new();
         while page.len() < PAGE_ROWS
             && let Some(entry) = scan.next().await?

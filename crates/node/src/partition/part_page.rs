@@ -53,6 +53,7 @@ impl PageUnderWay {
     fn begun(mut scan: Scan, range: PartRange, limit: usize) -> Self {
         let limit = limit.max(1);
         scan.set_budget(limit.saturating_mul(LOOKS_PER_PART).max(LOOKS_MIN), BYTES_MAX);
+        scan.expect(limit);
         let parts = StoredParts::default();
         Self { scan, range, limit, parts, count: 0, only_counts: false, bytes: 0, newest: 0, left: None }
     }

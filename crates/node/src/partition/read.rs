@@ -185,6 +185,8 @@ impl Partition {
     async fn page_of(&self, mut scan: Scan, limit: usize) -> Result<Page> {
         let limit = limit.max(1);
         scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY), PAGE_BYTES_MAX);
+        // Where there is one key more the next page begins.
+        scan.expect(limit.saturating_add(1));
         let mut page = Page::default();
         let mut bytes = 0;
         while let Some(entry) = self.timed(scan.next()).await? {

@@ -1,6 +1,78 @@
 //! What scans and merges read in front of where they are.
 
+use std::ops::Bound;
+
+use weir_model::engine::Range;
+
 use super::*;
+
+const CLIENT: CursorOptions = CursorOptions { class: Class::Read, readahead_bytes: 64 << 10, caching: Caching::Fill };
+
+/// A scan of the entries `from..to` (by their place in `model`) of `table`, of which about `bytes` are wanted: it goes
+/// through `entries` of them. Gives how often the device was asked, and for how many pages.
+fn scanned(
+    bench: &Bench,
+    (table, model): (&Arc<Table>, &Model),
+    (from, to): (usize, usize),
+    reverse: bool,
+    (bytes, entries): (u64, usize),
+) -> (u64, u64) {
+    let key = |place: usize| model.keys().nth(place).map(|key| key.0.clone()).expect("it is one of them");
+    let before = bench.fs.count(Class::Read, OpKind::Read);
+    let range = Range { from: Bound::Included(key(from)), to: Bound::Excluded(key(to)), reverse };
+    let mut cursor = table.cursor(CLIENT);
+    let mut step = if reverse { cursor.seek_before(&key(to), SEQ_MAX) } else { cursor.seek(&key(from), SEQ_MAX) };
+    cursor.expect(Extent { range: Arc::new(range), bytes });
+    for place in 0..entries {
+        bench.finish(&mut cursor, step).expect("the disk is well");
+        let wanted = key(if reverse { to - 1 - place } else { from + place });
+        assert_eq!(cursor.entry().map(|entry| entry.key), Some(&wanted[..]));
+        step = if reverse { cursor.prev() } else { cursor.next() };
+    }
+    let read = bench.fs.count(Class::Read, OpKind::Read);
+    (read.ops - before.ops, (read.bytes - before.bytes) / PAGE as u64)
+}
+
+#[test]
+fn what_is_known_to_be_wanted_is_read_at_once() {
+    // Four entries to a block, which is a page.
+    let model = plain(400, 1000);
+    for reverse in [false, true] {
+        // Entries 200 to 221 are in six blocks: the end of the range says so.
+        let bench = Bench::new();
+        let table = (&bench.table(TableOptions::default(), &model), &model);
+        assert_eq!(scanned(&bench, table, (200, 222), reverse, (u64::MAX, 22)), (1, 6));
+        // In the cache now, all or in part.
+        assert_eq!(scanned(&bench, table, (200, 222), reverse, (u64::MAX, 22)), (0, 0));
+        let wider = if reverse { (190, 222) } else { (200, 232) };
+        assert_eq!(scanned(&bench, table, wider, reverse, (u64::MAX, 32)), (1, 3), "the rest");
+        // The range goes on, but ten entries are wanted: from the middle of a block that is two more.
+        let bench = Bench::new();
+        let table = (&bench.table(TableOptions::default(), &model), &model);
+        let to_the_end = if reverse { (0, 222) } else { (202, 399) };
+        assert_eq!(scanned(&bench, table, to_the_end, reverse, (10 * 1008, 10)), (1, 3));
+        // One entry: the block that it is in.
+        let bench = Bench::new();
+        let table = (&bench.table(TableOptions::default(), &model), &model);
+        assert_eq!(scanned(&bench, table, to_the_end, reverse, (1008, 1)), (1, 1));
+        // Never more at once than the options allow.
+        let bench = Bench::new();
+        let table = (&bench.table(TableOptions::default(), &model), &model);
+        assert_eq!(scanned(&bench, table, to_the_end, reverse, (u64::MAX, 1)), (1, 16));
+    }
+}
+
+#[test]
+fn where_the_end_is_in_the_cache_it_is_not_read_again() {
+    let model = plain(400, 1000);
+    for reverse in [false, true] {
+        let bench = Bench::new();
+        let table = (&bench.table(TableOptions::default(), &model), &model);
+        let (end, range) = if reverse { ((200, 207), (200, 219)) } else { ((212, 219), (200, 219)) };
+        assert_eq!(scanned(&bench, table, end, reverse, (u64::MAX, 7)), (1, 2));
+        assert_eq!(scanned(&bench, table, range, reverse, (u64::MAX, 19)), (1, 3));
+    }
+}
 
 #[test]
 fn a_scan_reads_ahead_and_a_seek_does_not() {
