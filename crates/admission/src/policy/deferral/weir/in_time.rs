@@ -41,16 +41,21 @@ const STALLS: u64 = 8;
 const TICKS: u32 = 2;
 /// With so much of the device foreground takes nearly all.
 const FULL: f64 = 0.85;
-/// Ticks that the pace of merges is averaged over.
+/// Ticks that the pace of merges is averaged over, …
 const AVERAGED: f64 = 8.0;
+/// … and that of flushes.
+const FLUSH_AVERAGED: f64 = 4.0;
 
 /// Flushes of a partition as the last ticks saw them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct FlushPace {
+    at: Nanos,
     /// Bytes that were left to be written.
     left: u64,
     /// Ticks in a row at which nothing had been written.
     still: u32,
+    /// Bytes per second of late; `None` before two ticks have seen what is under way.
+    rate: Option<f64>,
 }
 
 impl FlushPace {
@@ -59,9 +64,18 @@ impl FlushPace {
     }
 
     /// The next tick has come: `left` bytes are still to be written.
-    fn step(&mut self, left: u64) {
+    fn step(&mut self, now: Nanos, left: u64) {
         let stands = left > 0 && left == self.left;
-        *self = Self { left, still: if stands { self.still.saturating_add(1) } else { 0 } };
+        let goes_on = left > 0 && left <= self.left;
+        let seconds = now.saturating_sub(self.at) as f64 / 1e9;
+        let seen = (self.left.saturating_sub(left)) as f64 / seconds.max(f64::MIN_POSITIVE);
+        let rate = goes_on.then(|| self.rate.map_or(seen, |rate| rate + (seen - rate) / FLUSH_AVERAGED));
+        *self = Self { at: now, left, still: if stands { self.still.saturating_add(1) } else { 0 }, rate };
+    }
+
+    /// Seconds until what is under way is written; `None` where that is not known, or nothing is.
+    fn ends_in(self) -> Option<f64> {
+        self.rate.filter(|&rate| rate > 0.0).map(|rate| self.left as f64 / rate)
     }
 }
 
@@ -91,6 +105,14 @@ impl MergePace {
 pub struct Paces {
     flush: FlushPace,
     merge: MergePace,
+}
+
+impl Paces {
+    /// Bytes per second that users may write so that the memtables, which have `room` bytes, are just full when the
+    /// flush under way ends; `None` where that is not known, or there is none.
+    pub fn fills_in_time(&self, room: u64) -> Option<f64> {
+        self.flush.ends_in().map(|seconds| MARGIN * room as f64 / seconds.max(f64::MIN_POSITIVE))
+    }
 }
 
 /// Bytes per second that the flush under way must write to end in time, of the `rate` of the device; 0 where none is
@@ -136,7 +158,7 @@ pub fn floor<'p>(
     let (mut flushes, mut merges) = (0.0, 0.0);
     let (mut flush_starves, mut merge_lags) = (false, false);
     for (look, pace) in looks.iter().zip(paces) {
-        pace.flush.step(look.sample.jobs.flush_left);
+        pace.flush.step(now, look.sample.jobs.flush_left);
         pace.merge.step(now, look.sample.bytes.l0_written);
         flush_starves |= pace.flush.starves();
         flushes += flush_needs(look, rate);
@@ -198,6 +220,24 @@ mod tests {
     fn foreground_keeps_half() {
         assert_eq!(shares(&[(40, 99), (40, 100), (40, 100)])[2], Some(1));
         assert_eq!(shares(&[(1, 0), (1, 0), (1, 0)])[2], Some(1000));
+    }
+
+    #[test]
+    fn when_a_flush_ends_is_known_by_how_fast_it_is() {
+        let (mut paces, mut second) = (Paces::default(), 0);
+        let mut after = |left: u64, room: u64| {
+            second += 1_000_000_000;
+            paces.flush.step(second, left);
+            paces.fills_in_time(room)
+        };
+        assert_eq!(after(80, 100), None, "seen once");
+        // 76 bytes at 4 a second: 19 s, in which 100 bytes may be written, less a tenth.
+        assert!(after(76, 100).is_some_and(|rate| (rate - 90.0 / 19.0).abs() < 1e-9));
+        // A quarter of what is new counts: 3 a second.
+        assert!(after(76, 100).is_some_and(|rate| (rate - 90.0 * 3.0 / 76.0).abs() < 1e-9));
+        assert_eq!(after(90, 100), None, "another flush");
+        assert_eq!(after(0, 100), None, "none");
+        assert_eq!((after(10, 100), after(10, 100)), (None, None), "it has not moved: nobody knows");
     }
 
     /// Seconds of one merge of level 0 with so much left, in a tree of so many runs of four memtables of 10 bytes each.

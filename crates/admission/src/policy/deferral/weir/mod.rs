@@ -333,11 +333,18 @@ impl Weir {
         let close = tree.l0_mild().saturating_sub(CLOSE_TO_SLOW).max(1);
         let stall_in = look.hurt_in(state.stage);
         let near = if late { STALL_NEAR_LATE } else { STALL_NEAR };
+        let is_near = stall_in.is_some_and(|seconds| seconds < near);
+        let (memtables, level_0) = (tree.unflushed as f64 / full as f64, 0.8 * tree.l0_runs as f64 / close as f64);
+        let sustainable = each * state.guard.wanted(look.load.ingest) / look.amplification(state.stage).max(1.0);
+        // A flush gives back all of its memtables at once, when it ends. Where memtables are what is full, more may be
+        // written up to then than can be kept up for ever, and no more than there is room for. What the node's
+        // bandwidth is to the flush does not say when that is: others write, too.
+        let in_time = state.paces.fills_in_time(tree.room(look.gathering.buffers)).filter(|_| memtables >= level_0);
         state.guard.step(&Pressure {
-            watermark: (tree.unflushed as f64 / full as f64).max(0.8 * tree.l0_runs as f64 / close as f64),
-            is_near: stall_in.is_some_and(|seconds| seconds < near),
+            watermark: memtables.max(level_0),
+            is_near: is_near || in_time.is_some_and(|rate| rate < look.load.ingest),
             ingest: look.load.ingest,
-            sustainable: each * state.guard.wanted(look.load.ingest) / look.amplification(state.stage).max(1.0),
+            sustainable: in_time.map_or(sustainable, |rate| rate.max(sustainable)),
         })
     }
 }
