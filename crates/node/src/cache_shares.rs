@@ -5,7 +5,7 @@
 //!    it by those above theirs, and its old blocks do not make room for it. When it waits no longer, that is over.
 //! 3. Others' blocks go at once when somebody puts its own in; what takes time is to read these. So R is what the
 //!    node's gate lets through while reads wait there: what owners whose reads have waited all the time put in
-//!    together, and of that the part that newcomers [would have had](newcomers_part). The least of any δ counts
+//!    together, and of that the part that newcomers [would have had](Given::to_newcomers). The least of any δ counts
 //!    ([`RefillMeter`]). Bytes in the cache are counted, for the device moves whole pages, and compressed ones. Where
 //!    nobody waits, nothing is known.
 //!
@@ -15,9 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use weir_admission::policy::share::{
-    Blocks, BrokenReserves, CacheMode, Promise, RefillMeter, keep_blocks, newcomers_part,
-};
+use weir_admission::policy::share::{Blocks, BrokenReserves, CacheMode, Given, Promise, RefillMeter, keep_blocks};
 use weir_admission::{Account, Gate, Shares};
 use weir_io::{Clock, Nanos, Owner, sleep_until};
 
@@ -140,8 +138,8 @@ impl KeptBlocks {
         let mut state = self.state.lock();
         let state = &mut *state;
         let before = std::mem::take(&mut state.waiting);
-        // Put in by those who have waited since the last look, and those of them who would go on beside newcomers.
-        let (mut read, mut others, mut somebody) = (0, 0, false);
+        // Put in by those who have waited since the last look.
+        let (mut given, mut somebody) = (Given::default(), false);
         let accounts = if self.gate.anybody_waits() { &state.accounts[..] } else { &[] };
         for (owner, account) in accounts {
             let queue = account.read_queue();
@@ -151,13 +149,19 @@ impl KeptBlocks {
             let seen = Look { emptied: queue.emptied, read: self.cache.usage_of(*owner).read_bytes };
             if let Some(last) = before.get(owner).filter(|last| last.emptied == seen.emptied) {
                 let share = state.turned.tenants.get(&owner.tenant).map_or(0, |share| share.units);
+                let read = seen.read.saturating_sub(last.read);
                 somebody = true;
-                read += seen.read.saturating_sub(last.read);
-                others += u64::from(self.cache.bytes_of(owner.tenant) > share);
+                given.bytes += read;
+                if self.cache.bytes_of(owner.tenant) > share {
+                    given.others += 1;
+                } else {
+                    given.newcomers += 1;
+                    given.newcomers_bytes += read;
+                }
             }
             state.waiting.insert(*owner, seen);
         }
-        state.meter.free(now, newcomers_part(read, others, promise.k));
+        state.meter.free(now, given.to_newcomers(promise.k));
         state.meter.look(now, somebody);
         self.tell(state);
     }

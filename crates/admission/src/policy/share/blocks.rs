@@ -164,10 +164,27 @@ pub fn keep_blocks(mode: CacheMode, blocks: Blocks, claimants: &[Claimant]) -> B
     BlockReserves { shares, broken }
 }
 
-/// What `k` newcomers would have been given of `units` that owners who waited all the time were given together, if all
-/// take turns. `others` of those who waited would go on beside the newcomers; the rest are newcomers themselves.
-pub fn newcomers_part(units: u64, others: u64, k: u32) -> u64 {
-    fair_share(units, u64::from(k), others + u64::from(k))
+/// What owners were given who waited for the device all the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Bytes, of all of them.
+    pub bytes: u64,
+    /// How many of them had more than their shares: they go on beside newcomers.
+    pub others: u64,
+    /// How many had not: they are newcomers themselves.
+    pub newcomers: u64,
+    /// Bytes that these were given.
+    pub newcomers_bytes: u64,
+}
+
+impl Given {
+    /// What `k` newcomers would have been given together, if all take turns; and where there were newcomers that were
+    /// given less than their turns, so much less.
+    pub fn to_newcomers(self, k: u32) -> u64 {
+        let turns = |newcomers: u64| fair_share(self.bytes, newcomers, self.others + newcomers);
+        let (of_k, due) = (turns(u64::from(k)), turns(self.newcomers));
+        if due == 0 { of_k } else { fair_share(of_k, self.newcomers_bytes.min(due), due) }
+    }
 }
 
 #[cfg(test)]
@@ -238,9 +255,21 @@ mod tests {
 
     #[test]
     fn newcomers_take_turns_with_those_who_are_there() {
-        assert_eq!(newcomers_part(900, 2, 1), 300);
-        assert_eq!(newcomers_part(900, 2, 2), 450);
-        assert_eq!(newcomers_part(900, 0, 1), 900, "those who waited are the newcomers");
+        let given = Given { bytes: 900, others: 2, ..Given::default() };
+        assert_eq!((given.to_newcomers(1), given.to_newcomers(2)), (300, 450));
+        let alone = Given { bytes: 900, newcomers: 3, newcomers_bytes: 900, ..Given::default() };
+        assert_eq!(alone.to_newcomers(1), 900, "those who waited are the newcomers");
+        assert_eq!(Given::default().to_newcomers(2), 0);
+    }
+
+    #[test]
+    fn what_newcomers_are_given_less_than_their_turns_is_not_counted_on() {
+        let given = |newcomers_bytes| Given { bytes: 900, others: 2, newcomers: 1, newcomers_bytes };
+        assert_eq!(given(300).to_newcomers(1), 300);
+        assert_eq!(given(240).to_newcomers(1), 240, "a fifth less");
+        assert_eq!(given(240).to_newcomers(2), 360);
+        assert_eq!(given(500).to_newcomers(1), 300, "more than its turn was luck");
+        assert_eq!(given(0).to_newcomers(1), 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod rush;
 mod slots;
 mod terms;
 
-pub use blocks::{BlockReserves, Blocks, BrokenReserves, CacheMode, keep_blocks, newcomers_part};
+pub use blocks::{BlockReserves, Blocks, BrokenReserves, CacheMode, Given, keep_blocks};
 pub use entitle::{Broken, Entitlements, Resource, entitle, worsened};
 pub use memtables::{MemorySample, Memtables, TenantMemory, to_seal};
 pub use mode::{Promise, ShareMode};
