@@ -98,6 +98,7 @@ impl Demo {
         let comparison = Comparison {
             scenario,
             slowed: Some(plan.device()),
+            calibrated: false,
             plan,
             contestants: contestants.to_vec(),
             rounds: 1,

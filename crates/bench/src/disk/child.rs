@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
+use weir_admission::{Limits, Rates};
 use weir_io::Rng;
 use weir_io::real::{block_on, blocking_scope, forgo_huge_pages};
 use weir_lsm::TreeOptions;
@@ -62,6 +63,9 @@ pub struct Order {
     pub slowed: Option<u64>,
     /// What the disk is capped to while the load runs.
     pub caps: Caps,
+    /// Weir takes the caps for the device, as a calibration under them would find it. Else it takes what the scenario
+    /// says.
+    pub calibrated: bool,
     /// From 1.
     pub round: u32,
 }
@@ -151,7 +155,7 @@ fn wait_for_word() -> Result<()> {
 impl Order {
     fn open(&self, plan: &Plan) -> Result<Box<dyn Fleet>> {
         match &self.contestant {
-            Entry::Weir(name) => Ok(Box::new(Weir::open(&Order::node_config(name, plan)?, plan, self.slowed)?)),
+            Entry::Weir(name) => Ok(Box::new(Weir::open(&self.node_config(name, plan)?, plan, self.slowed)?)),
             #[cfg(feature = "redb")]
             Entry::Redb => Ok(Box::new(RedbFleet::open(Path::new("."), plan)?)),
             #[cfg(not(feature = "redb"))]
@@ -163,9 +167,13 @@ impl Order {
         }
     }
 
-    fn node_config(name: &str, plan: &Plan) -> Result<NodeConfig> {
+    fn node_config(&self, name: &str, plan: &Plan) -> Result<NodeConfig> {
         let mut config = profile::config(name, plan)?;
         config.tree.l0_stop = L0_STOP;
+        if let Some(bandwidth) = config.bandwidth.as_mut().filter(|_| self.calibrated) {
+            bandwidth.device =
+                Limits::Split { read: Rates::bytes(self.caps.read), write: Rates::bytes(self.caps.write) };
+        }
         Ok(config)
     }
 

@@ -33,6 +33,8 @@ pub struct Comparison {
     pub rounds: u32,
     /// The kernel's.
     pub caps: Caps,
+    /// Weir takes them for the device; see [`Order::calibrated`].
+    pub calibrated: bool,
     /// Make the disk of every Weir so many bytes a second slow, without the kernel's help.
     pub slowed: Option<u64>,
     /// Directory on the disk to measure; created if missing.
@@ -84,6 +86,7 @@ impl Comparison {
             scenario: self.scenario.clone(),
             slowed: self.slowed,
             caps: self.caps,
+            calibrated: self.calibrated,
             round,
         }
     }

@@ -84,6 +84,7 @@ impl Question {
             rounds: 1,
             caps,
             slowed: None,
+            calibrated: false,
             dir: self.dir.clone(),
             keep: false,
             program: self.program.clone(),

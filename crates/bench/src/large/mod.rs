@@ -34,6 +34,8 @@ pub struct Plan {
     pub rounds: u32,
     /// Seconds of each kind of request in each round, after a quarter of that as a warm-up.
     pub seconds: u64,
+    /// How the server compresses tables, as its configuration calls that; `None` = as it comes.
+    pub compression: Option<String>,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
     /// The binary.
@@ -92,7 +94,9 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Found> {
 /// A server on an empty directory.
 fn start(plan: &Plan, dir: &std::path::Path) -> Result<ChildServer> {
     child_server::remove(dir)?;
-    ChildServer::start(&plan.weir, dir, &format!("cache = {CACHE_BYTES}\n"))
+    let compression = plan.compression.iter().map(|codec| format!("compression = \"{codec}\"\n"));
+    let config = std::iter::once(format!("cache = {CACHE_BYTES}\n")).chain(compression).collect::<String>();
+    ChildServer::start(&plan.weir, dir, &config)
 }
 
 /// The key of the set.

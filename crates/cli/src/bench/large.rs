@@ -26,6 +26,9 @@ pub struct LargeArgs {
     /// Seconds of each kind of request, after a warm-up of a quarter of that
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
+    /// How the server compresses tables: none, lz4 or zstd; else as it comes
+    #[arg(long, value_name = "CODEC", value_parser = ["none", "lz4", "zstd"])]
+    compression: Option<String>,
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]
     dir: PathBuf,
@@ -38,8 +41,8 @@ impl LargeArgs {
     pub(super) fn run(self) -> Result<()> {
         let ours = !self.dir.exists();
         let bar = spinner();
-        let Self { members, rounds, seconds, .. } = self;
-        let plan = Plan { members, rounds, seconds, dir: self.dir, weir: std::env::current_exe()? };
+        let Self { members, rounds, seconds, compression, .. } = self;
+        let plan = Plan { members, rounds, seconds, compression, dir: self.dir, weir: std::env::current_exe()? };
         let found = large::run(&plan, |line| bar.set_message(line.to_owned()));
         bar.finish_and_clear();
         let found = found?;

@@ -69,6 +69,10 @@ pub(super) struct DiskArgs {
     /// The same for writes
     #[arg(long, value_name = "W")]
     cap_write_mbps: Option<f64>,
+    /// Have Weir take both caps for the device, reads and writes apart, as `weir calibrate` would find it; without this
+    /// it takes the sum that the scenario says (--bosr, --device)
+    #[arg(long, requires_all = ["cap_read_mbps", "cap_write_mbps"])]
+    calibrated: bool,
     /// Rounds; every round runs every contestant, and the order turns round
     #[arg(long, default_value_t = 1)]
     rounds: u32,
@@ -95,6 +99,7 @@ impl DiskArgs {
             rounds: self.rounds,
             caps: self.caps(),
             slowed: None,
+            calibrated: self.calibrated,
             dir: self.dir,
             keep: self.keep,
             program: Program::this(&["bench", "scenario-child"])?,

@@ -130,7 +130,7 @@ impl Default for Config {
             cache: Bytes(256 << 20),
             cache_shares: CacheShared::default(),
             compactions_max: 2,
-            compression: Codec::None,
+            compression: Codec::Lz4,
             device_bandwidth: Device::Rate(Rate(None)),
             read_units: 0,
             write_units: 0,
