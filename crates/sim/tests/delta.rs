@@ -337,7 +337,7 @@ fn two_tenants_that_come_back_together_have_their_blocks_within_the_delay() {
 /// DF-E5, DF-6: whoever reads and then writes has waited for both, and no longer than for both delays together.
 #[test]
 fn delays_in_series_add_up() {
-    let args = RmwLine::parse_from("it --seconds 65 --every 10 --shares 200+250,500+750,fair".split_whitespace()).args;
+    let args = RmwLine::parse_from("it --seconds 65 --every 10 --shares 200+350,500+750,fair".split_whitespace()).args;
     let image = rmw::image(&args).expect("it is written");
     println!("{}", rmw_heading(&args));
     let run = |pair: &Pair| rmw::run(&args, &image, *pair).expect("it runs");
