@@ -126,7 +126,9 @@ impl Readahead {
         let limit = options.readahead_bytes as u64;
         if let Some(extent) = self.extent.take() {
             let blocks = extent.blocks(table, number, way, limit);
-            self.window_bytes = if blocks.len() > 1 { pages(table, &blocks).1 } else { 0 };
+            // Where that was not enough a little more mostly is, unless it was as much as may be read at once.
+            let was_cut = 2 * pages(table, &blocks).1 > limit;
+            self.window_bytes = if was_cut { limit } else { 0 };
             return blocks;
         }
         self.window_bytes = match way {

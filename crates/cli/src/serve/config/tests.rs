@@ -22,8 +22,9 @@ fn units_are_understood_and_the_rest_stays_as_it_was() {
     let node = config.node(None);
     assert_eq!(node.sync, SyncMode::Always);
     assert_eq!(node.bandwidth.expect("limited").device, Limits::bytes(100_000_000));
-    assert_eq!(node.tree.compression[0], Compression::None);
-    assert_eq!(node.tree.compression[2..4], [Compression::Lz4, Compression::Zstd]);
+    assert_eq!(node.tree.compression[..4], [Compression::None, Compression::Lz4, Compression::Lz4, Compression::Zstd]);
+    let default = parse("").expect("valid").node(None).tree.compression;
+    assert_eq!((default[0], default[1], default[6]), (Compression::None, Compression::Lz4, Compression::Lz4));
     assert_eq!(parse("").expect("valid").node(None).bandwidth, None);
     let peer = parse("profile = \"rocksdb\"").expect("valid").node(None);
     assert_eq!(peer.profile, Profile::RocksDb);

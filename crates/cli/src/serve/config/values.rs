@@ -220,7 +220,7 @@ impl Sync {
 pub enum Codec {
     /// Not at all.
     None,
-    /// LZ4 on every level but the first two, whose tables do not live long.
+    /// LZ4 on every level but level 0, whose tables do not live long. Level 1 has all of a small tenant.
     Lz4,
     /// The same, with Zstandard from level 3 on, where most bytes of a large tree are.
     Zstd,
@@ -230,7 +230,7 @@ impl Codec {
     /// How tables of `level` are compressed.
     pub(super) fn of_level(self, level: usize) -> Compression {
         match (self, level) {
-            (Codec::None, _) | (_, 0 | 1) => Compression::None,
+            (Codec::None, _) | (_, 0) => Compression::None,
             (Codec::Zstd, 3..) => Compression::Zstd,
             _ => Compression::Lz4,
         }

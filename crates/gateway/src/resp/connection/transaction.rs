@@ -142,24 +142,49 @@ impl<S: Store> Connection<S> {
         // Each was found, checked and answered when it was queued, and is once more when it is run.
         work.count(Module::Command, queued.len() as u64);
         work.count(Module::Word, queued.iter().map(|queued| queued.request.args().len() as u64).sum());
-        for step in steps {
+        for (index, step) in steps.into_iter().enumerate() {
             // What is queued in front of it may have changed what is allowed.
             let step = self.check_step(step).await;
             match step {
                 Step::Rows(members) => {
-                    let is_fresh = self.exec_rows(&members, watched, charges, ran).await?;
-                    if !is_fresh {
-                        self.session.outbox.replies.restart(begin);
-                        self.session.outbox.replies.null_array();
-                        return Ok(());
+                    let replies = &self.session.outbox.replies;
+                    let (from, missing, before) = (replies.mark(), replies.missing(), *ran);
+                    match self.exec_rows(&members, watched, charges, ran).await {
+                        Ok(true) => watched = &[],
+                        Ok(false) => {
+                            self.session.outbox.replies.restart(begin);
+                            self.session.outbox.replies.null_array();
+                            return Ok(());
+                        }
+                        // Nothing was run; or all was, and the client is gone.
+                        Err(error) if index == 0 || *ran > before => return Err(error),
+                        // What is in front of it was run, and stays: as in Redis, the others are run as well.
+                        Err(error) => {
+                            self.session.outbox.replies.rewind_elements(from, missing);
+                            self.refuse_rows(&members, charges, ran, &error);
+                        }
                     }
-                    watched = &[];
                 }
                 Step::Alone(queued) => self.exec_alone(queued, None).await,
                 Step::Denied(queued, denied) => self.exec_alone(queued, Some(denied)).await,
             }
         }
         Ok(())
+    }
+
+    /// Answers each of `members` with `error`: none of them was run. What they were charged, behind those that `ran`
+    /// before, goes back.
+    fn refuse_rows(&mut self, members: &[Member<'_>], charges: &[Charge], ran: &mut usize, error: &Error) {
+        self.give_back(members, charges.get(*ran..*ran + members.len()).unwrap_or_default());
+        *ran += members.len();
+        let now = self.server.clock.now();
+        for member in members {
+            let replies = &mut self.session.outbox.replies;
+            let others = replies.begin_element();
+            replies.error(error.text());
+            replies.end_element(others);
+            self.count_queued(member.command, member.args, &Err(error.clone()), now);
+        }
     }
 
     /// `step`, with what is not allowed any more.
