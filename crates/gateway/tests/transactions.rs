@@ -224,7 +224,8 @@ fn rows_of_several_slots_are_refused_where_they_may_be_apart() {
 fn what_cannot_be_run_behind_what_was_run_is_refused_alone() {
     let world = World::new();
     let mut client = world.tenant("t", 4, 0);
-    let lines = ["MULTI", "SET a 1", "DBSIZE", "SET b 2", "SET c 3", "ECHO on", "GET a", "EXEC", "EXISTS a", "EXISTS b"];
+    let lines =
+        ["MULTI", "SET a 1", "DBSIZE", "SET b 2", "SET c 3", "ECHO on", "GET a", "EXEC", "EXISTS a", "EXISTS b"];
     let replies = all(&mut client, &lines);
     let refused = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
     let told = ["*6\r\n+OK\r\n:1\r\n", refused, refused, "$2\r\non\r\n$1\r\n1\r\n"].concat();

@@ -22,6 +22,7 @@
 
 use weir_io::Nanos;
 
+use super::super::feedback::HIGH;
 use super::{CLOSE_TO_SLOW, Look, merge_moves};
 use crate::limits::{Direction, Limits};
 use crate::policy::device::Front;
@@ -45,6 +46,8 @@ const FULL: f64 = 0.85;
 const AVERAGED: f64 = 8.0;
 /// … and that of flushes.
 const FLUSH_AVERAGED: f64 = 4.0;
+/// Until a flush ends writes are slowed to no less than this part of what is wanted.
+const SLOWED_MIN: f64 = 0.5;
 
 /// Flushes of a partition as the last ticks saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -105,13 +108,39 @@ impl MergePace {
 pub struct Paces {
     flush: FlushPace,
     merge: MergePace,
+    /// Bytes per second that users wrote before they were slowed until a flush ends; 0 where they are not.
+    wanted: f64,
+}
+
+/// What users may write until the flush under way ends, which gives back all of its memtables at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UntilFlushed {
+    /// There is no flush, or nobody knows yet when it ends; or it is so late that there would be next to nothing to
+    /// write: it starves, and is helped otherwise ([`floor`]).
+    Unknown,
+    /// Memtables have room for all that comes until then.
+    Fits,
+    /// As many bytes per second as memtables have room for.
+    Slowed(u64),
 }
 
 impl Paces {
-    /// Bytes per second that users may write so that the memtables, which have `room` bytes, are just full when the
-    /// flush under way ends; `None` where that is not known, or there is none.
-    pub fn fills_in_time(&self, room: u64) -> Option<f64> {
-        self.flush.ends_in().map(|seconds| MARGIN * room as f64 / seconds.max(f64::MIN_POSITIVE))
+    /// What users may write until the flush under way ends: they write `ingest` bytes per second, memtables have `room`
+    /// bytes, and are `full` by such a part. What the node's bandwidth is to a flush does not say when it ends, for
+    /// others write, too; how fast it has been of late does.
+    pub fn until_flushed(&mut self, room: u64, full: f64, ingest: f64) -> UntilFlushed {
+        let wanted = self.wanted.max(ingest);
+        self.wanted = 0.0;
+        let Some(seconds) = self.flush.ends_in() else { return UntilFlushed::Unknown };
+        let rate = MARGIN * room as f64 / seconds.max(f64::MIN_POSITIVE);
+        if rate < wanted * SLOWED_MIN {
+            return UntilFlushed::Unknown;
+        }
+        if full < HIGH || rate >= wanted {
+            return UntilFlushed::Fits;
+        }
+        self.wanted = wanted;
+        UntilFlushed::Slowed(rate as u64)
     }
 }
 
@@ -225,19 +254,23 @@ mod tests {
     #[test]
     fn when_a_flush_ends_is_known_by_how_fast_it_is() {
         let (mut paces, mut second) = (Paces::default(), 0);
-        let mut after = |left: u64, room: u64| {
+        let mut after = |left: u64, room: u64, full: f64, ingest: f64| {
             second += 1_000_000_000;
             paces.flush.step(second, left);
-            paces.fills_in_time(room)
+            paces.until_flushed(room, full, ingest)
         };
-        assert_eq!(after(80, 100), None, "seen once");
-        // 76 bytes at 4 a second: 19 s, in which 100 bytes may be written, less a tenth.
-        assert!(after(76, 100).is_some_and(|rate| (rate - 90.0 / 19.0).abs() < 1e-9));
-        // A quarter of what is new counts: 3 a second.
-        assert!(after(76, 100).is_some_and(|rate| (rate - 90.0 * 3.0 / 76.0).abs() < 1e-9));
-        assert_eq!(after(90, 100), None, "another flush");
-        assert_eq!(after(0, 100), None, "none");
-        assert_eq!((after(10, 100), after(10, 100)), (None, None), "it has not moved: nobody knows");
+        assert_eq!(after(8_000, 9_500, 0.9, 600.0), UntilFlushed::Unknown, "seen once");
+        // 7,600 bytes at 400 a second: 19 s, in which 9,500 bytes may be written, less a tenth.
+        assert_eq!(after(7_600, 9_500, 0.9, 600.0), UntilFlushed::Slowed(450));
+        // A quarter of what is new counts: 300 a second. What was wanted is remembered.
+        assert_eq!(after(7_600, 9_500, 0.9, 400.0), UntilFlushed::Slowed(337));
+        assert_eq!(after(7_300, 9_500, 0.7, 400.0), UntilFlushed::Fits, "there is much room yet");
+        assert_eq!(after(7_000, 9_500, 0.9, 300.0), UntilFlushed::Fits, "all that is written now");
+        assert_eq!(after(6_700, 9_500, 0.9, 900.0), UntilFlushed::Unknown, "it would be less than half");
+        assert_eq!(after(9_000, 9_500, 0.9, 600.0), UntilFlushed::Unknown, "another flush");
+        assert_eq!(after(0, 9_500, 0.9, 600.0), UntilFlushed::Unknown, "none");
+        let still = [after(1_000, 9_500, 0.9, 600.0), after(1_000, 9_500, 0.9, 600.0)];
+        assert_eq!(still, [UntilFlushed::Unknown; 2], "it has not moved");
     }
 
     /// Seconds of one merge of level 0 with so much left, in a tree of so many runs of four memtables of 10 bytes each.

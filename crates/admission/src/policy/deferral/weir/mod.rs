@@ -25,6 +25,7 @@ use weir_io::{Nanos, Owner};
 
 use self::gather::Gathering;
 use self::hysteresis::Hysteresis;
+use self::in_time::UntilFlushed;
 use self::memory::merges_are_kept;
 use self::partition::PartitionState;
 use self::patience::Patience;
@@ -335,17 +336,18 @@ impl Weir {
         let near = if late { STALL_NEAR_LATE } else { STALL_NEAR };
         let is_near = stall_in.is_some_and(|seconds| seconds < near);
         let (memtables, level_0) = (tree.unflushed as f64 / full as f64, 0.8 * tree.l0_runs as f64 / close as f64);
-        let sustainable = each * state.guard.wanted(look.load.ingest) / look.amplification(state.stage).max(1.0);
-        // A flush gives back all of its memtables at once, when it ends. Where memtables are what is full, more may be
-        // written up to then than can be kept up for ever, and no more than there is room for. What the node's
-        // bandwidth is to the flush does not say when that is: others write, too.
-        let in_time = state.paces.fills_in_time(tree.room(look.gathering.buffers)).filter(|_| memtables >= level_0);
-        state.guard.step(&Pressure {
-            watermark: memtables.max(level_0),
-            is_near: is_near || in_time.is_some_and(|rate| rate < look.load.ingest),
+        let room = tree.room(look.gathering.buffers);
+        let until_flushed = state.paces.until_flushed(room, memtables, look.load.ingest);
+        let guarded = state.guard.step(&Pressure {
+            watermark: if let UntilFlushed::Slowed(_) = until_flushed { level_0 } else { memtables.max(level_0) },
+            is_near,
             ingest: look.load.ingest,
-            sustainable: in_time.map_or(sustainable, |rate| rate.max(sustainable)),
-        })
+            sustainable: each * state.guard.wanted(look.load.ingest) / look.amplification(state.stage).max(1.0),
+        });
+        match until_flushed {
+            UntilFlushed::Slowed(rate) => Some(guarded.map_or(rate, |guarded| guarded.min(rate))),
+            UntilFlushed::Fits | UntilFlushed::Unknown => guarded,
+        }
     }
 }
 
