@@ -118,7 +118,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// What is sorted as text by other keys is not limited: among equal ones Redis takes any.
+/// What is sorted as text by other keys is neither limited nor kept: among equal ones Redis takes any.
 fn sort(rng: &mut Rng, key: String) -> Vec<String> {
     let mut words = vec![one_of(rng, &["SORT", "SORT", "SORT_RO"]), key];
     let by_others = rng.chance(0.3);
@@ -138,7 +138,7 @@ fn sort(rng: &mut Rng, key: String) -> Vec<String> {
         words.extend(["GET".into(), one_of(rng, &["#", "w_*", "o_*->f", "constant", "none_*"])]);
     }
     words.extend((0..rng.below(2)).map(|_| one_of(rng, &["DESC", "asc", "desc", "DESC"])));
-    if rng.chance(0.3) {
+    if !(by_others && is_text) && rng.chance(0.3) {
         words.extend(["STORE".into(), one_of(rng, &KEYS)]);
     }
     if rng.chance(0.03) {

@@ -40,7 +40,13 @@ impl Asked {
 
     fn has_no_order(&self) -> bool {
         let of_families = FAMILIES.iter().any(|family| family.unordered.iter().any(|name| self.is(name)));
-        of_families || ["EXEC", "KEYS", "SCAN"].iter().any(|name| self.is(name))
+        of_families || ["EXEC", "KEYS", "SCAN"].iter().any(|name| self.is(name)) || self.is_sorted_as_text_by_others()
+    }
+
+    /// Members of a set or a sorted set that are equal then are told in the order of Redis' hash table.
+    fn is_sorted_as_text_by_others(&self) -> bool {
+        let has = |wanted: &str| self.words.iter().any(|word| word.eq_ignore_ascii_case(wanted));
+        ["SORT", "SORT_RO"].iter().any(|name| self.is(name)) && has("ALPHA") && has("BY")
     }
 
     /// Whether both answers are the same, as far as they have to be; the sorted sets in `converted` Redis keeps in
