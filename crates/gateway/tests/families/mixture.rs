@@ -45,8 +45,9 @@ impl Asked {
 
     /// Members of a set or a sorted set that are equal then are told in the order of Redis' hash table.
     fn is_sorted_as_text_by_others(&self) -> bool {
-        let has = |wanted: &str| self.words.iter().any(|word| word.eq_ignore_ascii_case(wanted));
-        ["SORT", "SORT_RO"].iter().any(|name| self.is(name)) && has("ALPHA") && has("BY")
+        let is_text = self.words.iter().any(|word| word.eq_ignore_ascii_case("ALPHA"));
+        let by_others = self.words.windows(2).any(|two| two[0].eq_ignore_ascii_case("BY") && two[1].contains('*'));
+        ["SORT", "SORT_RO"].iter().any(|name| self.is(name)) && is_text && by_others
     }
 
     /// Whether both answers are the same, as far as they have to be; the sorted sets in `converted` Redis keeps in

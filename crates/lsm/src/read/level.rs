@@ -14,22 +14,22 @@ use crate::version::{TableFile, Version};
 enum Tables {
     /// A whole level of a version: nothing of it is copied, however many tables it has.
     Level(Arc<Version>, usize),
-    /// Some tables.
-    Some(Vec<Arc<TableFile>>),
+    /// Those that a job takes.
+    Chosen(Vec<Arc<TableFile>>),
 }
 
 impl Tables {
     fn as_slice(&self) -> &[Arc<TableFile>] {
         match self {
             Tables::Level(version, level) => version.level(*level),
-            Tables::Some(tables) => tables,
+            Tables::Chosen(tables) => tables,
         }
     }
 
     fn bytes(&self) -> u64 {
         match self {
             Tables::Level(version, level) => version.size(*level).bytes,
-            Tables::Some(tables) => tables.iter().map(|table| table.meta.bytes).sum(),
+            Tables::Chosen(tables) => tables.iter().map(|table| table.meta.bytes).sum(),
         }
     }
 }
@@ -46,7 +46,7 @@ pub struct LevelCursor {
 impl LevelCursor {
     /// A cursor over `tables`, which must be disjoint and in key order.
     pub fn new(tables: Vec<Arc<TableFile>>, options: CursorOptions) -> Self {
-        Self::over(Tables::Some(tables), options)
+        Self::over(Tables::Chosen(tables), options)
     }
 
     /// A cursor over `level` (1 or deeper) of `version`.

@@ -127,7 +127,7 @@ impl Readahead {
         if let Some(extent) = self.extent.take() {
             let blocks = extent.blocks(table, number, way, limit);
             // Where that was not enough a little more mostly is, unless it was as much as may be read at once.
-            let was_cut = 2 * pages(table, &blocks).1 > limit;
+            let was_cut = pages(table, &blocks).1 + 2 * PAGE as u64 > limit;
             self.window_bytes = if was_cut { limit } else { 0 };
             return blocks;
         }

@@ -19,12 +19,15 @@
 //! some partition are slower than needed. Others have what foreground leaves, as ever. (To give what is needed to each
 //! flush that was merely slower than needed was tried, and did no better. Merges always get a little, where clients
 //! think before they ask again, and fall behind nevertheless.)
+//!
+//! A flush that gets on, and still ends after memtables are full, is waited for: writes are slowed until then, a little
+//! ([`Paces::until_flushed`]).
 
 use weir_io::Nanos;
 
-use super::super::feedback::HIGH;
 use super::{CLOSE_TO_SLOW, Look, merge_moves};
 use crate::limits::{Direction, Limits};
+use crate::policy::deferral::feedback::HIGH;
 use crate::policy::device::Front;
 use crate::policy::knobs::Floor;
 
@@ -112,35 +115,22 @@ pub struct Paces {
     wanted: f64,
 }
 
-/// What users may write until the flush under way ends, which gives back all of its memtables at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UntilFlushed {
-    /// There is no flush, or nobody knows yet when it ends; or it is so late that there would be next to nothing to
-    /// write: it starves, and is helped otherwise ([`floor`]).
-    Unknown,
-    /// Memtables have room for all that comes until then.
-    Fits,
-    /// As many bytes per second as memtables have room for.
-    Slowed(u64),
-}
-
 impl Paces {
-    /// What users may write until the flush under way ends: they write `ingest` bytes per second, memtables have `room`
-    /// bytes, and are `full` by such a part. What the node's bandwidth is to a flush does not say when it ends, for
-    /// others write, too; how fast it has been of late does.
-    pub fn until_flushed(&mut self, room: u64, full: f64, ingest: f64) -> UntilFlushed {
-        let wanted = self.wanted.max(ingest);
-        self.wanted = 0.0;
-        let Some(seconds) = self.flush.ends_in() else { return UntilFlushed::Unknown };
-        let rate = MARGIN * room as f64 / seconds.max(f64::MIN_POSITIVE);
-        if rate < wanted * SLOWED_MIN {
-            return UntilFlushed::Unknown;
-        }
-        if full < HIGH || rate >= wanted {
-            return UntilFlushed::Fits;
-        }
-        self.wanted = wanted;
-        UntilFlushed::Slowed(rate as u64)
+    /// Bytes per second that users may write until the flush under way ends, which gives back all of its memtables at
+    /// once: what memtables have room for until then. They write `ingest` bytes per second, memtables have `room` bytes
+    /// and are `full` by such a part.
+    ///
+    /// `None` where all that comes fits, where there is no flush, and before [`floor`] has seen two ticks of it. Nor are
+    /// writes slowed for a flush that is so late that they would have next to nothing: it starves, and is helped.
+    pub fn until_flushed(&mut self, room: u64, full: f64, ingest: f64) -> Option<u64> {
+        let wanted = std::mem::take(&mut self.wanted).max(ingest);
+        // What the node's bandwidth is to a flush does not say when it ends, for others write, too.
+        let rate = MARGIN * room as f64 / self.flush.ends_in()?.max(f64::MIN_POSITIVE);
+        let slows = full >= HIGH && (wanted * SLOWED_MIN..wanted).contains(&rate);
+        slows.then(|| {
+            self.wanted = wanted;
+            rate as u64
+        })
     }
 }
 
@@ -259,18 +249,18 @@ mod tests {
             paces.flush.step(second, left);
             paces.until_flushed(room, full, ingest)
         };
-        assert_eq!(after(8_000, 9_500, 0.9, 600.0), UntilFlushed::Unknown, "seen once");
+        assert_eq!(after(8_000, 9_500, 0.9, 600.0), None, "seen once");
         // 7,600 bytes at 400 a second: 19 s, in which 9,500 bytes may be written, less a tenth.
-        assert_eq!(after(7_600, 9_500, 0.9, 600.0), UntilFlushed::Slowed(450));
+        assert_eq!(after(7_600, 9_500, 0.9, 600.0), Some(450));
         // A quarter of what is new counts: 300 a second. What was wanted is remembered.
-        assert_eq!(after(7_600, 9_500, 0.9, 400.0), UntilFlushed::Slowed(337));
-        assert_eq!(after(7_300, 9_500, 0.7, 400.0), UntilFlushed::Fits, "there is much room yet");
-        assert_eq!(after(7_000, 9_500, 0.9, 300.0), UntilFlushed::Fits, "all that is written now");
-        assert_eq!(after(6_700, 9_500, 0.9, 900.0), UntilFlushed::Unknown, "it would be less than half");
-        assert_eq!(after(9_000, 9_500, 0.9, 600.0), UntilFlushed::Unknown, "another flush");
-        assert_eq!(after(0, 9_500, 0.9, 600.0), UntilFlushed::Unknown, "none");
+        assert_eq!(after(7_600, 9_500, 0.9, 400.0), Some(337));
+        assert_eq!(after(7_300, 9_500, 0.7, 400.0), None, "there is much room yet");
+        assert_eq!(after(7_000, 9_500, 0.9, 300.0), None, "all that is written now");
+        assert_eq!(after(6_700, 9_500, 0.9, 900.0), None, "it would be less than half");
+        assert_eq!(after(9_000, 9_500, 0.9, 600.0), None, "another flush");
+        assert_eq!(after(0, 9_500, 0.9, 600.0), None, "none");
         let still = [after(1_000, 9_500, 0.9, 600.0), after(1_000, 9_500, 0.9, 600.0)];
-        assert_eq!(still, [UntilFlushed::Unknown; 2], "it has not moved");
+        assert_eq!(still, [None; 2], "it has not moved");
     }
 
     /// Seconds of one merge of level 0 with so much left, in a tree of so many runs of four memtables of 10 bytes each.

@@ -25,7 +25,6 @@ use weir_io::{Nanos, Owner};
 
 use self::gather::Gathering;
 use self::hysteresis::Hysteresis;
-use self::in_time::UntilFlushed;
 use self::memory::merges_are_kept;
 use self::partition::PartitionState;
 use self::patience::Patience;
@@ -323,7 +322,7 @@ impl Weir {
         }
     }
 
-    /// The last valve, by partition (C-1, U-22).
+    /// The rate of writes, if they are slowed: by the last valve (C-1, U-22), or until a flush ends. By partition.
     fn guard(&mut self, look: &Look<'_>, late: bool, each: f64) -> Option<u64> {
         if !self.has(Ingredient::Guard) {
             return None;
@@ -338,16 +337,14 @@ impl Weir {
         let (memtables, level_0) = (tree.unflushed as f64 / full as f64, 0.8 * tree.l0_runs as f64 / close as f64);
         let room = tree.room(look.gathering.buffers);
         let until_flushed = state.paces.until_flushed(room, memtables, look.load.ingest);
+        // Where writes are slowed for the flush already, the guard looks at level 0 alone.
         let guarded = state.guard.step(&Pressure {
-            watermark: if let UntilFlushed::Slowed(_) = until_flushed { level_0 } else { memtables.max(level_0) },
+            watermark: if until_flushed.is_some() { level_0 } else { memtables.max(level_0) },
             is_near,
             ingest: look.load.ingest,
             sustainable: each * state.guard.wanted(look.load.ingest) / look.amplification(state.stage).max(1.0),
         });
-        match until_flushed {
-            UntilFlushed::Slowed(rate) => Some(guarded.map_or(rate, |guarded| guarded.min(rate))),
-            UntilFlushed::Fits | UntilFlushed::Unknown => guarded,
-        }
+        until_flushed.into_iter().chain(guarded).min()
     }
 }
 
