@@ -120,8 +120,8 @@ impl Paces {
     /// once: what memtables have room for until then. They write `ingest` bytes per second, memtables have `room` bytes
     /// and are `full` by such a part.
     ///
-    /// `None` where all that comes fits, where there is no flush, and before [`floor`] has seen two ticks of it. Nor are
-    /// writes slowed for a flush that is so late that they would have next to nothing: it starves, and is helped.
+    /// `None` where all that comes fits, where there is no flush, and before [`floor`] has seen two ticks of it. Nor
+    /// are writes slowed for a flush that is so late that they would have next to nothing: it starves, and is helped.
     pub fn until_flushed(&mut self, room: u64, full: f64, ingest: f64) -> Option<u64> {
         let wanted = std::mem::take(&mut self.wanted).max(ingest);
         // What the node's bandwidth is to a flush does not say when it ends, for others write, too.
