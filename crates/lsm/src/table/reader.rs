@@ -38,8 +38,8 @@ pub struct Table {
 pub struct Fresh {
     /// The door to the block cache through which its blocks have already gone in.
     pub(super) cache: Option<TableCache>,
-    /// Length of the file's end in which filter, index, properties and footer are, in whole pages; 0 = not known.
-    pub(super) tail_bytes: u64,
+    /// The file's end, with filter, index, properties and footer.
+    pub(super) tail: Option<Span>,
 }
 
 /// The answer to a point read.
@@ -65,7 +65,8 @@ impl Table {
         Self::open_fresh(fs, path, owner, cache, Fresh::default(), tag).await
     }
 
-    /// Like [`Table::open`], of a table that was just written: in one read of no more than filter, index and footer.
+    /// Like [`Table::open`], of a table that was just written: from what its writer has kept. A flush would otherwise
+    /// end with a read, which waits behind those of clients, who may use all that the device reads.
     pub async fn open_fresh(
         fs: &Arc<dyn Fs>,
         path: &Path,
@@ -80,21 +81,26 @@ impl Table {
         if len < FOOTER_BYTES as u64 || !len.is_multiple_of(PAGE as u64) {
             return Err(corrupt(len, "the file's length is not that of a table: was it cut off?"));
         }
-        let guess = || (len / TAIL_SHARE).clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX).next_multiple_of(PAGE as u64);
-        let tail_len = if fresh.tail_bytes > 0 { fresh.tail_bytes } else { guess() }.min(len);
-        let read_tail = file.read_at(len - tail_len, AlignedBuf::with_len(tail_len as usize), tag);
-        let tail = Span::new(path, len - tail_len, tail_len, read_tail.await?)?;
+        let tail = match fresh.tail.filter(|tail| tail.offset() + tail.bytes().len() as u64 == len) {
+            Some(tail) => tail,
+            None => {
+                let guess = (len / TAIL_SHARE).clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX).next_multiple_of(PAGE as u64);
+                let tail_len = guess.min(len);
+                let read_tail = file.read_at(len - tail_len, AlignedBuf::with_len(tail_len as usize), tag);
+                Span::new(path, len - tail_len, tail_len, read_tail.await?)?
+            }
+        };
         let footer_offset = len - FOOTER_BYTES as u64;
         let footer = tail.get(footer_offset, FOOTER_BYTES).first_chunk().expect("that is the length of a footer");
         let footer = Footer::decode(footer, footer_offset).map_err(|message| corrupt(footer_offset, message))?;
-        let meta_offset = footer.filter.offset / PAGE as u64 * PAGE as u64;
-        let meta = if meta_offset >= tail.offset() {
+        let meta = if footer.filter.offset >= tail.offset() {
             tail
         } else {
+            let meta_offset = footer.filter.offset / PAGE as u64 * PAGE as u64;
             let head_len = tail.offset() - meta_offset;
             let mut head = file.read_at(meta_offset, AlignedBuf::with_len(head_len as usize), tag).await?;
             head.extend_from_slice(tail.bytes());
-            Span::new(path, meta_offset, head_len + tail_len, head)?
+            Span::new(path, meta_offset, head_len + tail.bytes().len() as u64, head)?
         };
         let section = |section: Section, name: &str| -> Result<&[u8]> {
             let bytes = meta.get(section.offset, section.len as usize);

@@ -16,6 +16,7 @@ use super::format::{
 };
 use super::index::{CutBlock, IndexBuilder, common_prefix, separator};
 use super::reader::Fresh;
+use super::span::Span;
 use crate::cache::TableCache;
 
 /// Most writes under way: one that the device works on, one queued behind it.
@@ -186,6 +187,7 @@ impl TableWriter {
             self.summary.covers_met = 0;
         }
         self.drain().await?;
+        self.out.keep();
         let mut encoded = Vec::new();
         if self.options.filter_bits_per_key > 0 {
             Filter::build(&self.hashes, self.options.filter_bits_per_key).encode(&mut encoded);
@@ -210,8 +212,8 @@ impl TableWriter {
         self.file.sync(self.tag).await?;
         self.summary.bytes = footer_end;
         self.summary.digest = footer.digest();
-        let tail_bytes = footer_end - filter.offset / PAGE as u64 * PAGE as u64;
-        Ok((self.summary, Fresh { cache: self.cache, tail_bytes }))
+        let tail = self.out.kept.map(|(offset, tail)| Span::new(&self.path, offset, footer_end - offset, tail));
+        Ok((self.summary, Fresh { cache: self.cache, tail: tail.transpose()? }))
     }
 
     /// The path that was given to [`TableWriter::create`].
@@ -340,6 +342,8 @@ struct Output {
     submitted: u64,
     /// A written buffer, to be filled again.
     spare: Option<AlignedBuf>,
+    /// What was pushed since it was to be kept, and where that begins in the file.
+    kept: Option<(u64, AlignedBuf)>,
 }
 
 impl Output {
@@ -352,10 +356,19 @@ impl Output {
             in_flight: VecDeque::new(),
             submitted: 0,
             spare: None,
+            kept: None,
         }
     }
 
+    /// Keeps a copy of all that is pushed from now on.
+    fn keep(&mut self) {
+        self.kept = Some((self.offset, AlignedBuf::with_capacity(PAGE)));
+    }
+
     fn push(&mut self, mut bytes: &[u8]) {
+        if let Some((_, kept)) = &mut self.kept {
+            kept.extend_from_slice(bytes);
+        }
         self.offset += bytes.len() as u64;
         while !bytes.is_empty() {
             let room = self.write_bytes - self.current.len();

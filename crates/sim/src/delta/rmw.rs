@@ -39,7 +39,7 @@ const READER_HAS: u64 = 3_000 * MB;
 /// Bytes a second that are read; greedy ones read, or write, less than they ask for.
 const STEADY: u64 = 25 * MB;
 const READER: u64 = 1_400 * MB;
-const WRITER: u64 = 600 * MB;
+const WRITER: u64 = 1_000 * MB;
 /// The paper's device, for writes.
 const WRITES: u64 = 3_120 * MB;
 /// Flushes are to be short (U-14).
