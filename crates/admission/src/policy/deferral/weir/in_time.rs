@@ -120,14 +120,15 @@ impl Paces {
     /// once: what memtables have room for until then. They write `ingest` bytes per second, memtables have `room` bytes
     /// and are `full` by such a part.
     ///
-    /// `None` where all that comes fits, where there is no flush, and before [`floor`] has seen two ticks of it. Nor
-    /// are writes slowed for a flush that is so late that they would have next to nothing: it starves, and is helped.
+    /// Half of what is wanted at least: where that is too much the flush starves, and is helped, and writes that were
+    /// slowed meet the stall later and for less. `None` where all that comes fits, where there is no flush, and before
+    /// [`floor`] has seen two ticks of it.
     pub fn until_flushed(&mut self, room: u64, full: f64, ingest: f64) -> Option<u64> {
         let wanted = std::mem::take(&mut self.wanted).max(ingest);
         // What the node's bandwidth is to a flush does not say when it ends, for others write, too.
-        let rate = MARGIN * room as f64 / self.flush.ends_in()?.max(f64::MIN_POSITIVE);
-        let slows = full >= HIGH && (wanted * SLOWED_MIN..wanted).contains(&rate);
-        slows.then(|| {
+        let fits = MARGIN * room as f64 / self.flush.ends_in()?.max(f64::MIN_POSITIVE);
+        let rate = fits.max(wanted * SLOWED_MIN);
+        (full >= HIGH && rate < wanted).then(|| {
             self.wanted = wanted;
             rate as u64
         })
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(after(7_600, 9_500, 0.9, 400.0), Some(337));
         assert_eq!(after(7_300, 9_500, 0.7, 400.0), None, "there is much room yet");
         assert_eq!(after(7_000, 9_500, 0.9, 300.0), None, "all that is written now");
-        assert_eq!(after(6_700, 9_500, 0.9, 900.0), None, "it would be less than half");
+        assert_eq!(after(6_700, 9_500, 0.9, 900.0), Some(450), "382 would be less than half");
         assert_eq!(after(9_000, 9_500, 0.9, 600.0), None, "another flush");
         assert_eq!(after(0, 9_500, 0.9, 600.0), None, "none");
         let still = [after(1_000, 9_500, 0.9, 600.0), after(1_000, 9_500, 0.9, 600.0)];
