@@ -197,7 +197,7 @@ impl Context<'_> {
         let space = subkeys.space;
         let range = subkeys.range(life);
         let limit = limit.max(1);
-        let in_hand = self.draft.is_of_several().then(|| self.draft.ahead.find(&range, limit)).flatten();
+        let in_hand = self.draft.is_of_several().then(|| self.draft.ahead().find(&range, limit)).flatten();
         let page = match in_hand {
             Some(page) => page,
             None => self.read_parts(key, &range, limit).await?,
@@ -251,13 +251,13 @@ impl Context<'_> {
 
     async fn read_parts(&mut self, key: &[u8], range: &PartRange, limit: usize) -> Outcome<PartPage> {
         let is_kept = self.draft.is_of_several() && self.is_locked;
-        let wanted = if is_kept { self.draft.ahead.wanted(limit) } else { limit };
+        let wanted = if is_kept { self.draft.ahead().wanted(limit) } else { limit };
         let page = match &self.moment {
             None => self.rows.parts(key, range.clone(), wanted),
             Some(moment) => moment.parts(range.clone(), wanted),
         };
         let page = letting_go(page, || self.host.replies().own_values()).await?;
-        Ok(if is_kept { self.draft.ahead.keep(range, page, limit) } else { page })
+        Ok(if is_kept { self.draft.ahead().keep(range, page, limit) } else { page })
     }
 
     /// The part at `subkey` has this value from now on, as long as its row: no part expires by itself.
