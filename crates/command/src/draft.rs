@@ -23,27 +23,34 @@ use crate::uncounted::Uncounted;
 /// Changes that are searched one by one.
 const FEW: usize = 8;
 
-/// See the module.
+/// See the module. It goes from hand to hand with every command, and so is small.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     batch: Batch,
     /// Where the last change stands, if there is one and that is known.
     newest: Option<BatchMark>,
-    /// The head of a spread row that it leaves, and when the row expires: as the next command wants them, which mostly
-    /// is about the same row. Kept where there may be a next one; in a box, as every connection has room for a draft.
-    head: Option<Box<(Head, Option<u64>)>>,
     is_of_several: bool,
+    /// What is to be told when it is applied.
+    pub(crate) events: Vec<KeyEvent>,
+    /// What most drafts of one command do without.
+    more: Option<Box<More>>,
+}
+
+/// What is known of a draft besides its changes.
+#[derive(Clone, Debug, Default)]
+struct More {
+    /// The head of a spread row that the last change has left, and when the row expires: as the next command wants
+    /// them, which mostly is about the same row. Kept where there may be a next one.
+    head: Option<(Head, Option<u64>)>,
     last: LastChanges,
     /// The last change of each key that begins with `in_order_front`, of those in front of `ordered`.
     in_order: BTreeMap<Box<[u8]>, BatchMark>,
     in_order_front: Option<Vec<u8>>,
     ordered: BatchMark,
-    /// What is to be told when it is applied.
-    pub(crate) events: Vec<KeyEvent>,
-    /// What is to be counted before it is applied.
-    pub(crate) uncounted: Uncounted,
+    /// What is to be counted before the draft is applied.
+    uncounted: Uncounted,
     /// Parts that were read, where there may be a next command.
-    pub(crate) ahead: PageAhead,
+    ahead: PageAhead,
 }
 
 impl From<Batch> for Draft {
@@ -63,6 +70,25 @@ impl Draft {
         self.is_of_several
     }
 
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    /// What is to be counted before it is applied, if there was some.
+    pub(crate) fn uncounted(&self) -> Option<&Uncounted> {
+        self.more.as_ref().map(|more| &more.uncounted)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn uncounted_mut(&mut self) -> &mut Uncounted {
+        &mut self.more().uncounted
+    }
+
+    /// Parts that were read, where there may be a next command.
+    pub(crate) fn ahead(&mut self) -> &mut PageAhead {
+        &mut self.more().ahead
+    }
+
     /// All changes.
     pub fn into_batch(self) -> Batch {
         self.batch
@@ -70,7 +96,7 @@ impl Draft {
 
     /// All changes, and what is to be told when they are applied.
     pub fn into_parts(self) -> (Batch, Vec<KeyEvent>) {
-        debug_assert!(self.uncounted.is_empty(), "whoever lets commands leave it counts it");
+        debug_assert!(self.uncounted().is_none_or(Uncounted::is_empty), "whoever lets commands leave it counts it");
         (self.batch, self.events)
     }
 
@@ -81,9 +107,11 @@ impl Draft {
         if self.batch.len() <= FEW {
             return;
         }
-        self.last.learn(&self.batch);
-        if !self.last.superseded.is_empty() {
-            let mut superseded = std::mem::take(&mut self.last.superseded);
+        let Self { batch, more, .. } = self;
+        let last = &mut more.get_or_insert_default().last;
+        last.learn(batch);
+        if !last.superseded.is_empty() {
+            let mut superseded = std::mem::take(&mut last.superseded);
             superseded.sort_unstable();
             superseded.iter().for_each(|&mark| left_out(mark, self.batch.at(mark)));
             self.batch = self.batch.without(&superseded);
@@ -148,23 +176,25 @@ impl Draft {
     #[inline]
     fn begin_change(&mut self) {
         self.newest = Some(self.batch.mark());
-        self.head = None;
+        if let Some(more) = &mut self.more {
+            more.head = None;
+        }
     }
 
     /// The last change has left `head`, of a row that expires at `expire_at_ms`.
     pub(crate) fn keep_head(&mut self, head: &Head, expire_at_ms: Option<u64>) {
         // Where fields expire, what is written says more than what was changed.
         if self.is_of_several && head.packed.is_none() && head.mortal().is_none() {
-            self.head = Some(Box::new((head.clone(), expire_at_ms)));
+            self.more().head = Some((head.clone(), expire_at_ms));
         }
     }
 
     /// The head of `key` in the database with this number, and when the row expires, if the last change has left it and
     /// that is in hand. It is not any more.
     pub(crate) fn take_head(&mut self, database: u8, key: &[u8]) -> Option<(Head, Option<u64>)> {
-        let newest = self.newest.filter(|_| self.head.is_some())?;
-        let is_same = self.batch.key_at(newest).split_first() == Some((&database, key));
-        self.head.take_if(|_| is_same).map(|head| *head)
+        let (newest, more) = (self.newest?, self.more.as_mut()?);
+        let is_same = more.head.is_some() && self.batch.key_at(newest).split_first() == Some((&database, key));
+        more.head.take_if(|_| is_same)
     }
 
     /// Where the next change goes.
@@ -179,22 +209,22 @@ impl Draft {
     /// Forgets the changes behind `mark`.
     pub fn rewind(&mut self, mark: BatchMark) {
         self.batch.rewind(mark);
-        self.uncounted.rewind(mark);
-        self.forget_newest();
-        if self.last.learned.max(self.ordered) > mark {
-            self.forget_places();
+        self.newest = None;
+        if let Some(more) = &mut self.more {
+            more.head = None;
+            more.uncounted.rewind(mark);
+            if more.last.learned.max(more.ordered) > mark {
+                more.forget_places();
+            }
         }
     }
 
-    fn forget_newest(&mut self) {
-        (self.newest, self.head) = (None, None);
-    }
-
     fn forget_places(&mut self) {
-        self.forget_newest();
-        self.last.forget();
-        self.in_order.clear();
-        self.ordered = BatchMark::default();
+        self.newest = None;
+        if let Some(more) = &mut self.more {
+            more.head = None;
+            more.forget_places();
+        }
     }
 
     /// The last change of the stored key `key`.
@@ -206,13 +236,36 @@ impl Draft {
         if self.batch.len() <= FEW {
             return self.batch.as_ref().iter().filter(|change| change.key() == key).last();
         }
-        self.last.learn(&self.batch);
-        self.last.of(&self.batch, key).map(|mark| self.batch.at(mark))
+        let Self { batch, more, .. } = self;
+        let last = &mut more.get_or_insert_default().last;
+        last.learn(batch);
+        last.of(batch, key).map(|mark| batch.at(mark))
+    }
+
+    /// The last change of each stored key in `keys`, by key.
+    pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl DoubleEndedIterator<Item = Change<'_>> {
+        let Self { batch, more, .. } = self;
+        let more = more.get_or_insert_default();
+        more.put_in_order(common(keys.start, keys.end), batch);
+        let keys = (keys.start < keys.end).then_some(keys);
+        let found = keys.map(|keys| {
+            more.in_order.range::<[u8], _>((std::ops::Bound::Included(keys.start), std::ops::Bound::Excluded(keys.end)))
+        });
+        found.into_iter().flatten().map(|(_, &mark)| batch.at(mark))
+    }
+}
+
+impl More {
+    /// Where the changes stand is to be learned anew.
+    fn forget_places(&mut self) {
+        self.last.forget();
+        self.in_order.clear();
+        self.ordered = BatchMark::default();
     }
 
     /// Keys that begin with `front` are in order from now on. Most who ask go through one order of one row: the others
     /// that were changed with it need not be put in order. Where that is not so, it is soon about all.
-    fn put_in_order(&mut self, front: &[u8]) {
+    fn put_in_order(&mut self, front: &[u8], batch: &Batch) {
         match &mut self.in_order_front {
             None => self.in_order_front = Some(front.into()),
             Some(known) if front.starts_with(known) => {}
@@ -222,23 +275,13 @@ impl Draft {
                 self.ordered = BatchMark::default();
             }
         }
-    }
-
-    /// The last change of each stored key in `keys`, by key.
-    pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl DoubleEndedIterator<Item = Change<'_>> {
-        self.put_in_order(common(keys.start, keys.end));
         let front = self.in_order_front.as_deref().unwrap_or_default();
-        for (mark, change) in self.batch.marked_since(self.ordered) {
+        for (mark, change) in batch.marked_since(self.ordered) {
             if change.key().starts_with(front) {
                 self.in_order.insert(change.key().into(), mark);
             }
         }
-        self.ordered = self.batch.mark();
-        let keys = (keys.start < keys.end).then_some(keys);
-        let found = keys.map(|keys| {
-            self.in_order.range::<[u8], _>((std::ops::Bound::Included(keys.start), std::ops::Bound::Excluded(keys.end)))
-        });
-        found.into_iter().flatten().map(|(_, &mark)| self.batch.at(mark))
+        self.ordered = batch.mark();
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::{Outcome, WRONG_TYPE};
 use crate::host::Host;
 use crate::rows::Rows;
 use crate::table::{Command, Id};
+use crate::uncounted::Uncounted;
 
 impl Command {
     /// Whether it reads no counts of the sorted sets that it is about: it may leave what it changes of them to
@@ -22,10 +23,11 @@ impl Command {
 /// Whether what `draft` has uncounted is to be [counted](settle_counts) before `command` runs, in the database called
 /// `database`: where it may look at one of these rows.
 pub fn must_settle_counts(draft: &Draft, command: &Command, args: Args<'_>, database: u8) -> bool {
-    if draft.uncounted.is_empty() || command.leaves_counts() {
+    let Some(uncounted) = draft.uncounted().filter(|uncounted| !uncounted.is_empty()) else { return false };
+    if command.leaves_counts() {
         return false;
     }
-    !command.has_one_key() || command.keys_in(args).any(|key| draft.uncounted.has(database, key))
+    !command.has_one_key() || command.keys_in(args).any(|key| uncounted.has(database, key))
 }
 
 /// Counts what `draft` has uncounted, of whatever rows. It is on the bill of `call`, and nothing else of that changes.
@@ -38,7 +40,7 @@ pub async fn settle_counts(
     let (database, wrote) = (call.database, call.wrote);
     let mut outcome = Ok(());
     while outcome.is_ok()
-        && let Some((of, key, life)) = draft.uncounted.any()
+        && let Some((of, key, life)) = draft.uncounted().and_then(Uncounted::any)
     {
         call.database = of;
         let mut context = Context::locked(rows, host, call, draft);

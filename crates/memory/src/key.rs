@@ -6,6 +6,8 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use weir_model::prefetch::prefetch;
+
 /// Longer keys than this cost an allocation. With the length and the tag of the enum that makes 24 bytes.
 const INLINE_BYTES: usize = 22;
 
@@ -29,6 +31,14 @@ impl Key {
         let mut inline = [0; INLINE_BYTES];
         inline[..bytes.len()].copy_from_slice(bytes);
         Self(Bytes::Short(bytes.len() as u8, inline))
+    }
+
+    /// Has the processor fetch its bytes, where they are elsewhere.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let Bytes::Long(bytes) = &self.0 {
+            prefetch(bytes.as_ptr());
+        }
     }
 
     /// Bytes that a key of `len` bytes takes beside its place in the index: two counters and itself.

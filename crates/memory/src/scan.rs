@@ -22,6 +22,8 @@ pub(crate) struct StoreWalk {
     index: Arc<Index>,
     snapshot: Snapshot,
     range: Range,
+    /// The last row that was taken from the index: what is left of the range is behind it.
+    last: Option<Key>,
     now_ms: u64,
     /// Rows with the version that is visible, if any.
     page: VecDeque<(Key, Option<Arc<Version>>)>,
@@ -43,6 +45,7 @@ impl StoreWalk {
             index: Arc::clone(index),
             snapshot,
             range,
+            last: None,
             now_ms,
             page: VecDeque::new(),
             page_rows: FIRST_ROWS,
@@ -79,6 +82,7 @@ impl StoreWalk {
         if self.is_last {
             return;
         }
+        self.go_behind_last();
         let Self { index, range, page, .. } = self;
         let (at, most) = (self.snapshot.seq(), self.page_rows);
         let (from, to) = (range.from.as_ref().map(|key| &key[..]), range.to.as_ref().map(|key| &key[..]));
@@ -86,12 +90,18 @@ impl StoreWalk {
             page.push_back((entry.key.clone(), visible(entry, at)));
             page.len() < most
         });
-        if let Some((last, _)) = page.back() {
-            go_behind(range, last);
-        }
+        self.last = page.back().map(|(last, _)| last.clone());
         // Each was copied, whether or not anybody will ask for it.
-        self.passed.entries += page.len() as u64;
+        self.passed.entries += self.page.len() as u64;
         self.page_rows = (self.page_rows * MORE_ROWS).min(ROWS_MAX);
+    }
+
+    /// The range is what is left of it. Not before somebody goes on: most who have found enough do not.
+    fn go_behind_last(&mut self) {
+        if let Some(last) = self.last.take() {
+            let behind = Bound::Excluded(last.to_vec());
+            if self.range.reverse { self.range.to = behind } else { self.range.from = behind }
+        }
     }
 }
 
@@ -103,12 +113,6 @@ fn visible(entry: &index::Entry, at: Seq) -> Option<Arc<Version>> {
 #[inline]
 fn bytes_of(key: &[u8], version: Option<&Version>) -> u64 {
     (key.len() + version.map_or(0, |version| version.value.len())) as u64
-}
-
-/// What is left of `range` behind `key`.
-fn go_behind(range: &mut Range, key: &[u8]) {
-    let behind = Bound::Excluded(key.to_vec());
-    if range.reverse { range.to = behind } else { range.from = behind }
 }
 
 impl Walk for StoreWalk {
@@ -123,6 +127,7 @@ impl Walk for StoreWalk {
         if self.is_last || self.stopped {
             return ScanStep::Ready;
         }
+        self.go_behind_last();
         let Self { index, range, budget, passed, page, .. } = self;
         let (at, now_ms, bytes_max, guard) = (self.snapshot.seq(), self.now_ms, self.bytes_max, epoch::pin());
         let (mut last, mut stopped) = (None, false);
@@ -147,9 +152,7 @@ impl Walk for StoreWalk {
             goes_on
         });
         self.stopped = stopped;
-        if let Some(last) = last.as_ref().or(page.back().map(|(key, _)| key)) {
-            go_behind(range, last);
-        }
+        self.last = last.or_else(|| page.back().map(|(key, _)| key.clone()));
         ScanStep::Ready
     }
 

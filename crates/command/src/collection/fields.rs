@@ -10,6 +10,7 @@
 
 use std::ops::Bound;
 
+use weir_model::Value;
 use weir_model::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, mortal_value, take_deadline};
 use weir_model::parts::{HashDetail, MortalFields, PLACE_BYTES, PackedPart, placed};
 
@@ -106,13 +107,20 @@ impl Collection<'_> {
     /// # Errors
     /// It cannot be read.
     pub async fn field(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
+        let found = self.field_value(cx, name).await?;
+        Ok(found.map(|(value, expire_at_ms)| Member { name: name.into(), value, expire_at_ms }))
+    }
+
+    /// Its value, and when it expires.
+    pub(super) async fn field_value(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<(Value, Option<u64>)>> {
         if let Some(packed) = self.packed() {
             let (mut passed, mut compared) = (0, 0);
             let mut parts = packed.iter().inspect(|part| {
                 passed += 1;
                 compared += usize::from(part.subkey.len() == name.len());
             });
-            let found = parts.find(|part| part.space == SPACE && part.subkey == name).map(Member::packed);
+            let found = parts.find(|part| part.space == SPACE && part.subkey == name);
+            let found = found.map(|part| (Value::copy_of(part.value), part.expire_at_ms));
             drop(parts);
             cx.passed_packed(passed);
             cx.compared_packed(compared);
@@ -122,13 +130,13 @@ impl Collection<'_> {
             return Ok(found);
         }
         if let Some(value) = cx.member_part(self.key, self.life(), SPACE, name).await? {
-            return Ok(Some(Member { name: name.into(), value, expire_at_ms: None }));
+            return Ok(Some((value, None)));
         }
         if self.mortal().is_none() {
             return Ok(None);
         }
         let part = cx.part(self.key, self.life(), MORTAL_SPACE, &placed(self.head.version, name)).await?;
-        Ok(part.and_then(mortal_member))
+        Ok(part.and_then(mortal_member).map(|member| (member.value, member.expire_at_ms)))
     }
 
     /// Puts a field that expires at `expire_at_ms` (`None` = with its row) in the place of `before`: what

@@ -58,12 +58,12 @@ pub struct MembersPage {
 }
 
 impl Context<'_> {
-    /// The member that is called `name` in the row of `key`, which is to be a `kind`. For a command that reads nothing
-    /// else: both are of one moment, but what it reads later need not be.
+    /// What the member that is called `name` has in the row of `key`, which is to be a `kind`. For a command that reads
+    /// nothing else: both are of one moment, but what it reads later need not be.
     ///
     /// # Errors
     /// As [`Context::collection`].
-    pub async fn member_of(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Member>> {
+    pub async fn value_of_member(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Value>> {
         let before = self.judge_behind(key);
         let found = self.member_in(key, kind, name).await;
         if self.was_one_moment(key, before) {
@@ -72,9 +72,9 @@ impl Context<'_> {
         self.member_in(key, kind, name).await
     }
 
-    async fn member_in(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Member>> {
+    async fn member_in(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Value>> {
         match self.collection(key, kind).await? {
-            Some(collection) => collection.member(self, name).await,
+            Some(collection) => collection.member_value(self, name).await,
             None => Ok(None),
         }
     }
@@ -96,6 +96,16 @@ impl Collection<'_> {
     pub async fn member(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
         let now_ms = cx.now_ms();
         Ok(self.field(cx, name).await?.filter(|member| member.lives(now_ms)))
+    }
+
+    /// What the member that is called `name` has, without a copy of its name.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn member_value(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Value>> {
+        let now_ms = cx.now_ms();
+        let found = self.field_value(cx, name).await?;
+        Ok(found.filter(|(_, expire_at_ms)| expire_at_ms.is_none_or(|at| at > now_ms)).map(|(value, _)| value))
     }
 
     /// Puts a member in the place of `before`, which is the one with its name, if there is one.

@@ -37,10 +37,11 @@ use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
 pub use self::members::Member;
 use self::members::SPACE;
 pub use self::rescored::{AT_ONCE_BYTES_MAX, NOT_A_SCORE, TOO_MANY_AT_ONCE, stored_one_by_one, weight};
-pub use self::scored::{Scored, Stretch, above, place, score_of_member};
+pub use self::scored::{Scored, ScoredPage, ScoredRef, Stretch, above, place, score_in};
 pub use self::sets::NUMBERS_MAX;
 pub use self::streams::{
-    DAMAGED as STREAM_DAMAGED, Entry, Group, Keep, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream, Trim,
+    DAMAGED as STREAM_DAMAGED, EntriesPage, Entry, EntryRef, Group, Keep, NAME_BYTES_MAX, PAGE_ENTRIES, Pending,
+    Stream, Trim,
 };
 pub use self::values::End;
 use crate::context::Context;

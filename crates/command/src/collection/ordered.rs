@@ -7,7 +7,7 @@ use weir_model::Value;
 use weir_model::parts::PackedPart;
 
 use super::Collection;
-use crate::context::{Context, Part, PartsPage, Subkeys};
+use crate::context::{Context, PartsPage, StoredPartsPage, Subkeys};
 use crate::error::Outcome;
 
 /// The space whose parts users count.
@@ -25,10 +25,6 @@ fn has(subkeys: &Subkeys, part: &PackedPart<'_>) -> bool {
         Bound::Excluded(to) => part.subkey < &to[..],
     };
     part.space == subkeys.space && is_behind && is_in_front
-}
-
-fn owned(part: &PackedPart<'_>) -> Part {
-    Part { subkey: part.subkey.into(), value: Value::copy_of(part.value) }
 }
 
 impl Collection<'_> {
@@ -57,11 +53,29 @@ impl Collection<'_> {
         subkeys: Subkeys,
         limit: usize,
     ) -> Outcome<PartsPage> {
-        let Some(packed) = self.packed() else { return cx.parts(self.key, self.life(), subkeys, limit).await };
+        let page = self.stored_ordered_page(cx, subkeys, limit).await?;
+        if self.packed().is_none() {
+            cx.copied_parts(page.iter().len());
+            cx.copied_values(page.iter().len());
+        }
+        Ok(page.into_owned())
+    }
+
+    /// The same in one piece.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) async fn stored_ordered_page(
+        &self,
+        cx: &mut Context<'_>,
+        subkeys: Subkeys,
+        limit: usize,
+    ) -> Outcome<StoredPartsPage> {
+        let Some(packed) = self.packed() else { return cx.stored_parts(self.key, self.life(), subkeys, limit).await };
         // One more than wanted tells whether there is more. Who wants the last ones looks at all.
         let most = if subkeys.reverse { usize::MAX } else { limit.max(1).saturating_add(1) };
         let wanted = packed.iter().filter(|part| has(&subkeys, part)).take(most);
-        let mut parts: Vec<Part> = wanted.map(|part| owned(&part)).collect();
+        let mut parts: Vec<PackedPart<'_>> = wanted.collect();
         cx.passed_packed(packed.iter().count());
         cx.copied_parts(parts.len());
         cx.copied_values(parts.len());
@@ -69,12 +83,12 @@ impl Collection<'_> {
             parts.reverse();
         }
         let next = parts.get(limit.max(1) - 1).filter(|_| parts.len() > limit.max(1)).map(|last| {
-            let last = Bound::Excluded(last.subkey.clone());
+            let last = Bound::Excluded(last.subkey.to_vec());
             let (from, to) = if subkeys.reverse { (subkeys.from.clone(), last) } else { (last, subkeys.to.clone()) };
             Subkeys { from, to, ..subkeys }
         });
-        parts.truncate(limit.max(1));
-        Ok(PartsPage { parts, next })
+        let parts = parts.iter().take(limit.max(1)).map(|part| (part.subkey, part.value)).collect();
+        Ok(StoredPartsPage::of_subkeys(parts, next))
     }
 
     /// Puts a part at `subkey` in `space`, where one with a value of `before` bytes stands, or none.

@@ -9,11 +9,10 @@ use weir_model::parts::{OrderDetail, PackedPart, score_of, scored, take_f64};
 
 use super::Collection;
 use super::counted::{Counted, damaged};
-use super::members::Member;
 use crate::context::{Context, StoredPartsPage, Subkeys};
 use crate::error::Outcome;
 use crate::reply::FLUSH_BYTES;
-use crate::stored_parts::StoredPart;
+use crate::stored_parts::{StoredPart, StoredParts};
 
 /// The space that has the order.
 pub(super) const ORDER: u8 = 1;
@@ -35,26 +34,91 @@ impl Scored {
         Some(Self { name: part.subkey.into(), score: score_of(part.value)? })
     }
 
-    fn spread(part: StoredPart<'_>) -> Option<Self> {
-        let mut name = part.key;
-        let score = take_f64(&mut name)?;
-        // What stands beside it says that the zero is a negative one.
-        let score = if part.value.is_empty() { score } else { -score };
-        Some(Self { name: name.into(), score })
-    }
-
     /// Where it stands.
     pub fn place(&self) -> Vec<u8> {
         place(self.score, &self.name)
     }
 }
 
-/// The score of `member`, which is one of a sorted set.
+/// A member where it lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScoredRef<'p> {
+    /// Its name.
+    pub name: &'p [u8],
+    /// Its score.
+    pub score: f64,
+}
+
+impl<'p> ScoredRef<'p> {
+    fn spread(part: StoredPart<'p>) -> Option<Self> {
+        let mut name = part.key;
+        let score = take_f64(&mut name)?;
+        // What stands beside it says that the zero is a negative one.
+        let score = if part.value.is_empty() { score } else { -score };
+        Some(Self { name, score })
+    }
+
+    fn to_scored(self) -> Scored {
+        Scored { name: self.name.into(), score: self.score }
+    }
+}
+
+/// Members that were read, where they lie: for whoever looks at each once.
+#[derive(Default)]
+pub struct ScoredPage {
+    parts: StoredPartsPage,
+    /// So many of the first do not belong to it.
+    skipped: usize,
+    /// It is to be seen from its end.
+    is_turned: bool,
+}
+
+impl ScoredPage {
+    fn new(parts: StoredPartsPage, skipped: usize) -> Self {
+        Self { parts, skipped, is_turned: false }
+    }
+
+    /// Of members that stand in a head.
+    fn of(members: impl Iterator<Item = Scored>) -> Self {
+        let mut parts = StoredParts::default();
+        for member in members {
+            let (place, beside) = scored(member.score, &member.name);
+            parts.push(&place, beside);
+        }
+        Self::new(StoredPartsPage::of_subkeys(parts, None), 0)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.parts.iter().len().saturating_sub(self.skipped)
+    }
+
+    /// The same in the other order.
+    pub fn turned(self) -> Self {
+        Self { is_turned: !self.is_turned, ..self }
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Outcome<ScoredRef<'_>>> {
+        let (len, skipped) = (self.len(), self.skipped);
+        (0..len).map(move |index| {
+            let place = skipped + if self.is_turned { len - 1 - index } else { index };
+            self.parts.get(place).and_then(ScoredRef::spread).ok_or_else(damaged)
+        })
+    }
+
+    fn to_members(&self, cx: &mut Context<'_>) -> Outcome<Vec<Scored>> {
+        cx.copied_parts(self.len());
+        self.iter().map(|member| member.map(ScoredRef::to_scored)).collect()
+    }
+}
+
+/// The score of the member of a sorted set that has this value.
 ///
 /// # Errors
 /// It has none.
-pub fn score_of_member(member: &Member) -> Outcome<f64> {
-    score_of(&member.value).ok_or_else(damaged)
+pub fn score_in(value: &[u8]) -> Outcome<f64> {
+    score_of(value).ok_or_else(damaged)
 }
 
 /// Where a member called `name` with this score stands.
@@ -110,7 +174,7 @@ impl<'k> Collection<'k> {
     /// # Errors
     /// It cannot be read.
     pub async fn score(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<f64>> {
-        self.member(cx, name).await?.as_ref().map(score_of_member).transpose()
+        self.member_value(cx, name).await?.map(|value| score_in(&value)).transpose()
     }
 
     /// How many members stand in front of `place`.
@@ -150,7 +214,11 @@ impl<'k> Collection<'k> {
         }
         match self.in_order(cx) {
             Some(mut members) => Ok(members.nth(rank as usize).map(|member| member.place())),
-            None => Ok(self.ranked(cx, rank, rank + 1).await?.pop().map(|member| member.place())),
+            None => {
+                let page = self.ranked(cx, rank, rank + 1).await?;
+                let member = page.iter().next().transpose()?;
+                Ok(member.map(|member| place(member.score, member.name)))
+            }
         }
     }
 
@@ -170,20 +238,21 @@ impl<'k> Collection<'k> {
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn ranked(&self, cx: &mut Context<'_>, first: u64, end: u64) -> Outcome<Vec<Scored>> {
+    pub async fn ranked(&self, cx: &mut Context<'_>, first: u64, end: u64) -> Outcome<ScoredPage> {
         let end = end.min(self.len());
         let wanted = end.saturating_sub(first) as usize;
         if let Some(members) = self.in_order(cx) {
-            return Ok(members.skip(first as usize).take(wanted).collect());
+            return Ok(ScoredPage::of(members.skip(first as usize).take(wanted)));
         }
-        if first == 0 || wanted == 0 {
+        if wanted == 0 {
+            return Ok(ScoredPage::default());
+        }
+        if first == 0 {
             return self.in_a_row(cx, Stretch::ALL, false, 0, wanted).await;
         }
         // The last ones need no counts.
         if end == self.len() {
-            let mut members = self.in_a_row(cx, Stretch::ALL, true, 0, wanted).await?;
-            members.reverse();
-            return Ok(members);
+            return Ok(self.in_a_row(cx, Stretch::ALL, true, 0, wanted).await?.turned());
         }
         let (from, passed) = self.counted()?.near(cx, first).await?.ok_or_else(damaged)?;
         self.in_a_row(cx, Stretch { from, to: None }, false, passed as usize, wanted).await
@@ -197,22 +266,26 @@ impl<'k> Collection<'k> {
         reverse: bool,
         mut passed: usize,
         wanted: usize,
-    ) -> Outcome<Vec<Scored>> {
-        let mut members: Vec<Scored> = Vec::with_capacity(wanted.min(PAGE_MEMBERS));
-        let (mut bytes, mut left) = (0, Some(stretch));
-        while let Some(stretch) = left.take_if(|_| members.len() < wanted && bytes < FLUSH_BYTES) {
-            let (page, rest) = self.stored_page(cx, stretch, reverse, passed + wanted - members.len()).await?;
-            let (here, told) = (passed.min(page.iter().len()), members.len());
+    ) -> Outcome<ScoredPage> {
+        let (first, mut left) = self.stored_page(cx, stretch, reverse, passed + wanted).await?;
+        if left.is_none() || first.iter().len() >= passed + wanted {
+            // Mostly they are all in one page.
+            return Ok(ScoredPage::new(first, passed));
+        }
+        let (mut page, mut parts, mut bytes) = (first, StoredParts::default(), 0);
+        loop {
+            let here = passed.min(page.iter().len());
             passed -= here;
             // What is passed is not copied.
             for part in page.iter().skip(here) {
-                members.push(Scored::spread(part).ok_or_else(damaged)?);
+                bytes += part.key.len();
+                parts.push_stored(part);
             }
-            cx.copied_parts(members.len() - told);
-            bytes += members[told..].iter().map(|member| member.name.len()).sum::<usize>();
-            left = rest;
+            let Some(stretch) = left.filter(|_| parts.len() < wanted && bytes < FLUSH_BYTES) else { break };
+            (page, left) = self.stored_page(cx, stretch, reverse, passed + wanted - parts.len()).await?;
         }
-        Ok(members)
+        cx.copied_parts(parts.len());
+        Ok(ScoredPage::new(StoredPartsPage::of_subkeys(parts, None), 0))
     }
 
     /// Some of `stretch`, up to `limit`, the last ones first if `reverse`; and what is left of it, if there is more.
@@ -232,9 +305,26 @@ impl<'k> Collection<'k> {
             return Ok((members, None));
         }
         let (page, left) = self.stored_page(cx, stretch, reverse, limit).await?;
-        cx.copied_parts(page.iter().len());
-        let members: Outcome<Vec<Scored>> = page.iter().map(|part| Scored::spread(part).ok_or_else(damaged)).collect();
-        Ok((members?, left))
+        Ok((ScoredPage::new(page, 0).to_members(cx)?, left))
+    }
+
+    /// The same where they lie.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn scored_in_place(
+        &self,
+        cx: &mut Context<'_>,
+        stretch: Stretch,
+        reverse: bool,
+        limit: usize,
+    ) -> Outcome<(ScoredPage, Option<Stretch>)> {
+        if self.packed().is_some() {
+            let (members, left) = self.scored_page(cx, stretch, reverse, limit).await?;
+            return Ok((ScoredPage::of(members.into_iter()), left));
+        }
+        let (page, left) = self.stored_page(cx, stretch, reverse, limit).await?;
+        Ok((ScoredPage::new(page, 0), left))
     }
 
     /// The same of a spread row, where the members stand.

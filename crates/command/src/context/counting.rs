@@ -9,12 +9,12 @@ impl Context<'_> {
     /// gone from there (-1). It is yet to be counted. To be said behind the change itself.
     pub(crate) fn note_uncounted(&mut self, key: &[u8], life: Life, place: Vec<u8>, more: i64) {
         let at = self.draft.mark();
-        self.draft.uncounted.note((self.call.database, key, life), at, place, more);
+        self.draft.uncounted_mut().note((self.call.database, key, life), at, place, more);
     }
 
     /// What is yet to be counted in the life `life` of a row: it is in the hands of the caller.
     pub(crate) fn take_uncounted(&mut self, life: Life) -> Vec<CountChange> {
-        self.draft.uncounted.take(life)
+        self.draft.uncounted_mut().take(life)
     }
 
     /// Whether somebody else counts what this command notes.

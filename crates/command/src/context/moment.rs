@@ -51,6 +51,31 @@ impl Context<'_> {
         was
     }
 
+    /// The same where a command that has read some of the row `goes_on` to read the rest: a moment is held for that,
+    /// and what was read before is to be of it.
+    ///
+    /// # Errors
+    /// As [`Context::hold_moment`].
+    pub(crate) async fn was_one_moment_so_far(
+        &mut self,
+        key: &[u8],
+        before: Option<u64>,
+        goes_on: bool,
+    ) -> Outcome<bool> {
+        if !goes_on || before.is_none() {
+            // Where nothing was judged, a moment is held already, or need not be.
+            return Ok(self.was_one_moment(key, before));
+        }
+        self.judged_reads = None;
+        self.hold_moment(key).await?;
+        let was = self.rows.settled(key) == before;
+        if !was {
+            self.read_anew();
+            self.call.bill.work.count(Module::Moment, 1);
+        }
+        Ok(was)
+    }
+
     /// One read more that is judged behind, where it is.
     #[inline]
     pub(crate) fn judged_read(&mut self) {
@@ -74,11 +99,15 @@ impl Context<'_> {
     /// As [`Context::get`].
     pub(crate) async fn row_of_one_moment(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
         let (asked, books) = (Asked::Row(self.number(), key), !self.is_locked);
+        let before = if self.is_of_one_moment() { None } else { self.rows.settled(key) };
         let mut row = self.fetch(asked, books).await?;
         let is_spread = |row: &Row| matches!(&row.content, Content::Parts(head) if head.packed.is_none());
         if !self.is_of_one_moment() && row.as_ref().is_some_and(is_spread) {
             self.hold_moment(key).await?;
-            row = self.fetch(asked, books).await?;
+            // Mostly nothing was written meanwhile, and the row is what it was.
+            if before.is_none() || self.rows.settled(key) != before {
+                row = self.fetch(asked, books).await?;
+            }
         }
         Ok(self.met(asked, row))
     }

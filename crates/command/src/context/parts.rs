@@ -39,19 +39,18 @@ impl Subkeys {
     }
 
     fn range(self, life: Life) -> PartRange {
-        let (first, end) = life.space(self.space);
         let behind = |subkey: &[u8]| [&life.part(self.space, subkey)[..], &[0]].concat();
         let from = match self.from {
-            Bound::Unbounded => first,
+            Bound::Unbounded => life.space(self.space).0,
             Bound::Included(subkey) => life.part(self.space, &subkey),
             Bound::Excluded(subkey) => behind(&subkey),
         };
         let to = match self.to {
-            Bound::Unbounded => end,
+            Bound::Unbounded => life.space(self.space).1,
             Bound::Included(subkey) => behind(&subkey),
             Bound::Excluded(subkey) => life.part(self.space, &subkey),
         };
-        PartRange { to: to.max(from.clone()), from, reverse: self.reverse }
+        PartRange { to: if to < from { from.clone() } else { to }, from, reverse: self.reverse }
     }
 }
 
@@ -74,16 +73,35 @@ pub struct PartsPage {
 }
 
 /// The same where they stand: for whoever looks at each once.
+#[derive(Default)]
 pub(crate) struct StoredPartsPage {
     parts: StoredParts,
+    /// Where in their keys their subkeys begin.
+    subkey_at: usize,
     /// As of a [`PartsPage`].
     pub next: Option<Subkeys>,
 }
 
 impl StoredPartsPage {
+    /// Parts with their subkeys as their keys.
+    pub fn of_subkeys(parts: StoredParts, next: Option<Subkeys>) -> Self {
+        Self { parts, subkey_at: 0, next }
+    }
+
+    /// The part with the number `index`, likewise.
+    pub fn get(&self, index: usize) -> Option<StoredPart<'_>> {
+        self.parts.get(index).map(|part| part.behind(self.subkey_at))
+    }
+
+    /// Each part on its own.
+    pub fn into_owned(self) -> PartsPage {
+        let parts = self.parts.into_owned(self.subkey_at).map(|(subkey, value)| Part { subkey, value });
+        PartsPage { parts: parts.collect(), next: self.next }
+    }
+
     /// Each part, in the order asked for, with its subkey as its key.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = StoredPart<'_>> + ExactSizeIterator {
-        self.parts.iter().map(|part| part.behind(Life::SUBKEY_AT))
+        self.parts.iter().map(|part| part.behind(self.subkey_at))
     }
 }
 
@@ -175,11 +193,10 @@ impl Context<'_> {
     /// # Errors
     /// They cannot be read.
     pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
-        let StoredPartsPage { parts, next } = self.stored_parts(key, life, subkeys, limit).await?;
-        self.copied_parts(parts.len());
-        self.copied_values(parts.len());
-        let parts = parts.into_owned(Life::SUBKEY_AT).map(|(subkey, value)| Part { subkey, value });
-        Ok(PartsPage { parts: parts.collect(), next })
+        let page = self.stored_parts(key, life, subkeys, limit).await?;
+        self.copied_parts(page.iter().len());
+        self.copied_values(page.iter().len());
+        Ok(page.into_owned())
     }
 
     /// The same, without a copy of each.
@@ -197,7 +214,7 @@ impl Context<'_> {
         let space = subkeys.space;
         let range = subkeys.range(life);
         let limit = limit.max(1);
-        let in_hand = self.draft.is_of_several().then(|| self.draft.ahead.find(&range, limit)).flatten();
+        let in_hand = self.draft.is_of_several().then(|| self.draft.ahead().find(&range, limit)).flatten();
         let page = match in_hand {
             Some(page) => page,
             None => self.read_parts(key, &range, limit).await?,
@@ -210,7 +227,7 @@ impl Context<'_> {
             let to = if to >= end { Bound::Unbounded } else { Bound::Excluded(to[at..].into()) };
             Subkeys { space, from: Bound::Included(from[at..].into()), to, reverse }
         });
-        Ok(StoredPartsPage { parts: page.parts, next })
+        Ok(StoredPartsPage { parts: page.parts, subkey_at: at, next })
     }
 
     /// How many of `subkeys` of the row of `key` there are, whose `life` it is; all of them, in steps of `limit`.
@@ -251,13 +268,13 @@ impl Context<'_> {
 
     async fn read_parts(&mut self, key: &[u8], range: &PartRange, limit: usize) -> Outcome<PartPage> {
         let is_kept = self.draft.is_of_several() && self.is_locked;
-        let wanted = if is_kept { self.draft.ahead.wanted(limit) } else { limit };
+        let wanted = if is_kept { self.draft.ahead().wanted(limit) } else { limit };
         let page = match &self.moment {
             None => self.rows.parts(key, range.clone(), wanted),
             Some(moment) => moment.parts(range.clone(), wanted),
         };
         let page = letting_go(page, || self.host.replies().own_values()).await?;
-        Ok(if is_kept { self.draft.ahead.keep(range, page, limit) } else { page })
+        Ok(if is_kept { self.draft.ahead().keep(range, page, limit) } else { page })
     }
 
     /// The part at `subkey` has this value from now on, as long as its row: no part expires by itself.

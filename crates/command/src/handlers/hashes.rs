@@ -93,8 +93,8 @@ async fn value_of(cx: &mut Context<'_>, hash: Option<&Collection<'_>>, field: &[
 }
 
 pub async fn hget(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    match cx.member_of(args.at(1), RowType::Hash, args.at(2)).await? {
-        Some(member) => cx.replies().bulk_value(member.value),
+    match cx.value_of_member(args.at(1), RowType::Hash, args.at(2)).await? {
+        Some(value) => cx.replies().bulk_value(value),
         None => cx.replies().null(),
     }
     Ok(())
@@ -115,14 +115,14 @@ pub async fn hmget(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn hexists(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = cx.member_of(args.at(1), RowType::Hash, args.at(2)).await?;
+    let found = cx.value_of_member(args.at(1), RowType::Hash, args.at(2)).await?;
     cx.replies().integer(i64::from(found.is_some()));
     Ok(())
 }
 
 pub async fn hstrlen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = cx.member_of(args.at(1), RowType::Hash, args.at(2)).await?;
-    cx.replies().integer(found.map_or(0, |member| member.value.len()) as i64);
+    let found = cx.value_of_member(args.at(1), RowType::Hash, args.at(2)).await?;
+    cx.replies().integer(found.map_or(0, |value| value.len()) as i64);
     Ok(())
 }
 

@@ -58,7 +58,7 @@ pub async fn srem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn sismember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let found = cx.member_of(args.at(1), RowType::Set, args.at(2)).await?;
+    let found = cx.value_of_member(args.at(1), RowType::Set, args.at(2)).await?;
     cx.replies().integer(i64::from(found.is_some()));
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Claimed {
         cx.replies().array(self.entries.len());
         for (id, entry) in self.entries {
             match entry {
-                Some(entry) => tell_entry(cx.replies(), &entry)?,
+                Some(entry) => tell_entry(cx.replies(), entry.as_ref())?,
                 None => stream_ids::tell(cx.replies(), id),
             }
         }

@@ -25,7 +25,7 @@ pub async fn whole(cx: &mut Context<'_>, stream: &Stream<'_>) -> Outcome<StreamS
     while let Some(range) = left {
         let (entries, rest) = stream.entries(cx, range, PAGE_ENTRIES).await?;
         for entry in entries {
-            shape.entries.insert(entry.id, entry.words()?.into_iter().map(<[u8]>::to_vec).collect());
+            shape.entries.insert(entry.id, entry.as_ref().words()?.1.map(<[u8]>::to_vec).collect());
         }
         left = rest;
         cx.yields().now().await;

@@ -109,7 +109,7 @@ async fn stream(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for (name, reverse) in [("first-entry", false), ("last-entry", true)] {
         cx.replies().bulk(name.as_bytes());
         match stream.first_in(cx, EntryId::MIN, EntryId::MAX, reverse).await? {
-            Some(entry) => tell_entry(cx.replies(), &entry)?,
+            Some(entry) => tell_entry(cx.replies(), entry.as_ref())?,
             None => cx.replies().null(),
         }
     }

@@ -5,9 +5,9 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use super::integer;
 use super::stream_ids;
 use super::stream_lag::read_with;
-use super::stream_replies::{Told, tell_entry, tell_range};
+use super::stream_replies::{Told, page_of, tell_entry, tell_range};
 use crate::args::Args;
-use crate::collection::{Entry, Group, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream};
+use crate::collection::{Entry, Group, NAME_BYTES_MAX, Pending, Stream};
 use crate::context::{Context, Wait};
 use crate::error::{Error, Outcome, SYNTAX, WRONG_TYPE};
 use crate::reply::Protocol;
@@ -143,8 +143,41 @@ struct Source<'k> {
     behind: EntryId,
 }
 
+/// A stream that has something, and what was read of it.
+type Found<'k> = (&'k [u8], Stream<'k>, Told);
+
+/// Words that mean something else when the command runs again, by their place.
+type Resolved = Vec<(usize, Vec<u8>)>;
+
 pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = Options::parse(args, false)?;
+    let (first, count) = options.keys;
+    // What is read of several streams is of one moment each.
+    let before = if count == 1 { cx.judge_behind(args.at(first)) } else { None };
+    let mut looked = look(cx, &options, args).await;
+    let goes_on = |found: &[Found<'_>]| found.iter().any(|(_, _, told)| told.goes_on(options.count));
+    let is_unfinished = matches!(&looked, Ok((found, _)) if goes_on(found));
+    if !cx.was_one_moment_so_far(args.at(first), before, is_unfinished).await? {
+        looked = look(cx, &options, args).await;
+    }
+    let (found, resolved) = looked?;
+    if found.is_empty() {
+        cx.replies().null_array();
+        if let Some(timeout_ms) = options.block {
+            cx.wait_for_rows(Wait { timeout_ms, takes: false, resolved });
+        }
+        return Ok(());
+    }
+    begin(cx, found.len());
+    for (key, stream, told) in found {
+        begin_stream(cx, key);
+        tell_range(cx, &stream, told, options.count).await?;
+    }
+    Ok(())
+}
+
+/// The streams that have something for who asks with `options`.
+async fn look<'k>(cx: &mut Context<'_>, options: &Options<'k>, args: Args<'k>) -> Outcome<(Vec<Found<'k>>, Resolved)> {
     let (mut sources, mut resolved) = (Vec::new(), Vec::new());
     for (key, place) in options.streams(args) {
         let stream = cx.stream(key).await?;
@@ -160,49 +193,31 @@ pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         };
         sources.push(Source { key, stream, behind });
     }
-    let found = find(cx, &sources, options.count).await?;
-    if found.is_empty() {
-        cx.replies().null_array();
-        if let Some(timeout_ms) = options.block {
-            cx.wait_for_rows(Wait { timeout_ms, takes: false, resolved });
-        }
-        return Ok(());
-    }
-    begin(cx, found.len());
-    for (key, stream, told) in found {
-        begin_stream(cx, key);
-        tell_range(cx, stream, told, options.count).await?;
-    }
-    Ok(())
+    Ok((find(cx, sources, options.count).await?, resolved))
 }
 
 /// The streams among `sources` that have something, with what was read of each.
-async fn find<'s, 'k>(
-    cx: &mut Context<'_>,
-    sources: &'s [Source<'k>],
-    count: u64,
-) -> Outcome<Vec<(&'k [u8], &'s Stream<'k>, Told)>> {
+async fn find<'k>(cx: &mut Context<'_>, sources: Vec<Source<'k>>, count: u64) -> Outcome<Vec<Found<'k>>> {
     let (mut found, mut kept_bytes) = (Vec::new(), 0);
-    let page = usize::try_from(count).unwrap_or(usize::MAX).min(PAGE_ENTRIES);
     for Source { key, stream, behind } in sources {
         let Some(stream) = stream else { continue };
         let whole = behind.next().and_then(|from| stream.range(from, EntryId::MAX, false));
         let mut left = whole.clone();
         while let Some(range) = left {
-            let (entries, rest) = stream.entries(cx, range, page).await?;
+            let (entries, rest) = stream.entries_page(cx, range, page_of(count)).await?;
             left = rest;
-            if entries.is_empty() {
+            if entries.len() == 0 {
                 cx.yields().now().await;
                 continue;
             }
-            let bytes: usize = entries.iter().map(Entry::bytes).sum();
+            let bytes: usize = entries.iter().flatten().map(|entry| entry.bytes()).sum();
             let told = if kept_bytes + bytes <= KEPT_BYTES_MAX {
                 kept_bytes += bytes;
                 Told::Page(entries, left)
             } else {
                 Told::Nothing(whole)
             };
-            found.push((*key, stream, told));
+            found.push((key, stream, told));
             break;
         }
     }
@@ -295,7 +310,7 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         cx.replies().array(delivered.len());
         for (id, entry) in delivered {
             match entry {
-                Some(entry) => tell_entry(cx.replies(), &entry)?,
+                Some(entry) => tell_entry(cx.replies(), entry.as_ref())?,
                 None => {
                     cx.replies().array(2);
                     stream_ids::tell(cx.replies(), id);

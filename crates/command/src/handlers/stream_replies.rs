@@ -1,6 +1,6 @@
 //! How entries of a stream are answered.
 
-use crate::collection::{Entry, PAGE_ENTRIES, Stream};
+use crate::collection::{EntriesPage, EntryRef, PAGE_ENTRIES, Stream};
 use crate::context::{Context, Subkeys};
 use crate::error::Outcome;
 use crate::handlers::stream_ids;
@@ -11,19 +11,44 @@ pub enum Told {
     /// All of it is left; `None` = it is empty.
     Nothing(Option<Subkeys>),
     /// The first page, and what is left.
-    Page(Vec<Entry>, Option<Subkeys>),
+    Page(EntriesPage, Option<Subkeys>),
+}
+
+impl Told {
+    /// The first page of `range` of `stream`, for an answer of `count` entries.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn first(cx: &mut Context<'_>, stream: &Stream<'_>, range: Option<Subkeys>, count: u64) -> Outcome<Self> {
+        let Some(range) = range else { return Ok(Self::Nothing(None)) };
+        let (entries, left) = stream.entries_page(cx, range, page_of(count)).await?;
+        Ok(Self::Page(entries, left))
+    }
+
+    /// Whether something is left to be read for an answer of `count` entries.
+    pub fn goes_on(&self, count: u64) -> bool {
+        match self {
+            Self::Nothing(range) => range.is_some(),
+            Self::Page(entries, left) => left.is_some() && (entries.len() as u64) < count,
+        }
+    }
+}
+
+/// How many entries are read at a time for an answer of `count`.
+pub fn page_of(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX).min(PAGE_ENTRIES)
 }
 
 /// Answers with `entry`: its id, and its fields and values.
 ///
 /// # Errors
 /// It is damaged.
-pub fn tell_entry(replies: &mut Replies, entry: &Entry) -> Outcome {
+pub fn tell_entry(replies: &mut Replies, entry: EntryRef<'_>) -> Outcome {
+    let (count, words) = entry.words()?;
     replies.array(2);
     stream_ids::tell(replies, entry.id);
-    let words = entry.words()?;
-    replies.array(words.len());
-    words.into_iter().for_each(|word| replies.bulk(word));
+    replies.array(count);
+    words.for_each(|word| replies.bulk(word));
     Ok(())
 }
 
@@ -35,11 +60,13 @@ pub fn tell_entry(replies: &mut Replies, entry: &Entry) -> Outcome {
 /// # Errors
 /// They cannot be read; whoever asked is gone.
 pub async fn tell_range(cx: &mut Context<'_>, stream: &Stream<'_>, told: Told, count: u64) -> Outcome {
-    let page = usize::try_from(count).unwrap_or(usize::MAX).min(PAGE_ENTRIES);
     let (mut entries, mut left) = match told {
         Told::Page(entries, left) => (entries, left),
-        Told::Nothing(None) => (Vec::new(), None),
-        Told::Nothing(Some(range)) => stream.entries(cx, range, page).await?,
+        Told::Nothing(None) => {
+            cx.replies().array(0);
+            return Ok(());
+        }
+        Told::Nothing(Some(range)) => stream.entries_page(cx, range, page_of(count)).await?,
     };
     let mut total = (entries.len() as u64).min(count);
     if total < count && left.is_some() {
@@ -48,14 +75,14 @@ pub async fn tell_range(cx: &mut Context<'_>, stream: &Stream<'_>, told: Told, c
     cx.replies().array(total as usize);
     let mut untold = total;
     loop {
-        for entry in entries.drain(..).take(usize::try_from(untold).unwrap_or(usize::MAX)) {
-            tell_entry(cx.replies(), &entry)?;
+        for entry in entries.iter().take(usize::try_from(untold).unwrap_or(usize::MAX)) {
+            tell_entry(cx.replies(), entry?)?;
             untold -= 1;
         }
         cx.drain().await?;
         let Some(range) = left.filter(|_| untold > 0) else { return Ok(()) };
         cx.yields().now().await;
-        (entries, left) = stream.entries(cx, range, page).await?;
+        (entries, left) = stream.entries_page(cx, range, page_of(count)).await?;
     }
 }
 
@@ -63,7 +90,7 @@ pub async fn tell_range(cx: &mut Context<'_>, stream: &Stream<'_>, told: Told, c
 async fn rest_of(cx: &mut Context<'_>, stream: &Stream<'_>, mut left: Option<Subkeys>, count: u64) -> Outcome<u64> {
     let mut len = 0;
     while let Some(range) = left.filter(|_| len < count) {
-        let (entries, rest) = stream.entries(cx, range, PAGE_ENTRIES).await?;
+        let (entries, rest) = stream.entries_page(cx, range, PAGE_ENTRIES).await?;
         len += entries.len() as u64;
         left = rest;
         cx.end_step(left.is_some() && len < count).await;

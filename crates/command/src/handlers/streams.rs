@@ -111,16 +111,33 @@ async fn range(cx: &mut Context<'_>, args: Args<'_>, reverse: bool) -> Outcome {
         }
         count = Some(integer(words.next().ok_or(SYNTAX)?)?.max(0) as u64);
     }
-    let Some(stream) = cx.stream(args.at(1)).await? else {
-        cx.replies().array(0);
-        return Ok(());
-    };
-    if count == Some(0) {
-        cx.replies().null_array();
-        return Ok(());
+    let (key, is_none, count) = (args.at(1), count == Some(0), count.unwrap_or(u64::MAX));
+    let before = cx.judge_behind(key);
+    let mut found = begin_range(cx, key, (from, to, reverse), count).await;
+    let goes_on = matches!(&found, Ok(Some((_, told))) if told.goes_on(count));
+    if !cx.was_one_moment_so_far(key, before, goes_on).await? {
+        found = begin_range(cx, key, (from, to, reverse), count).await;
     }
-    let range = stream.range(from, to, reverse);
-    tell_range(cx, &stream, Told::Nothing(range), count.unwrap_or(u64::MAX)).await
+    match found? {
+        None => cx.replies().array(0),
+        Some(_) if is_none => cx.replies().null_array(),
+        Some((stream, told)) => return tell_range(cx, &stream, told, count).await,
+    }
+    Ok(())
+}
+
+/// The stream of `key`, with the first page of its entries from one id to another, in `reverse` or not, of which
+/// `count` are wanted.
+async fn begin_range<'k>(
+    cx: &mut Context<'_>,
+    key: &'k [u8],
+    (from, to, reverse): (EntryId, EntryId, bool),
+    count: u64,
+) -> Outcome<Option<(Stream<'k>, Told)>> {
+    let Some(stream) = cx.stream(key).await? else { return Ok(None) };
+    let range = stream.range(from, to, reverse).filter(|_| count > 0);
+    let told = Told::first(cx, &stream, range, count).await?;
+    Ok(Some((stream, told)))
 }
 
 pub async fn xrange(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {

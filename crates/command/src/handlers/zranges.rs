@@ -8,10 +8,11 @@ use super::integer;
 use super::zrange::{By, Range};
 use super::zsets::zset;
 use crate::args::Args;
-use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY_AT_ONCE, stored_one_by_one, weight};
+use crate::collection::{
+    AT_ONCE_BYTES_MAX, Collection, Scored, ScoredPage, ScoredRef, Stretch, TOO_MANY_AT_ONCE, stored_one_by_one, weight,
+};
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
-use crate::float::is_whole;
 use crate::keyword::lower;
 use crate::reply::{Protocol, Replies};
 
@@ -93,42 +94,68 @@ impl<'a> Query<'a> {
         }))
     }
 
+    /// The first members that it asks for; `None` where it asks for nothing.
+    async fn first_page(&self, cx: &mut Context<'_>) -> Outcome<Option<FirstPage<'a>>> {
+        let Some(zset) = zset(cx, self.key).await? else { return Ok(None) };
+        let Some(stretch) = self.stretch(cx, &zset).await? else { return Ok(None) };
+        let (members, left) = zset.scored_in_place(cx, stretch, self.reverse, page_of(self.limit())).await?;
+        Ok(Some((zset, members, left)))
+    }
+
     /// The members that it asks for by their ranks, in the order of the answer; `None` where they are many, or long.
-    async fn few(&self, cx: &mut Context<'_>) -> Outcome<Option<Vec<Scored>>> {
-        let Some(zset) = zset(cx, self.key).await? else { return Ok(Some(Vec::new())) };
-        let Some((first, end)) = self.range.ranks(zset.len(), self.reverse) else { return Ok(Some(Vec::new())) };
+    async fn few(&self, cx: &mut Context<'_>) -> Outcome<Option<ScoredPage>> {
+        let Some(zset) = zset(cx, self.key).await? else { return Ok(Some(ScoredPage::default())) };
+        let Some((first, end)) = self.range.ranks(zset.len(), self.reverse) else {
+            return Ok(Some(ScoredPage::default()));
+        };
         if end - first > PAGE_MEMBERS as u64 {
             return Ok(None);
         }
-        let mut members = zset.ranked(cx, first, end).await?;
+        let members = zset.ranked(cx, first, end).await?;
         if (members.len() as u64) < end - first {
             return Ok(None);
         }
-        if self.reverse {
-            members.reverse();
-        }
-        Ok(Some(members))
+        Ok(Some(if self.reverse { members.turned() } else { members }))
     }
 }
 
+/// A sorted set with the first of the members that are asked for, and what is left.
+type FirstPage<'k> = (Collection<'k>, ScoredPage, Option<Stretch>);
+
 /// Writes members to the answer, with their scores in the way of the protocol.
 pub(super) fn tell(cx: &mut Context<'_>, members: &[Scored], with_scores: bool) {
-    cx.fractions(members.iter().filter(|member| with_scores && !is_whole(member.score)).count());
-    let replies = cx.replies();
     for member in members {
-        if with_scores && replies.protocol == Protocol::Resp3 {
-            replies.array(2);
-        }
-        replies.bulk(&member.name);
-        if with_scores {
-            replies.double(member.score);
-        }
+        tell_one(cx, &member.name, member.score, with_scores);
+    }
+}
+
+/// The same of a page.
+fn tell_page(cx: &mut Context<'_>, members: &ScoredPage, with_scores: bool) -> Outcome {
+    for member in members.iter() {
+        let ScoredRef { name, score } = member?;
+        tell_one(cx, name, score, with_scores);
+    }
+    Ok(())
+}
+
+fn tell_one(cx: &mut Context<'_>, name: &[u8], score: f64, with_scores: bool) {
+    if with_scores && cx.replies().protocol == Protocol::Resp3 {
+        cx.replies().array(2);
+    }
+    cx.replies().bulk(name);
+    if with_scores {
+        cx.tell_f64(score);
     }
 }
 
 /// Begins an answer of `count` members.
 pub(super) fn begin(replies: &mut Replies, count: usize, with_scores: bool) {
     replies.array(if with_scores && replies.protocol == Protocol::Resp2 { count * 2 } else { count });
+}
+
+/// How many members are read at a time where so many are missing.
+fn page_of(missing: u64) -> usize {
+    usize::try_from(missing).unwrap_or(usize::MAX).min(PAGE_MEMBERS)
 }
 
 async fn answer(cx: &mut Context<'_>, query: Query<'_>) -> Outcome {
@@ -140,33 +167,32 @@ async fn answer(cx: &mut Context<'_>, query: Query<'_>) -> Outcome {
         }
         if let Some(members) = few? {
             begin(cx.replies(), members.len(), query.with_scores);
-            tell(cx, &members, query.with_scores);
-            return Ok(());
+            return tell_page(cx, &members, query.with_scores);
         }
     }
-    let Some(zset) = zset(cx, query.key).await? else {
-        cx.replies().array(0);
-        return Ok(());
-    };
-    let Some(stretch) = query.stretch(cx, &zset).await? else {
+    let before = cx.judge_behind(query.key);
+    let mut first = query.first_page(cx).await;
+    let goes_on = matches!(&first, Ok(Some((_, members, Some(_)))) if (members.len() as u64) < query.limit());
+    if !cx.was_one_moment_so_far(query.key, before, goes_on).await? {
+        first = query.first_page(cx).await;
+    }
+    let Some((zset, mut members, mut left)) = first? else {
         cx.replies().array(0);
         return Ok(());
     };
     let mut missing = query.limit();
-    let page = |missing: u64| usize::try_from(missing).unwrap_or(usize::MAX).min(PAGE_MEMBERS);
-    let (mut members, mut left) = zset.scored_page(cx, stretch, query.reverse, page(missing)).await?;
     let mut count = members.len() as u64;
     if let Some(left) = left.as_ref().filter(|_| count < missing) {
         count = missing.min(count + zset.count_in(cx, left).await?);
     }
     begin(cx.replies(), count as usize, query.with_scores);
     loop {
-        tell(cx, &members, query.with_scores);
+        tell_page(cx, &members, query.with_scores)?;
         missing -= members.len() as u64;
         let Some(stretch) = left.filter(|_| missing > 0) else { return Ok(()) };
         cx.drain().await?;
         cx.yields().now().await;
-        (members, left) = zset.scored_page(cx, stretch, query.reverse, page(missing)).await?;
+        (members, left) = zset.scored_in_place(cx, stretch, query.reverse, page_of(missing)).await?;
     }
 }
 

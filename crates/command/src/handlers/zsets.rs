@@ -5,7 +5,7 @@ use weir_model::parts::{RowType, score_of};
 use super::members;
 use super::members::signed_count;
 use crate::args::Args;
-use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place, score_of_member};
+use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place, score_in};
 use crate::context::Context;
 use crate::error::{Error, NOT_A_FLOAT, Outcome, SYNTAX};
 use crate::float::{is_whole, parse_f64, push_f64, push_kept};
@@ -161,8 +161,8 @@ fn tell_score_or_null(cx: &mut Context<'_>, score: Option<f64>) {
 }
 
 pub async fn zscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let member = cx.member_of(args.at(1), RowType::SortedSet, args.at(2)).await?;
-    let score = member.as_ref().map(score_of_member).transpose()?;
+    let value = cx.value_of_member(args.at(1), RowType::SortedSet, args.at(2)).await?;
+    let score = value.map(|value| score_in(&value)).transpose()?;
     tell_score_or_null(cx, score);
     Ok(())
 }

@@ -36,6 +36,20 @@ impl<C: Cursor> MergeCursor<C> {
         &mut self.sources
     }
 
+    /// The only source that stands on an entry, if there is no other: what it has from there on is what the merge has.
+    /// Whoever moves it, in the direction of the merge, says so: see [`MergeCursor::moved_only_source`].
+    pub fn only_source(&mut self) -> Option<&mut C> {
+        match self.heap[..] {
+            [only] if self.pending.is_empty() => Some(&mut self.sources[only]),
+            _ => None,
+        }
+    }
+
+    /// The [only source](MergeCursor::only_source) was moved, and missed nothing.
+    pub fn moved_only_source(&mut self) {
+        self.settle_top();
+    }
+
     fn start(&mut self, forward: bool, mut seek: impl FnMut(&mut C) -> Step) -> Step {
         self.forward = forward;
         self.heap.clear();

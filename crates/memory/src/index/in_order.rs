@@ -13,7 +13,8 @@
 //! There is one writer. A node of the list stands for the keys from its own up to that of the next node. The first one
 //! is the empty key and stays. Readers take no lock:
 //!
-//! - A full leaf splits: first the node of its upper half is added, then the leaf is replaced by its lower half.
+//! - A full leaf splits: first the nodes of its upper parts are added, from the last on, then the leaf is replaced by
+//!   its lower part. (Or a node behind takes it as it is, and a new one is put in its place.)
 //! - So a reader that goes forward loads the leaf *before* it looks for the next node, and leaves out what belongs
 //!   there: it sees both halves once, whether it came before, amid or after the split.
 //! - A reader that goes back loads the leaf, and then makes sure that no other node has come between it and where the
@@ -72,6 +73,7 @@ impl Default for InOrder {
 }
 
 impl InOrder {
+    /// Adds a leaf for the keys from `key` on, which need not be a row's.
     fn add_node(&self, key: Key, leaf: Arc<Leaf>, guard: &Guard) {
         self.leaves.insert(key, AtomicArc::new(Some(leaf)), guard).release(guard);
     }
@@ -107,20 +109,41 @@ impl InOrder {
     }
 
     /// Adds `entry`, for which the leaf of `node` has no room.
-    fn make_room(&self, node: &Node<'_>, leaf: &Leaf, entry: Entry, guard: &Guard) {
+    fn make_room(&self, node: &Node<'_>, leaf: &Arc<Leaf>, entry: Entry, guard: &Guard) {
+        let around = leaf.around(&entry.key);
+        let (at, splits) = (around.in_front, around.living >= SPLIT_ROWS);
+        // Keys that come in order leave full leaves behind.
+        if let Some(below) = around.below.filter(|_| splits && around.above.is_none()) {
+            self.add_node(separator(below, &entry.key), Leaf::that_fills(vec![entry]), guard);
+            return;
+        }
+        // And so do those that come in reverse: the leaf becomes that of the node behind.
+        if let Some(above) = around.above.filter(|_| splits && around.below.is_none() && !around.has_dead) {
+            self.add_node(separator(&entry.key, above), Arc::clone(leaf), guard);
+            node.value().replace(Some(Leaf::that_fills(vec![entry])));
+            return;
+        }
+        let is_beside_newest = around.newest.is_some() && [around.below, around.above].contains(&around.newest);
         let mut living = leaf.living();
-        let splits = living.len() >= SPLIT_ROWS;
-        let at = living.partition_point(|living| living.key < entry.key);
-        if splits && at == living.len() {
-            // Keys that come in order leave full leaves behind.
-            self.add_node(entry.key.clone(), Leaf::new(vec![entry]), guard);
+        if splits && is_beside_newest {
+            // The same among others: these stay where they are, on both sides.
+            let upper = living.split_off(at);
+            if let Some(first) = upper.first() {
+                self.add_node(separator(&entry.key, &first.key), Leaf::new(upper), guard);
+            }
+            let Some(last) = living.last() else {
+                node.value().replace(Some(Leaf::that_fills(vec![entry])));
+                return;
+            };
+            self.add_node(separator(&last.key, &entry.key), Leaf::that_fills(vec![entry]), guard);
+            node.value().replace(Some(Leaf::new(living)));
             return;
         }
         living.insert(at, entry);
         if splits {
-            // And so do those that come in reverse.
-            let upper = living.split_off(if at == 0 { 1 } else { living.len() / 2 });
-            self.add_node(upper[0].key.clone(), Leaf::new(upper), guard);
+            let upper = living.split_off(living.len() / 2);
+            let key = separator(&living[living.len() - 1].key, &upper[0].key);
+            self.add_node(key, Leaf::new(upper), guard);
         }
         node.value().replace(Some(Leaf::new(living)));
     }
@@ -154,7 +177,7 @@ impl InOrder {
         if reverse { self.walk_back(from, to, see) } else { self.walk_on(from, to, see) }
     }
 
-    fn walk_on(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, see: &mut dyn FnMut(&Entry, &Version) -> bool) -> bool {
+    fn walk_on(&self, mut from: Bound<&[u8]>, to: Bound<&[u8]>, see: &mut dyn FnMut(&Entry, &Version) -> bool) -> bool {
         let guard = epoch::pin();
         let mut node = match from {
             Bound::Unbounded => self.leaves.front(&guard),
@@ -167,6 +190,8 @@ impl InOrder {
             if !leaf.range(from, end).all(|entry| show(entry, &guard, see)) {
                 return false;
             }
+            // All that follows is behind where it began.
+            from = Bound::Unbounded;
         }
         true
     }
@@ -190,6 +215,15 @@ impl InOrder {
             end = Bound::Excluded(node.key());
         }
     }
+}
+
+/// A short key behind `first` that is not behind `second`, which is behind `first`, and nearer to the first: keys that
+/// come in reverse behind a full leaf, as those of a list do, go where the first of them has gone. Short keys are also
+/// compared faster.
+fn separator(first: &[u8], second: &[u8]) -> Key {
+    let common = first.iter().zip(second).take_while(|(a, b)| a == b).count();
+    let next = first.get(common).map_or(0, |byte| byte + 1);
+    Key::new(&[&second[..common], &[next]].concat())
 }
 
 /// Shows a row to `see`, if it has not been removed.
@@ -244,6 +278,33 @@ mod tests {
 
     fn nodes(order: &InOrder) -> usize {
         order.leaves.iter(&epoch::pin()).count()
+    }
+
+    #[test]
+    fn separators_are_behind_the_first_and_not_behind_the_second() {
+        let keys: Vec<Vec<u8>> = (0..3_u8)
+            .flat_map(|a| [vec![a], vec![a, 0], vec![a, 255], vec![a, 7, 0], vec![a, 7, 1, 9], vec![255, a]])
+            .chain([vec![]])
+            .collect();
+        for first in &keys {
+            for second in keys.iter().filter(|second| *second > first) {
+                let key = separator(first, second);
+                assert!(key[..] > first[..] && key[..] <= second[..], "{first:?} {second:?} {:?}", &key[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_come_in_order_or_in_reverse_among_others_fill_their_leaves() {
+        for others in [1, 30, 64] {
+            let order = InOrder::default();
+            (0..others).for_each(|number| drop(add(&order, number)));
+            (1_000..7_400).rev().for_each(|number| drop(add(&order, number)));
+            assert!(nodes(&order) <= 120, "{} leaves", nodes(&order));
+            (10_000..10_000 + others).for_each(|number| drop(add(&order, number)));
+            (7_400..10_000).for_each(|number| drop(add(&order, number)));
+            assert!(nodes(&order) <= 170, "{} leaves", nodes(&order));
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use weir_model::prefetch::prefetch;
+
 use super::Row;
 use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
@@ -18,6 +20,9 @@ pub(super) const LEAF_ROWS_MAX: usize = 64;
 pub(super) const LEAF_ROWS_MIN: usize = 8;
 /// Rows behind the known order that are put in order by each who goes through the leaf.
 const NEW_ROWS_MAX: usize = 8;
+/// So many entries ahead of the next one the rows are fetched into the processor's cache; of half as many their
+/// versions, to which they point.
+const AHEAD: usize = 4;
 
 /// A row with its key, which stands here again: whoever puts a leaf in order looks at keys alone.
 #[derive(Clone)]
@@ -50,6 +55,20 @@ pub(super) struct Leaf {
     order: AtomicArc<Order>,
 }
 
+/// See [`Leaf::around`].
+#[derive(Default)]
+pub(super) struct Around<'l> {
+    /// How many there are, and how many of them stand in front of the place.
+    pub living: usize,
+    pub in_front: usize,
+    /// The keys in front of the place and behind it, and the one that has come last.
+    pub below: Option<&'l Key>,
+    pub above: Option<&'l Key>,
+    pub newest: Option<&'l Key>,
+    /// There are others.
+    pub has_dead: bool,
+}
+
 /// The order of the first entries of a leaf.
 struct Order {
     len: usize,
@@ -59,11 +78,21 @@ struct Order {
 impl Leaf {
     /// A leaf of these entries, which are in order, with room for as many again but for [`LEAF_ROWS_MAX`] at most.
     pub fn new(entries: Vec<Entry>) -> Arc<Self> {
+        let room = (2 * entries.len()).clamp(LEAF_ROWS_MIN, LEAF_ROWS_MAX);
+        Self::with_room(entries, room)
+    }
+
+    /// The same, with room for as many as a leaf can have: more will come.
+    pub fn that_fills(entries: Vec<Entry>) -> Arc<Self> {
+        Self::with_room(entries, LEAF_ROWS_MAX)
+    }
+
+    fn with_room(entries: Vec<Entry>, room: usize) -> Arc<Self> {
         debug_assert!(entries.len() <= LEAF_ROWS_MAX && entries.is_sorted_by(|a, b| a.key < b.key));
         let (taken, dead, in_order) = (AtomicUsize::new(entries.len()), AtomicUsize::new(0), entries.len());
-        let room = (2 * entries.len()).clamp(LEAF_ROWS_MIN, LEAF_ROWS_MAX).max(entries.len());
-        let mut places: Vec<OnceLock<Entry>> = entries.into_iter().map(OnceLock::from).collect();
-        places.resize_with(room, OnceLock::new);
+        let mut places: Vec<OnceLock<Entry>> = Vec::with_capacity(room.max(in_order));
+        places.extend(entries.into_iter().map(OnceLock::from));
+        places.resize_with(room.max(in_order), OnceLock::new);
         Arc::new(Self { places: places.into(), taken, dead, in_order, order: AtomicArc::new(None) })
     }
 
@@ -89,6 +118,27 @@ impl Leaf {
         self.places[..self.taken.load(Ordering::Acquire)].iter().filter_map(OnceLock::get)
     }
 
+    /// What is around the place of `key`, which it has not, among the entries of rows that have not been removed. For
+    /// the writer.
+    pub fn around(&self, key: &Key) -> Around<'_> {
+        let mut around = Around::default();
+        for entry in self.entries() {
+            if entry.is_dead() {
+                around.has_dead = true;
+                continue;
+            }
+            around.living += 1;
+            around.newest = Some(&entry.key);
+            if entry.key < *key {
+                around.in_front += 1;
+                around.below = around.below.max(Some(&entry.key));
+            } else {
+                around.above = Some(around.above.map_or(&entry.key, |above| above.min(&entry.key)));
+            }
+        }
+        around
+    }
+
     /// The entries of rows that have not been removed, in the order of their keys. For the writer.
     pub fn living(&self) -> Vec<Entry> {
         let mut living: Vec<Entry> = self.entries().filter(|entry| !entry.is_dead()).cloned().collect();
@@ -109,8 +159,11 @@ impl Leaf {
         }
         let mut entries = InOrder { leaf: self, order, known: 0..known, new: 0..0, new_places: [0; NEW_ROWS_MAX] };
         let first = entries.find(known, |key| is_before_all(key, from));
-        let end = entries.find(known, |key| !is_behind_all(key, to));
+        // Most ranges go on behind the leaf.
+        let goes_on = known > 0 && !is_behind_all(&entries.known(known - 1).key, to);
+        let end = if goes_on { known } else { entries.find(known, |key| !is_behind_all(key, to)) };
         entries.known = first..end.max(first);
+        (0..AHEAD).for_each(|place| entries.prefetch(first + place));
         for place in known..taken {
             let key = &*self.at(place).key;
             if !is_before_all(key, from) && !is_behind_all(key, to) {
@@ -173,6 +226,21 @@ impl<'l> InOrder<'l> {
         self.leaf.at(self.new_places[at].into())
     }
 
+    /// Has the processor fetch the row at `at` among the known ones that are left, and the version of the one to which
+    /// it comes in half the time.
+    #[inline]
+    fn prefetch(&self, at: usize) {
+        if self.known.contains(&at) {
+            let entry = self.known(at);
+            prefetch(Arc::as_ptr(&entry.row));
+            entry.key.prefetch();
+        }
+        let near = at.wrapping_sub(AHEAD / 2);
+        if self.known.contains(&near) {
+            self.known(near).row.newest.prefetch();
+        }
+    }
+
     /// How many of the first `len` entries of which the order is known have keys that are `before` something.
     fn find(&self, len: usize, before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut first, mut end) = (0, len);
@@ -194,7 +262,11 @@ impl<'l> Iterator for InOrder<'l> {
             (false, true) => true,
             (false, false) => self.known(self.known.start).key.cmp(&self.added(self.new.start).key) == By::Less,
         };
-        if takes_known { self.known.next().map(|at| self.known(at)) } else { self.new.next().map(|at| self.added(at)) }
+        if !takes_known {
+            return self.new.next().map(|at| self.added(at));
+        }
+        self.prefetch(self.known.start + AHEAD);
+        self.known.next().map(|at| self.known(at))
     }
 }
 

@@ -96,6 +96,20 @@ impl Equivalent<Hashed> for Wanted<'_> {
     }
 }
 
+/// What there is of a key that is about to be written.
+#[derive(Default)]
+pub(crate) struct Place {
+    hash: u64,
+    pub row: Option<Arc<Row>>,
+}
+
+impl Place {
+    /// Whether they are surely not of the same key.
+    pub fn differs(&self, other: &Place) -> bool {
+        self.hash != other.hash
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Index {
@@ -128,28 +142,32 @@ impl Index {
         prefetch_versions(rows.iter().flatten().copied(), guard);
     }
 
-    /// The row of `key`.
-    pub fn row(&self, key: &[u8]) -> Option<Arc<Row>> {
-        self.by_hash.pin().get(&self.wanted(key)).map(|found| Arc::clone(&found.row))
+    /// What there is of `key`.
+    pub fn place(&self, key: &[u8]) -> Place {
+        let wanted = self.wanted(key);
+        let row = self.by_hash.pin().get(&wanted).map(|found| Arc::clone(&found.row));
+        Place { hash: wanted.hash, row }
     }
 
-    /// The rows of `keys`, [`PREFETCHED_MAX`] at most, as [`Self::row`] gives them one by one. The processor fetches
-    /// what writes of them will touch.
-    pub fn rows<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, guard: &Guard) -> [Option<Arc<Row>>; PREFETCHED_MAX] {
+    /// The places of `keys`, [`PREFETCHED_MAX`] at most, as [`Self::place`] gives them one by one. The processor
+    /// fetches what writes of them will touch.
+    pub fn places<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, guard: &Guard) -> [Place; PREFETCHED_MAX] {
         let by_hash = self.by_hash.pin();
-        let mut rows = [const { None }; PREFETCHED_MAX];
-        for (key, row) in keys.zip(&mut rows) {
-            *row = by_hash.get(&self.wanted(key)).map(|found| Arc::clone(&found.row));
+        let mut places: [Place; PREFETCHED_MAX] = Default::default();
+        for (key, place) in keys.zip(&mut places) {
+            let wanted = self.wanted(key);
+            place.hash = wanted.hash;
+            place.row = by_hash.get(&wanted).map(|found| Arc::clone(&found.row));
         }
-        prefetch_versions(rows.iter().flatten().map(|row| &**row), guard);
-        rows
+        prefetch_versions(places.iter().filter_map(|place| place.row.as_deref()), guard);
+        places
     }
 
-    /// Adds a row for `key`, which has none.
-    pub fn insert(&self, key: &[u8], version: Arc<Version>) {
+    /// Adds a row for `key`, whose `place` has none.
+    pub fn insert(&self, key: &[u8], place: &Place, version: Arc<Version>) {
         let row = Arc::new(Row::new(Key::new(key), Some(version)));
         self.in_order.insert(Arc::clone(&row));
-        let is_new = self.by_hash.pin().insert(Hashed { hash: self.hasher.hash_one(key), row });
+        let is_new = self.by_hash.pin().insert(Hashed { hash: place.hash, row });
         debug_assert!(is_new, "the only writer has looked");
     }
 
@@ -218,11 +236,12 @@ mod tests {
             let (index, mut model) = (Index::default(), BTreeMap::new());
             for (seq, (number, removes)) in changes.into_iter().enumerate() {
                 let (key, version) = (key(number), Version::new(seq as u64, Kind::Put, 0, b"", None));
-                match (removes, index.row(&key)) {
+                let place = index.place(&key);
+                match (removes, &place.row) {
                     (true, Some(_)) => index.remove(&key),
                     (true, None) => continue,
                     (false, Some(row)) => row.newest.replace(Some(version)),
-                    (false, None) => index.insert(&key, version),
+                    (false, None) => index.insert(&key, &place, version),
                 }
                 if removes { model.remove(&key) } else { model.insert(key, seq as u64) };
             }

@@ -10,7 +10,7 @@ use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Store;
 use crate::covers::{Covers, Dropped, Rows};
-use crate::index::{PREFETCHED_MAX, Row, row_bytes};
+use crate::index::{PREFETCHED_MAX, Place, row_bytes};
 use crate::mortal::Mortal;
 use crate::snapshot::SnapshotMeta;
 use crate::stale::Stale;
@@ -73,11 +73,17 @@ impl Records for Store {
                 break;
             }
             let guard = epoch::pin();
-            let rows = self.index.rows(together().map(Change::key), &guard);
-            for (change, row) in together().zip(rows) {
+            let mut places = self.index.places(together().map(Change::key), &guard);
+            for (index, change) in together().enumerate() {
+                let (before, place) = places.split_at_mut(index);
+                let place = &mut place[0];
+                // A change in front of it may have added its row, or taken it away.
+                if !before.iter().all(|before| before.differs(place)) {
+                    *place = self.index.place(change.key());
+                }
                 // As in a tree: a row's version is never larger than the sequence number of its head or cover.
                 writer.last_seq = writer.last_seq.max(change.newest_version()) + 1;
-                self.put_change(&mut writer, &horizons, change, row, &guard);
+                self.put_change(&mut writer, &horizons, change, place, &guard);
             }
         }
         writer.applied = index;
@@ -114,15 +120,8 @@ impl Records for Store {
 }
 
 impl Store {
-    /// Puts `change`, the last one, whose key had `row` when its batch was looked at.
-    fn put_change(
-        &self,
-        writer: &mut Writer,
-        horizons: &Horizons,
-        change: &Change<'_>,
-        row: Option<Arc<Row>>,
-        guard: &Guard,
-    ) {
+    /// Puts `change`, the last one, of a key of which this is there.
+    fn put_change(&self, writer: &mut Writer, horizons: &Horizons, change: &Change<'_>, place: &Place, guard: &Guard) {
         let cover;
         let (kind, expire_at_ms, value) = match *change {
             Change::Put { value, expire_at_ms, .. } => (Kind::Put, expire_at_ms, value),
@@ -133,10 +132,8 @@ impl Store {
                 (Kind::Cover, None, &cover[..])
             }
         };
-        // A change in front of it may have added its row.
-        let row = row.or_else(|| self.index.row(change.key()));
         let version = Version::new(writer.last_seq, kind, expire_at_ms.unwrap_or(0), value, None);
-        self.put(writer, horizons, change.key(), version, row, guard);
+        self.put(writer, horizons, change.key(), version, place, guard);
     }
 
     fn put(
@@ -145,12 +142,12 @@ impl Store {
         horizons: &Horizons,
         key: &[u8],
         version: Arc<Version>,
-        row: Option<Arc<Row>>,
+        place: &Place,
         guard: &Guard,
     ) {
         let kind = version.kind;
         // A row that has been removed is not in the index any more: only the writer removes rows.
-        let before = row.as_ref().and_then(|row| row.newest.get(guard));
+        let before = place.row.as_ref().and_then(|row| row.newest.get(guard));
         if before.is_none() && kind == Kind::Delete {
             // A key that has no row has nothing to delete: every reader finds nothing, before and after.
             return;
@@ -161,9 +158,9 @@ impl Store {
         if kind == Kind::Cover {
             writer.covers.add(writer.last_seq, key);
         }
-        let (Some(row), Some(before)) = (&row, before) else {
+        let (Some(row), Some(before)) = (&place.row, before) else {
             self.booked.row_added(row_bytes, version.bytes());
-            self.index.insert(key, version);
+            self.index.insert(key, place, version);
             return;
         };
         writer.mortal.remove(key, before, row_bytes);
@@ -193,7 +190,7 @@ impl Store {
         let everywhere = Horizons { published: 0, held: Vec::new() };
         let (mut writer, guard) = (self.writer.lock(), epoch::pin());
         let version = Version::new(writer.last_seq, kind, expire_at_ms, value, None);
-        self.put(&mut writer, &everywhere, key, version, self.index.row(key), &guard);
+        self.put(&mut writer, &everywhere, key, version, &self.index.place(key), &guard);
     }
 
     /// All rows of the snapshot are there, if there is one.

@@ -8,12 +8,12 @@
 
 use std::ops::Bound;
 
-use weir_model::Value;
 use weir_model::parts::RowType;
-use weir_model::parts::stream::{ENTRIES, EntryId, StreamDetail, entry_value, entry_words};
+use weir_model::parts::stream::{ENTRIES, EntryId, StreamDetail, entry_value};
+use weir_model::{Value, varint};
 
 use super::Collection;
-use crate::context::{Context, Part, Subkeys};
+use crate::context::{Context, Part, StoredPartsPage, Subkeys};
 use crate::error::{Error, Outcome};
 
 mod groups;
@@ -49,17 +49,59 @@ impl Entry {
         Ok(Self { id: EntryId::of_subkey(&part.subkey).ok_or(DAMAGED)?, value: part.value })
     }
 
-    /// Its fields, each with its value behind it.
-    ///
-    /// # Errors
-    /// It is damaged.
-    pub fn words(&self) -> Outcome<Vec<&[u8]>> {
-        entry_words(&self.value).ok_or(DAMAGED)
+    /// The same where it lies.
+    pub fn as_ref(&self) -> EntryRef<'_> {
+        EntryRef { id: self.id, value: &self.value }
     }
 
     /// Bytes that it has.
     pub fn bytes(&self) -> usize {
         self.value.len()
+    }
+}
+
+/// An entry where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryRef<'p> {
+    /// Its id.
+    pub id: EntryId,
+    value: &'p [u8],
+}
+
+impl<'p> EntryRef<'p> {
+    /// How many words it has, and its fields, each with its value behind it.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn words(&self) -> Outcome<(usize, impl Iterator<Item = &'p [u8]>)> {
+        let (mut rest, mut count) = (self.value, 0);
+        while !rest.is_empty() {
+            varint::take_slice(&mut rest).ok_or(DAMAGED)?;
+            count += 1;
+        }
+        let mut rest = self.value;
+        let words = std::iter::from_fn(move || varint::take_slice(&mut rest));
+        if count % 2 == 0 { Ok((count, words)) } else { Err(DAMAGED) }
+    }
+
+    /// Bytes that it has.
+    pub fn bytes(&self) -> usize {
+        self.value.len()
+    }
+}
+
+/// Entries that were read, where they lie, in the order asked for.
+pub struct EntriesPage(StoredPartsPage);
+
+impl EntriesPage {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.iter().len()
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Outcome<EntryRef<'_>>> {
+        self.0.iter().map(|part| Ok(EntryRef { id: EntryId::of_subkey(part.key).ok_or(DAMAGED)?, value: part.value }))
     }
 }
 
@@ -165,6 +207,23 @@ impl<'k> Stream<'k> {
         // Their ids and words are taken apart.
         cx.copied_parts(page.parts.len());
         Ok((page.parts.into_iter().map(Entry::of).collect::<Outcome<_>>()?, page.next))
+    }
+
+    /// The same where they lie: for whoever looks at each once.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn entries_page(
+        &self,
+        cx: &mut Context<'_>,
+        range: Subkeys,
+        limit: usize,
+    ) -> Outcome<(EntriesPage, Option<Subkeys>)> {
+        let mut page = self.row.stored_ordered_page(cx, range, limit.min(PAGE_ENTRIES)).await?;
+        // Their ids and words are taken apart.
+        cx.copied_parts(page.iter().len());
+        let left = page.next.take();
+        Ok((EntriesPage(page), left))
     }
 
     /// The first entry from `from` to `to`, or in `reverse` the last.

@@ -168,8 +168,11 @@ impl<S: Store> Connection<S> {
     ) -> (Vec<GroupedRequest<'b>>, Vec<Span>) {
         let (key, takes_reads) = (key_in(bytes, command, args), self.takes_reads());
         let partition = self.partition_of(key);
-        let mut spans = args.spans().to_vec();
-        let mut places = vec![GroupedRequest { command, key, start: 0, words: 0..spans.len(), end: len }];
+        // Most of a group are about as long as the first.
+        let expected = (bytes.len() / len.max(1)).clamp(1, COMMANDS_MAX);
+        let (mut places, mut spans) = (Vec::with_capacity(expected), Vec::with_capacity(expected * args.len()));
+        spans.extend_from_slice(args.spans());
+        places.push(GroupedRequest { command, key, start: 0, words: 0..spans.len(), end: len });
         let mut state = PartialRequest::new();
         while let Some(&GroupedRequest { end: start, .. }) = places.last()
             && places.len() < COMMANDS_MAX
