@@ -20,8 +20,8 @@
 //! flush that was merely slower than needed was tried, and did no better. Merges always get a little, where clients
 //! think before they ask again, and fall behind nevertheless.)
 //!
-//! A flush that gets on, and still ends after memtables are full, is waited for: writes are slowed until then, a little
-//! ([`Paces::until_flushed`]).
+//! A flush that gets on may still end after the memtables are full. Then writes are slowed until it ends, by half at
+//! most ([`Paces::until_flushed`]).
 
 use weir_io::Nanos;
 
@@ -120,9 +120,9 @@ impl Paces {
     /// once: what memtables have room for until then. They write `ingest` bytes per second, memtables have `room` bytes
     /// and are `full` by such a part.
     ///
-    /// Half of what is wanted at least: where that is too much the flush starves, and is helped, and writes that were
-    /// slowed meet the stall later and for less. `None` where all that comes fits, where there is no flush, and before
-    /// [`floor`] has seen two ticks of it.
+    /// Never less than half of what is wanted: a flush that is later than that starves, and [`floor`] helps it, while
+    /// slowed writes stall later and for a shorter time. `None` where all that comes fits, where there is no flush, and
+    /// before [`floor`] has seen two ticks of it.
     pub fn until_flushed(&mut self, room: u64, full: f64, ingest: f64) -> Option<u64> {
         let wanted = std::mem::take(&mut self.wanted).max(ingest);
         // What the node's bandwidth is to a flush does not say when it ends, for others write, too.
