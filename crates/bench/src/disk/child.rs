@@ -11,6 +11,7 @@
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
@@ -185,7 +186,7 @@ impl Order {
             compaction_threads: plan.compactions(),
             auto_tuned: (setup == Setup::AutoTuned).then_some((sold_bytes * AUTO_TUNED_TIMES_SOLD) as u64),
             merging: setup == Setup::Merging,
-            log: true,
+            log_synced: Some(Duration::from_nanos(plan.sync_interval())),
         }
     }
 }
@@ -221,7 +222,7 @@ fn write_level(plan: &Plan, library: &Path, level: usize, items: std::ops::Range
         library,
         Path::new("."),
         partitions,
-        &FleetOptions { log: false, ..Order::fleet_options(plan, tree, Setup::Plain) },
+        &FleetOptions { log_synced: None, ..Order::fleet_options(plan, tree, Setup::Plain) },
     )?;
     for partition in 0..partitions {
         let mut keys: Vec<_> = items.clone().map(|item| (plan.sizes().key(item), item)).collect();

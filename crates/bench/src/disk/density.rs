@@ -84,7 +84,9 @@ impl Question {
             rounds: 1,
             caps,
             slowed: None,
-            calibrated: false,
+            // As on a node that was calibrated. With their sum alone it would not know that writes are at their cap
+            // while reads have room, which is where this load ends.
+            calibrated: true,
             dir: self.dir.clone(),
             keep: false,
             program: self.program.clone(),

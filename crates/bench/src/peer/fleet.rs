@@ -5,8 +5,9 @@
 //! makes the cliff that is to be measured), a few compaction threads, and one block cache.
 //!
 //! RocksDB by itself never syncs a log of 512 KiB (`wal_bytes_per_sync` leaves the last megabyte alone), so the kernel
-//! would write it back some day and charge nobody. A thread for each partition syncs it with `rocksdb_flush_wal`
-//! whenever 64 KiB are new: off the writers' path, as Weir does it.
+//! would write it back some day and charge nobody. A thread for each partition syncs it with `rocksdb_flush_wal` as
+//! often as Weir's logs are synced, off the writers' path: a power cut takes as much from either, and the pages that
+//! are written again for it cost either the same.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -28,10 +29,6 @@ use crate::disk::fleet::{Fleet, Flow, State};
 use crate::meter::Account;
 use crate::{Failure, Result};
 
-/// New bytes of a log that are synced together.
-const SYNC_BYTES: u64 = 64 << 10;
-/// How often a log is looked at.
-const SYNC_POLL: Duration = Duration::from_millis(10);
 /// Header of a log record, of a batch and of its one entry.
 const RECORD_BYTES: u64 = 7 + 12 + 5;
 const PAGE: u64 = 4096;
@@ -50,8 +47,8 @@ pub struct FleetOptions {
     /// Memtables are merged before they are flushed, there are more of them, and what is flushed is cached: see
     /// [`settings::MERGING`].
     pub merging: bool,
-    /// Logs are written and synced.
-    pub log: bool,
+    /// Logs are written, and synced so often where there is something new; `None` = no log.
+    pub log_synced: Option<Duration>,
 }
 
 /// See the module.
@@ -65,6 +62,8 @@ pub struct RocksFleet {
     before: Account,
     version: String,
     remarks: String,
+    /// How often logs are synced, in words.
+    synced: String,
 }
 
 struct Stores {
@@ -107,11 +106,12 @@ impl RocksFleet {
             (api.env_set_high_priority_background_threads)(env, partitions as i32);
             let cache = settings::cache(&api, options.cache_bytes);
             let write = (api.writeoptions_create)();
-            (api.writeoptions_disable_WAL)(write, i32::from(!options.log));
+            (api.writeoptions_disable_WAL)(write, i32::from(options.log_synced.is_none()));
             (env, cache, (api.readoptions_create)(), write)
         };
         let words = option_string(options);
-        let remarks = format!("{partitions} flush threads, log synced every {} KiB, {words}", SYNC_BYTES >> 10);
+        let synced = in_words(options.log_synced);
+        let remarks = format!("{partitions} flush threads, log synced {synced}, {words}");
         let closing = AtomicBool::new(false);
         let mut stores = Stores { api, env, cache, read, write, each: Vec::new(), closing };
         let dirs: Vec<PathBuf> = (0..partitions).map(|index| dir.join(format!("{index:04}"))).collect();
@@ -120,14 +120,19 @@ impl RocksFleet {
             stores.open(dir, &words, options)?;
         }
         let stores = Arc::new(stores);
-        let syncers = (0..if options.log { partitions } else { 0 }).map(|index| {
-            let stores = Arc::clone(&stores);
-            thread::spawn(move || stores.sync_as_it_grows(index))
+        let syncers = options.log_synced.into_iter().flat_map(|interval| {
+            // Not all at the same moment, as Weir's.
+            let phases = (0..partitions).map(move |index| interval * index as u32 / partitions as u32);
+            let syncer = |(index, phase)| {
+                let stores = Arc::clone(&stores);
+                thread::spawn(move || stores.sync_at_intervals(index, phase, interval))
+            };
+            phases.enumerate().map(syncer).collect::<Vec<_>>()
         });
         let syncers = syncers.collect();
         let version = format!("rocksdb {}", dirs.first().and_then(|dir| version(dir)).unwrap_or_default());
         let journals = Mutex::new(dirs.iter().map(|dir| Journal::new(dir)).collect());
-        Ok(Self { stores, syncers, journals, before, version, remarks })
+        Ok(Self { stores, syncers, journals, before, version, remarks, synced })
     }
 }
 
@@ -167,14 +172,15 @@ impl Stores {
         Ok(())
     }
 
-    /// The life of a syncer.
-    fn sync_as_it_grows(&self, index: usize) {
+    /// The life of a syncer, which begins after `phase`.
+    fn sync_at_intervals(&self, index: usize, phase: Duration, interval: Duration) {
         let store = &self.each[index];
         let mut synced = 0;
+        thread::sleep(phase);
         while !self.closing.load(Ordering::Acquire) {
+            thread::sleep(interval);
             let appended = store.appended.load(Ordering::Relaxed);
-            if appended - synced < SYNC_BYTES {
-                thread::sleep(SYNC_POLL);
+            if appended == synced {
                 continue;
             }
             // SAFETY: `db` is open until the syncers have ended.
@@ -206,7 +212,7 @@ impl Fleet for RocksFleet {
     }
 
     fn params(&self) -> Map<String, Value> {
-        [("sync".to_owned(), format!("every {} KiB", SYNC_BYTES >> 10).into())].into_iter().collect()
+        [("sync".to_owned(), self.synced.clone().into())].into_iter().collect()
     }
 
     fn put(&self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
@@ -323,6 +329,11 @@ impl Drop for Stores {
     }
 }
 
+/// How often logs are synced.
+fn in_words(interval: Option<Duration>) -> String {
+    interval.map_or_else(|| "never".to_owned(), |interval| format!("every {} ms", interval.as_millis()))
+}
+
 /// The options in RocksDB's own words. What is not named has its default of this version.
 fn option_string(options: &FleetOptions) -> String {
     let tree = &options.tree;
@@ -371,7 +382,7 @@ mod tests {
                 compaction_threads: 2,
                 auto_tuned: None,
                 merging,
-                log: true,
+                log_synced: Some(Duration::from_millis(100)),
             };
             option_string(&options)
         };

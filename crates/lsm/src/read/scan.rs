@@ -202,9 +202,15 @@ impl TreeWalk {
         self.merge.seek_before(&self.key, SEQ_MAX)
     }
 
-    /// Shows the answers behind the one that it stands on, as `show` does, where all that is left is in one memtable:
-    /// going forward, that gives each key once, in the version that is wanted. `false` if it is not so.
-    fn show_memtable(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> bool {
+    fn is_done(&mut self) -> bool {
+        if self.range.reverse { self.is_done_reverse() } else { self.is_done_forward() }
+    }
+}
+
+impl Walk for TreeWalk {
+    /// Where all that is left is in one memtable: going forward, that gives each key once, in the version that is
+    /// wanted.
+    fn show_rest(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> bool {
         let source = if self.range.reverse { None } else { self.merge.only_source() };
         let Some(Source::Memtable(cursor)) = source else { return false };
         loop {
@@ -230,25 +236,6 @@ impl TreeWalk {
         self.versions = 0;
         self.merge.moved_only_source();
         true
-    }
-
-    fn is_done(&mut self) -> bool {
-        if self.range.reverse { self.is_done_reverse() } else { self.is_done_forward() }
-    }
-}
-
-impl Walk for TreeWalk {
-    fn show(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> ScanStep {
-        loop {
-            let step = self.step();
-            match self.entry().filter(|_| step == ScanStep::Ready) {
-                Some(entry) if see(entry) => {}
-                _ => return step,
-            }
-            if self.show_memtable(see) {
-                return ScanStep::Ready;
-            }
-        }
     }
 
     fn step(&mut self) -> ScanStep {

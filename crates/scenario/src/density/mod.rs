@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Density;
-use crate::outcome::Outcome;
+use crate::outcome::{Bytes, Outcome};
 use crate::pattern::Pattern;
 use crate::plan::Plan;
 use crate::save;
@@ -35,6 +35,8 @@ pub struct Tried {
     pub stalls: u64,
     /// Background bytes for each byte of a user.
     pub background_amplification: f64,
+    /// What the device moved, by cause, at the scale of the run.
+    pub bytes: Bytes,
     /// Device bytes over what the device could have moved.
     pub device_utilisation: f64,
     /// Most bytes in memtables and in levels 0 and 1 at any moment, at full size.
@@ -74,6 +76,7 @@ impl Tried {
             p999_us: outcome.latency_us.p999,
             stalls: outcome.stalls.count,
             background_amplification: outcome.background_amplification,
+            bytes: outcome.bytes,
             device_utilisation: outcome.device_utilisation,
             memory_peak_bytes: outcome.memory_peak_bytes * plan.args.scale,
         }
