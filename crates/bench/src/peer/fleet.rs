@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use weir_lsm::TreeOptions;
@@ -120,16 +120,15 @@ impl RocksFleet {
             stores.open(dir, &words, options)?;
         }
         let stores = Arc::new(stores);
-        let syncers = options.log_synced.into_iter().flat_map(|interval| {
-            // Not all at the same moment, as Weir's.
-            let phases = (0..partitions).map(move |index| interval * index as u32 / partitions as u32);
-            let syncer = |(index, phase)| {
+        let mut syncers = Vec::new();
+        if let Some(interval) = options.log_synced {
+            for index in 0..partitions {
                 let stores = Arc::clone(&stores);
-                thread::spawn(move || stores.sync_at_intervals(index, phase, interval))
-            };
-            phases.enumerate().map(syncer).collect::<Vec<_>>()
-        });
-        let syncers = syncers.collect();
+                // Not all at the same moment, as Weir's.
+                let phase = interval * index as u32 / partitions as u32;
+                syncers.push(thread::spawn(move || stores.sync_at_intervals(index, phase, interval)));
+            }
+        }
         let version = format!("rocksdb {}", dirs.first().and_then(|dir| version(dir)).unwrap_or_default());
         let journals = Mutex::new(dirs.iter().map(|dir| Journal::new(dir)).collect());
         Ok(Self { stores, syncers, journals, before, version, remarks, synced })
@@ -177,8 +176,12 @@ impl Stores {
         let store = &self.each[index];
         let mut synced = 0;
         thread::sleep(phase);
+        let mut began = Instant::now();
         while !self.closing.load(Ordering::Acquire) {
-            thread::sleep(interval);
+            // From beginning to beginning, as Weir's logs are synced: on a throttled disk a sync takes a part of the
+            // interval, or all of it.
+            thread::sleep(interval.saturating_sub(began.elapsed()));
+            began = Instant::now();
             let appended = store.appended.load(Ordering::Relaxed);
             if appended == synced {
                 continue;
