@@ -12,10 +12,9 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use weir_lsm::TreeOptions;
@@ -25,6 +24,7 @@ use super::api::{Api, Handle, checked};
 use super::journal::{JobBytes, Journal};
 use super::opened::{Opened, version};
 use super::settings;
+use super::syncers::Syncers;
 use crate::disk::fleet::{Fleet, Flow, State};
 use crate::meter::Account;
 use crate::{Failure, Result};
@@ -56,8 +56,10 @@ pub struct FleetOptions {
 /// Invariant: every handle came from this API and is destroyed exactly once, in `drop`, after the threads that use it
 /// have ended.
 pub struct RocksFleet {
+    /// In front of the stores, so that its threads have ended when these are closed.
+    #[expect(dead_code, reason = "it ends its threads when it is dropped")]
+    syncers: Option<Syncers>,
     stores: Arc<Stores>,
-    syncers: Vec<JoinHandle<()>>,
     journals: Mutex<Vec<Journal>>,
     before: Account,
     version: String,
@@ -73,7 +75,6 @@ struct Stores {
     read: Handle,
     write: Handle,
     each: Vec<Store>,
-    closing: AtomicBool,
 }
 
 struct Store {
@@ -81,6 +82,8 @@ struct Store {
     options: Handle,
     /// Bytes of log records so far.
     appended: AtomicU64,
+    /// Of these, what is synced.
+    synced: AtomicU64,
     /// Device bytes of its log so far.
     log_bytes: AtomicU64,
     /// Why a sync failed.
@@ -112,23 +115,17 @@ impl RocksFleet {
         let words = option_string(options);
         let synced = in_words(options.log_synced);
         let remarks = format!("{partitions} flush threads, log synced {synced}, {words}");
-        let closing = AtomicBool::new(false);
-        let mut stores = Stores { api, env, cache, read, write, each: Vec::new(), closing };
+        let mut stores = Stores { api, env, cache, read, write, each: Vec::new() };
         let dirs: Vec<PathBuf> = (0..partitions).map(|index| dir.join(format!("{index:04}"))).collect();
         for dir in &dirs {
             std::fs::create_dir_all(dir)?;
             stores.open(dir, &words, options)?;
         }
         let stores = Arc::new(stores);
-        let mut syncers = Vec::new();
-        if let Some(interval) = options.log_synced {
-            for index in 0..partitions {
-                let stores = Arc::clone(&stores);
-                // Not all at the same moment, as Weir's.
-                let phase = interval * index as u32 / partitions as u32;
-                syncers.push(thread::spawn(move || stores.sync_at_intervals(index, phase, interval)));
-            }
-        }
+        let syncers = options.log_synced.map(|interval| {
+            let stores = Arc::clone(&stores);
+            Syncers::start(partitions, interval, move |index| stores.sync(index))
+        });
         let version = format!("rocksdb {}", dirs.first().and_then(|dir| version(dir)).unwrap_or_default());
         let journals = Mutex::new(dirs.iter().map(|dir| Journal::new(dir)).collect());
         Ok(Self { stores, syncers, journals, before, version, remarks, synced })
@@ -157,6 +154,7 @@ impl Stores {
                 db,
                 options,
                 appended: AtomicU64::new(0),
+                synced: AtomicU64::new(0),
                 log_bytes: AtomicU64::new(0),
                 failed: Mutex::new(None),
             };
@@ -171,32 +169,24 @@ impl Stores {
         Ok(())
     }
 
-    /// The life of a syncer, which begins after `phase`.
-    fn sync_at_intervals(&self, index: usize, phase: Duration, interval: Duration) {
+    /// Syncs a log that has something new, and says whether that went well.
+    fn sync(&self, index: usize) -> bool {
         let store = &self.each[index];
-        let mut synced = 0;
-        thread::sleep(phase);
-        let mut began = Instant::now();
-        while !self.closing.load(Ordering::Acquire) {
-            // From beginning to beginning, as Weir's logs are synced: on a throttled disk a sync takes a part of the
-            // interval, or all of it.
-            thread::sleep(interval.saturating_sub(began.elapsed()));
-            began = Instant::now();
-            let appended = store.appended.load(Ordering::Relaxed);
-            if appended == synced {
-                continue;
-            }
-            // SAFETY: `db` is open until the syncers have ended.
-            let outcome = unsafe { checked(&self.api, |slot| (self.api.flush_wal)(store.db, 1, slot)) };
-            if let Err(error) = outcome {
-                *store.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-                return;
-            }
-            // The page where the last sync ended is written again.
-            let pages = appended.div_ceil(PAGE) - synced / PAGE;
-            store.log_bytes.fetch_add(pages * PAGE, Ordering::Relaxed);
-            synced = appended;
+        let (appended, synced) = (store.appended.load(Ordering::Relaxed), store.synced.load(Ordering::Relaxed));
+        if appended == synced {
+            return true;
         }
+        // SAFETY: `db` is open until the syncers have ended.
+        let outcome = unsafe { checked(&self.api, |slot| (self.api.flush_wal)(store.db, 1, slot)) };
+        if let Err(error) = outcome {
+            *store.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            return false;
+        }
+        // The page where the last sync ended is written again.
+        let pages = appended.div_ceil(PAGE) - synced / PAGE;
+        store.log_bytes.fetch_add(pages * PAGE, Ordering::Relaxed);
+        store.synced.store(appended, Ordering::Relaxed);
+        true
     }
 
     fn store(&self, partition: usize) -> Opened<'_> {
@@ -300,16 +290,6 @@ impl Fleet for RocksFleet {
 
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
-    }
-}
-
-impl Drop for RocksFleet {
-    fn drop(&mut self) {
-        self.stores.closing.store(true, Ordering::Release);
-        for syncer in self.syncers.drain(..) {
-            // A panic has been printed.
-            let _ = syncer.join();
-        }
     }
 }
 

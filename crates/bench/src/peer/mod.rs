@@ -9,3 +9,4 @@ mod opened;
 pub mod redb;
 pub mod rocksdb;
 mod settings;
+mod syncers;

@@ -11,9 +11,7 @@ mod direct;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
@@ -24,6 +22,7 @@ use weir_scenario::outcome::Bytes;
 use weir_scenario::plan::Plan;
 
 use self::direct::DirectFile;
+use super::syncers::Syncers;
 use crate::Result;
 use crate::disk::fleet::{Fleet, Flow, State};
 use crate::meter::Account;
@@ -34,9 +33,8 @@ const FILL_ROWS: usize = 10_000;
 
 /// See the module.
 pub struct RedbFleet {
+    syncers: Option<Syncers>,
     stores: Vec<Arc<Store>>,
-    syncers: Vec<JoinHandle<()>>,
-    closing: Arc<AtomicBool>,
     before: Account,
     cache_bytes: usize,
     interval: Duration,
@@ -62,17 +60,13 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// The life of a syncer.
-    fn sync_every(&self, interval: Duration, closing: &AtomicBool) {
-        while !closing.load(Ordering::Acquire) {
-            let began = Instant::now();
-            if let Err(error) = self.put(&[], Durability::Immediate) {
-                *self.failed.lock() = Some(error.to_string());
-                return;
-            }
-            // From beginning to beginning, as a log is synced: a commit takes a part of the interval, or all of it.
-            thread::sleep(interval.saturating_sub(began.elapsed()));
+    /// Syncs what was put, and says whether that went well.
+    fn sync(&self) -> bool {
+        let synced = self.put(&[], Durability::Immediate);
+        if let Err(error) = &synced {
+            *self.failed.lock() = Some(error.to_string());
         }
+        synced.is_ok()
     }
 }
 
@@ -84,7 +78,7 @@ impl RedbFleet {
         let partitions = usize::from(plan.args.partitions);
         let cache_bytes = plan.cache_bytes() + plan.write_memory_bytes() as usize;
         let interval = Duration::from_nanos(plan.sync_interval());
-        let (mut stores, closing) = (Vec::new(), Arc::new(AtomicBool::new(false)));
+        let mut stores = Vec::new();
         for index in 0..partitions {
             let path = dir.join(format!("{index:04}.redb"));
             let db = Database::builder()
@@ -95,12 +89,9 @@ impl RedbFleet {
             store.put(&[], Durability::Immediate)?;
             stores.push(Arc::new(store));
         }
-        let syncers = stores.iter().map(|store| {
-            let (store, closing) = (Arc::clone(store), Arc::clone(&closing));
-            thread::spawn(move || store.sync_every(interval, &closing))
-        });
-        let syncers = syncers.collect();
-        Ok(Self { stores, syncers, closing, before, cache_bytes, interval })
+        let synced: Vec<Arc<Store>> = stores.clone();
+        let syncers = Some(Syncers::start(partitions, interval, move |index| synced[index].sync()));
+        Ok(Self { stores, syncers, before, cache_bytes, interval })
     }
 
     /// Writes what is there before, in the order of numbers: by keys, as YCSB's load comes, everywhere at once.
@@ -128,15 +119,6 @@ impl RedbFleet {
     fn check_syncs(&self) -> Result<()> {
         let failed = self.stores.iter().find_map(|store| store.failed.lock().clone());
         failed.map_or(Ok(()), |error| Err(format!("redb could not sync: {error}").into()))
-    }
-
-    /// Ends the syncers.
-    fn stop(&mut self) {
-        self.closing.store(true, Ordering::Release);
-        for syncer in self.syncers.drain(..) {
-            // A panic has been printed.
-            let _ = syncer.join();
-        }
     }
 }
 
@@ -197,13 +179,7 @@ impl Fleet for RedbFleet {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.stop();
+        self.syncers = None;
         self.check_syncs()
-    }
-}
-
-impl Drop for RedbFleet {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
