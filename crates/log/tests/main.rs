@@ -5,4 +5,5 @@ mod contract;
 mod crash;
 mod damage;
 mod shared;
+mod spare;
 mod wakes;

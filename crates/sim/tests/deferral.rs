@@ -373,6 +373,7 @@ fn trees_are_restored_while_users_write_on() {
     let last = day.ticks.last().expect("a day of seconds");
     let stages: Vec<Stage> = last.decision.knobs.partitions.iter().map(|knobs| knobs.stage).collect();
     assert!(stages.iter().all(|&stage| stage == Stage::Normal), "{stages:?}");
-    // 168; where level 0 gathered meanwhile it was 536.
-    assert!((1..250).contains(&longest), "{longest} s in drain");
+    // 118, and 83 to 118 with other seeds and items. Where level 0 gathered meanwhile it was 536; where trees drained
+    // on while the node was short, although each run was merged into all of level 1 alone, it was up to 317.
+    assert!((1..150).contains(&longest), "{longest} s in drain");
 }

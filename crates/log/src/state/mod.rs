@@ -348,7 +348,7 @@ impl LogState {
                 self.activate_spare();
             }
         } else if want.spare && self.fence.is_none() && self.spare_failure.is_none() && self.wants_spare() {
-            self.start_spare(None, AHEAD_OF_TIME);
+            self.start_spare(None, self.class_of_spare());
             self.reap_spare();
         }
         if self.fence.is_some() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::policy::forecast::{Tokens, gather};
 use crate::policy::meter::Load;
-use crate::policy::sample::{PartitionSample, Sample};
+use crate::policy::sample::{PartitionSample, Sample, TreeFacts};
 
 /// Memtables that become one run, at most: twelve make a run of level 0 last twelve times as long.
 const MEMTABLES_MAX: u64 = 12;
@@ -22,6 +22,8 @@ const FILL_ABOVE_MEAN: f64 = 0.45;
 /// What tenants above their share may use of the memory (U-15), three quarters, less what memtables book beyond their
 /// size.
 const ABOVE_SHARE: f64 = 0.7;
+/// What is sealed is flushed after so many seconds at the latest, however little was gathered.
+const GATHER_SECONDS: f64 = 60.0;
 /// From this share in use nobody gathers any more.
 const MEMORY_FULL_PERCENT: u64 = 90;
 
@@ -34,6 +36,11 @@ pub struct Gathering {
     pub buffers: u64,
 }
 
+/// What a tree has of its buffers on average, where so many trees have equally many.
+fn fill(trees: f64) -> f64 {
+    MEAN_FILL + FILL_ABOVE_MEAN / trees.max(1.0).sqrt()
+}
+
 /// Share of the memory for memtables that the buffers of `trees` of so many `tenants` may take together, in percent.
 ///
 /// A tree alone fills all of its buffers now and then, and its tenant may not have all of the memory: with as much as
@@ -41,8 +48,46 @@ pub struct Gathering {
 fn memory_percent(trees: u64, tenants: u64) -> u64 {
     // Each of them within its share, which is counted as if one more were about to come.
     let within_share = tenants as f64 / (tenants + 1) as f64;
-    let fill = MEAN_FILL + FILL_ABOVE_MEAN / (trees.max(1) as f64).sqrt();
-    (100.0 * within_share.max(ABOVE_SHARE) / fill).min(MEMORY_PERCENT_MAX) as u64
+    (100.0 * within_share.max(ABOVE_SHARE) / fill(trees as f64)).min(MEMORY_PERCENT_MAX) as u64
+}
+
+/// Bytes of buffers that a tree fills at most: all that it may have, where it gathers as many memtables as make a run.
+/// Who writes less fills its active memtable and what comes until what was sealed first has waited for as long as it
+/// may, and what comes while that is flushed.
+fn fillable(tree: &TreeFacts, load: &Load, tokens: &Tokens) -> f64 {
+    let memtable = tree.memtable_bytes.max(1) as f64;
+    // The busiest second would say too much of who writes a few times a minute.
+    let ingest = load.ingest.max(load.average.unwrap_or(0.0));
+    let waiting = 1.0 + ingest * GATHER_SECONDS / memtable;
+    let while_flushing = if tokens.flush > 0.0 { (load.ingest / tokens.flush).min(1.0) } else { 1.0 };
+    let buffers = if waiting < MEMTABLES_MAX as f64 { waiting * (1.0 + while_flushing) } else { BUFFERS_MAX as f64 };
+    memtable * buffers
+}
+
+/// The most bytes that each of those who fill so many may have, so that all together have no more than `all`: who fills
+/// less leaves the rest to the others, and what nobody fills is for one of them who comes to write more.
+fn level(mut fillable: Vec<f64>, all: f64) -> f64 {
+    fillable.sort_by(f64::total_cmp);
+    let (mut left, mut trees) = (all, fillable.len());
+    for &fills in &fillable {
+        if fills * trees as f64 >= left {
+            return left / trees as f64;
+        }
+        (left, trees) = (left - fills, trees - 1);
+    }
+    fillable.last().map_or(all, |largest| largest + left)
+}
+
+/// Bytes of buffers for each tree that writes, of `max`. An equal part for each of those within their share; and more
+/// where others cannot fill theirs, for they write little: then some are above their share.
+fn each(max: u64, tenants: u64, fillable: Vec<f64>) -> u64 {
+    let trees = fillable.len().max(1) as u64;
+    let equal = max * memory_percent(trees, tenants) / 100 / trees;
+    let largest = fillable.iter().copied().fold(1.0, f64::max);
+    let as_many_as_largest = fillable.iter().sum::<f64>() / largest;
+    let above_share = (ABOVE_SHARE / fill(as_many_as_largest)).min(MEMORY_PERCENT_MAX / 100.0);
+    // Saturates.
+    equal.max(level(fillable, max as f64 * above_share) as u64)
 }
 
 /// For every partition, in the order of the sample. While the node is not `short`, each has what is configured.
@@ -50,11 +95,12 @@ pub fn choose(sample: &Sample, loads: &[Load], tokens: &[Tokens], short: bool) -
     let memory = sample.memory;
     let is_full = memory.buffers_max.is_some_and(|max| memory.buffers_used * 100 >= max * MEMORY_FULL_PERCENT);
     let writes = |load: &Load| load.ingest > 0.0;
-    let all = || sample.partitions.iter().zip(loads).filter(|(_, load)| writes(load));
-    let writers = all().count().max(1) as u64;
+    let all = || sample.partitions.iter().zip(loads.iter().zip(tokens)).filter(|(_, (load, _))| writes(load));
     let tenants: BTreeSet<u32> = all().map(|(partition, _)| partition.owner.tenant).collect();
-    let percent = memory_percent(writers, tenants.len() as u64);
-    let each = memory.buffers_max.map(|max| max * percent / 100 / writers);
+    let each = memory.buffers_max.map(|max| {
+        let fillable = all().map(|(partition, (load, tokens))| fillable(&partition.tree, load, tokens)).collect();
+        each(max, tenants.len() as u64, fillable)
+    });
     let of = |(partition, (load, tokens)): (&PartitionSample, (&Load, &Tokens))| {
         let tree = &partition.tree;
         let affordable = each.map_or(BUFFERS_MAX, |bytes| bytes / tree.memtable_bytes.max(1));
@@ -75,9 +121,11 @@ pub fn choose(sample: &Sample, loads: &[Load], tokens: &[Tokens], short: bool) -
 
 #[cfg(test)]
 mod tests {
+    use weir_io::Owner;
+
     use super::*;
     use crate::limits::Limits;
-    use crate::policy::sample::{MemoryFacts, TreeFacts};
+    use crate::policy::sample::MemoryFacts;
 
     fn chosen(buffers_max: Option<u64>, used: u64, sealed: u64, short: bool) -> (u64, u64) {
         let tree = TreeFacts {
@@ -119,5 +167,42 @@ mod tests {
     fn buffers_are_given_back_as_they_are_flushed() {
         assert_eq!(chosen(None, 0, 7, false), (1, 25));
         assert_eq!([chosen(None, 0, 2, false), chosen(None, 0, 1, false)], [(1, 25), (1, 4)]);
+    }
+
+    /// What the first and the last of some trees of different tenants have of so much memory, which write so many bytes
+    /// a second into memtables of 16 bytes; flushes write twice as fast.
+    fn first_and_last(buffers_max: u64, ingests: &[f64]) -> [(u64, u64); 2] {
+        let tree = TreeFacts { memtable_bytes: 16, write_buffers: 4, write_buffers_now: 4, ..TreeFacts::default() };
+        let of =
+            |tenant| PartitionSample { owner: Owner { tenant, partition: tenant }, tree, ..PartitionSample::default() };
+        let sample = Sample {
+            now: 0,
+            device: Limits::bytes(1000),
+            memory: MemoryFacts { buffers_max: Some(buffers_max), ..MemoryFacts::default() },
+            partitions: (0..ingests.len() as u32).map(of).collect(),
+        };
+        let loads: Vec<Load> = ingests.iter().map(|&ingest| Load { ingest, ..Load::default() }).collect();
+        let tokens: Vec<Tokens> = ingests.iter().map(|ingest| Tokens { flush: 2.0 * ingest, merge: 0.0 }).collect();
+        let chosen = choose(&sample, &loads, &tokens, true);
+        [chosen[0], chosen[ingests.len() - 1]].map(|of| (of.memtables, of.buffers))
+    }
+
+    #[test]
+    fn who_writes_little_leaves_its_part_to_those_who_fill_theirs() {
+        assert_eq!(first_and_last(2000, &[100.0; 20]), [(4, 7); 2], "all alike: 115 % of 125 buffers");
+        let mut ingests = [0.01; 20];
+        ingests[..2].fill(100.0);
+        assert_eq!(first_and_last(2000, &ingests)[0], (12, 25), "two burst");
+        ingests[..8].fill(100.0);
+        assert_eq!(first_and_last(2000, &ingests)[0], (8, 13), "eight do: 125 buffers, less 19 that twelve fill");
+    }
+
+    #[test]
+    fn what_others_do_not_fill_is_dealt_out_evenly() {
+        assert_eq!(level(vec![9.0, 1.0, 1.0, 1.0], 12.0), 9.0);
+        assert_eq!(level(vec![10.0, 1.0, 10.0, 1.0], 12.0), 5.0);
+        assert_eq!(level(vec![10.0, 10.0], 12.0), 6.0);
+        assert_eq!(level(vec![1.0, 2.0], 9.0), 8.0, "one may come to write more");
+        assert_eq!(level(Vec::new(), 9.0), 9.0);
     }
 }

@@ -54,6 +54,8 @@ const STALL_NEAR_LATE: f64 = 30.0;
 const CLOSE_TO_SLOW: u64 = 2;
 /// Stage two for whoever saves so much by it, of what stage one costs, while what all need does not fit.
 const WORTH: f64 = 1.0 / 3.0;
+/// Level 0 goes down, while the node is short, until it is a smaller part than this of what the next merge would move.
+const NO_LONGER_WORTH: f64 = WORTH / 2.0;
 
 /// See the module.
 pub struct Weir {
@@ -297,8 +299,14 @@ impl Weir {
     /// Level 0 of those in stage two goes down while the node is short and something of the device is over, one more
     /// every ten seconds: first where that takes most along for what it moves.
     fn drain(&mut self, now: Nanos, looks: &[Look<'_>]) {
+        let gain = |look: &Look<'_>| {
+            let tree = &look.sample.tree;
+            tree.l0_bytes as f64 / (tree.l0_bytes + tree.l1_bytes).max(1) as f64
+        };
         for look in looks {
-            if self.stage(look) == Stage::Drain && !look.sample.tree.l0_is_due() && self.may_leave(now, look) {
+            // One run may be so large that level 0 is always due: each would be merged into all of level 1 alone.
+            let is_done = !look.sample.tree.l0_is_due() || gain(look) < NO_LONGER_WORTH;
+            if self.stage(look) == Stage::Drain && is_done && self.may_leave(now, look) {
                 self.enter(now, look, Stage::One, Reason::Queued);
             }
         }
@@ -306,10 +314,6 @@ impl Weir {
         if !may_drain || now.saturating_sub(self.drained_at) < DWELL {
             return;
         }
-        let gain = |look: &Look<'_>| {
-            let tree = &look.sample.tree;
-            tree.l0_bytes as f64 / (tree.l0_bytes + tree.l1_bytes).max(1) as f64
-        };
         let may = |look: &&Look<'_>| {
             self.stage(look) == Stage::Two
                 && self.may_leave(now, look)
