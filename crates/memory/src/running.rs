@@ -35,14 +35,14 @@ impl Running {
         self.0[work as usize].is_some()
     }
 
-    /// How many there are, in the order of [`JobKind::ALL`].
-    pub fn counts(&self) -> [JobCount; JobKind::ALL.len()] {
+    /// How many there are, in the order of [`JobKind::ALL`]. They write in pieces of `write_bytes`.
+    pub fn counts(&self, write_bytes: u64) -> [JobCount; JobKind::ALL.len()] {
         let mut counts = [JobCount::default(); JobKind::ALL.len()];
         for (facts, control) in self.0.iter().flatten() {
             for (count, _) in counts.iter_mut().zip(JobKind::ALL).filter(|(_, kind)| *kind == facts.kind()) {
                 count.running += 1;
                 count.parked += usize::from(control.is_parked());
-                count.bytes_left += (facts.input_bytes as f64 * (1.0 - control.progress())) as u64;
+                count.bytes_left += control.bytes_left(facts.input_bytes, write_bytes);
             }
         }
         counts

@@ -84,7 +84,7 @@ impl Facts for Tree {
             for count in jobs.iter_mut().zip(JobKind::ALL).filter(|(_, of)| *of == kind).map(|(count, _)| count) {
                 count.running += 1;
                 count.parked += usize::from(job.control.is_parked());
-                count.bytes_left += (job.facts.input_bytes as f64 * (1.0 - job.control.progress())) as u64;
+                count.bytes_left += job.control.bytes_left(job.facts.input_bytes, self.options.io_bytes as u64);
             }
         }
         let excess = |level: usize| levels[level].bytes.saturating_sub(levels[level].target_bytes);

@@ -44,7 +44,7 @@ impl Facts for Store {
     }
 
     fn facts(&self) -> EngineFacts {
-        let jobs = self.running.lock().counts();
+        let jobs = self.running.lock().counts(self.options.io_bytes as u64);
         let applied = self.writer.lock().applied;
         let unflushed_bytes = self.unsaved_bytes();
         EngineFacts {

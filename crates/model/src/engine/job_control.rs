@@ -46,6 +46,13 @@ impl JobControl {
         if self.entries == 0 { 0.0 } else { (done as f64 / self.entries as f64).min(1.0) }
     }
 
+    /// Bytes that the job has still to consume or to write, of `input_bytes` in all its inputs. It writes in pieces of
+    /// `write_bytes`, and what it has consumed may still wait to be written: until it is over one piece is left.
+    pub fn bytes_left(&self, input_bytes: u64, write_bytes: u64) -> u64 {
+        let left = input_bytes as f64 * (1.0 - self.progress());
+        (left as u64).max(write_bytes.min(input_bytes))
+    }
+
     /// Bytes of output so far: what would be thrown away if it were cancelled now.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written.load(Ordering::Relaxed)
@@ -60,5 +67,22 @@ impl JobControl {
     /// What was noted last.
     pub fn is_parked(&self) -> bool {
         self.parked.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_has_consumed_all_has_its_last_piece_to_write() {
+        let control = JobControl::new(100);
+        let after = |entries| {
+            control.set_entries_done(entries);
+            control.bytes_left(1_000, 64)
+        };
+        assert_eq!([0, 50, 93, 94, 100].map(after), [1_000, 500, 70, 64, 64]);
+        assert_eq!(control.bytes_left(40, 64), 40, "all in one piece");
+        assert_eq!(JobControl::default().bytes_left(0, 64), 0, "nothing to write");
     }
 }

@@ -72,6 +72,7 @@ pub struct JobCount {
     pub running: usize,
     /// Not being polled.
     pub parked: usize,
-    /// Bytes of the inputs that they have still to consume.
+    /// Bytes that they have still to consume or to write: see
+    /// [`JobControl::bytes_left`](super::JobControl::bytes_left).
     pub bytes_left: u64,
 }
