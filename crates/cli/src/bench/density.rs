@@ -15,10 +15,11 @@ use super::scenario::Rivals;
 /// How many bursty tenants one disk carries; next to RocksDB
 ///
 /// `weir sim density` on a real disk under the real clock. The kernel's block throttle makes the disk the device that
-/// --device says, divided by the scale (that needs root), so that every contestant has the same. Every number of
-/// tenants is a run of --seconds on data of its own; an operation is in time within 10 ms, less the time by which a
-/// writer that had nothing to do woke up late, which is the machine's. A run of few seconds or a large scale has few
-/// writes for each tenant: with fewer than 1000, one late write is more than 0.1 % (--served).
+/// --device says, divided by the scale (that needs root), so that every contestant has the same; Weir is told how much
+/// of it is for reads and how much for writes, as `weir calibrate` would find it. Every number of tenants is a run of
+/// --seconds on data of its own; an operation is in time within 10 ms, less the time by which a writer that had nothing
+/// to do woke up late, which is the machine's. A run of few seconds or a large scale has few writes for each tenant:
+/// with fewer than 1000, one late write is more than 0.1 % (--served).
 #[derive(Debug, Args)]
 pub struct DensityArgs {
     #[command(flatten)]
