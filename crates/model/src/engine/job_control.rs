@@ -81,7 +81,7 @@ mod tests {
             control.set_entries_done(entries);
             control.bytes_left(1_000, 64)
         };
-        assert_eq!([0, 50, 93, 94, 100].map(after), [1_000, 500, 70, 64, 64]);
+        assert_eq!([0, 50, 75, 95, 100].map(after), [1_000, 500, 250, 64, 64]);
         assert_eq!(control.bytes_left(40, 64), 40, "all in one piece");
         assert_eq!(JobControl::default().bytes_left(0, 64), 0, "nothing to write");
     }
