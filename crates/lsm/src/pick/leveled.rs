@@ -49,7 +49,8 @@ pub fn bytes_target(level: usize, options: &TreeOptions) -> u64 {
     }
 }
 
-/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds.
+/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds. The policy `weir` reckons
+/// with it in `admission/src/policy/deferral/weir/gather.rs`.
 const GATHER_NANOS_MAX: Nanos = 60_000_000_000;
 
 /// See the module.

@@ -22,7 +22,8 @@ const FILL_ABOVE_MEAN: f64 = 0.45;
 /// What tenants above their share may use of the memory (U-15), three quarters, less what memtables book beyond their
 /// size.
 const ABOVE_SHARE: f64 = 0.7;
-/// What is sealed is flushed after so many seconds at the latest, however little was gathered.
+/// What is sealed is flushed after so many seconds at the latest, however little was gathered: by the tree's picker, in
+/// `lsm/src/pick/leveled.rs`, which this crate does not see.
 const GATHER_SECONDS: f64 = 60.0;
 /// From this share in use nobody gathers any more.
 const MEMORY_FULL_PERCENT: u64 = 90;
@@ -64,9 +65,9 @@ fn fillable(tree: &TreeFacts, load: &Load, tokens: &Tokens) -> f64 {
     memtable * buffers
 }
 
-/// The most bytes that each of those who fill so many may have, so that all together have no more than `all`: who fills
-/// less leaves the rest to the others, and what nobody fills is for one of them who comes to write more.
-fn level(mut fillable: Vec<f64>, all: f64) -> f64 {
+/// The max-min fair part of `all` bytes, of those who fill so many each: who fills less leaves the rest to the others.
+/// What nobody fills is for one of them who comes to write more.
+fn max_min_fair(mut fillable: Vec<f64>, all: f64) -> f64 {
     fillable.sort_by(f64::total_cmp);
     let (mut left, mut trees) = (all, fillable.len());
     for &fills in &fillable {
@@ -87,7 +88,7 @@ fn each(max: u64, tenants: u64, fillable: Vec<f64>) -> u64 {
     let as_many_as_largest = fillable.iter().sum::<f64>() / largest;
     let above_share = (ABOVE_SHARE / fill(as_many_as_largest)).min(MEMORY_PERCENT_MAX / 100.0);
     // Saturates.
-    equal.max(level(fillable, max as f64 * above_share) as u64)
+    equal.max(max_min_fair(fillable, max as f64 * above_share) as u64)
 }
 
 /// For every partition, in the order of the sample. While the node is not `short`, each has what is configured.
@@ -199,10 +200,10 @@ mod tests {
 
     #[test]
     fn what_others_do_not_fill_is_dealt_out_evenly() {
-        assert_eq!(level(vec![9.0, 1.0, 1.0, 1.0], 12.0), 9.0);
-        assert_eq!(level(vec![10.0, 1.0, 10.0, 1.0], 12.0), 5.0);
-        assert_eq!(level(vec![10.0, 10.0], 12.0), 6.0);
-        assert_eq!(level(vec![1.0, 2.0], 9.0), 8.0, "one may come to write more");
-        assert_eq!(level(Vec::new(), 9.0), 9.0);
+        assert_eq!(max_min_fair(vec![9.0, 1.0, 1.0, 1.0], 12.0), 9.0);
+        assert_eq!(max_min_fair(vec![10.0, 1.0, 10.0, 1.0], 12.0), 5.0);
+        assert_eq!(max_min_fair(vec![10.0, 10.0], 12.0), 6.0);
+        assert_eq!(max_min_fair(vec![1.0, 2.0], 9.0), 8.0, "one may come to write more");
+        assert_eq!(max_min_fair(Vec::new(), 9.0), 9.0);
     }
 }
