@@ -57,10 +57,10 @@ impl<T> FairQueue<T> {
         if self.flows.len() > 2 * self.active.len() + 64 {
             self.forget_idle();
         }
+        self.reweigh(owner, weight);
         let now = self.now;
         let fresh = || Flow { start: now, weight, waiting: VecDeque::new(), cost: 0 };
         let flow = self.flows.entry(owner).or_insert_with(fresh);
-        flow.weight = weight;
         if flow.waiting.is_empty() {
             flow.start = flow.start.max(now);
             self.active.insert((flow.start, owner));
@@ -69,6 +69,21 @@ impl<T> FairQueue<T> {
         flow.cost = flow.cost.saturating_add(cost);
         self.cost = self.cost.saturating_add(cost);
         self.len += 1;
+    }
+
+    /// The share of `owner` is `weight` from now on. What it has had beyond its share is remembered by its cost: as
+    /// virtual time at the old weight it would keep a flow that weighs much more now from being served, for as long as
+    /// others of its new weight have anything to do.
+    pub(crate) fn reweigh(&mut self, owner: Owner, weight: u64) {
+        let now = self.now;
+        let Some(flow) = self.flows.get_mut(&owner).filter(|flow| flow.weight != weight) else { return };
+        let before = flow.start;
+        let ahead = before.saturating_sub(now).saturating_mul(flow.weight.max(1).into()) / Virtual::from(weight.max(1));
+        flow.start = before.min(now) + ahead;
+        flow.weight = weight;
+        if self.active.remove(&(before, owner)) {
+            self.active.insert((flow.start, owner));
+        }
     }
 
     /// Idle flows whose last item finished in the past are as good as unknown ones.
@@ -198,6 +213,32 @@ mod tests {
         for (index, expected) in [1.0, 1.0, 3.0, 3.0].into_iter().enumerate() {
             assert!((served[index] / unit / expected - 1.0).abs() < 0.01, "{index}: {served:?}");
         }
+    }
+
+    #[test]
+    fn a_share_that_grows_counts_at_once_whatever_was_served_before() {
+        let mut queue = FairQueue::new();
+        for who in [1, 2] {
+            for _ in 0..100 {
+                queue.push(owner(who), 1, 10, who);
+            }
+        }
+        for _ in 0..10 {
+            queue.pop();
+        }
+        let served = |queue: &mut FairQueue<u32>| {
+            let next: Vec<u32> = (0..18).filter_map(|_| queue.pop().map(|(_, who)| who)).collect();
+            next.iter().filter(|&&who| who == 1).count()
+        };
+        // Who weighs a million times as much has all but nothing left for the other one, and the other way round.
+        queue.reweigh(owner(1), 1 << 20);
+        assert!(served(&mut queue) >= 17);
+        queue.reweigh(owner(1), 1);
+        queue.reweigh(owner(2), 1 << 20);
+        assert!(served(&mut queue) <= 1);
+        queue.reweigh(owner(2), 1);
+        assert!((8..=10).contains(&served(&mut queue)));
+        queue.reweigh(owner(9), 7);
     }
 
     #[test]

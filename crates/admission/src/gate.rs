@@ -127,9 +127,14 @@ impl Gate {
     }
 
     /// Sets an owner's share inside its rank: its reserved bandwidth in bytes per second (C-8). `None` forgets it.
-    /// Takes effect with the owner's next I/O.
+    /// Takes effect at once.
     pub fn set_weight(&self, owner: Owner, bytes_per_sec: Option<u64>) {
         self.each_lane(|lane| lane.set_weight(owner, bytes_per_sec));
+    }
+
+    /// Gives an owner's flushes so many times its share among all flushes; 1 = its share. Takes effect at once.
+    pub fn set_weight_of_flushes(&self, owner: Owner, times: u64) {
+        self.each_lane(|lane| lane.set_weight_of_flushes(owner, times));
     }
 
     /// True if nothing ever waits here.

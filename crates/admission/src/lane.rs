@@ -113,6 +113,18 @@ impl Lane {
 
     pub(crate) fn set_weight(&mut self, owner: Owner, weight: Option<u64>) {
         self.weights.set(owner, weight);
+        self.reweigh(owner);
+    }
+
+    pub(crate) fn set_weight_of_flushes(&mut self, owner: Owner, times: u64) {
+        self.weights.set_of_flushes(owner, times);
+        self.reweigh(owner);
+    }
+
+    fn reweigh(&mut self, owner: Owner) {
+        for rank in Rank::ALL {
+            self.queues[rank as usize].reweigh(owner, self.weights.of(owner, rank));
+        }
     }
 
     pub(crate) fn stats(&self) -> &[RankStats; RANKS] {
@@ -240,7 +252,7 @@ impl Lane {
     /// Queues `ask`; pump afterwards.
     pub(crate) fn enqueue(&mut self, ask: Ask, now: Nanos) -> SlotId {
         let (id, _) = self.slots.open();
-        let weight = self.weights.of(ask.owner);
+        let weight = self.weights.of(ask.owner, ask.rank);
         self.queues[ask.rank as usize].push(ask.owner, weight, ask.cost(), Waiting { slot: id, ask, since: now });
         id
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use weir_io::Owner;
 
+use crate::order::Rank;
+
 /// The weight where nobody has one set. Of the size of weights that may be set later: whoever was served at a weight of
 /// 1 before would seem to have had more than its share for hours.
 const ALONE: u64 = 1 << 20;
@@ -14,6 +16,8 @@ const ALONE: u64 = 1 << 20;
 pub(crate) struct Weights {
     of: BTreeMap<Owner, u64>,
     sum: u128,
+    /// So many times as much for its flushes, by owner.
+    of_flushes: BTreeMap<Owner, u64>,
 }
 
 impl Weights {
@@ -27,10 +31,22 @@ impl Weights {
         self.sum = self.sum + u128::from(weight.unwrap_or(0)) - u128::from(before.unwrap_or(0));
     }
 
-    /// At least 1.
-    pub(crate) fn of(&self, owner: Owner) -> u64 {
+    /// Flushes of `owner` weigh so many times as much as its other I/O; 1 forgets what was set.
+    pub(crate) fn set_of_flushes(&mut self, owner: Owner, times: u64) {
+        match times {
+            0 | 1 => self.of_flushes.remove(&owner),
+            times => self.of_flushes.insert(owner, times),
+        };
+    }
+
+    /// Of an I/O of `rank`: at least 1.
+    pub(crate) fn of(&self, owner: Owner, rank: Rank) -> u64 {
         let average = || self.sum.checked_div(self.of.len() as u128).map_or(ALONE, |average| average as u64);
-        self.of.get(&owner).copied().unwrap_or_else(average)
+        let weight = self.of.get(&owner).copied().unwrap_or_else(average);
+        match self.of_flushes.get(&owner).filter(|_| rank == Rank::Flush) {
+            Some(times) => weight.saturating_mul(*times),
+            None => weight,
+        }
     }
 }
 
@@ -39,16 +55,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn flushes_may_weigh_more_than_what_else_their_owner_does() {
+        let owner = |partition| Owner { tenant: 1, partition };
+        let mut weights = Weights::default();
+        weights.set(owner(1), Some(3));
+        weights.set_of_flushes(owner(1), 8);
+        weights.set_of_flushes(owner(2), 8);
+        let of = |weights: &Weights, rank| [1, 2].map(|who| weights.of(owner(who), rank));
+        assert_eq!([of(&weights, Rank::Flush), of(&weights, Rank::CompactL0)], [[24, 24], [3, 3]]);
+        weights.set_of_flushes(owner(1), u64::MAX);
+        weights.set_of_flushes(owner(2), 1);
+        assert_eq!(of(&weights, Rank::Flush), [u64::MAX, 3]);
+    }
+
+    #[test]
     fn who_has_none_weighs_as_much_as_the_others_do() {
         let owner = |partition| Owner { tenant: 1, partition };
         let mut weights = Weights::default();
-        assert_eq!(weights.of(owner(1)), ALONE);
+        assert_eq!(weights.of(owner(1), Rank::Foreground), ALONE);
         weights.set(owner(1), Some(u64::MAX));
         weights.set(owner(2), Some(0));
-        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who))), [u64::MAX, 1, 1 << 63]);
+        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who), Rank::Foreground)), [u64::MAX, 1, 1 << 63]);
         weights.set(owner(1), Some(3));
-        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who))), [3, 1, 2]);
+        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who), Rank::Foreground)), [3, 1, 2]);
         weights.set(owner(1), None);
-        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who))), [1, 1, 1]);
+        assert_eq!([1, 2, 3].map(|who| weights.of(owner(who), Rank::Foreground)), [1, 1, 1]);
     }
 }

@@ -67,6 +67,7 @@ impl Reservation {
         let mut state = self.state.lock();
         if let Some(gates) = state.gates.take() {
             node.set_weight(gates.owner(), None);
+            node.set_weight_of_flushes(gates.owner(), 1);
         }
     }
 
@@ -99,6 +100,9 @@ impl Reservation {
         }
         if turned.is_none_or(|turned| turned.weight != knobs.weight) {
             node.set_weight(knobs.owner, knobs.weight);
+        }
+        if turned.is_none_or(|turned| turned.flush_weight != knobs.flush_weight) {
+            node.set_weight_of_flushes(knobs.owner, knobs.flush_weight);
         }
         gates.set_borrows(knobs.borrows);
         gates.set_flush_may_rush(knobs.flush_may_rush);

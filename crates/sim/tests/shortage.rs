@@ -121,6 +121,17 @@ fn weir_serves_everybody_while_the_disk_is_sold_three_seven_and_ten_times() {
     }
 }
 
+/// All trees fill their memtables at the same pace. One after the other, flushes give back their memory sooner.
+#[test]
+fn flushes_in_turn_take_less_memory() {
+    let plan = plan(15.0, 300, 1);
+    let in_turn = outcome("weir", &plan);
+    assert_all_served(&in_turn);
+    let at_once = outcome("weir-without-flush-order", &plan);
+    let [in_turn, at_once] = [in_turn, at_once].map(|outcome| outcome.memory_peak_bytes);
+    assert!(in_turn * 10 < at_once * 9, "{in_turn} and {at_once} bytes");
+}
+
 fn surge(idle: u64, seconds: u64, writes: bool, seed: u64) -> Plan {
     let surge = Surge { idle, writes, common: plan(3.0, seconds, seed).args };
     surge.plan().expect("a plan")

@@ -34,6 +34,8 @@ pub enum Ingredient {
     Guard,
     /// Flushes pass as foreground where writes will wait for them (U-11).
     Rush,
+    /// Flushes go one after the other, so that each gives back its memory as soon as it can.
+    FlushOrder,
     /// The last of four memtables fills at full speed (FX-29).
     LastMemtable,
     /// What is reserved is lent, in front (C-9) and behind; background is raised at once (U-9).
@@ -52,7 +54,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 21] = [
+    pub const ALL: [Ingredient; 22] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -67,6 +69,7 @@ impl Ingredient {
         Ingredient::Ramp,
         Ingredient::Guard,
         Ingredient::Rush,
+        Ingredient::FlushOrder,
         Ingredient::LastMemtable,
         Ingredient::Lending,
         Ingredient::Order,
@@ -93,6 +96,7 @@ impl Ingredient {
             Ingredient::Ramp => "weir-without-ramp",
             Ingredient::Guard => "weir-without-guard",
             Ingredient::Rush => "weir-without-rush",
+            Ingredient::FlushOrder => "weir-without-flush-order",
             Ingredient::LastMemtable => "weir-without-last-memtable",
             Ingredient::Lending => "weir-without-lending",
             Ingredient::Order => "weir-without-order",

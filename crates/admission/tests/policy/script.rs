@@ -109,6 +109,7 @@ fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> Pa
             "l1" => tree.l1_bytes = mega,
             "owed" => tree.deep_debt = mega,
             "memory" => tree.unflushed = mega,
+            "flushing" => jobs.flush_left = mega,
             "merging" => jobs.merging = number as u64,
             "sealed" => tree.sealed = number as u64,
             "p99" => p99 = Some(number as u64 * 1000),
@@ -140,9 +141,10 @@ fn words(knobs: &PartitionKnobs) -> String {
     let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
     let cold = if knobs.warm { "" } else { " cold" };
     let eager = if knobs.l0_gathers { "" } else { " eager" };
+    let turn = if knobs.flush_weight > 1 { format!(" flush=x{}", knobs.flush_weight) } else { String::new() };
     let late = if knobs.intra_l0_from > 4 { format!(" from={}", knobs.intra_l0_from) } else { String::new() };
     format!(
-        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}{eager}{late}",
+        "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}{eager}{late}{turn}",
         knobs.stage.name(),
         knobs.scope.name(),
         rate(&knobs.foreground),

@@ -11,14 +11,9 @@ const MEMTABLES_MAX: u64 = 12;
 /// Memtables of a partition, at most: twelve that wait, as many that fill during their flush, and one.
 const BUFFERS_MAX: u64 = 25;
 /// Share of the memory for memtables that buffers may take if all who write fill all of theirs, in percent, where many
-/// do. More than there is (U-20 has 80), for they never do: a tree that gathers has half of what it gathers, on
-/// average, and what fills while that is flushed. With 80 too few memtables make a run; with 125 writes begin to wait
-/// for memory (`docs/benchmarks/shortage.md` has the figures).
-const MEMORY_PERCENT_MAX: f64 = 115.0;
-/// What a tree has of its buffers on average, as a part of them; and how far above that one tree alone is at times. The
-/// more trees, the nearer to the average all of them together stay: by the root of their number.
-const MEAN_FILL: f64 = 0.55;
-const FILL_ABOVE_MEAN: f64 = 0.45;
+/// do. More than there is (U-20 has 80), for they never do ([`fill`]). With less, fewer memtables make a run
+/// (`docs/benchmarks/shortage.md` has the figures).
+const MEMORY_PERCENT_MAX: f64 = 190.0;
 /// What tenants above their share may use of the memory (U-15), three quarters, less what memtables book beyond their
 /// size.
 const ABOVE_SHARE: f64 = 0.7;
@@ -37,9 +32,13 @@ pub struct Gathering {
     pub buffers: u64,
 }
 
-/// What a tree has of its buffers on average, where so many trees have equally many.
+/// The largest part of their buffers that so many trees have full at a time, where they have equally many.
+///
+/// At worst all fill theirs at the same moment. Then their flushes begin with one half of the buffers full, and as they
+/// go one after the other ([`super::flush_order`]), the first has given back its half before it has filled the other
+/// one; from then on as much comes back as is filled. A tree alone fills all of its buffers.
 fn fill(trees: f64) -> f64 {
-    MEAN_FILL + FILL_ABOVE_MEAN / trees.max(1.0).sqrt()
+    0.5 + 0.5 / trees.max(1.0)
 }
 
 /// Share of the memory for memtables that the buffers of `trees` of so many `tenants` may take together, in percent.
@@ -159,8 +158,8 @@ mod tests {
     #[test]
     fn few_trees_leave_room_for_all_of_their_buffers_and_many_count_on_the_others() {
         let percent = [1, 2, 4, 6, 16, 1000].map(|trees| memory_percent(trees, trees));
-        assert_eq!(percent, [70, 80, 103, 115, 115, 115]);
-        assert_eq!(memory_percent(16, 1), 105, "of one tenant, which may not have all of it");
+        assert_eq!(percent, [70, 93, 128, 146, 177, 190]);
+        assert_eq!(memory_percent(16, 1), 131, "of one tenant, which may not have all of it");
         assert_eq!(memory_percent(0, 0), 70);
     }
 
@@ -190,12 +189,12 @@ mod tests {
 
     #[test]
     fn who_writes_little_leaves_its_part_to_those_who_fill_theirs() {
-        assert_eq!(first_and_last(2000, &[100.0; 20]), [(4, 7); 2], "all alike: 115 % of 125 buffers");
+        assert_eq!(first_and_last(2000, &[100.0; 20]), [(6, 11); 2], "all alike: 181 % of 125 buffers");
         let mut ingests = [0.01; 20];
         ingests[..2].fill(100.0);
         assert_eq!(first_and_last(2000, &ingests)[0], (12, 25), "two burst");
         ingests[..8].fill(100.0);
-        assert_eq!(first_and_last(2000, &ingests)[0], (8, 13), "eight do: 125 buffers, less 19 that twelve fill");
+        assert_eq!(first_and_last(2000, &ingests)[0], (10, 17), "eight do: 125 buffers, less 19 that twelve fill");
     }
 
     #[test]

@@ -58,8 +58,10 @@ struct FlushPace {
     at: Nanos,
     /// Bytes that were left to be written.
     left: u64,
-    /// Ticks in a row at which nothing had been written.
+    /// Ticks in a row at which nothing had been written, though it was its turn.
     still: u32,
+    /// Seconds until it ends, where others go first.
+    in_turn: Option<f64>,
     /// Bytes per second of late; `None` before two ticks have seen what is under way.
     rate: Option<f64>,
 }
@@ -69,19 +71,22 @@ impl FlushPace {
         self.still >= TICKS
     }
 
-    /// The next tick has come: `left` bytes are still to be written.
-    fn step(&mut self, now: Nanos, left: u64) {
-        let stands = left > 0 && left == self.left;
+    /// The next tick has come: `left` bytes are still to be written. Where others go first, it ends `in_turn`, after so
+    /// many seconds.
+    fn step(&mut self, now: Nanos, left: u64, in_turn: Option<f64>) {
+        let stands = left > 0 && left == self.left && in_turn.is_none();
         let goes_on = left > 0 && left <= self.left;
         let seconds = now.saturating_sub(self.at) as f64 / 1e9;
         let seen = (self.left.saturating_sub(left)) as f64 / seconds.max(f64::MIN_POSITIVE);
         let rate = goes_on.then(|| self.rate.map_or(seen, |rate| rate + (seen - rate) / FLUSH_AVERAGED));
-        *self = Self { at: now, left, still: if stands { self.still.saturating_add(1) } else { 0 }, rate };
+        let still = if stands { self.still.saturating_add(1) } else { 0 };
+        *self = Self { at: now, left, still, in_turn, rate };
     }
 
     /// Seconds until what is under way is written; `None` where that is not known, or nothing is.
     fn ends_in(self) -> Option<f64> {
-        self.rate.filter(|&rate| rate > 0.0).map(|rate| self.left as f64 / rate)
+        let at_its_pace = || self.rate.filter(|&rate| rate > 0.0).map(|rate| self.left as f64 / rate);
+        self.in_turn.or_else(at_its_pace)
     }
 }
 
@@ -173,12 +178,13 @@ pub fn floor<'p>(
     front: Front,
     looks: &[Look<'_>],
     paces: impl Iterator<Item = &'p mut Paces>,
+    in_turn: impl Fn(&Look<'_>) -> Option<f64>,
 ) -> Option<Floor> {
     let rate = device.rates(Direction::Write).bytes as f64;
     let (mut flushes, mut merges) = (0.0, 0.0);
     let (mut flush_starves, mut merge_lags) = (false, false);
     for (look, pace) in looks.iter().zip(paces) {
-        pace.flush.step(now, look.sample.jobs.flush_left);
+        pace.flush.step(now, look.sample.jobs.flush_left, in_turn(look));
         pace.merge.step(now, look.sample.bytes.l0_written);
         flush_starves |= pace.flush.starves();
         flushes += flush_needs(look, rate);
@@ -215,7 +221,7 @@ mod tests {
             let (tokens, gathering) = (Tokens { flush: 0.0, merge: 0.0 }, Gathering { memtables: 4, buffers: 10 });
             let look = Look { sample: &sample, load: &load, tokens, gathering, kept: true };
             let front = Front::of(&[Load { read: 100.0, ..Load::default() }]);
-            let floor = floor(1, &Limits::bytes(100), front, &[look], std::iter::once(&mut paces));
+            let floor = floor(1, &Limits::bytes(100), front, &[look], std::iter::once(&mut paces), |_| None);
             assert!(floor.is_none_or(|floor| !floor.merges), "no merge is under way");
             floor.map(|floor| floor.foreground)
         };
@@ -247,7 +253,7 @@ mod tests {
         let (mut paces, mut second) = (Paces::default(), 0);
         let mut after = |left: u64, room: u64, full: f64, ingest: f64| {
             second += 1_000_000_000;
-            paces.flush.step(second, left);
+            paces.flush.step(second, left, None);
             paces.until_flushed(room, full, ingest)
         };
         assert_eq!(after(8_000, 9_500, 0.9, 600.0), None, "seen once");
@@ -260,6 +266,9 @@ mod tests {
         assert_eq!(after(6_700, 9_500, 0.9, 900.0), Some(450), "382 would be less than half");
         assert_eq!(after(9_000, 9_500, 0.9, 600.0), None, "another flush");
         assert_eq!(after(0, 9_500, 0.9, 600.0), None, "none");
+        let mut behind_others = Paces::default();
+        behind_others.flush.step(1_000_000_000, 500, Some(20.0));
+        assert_eq!(behind_others.until_flushed(9_500, 0.9, 600.0), Some(427), "it need not have begun");
         let still = [after(1_000, 9_500, 0.9, 600.0), after(1_000, 9_500, 0.9, 600.0)];
         assert_eq!(still, [None; 2], "it has not moved");
     }
@@ -280,7 +289,7 @@ mod tests {
             let look = Look { sample: &sample, load: &load, tokens, gathering, kept: true };
             let front = Front::of(&[Load { read, ..Load::default() }]);
             let now = (second as Nanos + 1) * 1_000_000_000;
-            floor(now, &Limits::bytes(100), front, &[look], std::iter::once(&mut paces))
+            floor(now, &Limits::bytes(100), front, &[look], std::iter::once(&mut paces), |_| None)
         };
         ticks.iter().enumerate().map(of).collect()
     }

@@ -11,6 +11,7 @@
 //! 4. Back by way of drain, one and resume, a few partitions at a time ([`Ramp`]), nearest to a stall first.
 //! 5. The guard is the last valve; after twice the time that moving a partition takes it opens earlier (U-22).
 
+mod flush_order;
 mod gather;
 mod hysteresis;
 mod in_time;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 
 use weir_io::{Nanos, Owner};
 
+use self::flush_order::FlushOrder;
 use self::gather::Gathering;
 use self::hysteresis::Hysteresis;
 use self::memory::merges_are_kept;
@@ -65,6 +67,7 @@ pub struct Weir {
     ramp: Ramp,
     rest: Rest,
     patience: Patience,
+    flush_order: FlushOrder,
     /// When the last one began to drain while the node was short.
     drained_at: Nanos,
     partitions: BTreeMap<Owner, PartitionState>,
@@ -177,7 +180,8 @@ impl Weir {
         let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
         let (rest, patience) = (Rest::default(), Patience::default());
         let partitions = BTreeMap::new();
-        Self { migration, without, hysteresis, ramp, rest, patience, drained_at: 0, partitions }
+        let flush_order = FlushOrder::default();
+        Self { migration, without, hysteresis, ramp, rest, patience, flush_order, drained_at: 0, partitions }
     }
 
     fn has(&self, ingredient: Ingredient) -> bool {
@@ -423,10 +427,16 @@ impl DeferralPolicy for Weir {
         let fits = self.has(Ingredient::Fit) && self.hysteresis.fits(now);
         let longest = sample.partitions.iter().map(|partition| partition.tree.l0_runs).max().unwrap_or(0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
+        // Where nothing waits at the gate, flushes have no order.
+        if limited && self.has(Ingredient::FlushOrder) {
+            let weights = self.flush_order.step(sample);
+            knobs.partitions.iter_mut().zip(weights).for_each(|(knob, weight)| knob.flush_weight = weight);
+        }
         if self.has(Ingredient::Rush) {
             // Both are in the order of owners.
             let paces = self.partitions.values_mut().map(|state| &mut state.paces);
-            knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces).filter(|_| limited);
+            let in_turn = |look: &Look<'_>| self.flush_order.in_turn(look.sample.owner);
+            knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces, in_turn).filter(|_| limited);
         }
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
