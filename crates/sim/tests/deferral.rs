@@ -304,7 +304,7 @@ fn flushes_gather_what_the_write_memory_holds_while_trees_fill_by_turns() {
         day.assert_all_served();
         assert!(day.buffers_most * 10 <= most * 9, "{} of {most} bytes", day.buffers_most);
         let gathers = day.ticks.iter().flat_map(|tick| &tick.decision.knobs.partitions).map(|knobs| knobs.flush_gather);
-        assert_eq!(gathers.max(), Some(if each < 6.0 { 3 } else { 5 }), "in {each} buffers");
+        assert_eq!(gathers.max(), Some(if each < 6.0 { 5 } else { 8 }), "in {each} buffers");
     }
 }
 
@@ -318,7 +318,10 @@ fn level_0_is_emptied_even_where_few_large_runs_are_left_of_it() {
     let drained: Vec<&Change<'_>> = changes.iter().filter(|change| change.from == Stage::Drain).collect();
     for change in &drained {
         let tree = &change.of.tree;
-        assert!(tree.l0_runs < tree.l0_trigger && tree.l0_bytes < tree.l0_target, "{tree:?}");
+        let is_emptied = tree.l0_runs < tree.l0_trigger && tree.l0_bytes < tree.l0_target;
+        // While the node is short it stops where the next merge would move little else than level 1.
+        let is_not_worth_it = tree.l0_bytes * 6 < tree.l0_bytes + tree.l1_bytes;
+        assert!(is_emptied || is_not_worth_it, "{tree:?}");
     }
     assert!(drained.len() >= 8, "{} drained", drained.len());
     let partitions =
