@@ -132,9 +132,9 @@ impl Gate {
         self.each_lane(|lane| lane.set_weight(owner, bytes_per_sec));
     }
 
-    /// Gives an owner's flushes so many times its share among all flushes; 1 = its share. Takes effect at once.
-    pub fn set_weight_of_flushes(&self, owner: Owner, times: u64) {
-        self.each_lane(|lane| lane.set_weight_of_flushes(owner, times));
+    /// Sets an owner's share among flushes; `None` = as it has in other ranks. Takes effect at once.
+    pub fn set_weight_of_flushes(&self, owner: Owner, weight: Option<u64>) {
+        self.each_lane(|lane| lane.set_weight_of_flushes(owner, weight));
     }
 
     /// True if nothing ever waits here.

@@ -116,8 +116,8 @@ impl Lane {
         self.reweigh(owner);
     }
 
-    pub(crate) fn set_weight_of_flushes(&mut self, owner: Owner, times: u64) {
-        self.weights.set_of_flushes(owner, times);
+    pub(crate) fn set_weight_of_flushes(&mut self, owner: Owner, weight: Option<u64>) {
+        self.weights.set_of_flushes(owner, weight);
         self.reweigh(owner);
     }
 

@@ -16,7 +16,7 @@ const ALONE: u64 = 1 << 20;
 pub(crate) struct Weights {
     of: BTreeMap<Owner, u64>,
     sum: u128,
-    /// So many times as much for its flushes, by owner.
+    /// Among flushes, where that is set, by owner.
     of_flushes: BTreeMap<Owner, u64>,
 }
 
@@ -31,22 +31,19 @@ impl Weights {
         self.sum = self.sum + u128::from(weight.unwrap_or(0)) - u128::from(before.unwrap_or(0));
     }
 
-    /// Flushes of `owner` weigh so many times as much as its other I/O; 1 forgets what was set.
-    pub(crate) fn set_of_flushes(&mut self, owner: Owner, times: u64) {
-        match times {
-            0 | 1 => self.of_flushes.remove(&owner),
-            times => self.of_flushes.insert(owner, times),
+    /// What flushes of `owner` weigh; `None`: as much as what else it does.
+    pub(crate) fn set_of_flushes(&mut self, owner: Owner, weight: Option<u64>) {
+        match weight {
+            Some(weight) => self.of_flushes.insert(owner, weight.max(1)),
+            None => self.of_flushes.remove(&owner),
         };
     }
 
     /// Of an I/O of `rank`: at least 1.
     pub(crate) fn of(&self, owner: Owner, rank: Rank) -> u64 {
         let average = || self.sum.checked_div(self.of.len() as u128).map_or(ALONE, |average| average as u64);
-        let weight = self.of.get(&owner).copied().unwrap_or_else(average);
-        match self.of_flushes.get(&owner).filter(|_| rank == Rank::Flush) {
-            Some(times) => weight.saturating_mul(*times),
-            None => weight,
-        }
+        let of_flushes = self.of_flushes.get(&owner).filter(|_| rank == Rank::Flush);
+        of_flushes.or_else(|| self.of.get(&owner)).copied().unwrap_or_else(average)
     }
 }
 
@@ -55,17 +52,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flushes_may_weigh_more_than_what_else_their_owner_does() {
+    fn flushes_may_have_weights_of_their_own() {
         let owner = |partition| Owner { tenant: 1, partition };
         let mut weights = Weights::default();
         weights.set(owner(1), Some(3));
-        weights.set_of_flushes(owner(1), 8);
-        weights.set_of_flushes(owner(2), 8);
+        weights.set_of_flushes(owner(1), Some(8));
+        weights.set_of_flushes(owner(2), Some(0));
         let of = |weights: &Weights, rank| [1, 2].map(|who| weights.of(owner(who), rank));
-        assert_eq!([of(&weights, Rank::Flush), of(&weights, Rank::CompactL0)], [[24, 24], [3, 3]]);
-        weights.set_of_flushes(owner(1), u64::MAX);
-        weights.set_of_flushes(owner(2), 1);
-        assert_eq!(of(&weights, Rank::Flush), [u64::MAX, 3]);
+        assert_eq!([of(&weights, Rank::Flush), of(&weights, Rank::CompactL0)], [[8, 1], [3, 3]]);
+        weights.set_of_flushes(owner(1), None);
+        assert_eq!(of(&weights, Rank::Flush), [3, 1]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Reservation {
         let mut state = self.state.lock();
         if let Some(gates) = state.gates.take() {
             node.set_weight(gates.owner(), None);
-            node.set_weight_of_flushes(gates.owner(), 1);
+            node.set_weight_of_flushes(gates.owner(), None);
         }
     }
 

@@ -57,9 +57,9 @@ pub struct PartitionKnobs {
     pub borrows: bool,
     /// Its share inside a class at the node, in bytes per second (C-8); `None` for an equal share.
     pub weight: Option<u64>,
-    /// Its flushes have so many times that share; 1 = as its other I/O.
-    #[serde(default = "once")]
-    pub flush_weight: u64,
+    /// Its share among flushes; `None` = as in the other classes.
+    #[serde(default)]
+    pub flush_weight: Option<u64>,
     /// How far its compactions are put off.
     pub stage: Stage,
     /// Which compactions may run.
@@ -103,7 +103,7 @@ impl PartitionKnobs {
             one_bucket: None,
             borrows: false,
             weight: None,
-            flush_weight: 1,
+            flush_weight: None,
             stage: Stage::Normal,
             scope: Scope::All,
             flush_gather: 1,
@@ -125,11 +125,6 @@ impl PartitionKnobs {
 /// What recordings from before the knob was there say.
 fn any_bytes() -> u64 {
     u64::MAX
-}
-
-/// What recordings from before the knob was there say.
-fn once() -> u64 {
-    1
 }
 
 /// What recordings from before the knob was there say.

@@ -141,7 +141,11 @@ fn words(knobs: &PartitionKnobs) -> String {
     let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
     let cold = if knobs.warm { "" } else { " cold" };
     let eager = if knobs.l0_gathers { "" } else { " eager" };
-    let turn = if knobs.flush_weight > 1 { format!(" flush=x{}", knobs.flush_weight) } else { String::new() };
+    let first = 1 << 18;
+    let turn = knobs
+        .flush_weight
+        .filter(|&weight| weight < first)
+        .map_or(String::new(), |weight| format!(" flush=1/{}", first / weight));
     let late = if knobs.intra_l0_from > 4 { format!(" from={}", knobs.intra_l0_from) } else { String::new() };
     format!(
         "{} ({}) why={why}{number} stall={stall} front={} behind={} gather={}/{} writes={write}{cold}{eager}{late}{turn}",

@@ -136,13 +136,11 @@ impl LogState {
             && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
     }
 
-    /// The cause of a spare segment that is made while the active one has room. A log that has just begun is in a small
-    /// segment, and a burst fills the rest of it in a moment: the next one does not stand behind the flushes of a busy
-    /// node then. It is one page. Mode `Always` writes all of it, which others would have to wait for.
+    /// The cause of a spare segment that is made while the active one has room. It is one page, without which writes
+    /// stop: it does not stand behind the flushes of a busy node. Mode `Always` writes all of it, which others would have
+    /// to wait for.
     pub(super) fn class_of_spare(&self) -> Class {
-        let is_small = |active: &Active| active.segment.capacity < self.options.segment_bytes;
-        let is_urgent = self.active.as_ref().is_some_and(is_small) && self.options.sync != SyncMode::Always;
-        if is_urgent { Class::Log } else { super::AHEAD_OF_TIME }
+        if self.options.sync == SyncMode::Always { super::AHEAD_OF_TIME } else { Class::Log }
     }
 
     /// Nothing will be written behind what waits now, but a closing mark: if it needs another segment, one that is no

@@ -429,14 +429,14 @@ impl DeferralPolicy for Weir {
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         // Where nothing waits at the gate, flushes have no order.
         if limited && self.has(Ingredient::FlushOrder) {
-            let weights = self.flush_order.step(sample);
-            knobs.partitions.iter_mut().zip(weights).for_each(|(knob, weight)| knob.flush_weight = weight);
+            let weights = self.flush_order.step(&sample.partitions);
+            knobs.partitions.iter_mut().zip(weights).for_each(|(knob, weight)| knob.flush_weight = Some(weight));
         }
         if self.has(Ingredient::Rush) {
             // Both are in the order of owners.
             let paces = self.partitions.values_mut().map(|state| &mut state.paces);
-            let in_turn = |look: &Look<'_>| self.flush_order.in_turn(look.sample.owner);
-            knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces, in_turn).filter(|_| limited);
+            let waits = |look: &Look<'_>| self.flush_order.waits(look.sample.owner);
+            knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces, waits).filter(|_| limited);
         }
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
