@@ -312,8 +312,8 @@ fn assert_little_is_put_off(low: f64) {
             assert!(before.is_none_or(|before| change.t - before >= 10.0), "{seed}: {change:?}");
         }
         assert_used_while_work_waits(&above);
-        // What is put off runs in what others leave: the device does all that is needed. Six seeds have 0.745 to 0.77 of
-        // it where the load goes up and down.
+        // What is put off runs in what others leave: the device does all that is needed. Six seeds have 0.745 to 0.77
+        // of it where the load goes up and down.
         let needed = (low + 0.81) / 2.0;
         assert!(above.device_utilisation > 0.74 * needed, "{seed}: {}", above.device_utilisation);
     }

@@ -137,8 +137,8 @@ impl LogState {
     }
 
     /// The cause of a spare segment that is made while the active one has room. It is one page, without which writes
-    /// stop: it does not stand behind the flushes of a busy node. Mode `Always` writes all of it, which others would have
-    /// to wait for.
+    /// stop: it does not stand behind the flushes of a busy node. Mode `Always` writes all of it, which others would
+    /// have to wait for.
     pub(super) fn class_of_spare(&self) -> Class {
         if self.options.sync == SyncMode::Always { super::AHEAD_OF_TIME } else { Class::Log }
     }

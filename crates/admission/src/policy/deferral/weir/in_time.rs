@@ -84,9 +84,7 @@ impl FlushPace {
     }
 
     /// Seconds until what is under way is written; `None` where that is not known, or nothing is. While others go first
-    /// it is not known: once writes will soon wait for it, it does not wait for its turn any more (U-11). To reckon with
-    /// all that goes first was tried: on a disk where flushes just keep up, one write of twenty was slowed that need not
-    /// have been.
+    /// it is not known: once writes will soon wait for it, it does not wait for its turn any more (U-11).
     fn ends_in(self) -> Option<f64> {
         self.rate.filter(|&rate| rate > 0.0).map(|rate| self.left as f64 / rate)
     }
