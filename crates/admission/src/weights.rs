@@ -6,8 +6,8 @@ use weir_io::Owner;
 
 use crate::order::Rank;
 
-/// The weight where nobody has one set. Of the size of weights that may be set later: whoever was served at a weight of
-/// 1 before would seem to have had more than its share for hours.
+/// The weight where nobody has one set. Larger than what a policy gives to flushes that wait for their turn: an owner
+/// that has none before the next tick does not wait for all of them.
 const ALONE: u64 = 1 << 20;
 
 /// Reserved bandwidth by owner, in bytes per second. Who has none set weighs as much as the others do on average:

@@ -17,7 +17,7 @@ pub enum Class {
     Read = 0,
     /// A client's write waits for this log write or sync.
     Log = 1,
-    /// Memtable to level 0, or a log segment that is made ahead of time.
+    /// Memtable to level 0, or a log segment that is filled ahead of time.
     Flush = 2,
     /// Level 0 to level 0 or to the base level: what keeps writes from stalling.
     CompactL0 = 3,

@@ -141,6 +141,7 @@ fn words(knobs: &PartitionKnobs) -> String {
     let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
     let cold = if knobs.warm { "" } else { " cold" };
     let eager = if knobs.l0_gathers { "" } else { " eager" };
+    // What the first weighs, and who has nothing to flush.
     let first = 1 << 18;
     let turn = knobs
         .flush_weight

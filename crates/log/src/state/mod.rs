@@ -26,7 +26,7 @@ use syncs::Syncing;
 
 /// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would
 /// wait for it in the end; nor before the log's own writes: on a slow device its page would be what a write waits for.
-/// The small segments that a log begins with are an exception: see `class_of_spare`.
+/// Where it is one page it is an exception: see `class_of_spare`.
 pub(crate) const AHEAD_OF_TIME: Class = Class::Flush;
 /// Writes in flight at most. Synced writes of a page or two overlap well on every SSD; with one at a time, groups fall
 /// into the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in

@@ -11,9 +11,9 @@
 //!   d ░░░░░░░░░░░░▓     d ─────────░░░▓
 //! ```
 //!
-//! So trees that filled their memtables at the same moment do not go on doing so. In the order in which they began:
-//! who has waited longest has the least room left. A flush that writes will soon wait for does not wait for its turn
-//! (U-11).
+//! They go in the order in which they began. Trees that fill alike are full at the same moment all the same, each time;
+//! but the first have given back their memory by then, and the last is no later than it would be among equals. A flush
+//! that writes will soon wait for does not wait for its turn (U-11).
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,13 @@ use weir_io::Owner;
 
 use crate::policy::sample::PartitionSample;
 
-/// Each of the first has so many times the share of the next one, as a power of two; …
-const STEP_BITS: u32 = 3;
-/// … of so many: between two ticks some of the first may end.
-const PLACES: u32 = 6;
-/// The share of the first. Partitions without a flush have it, too: what they do in this class does not wait for
+/// The weight of the first. Partitions without a flush have it, too: what they do in this class does not wait for
 /// anybody's turn.
-const FIRST: u64 = 1 << (STEP_BITS * PLACES);
-/// Whoever waits has an even share by this, at least: logs make their next segments in this class, without which writes
-/// would stop.
+const FIRST: u64 = 1 << 18;
+/// Each weighs so many times as much as the next, as a power of two: between two ticks the first may end.
+const STEP_BITS: u32 = 3;
+/// Nobody weighs less than the first, divided by how many there are and by this: logs in mode `Always` fill their next
+/// segments in this class, without which writes would stop.
 const LEAST: u64 = 5;
 
 /// See the module.
@@ -66,7 +64,7 @@ impl FlushOrder {
         in_order.sort_by_key(|under_way| under_way.since);
         in_order.into_iter().zip(0..).for_each(|(under_way, place)| under_way.place = place);
         let least = FIRST / (LEAST * self.under_way.len().max(1) as u64);
-        let weight = |under_way: &UnderWay| (FIRST >> (STEP_BITS * under_way.place.min(PLACES))).max(least);
+        let weight = |under_way: &UnderWay| FIRST.checked_shr(STEP_BITS * under_way.place).unwrap_or(0).max(least);
         partitions.iter().map(|partition| self.under_way.get(&partition.owner).map_or(FIRST, weight)).collect()
     }
 
@@ -93,20 +91,13 @@ mod tests {
             ..PartitionSample::default()
         };
         let partitions: Vec<PartitionSample> = (0..).zip(left).map(of).collect();
-        let order = order.step(&partitions);
-        // A third has what nobody has less than.
-        order
-            .into_iter()
-            .map(|weight| {
-                if weight == FIRST {
-                    0
-                } else if weight == FIRST / 8 {
-                    1
-                } else {
-                    2
-                }
-            })
-            .collect()
+        let place = |weight| match weight {
+            FIRST => 0,
+            weight if weight == FIRST / 8 => 1,
+            // Few have a part of their own: this is the least.
+            _ => 2,
+        };
+        order.step(&partitions).into_iter().map(place).collect()
     }
 
     #[test]

@@ -14,11 +14,11 @@
 //!   needed    left / (room / ingest), and a tenth more     the same, by the ingest of the busiest second of the minute
 //! ```
 //!
-//! While a flush has written nothing for two ticks, flushes have so much of the device that all that are under way end
-//! in time, whatever foreground asks for. So have merges of level 0 while foreground takes nearly all, and those of
-//! some partition are slower than needed. Others have what foreground leaves, as ever. (To give what is needed to each
-//! flush that was merely slower than needed was tried, and did no better. Merges always get a little, where clients
-//! think before they ask again, and fall behind nevertheless.)
+//! While the flush whose turn it is ([`super::flush_order`]) has written nothing for two ticks, flushes have so much of
+//! the device that all that are under way end in time, whatever foreground asks for. So have merges of level 0 while
+//! foreground takes nearly all, and those of some partition are slower than needed. Others have what foreground leaves,
+//! as ever. (To give what is needed to each flush that was merely slower than needed was tried, and did no better.
+//! Merges always get a little, where clients think before they ask again, and fall behind nevertheless.)
 //!
 //! A flush that gets on may still end after the memtables are full. Then writes are slowed until it ends, by half at
 //! most ([`Paces::until_flushed`]).

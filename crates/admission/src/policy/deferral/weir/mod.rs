@@ -428,14 +428,15 @@ impl DeferralPolicy for Weir {
         let longest = sample.partitions.iter().map(|partition| partition.tree.l0_runs).max().unwrap_or(0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         // Where nothing waits at the gate, flushes have no order.
-        if limited && self.has(Ingredient::FlushOrder) {
+        let in_order = limited && self.has(Ingredient::FlushOrder);
+        if in_order {
             let weights = self.flush_order.step(&sample.partitions);
             knobs.partitions.iter_mut().zip(weights).for_each(|(knob, weight)| knob.flush_weight = Some(weight));
         }
         if self.has(Ingredient::Rush) {
             // Both are in the order of owners.
             let paces = self.partitions.values_mut().map(|state| &mut state.paces);
-            let waits = |look: &Look<'_>| self.flush_order.waits(look.sample.owner);
+            let waits = |look: &Look<'_>| in_order && self.flush_order.waits(look.sample.owner);
             knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces, waits).filter(|_| limited);
         }
         for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
