@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_io::{AlignedBuf, Error, ErrorKind, Fs, FsLock, OpenOptions, Result};
+use weir_io::{AlignedBuf, Clock, Error, ErrorKind, Fs, FsLock, Nanos, OpenOptions, Result, sleep_until};
 
 use crate::catalogue::copy::Role;
 use crate::catalogue::survey::{Survey, repair};
@@ -16,6 +16,12 @@ use crate::layout::{self, TAG};
 const VERSION: u32 = 4;
 /// The version that this one reads, too: it has strings only, and nothing that is not read today.
 const FORMER: u32 = 3;
+
+/// Whoever finds the directory locked waits for so long: the last background work of a node that was dropped a moment
+/// ago, or a process that was told to end, may still have it.
+const LOCK_WAIT: Nanos = 1_000_000_000;
+/// And tries as often.
+const LOCK_RETRY: Nanos = 10_000_000;
 
 fn content(version: u32) -> String {
     format!("weir {version}\n")
@@ -115,11 +121,11 @@ pub enum Origin {
 /// version; nothing else is changed.
 ///
 /// # Errors
-/// `Locked`; `Invalid` if it is another version's; `Corruption` if `FORMAT` is damaged, or missing although the
-/// directory is not new.
-pub async fn claim(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(Box<dyn FsLock>, Origin)> {
+/// `Locked` if somebody else has it, and still has it a second later; `Invalid` if it is another version's;
+/// `Corruption` if `FORMAT` is damaged, or missing although the directory is not new.
+pub async fn claim(fs: &Arc<dyn Fs>, clock: &Arc<dyn Clock>, dir: &Path) -> Result<(Box<dyn FsLock>, Origin)> {
     layout::create_dir(fs, dir).await?;
-    let lock = fs.lock(&dir.join("LOCK")).await?;
+    let lock = lock(fs, clock, &dir.join("LOCK")).await?;
     let format = Format::read(fs, dir).await?;
     if format == Format::Missing && is_new(fs, dir).await? {
         return Ok((lock, Origin::New));
@@ -133,6 +139,18 @@ pub async fn claim(fs: &Arc<dyn Fs>, dir: &Path) -> Result<(Box<dyn FsLock>, Ori
             // Whoever wrote it may have been killed before its name was durable.
             fs.sync_dir(dir, TAG).await?;
             Ok((lock, Origin::Existing))
+        }
+    }
+}
+
+async fn lock(fs: &Arc<dyn Fs>, clock: &Arc<dyn Clock>, path: &Path) -> Result<Box<dyn FsLock>> {
+    let until = clock.now() + LOCK_WAIT;
+    loop {
+        match fs.lock(path).await {
+            Err(error) if error.kind() == ErrorKind::Locked && clock.now() < until => {
+                sleep_until(clock, clock.now() + LOCK_RETRY).await;
+            }
+            outcome => return outcome,
         }
     }
 }

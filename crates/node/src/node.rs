@@ -51,14 +51,15 @@ impl Node {
     /// alone.
     ///
     /// # Errors
-    /// `Locked` if another process has the directory; `Invalid` if another version made it; corruption with file and
-    /// offset, where a file that everything hangs on is missing, damaged or an older copy of itself.
+    /// `Locked` if another process, or another node of this one, has the directory for a second more; `Invalid` if
+    /// another version made it; corruption with file and offset, where a file that everything hangs on is missing,
+    /// damaged or an older copy of itself.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
         let machine = Machine { fs: ReadMemoryFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
         let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
         // The node's own work is booked to tenant 0.
         let own_fs: Arc<dyn Fs> = GatedFs::node(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);
-        let (lock, origin) = format::claim(&own_fs, &config.dir).await?;
+        let (lock, origin) = format::claim(&own_fs, &machine.clock, &config.dir).await?;
         let rng = Rng::new(machine.salt).fork("catalogue");
         let catalogue = match origin {
             Origin::New => {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::opened::Opened;
 use weir_admission::Direction;
-use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_io::{Fs, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
@@ -129,7 +129,7 @@ fn a_failed_log_is_replaced_and_nothing_it_did_not_sync_was_acknowledged() {
                     // Reads go on while the log is being replaced.
                     assert_eq!(value(&partition, 0).await, Some(0));
                     let clock = sim.clock();
-                    weir_io::sleep_until(&clock, clock.now() + 1_000_000_000).await;
+                    sleep_until(&clock, clock.now() + 1_000_000_000).await;
                 }
             }
         });
@@ -165,7 +165,7 @@ fn writes_resume_when_the_disk_has_space_again() {
         assert_eq!(error.kind(), weir_io::ErrorKind::NoSpace, "{error}");
         assert_eq!(value(&partition, number - 1).await, Some(number - 1), "reads go on");
         fs.set_free_bytes(u64::MAX);
-        weir_io::sleep_until(&clock, clock.now() + 5_000_000_000).await;
+        sleep_until(&clock, clock.now() + 5_000_000_000).await;
         for number in 20_000..21_000 {
             put(&partition, number, number).await.expect("writes resume");
         }
@@ -266,6 +266,21 @@ fn a_second_node_on_the_same_directory_is_refused() {
     let machine = Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
     let error = sim.block_on(Opened::open(&config(SyncMode::Interval), machine)).err().expect("refused");
     assert_eq!(error.kind(), weir_io::ErrorKind::Locked);
+}
+
+#[test]
+fn a_node_that_is_about_to_end_is_waited_for() {
+    let sim = Sim::new(7);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let first = open(&sim, &fs, SyncMode::Interval);
+    let (clock, begin) = (sim.clock(), sim.now());
+    sim.spawn(async move {
+        sleep_until(&clock, begin + 300_000_000).await;
+        drop(first);
+    });
+    let machine = Machine { fs: Arc::clone(&fs) as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+    sim.block_on(Opened::open(&config(SyncMode::Interval), machine)).expect("it is opened as soon as that is gone");
+    assert!((300_000_000..400_000_000).contains(&(sim.now() - begin)), "{}", sim.now() - begin);
 }
 
 #[test]

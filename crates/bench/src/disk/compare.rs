@@ -18,7 +18,7 @@ use crate::harness::children::Children;
 use crate::harness::in_turn;
 use crate::harness::kept::remove;
 use crate::harness::session::{Program, Session};
-use crate::throttle::{Caps, Throttle};
+use crate::throttle::{Caps, Pool, Throttle};
 
 /// A whole comparison.
 #[derive(Clone, Debug)]
@@ -125,18 +125,22 @@ impl Comparison {
     /// The run of `order`, told as it goes on.
     fn drive(&self, order: &Order, told: &mut dyn FnMut(&Second)) -> Result<Measured> {
         // Before the session: its group can be removed only once the child is gone.
-        let throttle = if self.caps.is_none() { None } else { Some(Throttle::create(&self.dir)?) };
+        let throttle = if self.caps.is_none() { None } else { Some(Arc::new(Throttle::create(&self.dir)?)) };
         let mut session = self.start(order)?;
         if let Some(throttle) = &throttle {
             throttle.admit(session.id())?;
         }
         let cap = |caps| throttle.as_ref().map_or(Ok(()), |throttle| throttle.cap(caps));
         session.go()?;
+        let mut pool = None;
         let mut series = Vec::new();
         let (outcome, disk) = loop {
             match session.hear()? {
                 Line::Ready => {
                     cap(self.caps)?;
+                    if let Some(throttle) = throttle.as_ref().filter(|_| self.caps.shared) {
+                        pool = Some(Pool::start(Arc::clone(throttle), self.caps)?);
+                    }
                     session.go()?;
                 }
                 Line::Second(second) => {
@@ -146,6 +150,7 @@ impl Comparison {
                 Line::Run(run) => break *run,
             }
         };
+        pool.map_or(Ok(()), Pool::end)?;
         cap(Caps::NONE)?;
         session.go()?;
         session.end()?;

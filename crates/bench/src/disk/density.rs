@@ -22,8 +22,9 @@ use crate::throttle::Caps;
 pub struct Question {
     /// The machine, and what its tenants were sold.
     pub args: Density,
-    /// Of what the device moves, what may be reads (0 to 1): the kernel's throttle limits each direction by itself.
-    pub read_share: f64,
+    /// Of what the device moves, what may be reads (0 to 1), so that each direction has a limit of its own; `None` =
+    /// they share the device.
+    pub read_share: Option<f64>,
     /// In this order, turned round with every week.
     pub contestants: Vec<Entry>,
     /// Directory on the disk to measure; created if missing.
@@ -40,7 +41,7 @@ impl Question {
     /// # Errors
     /// In words.
     pub fn check(&self) -> Result<()> {
-        if !(0.05..=0.95).contains(&self.read_share) {
+        if self.read_share.is_some_and(|share| !(0.05..=0.95).contains(&share)) {
             return Err("--reads must be between 5 and 95 percent".into());
         }
         Ok(self.args.check()?)
@@ -69,8 +70,10 @@ impl Question {
     /// The kernel's caps for `plan`.
     fn caps(&self, plan: &Plan) -> Caps {
         let device = plan.device();
-        let read = (device as f64 * self.read_share) as u64;
-        Caps { read, write: device - read }
+        match self.read_share.map(|share| (device as f64 * share) as u64) {
+            Some(read) => Caps { read, write: device - read, shared: false },
+            None => Caps::pool(device),
+        }
     }
 
     /// The load of `plan` on `contestant`, from data of its own.
@@ -86,7 +89,7 @@ impl Question {
             slowed: None,
             // As on a node that was calibrated. With their sum alone it would not know that writes are at their cap
             // while reads have room, which is where this load ends.
-            calibrated: true,
+            calibrated: !caps.shared,
             dir: self.dir.clone(),
             keep: false,
             program: self.program.clone(),
@@ -117,14 +120,14 @@ mod tests {
 
     use super::*;
 
-    fn question(read_share: f64) -> Question {
+    fn question(read_share: impl Into<Option<f64>>) -> Question {
         let args = json!({
             "device": 250, "memory": 32, "served": 99.9, "from": 16, "precision": 5.0, "seconds": 60, "wcu": 3000, "rcu": 0,
             "item_bytes": 1024, "preload_items": 2_500_000, "scale": 100, "compactions": null, "seed": 1, "seeds": 1,
         });
         Question {
             args: serde_json::from_value(args).expect("arguments"),
-            read_share,
+            read_share: read_share.into(),
             contestants: vec![Entry::Weir("weir".into())],
             dir: "nowhere".into(),
             program: Program { path: "nothing".into(), arguments: Vec::new() },
@@ -138,6 +141,8 @@ mod tests {
         let plan = question.args.plan(12, 7).expect("it can be run");
         let caps = question.caps(&plan);
         assert_eq!(caps.all(), Some(plan.device()));
+        let pool = Question { read_share: None, ..question.clone() }.caps(&plan);
+        assert_eq!((pool.all(), pool.shared, caps.shared), (caps.all(), true, false));
         assert!((0.399..0.401).contains(&(caps.read as f64 / plan.device() as f64)));
         let machine = Density { seed: 7, ..question.args };
         let json = serde_json::to_string(&Scenario::Density { machine, tenants: 12 }).expect("it has a form");

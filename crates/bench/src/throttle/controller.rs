@@ -43,7 +43,7 @@ impl Controller {
         let has_io = |mount: &Path| fs::read_to_string(mount.join("cgroup.controllers")).unwrap_or_default();
         choose(&mounts, &own, has_io).ok_or_else(|| {
             "this machine has no control groups that throttle a disk (neither blkio of version 1 nor io of version 2); \
-             everything works without --cap-read-mbps and --cap-write-mbps"
+             everything works without --cap-mbps, --cap-read-mbps and --cap-write-mbps"
                 .into()
         })
     }

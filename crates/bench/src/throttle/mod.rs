@@ -7,6 +7,7 @@
 
 mod controller;
 mod device;
+mod pool;
 mod watch;
 
 use std::fs;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use self::controller::Moved;
 use self::controller::{Controller, Version};
 use self::device::Device;
+pub(crate) use self::pool::Pool;
 use crate::Result;
 
 /// How the names of our groups begin; the number of the process that made it follows.
@@ -34,16 +36,24 @@ pub struct Caps {
     pub read: u64,
     /// To the disk.
     pub write: u64,
+    /// Both are one pool, of which each direction has what it asks for; see [`Pool`].
+    #[serde(default)]
+    pub shared: bool,
 }
 
 impl Caps {
     /// No limit.
-    pub const NONE: Caps = Caps { read: 0, write: 0 };
+    pub const NONE: Caps = Caps { read: 0, write: 0, shared: false };
 
     /// From decimal megabytes per second, as the command line has them.
     pub fn from_mbps(read: Option<f64>, write: Option<f64>) -> Self {
         let bytes = |mbps: Option<f64>| (mbps.unwrap_or(0.0).max(0.0) * 1e6) as u64;
-        Self { read: bytes(read), write: bytes(write) }
+        Self { read: bytes(read), write: bytes(write), shared: false }
+    }
+
+    /// `bytes` a second for reads and writes together; divided evenly to begin with.
+    pub fn pool(bytes: u64) -> Self {
+        Self { read: bytes / 2, write: bytes - bytes / 2, shared: true }
     }
 
     /// Both together, where both are limited.
@@ -53,7 +63,7 @@ impl Caps {
 
     /// Whether nothing is limited.
     pub fn is_none(self) -> bool {
-        self == Self::NONE
+        self.read == 0 && self.write == 0
     }
 }
 

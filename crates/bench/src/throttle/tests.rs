@@ -32,7 +32,7 @@ fn the_new_one_only_where_it_has_io() {
 #[test]
 fn what_is_written() {
     let caps = Caps::from_mbps(Some(6.7), None);
-    assert_eq!(caps, Caps { read: 6_700_000, write: 0 });
+    assert_eq!(caps, Caps { read: 6_700_000, ..Caps::NONE });
     let [(read, first), (write, second)] = &settings(Version::One, DISK, caps)[..] else { panic!("two files") };
     assert_eq!((*read, first.as_str()), ("blkio.throttle.read_bps_device", "254:0 6700000"));
     assert_eq!((*write, second.as_str()), ("blkio.throttle.write_bps_device", "254:0 0"));
@@ -85,7 +85,7 @@ fn a_direct_write_takes_as_long_as_its_cap_says() {
         }
     };
     let file = dir.join(format!("throttled-{}", std::process::id()));
-    throttle.cap(Caps { read: 0, write: 2 << 20 }).expect("a cap can be set");
+    throttle.cap(Caps { write: 2 << 20, ..Caps::NONE }).expect("a cap can be set");
     // A child of its own: this process keeps its speed. It waits for its standard input before it writes 1 MiB.
     let script = format!("read go; exec dd if=/dev/zero of='{}' bs=64k count=16 oflag=direct 2>&1", file.display());
     let mut child =

@@ -15,20 +15,21 @@ use super::scenario::Rivals;
 /// How many bursty tenants one disk carries; next to RocksDB
 ///
 /// `weir sim density` on a real disk under the real clock. The kernel's block throttle makes the disk the device that
-/// --device says, divided by the scale (that needs root), so that every contestant has the same; Weir is told how much
-/// of it is for reads and how much for writes, as `weir calibrate` would find it. Every number of tenants is a run of
-/// --seconds on data of its own; an operation is in time within 10 ms, less the time by which a writer that had nothing
-/// to do woke up late, which is the machine's. A run of few seconds or a large scale has few writes for each tenant:
-/// with fewer than 1000, one late write is more than 0.1 % (--served).
+/// --device says, divided by the scale (that needs root), so that every contestant has the same: one pool for reads and
+/// writes, or a part for each (--reads), of which Weir is then told, as `weir calibrate` would find it. Every number of
+/// tenants is a run of --seconds on data of its own; an operation is in time within 10 ms, less the time by which a
+/// writer that had nothing to do woke up late, which is the machine's. A run of few seconds or a large scale has few
+/// writes for each tenant: with fewer than 1000, one late write is more than 0.1 % (--served).
 #[derive(Debug, Args)]
 pub struct DensityArgs {
     #[command(flatten)]
     machine: Density,
     #[command(flatten)]
     rivals: Rivals,
-    /// Percent of what the device moves that may be reads; the rest is for writes
-    #[arg(long, value_name = "PERCENT", default_value_t = 40.0)]
-    reads: f64,
+    /// Limit reads and writes apart: percent of what the device moves that may be reads, the rest is for writes
+    /// [default: they share it]
+    #[arg(long, value_name = "PERCENT")]
+    reads: Option<f64>,
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]
     dir: PathBuf,
@@ -40,7 +41,7 @@ impl DensityArgs {
         let question = Question {
             contestants: self.rivals.entries(&self.machine.profiles)?,
             args: self.machine,
-            read_share: self.reads / 100.0,
+            read_share: self.reads.map(|percent| percent / 100.0),
             dir: self.dir,
             program: Program::this(&["bench", "scenario-child"])?,
             children: Default::default(),

@@ -18,10 +18,10 @@ use weir_scenario::{profile, report, steadiness, table};
 /// A scenario of `weir sim` on a real disk, next to RocksDB
 ///
 /// The same load with the same parameters and the same JSON as `weir sim`, on a real disk under the real clock, and
-/// next to one RocksDB for each partition. What the disk can do is decided by the kernel: --cap-read-mbps and
-/// --cap-write-mbps put a control group with a block throttle around each contestant in turn (that needs root). The
-/// BOSR that is printed then follows from them, and --bosr says what Weir takes for the device. Without caps the disk
-/// is as fast as it is.
+/// next to one RocksDB for each partition. What the disk can do is decided by the kernel: --cap-mbps, or
+/// --cap-read-mbps and --cap-write-mbps, put a control group with a block throttle around each contestant in turn (that
+/// needs root). The BOSR that is printed then follows from them, and --bosr says what Weir takes for the device.
+/// Without caps the disk is as fast as it is.
 #[derive(Debug, Args)]
 pub struct OnDisk<S: Args> {
     #[command(flatten)]
@@ -63,10 +63,14 @@ impl Rivals {
 pub(super) struct DiskArgs {
     #[command(flatten)]
     rivals: Rivals,
-    /// Let the kernel read at most so many MB/s for each contestant while the load runs
+    /// Let the kernel read and write at most so many MB/s together for each contestant while the load runs: one pool,
+    /// as most disks that one can rent have it, and as `weir sim` has it
+    #[arg(long, value_name = "RW", conflicts_with_all = ["cap_read_mbps", "cap_write_mbps"])]
+    cap_mbps: Option<f64>,
+    /// Let it read at most so many MB/s
     #[arg(long, value_name = "R")]
     cap_read_mbps: Option<f64>,
-    /// The same for writes
+    /// Let it write at most so many MB/s
     #[arg(long, value_name = "W")]
     cap_write_mbps: Option<f64>,
     /// Have Weir take both caps for the device, reads and writes apart, as `weir calibrate` would find it; without this
@@ -87,7 +91,10 @@ pub(super) struct DiskArgs {
 impl DiskArgs {
     /// The kernel's.
     pub(super) fn caps(&self) -> Caps {
-        Caps::from_mbps(self.cap_read_mbps, self.cap_write_mbps)
+        match self.cap_mbps {
+            Some(pool) => Caps::pool((pool.max(0.0) * 1e6) as u64),
+            None => Caps::from_mbps(self.cap_read_mbps, self.cap_write_mbps),
+        }
     }
 
     /// What is to be compared in `scenario`, whose plan is `plan`.

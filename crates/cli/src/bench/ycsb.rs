@@ -12,8 +12,8 @@ use super::scenario::{DiskArgs, json, page};
 /// YCSB's core workloads A to F on the disk; next to RocksDB, and a B-tree where that is built in
 ///
 /// `weir sim ycsb` on a real disk under the real clock, with threads for clients, which rest for nothing between their
-/// operations. Every round runs every workload on every contestant. What the disk can do is decided by
-/// --cap-read-mbps and --cap-write-mbps (that needs root); --device says what Weir takes for it, at scale 1. Without
+/// operations. Every round runs every workload on every contestant. What the disk can do is decided by --cap-mbps, or
+/// by --cap-read-mbps and --cap-write-mbps (that needs root); --device says what Weir takes for it, at scale 1. Without
 /// caps the disk is as fast as it is.
 #[derive(Debug, Args)]
 pub struct YcsbArgs {

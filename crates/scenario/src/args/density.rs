@@ -36,6 +36,10 @@ pub struct Density {
     /// Tenants that are tried first
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub from: u16,
+    /// Numbers that are tried at most, for who looks at one of them and not for the answer (`--from N --tries 1`)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[serde(default)]
+    pub tries: Option<u16>,
     /// How close the answer is to be, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub precision: f64,

@@ -95,7 +95,9 @@ pub fn find(
 ) -> Result<Found, String> {
     let mut search = Search::new(args.from.into(), TENANTS_MAX.into(), args.precision / 100.0);
     let mut tried = Vec::new();
-    while let Some(tenants) = search.next() {
+    while args.tries.is_none_or(|tries| tried.len() < usize::from(tries))
+        && let Some(tenants) = search.next()
+    {
         let plan = args.plan(number_of(tenants), seed)?;
         let one = Tried::of(&plan, &run(&plan)?, args.served / 100.0);
         search.note(tenants, one.are_served);
@@ -168,6 +170,15 @@ mod tests {
         // At full size.
         assert_eq!(tried(16).memory_peak_bytes, 9_000_000 * 200);
         assert_eq!(found(&args, "weir", 0).tenants, None);
+    }
+
+    #[test]
+    fn no_more_numbers_are_tried_than_wanted() {
+        let tried =
+            |line: &str| found(&args(line), "weir", 29).tried.iter().map(|tried| tried.tenants).collect::<Vec<_>>();
+        assert_eq!(tried("--seconds 60 --from 40 --tries 1"), [40]);
+        assert_eq!(tried("--seconds 60 --from 40 --tries 2").len(), 2);
+        assert!(tried("--seconds 60 --from 40").len() > 2);
     }
 
     #[test]
