@@ -9,12 +9,13 @@
 //! the pool is a debt, by which the pool is smaller from then on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Caps, Throttle};
 use crate::Result;
+use crate::meter::Stopwatch;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -38,8 +39,8 @@ const STEP: f64 = 0.05;
 /// Divides a pool until it is ended.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<()>>>,
+    /// The thread and what it listens to: it ends at once when that is dropped.
+    running: Option<(Sender<()>, JoinHandle<Result<()>>)>,
 }
 
 impl Pool {
@@ -48,11 +49,10 @@ impl Pool {
     /// # Errors
     /// No thread can be started.
     pub(crate) fn start(throttle: Arc<Throttle>, caps: Caps) -> Result<Self> {
-        let over = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&over);
+        let (sender, until) = mpsc::channel();
         let thread =
             thread::Builder::new().name("throttle-pool".into()).spawn(move || divide(&throttle, caps, &until))?;
-        Ok(Self { over, thread: Some(thread) })
+        Ok(Self { running: Some((sender, thread)) })
     }
 
     /// Divides no more. The last division stays.
@@ -64,8 +64,8 @@ impl Pool {
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.over.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let Some((sender, thread)) = self.running.take() else { return Ok(()) };
+        drop(sender);
         thread.join().unwrap_or_else(|_| Err("the thread that divides the disk's bandwidth has panicked".into()))
     }
 }
@@ -77,15 +77,14 @@ impl Drop for Pool {
     }
 }
 
-fn divide(throttle: &Throttle, caps: Caps, over: &AtomicBool) -> Result<()> {
+fn divide(throttle: &Throttle, caps: Caps, until: &Receiver<()>) -> Result<()> {
     let mut division = Division::new(caps);
-    let (mut before, mut at) = (throttle.moved()?, Instant::now());
-    while !over.load(Ordering::Relaxed) {
-        thread::sleep(PERIOD);
-        let (now, moved) = (Instant::now(), throttle.moved()?);
+    let (mut before, mut watch) = (throttle.moved()?, Stopwatch::start());
+    while until.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+        let (moved, seconds) = (throttle.moved()?, watch.seconds());
+        watch = Stopwatch::start();
         let passed = [moved.read.saturating_sub(before.read), moved.written.saturating_sub(before.written)];
-        let seconds = now.duration_since(at).as_secs_f64();
-        (before, at) = (moved, now);
+        before = moved;
         if let Some(caps) = division.next(passed.map(|bytes| bytes as f64), seconds) {
             throttle.cap(caps)?;
         }
