@@ -37,7 +37,8 @@ impl Lease {
 /// On a slow device one grant takes the whole limit: it is under way alone, and while its completion travels the device
 /// would be idle, for one latency after each. So a *long* lease counts no longer than its transfer should take, if
 /// nothing but background is under way. Beside foreground the device has something to do meanwhile, and one background
-/// I/O more would be in front of the next read.
+/// I/O more would be in front of the next read. (What foreground owes to background by a share passes in any case: see
+/// `Lane::next_rank`.)
 #[derive(Debug)]
 pub(crate) struct InFlight {
     /// A new lease is given while less than this is lent, in nanoseconds of device time.

@@ -263,11 +263,7 @@ impl Lane {
         self.alarm.pumped(now);
         while self.anybody_waits() {
             let background = self.in_flight.admit(now);
-            let heads = Rank::ALL.map(|rank| match background {
-                Err(_) if rank.is_background() => None,
-                _ => self.queues[rank as usize].head().map(|(cost, _)| cost),
-            });
-            let Some(rank) = self.order.pick(&heads) else {
+            let Some(rank) = self.next_rank(background.is_ok()) else {
                 // Only background waits, for device time. A release pumps; this timer is for a lease nobody looks at.
                 if let Err(overdue_at) = background {
                     self.alarm.set(overdue_at, now, &mut effects);
@@ -298,6 +294,18 @@ impl Lane {
         }
         self.drains.observe(self.anybody_waits(), now);
         effects
+    }
+
+    /// Whose turn it is; `admits` says whether background may have one more I/O under way. What foreground owes to it
+    /// by its share goes in any case: between two such I/Os foreground has had its part, so that no read waits behind
+    /// more of background than the share says. The obvious way, one at a time, breaks the share where the device has a
+    /// queue of its own: each would take as long as that queue, and background would have one I/O in that time.
+    fn next_rank(&self, admits: bool) -> Option<Rank> {
+        let heads = Rank::ALL.map(|rank| self.queues[rank as usize].head().map(|(cost, _)| cost));
+        if admits || heads[Rank::Foreground as usize].is_some() {
+            return self.order.pick(&heads);
+        }
+        None
     }
 
     /// See [`Slots::look`].

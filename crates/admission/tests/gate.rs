@@ -233,6 +233,29 @@ fn background_in_flight_is_a_millisecond_and_a_grant() {
     drop(held);
 }
 
+/// Each I/O is under way for 20 ms, as on a device with a queue of its own: one of background at a time would be a
+/// fortieth of the device.
+#[test]
+fn what_foreground_owes_to_background_is_given_although_some_is_under_way() {
+    let sim = Sim::new(3);
+    let rate = 100_000_000;
+    let gate = Gate::new(sim.clock(), GateOptions::NODE.with_limits(Limits::bytes(rate)));
+    let grant = gate.grant_bytes(Direction::Read);
+    let held = |bytes: u64| bytes * 50;
+    gate.set_precedence(Rank::Foreground, Precedence::ShareDownTo(Rank::Flush, 4));
+    let all = |rank, bytes, tasks| -> Vec<_> {
+        (0..tasks).map(|who| saturate(&sim, &gate, who, rank, bytes, held(bytes), 10 * SEC)).collect()
+    };
+    let (front, back) = (all(Rank::Foreground, 65_536, 64), all(Rank::Flush, grant, 16));
+    let deep = all(Rank::CompactDeep, grant, 16);
+    sim.run_until(10 * SEC);
+    let share =
+        |got: Vec<Arc<AtomicU64>>| got.iter().map(|got| got.load(Relaxed)).sum::<u64>() as f64 / (10 * rate) as f64;
+    let [front, back, deep] = [front, back, deep].map(share);
+    assert!((0.19..0.21).contains(&back) && front > 0.78, "{front} and {back}");
+    assert!(deep < 0.001, "nothing is owed to these: {deep}");
+}
+
 /// A read beside background that takes all there is waits for transfers under way, and not for tokens besides.
 #[test]
 fn saturated_background_leaves_tokens_to_foreground() {
