@@ -239,7 +239,7 @@ fn background_in_flight_is_a_millisecond_and_a_grant() {
 fn what_foreground_owes_to_background_is_given_although_some_is_under_way() {
     let sim = Sim::new(3);
     let rate = 100_000_000;
-    let gate = Gate::new(sim.clock(), GateOptions::NODE.with_limits(Limits::bytes(rate)));
+    let gate = node_gate(&sim, Limits::bytes(rate));
     let grant = gate.grant_bytes(Direction::Read);
     let held = |bytes: u64| bytes * 50;
     gate.set_precedence(Rank::Foreground, Precedence::ShareDownTo(Rank::Flush, 4));
@@ -261,7 +261,7 @@ fn what_foreground_owes_to_background_is_given_although_some_is_under_way() {
 fn saturated_background_leaves_tokens_to_foreground() {
     let sim = Sim::new(3);
     let rate = 100_000_000;
-    let gate = Gate::new(sim.clock(), GateOptions::NODE.with_limits(Limits::bytes(rate)));
+    let gate = node_gate(&sim, Limits::bytes(rate));
     let grant = gate.grant_bytes(Direction::Read);
     let tasks: Vec<_> =
         (0..8).map(|who| saturate(&sim, &gate, who, Rank::CompactDeep, grant, rate * 4, 2 * SEC)).collect();
