@@ -241,10 +241,10 @@ fn what_foreground_owes_to_background_is_given_although_some_is_under_way() {
     let rate = 100_000_000;
     let gate = node_gate(&sim, Limits::bytes(rate));
     let grant = gate.grant_bytes(Direction::Read);
-    let held = |bytes: u64| bytes * 50;
+    let held_rate = |bytes: u64| bytes * 50;
     gate.set_precedence(Rank::Foreground, Precedence::ShareDownTo(Rank::Flush, 4));
     let all = |rank, bytes, tasks| -> Vec<_> {
-        (0..tasks).map(|who| saturate(&sim, &gate, who, rank, bytes, held(bytes), 10 * SEC)).collect()
+        (0..tasks).map(|who| saturate(&sim, &gate, who, rank, bytes, held_rate(bytes), 10 * SEC)).collect()
     };
     let (front, back) = (all(Rank::Foreground, 65_536, 64), all(Rank::Flush, grant, 16));
     let deep = all(Rank::CompactDeep, grant, 16);
