@@ -1,4 +1,4 @@
-//! Rules of users: any words are rules or refused. What they have become tells itself in words that make the same.
+//! Rules of users: any words are rules or refused. A user's rules, written as words, make the same rules again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The bill: any bytes decode or are refused. What decodes, encodes to the same record.
+//! The bill: any bytes decode or are refused. A record that decodes encodes to the same record.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

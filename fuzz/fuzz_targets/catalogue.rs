@@ -1,4 +1,4 @@
-//! The catalogue of tenants: any bytes decode or are refused. What decodes, encodes to the same edit.
+//! The catalogue of tenants: any bytes decode or are refused. An edit that decodes encodes to the same edit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A dump file: any bytes are one, or are refused; nothing that one announces takes memory before it is there.
+//! A dump file: any bytes are one, or are refused; data that a file announces takes no memory before it is there.
 #![no_main]
 
 use std::pin::pin;

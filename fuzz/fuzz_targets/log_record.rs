@@ -1,5 +1,6 @@
 //! A log's records, the tags of a shared log's records, and segment headers: any bytes decode or are refused. A tag of
-//! the present version that decodes, encodes to the same bytes; and whoever has parts of a write, has no more than it.
+//! the present version that decodes encodes to the same bytes, and the members' parts of a write add up to no more than
+//! the write.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A tree's manifest and the file that names it: any bytes decode or are refused. What decodes, encodes to the same
-//! edit.
+//! A tree's manifest and the file that names it: any bytes decode or are refused. An edit that decodes encodes to the
+//! same edit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

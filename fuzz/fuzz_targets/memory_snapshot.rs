@@ -1,5 +1,5 @@
-//! The memory engine's files: any bytes decode or are refused, and the rows of a stream do not depend on the pieces it
-//! comes in.
+//! The memory engine's files: any bytes decode or are refused, and the rows of a stream do not depend on the pieces
+//! that the stream comes in.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What a source sends, and what a server answers: any bytes are taken or refused.
+//! The bytes that a source sends, and that a server answers: any are taken or refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A request from another process: any bytes are one, or are refused; one that is read means the same when it is
-//! written.
+//! A request from another process: any bytes are one, or are refused; a request that was read means the same when it is
+//! written again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

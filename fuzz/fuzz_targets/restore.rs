@@ -9,7 +9,7 @@ use weir_command::reply::Protocol;
 use weir_command::{Context, Draft, Headless, Page, Read, Request, Rows, Waiting, run, table};
 use weir_io::{Rng, Yield};
 
-/// A database without a row.
+/// A database without rows.
 struct Empty;
 
 impl Rows for Empty {
@@ -22,7 +22,7 @@ impl Rows for Empty {
     }
 }
 
-/// CRC-64 of Jones, bit by bit.
+/// The CRC-64 of Jones, computed bit by bit.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc, &byte| {
         (0..8).fold(crc ^ u64::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0x95ac_9329_ac4b_c9b5 } else { crc >> 1 })

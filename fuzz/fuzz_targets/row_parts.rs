@@ -1,5 +1,5 @@
-//! Keys of parts, heads, packed parts, what stands in subkeys, and whole rows: any bytes are one, or are refused; what
-//! is read is written again as it was.
+//! Keys of parts, heads, packed parts, the content of subkeys, and whole rows: any bytes are one, or are refused; a
+//! value that was read is written again as it was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Scripts and what their libraries read: any source ends by itself or is ended, and any bytes are read or refused. The
-//! first byte says what the rest is; texts in it end at a byte 255.
+//! Scripts, and the bytes that their libraries read: any source ends by itself or is ended, and any bytes are read or
+//! refused. The first byte says what the rest is; texts in it end at a byte 255.
 #![no_main]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::reply::Protocol;
 use weir_script::{Bridge, Limits, Machine, Run, Script, What, World};
 
-/// What is run with the texts as `ARGV`; where the first byte says none of these, the rest is a script.
+/// The scripts that run with the texts as `ARGV`; if the first byte chooses none of them, the rest is a script.
 const CALLS: [&str; 7] = [
     "return {pcall(cjson.decode, ARGV[1])}",
     "return {pcall(cmsgpack.unpack, ARGV[1])}",
@@ -62,7 +62,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(replies) = machine.run(&run, limits, &mut Nothing, &world) {
         assert!(!replies.to_vec().is_empty());
     }
-    // Nothing of it is left.
+    // Nothing of the script is left.
     let after = Run { what: What::Script(Arc::new(Script::parse(b"return 1").expect("a script"))), ..run };
     let world: Arc<dyn World> = Arc::new(Looks(AtomicU32::new(0)));
     let replies = machine.run(&after, limits, &mut Nothing, &world).expect("it runs");

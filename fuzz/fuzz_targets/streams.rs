@@ -1,8 +1,8 @@
-//! Streams: ids and options in a client's words, what stands in the parts of a stream, and rows that are damaged. Any
-//! words are answered with one whole reply, and an entry that was added is found by its id.
+//! Streams: ids and options in a client's words, the content of a stream's parts, and damaged rows. Any words are
+//! answered with one whole reply, and an entry that was added is found by its id.
 //!
-//! Commands end at a byte 254, and their words at a byte 255. The first command is no command, but the head that is
-//! there at the beginning, if it is one of a stream.
+//! Commands end at a byte 254, and their words at a byte 255. The first command is none: it is the head that the row
+//! has at the beginning, if it is a head of a stream.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use weir_model::parts::stream::{
 use weir_model::parts::{Head, RowType};
 use weir_model::{Batch, Change, Row, StoredKey, Value};
 
-/// What stands in front of the words, by the first of them.
+/// The words in front of the input's words, chosen by the first of those.
 const COMMANDS: [&[&str]; 18] = [
     &["XADD", "x"],
     &["XRANGE", "x"],
@@ -43,7 +43,7 @@ const COMMANDS: [&[&str]; 18] = [
     &["XINFO", "CONSUMERS", "x"],
 ];
 
-/// Commands of one input.
+/// Most commands of one input.
 const COMMANDS_MAX: usize = 64;
 
 /// Rows and parts by their stored keys.
@@ -132,7 +132,7 @@ impl Rows for Store {
     }
 }
 
-/// What is decoded of any bytes comes back when it is encoded.
+/// Checks that a value that is decoded from any bytes is the same after it is encoded and decoded again.
 fn decode(bytes: &[u8]) {
     if let Some(detail) = StreamDetail::decode(bytes) {
         assert_eq!(StreamDetail::decode(&detail.encode()), Some(detail));

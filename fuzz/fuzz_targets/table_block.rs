@@ -1,7 +1,7 @@
 //! A table with damaged blocks whose checksums happen to be right: reading it ends, in an error or in entries.
 //!
-//! Checksums would stop the fuzzer at the door, so they are not looked at here (a planted bug). The input says which
-//! bytes of a good table to change.
+//! Checksums would refuse every input, so they are not checked here (a planted bug). The input says which bytes of a
+//! good table to change.
 #![no_main]
 
 use std::path::Path;

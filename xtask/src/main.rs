@@ -1,4 +1,4 @@
-//! House rules and chores of the repository: `cargo xtask check` looks, `cargo xtask fix` also mends.
+//! House rules and chores of the repository: `cargo xtask check` checks, `cargo xtask fix` also mends.
 
 #![allow(clippy::disallowed_methods, reason = "a tool for the repository: it reads and mends files")]
 
@@ -56,7 +56,7 @@ fn fix() -> Result<(), String> {
     tidy_only()
 }
 
-/// Prints every breach of a house rule; an error if there is one.
+/// Prints every breach of a house rule; fails if there is one.
 fn tidy_only() -> Result<(), String> {
     let repo = tidy::Repo::load(&root())?;
     let findings = tidy::check(&repo);
@@ -72,7 +72,7 @@ fn tidy_only() -> Result<(), String> {
     }
 }
 
-/// Licences, bans and sources. Advisories need a download, so they are left to `cargo deny check advisories`.
+/// Checks licences, bans and sources. Advisories need a download, so they are left to `cargo deny check advisories`.
 fn deny() -> Result<(), String> {
     let installed = Command::new("cargo").args(["deny", "--version"]).output().is_ok_and(|o| o.status.success());
     if !installed {
@@ -91,7 +91,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The repository, wherever the command was started.
+/// The root of the repository, wherever the command was started.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lives in the repository").to_path_buf()
 }

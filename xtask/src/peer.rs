@@ -1,19 +1,19 @@
 //! `cargo xtask peer rocksdb`: fetches a current RocksDB into `.tools/`, where `weir bench` looks for it.
 //!
 //! RocksDB publishes no shared library of its own, but its Java binding on Maven Central holds one for every platform,
-//! with the whole C API in it. Where Maven is missing or cannot fetch, the distribution's (older) library is installed
+//! with the whole C API in it. If Maven is missing or cannot fetch it, the distribution's (older) library is installed
 //! instead.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The binding's coordinates. The version is fixed, so that figures of two days compare; raise it on purpose.
+/// The binding's coordinates. The version is fixed, so that figures of two days can be compared; raise it on purpose.
 const ARTIFACT: &str = "org.rocksdb:rocksdbjni:10.10.1";
-/// The same as a file.
+/// The binding's file.
 const JAR: &str = "rocksdbjni-10.10.1.jar";
 /// The library inside.
 const LIBRARY: &str = "librocksdbjni-linux64.so";
-/// The distribution's package, where Maven does not help.
+/// The distribution's package, for when Maven does not help.
 const PACKAGE: &str = "librocksdb7.8";
 
 /// Fetches the peer called `name`.
@@ -40,7 +40,7 @@ pub fn fetch(name: Option<&str>, root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Maven brings the jar (through whatever mirror it is configured for), unzip takes the library out.
+/// Fetches the jar with Maven (through the mirror that it is configured for), and takes the library out with unzip.
 fn from_maven(tools: &Path) -> Result<(), String> {
     let artifact = format!("-Dartifact={ARTIFACT}");
     let output = format!("-DoutputDirectory={}", tools.display());

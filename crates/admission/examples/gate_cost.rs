@@ -1,5 +1,5 @@
-//! What gates and quotas cost an I/O or a command that need not wait, in real time:
-//! `cargo run --release -p weir-admission --example gate_cost`.
+//! What gates and quotas cost an I/O or a command that does not have to wait, in real time: `cargo run --release -p
+//! weir-admission --example gate_cost`.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -16,7 +16,7 @@ use weir_io::{
 
 const ROUNDS: u64 = 2_000_000;
 
-/// Does nothing, at once: what remains is the gates.
+/// A file system that does nothing, at once: what remains is the cost of the gates.
 struct Null;
 
 fn nothing<T>() -> Op<T> {

@@ -1,9 +1,8 @@
-//! What it costs to count and to price a request (XS-19: less than a microsecond), and to hold it against limits
-//! (XS-E4), in real time:
-//! `cargo run --release -p weir-admission --example request_unit_cost`.
+//! What it costs to count and to price a request (XS-19: less than a microsecond), and to check it against limits
+//! (XS-E4), in real time: `cargo run --release -p weir-admission --example request_unit_cost`.
 //!
-//! With a number behind it, it only counts and prices so often, each `GET` unlike the one before: for a tool that
-//! counts instructions.
+//! With a number as its argument, it only counts and prices that many times, each `GET` unlike the one before: for a
+//! tool that counts instructions.
 
 use std::hint::black_box;
 
@@ -31,7 +30,7 @@ fn count_get(work: &mut Work, bytes: u64) {
     ]);
 }
 
-/// One connection: what it counts, and what its command before was counted as and has cost.
+/// One connection: what it counts, and how its previous command was counted and what that cost.
 #[derive(Default)]
 struct Connection {
     work: Box<Work>,
@@ -83,7 +82,7 @@ fn main() {
     time(&clock, "counted and priced", |bytes| connection.get(&prices, bytes));
     time(&clock, "the same where it is as the command before", |_| connection.get(&prices, 100));
     black_box(connection.price);
-    // What a command does beside that: as `gateway`'s `charging.rs`.
+    // What a command does beside that, as in `gateway`'s `charging.rs`.
     let node = NodeUnits::new(Arc::clone(&clock) as Arc<dyn Clock>);
     let quota = |ru| {
         let limits = UnitLimits { ru, ..UnitLimits::default() };

@@ -1,4 +1,4 @@
-//! Tokens at a rate: the one primitive under every limit.
+//! Token buckets: the one primitive under every limit.
 
 use weir_io::Nanos;
 
@@ -6,36 +6,37 @@ use weir_io::Nanos;
 pub const UNLIMITED: u64 = u64::MAX;
 
 /// Level units per token. The level counts token-nanoseconds, so that `elapsed x rate` needs no division: nothing is
-/// rounded, and a bucket read a million times a second holds what one read once a day does.
+/// rounded, and a bucket that is read a million times a second holds the same as one that is read once a day.
 const PER_TOKEN: i128 = 1_000_000_000;
 
-/// Tokens that arrive at `rate` per second and are kept for at most `burst` nanoseconds of it (house rule 6: a burst
-/// is a time). Refilled by timestamp whenever it is looked at (U-8).
+/// Tokens that arrive at `rate` per second. At most as many are kept as arrive in `burst` nanoseconds (house rule 6: a
+/// burst is a time). The bucket is refilled by timestamp whenever it is looked at (U-8).
 ///
-/// A demand larger than the burst could never be met, so it is met when the bucket is full and leaves a debt that
+/// A demand larger than the burst could never be met. So it is met when the bucket is full, and leaves a debt that
 /// later demands wait out. The long-run rate is exact either way.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     /// Tokens per second; [`UNLIMITED`] switches the bucket off.
     rate: u64,
-    /// How much time's worth of tokens is kept, in nanoseconds.
+    /// The burst: the tokens of at most this much time are kept, in nanoseconds.
     burst: Nanos,
     /// Token-nanoseconds at `at`; negative while in debt.
     level: i128,
     at: Nanos,
-    /// Token-nanoseconds in somebody's reserve: they have left the level and still count against the capacity.
+    /// Token-nanoseconds that were lent to a reserve: they have left the level, and still count against the capacity.
     lent: i128,
 }
 
 impl Bucket {
-    /// A full bucket of `rate` tokens per second, holding at most `burst` nanoseconds of them (and at least one).
+    /// A full bucket of `rate` tokens per second. It holds at most `burst` nanoseconds' worth of tokens, and at least
+    /// one token.
     pub fn new(rate: u64, burst: Nanos, now: Nanos) -> Self {
         let mut bucket = Self { rate, burst, level: 0, at: now, lent: 0 };
         bucket.level = bucket.capacity();
         bucket
     }
 
-    /// Token-nanoseconds when full: at least one token, else a slow bucket would only ever lend.
+    /// Token-nanoseconds when full. At least one token, otherwise a slow bucket would only ever serve into debt.
     fn capacity(&self) -> i128 {
         if self.rate == 0 {
             return 0;
@@ -53,14 +54,14 @@ impl Bucket {
         self.at = now;
     }
 
-    /// Whether at least half of what it can hold is there.
+    /// Whether the bucket is at least half full.
     pub(crate) fn is_half_full(&mut self, now: Nanos) -> bool {
         self.settle(now);
         self.rate == UNLIMITED || self.level >= self.capacity() / 2
     }
 
-    /// Tokens that may be lent: an eighth of the capacity, as long as half of it remains. 0 if there is nothing to
-    /// spare.
+    /// Tokens that may be lent: an eighth of the capacity, as long as half of the capacity remains. 0 if there is
+    /// nothing to spare.
     pub(crate) fn spare(&mut self, now: Nanos) -> u64 {
         if self.rate == UNLIMITED {
             return UNLIMITED;
@@ -70,8 +71,8 @@ impl Bucket {
         if self.level < half + eighth { 0 } else { u64::try_from(eighth / PER_TOKEN).unwrap_or(UNLIMITED) }
     }
 
-    /// Moves `tokens`, no more than [`Bucket::spare`], into a reserve. Nothing else may be asked of the bucket before
-    /// they are taken back.
+    /// Moves `tokens`, no more than [`Bucket::spare`] says, into a reserve. They must be taken back before anything
+    /// else is asked of the bucket.
     pub(crate) fn lend(&mut self, tokens: u64) {
         if self.rate != UNLIMITED {
             self.lent = i128::from(tokens) * PER_TOKEN;
@@ -79,7 +80,7 @@ impl Bucket {
         }
     }
 
-    /// Takes back the `left` of what was lent; the rest is spent.
+    /// Takes back the `left` tokens of those that were lent. The rest is spent.
     pub(crate) fn take_back(&mut self, left: u64, now: Nanos) {
         if self.lent > 0 {
             self.settle(now);
@@ -88,7 +89,7 @@ impl Bucket {
         }
     }
 
-    /// Turns the knob. What accrued until `now` accrued at the old rate; a smaller capacity clips it (U-8), a debt
+    /// Turns the knobs. What accrued until `now` accrued at the old rate. A smaller capacity clips it (U-8). A debt
     /// stays.
     pub fn set(&mut self, rate: u64, burst: Nanos, now: Nanos) {
         self.settle(now);
@@ -136,14 +137,14 @@ impl Bucket {
         self.rate != 0 && self.level >= self.needed(tokens)
     }
 
-    /// The level at which a demand of `tokens` is met that leaves half of what the bucket can hold to others.
+    /// The level at which a demand of `tokens` is met if half of what the bucket can hold is to be left to others.
     fn needed_beside(&self, tokens: u64) -> i128 {
         let half = self.capacity() / 2;
         (i128::from(tokens) * PER_TOKEN).min(self.capacity() - half) + half
     }
 
-    /// The first instant at or after `now` when `tokens` are there beside half of what the bucket can hold; `None` if
-    /// never (rate 0).
+    /// The first instant at or after `now` when `tokens` are there in addition to half of what the bucket can hold;
+    /// `None` if never (rate 0).
     pub(crate) fn next_ready_beside(&mut self, tokens: u64, now: Nanos) -> Option<Nanos> {
         if tokens == 0 || self.rate == UNLIMITED {
             return Some(now);
@@ -152,7 +153,7 @@ impl Bucket {
         self.when(self.needed_beside(tokens), now)
     }
 
-    /// Whether `tokens` would leave a debt of at most `debt` nanoseconds' worth at `now`.
+    /// Whether taking `tokens` at `now` would leave a debt of at most `debt` nanoseconds' worth.
     pub(crate) fn is_ready_in_debt(&mut self, tokens: u64, debt: Nanos, now: Nanos) -> bool {
         if self.is_ready(tokens, now) {
             return true;
@@ -160,7 +161,7 @@ impl Bucket {
         self.level + i128::from(self.rate) * i128::from(debt) >= i128::from(tokens) * PER_TOKEN
     }
 
-    /// Takes `tokens` if they are there (a full bucket serves any demand, into debt). True if taken.
+    /// Takes `tokens` if they are there, and says whether it did. A full bucket serves any demand, into debt.
     pub fn try_take(&mut self, tokens: u64, now: Nanos) -> bool {
         let ready = self.is_ready(tokens, now);
         if ready {
@@ -169,7 +170,7 @@ impl Bucket {
         ready
     }
 
-    /// Takes `tokens` whatever the level, into debt if need be.
+    /// Takes `tokens` whatever the level is, into debt if need be.
     pub fn take(&mut self, tokens: u64, now: Nanos) {
         if self.rate == UNLIMITED {
             return;
@@ -178,7 +179,7 @@ impl Bucket {
         self.level = self.level.saturating_sub(i128::from(tokens) * PER_TOKEN);
     }
 
-    /// Gives back `tokens` that were taken and not used. Never above the capacity.
+    /// Gives back `tokens` that were taken and not used. The level never rises above the capacity.
     pub fn refund(&mut self, tokens: u64) {
         if self.rate == UNLIMITED {
             return;
@@ -194,7 +195,8 @@ impl Bucket {
         self.when(self.needed(tokens), now)
     }
 
-    /// The first instant at or after `now` when the level, which is settled, is `needed`; `None` if never (rate 0).
+    /// The first instant at or after `now` when the level is `needed`; `None` if never (rate 0). The level must be
+    /// settled.
     fn when(&self, needed: i128, now: Nanos) -> Option<Nanos> {
         if self.rate == 0 {
             return None;
@@ -208,7 +210,7 @@ impl Bucket {
         Some(self.at.max(now).saturating_add(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 
-    /// When `ahead` tokens have been taken by others and `tokens` are there then; `None` if never (rate 0).
+    /// When `tokens` are there after others have taken `ahead` tokens; `None` if never (rate 0).
     pub fn ready_after(&mut self, ahead: u64, tokens: u64, now: Nanos) -> Option<Nanos> {
         if self.rate == UNLIMITED {
             return Some(now);
@@ -233,7 +235,7 @@ mod tests {
     const MS: Nanos = 1_000_000;
     const SEC: Nanos = 1_000 * MS;
 
-    /// Takes as much as it can, as early as it can, in pieces of `io` until `end`; returns what it got.
+    /// Takes as much as possible, as early as possible, in pieces of `io` until `end`. Returns what it got.
     fn drain(bucket: &mut Bucket, io: u64, end: Nanos) -> u64 {
         let (mut now, mut got) = (0, 0);
         while now < end {
@@ -296,7 +298,7 @@ mod tests {
     }
 
     proptest! {
-        /// A bucket that lends gives no more than one that does not, and less by no more than what it lends.
+        /// A bucket that lends gives no more than one that does not, and at most as much less as it lends.
         #[test]
         fn lending_never_makes_more(rate in 1_000_u64..5_000_000, steps in prop::collection::vec((0_u64..30_000_000, 0_u64..4000), 1..200)) {
             let burst = 20 * MS;
@@ -309,7 +311,7 @@ mod tests {
                 let tokens = tokens.min(plain.burst_tokens() / 2);
                 if tokens <= reserve {
                     reserve -= tokens;
-                    // What both could give, for the bucket could have taken it back.
+                    // What bucket and reserve could give together, for the bucket could have taken the reserve back.
                     prop_assert!(plain.try_take(tokens, now));
                 } else {
                     lending.take_back(reserve, now);
@@ -324,7 +326,7 @@ mod tests {
             }
         }
 
-        /// However often one looks, the level is what one look at the end says: no drift.
+        /// However often one looks, the level is the same as after a single look at the end: no drift.
         #[test]
         fn looking_often_changes_nothing(rate in 1_u64..5_000_000_000, steps in prop::collection::vec(1_u64..90_000_000, 1..200)) {
             let mut often = Bucket::new(rate, 200 * SEC, 0);
@@ -339,7 +341,7 @@ mod tests {
             prop_assert_eq!(often.tokens(now), once.tokens(now));
         }
 
-        /// `next_ready_at` is the first such nanosecond, not just one of them.
+        /// `next_ready_at` is the first nanosecond at which the tokens are there, not just one of them.
         #[test]
         fn ready_exactly_when_promised(rate in 1_u64..5_000_000_000, burst in 1_u64..1_000_000_000, taken in 1_u64..10_000_000, wanted in 1_u64..10_000_000) {
             let mut bucket = Bucket::new(rate, burst, 0);

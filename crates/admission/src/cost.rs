@@ -7,13 +7,13 @@ pub const RCU_BYTES: u64 = 4096;
 /// One write capacity unit covers a write of an item up to this size, in bytes (FX-1).
 pub const WCU_BYTES: u64 = 1024;
 
-/// Read capacity units of one read of an item of `bytes`; a miss costs one like the smallest item (FX-1).
+/// Read capacity units of one read of an item of `bytes`; a miss costs one unit, like the smallest item (FX-1).
 pub const fn read_units(bytes: u64) -> u64 {
     let units = bytes.div_ceil(RCU_BYTES);
     if units == 0 { 1 } else { units }
 }
 
-/// Write capacity units of one write of an item of `bytes`; a deletion costs one like the smallest item (FX-1).
+/// Write capacity units of one write of an item of `bytes`; a deletion costs one unit, like the smallest item (FX-1).
 pub const fn write_units(bytes: u64) -> u64 {
     let units = bytes.div_ceil(WCU_BYTES);
     if units == 0 { 1 } else { units }

@@ -1,33 +1,33 @@
-//! What a write through the page cache costs the device.
+//! The cost of a write through the page cache to the device.
 //!
-//! The kernel writes whole pages, once for each time a page becomes dirty: a hundred small records appended to one page
-//! between two syncs are one page for the device, and one record alone is a page too. Its own accounting
-//! (`write_bytes`) counts the same way, at the moment a clean page becomes dirty.
+//! The kernel writes whole pages, once for each time that a page becomes dirty. A hundred small records that are
+//! appended to one page between two syncs are one page for the device, and so is one record alone. The kernel's own
+//! accounting (`write_bytes`) counts the same way, at the moment when a clean page becomes dirty.
 
 use std::ops::Range;
 
 use parking_lot::Mutex;
 use weir_io::PAGE;
 
-/// What a write makes dirty.
+/// The pages that a write makes dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirtied {
     /// Bytes of the pages that were clean.
     pub(crate) bytes: u64,
-    /// 1 if they are a run of their own, which the device writes as one operation; 0 if they lengthen one, or there are
-    /// none.
+    /// 1 if these pages are a run of their own, which the device writes as one operation; 0 if they lengthen a run, or
+    /// there are none.
     pub(crate) runs: u64,
 }
 
-/// The pages of one file that are dirty, as far as this handle made them so.
+/// The dirty pages of one file, as far as this handle made them dirty.
 ///
-/// One range is enough: files that are not written directly are appended to. A write far from the range counts in full
-/// and starts another, so that a wrong guess books a page too much, never a byte too few.
+/// One range is enough: files that are not written directly are only appended to. A write far from the range counts in
+/// full and starts another range, so that a wrong guess books a page too much, never a byte too few.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyPages(Mutex<Range<u64>>);
 
 impl DirtyPages {
-    /// What a write of `len` bytes at `offset` makes dirty.
+    /// Takes in a write of `len` bytes at `offset`, and gives the pages that it makes dirty.
     pub(crate) fn touch(&self, offset: u64, len: u64) -> Dirtied {
         if len == 0 {
             return Dirtied::default();
@@ -45,7 +45,7 @@ impl DirtyPages {
         Dirtied { bytes: (dirty.end - dirty.start - before) * page, runs: 0 }
     }
 
-    /// A sync begins: whatever is written from now on makes its page dirty again.
+    /// Takes in that a sync begins: a write from now on makes its page dirty again.
     pub(crate) fn clean(&self) {
         *self.0.lock() = 0..0;
     }

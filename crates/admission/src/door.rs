@@ -14,7 +14,7 @@ use crate::order::Rank;
 use crate::partition::PartitionGate;
 use crate::waits;
 
-/// What an owner's I/O passes, in order.
+/// The gates and the account that an owner's I/O passes, in this order.
 pub(crate) struct Door {
     owner: Owner,
     /// `None` for the node's own I/O.
@@ -23,7 +23,7 @@ pub(crate) struct Door {
     account: Arc<Account>,
 }
 
-/// Both grants of one I/O; dropped when it is over.
+/// Both grants of one I/O. To be dropped when it is over.
 #[must_use = "hold it until the I/O is over"]
 pub(crate) struct Held {
     partition: Grant,
@@ -31,7 +31,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// True if it may be dropped before the I/O is over.
+    /// True if this may be dropped before the I/O is over.
     pub(crate) fn is_free(&self) -> bool {
         self.partition.is_free() && self.node.is_free()
     }
@@ -43,10 +43,10 @@ pub(crate) enum Pass {
     Waiting(BoxFuture<Held>),
 }
 
-/// What the partition's own gate says.
+/// The answer of the partition's own gate.
 enum Own {
     Paid(Grant),
-    /// There is no such gate, or the node lends what the partition has not.
+    /// There is no such gate, or the node lends what the partition does not have.
     Free,
     Waiting(Request),
 }
@@ -75,8 +75,8 @@ impl Door {
     }
 
     /// The largest piece in which I/O of `class` may be issued, in bytes. What a client asked for is never cut: it goes
-    /// into debt. A flush is, also where it passes as foreground: it would leave a debt for which clients wait, and a
-    /// read of its partition waits behind the two pieces that are asked for at a time.
+    /// into debt. A flush is cut even where it passes as foreground. Uncut, it would leave a debt for which clients
+    /// wait; cut, a read of its partition waits only behind the two pieces that are asked for at a time.
     pub(crate) fn piece_bytes(&self, class: Class, direction: Direction) -> u64 {
         if class.is_foreground() {
             return u64::MAX;
@@ -84,16 +84,16 @@ impl Door {
         let rank = self.rank(class);
         let own = self.partition.as_ref().map_or(u64::MAX, |partition| {
             let gate = partition.gate(rank);
-            // A piece beyond the partition's burst would wait for a full bucket and leave a debt.
+            // A piece larger than the partition's burst would wait for a full bucket and leave a debt.
             let burst = (gate.burst_bytes(direction) / PAGE as u64 * PAGE as u64).max(PAGE as u64);
             if rank == Rank::Foreground { burst.min(gate.grant_bytes(direction)) } else { burst }
         });
         self.node.grant_bytes(direction).min(own)
     }
 
-    /// Asks both gates for one operation of `bytes`, the node only once the partition has granted (FX-16): no
-    /// partition keeps a token of the node while it waits for its own.
-    /// `buffered` = it goes into the page cache, and the device gets so many operations because of it.
+    /// Asks both gates for one operation of `bytes`, the node's gate only once the partition's gate has granted
+    /// (FX-16): no partition keeps a token of the node while it waits for its own. `buffered` = the operation goes into
+    /// the page cache, and the device gets this many operations because of it.
     pub(crate) fn pass(
         self: &Arc<Self>,
         class: Class,
@@ -111,8 +111,8 @@ impl Door {
         }
     }
 
-    /// Waits on, or, if a client comes to await the partition meanwhile, gives the places in the queues of background
-    /// up and asks again: behind strict foreground they might never be reached.
+    /// Waits on. If a client begins to wait for the partition meanwhile, gives up the places in the queues of
+    /// background and asks again: behind strict foreground they might never be reached.
     async fn or_promoted(
         self: Arc<Self>,
         partition: Arc<PartitionGate>,
@@ -181,7 +181,7 @@ impl Door {
         }
     }
 
-    /// Awaits a grant, and books the time from now on if a client waits for it.
+    /// Awaits a grant. Books the time from now on if a client waits for it.
     fn wait(self: &Arc<Self>, request: Request, wait: Wait, class: Class) -> impl Future<Output = Grant> + use<> {
         let counts = class.is_foreground() && matches!(request, Request::Waiting(_));
         let clocked = counts.then(|| (Arc::clone(self), self.node.now()));
@@ -227,19 +227,19 @@ impl Door {
     }
 }
 
-/// An owner's own gate, for what others write together with what is theirs: whoever writes it passes the node's.
+/// An owner's own gate, for what somebody else writes together with data of others. The writer passes the node's gate.
 pub struct OwnGate(Arc<Door>);
 
 impl OwnGate {
-    /// That of `partition`, which is before the gate of `node`.
+    /// The gate of `partition`, which comes before the gate of `node`.
     pub fn new(partition: Arc<PartitionGate>, node: Arc<Gate>, ledger: &Ledger) -> Self {
         let owner = partition.owner();
         Self(Arc::new(Door::new(owner, Some(partition), node, ledger.account(owner))))
     }
 
-    /// Asks to pass with `bytes` of a log, which go out with others'. `None` if they have passed; else they have their
-    /// place in the queue until what is given is dropped, and have passed when it is done. `buffered` = they go into
-    /// the page cache.
+    /// Asks to pass with `bytes` of a log, which go out together with those of others. `None` if they have passed.
+    /// Otherwise they keep their place in the queue until the returned future is dropped, and have passed when it is
+    /// done. `buffered` = they go into the page cache.
     pub fn pass(&self, bytes: u64, buffered: bool) -> Option<BoxFuture<()>> {
         let (class, direction) = (Class::Log, Direction::Write);
         let toll = Toll { rank: self.0.rank(class), direction, bytes, buffered: buffered.then_some(0) };
@@ -253,7 +253,7 @@ impl OwnGate {
     }
 }
 
-/// What a client can be made to wait for: never compactions.
+/// Whether a client may have to wait for I/O of this class: never for compactions.
 const fn may_be_promoted(class: Class) -> bool {
     matches!(class, Class::Flush | Class::Maintenance)
 }
@@ -268,15 +268,15 @@ struct Toll {
 }
 
 impl Toll {
-    /// Whether it goes before others at the gate of `partition`, and for how many operations. Without that each record
-    /// of the log would wait for a flush that rushes: it takes all tokens, piece by piece. A RocksDB's single bucket
-    /// has no such thing.
+    /// Whether the operation goes before others at the gate of `partition`, and for how many operations. Without that,
+    /// each record of the log would wait for a flush that rushes, as that takes all tokens, piece by piece. A RocksDB's
+    /// single bucket has no such thing.
     fn buffered_at(self, partition: &PartitionGate) -> Option<u64> {
         self.buffered.filter(|_| !partition.is_one_bucket())
     }
 }
 
-/// Tokens of the partition, given back if the I/O is dropped while it waits at the node.
+/// Tokens of the partition. They are given back if the I/O is dropped while it waits at the node.
 struct Paid {
     door: Arc<Door>,
     toll: Toll,
@@ -288,7 +288,7 @@ impl Paid {
         Self { door: Arc::clone(door), toll, kept: false }
     }
 
-    /// The I/O is issued: they are spent.
+    /// The I/O is issued: the tokens are spent.
     fn keep(mut self) {
         self.kept = true;
     }

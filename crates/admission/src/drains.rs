@@ -2,12 +2,12 @@
 
 use weir_io::Nanos;
 
-/// Counts periods in which somebody waited, each once: what RocksDB's limiter calls a drain.
+/// Counts the periods in which somebody waited, each once: what RocksDB's limiter calls a drain.
 #[derive(Debug)]
 pub(crate) struct Drains {
     /// Length of a period, in nanoseconds. The first begins at time 0.
     period: Nanos,
-    /// Somebody waits, and periods before this moment are counted.
+    /// Set while somebody waits: periods before this moment are counted.
     since: Option<Nanos>,
     /// The first period that is not counted yet.
     next: u64,
@@ -15,14 +15,14 @@ pub(crate) struct Drains {
 }
 
 impl Drains {
-    /// What a period is at first, in nanoseconds.
+    /// The length of a period at first, in nanoseconds.
     pub(crate) const PERIOD: Nanos = 10_000_000;
 
     pub(crate) fn new(period: Nanos) -> Self {
         Self { period: period.max(1), since: None, next: 0, count: 0 }
     }
 
-    /// Periods are as long as this from now on. What was counted remains.
+    /// Sets the length of periods from now on. What was counted remains.
     pub(crate) fn set_period(&mut self, period: Nanos, now: Nanos) {
         let period = period.max(1);
         if period != self.period {
@@ -31,7 +31,7 @@ impl Drains {
         }
     }
 
-    /// Whether somebody waits from `now` on.
+    /// Takes in whether somebody waits from `now` on.
     pub(crate) fn observe(&mut self, waits: bool, now: Nanos) {
         if waits != self.since.is_some() {
             self.count(now);
@@ -39,7 +39,7 @@ impl Drains {
         }
     }
 
-    /// How many there were, one that has only begun included.
+    /// How many such periods there were, including one that has only begun.
     pub(crate) fn count(&mut self, now: Nanos) -> u64 {
         if let Some(since) = &mut self.since {
             let from = (*since / self.period).max(self.next);

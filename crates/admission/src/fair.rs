@@ -1,9 +1,9 @@
 //! Fair among owners inside one class, FIFO inside one owner (C-8).
 //!
-//! Start-time fair queueing, which shares like deficit round-robin but remembers what an owner got after its queue ran
-//! empty. That matters because most owners have *one* I/O outstanding (a compaction, a client): in deficit round-robin
-//! they leave the round after each grant and come back with an empty account, so that weights mean nothing and whoever
-//! asks for the largest I/Os gets the most.
+//! This is start-time fair queueing. It shares like deficit round-robin, but remembers what an owner got after its
+//! queue ran empty. That matters because most owners have *one* I/O outstanding (a compaction, a client). In deficit
+//! round-robin they leave the round after each grant and come back with an empty account, so that weights mean nothing,
+//! and the owner that asks for the largest I/Os gets the most.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ type Virtual = u128;
 
 #[derive(Debug)]
 struct Flow<T> {
-    /// Virtual time at which the head of `waiting` may start; when nothing waits, at which the last one finished.
+    /// Virtual time at which the head of `waiting` may start; when nothing waits, at which the last item finished.
     start: Virtual,
     weight: u64,
     /// Costs and items, oldest first.
@@ -23,19 +23,19 @@ struct Flow<T> {
     cost: u64,
 }
 
-/// Queues of `T`, one per owner. The head with the earliest virtual start goes next; virtual time is the start of the
-/// item served last (its end, if then nobody waits), and an owner that was idle starts there: it neither owes nor is
-/// owed.
+/// Queues of `T`, one per owner. The head with the earliest virtual start goes next. Virtual time is the start of the
+/// item served last (its end, if nobody waits then). An owner that was idle starts at that time: it neither owes nor is
+/// owed anything.
 ///
 /// Owners need no registration: partitions come and go at run time (FX-15).
 #[derive(Debug)]
 pub(crate) struct FairQueue<T> {
     flows: BTreeMap<Owner, Flow<T>>,
-    /// Exactly the flows with something waiting, by start. Ties go by owner, which only the first round ever sees.
+    /// Exactly the flows with something waiting, by start. Ties go by owner; only the first round ever has any.
     active: BTreeSet<(Virtual, Owner)>,
     now: Virtual,
     len: usize,
-    /// Sum of all costs that wait.
+    /// Sum of the costs of all items that wait.
     cost: u64,
 }
 
@@ -52,7 +52,7 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Queues `item`. `weight` says the owner's share; anything positive, only ratios count.
+    /// Queues `item`. `weight` is the owner's share: any positive number, as only ratios count.
     pub(crate) fn push(&mut self, owner: Owner, weight: u64, cost: u64, item: T) {
         if self.flows.len() > 2 * self.active.len() + 64 {
             self.forget_idle();
@@ -71,9 +71,9 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
-    /// The share of `owner` is `weight` from now on. What it has had beyond its share is remembered by its cost: as
-    /// virtual time at the old weight it would keep a flow that weighs much more now from being served, for as long as
-    /// others of its new weight have anything to do.
+    /// Sets the share of `owner` to `weight` from now on. What the owner has had beyond its share is remembered as a
+    /// cost. As virtual time at the old weight, it would keep a flow that weighs much more now from being served, for
+    /// as long as others of its new weight have anything to do.
     pub(crate) fn reweigh(&mut self, owner: Owner, weight: u64) {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(&owner).filter(|flow| flow.weight != weight) else { return };
@@ -86,19 +86,19 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Idle flows whose last item finished in the past are as good as unknown ones.
+    /// Forgets idle flows whose last item finished in the past: these are the same as unknown ones.
     fn forget_idle(&mut self) {
         let now = self.now;
         self.flows.retain(|_, flow| !flow.waiting.is_empty() || flow.start > now);
     }
 
-    /// Cost and item that [`FairQueue::pop`] gives next.
+    /// The cost and the item that [`FairQueue::pop`] gives next.
     pub(crate) fn head(&self) -> Option<(u64, &T)> {
         let (_, owner) = self.active.first()?;
         self.flows.get(owner)?.waiting.front().map(|(cost, item)| (*cost, item))
     }
 
-    /// The oldest item of every owner that waits, after its cost; the owners in the order in which they would be
+    /// The oldest item of every owner that waits, after its cost. The owners are in the order in which they would be
     /// served.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (Owner, u64, &T)> {
         self.active.iter().filter_map(|(_, owner)| {
@@ -107,7 +107,7 @@ impl<T> FairQueue<T> {
         })
     }
 
-    /// What waits of `owner`, in cost.
+    /// The cost of all items of `owner` that wait.
     pub(crate) fn cost_of(&self, owner: Owner) -> u64 {
         self.flows.get(&owner).map_or(0, |flow| flow.cost)
     }
@@ -118,17 +118,17 @@ impl<T> FairQueue<T> {
         Some(self.serve(start, owner))
     }
 
-    /// Takes the oldest item of `owner`, whether or not it is its turn: its cost and item.
+    /// Takes the oldest item of `owner`, whether or not it is its turn: the cost and the item.
     pub(crate) fn pop_of(&mut self, owner: Owner) -> Option<(u64, T)> {
         let start = self.flows.get(&owner)?.start;
         self.active.remove(&(start, owner)).then(|| self.serve(start, owner))
     }
 
-    /// Serves `owner`, which was active with `start` and is not any more.
+    /// Serves `owner`, which was active with `start` and was taken out of the active flows.
     fn serve(&mut self, start: Virtual, owner: Owner) -> (u64, T) {
         let flow = self.flows.get_mut(&owner).expect("active flows exist");
         let (cost, item) = flow.waiting.pop_front().expect("active flows have something waiting");
-        // Where an owner goes before its turn, time does not go back for those who go after it.
+        // Where an owner goes before its turn, virtual time does not go back for those that go after it.
         self.now = self.now.max(start);
         self.len -= 1;
         flow.cost = flow.cost.saturating_sub(cost);
@@ -137,19 +137,19 @@ impl<T> FairQueue<T> {
         if !flow.waiting.is_empty() {
             self.active.insert((flow.start, owner));
         } else if self.active.is_empty() {
-            // Nobody waits: what was served was served to nobody's harm, and may be forgotten.
+            // Nobody waits: what was served harmed nobody, and may be forgotten.
             self.now = self.now.max(flow.start);
         }
         (cost, item)
     }
 
-    /// What waits, in cost.
+    /// The cost of all items that wait.
     pub(crate) fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// What is served before an item of `cost` that `owner` would push now, in cost, if all weights are equal and
-    /// nobody else comes: all of its own, and of everybody else's as much as it gets itself.
+    /// The cost of what is served before an item of `cost` that `owner` would push now, if all weights are equal and
+    /// nobody else comes: all of its own items, and of everybody else's as much as it gets itself.
     pub(crate) fn cost_ahead(&self, owner: Owner, cost: u64) -> u64 {
         let own = self.cost_of(owner);
         let share = own.saturating_add(cost);
@@ -158,7 +158,7 @@ impl<T> FairQueue<T> {
         others.fold(own, u64::saturating_add)
     }
 
-    /// Books `cost` on an owner that turned out to have got more than it was served for.
+    /// Books `cost` to an owner that turned out to have got more than it was served for.
     pub(crate) fn charge(&mut self, owner: Owner, cost: u64) {
         let Some(flow) = self.flows.get_mut(&owner) else { return };
         let before = flow.start;
@@ -168,7 +168,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Takes out the item of `owner` that `is_it` recognises: a waiter gave up.
+    /// Takes out the item of `owner` that `is_it` recognises: a waiter has given up.
     pub(crate) fn remove(&mut self, owner: Owner, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let flow = self.flows.get_mut(&owner)?;
         let index = flow.waiting.iter().position(|(_, item)| is_it(item))?;
@@ -191,7 +191,8 @@ mod tests {
         Owner { tenant: 1, partition }
     }
 
-    /// Serves `rounds` items; whoever was served comes back at once with the same cost: one outstanding each.
+    /// Serves `rounds` items. An owner that was served comes back at once with the same cost: one item outstanding
+    /// each.
     fn closed_loop(owners: &[(u64, u64)], rounds: usize) -> Vec<f64> {
         let mut queue = FairQueue::new();
         for (index, &(weight, cost)) in owners.iter().enumerate() {
@@ -227,7 +228,7 @@ mod tests {
             (0..20).filter_map(|_| queue.pop().map(|(_, who)| who)).collect()
         };
         let of_second = |next: &[u32]| next.iter().filter(|&&who| who == 2).count();
-        // At its small weight one turn is as long as a million of the other's.
+        // At its small weight one turn takes as long as a million turns of the other.
         assert_eq!(of_second(&next(&mut queue)), 1);
         queue.reweigh(owner(2), LARGE);
         assert!((9..=10).contains(&of_second(&next(&mut queue))));

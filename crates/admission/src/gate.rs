@@ -1,4 +1,4 @@
-//! The gate: what passes it waits its turn for tokens, without holding a thread.
+//! The gate: I/O that passes it waits its turn for tokens, without holding a thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,26 +16,28 @@ use crate::order::{Precedence, RANKS, Rank};
 use crate::reserve::Reserve;
 use crate::slots::SlotId;
 
-/// What a gate starts with. All of it can be changed later.
+/// What a gate starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateOptions {
     /// Bytes and operations per second.
     pub limits: Limits,
-    /// How much time's worth of tokens is kept, in nanoseconds.
+    /// The burst: the tokens of at most this much time are kept, in nanoseconds.
     pub burst: Nanos,
-    /// Background I/O under way is less than this much device time plus one grant, in nanoseconds.
+    /// Background I/O in flight is less than this much device time plus one grant, in nanoseconds.
     pub background_in_flight: Nanos,
 }
 
 impl GateOptions {
-    /// Before the device: a burst of 10 ms (U-8), of which background leaves half to foreground; half a millisecond of
-    /// background in flight, which with one grant more is a millisecond (house rule 6): so long a read waits behind it.
+    /// The gate before the device: a burst of 10 ms (U-8), of which background leaves half to foreground. Half a
+    /// millisecond of background may be in flight, which with one grant more is a millisecond (house rule 6): that is
+    /// how long a read waits behind it.
     pub const NODE: GateOptions =
         GateOptions { limits: Limits::UNLIMITED, burst: 10_000_000, background_in_flight: 500_000 };
-    /// Foreground of a partition: a burst of 100 ms (U-8).
+    /// The foreground gate of a partition: a burst of 100 ms (U-8).
     pub const FOREGROUND: GateOptions =
         GateOptions { limits: Limits::UNLIMITED, burst: 100_000_000, background_in_flight: Nanos::MAX };
-    /// Background of a partition: a burst of 20 ms (U-8). What is in flight is the node's business.
+    /// The background gate of a partition: a burst of 20 ms (U-8). What is in flight is limited by the node's gate
+    /// alone.
     pub const BACKGROUND: GateOptions =
         GateOptions { limits: Limits::UNLIMITED, burst: 20_000_000, background_in_flight: Nanos::MAX };
 }
@@ -48,20 +50,20 @@ const SPLIT: u8 = 2;
 /// Queues before a budget of bytes and operations: ranks in order ([`Rank`], FX-9, FX-14), owners of one rank in
 /// proportion to their weight (C-8), first in first out inside an owner.
 ///
-/// It has no thread: whoever asks, gives up or finishes pumps, and a timer of the handed-in clock does when the next
-/// tokens are due. Foreground far below the limit passes with tokens out of a reserve and sees no lock. Lock order: a
-/// lane's lock is never held while waking, arming a timer or taking the other lane's.
+/// A gate has no thread. Every caller that asks, gives up or finishes pumps the queues, and a timer of the handed-in
+/// clock pumps when the next tokens are due. Foreground far below the limit passes with tokens out of a reserve and
+/// takes no lock. Lock order: a lane's lock is never held while waking, arming a timer or taking the other lane's lock.
 pub struct Gate {
     clock: Arc<dyn Clock>,
     mode: AtomicU8,
-    /// Per direction, see [`Rates::grant_bytes`].
+    /// Per direction: see [`Rates::grant_bytes`].
     grant_bytes: [AtomicU64; 2],
     /// Per direction: what a full bucket holds, in bytes.
     burst_bytes: [AtomicU64; 2],
     burst: AtomicU64,
-    /// Reads (and, unless split, writes), then writes.
+    /// The lane of reads (and, unless split, of writes), then the lane of writes.
     lanes: [Mutex<Lane>; 2],
-    /// Of each lane, for foreground.
+    /// The reserve of each lane, for foreground.
     reserves: [Reserve; 2],
     timers: [Waker; 2],
 }
@@ -103,7 +105,8 @@ impl Gate {
         })
     }
 
-    /// Turns the rates; waiters that the new ones let pass, pass. Stored tokens above a smaller burst are lost (U-8).
+    /// Turns the rates. Waiters that the new rates let pass, pass at once. Stored tokens above a smaller burst are lost
+    /// (U-8).
     pub fn set_limits(&self, limits: Limits) {
         let burst = self.burst.load(Ordering::Relaxed);
         for (index, direction) in [Direction::Read, Direction::Write].into_iter().enumerate() {
@@ -112,11 +115,11 @@ impl Gate {
             self.burst_bytes[index].store(rates.burst_bytes(burst), Ordering::Relaxed);
             self.with_lane(index, |lane, now| lane.set_rates(rates, burst, now));
         }
-        // After the lanes: whoever still sees the old mode finds a lane that is right, or passes one last time.
+        // After the lanes: a caller that still sees the old mode finds a lane that is right, or passes one last time.
         self.mode.store(mode_of(&limits), Ordering::Release);
     }
 
-    /// Changes the burst, in nanoseconds; takes effect with the next [`Gate::set_limits`].
+    /// Changes the burst, in nanoseconds. It takes effect with the next [`Gate::set_limits`].
     pub fn set_burst(&self, burst: Nanos) {
         self.burst.store(burst, Ordering::Relaxed);
     }
@@ -126,13 +129,13 @@ impl Gate {
         self.each_lane(|lane| lane.set_precedence(rank, precedence));
     }
 
-    /// Sets an owner's share inside its rank: its reserved bandwidth in bytes per second (C-8). `None` forgets it.
-    /// Takes effect at once.
+    /// Sets an owner's share inside its rank: its reserved bandwidth in bytes per second (C-8). `None` forgets it. It
+    /// takes effect at once.
     pub fn set_weight(&self, owner: Owner, bytes_per_sec: Option<u64>) {
         self.each_lane(|lane| lane.set_weight(owner, bytes_per_sec));
     }
 
-    /// Sets an owner's share among flushes; `None` = as it has in other ranks. Takes effect at once.
+    /// Sets an owner's share among flushes; `None` = as it has in other ranks. It takes effect at once.
     pub fn set_weight_of_flushes(&self, owner: Owner, weight: Option<u64>) {
         self.each_lane(|lane| lane.set_weight_of_flushes(owner, weight));
     }
@@ -167,18 +170,18 @@ impl Gate {
         }
     }
 
-    /// Periods in which somebody waited for tokens or for his turn.
+    /// How many periods there were in which somebody waited for tokens or for its turn.
     pub fn drains(&self) -> u64 {
         let now = self.clock.now();
         (0..self.lanes.len()).map(|lane| self.lock(lane, now).drains(now)).sum()
     }
 
-    /// On its clock.
+    /// The time on the gate's clock.
     pub(crate) fn now(&self) -> Nanos {
         self.clock.now()
     }
 
-    /// Whether I/O of any rank waits.
+    /// Whether any I/O waits, of whatever rank.
     pub fn anybody_waits(&self) -> bool {
         !self.is_unlimited() && self.lanes.iter().any(|lane| lane.lock().anybody_waits())
     }
@@ -189,7 +192,7 @@ impl Gate {
         self.lock(self.lane_of(direction), now).tokens(now)
     }
 
-    /// What passed so far, by rank. Nothing is counted while the gate is unlimited: the ledger counts always.
+    /// What passed so far, by rank. Nothing is counted here while the gate is unlimited; the ledger always counts.
     pub fn stats(&self) -> [RankStats; RANKS] {
         let mut sum = [RankStats::default(); RANKS];
         let now = self.clock.now();
@@ -204,8 +207,8 @@ impl Gate {
         sum
     }
 
-    /// Asks for one operation of `bytes`. The place in the queue is taken now, not when the request is first polled;
-    /// dropping it gives place and tokens back.
+    /// Asks for one operation of `bytes`. The place in the queue is taken now, not when the request is first polled.
+    /// Dropping the request gives place and tokens back.
     #[inline]
     pub fn request(self: &Arc<Self>, owner: Owner, rank: Rank, direction: Direction, bytes: u64) -> Request {
         self.request_for(Ask { owner, rank, bytes, ops: 1, buffered: false }, direction)
@@ -219,7 +222,7 @@ impl Gate {
         }
     }
 
-    /// Asks for `bytes` in `ops` operations, which pass at once or not at all.
+    /// Asks for `bytes` in `ops` operations that pass at once or not at all.
     #[inline]
     pub(crate) fn try_pass(
         self: &Arc<Self>,
@@ -244,10 +247,10 @@ impl Gate {
         self.try_pass_limited(ask, lane)
     }
 
-    /// Asks for one foreground write into the page cache: it moves nothing yet, so it passes at once and is paid for by
+    /// Asks for one foreground write into the page cache. It moves nothing yet, so it passes at once and is paid for by
     /// what comes after it, up to a tenth of a second of the rates. Beyond that, or when others have waited as long, it
-    /// waits in the queue. What costs nothing always passes: `bytes` and `ops` are what the device will get because of
-    /// it.
+    /// waits in the queue. `bytes` and `ops` are what the device will get because of it; a write that costs nothing
+    /// always passes.
     pub(crate) fn request_buffered(
         self: &Arc<Self>,
         owner: Owner,
@@ -277,13 +280,13 @@ impl Gate {
         Some(self.granted(lane, lease))
     }
 
-    /// True if nobody waits and at least half a burst is there: what passes now is nobody's loss.
+    /// True if nobody waits and at least half a burst is there: what passes now costs nobody else anything.
     pub fn is_idle(&self, direction: Direction) -> bool {
         let now = self.clock.now();
         self.is_unlimited() || self.lock(self.lane_of(direction), now).is_idle(now)
     }
 
-    /// Locks a lane, with all its tokens in its buckets.
+    /// Locks a lane, and puts all its tokens back into its buckets.
     fn lock(&self, lane: usize, now: Nanos) -> MutexGuard<'_, Lane> {
         let mut locked = self.lanes[lane].lock();
         locked.take_back(self.reserves[lane].reclaim(), now);
@@ -295,7 +298,7 @@ impl Gate {
         let mut locked = self.lock(lane, now);
         let slot = locked.enqueue(ask, now);
         let effects = locked.pump(now);
-        // It may have been let past whoever is waiting.
+        // It may have been granted already, before others that wait.
         let look = locked.look(slot, None);
         drop(locked);
         effects.carry_out(&*self.clock, &self.timers[lane]);
@@ -328,7 +331,7 @@ impl Gate {
         }
     }
 
-    /// Changes a lane and lets pass whoever now can.
+    /// Changes a lane, and lets every request pass that now can.
     fn with_lane<R>(&self, lane: usize, change: impl FnOnce(&mut Lane, Nanos) -> R) -> R {
         let now = self.clock.now();
         let mut locked = self.lock(lane, now);
@@ -348,16 +351,16 @@ fn mode_of(limits: &Limits) -> u8 {
     }
 }
 
-/// Permission for one I/O. Keep it until the I/O is over: background I/O under way is bounded by what is held.
+/// Permission for one I/O. Keep it until the I/O is over: the grants that are held bound the background I/O in flight.
 #[derive(Debug)]
 #[must_use = "hold it until the I/O is over"]
 pub struct Grant(Option<Lease>);
 
 impl Grant {
-    /// What an unlimited gate gives.
+    /// The grant of an unlimited gate.
     pub const FREE: Grant = Grant(None);
 
-    /// True if nobody counts how long it is held: it may be dropped before the I/O is over.
+    /// True if nobody counts how long the grant is held: it may be dropped before the I/O is over.
     pub fn is_free(&self) -> bool {
         self.0.is_none()
     }
@@ -381,7 +384,7 @@ impl Drop for Lease {
     }
 }
 
-/// A request under way; completes with the [`Grant`].
+/// A request under way. It completes with the [`Grant`].
 #[derive(Debug)]
 pub enum Request {
     /// Granted at once; `None` once taken.
@@ -407,7 +410,7 @@ pub struct Waiter {
     lane: usize,
     slot: SlotId,
     ask: Ask,
-    /// The slot is no longer ours.
+    /// Whether the slot is no longer ours.
     done: bool,
 }
 

@@ -23,21 +23,22 @@ use crate::waits;
 /// An [`Fs`] for one owner. Data and syncs pass the partition gate, then the node gate, and are booked when they are
 /// issued to the disk (U-29: device bytes, after every cache); names and lengths pass freely.
 ///
-/// A write through the page cache costs the pages that it makes dirty, and one operation for a run of them, which is
-/// what the device gets; a read that the page cache answered at once costs nothing.
+/// A write through the page cache costs the pages that it makes dirty, and one operation for a run of them, because
+/// that is what the device gets. A read that the page cache answered at once costs nothing.
 ///
-/// Everything that passes is the owner's, whatever owner the tag says: a partition cannot spend in another's name.
-/// A sync costs one operation and no bytes. Background I/O larger than a grant is issued in pieces, two at a time, so
-/// that nothing urgent waits behind it; a failed or dropped one may have been done in part, like any other I/O.
+/// Everything that passes is booked to the owner, whatever owner the tag says: a partition cannot spend in another's
+/// name. A sync costs one operation and no bytes. Background I/O larger than a grant is issued in pieces, two at a
+/// time, so that nothing urgent waits behind it. If such an I/O fails or is dropped, it may have been done in part,
+/// like any other I/O.
 ///
-/// An I/O that must wait is issued when its future is polled after the grant, background I/O of a partition whether or
-/// not anybody polls it. One that is dropped before gives its place and its tokens back.
+/// An I/O that must wait is issued when its future is polled after the grant; background I/O of a partition is issued
+/// whether or not anybody polls it. An I/O that is dropped before that gives its place and its tokens back.
 pub struct GatedFs {
     inner: Arc<dyn Fs>,
     door: Arc<Door>,
-    /// Whose its writes are, where several have a file in common.
+    /// Says whose the writes are, where several owners have a file in common.
     sharers: Option<Arc<dyn Sharers>>,
-    /// Where background I/O that must wait runs.
+    /// The executor on which background I/O that must wait runs.
     spawn: Option<Arc<dyn Spawn>>,
 }
 
@@ -61,9 +62,9 @@ impl GatedFs {
         Arc::new(Self { inner, door, sharers: None, spawn: None })
     }
 
-    /// The file system of the node for files that several owners have in common: the node gate only. What is written of
-    /// class [`Class::Log`] is booked to those whose it is; each has to pass its own gate with that before
-    /// ([`OwnGate`](crate::OwnGate)).
+    /// The file system of the node for files that several owners have in common: the node gate only. Writes of class
+    /// [`Class::Log`] are booked to the owners of what is written. Each of these has to pass its own gate with its part
+    /// before ([`OwnGate`](crate::OwnGate)).
     pub fn shared(
         inner: Arc<dyn Fs>,
         owner: Owner,
@@ -76,14 +77,14 @@ impl GatedFs {
     }
 }
 
-/// Who has parts of what is written to a file that several owners have in common.
+/// Says which owners have parts of what is written to a file that several owners have in common.
 pub trait Sharers: Send + Sync + 'static {
-    /// The accounts of those who have something in `buf`, each with how many bytes of it: what is nobody's (padding,
-    /// say) is theirs in the same proportion. Empty if all of it is nobody's.
+    /// The accounts of the owners that have something in `buf`, each with its number of bytes. Bytes that belong to
+    /// nobody (such as padding) are booked to them in the same proportion. Empty if all of `buf` belongs to nobody.
     fn parts(&self, buf: &[u8]) -> Parts;
 }
 
-/// Accounts, each with some bytes.
+/// Accounts, each with a number of bytes.
 pub type Parts = Vec<(Arc<Account>, u64)>;
 
 impl Fs for GatedFs {
@@ -130,7 +131,7 @@ impl Volume for GatedVolume {
 struct GatedFile {
     inner: Arc<dyn File>,
     door: Arc<Door>,
-    /// Of a file behind the page cache.
+    /// The dirty pages of a file behind the page cache.
     dirty: Option<Arc<DirtyPages>>,
     /// See [`GatedFs`].
     sharers: Option<Shared>,
@@ -184,16 +185,16 @@ impl File for GatedFile {
     forward_file!(inner: allocate, reserve, set_len, len, data_end, is_direct, read_unit);
 }
 
-/// Whose the writes to a file are.
+/// The owners of the writes to a file.
 #[derive(Clone)]
 struct Shared {
     sharers: Arc<dyn Sharers>,
-    /// What went into pages that were dirty already: it is booked with the next page, which all of it has filled.
+    /// Parts that went into pages that were dirty already. They are booked with the next page that becomes dirty.
     unbooked: Arc<Mutex<Parts>>,
 }
 
 impl Shared {
-    /// To whom a write of `buf` is booked that makes so many `bytes` dirty.
+    /// The accounts to which a write of `buf` is booked that makes `bytes` bytes dirty.
     fn parts(&self, buf: &[u8], bytes: u64) -> Parts {
         let mut unbooked = self.unbooked.lock();
         for (account, bytes) in self.sharers.parts(buf) {
@@ -206,13 +207,13 @@ impl Shared {
     }
 }
 
-/// One operation on its way: what it is booked as.
+/// How an operation on its way is booked.
 #[derive(Clone, Copy)]
 struct Entry {
     class: Class,
     direction: Direction,
     bytes: u64,
-    /// It moves nothing yet; the device gets so many operations because of it.
+    /// Set if the operation moves nothing yet: how many operations the device gets because of it.
     buffered: Option<u64>,
 }
 
@@ -231,13 +232,13 @@ impl<T> Clone for Moved<T> {
 
 impl<T> Copy for Moved<T> {}
 
-/// Books what is issued now: to those whose `parts` they are, or to the owner of the door.
+/// Books what is issued now: to the accounts of its `parts`, or else to the owner of the door.
 fn book(door: &Door, entry: Entry, parts: &Parts) {
     let Entry { class, direction, bytes, buffered } = entry;
     let sum: u64 = parts.iter().map(|(_, part)| part).sum();
     let (mut left, mut behind) = (bytes, sum);
     for (account, part) in parts {
-        // Of what is left, so that the last one gets all of it.
+        // A part of what is left, so that the last account gets all of the rest.
         let share = (u128::from(left) * u128::from(*part) / u128::from(behind.max(1))) as u64;
         account.book(class, direction, share, 0);
         (left, behind) = (left - share, behind - part);
@@ -272,14 +273,14 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
             });
         }
     };
-    // Booked when issued: the device may do it even if nobody waits for the end.
+    // Booked when issued: the device may do the I/O even if nobody waits for its end.
     book(door, entry, &parts);
     match io(&**inner) {
         Op::Ready(Some(result)) => {
             correct(door, entry, moved, &result, true);
             Op::ready(result)
         }
-        // Nothing to do at the end: the device's own future will do.
+        // There is nothing to do at the end, so the device's own future is enough.
         op if moved.is_none() && held.is_free() => op,
         op => {
             let door = Arc::clone(door);
@@ -288,7 +289,7 @@ fn issue<T: Unpin + Send + 'static, I: ?Sized + Send + Sync + 'static>(
     }
 }
 
-/// Keeps `held` until `op` is over, and sets the books right.
+/// Keeps `held` until `op` is over, and corrects the books.
 async fn finish<T: Unpin>(op: Op<T>, door: &Door, entry: Entry, moved: Option<Moved<T>>, held: Held) -> Result<T> {
     let result = op.await;
     drop(held);
@@ -307,7 +308,7 @@ fn correct<T>(door: &Door, entry: Entry, moved: Option<Moved<T>>, result: &Resul
 }
 
 impl GatedFile {
-    /// Another handle on the same open file, for what goes on after the call.
+    /// Another handle on the same open file, for work that goes on after the call.
     fn again(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
@@ -318,7 +319,7 @@ impl GatedFile {
         }
     }
 
-    /// `op`, on a task of its own if it is background and under way.
+    /// Runs `op` on a task of its own if it is background and under way.
     fn spawned<T: Unpin + Send + 'static>(&self, op: Op<T>, tag: Tag) -> Op<T> {
         match (&self.spawn, &op) {
             (Some(spawn), Op::Pending(_)) if !tag.class.is_foreground() && self.door.may_wait() => spawn_op(op, spawn),
@@ -326,12 +327,12 @@ impl GatedFile {
         }
     }
 
-    /// One read, uncut.
+    /// One read, in one piece.
     fn read(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         self.issue_read(buf.len(), tag, move |file| file.read_at(offset, buf, tag))
     }
 
-    /// One read of `len` bytes, uncut. Across the end of the file it moves less than it asked for.
+    /// One read of `len` bytes, in one piece. Across the end of the file it moves less than it asked for.
     fn issue_read(
         &self,
         len: usize,
@@ -347,7 +348,7 @@ impl GatedFile {
         issue(&self.inner, &self.door, (entry, Parts::new()), moved, read)
     }
 
-    /// One write, uncut.
+    /// One write, in one piece.
     fn write(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let len = buf.len() as u64;
         let dirtied = self.dirty.as_ref().map(|dirty| dirty.touch(offset, len));
@@ -370,7 +371,7 @@ fn sync<I: ?Sized + Send + Sync + 'static>(
     issue(inner, door, (entry, Parts::new()), None, io)
 }
 
-/// A piece of an I/O, which may be done before it is its turn.
+/// A piece of an I/O, which may be done before its turn comes.
 struct Piece {
     op: Op<AlignedBuf>,
     done: Option<Result<AlignedBuf>>,
@@ -389,7 +390,7 @@ impl Piece {
         }
     }
 
-    /// The end of this piece. Meanwhile the `next` one goes on, too: granted and not looked at, it would have the
+    /// Awaits the end of this piece. Meanwhile the `next` piece goes on, too: granted but not polled, it would hold the
     /// device time that this one waits for.
     async fn end(mut self, mut next: Option<&mut Piece>) -> Result<AlignedBuf> {
         poll_fn(|cx| {
@@ -420,7 +421,7 @@ fn read_in_pieces(file: &GatedFile, offset: u64, mut buf: AlignedBuf, tag: Tag, 
         let mut filled = 0;
         let mut ended = false;
         while let Some((at, len, piece)) = next.take() {
-            // Past the end of the file nothing more is asked for, but what was asked for is awaited.
+            // Past the end of the file no more reads are issued, but those that were issued are awaited.
             next = if ended { None } else { start(at + len, buf.len()) };
             let part = piece.end(next.as_mut().map(|(_, _, next)| next)).await?;
             if !ended {

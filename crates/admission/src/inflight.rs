@@ -1,11 +1,11 @@
-//! How much device time background I/O may have under way (house rule 6).
+//! How much device time background I/O may have in flight (house rule 6).
 
 use std::collections::VecDeque;
 
 use weir_io::Nanos;
 
 /// A lease older than this no longer counts. A job may be parked by not polling it, with an I/O that the device has
-/// long finished but nobody has looked at; it must not stop everybody else's background work.
+/// long finished but nobody has looked at. Such an I/O must not stop everybody else's background work.
 pub(crate) const OVERDUE: Nanos = 100_000_000;
 
 /// Names a lease within its [`InFlight`].
@@ -13,7 +13,7 @@ pub(crate) const OVERDUE: Nanos = 100_000_000;
 pub(crate) struct LeaseId(u64);
 
 impl LeaseId {
-    /// Of every foreground I/O: those are only counted.
+    /// The id of every foreground I/O: these are only counted.
     const FOREGROUND: LeaseId = LeaseId(u64::MAX);
 }
 
@@ -21,12 +21,12 @@ impl LeaseId {
 struct Lease {
     given_at: Nanos,
     device_time: Nanos,
-    /// No foreground was under way beside it.
+    /// Whether no foreground was in flight beside it.
     alone: bool,
 }
 
 impl Lease {
-    /// When the device should have moved it.
+    /// When the device should have finished the transfer.
     fn moved_at(&self) -> Nanos {
         self.given_at.saturating_add(self.device_time)
     }
@@ -34,23 +34,23 @@ impl Lease {
 
 /// Device time lent to background I/O, oldest first.
 ///
-/// On a slow device one grant takes the whole limit: it is under way alone, and while its completion travels the device
-/// would be idle, for one latency after each. So a *long* lease counts no longer than its transfer should take, if
-/// nothing but background is under way. Beside foreground the device has something to do meanwhile, and one background
-/// I/O more would be in front of the next read. (What foreground owes to background by a share passes in any case: see
-/// `Lane::next_rank`.)
+/// On a slow device one grant takes the whole limit. It is in flight alone, and while its completion travels back the
+/// device would be idle, for one latency after each grant. So a *long* lease counts no longer than its transfer should
+/// take, if nothing but background is in flight. Beside foreground the device has something to do meanwhile, and one
+/// more background I/O would be in front of the next read. (What foreground owes to background by a share passes in any
+/// case: see `Lane::next_rank`.)
 #[derive(Debug)]
 pub(crate) struct InFlight {
     /// A new lease is given while less than this is lent, in nanoseconds of device time.
     limit: Nanos,
     lent: Nanos,
-    /// `None` once given back. The front is never `None`.
+    /// A lease becomes `None` once it is given back. The front is never `None`.
     leases: VecDeque<Option<Lease>>,
-    /// Id of the front.
+    /// The id of the front.
     first: u64,
-    /// Leases that take the whole limit.
+    /// How many leases take the whole limit.
     long: usize,
-    /// Foreground I/Os under way that began beside a long lease.
+    /// How many foreground I/Os are in flight that began beside a long lease.
     foreground: usize,
 }
 
@@ -59,18 +59,18 @@ impl InFlight {
         Self { limit, lent: 0, leases: VecDeque::new(), first: 0, long: 0, foreground: 0 }
     }
 
-    /// Whether anybody counts.
+    /// Whether leases are counted at all.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit != Nanos::MAX
     }
 
-    /// Whether one more may go; otherwise when to ask again, should no lease be given back before.
+    /// Whether one more I/O may go; otherwise when to ask again, if no lease is given back before.
     pub(crate) fn admit(&mut self, now: Nanos) -> Result<(), Nanos> {
         loop {
             if self.lent < self.limit {
                 return Ok(());
             }
-            // Nothing lent and yet no room: the limit is 0, which would stop everything for ever.
+            // Nothing is lent and still there is no room: the limit is 0, which would stop everything for ever.
             let Some(&Some(oldest)) = self.leases.front() else { return Ok(()) };
             let overdue_at = oldest.given_at.saturating_add(OVERDUE);
             if now < overdue_at {
@@ -83,7 +83,8 @@ impl InFlight {
         }
     }
 
-    /// When a long lease no longer counts without which there is room. Two of them at once never do.
+    /// When a long lease stops counting without which there would be room. Where two count at once, neither of them
+    /// makes room.
     fn room_at(&self) -> Option<Nanos> {
         if self.long == 0 {
             return None;
@@ -98,7 +99,7 @@ impl InFlight {
         device_time >= self.limit
     }
 
-    /// Lends `device_time` to one I/O. `None` if nobody counts.
+    /// Lends `device_time` to one I/O. `None` if leases are not counted.
     pub(crate) fn lend(&mut self, device_time: Nanos, now: Nanos) -> Option<LeaseId> {
         if !self.is_limited() {
             return None;
@@ -111,7 +112,7 @@ impl InFlight {
         Some(LeaseId(self.first + self.leases.len() as u64 - 1))
     }
 
-    /// Foreground goes to the device. `None` if it makes no difference.
+    /// A foreground I/O goes to the device. `None` if that makes no difference.
     pub(crate) fn foreground(&mut self) -> Option<LeaseId> {
         if self.long == 0 {
             return None;
@@ -123,7 +124,7 @@ impl InFlight {
         Some(LeaseId::FOREGROUND)
     }
 
-    /// Gives a lease back; one that was overdue is gone already, which is fine.
+    /// Gives a lease back. One that was overdue is gone already, which is fine.
     pub(crate) fn release(&mut self, id: LeaseId) {
         if id == LeaseId::FOREGROUND {
             self.foreground -= 1;

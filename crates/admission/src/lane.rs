@@ -1,4 +1,4 @@
-//! One budget with its queues: what a gate is made of, without the locking and the waiting.
+//! One budget with its queues: the core of a gate, without the locking and the waiting.
 
 use std::task::{Poll, Waker};
 
@@ -20,14 +20,14 @@ pub(crate) struct Ask {
     pub(crate) owner: Owner,
     pub(crate) rank: Rank,
     pub(crate) bytes: u64,
-    /// 1, but for a write into the page cache that the device does along with another: 0.
+    /// 1; but 0 for a write into the page cache that the device does along with another.
     pub(crate) ops: u64,
-    /// It goes into the page cache, and moves nothing yet.
+    /// Whether it goes into the page cache, and moves nothing yet.
     pub(crate) buffered: bool,
 }
 
 impl Ask {
-    /// What it weighs between owners and between ranks, in bytes. An operation is never cheaper than a page.
+    /// What the I/O costs in the shares of owners and of ranks, in bytes. An operation is never cheaper than a page.
     fn cost(&self) -> u64 {
         self.bytes.max(PAGE as u64)
     }
@@ -63,10 +63,10 @@ pub(crate) struct Lane {
     foreground_strict: bool,
     in_flight: InFlight,
     weights: Weights,
-    /// Who waits is answered with the lease of what was granted.
+    /// A waiter's answer is the lease of what was granted to it.
     slots: Slots<Option<LeaseId>>,
     alarm: Alarm,
-    /// What was put in reserve, for foreground only. Not zero only while nobody waits and foreground is strict.
+    /// What was put in reserve, for foreground only. It is zero unless nobody waits and foreground is strict.
     handed: Handful,
     stats: [RankStats; RANKS],
     drains: Drains,
@@ -75,8 +75,8 @@ pub(crate) struct Lane {
 /// A smaller reserve in bytes is not worth the trouble.
 const HANDFUL_MIN: u64 = 2 * PAGE as u64;
 
-/// What the page cache may take in ahead of the device, in nanoseconds of either rate: what waits for the next syncs of
-/// logs.
+/// How much the page cache may take in ahead of the device, in nanoseconds of either rate: writes that wait for the
+/// next syncs of logs.
 const BUFFERED_DEBT: Nanos = 100_000_000;
 
 impl Lane {
@@ -149,7 +149,7 @@ impl Lane {
         self.bytes.tokens(now)
     }
 
-    /// Nobody waits, and at least half of both buckets is there.
+    /// Whether nobody waits, and both buckets are at least half full.
     pub(crate) fn is_idle(&mut self, now: Nanos) -> bool {
         !self.anybody_waits() && self.bytes.is_half_full(now) && self.ops.is_half_full(now)
     }
@@ -158,8 +158,8 @@ impl Lane {
         self.queues.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Takes tokens out of the buckets for foreground to pass with, without looking in here; nothing if there are too
-    /// few to spare, or somebody waits.
+    /// Takes tokens out of the buckets, with which foreground can pass without looking in here. Takes nothing if there
+    /// are too few to spare, or somebody waits.
     pub(crate) fn hand_out(&mut self, now: Nanos) -> Handful {
         if !self.foreground_strict || self.anybody_waits() {
             return Handful::default();
@@ -175,7 +175,8 @@ impl Lane {
         self.handed
     }
 
-    /// Takes back what is left of what was handed out. Before anything else is asked of the lane, but a release.
+    /// Takes back what is left of the tokens that were handed out. To be called before anything else is asked of the
+    /// lane, except a release.
     pub(crate) fn take_back(&mut self, left: Handful, now: Nanos) {
         let handed = std::mem::take(&mut self.handed);
         if handed != Handful::default() {
@@ -187,9 +188,9 @@ impl Lane {
         }
     }
 
-    /// Grants at once if nobody who goes first is waiting and the tokens are there. `Some(lease)` if granted.
+    /// Grants at once if nobody that goes first is waiting and the tokens are there. `Some(lease)` if granted.
     pub(crate) fn try_now(&mut self, ask: &Ask, now: Nanos) -> Option<Option<LeaseId>> {
-        // Strict foreground need not look at what waits below it; everybody else queues up and lets `Order` decide.
+        // Strict foreground need not look at what waits below it. Everybody else queues up and lets `Order` decide.
         let may_overtake =
             ask.rank == Rank::Foreground && self.foreground_strict && self.queues[Rank::Foreground as usize].is_empty();
         if self.anybody_waits() && !may_overtake {
@@ -216,9 +217,9 @@ impl Lane {
         bytes.zip(ops).map(|(bytes, ops)| bytes.max(ops))
     }
 
-    /// Lets foreground pass that moves nothing yet, if that leaves no more than [`BUFFERED_DEBT`]: before others that
-    /// wait, but not before who has waited as long as that already. Else a stream of such writes would keep everybody
-    /// else waiting for ever.
+    /// Lets foreground that moves nothing yet pass, if that leaves a debt of no more than [`BUFFERED_DEBT`]. It passes
+    /// before others that wait, but not before one that has waited for as long as that already. Otherwise a stream of
+    /// such writes would keep everybody else waiting for ever.
     pub(crate) fn try_buffered(&mut self, ask: &Ask, now: Nanos) -> bool {
         if (ask.bytes, ask.ops) == (0, 0) {
             self.grant(ask, now);
@@ -236,7 +237,7 @@ impl Lane {
         passes
     }
 
-    /// Takes the tokens and lends the device time.
+    /// Takes the tokens, and lends the device time.
     fn grant(&mut self, ask: &Ask, now: Nanos) -> Option<LeaseId> {
         self.bytes.take(ask.bytes, now);
         self.ops.take(ask.ops, now);
@@ -249,7 +250,7 @@ impl Lane {
         self.in_flight.lend(self.rates.device_time(ask.bytes, ask.ops), now)
     }
 
-    /// Queues `ask`; pump afterwards.
+    /// Queues `ask`. Pump afterwards.
     pub(crate) fn enqueue(&mut self, ask: Ask, now: Nanos) -> SlotId {
         let (id, _) = self.slots.open();
         let weight = self.weights.of(ask.owner, ask.rank);
@@ -257,14 +258,15 @@ impl Lane {
         id
     }
 
-    /// Grants all that can go now.
+    /// Grants everything that can go now.
     pub(crate) fn pump(&mut self, now: Nanos) -> Effects {
         let mut effects = Effects::default();
         self.alarm.pumped(now);
         while self.anybody_waits() {
             let background = self.in_flight.admit(now);
             let Some(rank) = self.next_rank(background.is_ok()) else {
-                // Only background waits, for device time. A release pumps; this timer is for a lease nobody looks at.
+                // Only background waits, for device time. A release pumps; this timer is for a lease that nobody looks
+                // at.
                 if let Err(overdue_at) = background {
                     self.alarm.set(overdue_at, now, &mut effects);
                 }
@@ -278,7 +280,7 @@ impl Lane {
                     self.alarm.set(at, now, &mut effects);
                     break;
                 }
-                // A rate of 0: until somebody turns the knob.
+                // A rate of 0: it waits until somebody turns the knob.
                 None => break,
             }
             let waiting = Rank::ALL.map(|rank| !self.queues[rank as usize].is_empty());
@@ -296,10 +298,11 @@ impl Lane {
         effects
     }
 
-    /// Whose turn it is; `admits` says whether background may have one more I/O under way. What foreground owes to it
-    /// by its share goes in any case: between two such I/Os foreground has had its part, so that no read waits behind
-    /// more of background than the share says. The obvious way, one at a time, breaks the share where the device has a
-    /// queue of its own: each would take as long as that queue, and background would have one I/O in that time.
+    /// The rank whose turn it is. `admits` says whether background may have one more I/O in flight. What foreground
+    /// owes to background by its share goes in any case: between two such I/Os foreground has had its part, so that no
+    /// read waits behind more of background than the share says. The obvious way, one at a time, breaks the share where
+    /// the device has a queue of its own: each would take as long as that queue, and background would have one I/O in
+    /// that time.
     fn next_rank(&self, admits: bool) -> Option<Rank> {
         let heads = Rank::ALL.map(|rank| self.queues[rank as usize].head().map(|(cost, _)| cost));
         if admits || heads[Rank::Foreground as usize].is_some() {
@@ -313,7 +316,7 @@ impl Lane {
         self.slots.look(id, waker)
     }
 
-    /// A waiter gave up: its place, or what it was granted and never used, goes to the others. Pump afterwards.
+    /// A waiter has given up: its place, or what it was granted and never used, goes to the others. Pump afterwards.
     pub(crate) fn cancel(&mut self, id: SlotId, ask: &Ask) {
         match self.look(id, None) {
             Poll::Pending => {
@@ -330,7 +333,7 @@ impl Lane {
         }
     }
 
-    /// Tokens of a grant whose I/O was never issued. Pump afterwards.
+    /// Gives back the tokens of a grant whose I/O was never issued. Pump afterwards.
     pub(crate) fn refund(&mut self, ask: &Ask) {
         self.bytes.refund(ask.bytes);
         self.ops.refund(ask.ops);

@@ -1,5 +1,5 @@
-//! The books: every device byte and operation, by owner, class and direction (house rule 8), beside the bytes that
-//! users read and wrote: their quotient is the amplification that a tenant causes.
+//! The books: every device byte and operation, by owner, class and direction (house rule 8), and the bytes that users
+//! read and wrote. The quotient of the two is the amplification that a tenant causes.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Index};
@@ -19,8 +19,8 @@ const CLASSES: usize = Class::ALL.len();
 pub struct Amount {
     /// Device bytes.
     pub bytes: u64,
-    /// Operations of the device; of a user's, keys and batches. What the page cache takes in beside pages that are
-    /// dirty already is none: it goes out with them.
+    /// Operations of the device; where the bytes are a user's, keys and batches. A write that the page cache takes in
+    /// beside pages that are dirty already is not an operation of its own: it goes out with them.
     pub ops: u64,
 }
 
@@ -35,14 +35,14 @@ impl AddAssign for Amount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Wait {
-    /// The partition's own: what its tenant bought is used up.
+    /// The partition's own gate: what its tenant bought is used up.
     Partition = 0,
-    /// The node's: others use the device.
+    /// The node's gate: others use the device.
     Node = 1,
 }
 
 impl Wait {
-    /// The same, among all that a request waits for.
+    /// The same gate among all causes that a request waits for.
     pub const fn cause(self) -> Cause {
         match self {
             Wait::Partition => Cause::Partition,
@@ -60,7 +60,7 @@ pub struct Booked {
 }
 
 impl Booked {
-    /// Sum over classes.
+    /// The sum over all classes.
     pub fn total(&self, direction: Direction) -> Amount {
         let mut total = Amount::default();
         self.device.iter().for_each(|class| total += class[direction as usize]);
@@ -72,7 +72,7 @@ impl Booked {
         self.user[direction as usize]
     }
 
-    /// How long reads and log writes of clients waited at a gate, in nanoseconds over all of them.
+    /// How long reads and log writes of clients waited at a gate, in nanoseconds, summed over all of them.
     pub fn waited(&self, wait: Wait) -> Nanos {
         self.waited[wait as usize]
     }
@@ -139,7 +139,7 @@ impl Cell {
     }
 }
 
-/// One owner's page in the [`Ledger`]. Booking is two relaxed additions: no lock, no order.
+/// One owner's page in the [`Ledger`]. Booking takes two relaxed additions: no lock, no order.
 #[derive(Debug, Default)]
 pub struct Account {
     device: [[Cell; 2]; CLASSES],
@@ -149,17 +149,17 @@ pub struct Account {
     reads_emptied: AtomicU64,
 }
 
-/// Reads of an owner's clients that wait at the node's gate, at one moment.
+/// The reads of an owner's clients that wait at the node's gate, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadQueue {
-    /// How many.
+    /// How many reads wait.
     pub waiting: u64,
-    /// How often the last of them has left. Where that is the same as before, and somebody waits both times, somebody
-    /// has waited all the time.
+    /// How often the last of them has left, and the queue was empty. If that is the same as at an earlier look, and
+    /// somebody waits both times, somebody has waited all the time.
     pub emptied: u64,
 }
 
-/// A read in the queue, until dropped.
+/// A read in the queue, until this is dropped.
 pub(crate) struct QueuedRead(Arc<Account>);
 
 impl Drop for QueuedRead {
@@ -171,7 +171,8 @@ impl Drop for QueuedRead {
 }
 
 impl Account {
-    /// Books `bytes` that reach the device in `ops` operations; 0 where they go out with what is dirty already.
+    /// Books `bytes` that reach the device in `ops` operations; 0 operations where they go out with pages that are
+    /// dirty already.
     #[inline]
     pub fn book(&self, class: Class, direction: Direction, bytes: u64, ops: u64) {
         self.device[class as usize][direction as usize].add(bytes, ops);
@@ -188,18 +189,18 @@ impl Account {
         self.user[direction as usize].add(0, ops);
     }
 
-    /// Books that a client's I/O waited at a gate, in nanoseconds.
+    /// Books that a client's I/O waited at a gate for `nanos` nanoseconds.
     pub(crate) fn book_wait(&self, wait: Wait, nanos: Nanos) {
         self.waited[wait as usize].fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// A read of a client begins to wait at the node's gate.
+    /// Books that a read of a client begins to wait at the node's gate.
     pub(crate) fn queue_read(self: &Arc<Self>) -> QueuedRead {
         self.reads_waiting.fetch_add(1, Ordering::Relaxed);
         QueuedRead(Arc::clone(self))
     }
 
-    /// Who waits at the node's gate to read.
+    /// The reads that wait at the node's gate.
     pub fn read_queue(&self) -> ReadQueue {
         let emptied = self.reads_emptied.load(Ordering::Relaxed);
         ReadQueue { waiting: self.reads_waiting.load(Ordering::Relaxed), emptied }
@@ -210,7 +211,7 @@ impl Account {
         self.device[class as usize][direction as usize].bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What was booked so far. Operations under way at this moment may be in it half.
+    /// What was booked so far. Of operations that are being booked at this moment, only a part may be in it.
     pub fn booked(&self) -> Booked {
         let device = self.device.each_ref().map(|class| class.each_ref().map(Cell::amount));
         let waited = self.waited.each_ref().map(|waited| waited.load(Ordering::Relaxed));
@@ -227,17 +228,17 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Accounts {
     open: BTreeMap<Owner, Arc<Account>>,
-    /// Accounts of owners that left, whose last I/Os may still be under way, with their tenant; `None` once that is
-    /// forgotten.
+    /// Accounts of owners that left, whose last I/Os may still be under way, with their tenant; `None` once the tenant
+    /// is forgotten.
     closing: Vec<(Option<u32>, Arc<Account>)>,
-    /// Sums of those that are over, by tenant: a partition that sleeps takes nothing from its tenant's total.
+    /// Sums of the accounts that are over, by tenant: a partition that sleeps takes nothing from its tenant's total.
     closed: BTreeMap<u32, Booked>,
-    /// The sum of tenants that are no more.
+    /// The sum of tenants that no longer exist.
     forgotten: Booked,
 }
 
 impl Accounts {
-    /// Sums up what nobody can book to any more.
+    /// Adds up the accounts to which nobody can book any more.
     fn settle(&mut self) {
         let (closed, forgotten) = (&mut self.closed, &mut self.forgotten);
         self.closing.retain(|(tenant, account)| {
@@ -254,7 +255,7 @@ impl Accounts {
     }
 
     fn books(&mut self) -> Books {
-        // From here on an account is in one of the three.
+        // From here on an account is in exactly one of the three places.
         self.settle();
         let mut books = Books { tenants: self.closed.clone(), dropped: self.forgotten };
         for (tenant, account) in &self.closing {
@@ -271,12 +272,12 @@ impl Accounts {
     }
 }
 
-/// All that was ever booked.
+/// Everything that was ever booked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Books {
     /// The sum of every tenant, by its number; 0 is the node itself.
     pub tenants: BTreeMap<u32, Booked>,
-    /// The sum of those that are no more.
+    /// The sum of tenants that no longer exist.
     pub dropped: Booked,
 }
 
@@ -291,8 +292,8 @@ impl Ledger {
         Arc::clone(self.accounts.lock().open.entry(owner).or_default())
     }
 
-    /// The owner is no more. What it did stays in the sum of its tenant; whoever still holds its account may book to
-    /// the end. One that sleeps keeps its account.
+    /// Closes the account of an owner that no longer exists. What it did stays in the sum of its tenant. Somebody who
+    /// still holds the account may go on booking to it. An owner that sleeps keeps its account.
     pub fn close(&self, owner: Owner) {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.open.remove(&owner) {
@@ -301,8 +302,8 @@ impl Ledger {
         accounts.settle();
     }
 
-    /// The tenant is no more, its owners are closed. What it did, and what its last readers still do, stays in the
-    /// [`Ledger::total`].
+    /// Forgets a tenant that no longer exists and whose owners are closed. What it did, and what its last readers still
+    /// do, stays in the [`Ledger::total`].
     pub fn forget(&self, tenant: u32) {
         let mut accounts = self.accounts.lock();
         accounts.settle();
@@ -312,7 +313,7 @@ impl Ledger {
         }
     }
 
-    /// Everything, at one moment.
+    /// All books, at one moment.
     pub fn books(&self) -> Books {
         self.accounts.lock().books()
     }
@@ -322,7 +323,7 @@ impl Ledger {
         self.books().tenants
     }
 
-    /// Sum over all owners, including those that left.
+    /// The sum over all owners, including those that left.
     pub fn total(&self) -> Booked {
         let Books { tenants, dropped: mut total } = self.books();
         tenants.values().for_each(|booked| total += booked);

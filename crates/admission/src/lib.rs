@@ -1,13 +1,14 @@
 //! Buckets, gates, pools and the ledger, and the policies that turn their knobs.
 //!
-//! Mechanisms are plain and fast, and have knobs; policies are pure functions from a sample to knob positions, one
-//! file per idea. No policy runs on the request path.
+//! Mechanisms are plain and fast, and have knobs. Policies are pure functions from a sample to knob positions, one file
+//! per idea. No policy runs on the request path.
 //!
 //! - [`Bucket`]: tokens at a rate;
-//! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two of a partition;
-//! - [`GatedFs`]: the file system whose every byte passes partition gate, then node gate, then the [`Ledger`];
+//! - [`Gate`]: queues before a budget of bytes and operations; [`PartitionGate`]: the two gates of a partition;
+//! - [`GatedFs`]: the file system whose every byte passes the partition's gate, then the node's gate, then the
+//!   [`Ledger`];
 //! - [`ReadMemoryFs`]: the file system that limits the memory of long reads;
-//! - [`Pool`]: units in reserved shares and a common rest, with a fair queue of those who wait;
+//! - [`Pool`]: units in reserved shares and a common rest, with a fair queue for tenants that wait;
 //! - [`Quota`]: the capacity units of a tenant;
 //! - [`request_units`]: what a request takes of a machine, in one number;
 //! - [`waits`]: what one request has waited for.

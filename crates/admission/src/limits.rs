@@ -5,7 +5,7 @@ use weir_io::{Nanos, PAGE};
 
 use crate::bucket::UNLIMITED;
 
-/// Which way the bytes go.
+/// The direction in which the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Direction {
@@ -38,7 +38,7 @@ impl Rates {
         self == Self::UNLIMITED
     }
 
-    /// Device time of `ops` operations moving `bytes`, in nanoseconds: what takes longer of the two.
+    /// Device time of `ops` operations that move `bytes`, in nanoseconds: of the two, the one that takes longer.
     pub(crate) fn device_time(self, bytes: u64, ops: u64) -> Nanos {
         let time = |amount: u64, rate: u64| match rate {
             UNLIMITED => 0,
@@ -75,7 +75,7 @@ const GRANT_MAX: u64 = 512 << 10;
 pub enum Limits {
     /// Reads and writes draw on one budget: network disks, fair shares.
     Shared(Rates),
-    /// Each direction has its own: flash whose reads and writes hardly disturb each other.
+    /// Each direction has a budget of its own: flash whose reads and writes hardly disturb each other.
     Split {
         /// From the device.
         read: Rates,
@@ -100,7 +100,7 @@ impl Limits {
         }
     }
 
-    /// The rates that `direction` is under.
+    /// The rates that limit `direction`.
     pub fn rates(&self, direction: Direction) -> Rates {
         match (self, direction) {
             (Limits::Shared(rates), _) => *rates,

@@ -1,4 +1,4 @@
-//! Which class goes next: strict order, softened by a deterministic credit (C-7).
+//! Which class of I/O goes next: a strict order, softened by a deterministic credit (C-7).
 
 use weir_io::Class;
 
@@ -11,11 +11,11 @@ pub const RANKS: usize = 5;
 pub enum Rank {
     /// Reads and log writes: one queue, equal priority (FX-9).
     Foreground = 0,
-    /// Memtables on their way to level 0.
+    /// Flushes: memtables on their way to level 0.
     Flush = 1,
-    /// Intra-L0 and L0 to the base level, before deeper ones (U-25).
+    /// Compactions within level 0 and out of it, before deeper ones (U-25).
     CompactL0 = 2,
-    /// Deeper compactions, and those for the space of what is dead.
+    /// Deeper compactions, and those that reclaim the space of dead bytes.
     CompactDeep = 3,
     /// Everything else.
     Maintenance = 4,
@@ -26,7 +26,7 @@ impl Rank {
     pub const ALL: [Rank; RANKS] =
         [Rank::Foreground, Rank::Flush, Rank::CompactL0, Rank::CompactDeep, Rank::Maintenance];
 
-    /// The rank that a class has unless somebody promotes it (U-11).
+    /// The rank of a class unless somebody promotes it (U-11).
     pub const fn of(class: Class) -> Self {
         match class {
             Class::Read | Class::Log => Rank::Foreground,
@@ -46,16 +46,16 @@ impl Rank {
 /// The knob between a rank and all ranks below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precedence {
-    /// The lower ranks get what is left, possibly nothing.
+    /// The lower ranks get what this rank leaves, possibly nothing.
     Strict,
     /// While both wait, the lower ranks get 1 unit of cost for every `n` of this rank (n = 10: 10:1).
     Share(u32),
-    /// The same for the ranks down to this one: those below it get what is left, possibly nothing.
+    /// The same for the ranks down to this one. The ranks below it get what is left, possibly nothing.
     ShareDownTo(Rank, u32),
 }
 
 impl Precedence {
-    /// Units of cost of this rank for one of `lower`; `None` = that gets what is left.
+    /// Units of cost of this rank for one of `lower`; `None` = `lower` gets what is left.
     fn share(self, lower: usize) -> Option<u64> {
         match self {
             Precedence::Share(n) => Some(n.into()),
@@ -65,13 +65,13 @@ impl Precedence {
     }
 }
 
-/// Decides between ranks by what each has paid. Instead of RocksDB's lottery (FX-7) the lower ranks earn a credit for
-/// every cost that went past them: the same 10:1, without chance and without bad luck.
+/// Decides between ranks by what each has been granted. Where RocksDB has a lottery (FX-7), here the lower ranks earn a
+/// credit for every cost that went past them: the same 10:1, without chance and without bad luck.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// Between rank `i` and all below; the last has nothing below.
+    /// The knob between rank `i` and all ranks below it. The last rank has none below.
     precedence: [Precedence; RANKS],
-    /// Cost that rank `i` was granted while a lower rank waited, less `n` x what lower ranks got meanwhile.
+    /// Cost that rank `i` was granted while a lower rank waited, less `n` times what lower ranks got meanwhile.
     credit: [u64; RANKS],
 }
 
@@ -83,7 +83,8 @@ impl Order {
         Self { precedence, credit: [0; RANKS] }
     }
 
-    /// From one share to another, what lower ranks have earned stays: who turns the knob often would starve them else.
+    /// Turns the knob below `rank`. When one share replaces another, lower ranks keep what they have earned: otherwise
+    /// a policy that turns the knob often would starve them.
     pub(crate) fn set(&mut self, rank: Rank, precedence: Precedence) {
         let rank = rank as usize;
         let before = std::mem::replace(&mut self.precedence[rank], precedence);
@@ -105,7 +106,7 @@ impl Order {
                 continue;
             }
             let lower = match self.precedence[rank] {
-                // Whatever these owe to those below them.
+                // The best of the ranks that the share reaches, whatever they owe to the ranks below them.
                 Precedence::ShareDownTo(lowest, _) => self.best(heads, rank + 1, last.min(lowest as usize)),
                 Precedence::Strict | Precedence::Share(_) => best,
             };
@@ -118,12 +119,13 @@ impl Order {
         best
     }
 
-    /// Books a grant of `cost` to `rank`, `waiting` being who waited just before it.
+    /// Books a grant of `cost` to `rank`. `waiting` says which ranks had something waiting just before it.
     pub(crate) fn granted(&mut self, rank: Rank, cost: u64, waiting: &[bool; RANKS]) {
         let rank = rank as usize;
         for higher in 0..rank {
             if let Some(n) = self.precedence[higher].share(rank) {
-                // Also while nobody above waits: what the lower ranks get then is not owed to them twice.
+                // This holds also while nobody above waits: what the lower ranks get then is not owed to them a second
+                // time.
                 self.credit[higher] = self.credit[higher].saturating_sub(cost.saturating_mul(n));
             }
         }
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_step_below_foreground_is_ten_to_one() {
-        // FX-7: three saturated queues: 10/11, then 10/11 of the rest.
+        // FX-7, with three saturated queues: 10/11, then 10/11 of the rest.
         let served = serve(&mut Order::new(), [None, Some(1), Some(1), Some(1), None], 1_000_000);
         let share = |rank: usize| served[rank] as f64 / 1e6;
         assert!((share(1) - 10.0 / 11.0).abs() < 1e-3, "{served:?}");

@@ -9,13 +9,14 @@ use crate::gate::{Gate, GateOptions};
 use crate::limits::{Direction, Limits, Rates};
 use crate::order::Rank;
 
-/// A foreground burst holds at least so much, as far as that is no more than [`FOREGROUND_BURST_MAX`] of the rate.
+/// A foreground burst holds at least this many bytes, as far as that is no more than [`FOREGROUND_BURST_MAX`] of the
+/// rate.
 const FOREGROUND_BURST_BYTES_MIN: u64 = 16 * PAGE as u64;
 const FOREGROUND_BURST_MAX: Nanos = 1_000_000_000;
 
-/// Foreground (reads and log, one queue) and background (flush before compaction, 10:1), each with a budget of its
-/// own: saturated background never delays foreground here. Unless they are told to be one bucket, as RocksDB's limiter
-/// is: [`PartitionGate::set_foreground`].
+/// Foreground (reads and log, one queue) and background (flush before compaction, 10:1), each with a budget of its own:
+/// saturated background never delays foreground here. They can also be set to be one bucket, as RocksDB's limiter is:
+/// see [`PartitionGate::set_foreground`].
 pub struct PartitionGate {
     owner: Owner,
     foreground: Arc<Gate>,
@@ -23,7 +24,7 @@ pub struct PartitionGate {
     flush_is_urgent: AtomicBool,
     flush_may_rush: AtomicBool,
     is_awaited: AtomicBool,
-    /// It is awaited from now on.
+    /// Fires when a client begins to await the partition.
     awaited: Event,
     l0_first: AtomicBool,
     borrows: AtomicBool,
@@ -47,7 +48,7 @@ impl PartitionGate {
         })
     }
 
-    /// Whose gates they are.
+    /// The partition that these gates belong to.
     pub fn owner(&self) -> Owner {
         self.owner
     }
@@ -62,19 +63,20 @@ impl PartitionGate {
         &self.background
     }
 
-    /// Lets flushes pass as foreground, here and at the node: one more full memtable and writes stall (U-11). The
-    /// ledger still books them as flush. What waits already keeps its place.
+    /// Lets flushes pass as foreground, here and at the node: with one more full memtable, writes stall (U-11). The
+    /// ledger still books them as flush. I/O that waits already keeps its place.
     pub fn set_flush_is_urgent(&self, urgent: bool) {
         self.flush_is_urgent.store(urgent, Ordering::Relaxed);
     }
 
-    /// Whether an urgent flush passes as foreground at all: a policy's choice.
+    /// Sets whether an urgent flush passes as foreground at all: a policy's choice.
     pub fn set_flush_may_rush(&self, may_rush: bool) {
         self.flush_may_rush.store(may_rush, Ordering::Relaxed);
     }
 
     /// Lets everything pass as foreground, here and at the node: a client waits until the partition is open, or has
-    /// gone to sleep so that it can be opened. Behind others' strict foreground it would wait until they are silent.
+    /// gone to sleep so that it can be opened. Behind the strict foreground of others the client would wait until they
+    /// are silent.
     pub fn set_is_awaited(&self, awaited: bool) {
         self.is_awaited.store(awaited, Ordering::Relaxed);
         if awaited {
@@ -82,18 +84,19 @@ impl PartitionGate {
         }
     }
 
-    /// Waits until a client awaits the partition: what waits as background then gives its place up for one among
-    /// foreground. Not so where a flush becomes urgent: with the queues of all trees' flushes let go at the same
-    /// moment, 0.3 % of the writes for whose sake they were urgent came too late on a disk sold ten times.
+    /// Waits until a client awaits the partition. I/O that waits as background then gives up its place for one among
+    /// foreground. This is not done where a flush becomes urgent: when the flushes of all trees left their queues at
+    /// the same moment, 0.3 % of the writes for whose sake they were urgent came too late on a disk sold ten times.
     pub(crate) async fn awaited(&self) {
         self.awaited.wait(|| self.is_awaited.load(Ordering::Relaxed).then_some(())).await;
     }
 
-    /// Turns the foreground rates. A slow partition's burst is that of a handful of its operations, which are no
-    /// smaller for its being slow: else a read would wait for the log record before it.
+    /// Turns the foreground rates. A slow partition's burst holds a handful of its operations, which are no smaller
+    /// because the partition is slow: otherwise a read would wait for the log record before it.
     ///
-    /// `one_bucket` = background passes here, too, behind foreground, and no more is kept than what arrives between two
-    /// refills so far apart, in nanoseconds, or the handful. What waits at the other gate stays there.
+    /// `one_bucket` = background passes here, too, behind foreground. The value is the time between two refills, in
+    /// nanoseconds, and no more is kept than what arrives in that time, or the handful. I/O that waits at the other
+    /// gate stays there.
     pub fn set_foreground(&self, limits: Limits, one_bucket: Option<Nanos>) {
         let slowest = limits.rates(Direction::Read).bytes.min(limits.rates(Direction::Write).bytes);
         let handful = Rates::bytes(slowest).device_time(FOREGROUND_BURST_BYTES_MIN, 0);
@@ -106,20 +109,20 @@ impl PartitionGate {
         self.one_bucket.store(one_bucket.is_some(), Ordering::Relaxed);
     }
 
-    /// Whether I/O of the background waits here.
+    /// Whether background I/O waits here.
     pub fn background_waits(&self) -> bool {
         self.background.anybody_waits()
             || Rank::ALL.into_iter().any(|rank| rank.is_background() && self.gate(rank).waiting(rank) > 0)
     }
 
-    /// Lets what relieves level 0 go before deeper compactions, 10:1 (U-25); otherwise they stand in one queue (FX-9,
-    /// FX-14).
+    /// Lets compactions that relieve level 0 go before deeper ones, 10:1 (U-25). Otherwise all compactions stand in one
+    /// queue (FX-9, FX-14).
     pub fn set_l0_first(&self, first: bool) {
         self.l0_first.store(first, Ordering::Relaxed);
     }
 
-    /// Lets foreground beyond its own limit pass while the node is idle (C-9). What is sold is capacity units; device
-    /// bytes beyond their reservation come from reads that cost more than was thought.
+    /// Lets foreground pass beyond its own limit while the node is idle (C-9). Tenants buy capacity units; device bytes
+    /// beyond their reservation come from reads that cost more than was thought.
     pub fn set_borrows(&self, borrows: bool) {
         self.borrows.store(borrows, Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
-//! Tokens taken out of a bucket ahead of need, so that passing far below a limit costs one atomic step: no lock, no
-//! clock.
+//! Tokens that are taken out of a bucket ahead of need, so that passing far below a limit costs one atomic step: no
+//! lock, no clock.
 //!
-//! The bucket's lock rules. Whoever holds it and wants to look at the bucket first takes back what is left
-//! ([`Reserve::reclaim`]); there is never anything in reserve while somebody waits. What is in reserve left the bucket
-//! when it was put there and counts against the bucket's capacity until it is taken back ([`crate::Bucket::lend`]), so
-//! that bucket and reserve together never hold more than the bucket alone would. They may hold less, by no more than
-//! the reserve: tokens that would have come back since they were spent from it.
+//! The bucket's lock rules. Its holder, before looking at the bucket, takes back what is left in the reserve
+//! ([`Reserve::reclaim`]). There is never anything in reserve while somebody waits. Tokens leave the bucket when they
+//! are put in reserve, and count against the bucket's capacity until they are taken back ([`crate::Bucket::lend`]). So
+//! bucket and reserve together never hold more than the bucket alone would. They may hold less, by no more than the
+//! reserve: tokens that would have come back since they were spent from it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -21,7 +21,7 @@ const OPS_SHIFT: u32 = 40;
 const TOKENS: u64 = (1 << OPS_SHIFT) - 1;
 
 impl Handful {
-    /// As much as fits, for what is not limited.
+    /// As much as fits, where nothing is limited.
     pub(crate) const MOST: Handful = Handful { tokens: TOKENS, ops: u64::MAX >> OPS_SHIFT };
 
     fn pack(self) -> u64 {
@@ -33,13 +33,14 @@ impl Handful {
     }
 }
 
-/// See the module. Relaxed throughout: it is one number, and says nothing about any other memory.
+/// A reserve of tokens and operations. Its atomic accesses are relaxed throughout: it is one number, and says nothing
+/// about any other memory.
 #[derive(Debug, Default)]
 pub(crate) struct Reserve(AtomicU64);
 
 impl Reserve {
-    /// Takes `tokens` and `ops` if both are there. An empty reserve gives not even nothing: the lock has to be looked
-    /// for.
+    /// Takes `tokens` and `ops` if both are there. An empty reserve does not even give zero tokens: then the caller has
+    /// to take the lock.
     #[inline]
     pub(crate) fn try_take(&self, tokens: u64, ops: u64) -> bool {
         let mut left = self.0.load(Relaxed);
@@ -54,13 +55,13 @@ impl Reserve {
         }
     }
 
-    /// Whether anything is there: if so nobody waits, and nothing is owed.
+    /// Whether anything is there. If so, nobody waits, and nothing is owed.
     #[inline]
     pub(crate) fn is_filled(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 
-    /// Takes back what is left. Under the bucket's lock.
+    /// Takes back what is left. To be called under the bucket's lock.
     pub(crate) fn reclaim(&self) -> Handful {
         if !self.is_filled() {
             return Handful::default();
@@ -68,7 +69,7 @@ impl Reserve {
         Handful::unpack(self.0.swap(0, Relaxed))
     }
 
-    /// Fills the reserve, which was reclaimed. Under the bucket's lock.
+    /// Fills the reserve, which was reclaimed before. To be called under the bucket's lock.
     pub(crate) fn fill(&self, handful: Handful) {
         debug_assert!(handful.tokens <= Handful::MOST.tokens && handful.ops <= Handful::MOST.ops);
         self.0.store(handful.pack(), Relaxed);

@@ -1,5 +1,5 @@
-//! Where those who wait and whoever lets them go meet, without the locking: what lanes of gates and budgets of quotas
-//! have in common.
+//! Slots in which waiters get their answers, without the locking: the common part of the lanes of gates and the budgets
+//! of quotas.
 
 use std::task::{Poll, Waker};
 
@@ -15,7 +15,7 @@ enum Slot<A> {
     Answered(A),
 }
 
-/// A slot for each who waits, until he has looked at his answer.
+/// One slot for each waiter, until the waiter has looked at its answer.
 #[derive(Debug)]
 pub(crate) struct Slots<A> {
     slots: Vec<Slot<A>>,
@@ -28,7 +28,7 @@ impl<A> Slots<A> {
         Self { slots: Vec::new(), free: Vec::new(), tickets: 0 }
     }
 
-    /// Somebody waits from now on: in this slot, with this ticket, which nobody else ever has.
+    /// Begins a wait. Gives the slot and a ticket that nobody else ever has.
     pub(crate) fn open(&mut self) -> (SlotId, u64) {
         self.tickets += 1;
         let ticket = self.tickets;
@@ -46,12 +46,12 @@ impl<A> Slots<A> {
         (id, ticket)
     }
 
-    /// Whether he who has `ticket` still waits in this slot.
+    /// Whether the waiter that has `ticket` still waits in this slot.
     pub(crate) fn is_waiting(&self, id: SlotId, ticket: u64) -> bool {
         matches!(self.slots[id as usize], Slot::Waiting { ticket: found, .. } if found == ticket)
     }
 
-    /// Who waits in this slot need not wait any more.
+    /// Answers the waiter in this slot.
     pub(crate) fn answer(&mut self, id: SlotId, answer: A, effects: &mut Effects) {
         let slot = std::mem::replace(&mut self.slots[id as usize], Slot::Answered(answer));
         if let Slot::Waiting { waker: Some(waker), .. } = slot {
@@ -59,7 +59,8 @@ impl<A> Slots<A> {
         }
     }
 
-    /// Looks into a slot. An answer is taken out, and the slot is free; otherwise `waker` will be woken by it.
+    /// Looks into a slot. An answer is taken out, and the slot is free then. Without an answer, `waker` will be woken
+    /// by it.
     pub(crate) fn look(&mut self, id: SlotId, waker: Option<&Waker>) -> Poll<A> {
         let slot = &mut self.slots[id as usize];
         if let Slot::Waiting { waker: known, .. } = slot {
@@ -80,7 +81,7 @@ impl<A> Slots<A> {
         }
     }
 
-    /// Who waited in this slot has given up.
+    /// Frees the slot of a waiter that has given up.
     pub(crate) fn close(&mut self, id: SlotId) {
         self.slots[id as usize] = Slot::Free;
         self.free.push(id);
@@ -97,7 +98,7 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// Does it; `pump` is the waker of the timer.
+    /// Carries these effects out; `pump` is the waker of the timer.
     pub(crate) fn carry_out(self, clock: &dyn Clock, pump: &Waker) {
         self.wake.into_iter().for_each(Waker::wake);
         if let Some(at) = self.timer {
@@ -107,13 +108,13 @@ impl Effects {
 }
 
 /// No timer is set closer than this, in nanoseconds. One that is already due when it is set would pump from inside the
-/// pump; and a timer thread needs about as long to wake up anyway. Nothing is lost: the bucket goes on filling.
+/// pump, and a timer thread needs about this long to wake up anyway. Nothing is lost: the bucket goes on filling.
 const TIMER_MIN: Nanos = 20_000;
 
 /// The timer that pumps again.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    /// When the earliest one under way fires; `Nanos::MAX` if none is.
+    /// When the earliest timer that is set fires; `Nanos::MAX` if none is set.
     at: Nanos,
 }
 
@@ -122,14 +123,14 @@ impl Alarm {
         Self { at: Nanos::MAX }
     }
 
-    /// With every pump: what has fired is under way no more.
+    /// To be called with every pump: a timer that has fired is no longer set.
     pub(crate) fn pumped(&mut self, now: Nanos) {
         if self.at <= now {
             self.at = Nanos::MAX;
         }
     }
 
-    /// Sees to it that somebody pumps at `at`, or earlier.
+    /// Makes sure that somebody pumps at `at`, or earlier.
     pub(crate) fn set(&mut self, at: Nanos, now: Nanos, effects: &mut Effects) {
         let at = at.max(now + TIMER_MIN);
         if at < self.at {

@@ -1,7 +1,7 @@
 //! Spawned I/O: it goes on whether or not its caller polls it.
 //!
 //! A job has several I/Os under way and awaits one of them. If another one were granted at a gate, it would keep its
-//! place in flight until the job polls it, and the one that the job awaits may be next in the queue for that very
+//! place in flight until the job polls it, and the I/O that the job awaits may be next in the queue for that very
 //! place. So background I/O that must wait runs on a task of its own. Dropping the [`SpawnedOp`] ends the I/O; if it
 //! was not issued yet, it never is.
 
@@ -21,7 +21,7 @@ pub(crate) fn spawn_op<T: Unpin + Send + 'static>(op: Op<T>, spawn: &Arc<dyn Spa
     Op::pending(SpawnedOp(shared))
 }
 
-/// What the caller and the task share.
+/// The state that the caller and the task share.
 struct Shared<T> {
     result: Option<Result<T>>,
     caller: Option<Waker>,
@@ -99,8 +99,8 @@ impl<T> Task<T> {
 
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
-        // Ended before its time (its executor shut down, or it panicked): without an answer the caller would wait for
-        // ever.
+        // The task may have ended before its time (its executor shut down, or it panicked). Without an answer the
+        // caller would wait for ever.
         self.answer(Err(Error::new(ErrorKind::Device, "run", "an I/O", "the task that ran it is gone")));
     }
 }

@@ -1,9 +1,9 @@
-//! What one request has waited for: sums that go with its task from poll to poll.
+//! What one request has waited for, and how long: sums that go with its task from poll to poll.
 //!
-//! Whoever serves requests polls each task in a [`Followed`]; whoever lets requests wait books that here ([`book`]),
-//! wherever it is, and need not be told for whom. [`so_far`] is the bill. It is kept for the thread that polls, so that
-//! neither a read far down in a tree nor a gate carries a request along; a wait that ends where no followed task is
-//! polled is nobody's.
+//! Code that serves requests polls each task in a [`Followed`]. Code that lets requests wait books the wait here
+//! ([`book`]), wherever it is, and need not know for which request. [`so_far`] gives the sums. They are kept for the
+//! thread that polls, so that neither a read far down in a tree nor a gate has to carry a request along. A wait that
+//! ends where no followed task is polled is booked to nobody.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,38 +13,38 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 use weir_io::Nanos;
 
-/// What a request waits for, in the order in which it meets them.
+/// The causes for which a request waits, in the order in which it meets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Cause {
     /// Its tenant's own units, or those of the node.
     Quota = 0,
-    /// A flush or a compaction of its tree, or memory for it.
+    /// A flush or a compaction of its tree, or memory for the tree.
     Stall = 1,
     /// Its partition's share of the disk.
     Partition = 2,
-    /// The disk, which others use.
+    /// The disk, which others are using.
     Node = 3,
 }
 
 impl Cause {
-    /// Their names in reports, in that order.
+    /// The names of the causes in reports, in that order.
     pub const NAMES: [&'static str; 4] = ["quota", "stall", "partition_gate", "node_gate"];
 }
 
-/// Nanoseconds by [`Cause`]. What is waited for at once counts each time.
+/// Nanoseconds by [`Cause`]. Waits that overlap each count in full.
 pub type Waits = [Nanos; Cause::NAMES.len()];
 
-/// What was read from the device for somebody.
+/// Reads of the device for one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReads {
-    /// Reads of the device.
+    /// How many reads of the device there were.
     pub reads: u64,
     /// Bytes that they asked for.
     pub bytes: u64,
 }
 
-/// All sums of a task.
+/// All the sums of a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     waited: Waits,
@@ -56,11 +56,11 @@ impl Sums {
 }
 
 thread_local! {
-    /// Of the task that is polled.
+    /// The sums of the task that is polled.
     static SUMS: Cell<Sums> = const { Cell::new(Sums::NONE) };
 }
 
-/// The task that is polled has waited so long.
+/// Books that the task that is polled has waited for `nanos` nanoseconds.
 #[inline]
 pub fn book(cause: Cause, nanos: Nanos) {
     let mut sums = SUMS.get();
@@ -73,7 +73,7 @@ pub fn so_far() -> Waits {
     SUMS.get().waited
 }
 
-/// `bytes` are read from the device for the task that is polled.
+/// Books that `bytes` are read from the device for the task that is polled.
 #[inline]
 pub(crate) fn book_device_read(bytes: u64) {
     let mut sums = SUMS.get();
@@ -82,7 +82,7 @@ pub(crate) fn book_device_read(bytes: u64) {
     SUMS.set(sums);
 }
 
-/// What was read from the device for the task that is polled, since this was last asked.
+/// What was read from the device for the task that is polled since this was last called.
 #[inline]
 pub fn take_device_reads() -> DeviceReads {
     let mut sums = SUMS.get();
@@ -93,14 +93,14 @@ pub fn take_device_reads() -> DeviceReads {
     device
 }
 
-/// The task that is polled begins to serve another request.
+/// Sets the waits of the task that is polled to zero: it begins to serve another request.
 #[inline]
 pub fn clear() {
     SUMS.set(Sums { waited: Waits::default(), ..SUMS.get() });
 }
 
 pin_project! {
-    /// A task whose waits are its own.
+    /// A task with sums of its own.
     #[derive(Debug)]
     pub struct Followed<F> {
         sums: Sums,
@@ -126,8 +126,8 @@ impl<F: Future> Future for Followed<F> {
     }
 }
 
-/// While a task is polled. Ends so even where the poll ends in a panic, or the thread would go on with somebody else's
-/// sums.
+/// The time in which a task is polled. It also ends where the poll ends in a panic: otherwise the thread would go on
+/// with somebody else's sums.
 struct Turn<'t> {
     sums: &'t mut Sums,
     outer: Sums,

@@ -1,4 +1,4 @@
-//! What share of a class each owner has at a gate (C-8).
+//! The share that each owner has of a class at a gate (C-8).
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,23 @@ use weir_io::Owner;
 
 use crate::order::Rank;
 
-/// The weight where nobody has one set. Larger than what a policy gives to flushes that wait for their turn: an owner
-/// that has none before the next tick does not wait for all of them.
+/// The weight where no owner has one set. It is larger than what a policy gives to flushes that wait for their turn: an
+/// owner that has no weight before the next tick does not wait for all of them.
 const ALONE: u64 = 1 << 20;
 
-/// Reserved bandwidth by owner, in bytes per second. Who has none set weighs as much as the others do on average:
-/// beside tenants with large reservations, a fixed weight would make one that bought no fixed part the least of all.
+/// Reserved bandwidth by owner, in bytes per second. An owner that has none set weighs as much as the others do on
+/// average: beside tenants with large reservations, a fixed weight would give an owner that bought no fixed part the
+/// smallest share of all.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
     of: BTreeMap<Owner, u64>,
     sum: u128,
-    /// Among flushes, where that is set, by owner.
+    /// Weights among flushes, where these are set, by owner.
     of_flushes: BTreeMap<Owner, u64>,
 }
 
 impl Weights {
-    /// `None` forgets what was set.
+    /// Sets the weight of `owner`; `None` forgets it.
     pub(crate) fn set(&mut self, owner: Owner, weight: Option<u64>) {
         let weight = weight.map(|weight| weight.max(1));
         let before = match weight {
@@ -31,7 +32,7 @@ impl Weights {
         self.sum = self.sum + u128::from(weight.unwrap_or(0)) - u128::from(before.unwrap_or(0));
     }
 
-    /// What flushes of `owner` weigh; `None`: as much as what else it does.
+    /// Sets what flushes of `owner` weigh; `None` = as much as its other I/O.
     pub(crate) fn set_of_flushes(&mut self, owner: Owner, weight: Option<u64>) {
         match weight {
             Some(weight) => self.of_flushes.insert(owner, weight.max(1)),
@@ -39,7 +40,7 @@ impl Weights {
         };
     }
 
-    /// Of an I/O of `rank`: at least 1.
+    /// What an I/O of `rank` weighs: at least 1.
     pub(crate) fn of(&self, owner: Owner, rank: Rank) -> u64 {
         let average = || self.sum.checked_div(self.of.len() as u128).map_or(ALONE, |average| average as u64);
         let of_flushes = self.of_flushes.get(&owner).filter(|_| rank == Rank::Flush);

@@ -1,11 +1,12 @@
-//! `rocksdb-autotune` beside a real one: the curve by which a limiter comes back from silence, second by second.
+//! `rocksdb-autotune` compared with a real RocksDB: the curve by which a limiter comes back from silence, second by
+//! second.
 //!
-//! What RocksDB's did was measured on its own code, called directly (10.10.1, `NewGenericRateLimiter` with
-//! `auto_tuned`, 108 MB/s): ten seconds of silence, then an open loop of requests from eight threads (four for
-//! compactions). A RocksDB 7.8.3 that reads 1 GB through 8 MB of cache answers 1,686 reads in the first second and
-//! 3,000 in the last of thirty at 10 ms between refills, 1,720 and 2,520 at 100 ms. From these figures come the bytes
-//! of a read below: 5.4 MB/s are 1,686 reads of 3203 bytes while the cache fills; it needed 7.3 MB/s when that was
-//! warm.
+//! RocksDB's limiter was measured on its own code, called directly (10.10.1, `NewGenericRateLimiter` with `auto_tuned`,
+//! 108 MB/s): ten seconds of silence, then an open loop of requests from eight threads (four for compactions). A
+//! RocksDB 7.8.3 that reads 1 GB through 8 MB of cache answers 1,686 reads in the first second and 3,000 in the last of
+//! thirty with 10 ms between refills, and 1,720 and 2,520 with 100 ms. The bytes of a read below come from these
+//! figures: 5.4 MB/s are 1,686 reads of 3203 bytes while the cache fills; when the cache was warm, RocksDB needed 7.3
+//! MB/s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +20,7 @@ use weir_admission::{Direction, Limits, PartitionGate, Rank};
 use weir_io::sim::Sim;
 use weir_io::{Class, Nanos, sleep_until};
 
-/// In front of a partition that was sold 3000 reads and writes a second.
+/// The foreground bandwidth of a partition that was sold 3000 reads and writes a second.
 const FRONT: u64 = 3000 * 4 * 4096 + 3000 * 1024;
 const LARGEST: u64 = 108_000_000;
 const SILENCE: u64 = 10;
@@ -28,7 +29,7 @@ const SILENCE: u64 = 10;
 struct Requests {
     class: Class,
     per_second: u64,
-    /// In the first second, and later.
+    /// Bytes of a request in the first second, and later.
     bytes: [u64; 2],
 }
 
@@ -80,7 +81,7 @@ fn recover(step: Nanos, load: &Requests, seconds: usize) -> Vec<u64> {
     passed.iter().map(|passed| passed.load(Relaxed)).collect()
 }
 
-/// Every second's figure is within 15 % of RocksDB's.
+/// Asserts that every second's figure is within 15 % of RocksDB's.
 fn assert_like(found: &[u64], rocksdb: &[u64]) {
     for (second, (&found, &rocksdb)) in found.iter().zip(rocksdb).enumerate() {
         let ratio = found as f64 / rocksdb as f64;
@@ -89,7 +90,7 @@ fn assert_like(found: &[u64], rocksdb: &[u64]) {
     assert!(found.len() >= rocksdb.len());
 }
 
-/// 3000 reads a second of 6000 bytes, a refill every 10 ms: a step a second.
+/// RocksDB's figures for 3000 reads a second of 6000 bytes, with a refill every 10 ms: a step a second.
 const COLD: [u64; 40] = [
     891, 935, 981, 1031, 1081, 1135, 1192, 1239, 1301, 1379, 1448, 1512, 1580, 1658, 1776, 1846, 1918, 2033, 2134,
     2240, 2351, 2468, 2590, 2692, 2855, 2996, 3147, 3304, 3434, 3641, 3784, 4013, 4213, 4423, 4643, 4874, 5064, 5371,
@@ -102,7 +103,7 @@ fn reads_alone_raise_the_limit_as_rocksdb_does() {
     assert_like(&recover(SEC, &reads, COLD.len()), &COLD);
 }
 
-/// 60 MB of compactions a second in 32 KiB, the same.
+/// The same for 60 MB of compactions a second in operations of 32 KiB.
 const BEHIND: [u64; 56] = [
     161, 169, 180, 189, 198, 206, 218, 230, 238, 252, 266, 278, 289, 304, 322, 335, 355, 368, 387, 410, 431, 452, 475,
     498, 522, 549, 576, 605, 634, 667, 699, 734, 771, 809, 850, 891, 936, 983, 1031, 1082, 1137, 1193, 1240, 1315,
@@ -115,27 +116,27 @@ fn compactions_alone_raise_the_limit_as_rocksdb_does() {
     assert_like(&recover(SEC, &merges, BEHIND.len()), &BEHIND);
 }
 
-/// 3000 reads a second that a cache warms up for.
+/// The same for 3000 reads a second for which a cache warms up.
 const WARM: [u64; 30] = [
     1652, 1877, 2386, 2506, 2656, 2789, 2927, 3072, 3193, 3385, 3554, 3733, 3918, 4115, 3211, 2997, 2243, 2291, 2403,
     2523, 2647, 2778, 2916, 3060, 3213, 3374, 3506, 3718, 3904, 3421,
 ];
-/// By then what had piled up was answered.
+/// The second by which everything that had piled up was answered.
 const CAUGHT_UP: usize = 15;
 
 #[test]
 fn a_limiter_that_has_caught_up_falls_to_the_floor_again() {
-    // A second without a drain is all it takes, under a load that has not changed.
+    // A single second without a drain is enough, under a load that has not changed.
     let reads = Requests { class: Class::Read, per_second: 3000, bytes: [3203, 2444] };
     let found = recover(SEC, &reads, WARM.len());
     assert_like(&found, &WARM[..CAUGHT_UP]);
     let lowest = |seconds: &[u64]| *seconds[CAUGHT_UP..].iter().min().expect("some seconds more");
     assert_like(&[lowest(&found)], &[lowest(&WARM)]);
-    // The store around it.
+    // The figures of the whole store.
     assert_like(&found, &[1686]);
 }
 
-/// The same, a refill every 100 ms: a step in ten seconds.
+/// The same with a refill every 100 ms: a step in ten seconds.
 const SLOW: [u64; 30] = [
     1685, 1802, 2209, 2210, 2209, 2210, 2209, 2210, 2209, 2210, 2309, 2320, 2320, 2320, 2320, 2320, 2319, 2320, 2320,
     2320, 2425, 2436, 2436, 2436, 2436, 2436, 2436, 2436, 2435, 2436,
@@ -146,6 +147,6 @@ fn at_the_default_refill_a_step_takes_ten_seconds() {
     let reads = Requests { class: Class::Read, per_second: 3000, bytes: [3203, 2444] };
     let found = recover(10 * SEC, &reads, SLOW.len());
     assert_like(&found, &SLOW);
-    // The store around it.
+    // The figures of the whole store.
     assert_like(&[found[0], found[29]], &[1720, 2520]);
 }

@@ -10,8 +10,8 @@ use weir_admission::{Direction, Gate, GateOptions, Limits, PartitionGate, Preced
 use weir_io::sim::Sim;
 use weir_io::{Nanos, sleep_until};
 
-/// Starts a task that asks for `bytes` again and again until `end`, holding each grant for its time on a device of
-/// `held_rate` bytes/s; adds what it got before `end` to the counter.
+/// Starts a task that asks for `bytes` again and again until `end`, and holds each grant for its time on a device of
+/// `held_rate` bytes/s. Adds what it got before `end` to the counter.
 fn saturate(
     sim: &Sim,
     gate: &Arc<Gate>,
@@ -128,7 +128,7 @@ fn saturated_background_never_delays_foreground_of_its_partition() {
     });
     assert_eq!(partition.foreground().stats()[Rank::Foreground as usize].delayed_ops, 0);
     assert!(partition.background().stats()[Rank::CompactDeep as usize].delayed_ops > 100, "background was saturated");
-    // A compaction of 512 KiB is taken on in full: nothing of a burst (20 ms) is left for the flush that comes next.
+    // A compaction of 512 KiB is granted in full: nothing of a burst (20 ms) is left for the flush that comes next.
     assert!(worst_flush.load(Relaxed) <= 10 * MS, "first byte of a flush after {} ns", worst_flush.load(Relaxed));
 }
 
@@ -160,7 +160,7 @@ fn foreground_waits_less_than_a_quantum_behind_32_compacting_partitions() {
     let mut waits = std::mem::take(&mut *waits.lock());
     assert!(waits.len() > 20_000);
     let (p99, worst) = (percentile(&mut waits, 0.99), percentile(&mut waits, 1.0));
-    // The house wants more than the paper: one grant of 0.5 ms, not a quantum of 10 ms.
+    // The house rules ask for more than the paper: one grant of 0.5 ms, not a quantum of 10 ms.
     assert!(p99 < MS && worst < 2 * MS, "p99 {p99} ns, worst {worst} ns");
 }
 
@@ -226,15 +226,15 @@ fn background_in_flight_is_a_millisecond_and_a_grant() {
     assert!((MS / 2..=MS).contains(&lent), "{lent} ns of device time");
     let foreground = gate.request(owner(1), Rank::Foreground, Direction::Read, 4096);
     assert!(matches!(foreground, weir_admission::Request::Ready(_)), "foreground does not count");
-    // Nobody looks at these any more (a parked job), and yet others go on.
+    // Nobody looks at these any more (a parked job), and yet others can go on.
     let waiting = gate.request(owner(2), Rank::Flush, Direction::Write, grant);
     sim.block_on(async { drop(waiting.await) });
     assert!(sim.now() <= 110 * MS);
     drop(held);
 }
 
-/// Each I/O is under way for 20 ms, as on a device with a queue of its own: one of background at a time would be a
-/// fortieth of the device.
+/// Each I/O is in flight for 20 ms, as on a device with a queue of its own: with one background I/O at a time,
+/// background would have a fortieth of the device.
 #[test]
 fn what_foreground_owes_to_background_is_given_although_some_is_under_way() {
     let sim = Sim::new(3);
@@ -256,7 +256,7 @@ fn what_foreground_owes_to_background_is_given_although_some_is_under_way() {
     assert!(deep < 0.001, "nothing is owed to these: {deep}");
 }
 
-/// A read beside background that takes all there is waits for transfers under way, and not for tokens besides.
+/// Beside background that takes all of the device, a read waits for transfers in flight, but not for tokens as well.
 #[test]
 fn saturated_background_leaves_tokens_to_foreground() {
     let sim = Sim::new(3);
@@ -338,11 +338,11 @@ fn a_floor_for_background_is_a_knob() {
 /// One step of a random day at the gate.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody asks: owner, rank, direction, bytes.
+    /// A new request: owner, rank, direction, bytes.
     Ask(u32, usize, bool, u64),
-    /// The `n`th of those who wait or hold lets go.
+    /// The `n`th request that waits or holds a grant is dropped.
     Drop(usize),
-    /// The `n`th of those who wait looks.
+    /// The `n`th request is polled.
     Poll(usize),
     /// Time passes.
     Wait(Nanos),
@@ -368,7 +368,8 @@ enum Held {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever comes, goes, gives up or is turned: in the end nobody is stuck, nothing is lent, no token is lost.
+    /// Whatever requests come, go or give up, and whatever knob is turned: in the end no request is stuck, nothing is
+    /// lent, and no token is lost.
     #[test]
     fn no_token_is_lost_and_nobody_is_stuck(steps in prop::collection::vec(step(), 1..120)) {
         let sim = Sim::new(1);
@@ -399,7 +400,7 @@ proptest! {
             }
         }
         gate.set_limits(Limits::bytes(100_000_000));
-        // Everybody else gives up; those who stay are served, whoever was before them.
+        // Half of the requests give up. Those that stay are served, whatever was before them.
         let mut stay = held.split_off(held.len() / 2);
         drop(held);
         sim.run_until(sim.now() + 2 * SEC);
@@ -412,7 +413,7 @@ proptest! {
         sim.run_until(sim.now() + SEC);
         prop_assert!(Rank::ALL.iter().all(|&rank| gate.waiting(rank) == 0));
         prop_assert_eq!(gate.tokens(Direction::Read), 1_000_000, "the bucket fills to its burst");
-        // Nothing is lent: as much background passes as on the first day.
+        // Nothing is lent: as much background passes as at the beginning.
         let grant = gate.grant_bytes(Direction::Read);
         let mut fresh = Vec::new();
         for _ in 0..2 {
@@ -440,7 +441,7 @@ proptest! {
     }
 }
 
-/// Foreground of 4 KiB that passes at once; true if it did.
+/// Asks for 4 KiB of `rank`; true if they passed at once.
 fn passes(gate: &Arc<Gate>, rank: Rank) -> bool {
     matches!(gate.request(owner(1), rank, Direction::Write, 4096), weir_admission::Request::Ready(Some(_)))
 }
@@ -448,7 +449,7 @@ fn passes(gate: &Arc<Gate>, rank: Rank) -> bool {
 #[test]
 fn what_foreground_takes_without_a_look_at_the_bucket_is_counted_all_the_same() {
     let sim = Sim::new(22);
-    // 100 ms of 40,960,000 bytes/s: 1000 pages.
+    // 100 ms of 40,960,000 bytes/s are 1000 pages.
     let gate = Gate::new(sim.clock(), GateOptions::FOREGROUND.with_limits(Limits::bytes(40_960_000)));
     for passed in 1..=300 {
         assert!(passes(&gate, Rank::Foreground));

@@ -1,4 +1,4 @@
-//! The gated file system over a disk that remembers what it was asked.
+//! The gated file system over a disk that remembers what it was asked for.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Node {
         self.disk.seen.lock().iter().filter(|seen| seen.write == write).map(|seen| seen.bytes as u64).sum()
     }
 
-    /// What the ledger says is what the disk says.
+    /// Asserts that the ledger and the disk say the same.
     fn check_books(&self) {
         let total = self.ledger.total();
         for (direction, write) in [(Direction::Read, false), (Direction::Write, true)] {
@@ -59,7 +59,7 @@ impl Node {
 }
 
 fn tag(class: Class) -> Tag {
-    // The owner of the tag does not count: the file system has one of its own.
+    // The owner in the tag does not count: the file system has an owner of its own.
     Tag::new(Owner::default(), class)
 }
 
@@ -78,7 +78,8 @@ fn background_is_cut_into_grants_and_foreground_is_not() {
     assert_eq!(&node.disk.content.lock()[..], &*pattern(len));
     let largest = node.disk.seen.lock().iter().map(|seen| seen.bytes).max();
     assert_eq!(largest, Some(49_152));
-    // Across the end of the file: the last piece is short, what lies beyond is not asked for again and again.
+    // Across the end of the file: the last piece is short, and what lies beyond the end is not asked for again and
+    // again.
     let offset = len as u64 - 100 * PAGE as u64;
     for class in [Class::CompactDeep, Class::Read] {
         node.disk.seen.lock().clear();
@@ -87,7 +88,7 @@ fn background_is_cut_into_grants_and_foreground_is_not() {
         let pieces = node.disk.seen.lock().len();
         assert_eq!(pieces, if class == Class::Read { 1 } else { 100_usize.div_ceil(12) + 1 }, "{class:?}");
     }
-    // A slow partition is cut finer, to what its burst can hold.
+    // The I/O of a slow partition is cut into smaller pieces, which its burst can hold.
     partition.gate.background().set_limits(Limits::bytes(1_000_000));
     node.disk.seen.lock().clear();
     node.sim.block_on(partition.file.write_at(0, pattern(100_000), tag(Class::Flush))).expect("no faults");
@@ -134,7 +135,7 @@ fn how_long_clients_wait_at_which_gate_is_booked() {
         });
         let [quota, stall, gates @ ..] = node.sim.block_on(request);
         assert_eq!([quota, stall], [0, 0]);
-        // What the request knows it has waited for is what it has waited for.
+        // The sums of the request are the time that it has waited.
         let took = node.sim.now() - began;
         assert!(class == Class::CompactDeep || gates.iter().sum::<Nanos>() == took, "{gates:?} of {took}");
         took
@@ -255,7 +256,8 @@ fn an_urgent_flush_passes_as_foreground_and_is_booked_as_flush() {
         });
     }
     node.sim.run_until(SEC);
-    // One waits at its partition's gate, without a rate; the other at the node's, behind strict foreground.
+    // One write waits at its partition's gate, which has no rate; the other waits at the node's gate, behind strict
+    // foreground.
     stalled.gate.background().set_limits(Limits::bytes(65_536));
     let at_the_node = stalled.file.write_at(0, pattern(4096), tag(Class::Flush));
     node.sim.run_until(2 * SEC);
@@ -264,13 +266,13 @@ fn an_urgent_flush_passes_as_foreground_and_is_booked_as_flush() {
     let at_its_own = stalled.file.write_at(16_384, pattern(4096), tag(Class::Flush));
     node.sim.run_until(3 * SEC);
     assert_eq!((node.gate.waiting(Rank::Flush), stalled.gate.background().waiting(Rank::Flush)), (1, 1));
-    // Urgent: what comes from now on passes, what waits keeps its place.
+    // The flush becomes urgent: writes from now on pass, and writes that wait keep their places.
     stalled.gate.set_flush_is_urgent(true);
     let before = node.sim.now();
     node.sim.block_on(stalled.file.write_at(0, pattern(28_672), tag(Class::Flush))).expect("no faults");
     assert!(node.sim.now() - before < 100 * MS);
     assert_eq!((node.gate.waiting(Rank::Flush), stalled.gate.background().waiting(Rank::Flush)), (1, 1));
-    // Awaited by a client: that passes, too.
+    // A client awaits the partition: writes that wait pass, too.
     stalled.gate.set_is_awaited(true);
     let before = node.sim.now();
     for write in [at_its_own, at_the_node, stalled.file.write_at(0, pattern(28_672), tag(Class::Flush))] {
@@ -306,12 +308,12 @@ fn nobody_waits_long_behind_an_urgent_flush_of_his_own_partition() {
         assert_eq!(node.sim.now(), asked, "a record moves nothing yet");
         let read = AlignedBuf::with_len(PAGE);
         node.sim.block_on(partition.file.read_at(0, read, tag(Class::Read))).expect("no faults");
-        // The record, two pieces of the flush and the read itself, 4.1 ms each.
+        // The read waits for the record, two pieces of the flush and itself, 4.1 ms each.
         assert!(node.sim.now() - asked < 17 * MS, "{} ns", node.sim.now() - asked);
         node.sim.run_until(asked + 40 * MS);
     }
     node.sim.run_until(4 * SEC);
-    // All of it together, less the burst.
+    // The time of all bytes together, less the burst.
     let (flushed, bytes) = (flushed.load(Relaxed), (1 << 20) + 40 * PAGE as u64);
     assert!((SEC..SEC * bytes / 1_000_000).contains(&flushed), "the flush is paid for: {flushed} ns");
 }
@@ -331,8 +333,8 @@ fn a_sync_is_one_operation() {
 
 #[test]
 fn what_the_page_cache_takes_in_leaves_a_bounded_debt_of_operations() {
-    // A thousand operations a second, and ten times as many small writes at once: all into one page; each into a page
-    // that the one before stands next to; each into a page of its own, far away.
+    // A thousand operations a second, and ten times as many small writes at once: all into one page; each into the page
+    // next to the one before; each into a page of its own, far away.
     for (step, waits) in [(0, false), (PAGE as u64, false), (8 * PAGE as u64, true)] {
         let node = Node::new(7, Limits::Shared(Rates { bytes: 10_000_000_000, ops: 1000 }), 0);
         node.disk.is_cached.store(true, Relaxed);
@@ -364,7 +366,7 @@ fn read_4k(node: &Node, reader: &Partition) -> Nanos {
 
 #[test]
 fn more_than_the_page_cache_may_take_in_starves_no_reader() {
-    // Writes that come whatever becomes of them, at twice the rate.
+    // An open loop of writes at twice the rate.
     let node = Node::new(8, Limits::Shared(Rates { bytes: 10_000_000_000, ops: 1000 }), 0);
     node.disk.is_cached.store(true, Relaxed);
     node.disk.content.lock().resize(1 << 20, 0);
@@ -403,8 +405,8 @@ fn io() -> impl Strategy<Value = Io> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Behind the gates a file reads and writes as without them, whatever the rates, and what the disk was asked is
-    /// what was booked. With drops, the books still hold all that was issued.
+    /// Whatever the rates are, a file behind the gates reads and writes as without them, and what the disk was asked
+    /// for is what was booked. With drops, the books still hold everything that was issued.
     #[test]
     fn gates_change_when_and_never_what(
         ios in prop::collection::vec(io(), 1..40),
@@ -445,7 +447,7 @@ proptest! {
         node.sim.run_until(node.sim.now() + SEC);
         prop_assert!(Rank::ALL.iter().all(|&rank| node.gate.waiting(rank) == 0));
         if dropped {
-            // A dropped read across the end is booked as asked for: nobody saw what it got.
+            // A dropped read across the end of the file is booked as it was asked for: nobody saw how much it got.
             prop_assert!(node.ledger.total().total(Direction::Read).bytes >= node.issued(false));
             prop_assert_eq!(node.ledger.total().total(Direction::Write).bytes, node.issued(true));
         } else {
@@ -456,12 +458,12 @@ proptest! {
 
 #[test]
 fn a_partition_borrows_from_an_idle_node_and_gives_way_within_a_quantum() {
-    // C-9: 10 MB/s are reserved, 100 MB/s are there.
+    // C-9: 10 MB/s are reserved, and the node has 100 MB/s.
     let sim = Sim::new(9);
     let node = node_gate(&sim, Limits::bytes(100_000_000));
     let disk = TraceDisk::new(sim.clock(), 0);
     let (clock, ledger) = (sim.clock(), Ledger::new());
-    // Reads 40 MB/s, whatever becomes of them.
+    // An open loop of `rate` bytes a second.
     let read = |number: u32, borrows: bool, rate: u64, from: Nanos| {
         let gate = PartitionGate::new(owner(number), &sim.clock());
         gate.foreground().set_limits(Limits::bytes(10_000_000));
@@ -488,7 +490,7 @@ fn a_partition_borrows_from_an_idle_node_and_gives_way_within_a_quantum() {
     sim.run_until(SEC);
     assert!((written(&strict) / 11_000_000.0 - 1.0).abs() < 0.02, "{}", written(&strict));
     assert!((written(&borrowing) / 40_960_000.0 - 1.0).abs() < 0.02, "{}", written(&borrowing));
-    // Somebody needs all the node can do: what was lent is back, but for a quantum's worth.
+    // Another owner needs all that the node can do: what was lent is back, except for a quantum's worth.
     let (full, node_gate) = (Arc::clone(&node), Arc::clone(&node));
     sim.spawn(async move {
         loop {
@@ -504,7 +506,7 @@ fn a_partition_borrows_from_an_idle_node_and_gives_way_within_a_quantum() {
 
 #[test]
 fn a_slow_device_is_kept_busy_by_jobs_that_look_at_one_io_at_a_time() {
-    // A grant of 4 KiB takes a millisecond of this device: only one is under way at a time.
+    // A grant of 4 KiB takes a millisecond of this device: only one is in flight at a time.
     let node = Node::new(8, Limits::bytes(4_000_000), 250);
     let partitions: Vec<Partition> = (0..8).map(|number| node.partition(number)).collect();
     node.disk.content.lock().resize(8 << 20, 0);
@@ -515,7 +517,7 @@ fn a_slow_device_is_kept_busy_by_jobs_that_look_at_one_io_at_a_time() {
             let write = || partition.file.write_at(0, pattern(32_768), tag(Class::CompactL0));
             let mut ahead = read();
             loop {
-                // As a merge does: the next window is asked for, then what was made of the last one is written.
+                // Like a merge: it asks for the next window, and then writes what it made of the last one.
                 let writes = [write(), write()];
                 for write in writes {
                     write.await.expect("no faults");
@@ -530,7 +532,7 @@ fn a_slow_device_is_kept_busy_by_jobs_that_look_at_one_io_at_a_time() {
     assert!(total as f64 > 0.9 * 10.0 * 4e6, "the device is kept busy: {total}");
 }
 
-/// Bytes 1 to 9 of a write are those of the owner of that number, the others nobody's.
+/// Bytes with a value from 1 to 9 belong to the owner of that number, all other bytes to nobody.
 struct ByByte(Arc<Ledger>);
 
 impl Sharers for ByByte {
@@ -557,7 +559,7 @@ fn what_several_write_to_one_file_is_booked_to_each_by_its_part_and_nothing_is_l
     page[..300].fill(1);
     page[300..400].fill(2);
     write(Class::Log, &page);
-    // A header is nobody's, and what is no record either.
+    // A header belongs to nobody, and so does what is not a record.
     write(Class::Log, &vec![0; PAGE]);
     write(Class::Maintenance, &page);
     let booked = |number| node.ledger.account(owner(number)).booked()[(Class::Log, Direction::Write)].bytes;

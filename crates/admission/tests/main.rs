@@ -1,5 +1,5 @@
-//! Gates, quotas, pools and policies from outside. One program, as each is linked anew; what counts allocations has
-//! its own.
+//! Gates, quotas, pools and policies from outside. All tests are in one program, because each program is linked
+//! separately. Only the test that counts allocations has a program of its own.
 
 mod autotune;
 mod common;

@@ -1,4 +1,4 @@
-//! An unlimited gate allocates nothing, and neither does an I/O that is done at once behind it.
+//! An unlimited gate allocates nothing, and neither does an I/O behind it that is done at once.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
 #[test]
 fn passing_an_open_gate_allocates_nothing() {
     let sim = Sim::new(1);
-    // Also when limited, as long as nothing waits.
+    // The same holds when the gate is limited, as long as nothing waits.
     for limits in [Limits::UNLIMITED, Limits::bytes(1 << 40)] {
         let gate = node_gate(&sim, limits);
         let count = allocations(|| {

@@ -1,4 +1,5 @@
-//! The node's queues of requests in virtual time (XS-27): who passes when, in which order, and who is refused.
+//! The node's queues of requests in virtual time (XS-27): which request passes when, in which order, and which is
+//! refused.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use weir_admission::{Access, NodeQueue, NodeUnits, Quota, RequestOrder, Unit, Un
 use weir_io::sim::Sim;
 use weir_io::{Nanos, sleep_until};
 
-/// A request: who asks, for what, how much and when.
+/// A request: its tenant, its access, its units and its time.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     tenant: u32,
@@ -18,10 +19,10 @@ struct Ask {
     at: Nanos,
 }
 
-/// What became of one: when it passed, or was refused.
+/// What became of a request: when it passed, or that it was refused.
 type Outcome = (Ask, Result<Nanos, u64>);
 
-/// Runs `asks` on a node with `rate` thousandths of units a second; gives what became of them in that order.
+/// Runs `asks` on a node with `rate` thousandths of units a second. Gives the outcomes in the order of their times.
 fn run(rate: u64, order: RequestOrder, asks: &[Ask]) -> Vec<Outcome> {
     let sim = Sim::new(5);
     let queue = NodeQueue::new(sim.clock());
@@ -55,7 +56,7 @@ fn letters(outcomes: &[Outcome]) -> String {
 
 #[test]
 fn below_the_threshold_nobody_waits() {
-    // 100 a second come evenly, reads and writes; 120 may.
+    // 100 requests a second come evenly, reads and writes; 120 may come.
     let asks: Vec<Ask> =
         (0..500).map(|number| Ask { at: number * 10 * MS, ..if number % 2 == 0 { READ } else { WRITE } }).collect();
     for (ask, passed) in run(120_000, RequestOrder::WritesFirst, &asks) {
@@ -65,7 +66,7 @@ fn below_the_threshold_nobody_waits() {
 
 #[test]
 fn above_it_the_queues_go_in_the_order_that_was_asked_for() {
-    // Ten units are there at once, and are used. After them one comes each 10 ms.
+    // Ten units are there at once, and are used. After that one unit comes every 10 ms.
     let first = Ask { milli_units: 10_000, ..READ };
     let at = |ask| Ask { at: 1, ..ask };
     let asks = [vec![first], many(30, at(READ)), many(30, at(WRITE))].concat();
@@ -80,7 +81,7 @@ fn above_it_the_queues_go_in_the_order_that_was_asked_for() {
 
 #[test]
 fn a_noisy_neighbour_waits_for_itself() {
-    // One tenant asks for a thousand times what comes; the other for ten a second, from 200 ms on.
+    // One tenant asks for 2,000 units at once, where 100 come in a second; the other for ten a second, from 200 ms on.
     let noisy = many(2000, READ);
     let tame = (0..5).map(|number| Ask { tenant: 2, at: 200 * MS + number * 100 * MS, ..READ });
     let asks: Vec<Ask> = noisy.into_iter().chain(tame).collect();
@@ -89,7 +90,7 @@ fn a_noisy_neighbour_waits_for_itself() {
         let waited = passed.expect("within a second") - ask.at;
         assert!(waited <= 20 * MS, "waited {waited} ns");
     }
-    // Who has waited for a second is told when to come again.
+    // A request that has waited for a second is told when to come again.
     let refused: Vec<_> = outcomes.iter().filter_map(|(_, outcome)| outcome.err()).collect();
     assert_eq!(refused.len(), 2000 - 10 - (99 - 5), "what did not come in a second");
     assert!(refused.iter().all(|retry_in_ms| (1..=20_000).contains(retry_in_ms)), "{refused:?}");
@@ -101,7 +102,7 @@ fn what_shows_afterwards_is_a_debt_of_the_node() {
     let queue = NodeQueue::new(sim.clock());
     queue.set(Some(100_000), RequestOrder::InTurn);
     assert!(!queue.enter(Access::Read, 1, 1000).waits());
-    // It has cost 50 units: half a second's, less the nine that are there.
+    // It has cost 50 units: half a second's worth, less the nine that are there.
     queue.settle(1000, 50_000);
     let waiting = queue.enter(Access::Read, 1, 1000);
     assert!(waiting.waits());
@@ -111,12 +112,12 @@ fn what_shows_afterwards_is_a_debt_of_the_node() {
     // What is given back is there for the next.
     queue.settle(1000, 0);
     assert!(!queue.enter(Access::Write, 1, 1000).waits());
-    // Who gives up leaves its place.
+    // A request that gives up leaves its place.
     let (first, second) = (queue.enter(Access::Write, 1, 1000), queue.enter(Access::Write, 1, 1000));
     assert_eq!(queue.waiting(), [0, 2]);
     drop(first);
     assert_eq!(queue.waiting(), [0, 1]);
-    // The threshold goes: all pass.
+    // Without a threshold all requests pass.
     queue.set(None, RequestOrder::InTurn);
     assert_eq!((queue.waiting(), queue.is_on()), ([0, 0], false));
     drop(second);
@@ -141,8 +142,8 @@ fn a_tenant_enters_by_its_quota_where_the_node_has_queues() {
 }
 
 proptest! {
-    /// Whatever comes: nobody waits longer than a second, all that passes is within the rate and its burst, and while
-    /// both wait reads have a tenth or half of it, less one request.
+    /// Whatever comes, no request waits longer than a second, all that passes is within the rate and its burst, and
+    /// while both queues wait reads have a tenth or half of it, less one request.
     #[test]
     fn nobody_waits_for_ever_and_nothing_is_given_twice(
         asks in prop::collection::vec((0_u32..4, any::<bool>(), 1_u64..5000, 0_u64..2000), 1..200),
@@ -162,7 +163,7 @@ proptest! {
             prop_assert!(at <= ask.at + SEC + MS, "waited {} ns", at - ask.at);
             prop_assert!(at >= last, "they pass in the order of time");
             last = at;
-            // Before it: what came until then.
+            // Before this request no more was given than came until then.
             prop_assert!(given <= burst + rate * at / SEC, "{given} given at {at}");
             given += ask.milli_units;
         }

@@ -1,10 +1,12 @@
-//! Policies by what they say: text fixtures (samples in, knobs out), and long runs against a fluid model of trees.
+//! Policies, tested by their decisions: text fixtures (samples in, knobs out), and long runs against a fluid model of
+//! trees.
 //!
-//! A fixture is a script: `at SECONDS` or `at FROM..TO` is one sample a second, and the lines under it are partitions:
-//! rates in MB/s, tree in MB. Lines with `->` are what the profile made of the last of them.
-//! `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile plays
-//! `shortage.txt`; the valves that only `weir` has open in `valves.txt`, and what it does about a large level 1 is in
-//! `level-1.txt`, about writes that a tree slows in `slowed.txt`. `fits.txt` is there for what none of these show.
+//! A fixture is a script. `at SECONDS` or `at FROM..TO` stands for one sample a second, and the lines under it are
+//! partitions: rates in MB/s, sizes of the tree in MB. Lines with `->` are what the profile decided at the last of
+//! these samples. `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile
+//! plays `shortage.txt`. The valves that only `weir` has open in `valves.txt`. `level-1.txt` shows what `weir` does
+//! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `fits.txt` is there for what
+//! none of these show.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -33,7 +35,7 @@ fn a_level_1_that_is_too_large_is_left_alone_until_something_is_over() {
     compare("weir-level-1", &script::play(Profile::Weir, include_str!("fixtures/level-1.txt")));
 }
 
-/// A closed loop writes as fast as it is let: its writes are no measure of what is asked for.
+/// A closed loop writes as fast as the tree lets it: its writes do not show how much it wants to write.
 #[test]
 fn level_0_is_merged_within_where_its_length_slows_writes() {
     compare("weir-slowed", &script::play(Profile::Weir, include_str!("fixtures/slowed.txt")));
@@ -64,7 +66,7 @@ fn profiles_truly_differ() {
     assert_eq!(differ.len(), Profile::ALL.len());
 }
 
-/// Who is the same without an ingredient would say of it that it is of no use.
+/// If `weir` were the same without an ingredient, the ingredient would be of no use.
 #[test]
 fn weir_is_another_without_any_of_its_ingredients() {
     let scripts = [

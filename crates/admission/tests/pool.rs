@@ -1,4 +1,4 @@
-//! The pool: who gets units, who waits for them, and in which order.
+//! The pool: which tenant gets units, which one waits for them, and in which order.
 #![allow(missing_docs, reason = "tests")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -73,13 +73,13 @@ fn headroom_is_for_those_within_their_share() {
     assert!(pool.try_acquire(3, 1).is_none());
     assert!(pool.try_acquire(4, 21).is_none(), "above its share of five");
     assert!(pool.try_acquire(4, 20).is_some() && pool.try_acquire(1, 15).is_some());
-    // A reserve is above all that.
+    // A reserve comes before all that.
     pool.set_reserve(3, 56);
     assert!(pool.try_acquire(3, 1).is_some() && pool.try_acquire(3, 2).is_none());
     drop((hog, others));
 }
 
-/// A share of so many units for each of `tenants`, and what is kept in common.
+/// A share of `units` units for each of `tenants`, and `common` units kept in common.
 fn shares(common: u64, tenants: std::ops::Range<u32>, units: u64, is_prompt: bool) -> Shares {
     Shares { common, tenants: tenants.map(|tenant| (tenant, Share { units, reserve: 0, is_prompt })).collect() }
 }
@@ -95,7 +95,7 @@ fn what_is_kept_in_common_is_for_those_below_their_share() {
     let second = pool.try_acquire(3, 5).expect("what the other has left");
     assert!(pool.try_acquire(4, 1).is_none(), "two at a time were more than was kept");
     drop((first, second));
-    // Whose delay is infinite has no part in it.
+    // A tenant whose delay is infinite gets nothing of it.
     pool.set_shares(&shares(20, 1..5, 25, false));
     assert!(pool.try_acquire(2, 1).is_none());
     drop(hog);
@@ -130,7 +130,7 @@ fn who_is_within_its_share_when_it_asks_goes_before_all_who_are_above() {
     let mut modest: Vec<_> = (0..3).map(|_| Waiting::new(&pool, 2, 10)).collect();
     assert_eq!(modest.iter().map(|waiting| waiting.acquire.is_due()).collect::<Vec<_>>(), [true, true, false]);
     assert!(greedy.iter().all(|waiting| !waiting.acquire.is_due()));
-    // What it has grows meanwhile, but what was due stays due.
+    // The tenant's use grows meanwhile, but requests that were due stay due.
     let booked = pool.book(2, 15);
     hog.truncate(6);
     let due: Vec<Permit> = modest.iter_mut().filter_map(Waiting::poll).collect();
@@ -142,7 +142,7 @@ fn who_is_within_its_share_when_it_asks_goes_before_all_who_are_above() {
     drop((due, booked));
 }
 
-/// A request, and whether it was woken since it was polled last.
+/// A request, and whether it was woken since the last poll.
 struct Waiting {
     tenant: u32,
     units: u64,
@@ -217,7 +217,7 @@ fn who_waits_above_its_share_holds_back_only_itself() {
     drop(pool.try_acquire(3, 1).expect("within its share"));
     let (mut short, mut behind) = (Waiting::new(&pool, 2, 10), Waiting::new(&pool, 3, 1));
     assert!(short.poll().is_none() && behind.poll().is_none(), "what is left comes to 2 first");
-    // Its share is smaller with every other user, until it is not within it any more.
+    // The tenant's share becomes smaller with every other user, until the tenant is no longer within it.
     let newcomers: Vec<_> = (10..12).map(|tenant| pool.book(tenant, 1)).collect();
     assert_eq!((pool.stats().users, pool.stats().rest()), (5, 2));
     assert!(behind.woken.0.load(Relaxed) && behind.poll().is_some() && short.poll().is_none());
@@ -232,7 +232,7 @@ fn a_large_request_is_served_among_small_ones() {
     let mut large = Waiting::new(&pool, 100, 10);
     assert!(large.poll().is_none());
     let mut small: Vec<Waiting> = Vec::new();
-    // Each of the others comes back at once, before it gives back what it has.
+    // Each of the others asks again at once, before it gives back what it has.
     for _ in 0..20 {
         let Some(permit) = held.pop_front() else { break };
         small.push(Waiting::new(&pool, permit.tenant(), 1));
@@ -250,7 +250,7 @@ fn a_large_request_is_served_among_small_ones() {
 #[test]
 fn shares_converge_whatever_the_sizes_and_numbers_of_requests() {
     let pool = Pool::new(1000);
-    // Units of a request, and how many a tenant has out.
+    // For each tenant: the units of a request, and how many requests are outstanding.
     let tenants = [(1, 400), (10, 40), (70, 10), (300, 3)];
     let new = |tenant: u32| Waiting::new(&pool, tenant, tenants[tenant as usize].0);
     let mut waiting: Vec<Waiting> = Vec::new();
@@ -267,7 +267,7 @@ fn shares_converge_whatever_the_sizes_and_numbers_of_requests() {
                 held.push_back(permit);
             }
         }
-        // Whoever gives back asks again at once.
+        // A tenant that gives units back asks again at once.
         let permit = held.pop_front().expect("somebody has something");
         let tenant = permit.tenant();
         waiting.push(new(tenant));
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// Whoever was woken has its units, and nobody else has: no wake-up is lost, and none is in vain.
+    /// Every request that was woken has its units, and no other has: no wake-up is lost, and none is in vain.
     fn run_woken(&mut self) -> Result<(), TestCaseError> {
         for mut waiting in std::mem::take(&mut self.waiting) {
             let woken = waiting.woken.0.load(Relaxed);
@@ -388,7 +388,7 @@ impl World {
         Ok(())
     }
 
-    /// What is true whenever nobody is on its way.
+    /// Checks what must hold whenever no request is on its way.
     fn check(&self) -> Result<(), TestCaseError> {
         let stats = self.pool.stats();
         let mut used = BTreeMap::<u32, u64>::new();
@@ -404,7 +404,7 @@ impl World {
             let Part { used, reserve } = self.pool.part(tenant);
             prop_assert!(used + units > reserve, "{tenant} waits for {units} below its reserve");
         }
-        // Somebody waits for units that are not there, or all that wait are above their share.
+        // If requests wait, at least one of them waits for units that are not there, or is above its share.
         let fits = |(tenant, units): (&u32, &u64)| {
             let Part { used, reserve } = self.pool.part(*tenant);
             *units + self.headroom <= stats.rest() + reserve.saturating_sub(used)
@@ -415,8 +415,8 @@ impl World {
 }
 
 proptest! {
-    /// Units are conserved, wake-ups neither lost nor in vain, reserves honoured, and nothing is idle that all could
-    /// have.
+    /// Units are conserved, wake-ups are neither lost nor in vain, reserves are honoured, and no units are idle that
+    /// all could have.
     #[test]
     fn units_are_conserved_and_nobody_waits_in_vain(capacity in 1_u64..60, steps in steps()) {
         let (held, waiting) = (Vec::new(), Vec::new());
@@ -440,7 +440,7 @@ proptest! {
         prop_assert_eq!(world.pool.stats(), PoolStats { capacity, ..PoolStats::default() });
     }
 
-    /// With reserves set beforehand and nothing booked by force, there is never more in use than there is.
+    /// With reserves set beforehand and nothing booked by force, there is never more in use than the capacity.
     #[test]
     fn nothing_that_is_asked_for_goes_beyond_the_capacity(
         reserves in prop::collection::vec(0_u64..20, 4),
@@ -466,8 +466,8 @@ proptest! {
         }
     }
 
-    /// Who is above its share takes nothing of what is kept in common, and who is below is refused only where too
-    /// little is left.
+    /// A tenant above its share takes nothing of what is kept in common. A tenant below its share is refused only where
+    /// too little is left.
     #[test]
     fn what_is_kept_in_common_is_left_to_those_below_their_share(
         (rest, common) in (0_u64..40, 0_u64..40),

@@ -17,7 +17,7 @@ fn both(units: u64) -> UnitLimits {
 
 const REFUSE: OnLimit = OnLimit::Refuse;
 
-/// What came of a load, in units and in requests.
+/// What was served of a load, in units and in requests.
 #[derive(Default)]
 struct Served {
     units: AtomicU64,
@@ -25,19 +25,19 @@ struct Served {
     longest: AtomicU64,
 }
 
-/// What a request costs: `Unit::Read` is charged one unit and settled.
+/// A load of equal requests. A request of `Unit::Read` is charged one unit and settled.
 #[derive(Clone, Copy)]
 struct Load {
     unit: Unit,
     partition: u32,
     units: u64,
-    /// Requests per second, evenly; each in a task of its own.
+    /// Requests per second, evenly spaced; each in a task of its own.
     rate: u64,
     from: Nanos,
     to: Nanos,
 }
 
-/// One request; true if it was admitted.
+/// One request, which waits until it is admitted or refused.
 async fn request(quota: &Arc<Quota>, unit: Unit, partition: u32, units: u64) -> Result<(), Refused> {
     let charged = if unit == Unit::Read { 1 } else { units };
     if !quota.try_admit(unit, charged) {
@@ -47,7 +47,7 @@ async fn request(quota: &Arc<Quota>, unit: Unit, partition: u32, units: u64) -> 
     Ok(())
 }
 
-/// An open loop: the load comes whatever becomes of it.
+/// Offers a load in an open loop: requests come whatever becomes of those before.
 fn offer(sim: &Sim, quota: &Arc<Quota>, load: Load) -> Arc<Served> {
     let served = Arc::new(Served::default());
     let (quota, clock, spawner) = (Arc::clone(quota), sim.clock(), sim.spawner());
@@ -150,7 +150,7 @@ fn unused_seconds_come_back_as_a_burst_and_no_more_than_was_agreed() {
 
 #[test]
 fn a_partition_that_asks_has_its_share_within_one_quantum() {
-    // One partition floods its tenant's limit; another comes, asks for half of it, and has that half at once.
+    // One partition floods its tenant's limit. Another comes, asks for half of the limit, and has that half at once.
     let sim = Sim::new(6);
     let quota = Quota::new(sim.clock(), &both(10_000));
     let flood = Load { unit: Unit::Write, partition: 0, units: 1, rate: 30_000, from: 0, to: 4 * SEC };
@@ -165,7 +165,7 @@ fn a_partition_that_asks_has_its_share_within_one_quantum() {
     sim.run_until(6 * SEC);
     assert_eq!((modest.units.load(Relaxed), modest.refused.load(Relaxed)), (9_000, 0));
     assert!(modest.longest.load(Relaxed) <= 10 * MS, "{} ns", modest.longest.load(Relaxed));
-    // What the newcomer took was missing in the queue of the other, which had been promised a second at most.
+    // What the newcomer took was missing in the queue of the other, whose requests had been promised a second at most.
     assert!(flood.longest.load(Relaxed) <= SEC + MS);
 }
 
@@ -191,7 +191,7 @@ fn a_refusal_says_when_to_come_again_and_keeps_its_word() {
             let (clock, spawner) = (sim.clock(), sim.spawner());
             sim.block_on(async {
                 for _ in 0..20 {
-                    // Until there is no room any more.
+                    // Until there is no more room.
                     let refused = loop {
                         let charged = if unit == Unit::Read { 1 } else { units };
                         match quota.admit(unit, 0, charged) {
@@ -202,7 +202,7 @@ fn a_refusal_says_when_to_come_again_and_keeps_its_word() {
                                 spawner.spawn(Box::pin(async move {
                                     match waiting.await {
                                         Ok(()) => quota.settle(unit, 0, charged, units),
-                                        // What a read costs is learnt from those before it.
+                                        // The cost of a read is estimated from the reads before it.
                                         Err(_) => assert_eq!(unit, Unit::Read),
                                     }
                                 }));
@@ -247,8 +247,8 @@ fn what_is_larger_than_the_burst_is_paid_in_full() {
 
 #[test]
 fn values_of_many_seconds_units_are_served_within_the_limit() {
-    // FX-2: each read is admitted as one unit and turns out to be 2048, twenty seconds' worth. Whoever is refused comes
-    // again when told.
+    // FX-2: each read is admitted as one unit and turns out to cost 2048, twenty seconds' worth. A read that is refused
+    // comes again when told.
     let sim = Sim::new(13);
     let quota = Quota::new(sim.clock(), &both(100));
     let (clock, seconds) = (sim.clock(), 1000);
@@ -277,7 +277,7 @@ fn who_gives_up_leaves_place_and_units() {
     assert_eq!(quota.waiting(Unit::Write), 3);
     drop(second);
     assert_eq!(quota.waiting(Unit::Write), 2);
-    // Admitted, but nobody looked: dropping gives the unit on to the third, at once.
+    // The first is admitted, but nobody has polled it: dropping it passes the unit on to the third, at once.
     sim.run_until(100 * MS);
     assert_eq!(quota.waiting(Unit::Write), 1);
     drop(first);
@@ -304,7 +304,7 @@ fn knobs_turn_under_those_who_wait() {
     assert!(quota.is_unlimited(Unit::Write) && quota.waiting(Unit::Write) == 0);
     assert!(poll(&mut waiting[0]).is_ready());
     assert!(quota.try_admit(Unit::Write, 1_000_000));
-    // Limited again: what was spent meanwhile is not owed, and nothing is saved up but the least.
+    // Limited again: what was spent meanwhile is not owed, and only the least burst is saved up.
     quota.set_limits(&UnitLimits { burst_seconds: 300, ..both(1000) });
     assert_eq!(quota.units(Unit::Write), 100);
     quota.set_limits(&both(100));
@@ -339,8 +339,8 @@ fn one_seed_gives_one_day() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whoever asks, gives up or turns knobs: no more is admitted than limit and burst allow, everybody gets an
-    /// answer within his patience, and nothing stays behind.
+    /// Whatever requests come or give up, and whatever knobs are turned, no more is admitted than limit and burst
+    /// allow, every request gets an answer within its patience, and nothing stays behind.
     #[test]
     fn nothing_is_lost_and_nothing_given_twice(
         rate in 1_u64..2000,
@@ -399,7 +399,7 @@ proptest! {
 }
 
 /// XS-25: after thirty idle seconds a query of thirty seconds' units runs at once, and the writes behind it have what
-/// comes in their own second; without savings it is a debt that all wait for.
+/// comes in their own second. Without savings the query is a debt that all wait for.
 #[test]
 fn a_query_pays_from_what_was_saved_up_and_writes_keep_their_second() {
     for (burst_seconds, is_there) in [(60, true), (0, false)] {
@@ -409,19 +409,20 @@ fn a_query_pays_from_what_was_saved_up_and_writes_keep_their_second() {
         sim.run_until(30 * SEC);
         let thirty_seconds = 30 * 100 * 1000;
         assert_eq!(quota.try_admit_query(thirty_seconds), is_there);
-        // The tenth of a second that is always kept is not touched by it.
+        // The query does not touch the tenth of a second that is always kept.
         assert!(quota.try_admit(Unit::Request, 10 * 1000));
         assert!(!quota.try_admit_query(1000), "all is spent");
         sim.run_until(31 * SEC);
         assert!(quota.try_admit(Unit::Request, 10 * 1000), "a second later writes go on");
         assert_eq!(quota.stats(Unit::Request).units, if is_there { thirty_seconds + 20_000 } else { 20_000 });
-        // What is paid afterwards is paid from savings, as far as they go: 90 units of the last second are there.
+        // What is paid afterwards is paid from savings as far as possible: 90 units of the last second are there.
         quota.settle(Unit::Request, 0, 0, 50_000);
         assert_eq!(quota.units(Unit::Request) < 0, !is_there);
     }
 }
 
-/// XS-26: what a tenant bought is its own, however noisy its neighbour; what is left is for who may have it.
+/// XS-26: what a tenant bought is its own, however noisy its neighbour is. What is left is for the tenants that may
+/// have it.
 #[test]
 fn a_noisy_neighbour_gets_what_is_left_and_nothing_of_what_others_bought() {
     let limits = |spare| UnitLimits { ru: 100, spare, on_limit: REFUSE, ..UnitLimits::default() };
@@ -455,7 +456,7 @@ fn a_noisy_neighbour_gets_what_is_left_and_nothing_of_what_others_bought() {
     }
 }
 
-/// XS-26: what began with what the node has left is paid from there to its end. When nothing is left any more, the
+/// XS-26: a request that was begun with what the node has left is paid from there to its end. Once nothing is left, the
 /// tenant has what it bought, and no debt from before.
 #[test]
 fn what_the_node_had_left_is_no_debt_later() {
@@ -464,7 +465,7 @@ fn what_the_node_had_left_is_no_debt_later() {
     node.set(100_000 * 1000);
     let limits = UnitLimits { ru: 100, spare: true, on_limit: REFUSE, ..UnitLimits::default() };
     let quota = Quota::on_node(sim.clock(), &limits, Arc::clone(&node));
-    // A hundred times the limit, most of which shows afterwards.
+    // A hundred times the limit. Most of the cost shows afterwards.
     for ms in 0..10_000 {
         sim.run_until(ms * MS);
         assert!(quota.try_admit(Unit::Request, 1000));

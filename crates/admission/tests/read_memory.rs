@@ -1,4 +1,4 @@
-//! The memory limit of long reads, also for reads that are not polled or are dropped.
+//! The memory limit of long reads, also for reads that are not polled, or that are dropped.
 #![allow(missing_docs, reason = "tests")]
 
 use std::pin::Pin;
@@ -26,7 +26,7 @@ fn start(sim: &Sim) -> Arc<dyn File> {
 fn a_read_that_nobody_polls_holds_no_memory() {
     let sim = Sim::new(1);
     let file = start(&sim);
-    // An update has started reads of three values and awaits the first; that one must read once more.
+    // An update has started reads of three values and awaits the first, which must read once more.
     let read = || file.read_new(0, 2 * MIB, Tag { owner: owner(1), ..TAG });
     let (first, second, third) = (read(), read(), read());
     sim.block_on(async {
@@ -43,7 +43,7 @@ fn a_read_that_is_dropped_gives_its_memory_back() {
     let sim = Sim::new(1);
     let file = start(&sim);
     let mut reads: Vec<_> = (0..3).map(|_| file.read_new(0, 3 * MIB, TAG)).collect();
-    // One is under way, two wait; one of those was never asked.
+    // One read is under way and two wait; one of these was never polled.
     reads.iter_mut().take(2).for_each(|read| {
         let polled = Pin::new(read).poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending());

@@ -1,4 +1,5 @@
-//! One seed gives one day: the same load through the gates twice, on the simulated disk, is the same to the nanosecond.
+//! One seed gives one run: the same load through the gates, run twice on the simulated disk, is the same to the
+//! nanosecond.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use weir_admission::{Booked, Direction, GatedFs, Ledger, Limits, PartitionGate};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Fs, OpenOptions, PAGE, Tag, sleep_until};
 
-/// A second of eight partitions that read, log, flush and compact; returns the hashes of all that happened, and the
-/// books.
+/// A second of eight partitions that read, log, flush and compact. Returns the hashes of everything that happened, and
+/// the books.
 fn day(seed: u64) -> (u64, u64, Booked) {
     let sim = Sim::new(seed);
     let rate = 200_000_000;
@@ -42,10 +43,10 @@ fn day(seed: u64) -> (u64, u64, Booked) {
             }
         });
     }
-    // All that was begun in that second ends.
+    // Everything that was begun in that second ends.
     sim.run_until(2 * SEC);
     let (total, counters) = (ledger.total(), disk.counters());
-    // What the ledger says is what the disk says, by cause.
+    // The ledger and the disk say the same, by cause.
     for class in Class::ALL {
         assert_eq!(total[(class, Direction::Read)].bytes, counters.get(class, OpKind::Read).bytes, "{class:?}");
         assert_eq!(total[(class, Direction::Write)].bytes, counters.get(class, OpKind::Write).bytes, "{class:?}");

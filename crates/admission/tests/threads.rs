@@ -1,5 +1,5 @@
-//! The gate, the quota and the pool between real threads and the real clock: what virtual time cannot show. Nothing
-//! here depends on how long anything takes; a lost wake-up shows as a test that never ends.
+//! The gate, the quota and the pool with real threads and the real clock, which virtual time cannot show. Nothing here
+//! depends on how long anything takes. A lost wake-up shows as a test that never ends.
 #![allow(clippy::disallowed_methods, reason = "races need threads and a clock that runs by itself")]
 
 use std::future::Future;
@@ -25,7 +25,7 @@ fn opening_and_closing_the_gate_leaves_nobody_behind() {
     race(&[Limits::UNLIMITED]);
 }
 
-/// Four threads ask, wait and give up; one of them turns the limits through `detour` and back now and then.
+/// Four threads ask, wait and give up. One of them turns the limits to `detour` and back now and then.
 fn race(detour: &[Limits]) {
     let clock: Arc<dyn Clock> = RealClock::new();
     let gate = Gate::new(Arc::clone(&clock), GateOptions::NODE.with_limits(Limits::bytes(2_000_000_000)));
@@ -64,7 +64,7 @@ fn race(detour: &[Limits]) {
     });
     assert!(granted > 4 * 3000 / 2);
     assert!(Rank::ALL.iter().all(|&rank| gate.waiting(rank) == 0));
-    // Nothing is lent any more: two background grants fit at once, as on the first day.
+    // Nothing is lent any more: two background grants fit at once, as at the beginning.
     gate.set_limits(Limits::UNLIMITED);
     gate.set_limits(Limits::bytes(2_000_000_000));
     let owner = Owner { tenant: 2, partition: 9 };
@@ -74,8 +74,8 @@ fn race(detour: &[Limits]) {
     assert!(fresh.iter().all(|request| matches!(request, Request::Ready(_))));
 }
 
-/// Time that passes by being looked at, a microsecond each, and jumps to where somebody wants to be woken. So whether
-/// the threads ask for more than a limit does not depend on how fast the machine is.
+/// A clock that advances by a microsecond each time it is read, and jumps to where somebody wants to be woken. So
+/// whether the threads ask for more than a limit does not depend on how fast the machine is.
 #[derive(Default)]
 struct LookedAt(AtomicU64);
 
@@ -94,11 +94,11 @@ impl Clock for LookedAt {
     }
 }
 
-/// Four threads ask, pay, are paid back and give up, while the limit is turned: whoever reads the clock, and then waits
-/// for the lock, meets those who came later.
+/// Four threads ask, pay, are paid back and give up, while the limit is turned. A thread that reads the clock, and then
+/// waits for the lock, meets others that came later.
 #[test]
 fn units_are_neither_lost_nor_stuck_between_threads() {
-    // All that is asked for comes to some million units, two minutes' worth: nobody is refused for an hour's wait.
+    // All requests together come to some million units, two minutes' worth: nobody is refused for an hour's wait.
     let limits = |wcu| UnitLimits { wcu, on_limit: OnLimit::Delay { max_ms: 3_600_000 }, ..UnitLimits::default() };
     // The threads ask for some million units. The forty or so times that the limit is turned off and on again fill the
     // bucket with at most 400,000, and time brings next to nothing: somebody waits, however the threads are scheduled.
@@ -112,7 +112,7 @@ fn units_are_neither_lost_nor_stuck_between_threads() {
                     let units = 1 + rng.below(20);
                     let mut admission = quota.admit(Unit::Write, thread % 2, units);
                     if rng.below(8) == 0 {
-                        // Answered or not: it is given up.
+                        // Answered or not, the request is given up.
                         let _ = Pin::new(&mut admission).poll(&mut Context::from_waker(Waker::noop()));
                         continue;
                     }
@@ -130,7 +130,7 @@ fn units_are_neither_lost_nor_stuck_between_threads() {
     assert!(quota.stats(Unit::Write).delayed > 0, "somebody has waited");
 }
 
-/// Four threads ask, wait, give back and give up; one of them turns the knobs now and then.
+/// Four threads ask, wait, give back and give up. One of them turns the knobs now and then.
 #[test]
 fn units_of_a_pool_are_neither_lost_nor_stuck_between_threads() {
     let pool = Pool::new(100);

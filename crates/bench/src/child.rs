@@ -1,4 +1,4 @@
-//! The child process: one task on one contestant, told on standard output, line by line.
+//! The child process: runs one task on one contestant, and reports on standard output, line by line.
 //!
 //! ```text
 //! progress 0.25
@@ -19,25 +19,25 @@ use crate::meter::{self, Stopwatch};
 use crate::outcome::Outcome;
 use crate::work::{self, Size, Task};
 
-/// Everything a child needs to know; crosses as JSON on its command line.
+/// Everything a child needs to know; the parent passes it as JSON on the child's command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// What to do.
     pub task: Task,
-    /// On what.
+    /// The engine to do it on.
     pub entry: Entry,
-    /// In which directory.
+    /// The directory to do it in.
     pub dir: PathBuf,
-    /// How much of it.
+    /// The size of the task.
     pub size: Size,
-    /// The chance of this round.
+    /// The seed of this round.
     pub seed: u64,
 }
 
 /// Milliseconds between two progress lines.
 const REPORT_EVERY_MS: u64 = 100;
 
-/// Does `order` (JSON), and prints the lines that the parent reads.
+/// Carries out `order` (JSON), and prints the lines that the parent reads.
 pub fn main(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
     let watch = Stopwatch::start();

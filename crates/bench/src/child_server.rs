@@ -25,7 +25,8 @@ pub struct ChildServer {
 }
 
 impl ChildServer {
-    /// Starts `weir` on `dir` and free ports, with the text of a configuration file; ready when this returns.
+    /// Starts `weir` on `dir` and free ports, with the text of a configuration file; the server is ready when this
+    /// returns.
     pub fn start(weir: &Path, dir: &Path, config: &str) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let file = config_file(dir);
@@ -44,7 +45,7 @@ impl ChildServer {
             .map_err(|error| format!("cannot start {}: {error}", weir.display()))?;
         let log = child.stderr.take().ok_or("the server has no standard error")?;
         let (ready, is_ready) = mpsc::channel();
-        // Reads on after the server is ready, so that a full pipe never stops it.
+        // This thread reads on after the server is ready, so that a full pipe never stops the server.
         thread::spawn(move || {
             let mut said = String::new();
             for line in BufReader::new(log).lines().map_while(std::result::Result::ok) {
@@ -115,14 +116,14 @@ impl ChildServer {
             .collect())
     }
 
-    /// Asks it to end and waits until it has.
+    /// Asks the server to end, and waits until it has.
     pub fn stop(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("the server ended with {status} on SIGTERM").into()) }
     }
 
-    /// Ends it as `kill -9` does.
+    /// Ends the server as `kill -9` does.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -132,7 +133,7 @@ impl ChildServer {
 
 impl Drop for ChildServer {
     fn drop(&mut self) {
-        // Fails harmlessly when it has ended already.
+        // Fails harmlessly if the server has ended already.
         let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -152,7 +153,7 @@ fn config_file(dir: &Path) -> PathBuf {
     dir.with_extension("toml")
 }
 
-/// The ports in the line that says it is ready.
+/// The ports in the line by which the server says that it is ready.
 fn ports(line: &str) -> Option<(u16, u16)> {
     let after = |name: &str| {
         let rest = &line[line.find(name)? + name.len()..];

@@ -1,4 +1,4 @@
-//! What a work asks of an engine.
+//! What a work asks from an engine.
 
 use crate::Result;
 
@@ -7,7 +7,8 @@ pub trait Contestant: Send + Sync {
     /// Name and version, for the table.
     fn version(&self) -> String;
 
-    /// What it was told beyond [`Settings`](crate::settings::Settings), or tells by itself: one line for the record.
+    /// What the engine was told beyond [`Settings`](crate::settings::Settings), or reports by itself: one line for the
+    /// record.
     fn remarks(&self) -> String;
 
     /// Stores one pair and returns when [`Settings::sync`](crate::settings::Settings::sync) is satisfied.
@@ -25,7 +26,7 @@ pub trait Contestant: Send + Sync {
     /// Files per level, such as `L0:1 L5:4 L6:28`.
     fn shape(&self) -> String;
 
-    /// Its rows of many parts; `None` for a store that has none.
+    /// The store's rows of many parts; `None` if it has none.
     fn rows(&self) -> Option<&dyn Rows> {
         None
     }
@@ -34,7 +35,7 @@ pub trait Contestant: Send + Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What a work asks of rows of many parts, in a store that has them.
+/// What a work asks from rows of many parts, in a store that has them.
 pub trait Rows: Send + Sync {
     /// Stores `parts`, subkeys and values, in the row `name`, as one write; makes the row if it is missing.
     fn put_parts(&self, name: &[u8], parts: &[(&[u8], &[u8])]) -> Result<()>;
@@ -42,7 +43,7 @@ pub trait Rows: Send + Sync {
     /// Whether the row is there.
     fn has(&self, name: &[u8]) -> Result<bool>;
 
-    /// Deletes the row and returns when that is as durable as a put.
+    /// Deletes the row, and returns when the deletion is as durable as a put.
     fn delete(&self, name: &[u8]) -> Result<()>;
 
     /// What the log has taken so far.

@@ -1,4 +1,4 @@
-//! Keys and values: what is stored, the same for every contestant.
+//! Keys and values to store, the same for every contestant.
 
 use weir_io::Rng;
 
@@ -34,14 +34,14 @@ pub fn permutation(items: u32, rng: &mut Rng) -> Vec<u32> {
 }
 
 /// Values that do not compress and differ from each other: a stamp (item number and length), then a slice of a noise
-/// pool at a place drawn from the item. The stamp lets every read check that it got its own value; the pool keeps the
-/// cost of making a value far below the cost of storing it.
+/// pool at a place that depends on the item. The stamp lets every read check that it got its own value. The pool makes
+/// a value far cheaper to make than to store.
 pub struct Values {
     noise: Vec<u8>,
     bytes: usize,
 }
 
-/// Bytes of the stamp at the start of a value, if it is that long.
+/// Bytes of the stamp at the start of a value, if the value is that long.
 const STAMP: usize = 8;
 const NOISE_BYTES: usize = 4 << 20;
 

@@ -1,4 +1,4 @@
-//! Weir in this process, as an embedded program uses it: what works and scenarios ask of it alike. Client threads may
+//! Weir in this process, as an embedded program uses it: what works and scenarios both need from it. Client threads may
 //! block.
 
 use std::sync::Arc;
@@ -20,17 +20,17 @@ pub fn version() -> String {
     format!("weir {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// A machine with this disk and clock, and so many threads for the background.
+/// A machine with this disk and clock, and with this many background threads.
 ///
 /// # Errors
-/// It is before 1970.
+/// The clock shows a time before 1970.
 pub fn machine(fs: Arc<dyn Fs>, clock: Arc<dyn Clock>, background_threads: usize) -> Result<Machine> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let spawn = Arc::new(RealSpawn::new(background_threads, BACKGROUND_NICE));
     Ok(Machine { fs, clock, spawn, salt: since_1970.as_nanos() as u64 })
 }
 
-/// Stores one pair, and waits for what the sync mode promises.
+/// Stores one pair, and waits until the write is as durable as the sync mode promises.
 ///
 /// # Errors
 /// The write is refused.
@@ -40,7 +40,7 @@ pub fn put(partition: &Arc<Partition>, key: &[u8], value: &[u8]) -> Result<()> {
     write(partition, &batch)
 }
 
-/// Applies `batch`, and waits for what the sync mode promises.
+/// Applies `batch`, and waits until it is as durable as the sync mode promises.
 ///
 /// # Errors
 /// The write is refused.
@@ -52,7 +52,7 @@ pub fn write(partition: &Arc<Partition>, batch: &Batch) -> Result<()> {
 /// Shows the value of `key` to `see`; false if there is none.
 ///
 /// # Errors
-/// I/O.
+/// The read fails.
 pub fn get(partition: &Arc<Partition>, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
     let _scope = blocking_scope();
     let record = block_on(partition.get(key))?;
@@ -65,7 +65,7 @@ pub fn get(partition: &Arc<Partition>, key: &[u8], see: &mut dyn FnMut(&[u8])) -
 /// Shows up to `limit` pairs from `from` on, in order, to `see`.
 ///
 /// # Errors
-/// I/O.
+/// The read fails.
 pub fn scan(partition: &Arc<Partition>, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     let _scope = blocking_scope();
     block_on(async {
@@ -95,7 +95,7 @@ pub fn shape(partition: &Partition) -> String {
 /// Closes in good order.
 ///
 /// # Errors
-/// What was not durable before may be lost.
+/// A sync fails: what was not durable before may be lost.
 pub fn close(node: &Node) -> Result<()> {
     let _scope = blocking_scope();
     Ok(block_on(node.close())?)

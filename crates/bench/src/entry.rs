@@ -16,9 +16,9 @@ use crate::{Result, peer};
 pub enum Engine {
     /// Weir as `weir serve` runs it: behind partition gate, node gate and ledger, with limits far above the load.
     Weir,
-    /// Weir on the bare disk: what gates and ledger cost is the difference.
+    /// Weir on the bare disk: the difference is what gates and ledger cost.
     WeirUngated,
-    /// Weir as `weir serve` runs it, its rows in memory.
+    /// Weir as `weir serve` runs it, with its rows in memory.
     WeirMemory,
     /// RocksDB, loaded at run time.
     Rocksdb,
@@ -52,10 +52,10 @@ impl Engine {
     }
 }
 
-/// What is needed to open a contestant; crosses to the child process.
+/// What is needed to open a contestant; the parent passes it to the child process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// Which one.
+    /// The engine.
     pub engine: Engine,
     /// The peer's shared library, if it has one.
     pub library: Option<PathBuf>,

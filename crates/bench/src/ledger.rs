@@ -1,5 +1,5 @@
 //! The ledger against the kernel: a mixed load on a real disk, then what the server has booked beside what
-//! `/proc/self/io` says it moved.
+//! `/proc/self/io` reports.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ const KEYS: u64 = 300_000;
 const DEPTH: usize = 32;
 /// The load changes between full speed and a trickle this often: small appends are what page caches round up.
 const SPELL: Duration = Duration::from_secs(5);
-/// Between two commands of a trickle.
+/// Time between two commands of a trickle.
 const TRICKLE: Duration = Duration::from_millis(2);
 /// Bytes of a value.
 const VALUE_BYTES: usize = 400;
-/// Small memories, so that minutes are enough for flushes, compactions of every kind and reads of the device.
+/// Small memories, so that a few minutes are enough for flushes, compactions of every kind and reads of the device.
 const CONFIG: &str = "cache = \"16 MiB\"\nwrite_buffer = \"4 MiB\"\n";
 
 /// What to run.
@@ -34,11 +34,11 @@ const CONFIG: &str = "cache = \"16 MiB\"\nwrite_buffer = \"4 MiB\"\n";
 pub struct Plan {
     /// Sync modes, as the configuration names them.
     pub modes: Vec<String>,
-    /// Seconds of load in each.
+    /// Seconds of load in each mode.
     pub seconds: u64,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
 }
 
@@ -66,14 +66,14 @@ impl Books {
         })
     }
 
-    /// Booked beyond the kernel's count, as a share of it: read, written.
+    /// By how much the booked bytes exceed the kernel's count, as a share of that count: read, written.
     pub fn deviation(&self) -> [f64; 2] {
         let total = self.total();
         [0, 1].map(|at| (total[at] as f64 - self.kernel[at] as f64) / self.kernel[at].max(1) as f64)
     }
 }
 
-/// Runs every mode; `progress` hears a line now and then.
+/// Runs every mode, and reports a line to `progress` now and then.
 pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Books>> {
     plan.modes.iter().map(|mode| run_mode(plan, mode, &mut progress)).collect()
 }
@@ -85,7 +85,7 @@ fn run_mode(plan: &Plan, mode: &str, progress: &mut impl FnMut(&str)) -> Result<
     let ops = load(server.connect()?, Duration::from_secs(plan.seconds), |done, ops| {
         progress(&format!("{mode}: {} of {} s, {ops} commands", done.as_secs(), plan.seconds));
     })?;
-    // What is under way when the two sides are looked at is on one of them only.
+    // I/O that is in flight when the two sides are read would be on one side only.
     thread::sleep(Duration::from_secs(1));
     let mut books = read_books(&server.metrics()?);
     (books.sync, books.ops) = (mode.to_owned(), ops);
@@ -133,7 +133,7 @@ fn load(mut client: Client, duration: Duration, mut progress: impl FnMut(Duratio
     Ok(ops)
 }
 
-/// The books as the operators' door shows them.
+/// The books as the operators' port shows them.
 fn read_books(metrics: &str) -> Books {
     let mut books = Books::default();
     for sample in scrape::samples(metrics) {

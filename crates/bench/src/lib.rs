@@ -8,8 +8,8 @@
 //!   report: medians, ratios, verdicts
 //! ```
 //!
-//! A child of its own gives every run the same empty caches and heap, and a peer that crashes takes nothing along.
-//! The order of the engines turns round with every round, so that a disk growing slower hurts all alike.
+//! A child process for each run gives every run the same empty caches and heap, and a peer that crashes takes nothing
+//! along. The order of the engines turns round with every round, so that a disk that becomes slower hurts all alike.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures the real disk under the real clock")]
 
 pub mod child;

@@ -1,4 +1,4 @@
-//! A contestant in memory: for the tests of everything around the contestants.
+//! A contestant in memory, for the tests of everything around the contestants.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::contestant::{Contestant, Logged, Rows};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// In a directory of this name, rows stay when they are deleted.
+/// In a directory of this name, a store keeps rows that are deleted.
 pub(crate) const KEEPS_ROWS: &str = "keeps-rows";
 
-/// What "disks" hold, by directory: outlives a store that was closed or killed.
+/// The contents of "disks", by directory: they outlive a store that was closed or killed.
 static DISKS: LazyLock<Mutex<BTreeMap<PathBuf, Pairs>>> = LazyLock::new(Mutex::default);
 
 pub(crate) struct Memory {

@@ -40,7 +40,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a latency.
     pub fn record(&mut self, nanos: u64) {
         self.0.saturating_record(nanos);
     }
@@ -94,7 +94,7 @@ impl Account {
     }
 }
 
-/// The number after `name:` in the kernel's `name: number [kB]` lines; 0 if it is not there.
+/// The number after `name:` in the kernel's `name: number [kB]` lines; 0 if the name is not there.
 fn field(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(':'))
@@ -112,22 +112,22 @@ fn cpu_seconds(stat: &str) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// What the whole machine's processors have done so far, in the kernel's ticks.
+/// What the processors of the whole machine have done so far, in the kernel's ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineTime {
-    /// They had something to run, whether they could or not.
+    /// Time in which they had something to run, whether or not they could run it.
     wanted: u64,
-    /// Meanwhile the hypervisor ran somebody else.
+    /// Part of that time in which the hypervisor ran somebody else.
     stolen: u64,
 }
 
 impl MachineTime {
-    /// Until now; zeros where the kernel does not tell.
+    /// The times until now; zeros if the kernel does not tell.
     pub fn now() -> Self {
         Self::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// From the first line: user, nice, system, idle, waiting for I/O, interrupts, soft interrupts, stolen.
+    /// Parsed from the first line: user, nice, system, idle, waiting for I/O, interrupts, soft interrupts, stolen.
     fn of(stat: &str) -> Self {
         let ticks = |field: &str| field.parse::<u64>().unwrap_or(0);
         let mut fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).map(ticks);
@@ -135,7 +135,7 @@ impl MachineTime {
         Self { wanted: user + nice + system + interrupts + soft + stolen, stolen }
     }
 
-    /// Of the time that they were wanted since `before`, the share that was stolen. 0 on a machine of one's own.
+    /// The share of the time in which they were wanted since `before` that was stolen. 0 on a machine of one's own.
     pub fn stolen_since(&self, before: &MachineTime) -> f64 {
         let [stolen, wanted] =
             [(self.stolen, before.stolen), (self.wanted, before.wanted)].map(|(now, then)| now.saturating_sub(then));

@@ -1,4 +1,4 @@
-//! What one run measured: one object of the JSON array.
+//! What one run measured; it becomes one object of the JSON array.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ pub struct Outcome {
     pub engine: String,
     /// The engine's name and version.
     pub version: String,
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
     /// Operations counted.
     pub ops: u64,
-    /// Wall time of those, drain included where the work says so.
+    /// Wall time of these operations, including the drain if the work says so.
     pub seconds: f64,
     /// `ops / seconds`.
     pub ops_per_sec: f64,
@@ -24,11 +24,11 @@ pub struct Outcome {
     /// Bytes that the process asked to have written to the device during the work, log included: `write_bytes` of the
     /// kernel's accounting (direct writes, and pages dirtied).
     pub bytes_written: u64,
-    /// Of those, bytes of files deleted before the kernel had written them back.
+    /// The part of these that are bytes of files deleted before the kernel had written them back.
     pub bytes_cancelled: u64,
     /// Bytes that the process had read from the device during the work.
     pub bytes_read: u64,
-    /// Bytes that the directory occupies on the device after the work, the store closed.
+    /// Bytes that the directory occupies on the device after the work, with the store closed.
     pub space_bytes: u64,
     /// Latency in nanoseconds: median.
     pub p50_ns: u64,
@@ -53,7 +53,7 @@ pub struct Outcome {
 /// What the deletion of a row of many parts cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
-    /// Time until it was as durable as the sync mode promises.
+    /// Time until the deletion was as durable as the sync mode promises.
     pub durable_ns: u64,
     /// Time until a reader on another thread, which asks all the time, found nothing.
     pub seen_ns: u64,
@@ -61,9 +61,10 @@ pub struct Deletion {
     pub log_records: u64,
     /// Their bytes.
     pub log_bytes: u64,
-    /// Bytes written because of it alone: until nothing was left to flush or to merge, before anything else came.
+    /// Bytes written because of the deletion alone: until nothing was left to flush or to merge, before anything else
+    /// came.
     pub bytes_alone: u64,
-    /// Bytes that the same load wrote in the run in which the row stayed, to be compared with
+    /// Bytes that the same load wrote in the run in which the row stayed, for comparison with
     /// [`Outcome::bytes_written`].
     pub bytes_kept: u64,
 }

@@ -25,29 +25,29 @@ const STEPS: f64 = 1000.0;
 /// A whole comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Works; they run in the order of [`Work::ALL`].
+    /// The works, which run in the order of [`Work::ALL`].
     pub works: Vec<Work>,
     /// Contestants; the first is compared with the others.
     pub entries: Vec<Entry>,
     /// Rounds.
     pub rounds: u32,
-    /// How big.
+    /// The size of the works.
     pub size: Size,
-    /// Where; created if missing, and below it everything of ours is removed at the end.
+    /// The directory, which is created if missing; everything of ours below it is removed at the end.
     pub dir: PathBuf,
     /// Leave the loaded trees in `dir`, and use those that an earlier comparison of the same size left there.
     pub keep: bool,
 }
 
-/// Does one order somewhere.
+/// Carries out an order somewhere.
 pub trait Launch {
-    /// Runs `order` to its end, telling `progress` from 0 to 1.
+    /// Runs `order` to its end, and reports progress from 0 to 1.
     fn launch(&self, order: &Order, progress: &mut dyn FnMut(f64)) -> Result<Outcome>;
 }
 
-/// Each order in a process of its own; see [`crate::child::main`].
+/// Runs each order in a process of its own; see [`crate::child::main`].
 pub struct ChildProcess {
-    /// What is started.
+    /// The program that is started.
     pub program: Program,
     /// The children that run.
     pub children: Arc<Children>,
@@ -61,7 +61,7 @@ impl Launch for ChildProcess {
             match session.hear()? {
                 Line::Progress(done) => progress(done),
                 Line::Outcome(outcome) => {
-                    // Who leaves a log behind ends by killing itself.
+                    // A child that leaves a log behind ends by killing itself.
                     session.ended()?;
                     return Ok(*outcome);
                 }
@@ -70,7 +70,7 @@ impl Launch for ChildProcess {
     }
 }
 
-/// Runs the plan. Every finished run is told on standard error; what it measured is in the result, in order.
+/// Runs the plan. Every finished run is reported on standard error; the results are returned in order.
 pub fn run(plan: &Plan, launch: &dyn Launch) -> Result<Vec<Outcome>> {
     let mut works = plan.works.clone();
     works.sort();
@@ -118,7 +118,7 @@ fn home(plan: &Plan, entry: &Entry) -> PathBuf {
     plan.dir.join(entry.engine.name())
 }
 
-/// One work on one engine: prepares what it needs, measures, and clears away.
+/// Runs one work on one engine: prepares what it needs, measures, and clears away.
 fn one(
     plan: &Plan,
     work: Work,
@@ -174,7 +174,7 @@ fn one(
     }
 }
 
-/// What decides whether a tree may be used again.
+/// What decides whether a kept tree may be used again.
 fn mark(size: &Size) -> String {
     format!("{{\"items\":{},\"value_bytes\":{}}}\n", size.items, size.value_bytes)
 }

@@ -1,4 +1,4 @@
-//! What a server's `/metrics` say.
+//! The samples of a server's `/metrics`.
 
 /// One sample: a metric's name, its labels and its value.
 #[derive(Clone, Copy, Debug)]
@@ -6,7 +6,7 @@ pub struct Sample<'a> {
     /// The metric.
     pub name: &'a str,
     labels: &'a str,
-    /// As it stands there.
+    /// The value, as the page has it.
     pub value: f64,
 }
 
@@ -18,7 +18,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// All samples of a page. What is no number is left out.
+/// All samples of a page. Lines whose value is no number are left out.
 pub fn samples(page: &str) -> impl Iterator<Item = Sample<'_>> {
     page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let (series, value) = line.rsplit_once(' ')?;

@@ -1,4 +1,4 @@
-//! The settings that both sides get, printed with every result.
+//! The settings that every contestant gets; they are printed with every result.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 const MIB: u64 = 1 << 20;
 
-/// What an engine is told. One value, handed to every contestant.
+/// The settings of an engine. The same value is handed to every contestant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of a memtable before it is sealed.
@@ -29,18 +29,18 @@ pub struct Settings {
     pub block_bytes: u64,
     /// Filter bits per key.
     pub filter_bits: u32,
-    /// Block cache.
+    /// Bytes of the block cache.
     pub cache_bytes: u64,
     /// Compactions at a time.
     pub compaction_threads: u32,
     /// Flushes at a time.
     pub flush_threads: u32,
-    /// A commit is on the device before it is acknowledged; else it is in the kernel.
+    /// Whether a commit is on the device before it is acknowledged; otherwise it is in the kernel.
     pub sync: bool,
 }
 
 impl Default for Settings {
-    /// RocksDB's defaults, but for what the comparison fixes: no compression, 10 filter bits, 256 MiB cache, direct
+    /// RocksDB's defaults, except for what the comparison fixes: no compression, 10 filter bits, 256 MiB cache, direct
     /// I/O, and two compaction threads on two cores.
     fn default() -> Self {
         Self {

@@ -32,8 +32,8 @@ pub struct Weir {
 }
 
 impl Weir {
-    /// Opens (creates if missing) the store in `dir`, its rows in `engine`; with `gates`, behind partition gate, node
-    /// gate and ledger.
+    /// Opens (creates if missing) the store in `dir`, with its rows in `engine`; with `gates`, behind partition gate,
+    /// node gate and ledger.
     pub fn open(dir: &Path, settings: &Settings, engine: EngineKind, gates: bool) -> Result<Self> {
         let fs = RealFs::new(RealFsOptions { probe_dir: Some(dir.to_path_buf()), ..RealFsOptions::default() });
         let threads = (settings.compaction_threads + settings.flush_threads) as usize;
@@ -48,7 +48,7 @@ impl Weir {
     }
 }
 
-/// The settings in Weir's own words. What is not named has the node's default.
+/// The settings in Weir's own words. Everything else has the node's default.
 fn config(dir: &Path, settings: &Settings) -> NodeConfig {
     NodeConfig {
         tree: TreeOptions {
@@ -118,7 +118,8 @@ impl Rows for Weir {
         let key = StoredKey::new(DATABASE, name);
         let change = |rows: &[Option<Row>], batch: &mut Batch| {
             let head = rows.iter().flatten().find_map(|row| row.head().cloned());
-            // As a command that makes a row gives it its version: larger than that of any change so far.
+            // The version is the one that a command gives to a row that it makes: larger than that of any change so
+            // far.
             let make = || Head::new(RowType::Hash, self.partition.engine().applied_seq() + 1);
             let mut head = head.unwrap_or_else(make);
             let life = Life::new(head.version);

@@ -1,4 +1,4 @@
-//! A small blocking client: RESP2 as Redis clients speak it, and HTTP GET for the operators' door.
+//! A small blocking client: RESP2 as Redis clients speak it, and HTTP GET for the operators' port.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -110,7 +110,8 @@ pub fn encode(request: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Where the first whole reply of `bytes` ends, of a kind that strings have (no arrays); `None` if more must come.
+/// Where the first whole reply of `bytes` ends; `None` if more bytes must come. The reply must be of a kind that
+/// commands on strings give (no arrays).
 pub fn end_of_reply(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let after = line + 2;
@@ -137,7 +138,7 @@ fn http(port: u16, verb: &str, path: &str, json: Option<&str>) -> Result<String>
     stream.set_read_timeout(Some(PATIENCE))?;
     let content = json.map(|json| format!("Content-Type: application/json\r\nContent-Length: {}\r\n", json.len()));
     let (content, json) = (content.unwrap_or_default(), json.unwrap_or_default());
-    // In one piece: a head without its body would wait for the other side's delayed acknowledgement.
+    // In one piece: a head without its body would wait for the delayed acknowledgement of the other side.
     let request =
         format!("{verb} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{content}\r\n{json}");
     stream.write_all(request.as_bytes())?;

@@ -1,4 +1,4 @@
-//! `weir bench`: load, peers, and the table of who did what.
+//! `weir bench`: the load, the peers, and the table of results.
 
 #![allow(clippy::disallowed_methods, reason = "it writes a report where the user asked for it")]
 
@@ -36,37 +36,37 @@ enum What {
     Engine(EngineArgs),
     /// The server, over the wire, against Redis: `redis-benchmark`, unchanged
     ///
-    /// Three servers in turn, in every round: `weir serve` as it comes; the same with a tenant that has a secret and
-    /// limits far above the load, and others beside it (weir-tenants); and redis-server. The second table compares
-    /// weir-tenants with the other two: in the rows of weir stands what a login, limits and tenants cost, in requests
-    /// per second and in processor time of a request.
+    /// Three servers in turn, in every round: `weir serve` with its defaults; the same with a tenant that has a secret
+    /// and limits far above the load, and other tenants beside it (weir-tenants); and redis-server. The second table
+    /// compares weir-tenants with the other two: the rows of weir show what a login, limits and tenants cost, in
+    /// requests per second and in processor time per request.
     Redis(RedisArgs),
     Types(types::TypesArgs),
-    /// The server's books against the kernel's: a mixed load, then booked bytes beside /proc/PID/io
+    /// The server's ledger against the kernel's: a mixed load, then the booked bytes beside /proc/PID/io
     Ledger(LedgerArgs),
     Tenants(tenants::TenantsArgs),
     Large(large::LargeArgs),
-    /// Sells the disk several times over, and looks who is served; next to RocksDB
+    /// Sells the disk several times over, and shows which tenants are served; next to RocksDB
     Shortage(scenario::OnDisk<args::Shortage>),
-    /// Silence, and then everything at once, on the disk
+    /// No requests for a while, and then all of them at once, on the disk
     Surge(scenario::OnDisk<args::Surge>),
-    /// A load just below and just above what the disk can do, by turns
+    /// A load that alternates between just below and just above what the disk can do
     Waves(scenario::OnDisk<args::Waves>),
     /// Peaks of the clients' load with short valleys between them, on the disk; next to RocksDB
     Bursts(scenario::OnDisk<args::Bursts>),
     /// Inserts, gets and scans as fast as they are answered, on the disk; next to RocksDB and a B-tree
     Steady(scenario::OnDisk<args::Steady>),
     Ycsb(ycsb::YcsbArgs),
-    /// A node's traffic, at its own times, on the disk
+    /// Replays a trace of a node's traffic, at the times that it has, on the disk
     Trace(scenario::OnDisk<args::Replay>),
     Density(density::DensityArgs),
-    /// One contestant's run in this process: how `bench shortage` runs each of its measurements
+    /// One contestant's run in this process: `bench shortage` runs each of its measurements so
     #[command(hide = true)]
     ScenarioChild {
         /// The order, as JSON
         order: String,
     },
-    /// One task in this process: how `bench engine` runs each of its measurements
+    /// One task in this process: `bench engine` runs each of its measurements so
     #[command(hide = true)]
     Child {
         /// The order, as JSON
@@ -90,7 +90,7 @@ struct EngineArgs {
     /// Measure the peers alone
     #[arg(long, requires = "peer")]
     alone: bool,
-    /// Items of the fills and of the tree that is read
+    /// Items that the fills write, and items of the tree that is read
     #[arg(long, default_value_t = Size::default().items)]
     items: u32,
     /// Bytes of a value
@@ -127,7 +127,7 @@ struct RedisArgs {
     /// Measure Redis alone
     #[arg(long)]
     alone: bool,
-    /// Multiplies the requests of every load; 1 is five to ten seconds each on two cores
+    /// Multiplies the requests of every load; with 1 each takes five to ten seconds on two cores
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Connections
@@ -158,13 +158,13 @@ struct LedgerArgs {
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]
     dir: PathBuf,
-    /// Also write the books as a JSON array to this file
+    /// Also write the ledger's and the kernel's figures as a JSON array to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 impl Bench {
-    /// Runs what was asked for.
+    /// Runs the chosen benchmark.
     pub fn run(self) -> Result<()> {
         match self.what {
             What::Engine(args) => args.run(),

@@ -1,4 +1,4 @@
-//! `weir check`: is everything in a directory as it was written?
+//! `weir check`: is everything in a data directory as it was written?
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

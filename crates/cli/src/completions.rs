@@ -1,4 +1,4 @@
-//! `weir completions`: what a shell needs to complete our commands.
+//! `weir completions`: scripts that let a shell complete our commands.
 
 use std::io::{Write, stdout};
 
@@ -19,7 +19,7 @@ Examples:
   weir completions zsh > \"${fpath[1]}/_weir\"
   weir completions fish > ~/.config/fish/completions/weir.fish";
 
-/// The shells that are known.
+/// The shells that we have a script for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Shell {
     /// GNU Bash, with the bash-completion package
@@ -38,7 +38,7 @@ impl Completions {
             Shell::Zsh => clap_complete::Shell::Zsh,
             Shell::Fish => clap_complete::Shell::Fish,
         };
-        // Into memory first: the generator panics where a pipe is closed early.
+        // Into memory first: the generator panics if a pipe is closed early.
         let mut script = Vec::new();
         clap_complete::generate(shell, command, "weir", &mut script);
         Ok(stdout().write_all(&script)?)

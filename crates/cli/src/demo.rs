@@ -25,14 +25,14 @@ use weir_scenario::table;
 /// Show what Weir is for, in two minutes: the same load on it and on a store like RocksDB
 ///
 /// The same tenants twice, all bursting at once, on a disk that was sold seven times over: once with flushes and
-/// compactions as RocksDB schedules them, once as Weir does. Both run now, on your own disk, in two processes that each
-/// pretend a disk of the planned size (a few MB/s), so that neither takes anything from the other. Nothing is left
-/// behind.
+/// compactions scheduled as RocksDB does, once as Weir does. Both run now, on your own disk. They are two processes,
+/// and each pretends to have a disk of the planned speed (a few MB/s), so that neither takes bandwidth from the other.
+/// Nothing is left behind.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Demo {
-    /// Seconds of load, 20 to 3600. In less time the tenants write faster, on a faster disk, so that the same happens:
-    /// below 20 seconds there would be too few ticks of the policies to see anything
+    /// Seconds of load, 20 to 3600. In less time the tenants write faster, on a faster disk, so that the same happens.
+    /// Below 20 seconds the policies would have too few ticks for anything to be seen
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u64).range(20..=3600))]
     seconds: u64,
     /// How many times over the disk's bandwidth for flushes and compactions is sold, 1 to 100 (BOSR: background
@@ -42,7 +42,7 @@ pub struct Demo {
     /// Tenants, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     tenants: u16,
-    /// Directory on the disk to use; created if missing, and emptied of what the demo put there
+    /// Directory on the disk to use; created if missing. The demo removes what it put there
     #[arg(long, value_name = "DIR", default_value = "weir-demo-data")]
     dir: PathBuf,
 }
@@ -57,20 +57,20 @@ P99 is the time within which 99 of 100 writes of a second were done; late is the
 new data waits to be merged: from 20 runs on a store like RocksDB slows its writers, at 36 it stops them. A machine that is busy with other
 things makes writes of both late.";
 
-/// All bytes are divided by it: small data, small memtables, a slow disk.
+/// All bytes are divided by this number: small data, small memtables, a slow disk.
 const SCALE: u64 = 200;
 /// Writes that a tenant sends in the whole demo, before they are scaled. Stalls come with bytes and not with seconds:
-/// it takes about a third of these until level 0 of a RocksDB is so high that writes are slowed, however fast they
+/// after about a third of these writes, level 0 of a RocksDB has so many runs that writes are slowed, however fast they
 /// come.
 const WRITES: u64 = 1_152_000;
-/// Writes a second that a tenant is sold at least: the paper's. At fewer the page that every sync of the log takes
-/// would be most of the load.
+/// The least writes a second that a tenant is sold: the paper's number. With fewer, the page that every sync of the log
+/// takes would be most of the load.
 const WCU_MIN: u64 = 3_000;
 /// Steps of a sparkline.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 impl Demo {
-    /// Runs it.
+    /// Runs the demo.
     pub fn run(self) -> Result<()> {
         let args = Shortage {
             partitions: self.tenants,
@@ -121,7 +121,7 @@ impl Demo {
         );
         let progress = Progress::default();
         let results = comparison.preload(&progress).and_then(|()| side_by_side(&comparison, &progress));
-        // However it ended.
+        // Tidy up however the runs ended.
         comparison.tidy()?;
         if ours {
             std::fs::remove_dir(&comparison.dir)?;
@@ -134,12 +134,13 @@ impl Demo {
     }
 }
 
-/// Writes a second that each tenant sends, before they are scaled, so that the demo shows the same in so many seconds.
+/// Writes a second that each tenant sends, before they are scaled, so that a demo of `seconds` shows the same as any
+/// other.
 fn writes_per_sec(seconds: u64) -> u64 {
     (WRITES / seconds).max(WCU_MIN)
 }
 
-/// Lets SIGINT and SIGTERM end the children: what they were asked fails then, and everything is tidied as after any
+/// Lets SIGINT and SIGTERM end the child processes: their runs then fail, and everything is tidied as after any
 /// failure.
 fn end_on_signals(children: Arc<Children>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -160,7 +161,7 @@ fn end_on_signals(children: Arc<Children>) -> Result<()> {
     Ok(())
 }
 
-/// Both at once, each in a thread that listens to its process.
+/// Runs both at once, each with a thread that listens to its process.
 fn side_by_side(comparison: &Comparison, progress: &Progress) -> Result<Vec<Measured>> {
     let run = |contestant: &Entry, bar: ProgressBar| {
         let mut live = Live::new(contestant.name(), bar);
@@ -191,7 +192,7 @@ fn title(profile: &str) -> &'static str {
     if profile == "weir" { "Weir" } else { "as RocksDB does" }
 }
 
-/// What a run shows while it lasts.
+/// The figures that a run shows while it lasts.
 struct Live {
     name: String,
     bar: ProgressBar,
@@ -223,13 +224,13 @@ impl Live {
     }
 }
 
-/// A step for each factor of four, from 1 ms.
+/// The step of the sparkline for a latency: one more for each factor of four, from 1 ms.
 fn step(us: f64) -> char {
     let steps = (us / 1e3).max(1.0).log(4.0).floor() as usize;
     STEPS[steps.min(STEPS.len() - 1)]
 }
 
-/// The two lines.
+/// The two lines that sum up the demo.
 fn verdict(results: &[Measured]) -> String {
     let line = |measured: &Measured| {
         let (outcome, series) = (&measured.run.outcome, &measured.run.series);

@@ -22,7 +22,7 @@ mod top;
 mod transfer;
 mod units;
 
-/// Many small allocations come and go on a few threads, which is what it is made for.
+/// Mimalloc is made for many small allocations that come and go on a few threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -49,7 +49,7 @@ enum Command {
     Backup(operate::backup::Backup),
     /// Make a new tenant from a backup
     Restore(operate::restore::Restore),
-    /// Bring a dump file, or all that a running Redis has and does, into a tenant
+    /// Import a dump file, or the data and changes of a running Redis, into a tenant
     Import(transfer::import::Import),
     /// Write a tenant into a dump file of Redis
     Export(transfer::export::Export),
@@ -80,7 +80,7 @@ A first session:
 
 docs/operations.md is for whoever runs it, docs/config.md for what can be set.";
 
-/// `command`, and all below it, taking paths of this machine where it takes paths: see [`weir_io::local_path`].
+/// Makes `command` and all its subcommands accept only paths of this machine as paths: see [`weir_io::local_path`].
 fn with_local_paths(command: clap::Command) -> clap::Command {
     let local = |arg: clap::Arg| match arg.get_value_parser().type_id() == TypeId::of::<PathBuf>() {
         true => arg.value_parser(PathBufValueParser::new().try_map(weir_io::local_path)),
@@ -89,21 +89,21 @@ fn with_local_paths(command: clap::Command) -> clap::Command {
     command.mut_args(local).mut_subcommands(with_local_paths)
 }
 
-/// What the arguments ask for. Otherwise says what is wrong with them, and ends the process.
+/// Parses the arguments. If they are wrong, says why, and ends the process.
 fn parse() -> Cli {
     let mut command = with_local_paths(Cli::command());
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let matches = command.try_get_matches_from_mut(&arguments);
     matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)).unwrap_or_else(|error| {
         if error.kind() == ErrorKind::InvalidSubcommand {
-            // A command that does not exist is answered with those that do.
+            // If a command does not exist, show those that do.
             eprintln!("{}", choices(&command, &arguments));
         }
         error.exit()
     })
 }
 
-/// The commands that there are where `arguments` have got to, a line each.
+/// The subcommands of the command that `arguments` have reached, a line each.
 fn choices(command: &clap::Command, arguments: &[OsString]) -> String {
     let (mut reached, mut path) = (command, command.get_name().to_owned());
     for argument in arguments.iter().skip(1) {
@@ -153,7 +153,7 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    /// What is said to `words` that are wrong.
+    /// The answer to `words` that are wrong.
     fn refused(words: &str) -> (ErrorKind, String) {
         let arguments: Vec<OsString> = words.split(' ').map(Into::into).collect();
         let mut command = with_local_paths(Cli::command());

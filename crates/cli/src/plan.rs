@@ -14,23 +14,23 @@ use crate::calibrate::stored;
 
 /// Say whether a machine carries its tenants, how often its disk may be sold, and how many more fit
 ///
-/// Plays what tenants were recorded to ask for through the scheduler, in virtual time: the busiest hour of the trace,
-/// as it is; then with a device that is sold more often (or less, if they are not served as it is); then with more
-/// tenants like them. Answers are for this traffic: a week of it says more than an hour. It takes from a minute to half
-/// an hour, and writes nothing but what it is told to.
+/// Plays the recorded requests of tenants through the scheduler, in virtual time: first the busiest hour of the trace,
+/// as it is; then with a device that is sold more often (or less often, if the tenants are not served as it is); then
+/// with more tenants like them. The answers hold for this traffic: a week of it says more than an hour. It takes from a
+/// minute to half an hour, and writes only the files that you ask for.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Plan {
     #[command(flatten)]
     capacity: Capacity,
     /// What the device can do, in MB a second, reads and writes together [default: what `weir calibrate` has measured
-    /// and stored in --dir; where reads and writes have a bandwidth of their own, the lower one]
+    /// and stored in --dir; if reads and writes each have a bandwidth of their own, the lower one]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     device: Option<u64>,
-    /// The data directory whose calibration counts
+    /// The data directory whose calibration is used
     #[arg(long, value_name = "DIR", default_value = "weir-data", conflicts_with = "device")]
     dir: PathBuf,
-    /// Threads; the ratio is looked for on one and the number of tenants on another
+    /// Threads; one looks for the ratio, another for the number of tenants
     #[arg(long, value_name = "N", default_value_t = 2)]
     threads: usize,
 }
@@ -45,7 +45,7 @@ Examples:
   weir sim trace --seconds 604800 --record week.csv --profile weir   draws a week where none was recorded";
 
 impl Plan {
-    /// Plays, prints, writes.
+    /// Plays the trace, prints the answers, and writes the files that were asked for.
     pub fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let (device, from) = self.device()?;
         let question = Question::new(&self.capacity, self.capacity.recorded()?, device)?;
@@ -54,7 +54,7 @@ impl Plan {
         Ok(question.deliver(&answer)?)
     }
 
-    /// Bytes a second, and who says so.
+    /// The device's bytes a second, and where this number comes from.
     fn device(&self) -> Result<(u64, &'static str), String> {
         if let Some(mb) = self.device {
             return Ok((mb * 1_000_000, "as told"));

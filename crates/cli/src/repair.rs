@@ -1,4 +1,4 @@
-//! `weir repair`: what a directory that is refused needs to be opened again.
+//! `weir repair`: makes a directory that the server refuses openable again.
 
 use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use weir_node::repair::{self, Role};
 
 use crate::check::explain;
 
-/// Repairs what the server refuses to open, if what is left allows it: `FORMAT`, either copy of the catalogue, a
-/// partition's `tree/CURRENT`, its `ANCHOR`, its log.
+/// Repairs a directory that the server refuses to open, if the remaining files allow it: `FORMAT`, either copy of the
+/// catalogue, a partition's `tree/CURRENT`, its `ANCHOR`, its log.
 ///
-/// Says what is wrong and what it would do, and does it only with --yes, or when it was asked for and answered. The
+/// Says what is wrong and what it would do, and does it only with --yes, or after it has asked and you have agreed. The
 /// server must be stopped.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -25,10 +25,10 @@ pub struct Repair {
     /// Do it without asking
     #[arg(long)]
     yes: bool,
-    /// The copy of the catalogue that is right, where the files do not say which
+    /// The copy of the catalogue that is right, if the files do not say which
     #[arg(long, value_enum, value_name = "COPY")]
     believe: Option<Copy>,
-    /// Of a log that is damaged keep the beginning, and give up what follows
+    /// Keep the beginning of a damaged log, and give up everything from the damage on
     #[arg(long)]
     accept_loss: bool,
 }
@@ -57,7 +57,7 @@ Ends with status 0 if there is nothing (more) to repair, else with 1.";
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 impl Repair {
-    /// Shows the plan, and carries it out where that is wanted.
+    /// Shows the plan, and carries it out if that is wanted.
     pub fn run(self) -> Outcome {
         let _scope = blocking_scope();
         let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());

@@ -1,18 +1,18 @@
 //! Bytes, as people write and read them.
 
-/// Bare numbers below this are taken for a mistake, unless they are 0: whoever wrote `100` meant megabytes.
+/// Bare numbers below this are taken for a mistake, unless they are 0: somebody who writes `100` means megabytes.
 pub const BARE_BYTES_MIN: u64 = 1_000_000;
 
-/// Why a text is no number of bytes.
+/// Why a text is not a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBytes {
-    /// It means nothing.
+    /// The text has no meaning.
     Unknown,
-    /// It is this small number, without a unit.
+    /// The text is this small number, without a unit.
     NoUnit(u64),
 }
 
-/// What `text` means: digits and a unit such as `MiB` or `GB`, or bytes by the million.
+/// What `text` means: digits and a unit such as `MiB` or `GB`, or a bare number of bytes, at least a million.
 pub fn read_bytes(text: &str) -> Result<u64, NoBytes> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let number: u64 = text[..digits].parse().map_err(|_| NoBytes::Unknown)?;
@@ -33,7 +33,7 @@ pub fn read_bytes(text: &str) -> Result<u64, NoBytes> {
     number.checked_mul(unit).ok_or(NoBytes::Unknown)
 }
 
-/// The same for an option of a command.
+/// Like [`read_bytes`], for an option of a command.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     read_bytes(text).map_err(|problem| match problem {
         NoBytes::NoUnit(number) => {

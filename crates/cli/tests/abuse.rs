@@ -1,4 +1,4 @@
-//! Clients that mean no good: the process's memory is measured from outside (S9, S11, S12, S13).
+//! Hostile clients: the process's memory is measured from outside (S9, S11, S12, S13).
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use crate::support::{Dir, Server, expect};
 
 const MIB: u64 = 1 << 20;
 
-/// What a server that has done nothing yet may come to need on its own account: background work, other threads' pools.
+/// Bytes that a server which has done nothing yet may need for itself: background work, other threads' pools.
 const OWN_BYTES: u64 = 4 * MIB;
 
 /// Memory at one moment.
@@ -23,7 +23,8 @@ impl Memory {
     }
 }
 
-/// The server still answers, and uses less than `bytes` more; what it asked for without using it stays small too.
+/// Checks that the server still answers, and uses less than `bytes` more; memory that it requested without using it
+/// must stay small, too.
 fn check(server: &Server, before: &Memory, bytes: u64, what: &str) {
     expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
     let now = Memory::of(server);
@@ -57,7 +58,7 @@ fn s09_what_is_announced_costs_nothing() {
 
 #[test]
 fn s12_half_commands_are_cheap() {
-    // Of 2,470 places 247 are for strangers; one tenant may have nine tenths of the rest, which is one more.
+    // Of 2,470 places 247 are for strangers; one tenant may have nine tenths of the rest, which is one more than these.
     const CONNECTIONS: u64 = 2000;
     let dir = Dir::new();
     let server = Server::start(&dir, "");
@@ -85,7 +86,7 @@ fn s11_replies_that_nobody_reads_are_bounded() {
     let before = Memory::of(&server);
     let mut deaf = server.connect();
     deaf.write_all(&b"GET k\r\n".repeat(200)).expect("it reads");
-    // Its neighbour on the same thread is served meanwhile: the deaf one holds up nobody.
+    // Its neighbour on the same thread is served meanwhile: the deaf client holds up nobody.
     for _ in 0..20 {
         expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
     }
@@ -138,7 +139,7 @@ fn s13_idle_connections_are_cheap_and_one_too_many_is_told_so() {
     let mut more = Vec::new();
     let refused = (0..4).find(|_| {
         let (mut stream, mut word) = (server.connect(), [0; 5]);
-        // Who is refused may find the door closed before having asked.
+        // A refused client may find the connection closed before it has sent its request.
         let _ = stream.write_all(b"PING\r\n");
         stream.read_exact(&mut word).expect("an answer");
         let mut rest = String::new();
@@ -181,7 +182,7 @@ fn s11_long_replies_of_many_parts_are_bounded() {
     let set = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n", &value[..], b"\r\n"].concat();
     expect(&mut client, &set, b"+OK\r\n");
     let before = Memory::of(&server);
-    // Twenty megabytes of description that nobody reads, and a hundred of values that nobody wants.
+    // Twenty megabytes of descriptions that nobody reads, and a hundred megabytes of values that nobody wants.
     let mut deaf = server.connect();
     let names = [&b"*100002\r\n$7\r\nCOMMAND\r\n$4\r\nINFO\r\n"[..], &b"$3\r\nget\r\n".repeat(100_000)].concat();
     deaf.write_all(&names).expect("it reads");

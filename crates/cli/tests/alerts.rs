@@ -1,4 +1,4 @@
-//! The rules for alerts that are shipped: what they name exists, and each says how bad it is and what to do.
+//! The shipped rules for alerts: the metrics that they name exist, and each rule says how bad it is and what to do.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests read files and may start promtool")]
 
 use std::path::Path;
@@ -27,7 +27,7 @@ fn every_metric_of_a_rule_is_explained() {
         let mut named = metrics(rule).peekable();
         assert!(named.peek().is_some() || alert == "WeirDown", "{alert} looks at nothing");
         for metric in named {
-            // Of a histogram the page has the name without its parts.
+            // The page has the name of a histogram without the suffixes of its parts.
             let stem = metric.strip_suffix("_bucket").unwrap_or(metric);
             assert!(METRICS.contains(&format!("`{stem}`")), "{alert}: {metric} is not in docs/metrics.md");
         }
@@ -51,7 +51,7 @@ fn every_rule_says_how_bad_it_is_and_what_to_do() {
     assert_eq!(rows, rules().len(), "docs/operations.md explains an alert that is not there");
 }
 
-/// Where it is installed, promtool has the last word.
+/// If promtool is installed, it has the last word.
 #[test]
 fn promtool_finds_nothing() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

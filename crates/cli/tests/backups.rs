@@ -12,7 +12,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// A server with something in `default` and a tenant `shop`.
+/// A server with some data in `default`, and a tenant `shop`.
 fn server(dir: &Dir) -> Server {
     let server = Server::start(dir, "write_buffer = \"256 KiB\"");
     let mut client = server.connect();
@@ -24,7 +24,7 @@ fn server(dir: &Dir) -> Server {
     server
 }
 
-/// `weir backup` of these tenants to these places, all at once.
+/// Runs `weir backup` for these tenants to these places, all at once.
 fn at_once(server: &Server, orders: &[(&str, &str)]) -> Vec<Output> {
     let begin = |(tenant, to): &(&str, &str)| {
         let mut command = server.order(&["backup", tenant, "--to", to]);
@@ -78,7 +78,7 @@ fn a_backup_goes_neither_into_another_nor_into_the_data_whatever_the_path() {
         ("link/backup", "inside the data directory"),
         ("around/data/x", "inside the data directory"),
         ("full/../data/x", "inside the data directory"),
-        ("none/../x", "without `..`"),
+        ("none/../x", "no `..`"),
         ("full", "not empty"),
         ("file", "file"),
         ("file/x", "file"),
@@ -86,7 +86,7 @@ fn a_backup_goes_neither_into_another_nor_into_the_data_whatever_the_path() {
     ] {
         let to = place(to);
         let (fine, said) = server.try_weir(&["backup", "shop", "--to", &to]);
-        // The operating system's own words for what is a file.
+        // The operating system's own words for a path that is a file.
         let said = said.to_lowercase().replace("directory (os", "file (os").replace("exists (os", "file (os");
         assert!(!fine && said.contains(words), "{to} should be refused with {words:?}: {said}");
     }

@@ -1,4 +1,5 @@
-//! The bill: its sum is what metrics say, an orderly end loses nothing of it, a kill at most what was not asked for.
+//! The bill: its sum is what the metrics say, an orderly end loses nothing of it, and a kill at most the part that
+//! nobody had asked for.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::process::Command;
@@ -13,7 +14,7 @@ fn in_metrics(server: &Server) -> u64 {
     (units * 1000.0).round() as u64
 }
 
-/// The same on the bill, and commands: all hours, for a test may run while one ends.
+/// The same on the bill, with the number of commands: over all hours, as an hour may end while the test runs.
 fn on_the_bill(server: &Server) -> (u64, u64) {
     let csv = server.weir(&["bill", "default", "--csv"]);
     let mut lines = csv.lines();
@@ -51,7 +52,7 @@ fn the_sum_of_the_bill_is_what_metrics_say_and_outlives_the_server() {
     let more = in_metrics(&server);
     let told = on_the_bill(&server);
     assert_eq!(told, (all + more, commands + 2));
-    // Not asked for since: it may be lost.
+    // Nobody has asked for the bill since: this command may be lost from it.
     expect(&mut client, b"SET k y\r\n", b"+OK\r\n");
     server.kill();
 

@@ -1,4 +1,4 @@
-//! Client libraries in their own languages, unchanged: `tests/clients/README.md`. Where a toolchain or its registry is
+//! Client libraries in their own languages, unchanged: `tests/clients/README.md`. If a toolchain or its registry is
 //! missing, the test says so and passes.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
 
@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::programs::{PATIENCE, command, install, installed, read, run, skip, sources, text};
 use crate::support::{Dir, Server, expect};
 
-/// Runs the program against a server: as the tenant without a name, as one with a secret, and as one with four
-/// partitions.
+/// Runs the program against a server: as the default tenant, as one with a secret, and as one with four partitions.
 fn check(name: &str, program: &mut Command) {
     let dir = Dir::new();
     let server = Server::start(&dir, "");
@@ -105,7 +104,7 @@ struct Serving(Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -119,7 +118,7 @@ fn metrics(port: u16) -> String {
             Ok(stream) => break stream,
             Err(error) => assert!(begin.elapsed() < PATIENCE, "nobody listens: {error}"),
         }
-        // It says that it will listen, not when it does.
+        // The program says that it will listen, not that it listens.
         std::thread::sleep(Duration::from_millis(10));
     };
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -153,7 +152,7 @@ fn redis_exporter() {
             .spawn()
             .ok()
     };
-    // As Debian calls it, and as its makers do.
+    // Debian's name of the program, and its makers' name.
     let Some(exporter) = ["prometheus-redis-exporter", "redis_exporter"].into_iter().find_map(start) else {
         return skip("redis_exporter", "it is not installed");
     };

@@ -7,12 +7,13 @@ use std::process::Command;
 
 use crate::support::{Dir, Server};
 
-/// FlexEngine enters its first stage when more is asked of the disk than it gives, and its second at twelve runs of
-/// level 0. Values repeat themselves: compressed, their merges would cost so little that level 0 need not grow.
+/// FlexEngine enters its first stage when the load needs more than the disk gives, and its second at twelve runs of
+/// level 0. Tables are not compressed: values repeat themselves, so compressed merges would cost too little for level 0
+/// to grow.
 const CONFIG: &str =
     "profile = \"flexengine\"\ndevice_bandwidth = \"4 MiB\"\nwrite_buffer = \"256 KiB\"\ncompression = \"none\"\n";
 const KEYS: u32 = 2_000;
-/// Of each key, in every round.
+/// Bytes that are written to each key in every round.
 const VALUE_BYTES: usize = 992;
 /// Rounds in which a stage must have come.
 const ROUNDS: u32 = 200;
@@ -21,7 +22,7 @@ fn value(round: u32, key: u32) -> String {
     format!("{round:08}{key:08}").repeat(VALUE_BYTES / 16)
 }
 
-/// Sends `requests` in one pipeline; gives as many bytes as its answers have.
+/// Sends `requests` in one pipeline; gives the answers, which have `answer_bytes` bytes.
 fn ask(client: &mut TcpStream, requests: &str, answer_bytes: usize) -> String {
     client.write_all(requests.as_bytes()).expect("it reads");
     let mut answer = vec![0; answer_bytes];
@@ -37,7 +38,7 @@ fn write(client: &mut TcpStream, round: u32) {
     }
 }
 
-/// Every key has the value that was answered last.
+/// Checks that every key has the value that was acknowledged last.
 fn check(client: &mut TcpStream, round: u32) {
     for keys in (0..KEYS).collect::<Vec<_>>().chunks(100) {
         let requests: String = keys.iter().map(|key| format!("GET key-{key:05}\r\n")).collect();

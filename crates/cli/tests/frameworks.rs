@@ -1,8 +1,8 @@
-//! Frameworks that stand on Redis, unchanged: `tests/clients/README.md`. Each does jobs, keeps sessions or takes locks;
-//! workers are killed in the middle, and what the framework promises of their jobs is kept. Where a toolchain or its
-//! registry is missing, the test says so and passes.
+//! Frameworks that are built on Redis, unchanged: `tests/clients/README.md`. Each does jobs, keeps sessions or takes
+//! locks. Workers are killed in the middle, and the framework's promises about their jobs must hold. If a toolchain or
+//! its registry is missing, the test says so and passes.
 //!
-//! With `WEIR_FRAMEWORKS=all` in the environment they run on both engines, and wait as long as they do by themselves.
+//! With `WEIR_FRAMEWORKS=all` in the environment they run on both engines, with their default waiting times.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
 
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ fn check(name: &str, program: &mut Command) {
     }
 }
 
-/// An interpreter of Python that has the frameworks.
+/// A Python interpreter that has the frameworks.
 fn python() -> Option<&'static PathBuf> {
     static INSTALLED: OnceLock<Option<PathBuf>> = OnceLock::new();
     let install = || {
@@ -164,7 +164,7 @@ fn asynq() {
 
 #[test]
 fn sidekiq() {
-    // Its registry is not asked: what the system has is what runs.
+    // Do not ask its registry: the test runs the version that the system has.
     let found = run(&mut command("ruby", &["-e", "require 'sidekiq'"]));
     if !found.is_some_and(|output| output.status.success()) {
         return skip("sidekiq", "there is no ruby with it (Debian: ruby-sidekiq)");

@@ -1,4 +1,4 @@
-//! `weir import` and `weir export` between a real server and a redis-server, where one is installed.
+//! `weir import` and `weir export` between a real server and a redis-server, if one is installed.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -16,7 +16,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// Nothing, where none is installed. Loads `dump.rdb` of `dir`, if there is one.
+    /// Starts a redis-server; `None` if none is installed. It loads `dump.rdb` of `dir`, if there is one.
     fn start(dir: &Path) -> Option<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -45,7 +45,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Sends lines, and gives what is answered to the last.
+    /// Sends lines, and gives the answer to the last one.
     fn ask(&self, lines: &[&str]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         ask(&mut stream, lines)
@@ -54,7 +54,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -67,7 +67,7 @@ fn ask(stream: &mut TcpStream, lines: &[&str]) -> String {
         words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
         stream.write_all(request.as_bytes()).expect("it reads");
     }
-    // A line of its own behind all answers.
+    // Its answer marks the end of all answers.
     stream.write_all(b"ECHO the-last-answer\r\n").expect("it reads");
     let mut answers = Vec::new();
     let mut piece = [0; 4096];
@@ -100,7 +100,7 @@ const FILL: &[&str] = &[
 
 fn fill(redis: &Redis) {
     redis.ask(FILL);
-    // Some of them are so large that they come in parts.
+    // Some keys are so large that they come in parts.
     let large = [
         "redis.call('rpush','long-list',i..string.rep('v',1000))",
         "redis.call('hset','long-hash','field-'..i,string.rep('v',1000))",
@@ -123,7 +123,7 @@ fn until(told: &mut Lines<BufReader<ChildStdout>>, word: &str) -> String {
     told.map(|line| line.expect("text")).find(|line| line.contains(word)).expect("it goes on")
 }
 
-/// `weir` with these words, as a client of the tenant `default` of `server`.
+/// Runs `weir` with these words, as a client of the tenant `default` of `server`.
 fn weir(server: &Server, words: &[&str]) -> (bool, String) {
     let output = server.order(words).env("WEIR_SERVER", server.clients.to_string()).output().expect("it starts");
     (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
@@ -153,7 +153,7 @@ fn a_dump_goes_in_and_comes_out_again() {
         assert!(fine && said.contains("17 keys"), "{said}");
         let verify = |again: &Redis| run(&["import", &again.url(), "--to", "shop", "--verify"]);
         assert_is_back(&redis, &back.0, verify);
-        // The same file, as Redis' own tool asks for it.
+        // Redis' own tool fetches the same file.
         let asked = Dir::new();
         let out = asked.0.join("dump.rdb");
         let port = server.clients.port().to_string();
@@ -161,11 +161,11 @@ fn a_dump_goes_in_and_comes_out_again() {
         let output = Command::new("redis-cli").args(words).arg(&out).output().expect("it is beside redis-server");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_is_back(&redis, &asked.0, verify);
-        // A server that would follow is refused.
+        // A replica that wants to follow is refused.
         let mut stream = TcpStream::connect(("127.0.0.1", server.clients.port())).expect("it listens");
         let refused = ask(&mut stream, &["REPLCONF listening-port 7000", "PSYNC ? -1"]);
         assert!(refused.starts_with("+OK\r\n-NOMASTERLINK this server has no replicas"), "{refused}");
-        // Of another tenant a snapshot is imported, and not followed. Nothing of ours stays.
+        // The source is another tenant: its snapshot is imported, and it is not followed. Nothing of ours stays.
         let source = format!("redis://shop:a-secret-of-the-shop@{}", server.clients);
         let (fine, said) = weir(&server, &["import", &source, "--to", "default"]);
         assert!(!fine && said.contains("17 imported, 0 refused") && said.contains("is not followed"), "{said}");
@@ -173,7 +173,7 @@ fn a_dump_goes_in_and_comes_out_again() {
     }
 }
 
-/// That the file `dump.rdb` in `dir` has all that `redis` has: `verify` compares what is loaded from there.
+/// Asserts that the file `dump.rdb` in `dir` has all that `redis` has: `verify` compares the data loaded from it.
 fn assert_is_back(redis: &Redis, dir: &Path, verify: impl Fn(&Redis) -> (bool, String)) {
     if let Ok(checked) = Command::new("redis-check-rdb").arg(dir.join("dump.rdb")).output() {
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
@@ -275,7 +275,7 @@ fn a_running_redis_is_followed_into_several_partitions_while_either_side_is_kill
         for round in 0..6 {
             let (redis, from) = (&redis, 1_000 * round);
             let writer = scope.spawn(move || write_once_each(redis, from, 1_000));
-            // A second at most: in the middle of what is written.
+            // Wait a second at most: then it is in the middle of the writes.
             until(&mut told, "\"phase\"");
             if round % 2 == 0 {
                 importing.kill().expect("it runs");

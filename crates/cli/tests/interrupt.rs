@@ -1,4 +1,4 @@
-//! Signals in the middle of what operators order, against real servers. The long run is `weir sim interrupt`.
+//! Signals in the middle of operators' commands, against real servers. The long run is `weir sim interrupt`.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::time::Duration;

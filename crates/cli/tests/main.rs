@@ -1,4 +1,5 @@
-//! The binary from outside, as a process. One program, so that tests that wait for processes do so side by side.
+//! Tests the binary from outside, as a process. They are one program, so that tests that wait for processes wait side
+//! by side.
 
 mod abuse;
 mod alerts;

@@ -1,4 +1,4 @@
-//! `/metrics` of a real server: the conventions of Prometheus, and the figures that are about tenants.
+//! `/metrics` of a real server: the conventions of Prometheus, and the figures about tenants.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Dir, Server, expect};
 
-/// What the kinds of metrics are, and how often each sample is there.
+/// The kinds of the metrics on a page, and its samples.
 #[derive(Default)]
 struct Page {
     kinds: BTreeMap<String, String>,
@@ -17,7 +17,7 @@ struct Page {
 }
 
 impl Page {
-    /// Reads the text format; whatever is there twice is a mistake.
+    /// Reads the text format; anything that is there twice is a mistake.
     fn read(text: &str) -> Self {
         let (_, body) = text.split_once("\r\n\r\n").expect("a head and a body");
         let mut page = Self::default();
@@ -93,7 +93,7 @@ fn busy_server(dir: &Dir) -> (Server, TcpStream) {
     for _ in 0..20 {
         expect(&mut client, b"SET key value\r\nGET key\r\n", b"+OK\r\n$5\r\nvalue\r\n");
     }
-    // One more than it may have, two wrong secrets, and a name that nobody has.
+    // One connection more than it may have, two wrong secrets, and a name that nobody has.
     expect(&mut server.connect(), b"AUTH shop right-canary\r\n", b"-ERR max number of clients reached\r\n");
     let mut stranger = server.connect();
     for _ in 0..2 {
@@ -136,7 +136,7 @@ fn metrics_keep_the_conventions_of_prometheus() {
     }
     let promtool =
         Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    // Where it is installed, it has the last word.
+    // If promtool is installed, it has the last word.
     if let Ok(mut promtool) = promtool {
         let (_, body) = text.split_once("\r\n\r\n").expect("a body");
         promtool.stdin.take().expect("piped").write_all(body.as_bytes()).expect("it reads");
@@ -169,8 +169,8 @@ fn a_tenant_at_its_limits_is_seen() {
     // The log says the same, and shows no secret.
     let log = server.log_with("login failed", 2);
     for words in [
-        "login failed: no such name, or not its secret tenant=\"shop\" address=127.0.0.1",
-        "connection refused: the tenant has as many as it may have",
+        "login failed: there is no such name, or the secret is wrong tenant=\"shop\" address=127.0.0.1",
+        "connection refused: the tenant has as many connections as it may have",
         "tenant created",
         "rcu unlimited -> 10000, wcu unlimited -> 10000, on_limit delay up to 1000 ms -> refuse",
         "connections_max unlimited -> 1, disk_bytes_max unlimited -> 1073741824",
@@ -185,7 +185,7 @@ fn a_tenant_at_its_limits_is_seen() {
         "one for the tenant and one for nobody's name: the rest is counted"
     );
 
-    // `why` says what it feels most. Its units are used up, and it wants to be refused then.
+    // `why` says what hurts the tenant most. Its units are used up, and it is set to be refused then.
     server.weir(&["tenant", "alter", "shop", "--rcu", "1", "--wcu", "1"]);
     let mut refused = 0;
     let said = (0..1_000_000).find_map(|_| {
@@ -208,10 +208,10 @@ fn a_tenant_at_its_limits_is_seen() {
     server.weir(&["tenant", "alter", "shop", "--connections-max", "0"]);
     assert!(server.weir(&["why", "shop"]).starts_with("Its own quota: "), "it is first now");
     assert!(server.weir(&["tenant", "list"]).contains("sold: 0.00 x what the device gives"));
-    // 122.9 MB/s into the log and out of memory, of 100.
+    // 122.9 MB/s into the log and out of memory, of 100 MB/s.
     let told = server.weir(&["tenant", "alter", "shop", "--wcu", "60000"]);
     assert!(
-        told.contains("do not pass even with nothing compacted: into the log and out of memory they take 123 MB/s"),
+        told.contains("even without compactions: writing them to the log and flushing them takes 123 MB/s"),
         "{told}"
     );
     assert!(server.weir(&["top", "--once"]).contains(", sold 0.61 x, "));

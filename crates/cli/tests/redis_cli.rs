@@ -1,4 +1,4 @@
-//! The tools of redis-cli against a real server, where it is installed: docs/operations.md has what each of them does.
+//! The tools of redis-cli, if it is installed, against a real server: docs/operations.md says what each of them does.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Dir, Server, expect};
 
-/// `redis-cli` with these words and this input, against `server`: whether it ends well, and what it says.
+/// Runs `redis-cli` with these words and this input, against `server`: gives whether it succeeds, and what it says.
 fn run(server: &Server, words: &[&str], input: &[u8]) -> Option<(bool, String)> {
     let port = server.clients.port().to_string();
     let mut command = Command::new("redis-cli");
@@ -59,7 +59,7 @@ fn its_monitors_show_what_goes_on() {
     let dir = Dir::new();
     let server = Server::start(&dir, "");
     let port = server.clients.port().to_string();
-    // What it says goes through a pseudo-terminal: into a pipe it says nothing until it ends.
+    // Its output goes through a pseudo-terminal: into a pipe it writes nothing until it ends.
     for (words, shown) in [("--stat -i 0.1", "requests"), ("--latency-history -i 1", "samples")] {
         let line = format!("redis-cli -p {port} {words}");
         let mut command = Command::new("script");

@@ -1,4 +1,4 @@
-//! Canary secrets, looked for in everything that a server writes or says (S4).
+//! Looks for canary secrets in everything that a server writes or says (S4).
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ fn s4_no_secret_is_in_anything_that_the_server_says_logs_or_keeps() {
     let server = Server::start_telling(&dir, "", "trace");
     let (mut said, mut secrets) = (String::new(), vec![CANARY.to_owned(), WRONG.to_owned()]);
     said.push_str(&server.weir(&["tenant", "create", "ada", "--secret", CANARY]));
-    // A generated secret is told once, here.
+    // A generated secret is shown once, here.
     let told = server.weir(&["tenant", "create", "bob"]);
     let token = told.split_whitespace().find(|word| word.starts_with("weir_")).expect("a secret").to_owned();
     secrets.push(token[5..].to_owned());

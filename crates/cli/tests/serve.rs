@@ -1,4 +1,4 @@
-//! `weir serve` as its users meet it: an unchanged client library, kills, signals, a second start, bad addresses.
+//! `weir serve` as its users see it: an unchanged client library, kills, signals, a second start, bad addresses.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::process::Stdio;
@@ -54,8 +54,8 @@ fn the_books_are_open_by_tenant_and_agree_with_the_kernel() {
     assert_eq!(number("user_writes"), 200.0);
     assert!(number("user_written_bytes") >= 1e7 && number("log_written_bytes") >= 1e7, "{csv}");
     assert!(number("write_amplification") >= 1.0, "{csv}");
-    // Written directly, every byte: nothing but pages of names, pids and the file system's own books can lie between
-    // the two sides.
+    // Every byte is written directly: the two sides can differ only by pages of names, pids and the file system's own
+    // bookkeeping.
     let metrics = server.http("/metrics");
     let series = "weir_ledger_deviation{direction=\"write\"} ";
     let deviation = metrics.lines().find_map(|line| line.strip_prefix(series)).expect("Linux tells");
@@ -103,7 +103,7 @@ fn the_door_for_operators_shows_what_happened() {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
     assert!(!metrics.contains("class=\"log\",direction=\"write\"} 0\n"), "the log has been written:\n{metrics}");
-    // Once a second it is looked at what the threads did.
+    // Once a second the server looks at what the threads did.
     let used = "\nweir_tenant_gateway_processor_seconds_total{tenant=\"default\"} ";
     let metrics = std::iter::repeat_with(|| server.http("/metrics")).find(|metrics| metrics.contains(used));
     assert!(metrics.is_some_and(|metrics| metrics.contains("weir_tenant_noisy{tenant=\"default\"} 0\n")));
@@ -151,7 +151,7 @@ fn s1_the_other_loopback_address_is_this_machine_too() {
     let _: () = client.set("greeting", "hello").expect("no secret is asked for");
     assert!(server.http("/metrics").contains("weir_"));
     assert!(server.weir(&["tenant", "list"]).contains("default"));
-    // Who says `localhost` may mean either.
+    // A client that connects to `localhost` may mean either address.
     let dir = Dir::new();
     let server = Server::start(&dir, "");
     let mut four = connect(&server, "");
@@ -174,7 +174,7 @@ fn clients_are_told_no_path_and_no_process_id() {
     }
     assert!(settings.chunks(2).any(|pair| pair == ["dir", "."]), "clients find what they look for: {settings:?}");
     assert!(info.contains("\r\nprocess_id:0\r\n"), "{info}");
-    // A port may happen to be the same number, and so may what is counted.
+    // A port may happen to be the same number, and so may a counter.
     let facts = info.split("\r\n\r\n").next().expect("the section of the server");
     let pid = server.pid().to_string();
     let tells = |line: &&str| line.split_once(':').is_some_and(|(name, value)| name != "tcp_port" && value == pid);

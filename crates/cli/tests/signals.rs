@@ -1,4 +1,4 @@
-//! Signals that a person, a terminal or the kernel may send: only those that mean the end end a server.
+//! Signals that a person, a terminal or the kernel may send: only those that mean to end the server do end it.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use crate::support::{Dir, Server, expect};
@@ -54,7 +54,7 @@ fn a_hang_up_reads_the_configuration_again_and_says_what_a_restart_would_change(
     std::fs::write(&file, "device_bandwidth = \"100\"\n").expect("written");
     send(&server, Signal::HUP);
     server.log_with("a restart would fail", 1);
-    // What is wrong, and what to write. It stands some lines further down, which may not have been read yet.
+    // The log says what is wrong, and what to write. That is some lines further down, which may not have been read yet.
     server.log_with("write \"100 MB\"", 1);
     std::fs::remove_file(&file).expect("there");
     send(&server, Signal::HUP);
@@ -66,7 +66,7 @@ fn a_hang_up_reads_the_configuration_again_and_says_what_a_restart_would_change(
 fn a_log_that_nobody_reads_any_more_ends_nothing() {
     let dir = Dir::new();
     let server = Server::start_deaf(&dir);
-    // Each of these writes a line of log, to a pipe that is closed.
+    // Each of these makes the server log a line, to a pipe that is closed.
     for _ in 0..20 {
         send(&server, Signal::HUP);
         expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");

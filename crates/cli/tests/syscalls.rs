@@ -1,8 +1,8 @@
-//! System calls of a serving process fail: `strace` answers them in the kernel's place.
+//! System calls of a serving process fail: `strace` answers them instead of the kernel.
 //!
-//! The server answers errors, does not die, goes on when the fault ends, and has after `kill -9` what it acknowledged.
-//! Needs `strace`, and the right to trace a process that is no child (root, or `kernel.yama.ptrace_scope` 0); says so
-//! and does nothing where there is none. A few calls by default;
+//! The server answers with errors, does not die, goes on when the fault ends, and after `kill -9` has what it
+//! acknowledged. The test needs `strace`, and the right to trace a process that is no child (root, or
+//! `kernel.yama.ptrace_scope` 0); without them it says so and does nothing. By default a few calls fail;
 //! `WEIR_SYSCALLS=all cargo test -p weir-cli --test cli syscalls:: -- --nocapture` fails every call, in every way.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
@@ -16,8 +16,8 @@ use redis::{Connection, RedisError, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use weir_node::EngineKind;
 
-/// Calls that change or read files, each with how often it fails: the first that comes, and then every so many. What is
-/// called often must succeed now and then, or nothing else is reached.
+/// Calls that change or read files, each with a number N: the first call fails, and then every Nth one. Frequent calls
+/// must succeed now and then, or nothing else is reached.
 const CALLS: [(&str, u32); 11] = [
     ("pwrite64", 3),
     ("fdatasync", 2),
@@ -31,11 +31,11 @@ const CALLS: [(&str, u32); 11] = [
     ("syncfs", 1),
     ("pread64", 3),
 ];
-/// Those of the default run.
+/// The calls of the default run.
 const FEW: [&str; 3] = ["pwrite64", "fdatasync", "rename"];
-/// A server answers within this, whatever fails.
+/// A server answers within this time, whatever fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Fills some memtables of [`CONFIG`].
+/// Bytes of a value: enough to fill some memtables of [`CONFIG`].
 const VALUE: usize = 4_000;
 const CONFIG: &str = "write_buffer = \"64 KiB\"\nhibernate_after_seconds = 2\n";
 
@@ -46,7 +46,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// Why there is none, where there is none.
+    /// Starts strace. The error says why that is not possible.
     fn start(dir: &Dir, pid: u32, call: &str, error: &str, every: u32) -> Result<Self, String> {
         let output = dir.0.join("trace");
         let mut child = Command::new("strace")
@@ -65,12 +65,12 @@ impl Trace {
                 return Err(format!("strace cannot trace the server: {}", said.trim()));
             }
         }
-        // Further threads that it attaches to must not fill the pipe.
+        // The lines about further threads that it attaches to must not fill the pipe.
         std::thread::spawn(move || lines.lines().for_each(drop));
         Ok(Self { child, output })
     }
 
-    /// The calls behave again from now on. Gives how many were made to fail.
+    /// Lets the calls work again. Gives how many were made to fail.
     fn end(mut self) -> usize {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         self.child.wait().expect("it ends");
@@ -78,7 +78,8 @@ impl Trace {
     }
 }
 
-/// What each key may show: what was acknowledged last, and what was refused since, which may turn out to have happened.
+/// The values that each key may show: the last acknowledged one, and those refused since, which may turn out to be
+/// written.
 type Candidates = BTreeMap<String, Vec<Option<String>>>;
 
 struct Client {
@@ -108,7 +109,7 @@ impl Client {
         Self { server, connection, candidates: Candidates::new(), number: 0, refused: 0 }
     }
 
-    /// An error is one that the server answered: it is there, and the connection in step.
+    /// Checks that an error is an answer of the server: it is alive, and the connection in step.
     fn answered<T>(&mut self, outcome: Result<T, RedisError>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),
@@ -153,11 +154,11 @@ impl Client {
         assert_eq!(self.refused, before, "a read fails though nothing else does any more\n{}", self.server.log());
     }
 
-    /// Whatever fails, each request has its answer.
+    /// Sends requests: whatever fails, each one gets an answer.
     fn work(&mut self) {
         let tenant = format!("t{}", self.number);
         for order in [&["tenant", "create", &tenant][..], &["tenant", "drop", &tenant, "--yes"]] {
-            // The operator is told what failed, or it is done.
+            // The order is done, or the operator is told what failed.
             let (_, said) = self.server.try_weir(order);
             assert!(!said.is_empty(), "{order:?} ends without a word");
         }

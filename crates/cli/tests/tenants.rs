@@ -1,4 +1,4 @@
-//! Tenants as their operator meets them: `weir tenant`, `weir backup`, `weir restore`, `weir top` against a real
+//! Tenants as their operator sees them: `weir tenant`, `weir backup`, `weir restore`, `weir top` against a real
 //! server.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
@@ -68,10 +68,14 @@ fn a_promise_that_cannot_be_kept_is_refused_with_the_arithmetic() {
     // U-14.
     let dir = Dir::new();
     let server = Server::start(&dir, "write_memory_shares = \"delta 350 ms\"\n");
-    let arithmetic = "the shares of 1 at a time are up to 805306368; 0 of it come back within 0 ms";
+    let arithmetic = "tenants, 1 at a time, may claim up to 805306368, of which 0 come back within 0 ms";
     refused(&server, &["tenant", "create", "shop", "--weight", "3", "--delta-ms", "0"], arithmetic);
     server.weir(&["tenant", "create", "shop", "--weight", "3", "--delta-ms", "200"]);
-    refused(&server, &["tenant", "alter", "shop", "--delta-ms", "0"], "more than half of 1073741824, 536870912");
+    refused(
+        &server,
+        &["tenant", "alter", "shop", "--delta-ms", "0"],
+        "more than half of 1073741824, which is 536870912",
+    );
     let json = server.weir(&["tenant", "alter", "shop", "--delta-ms", "node", "--json"]);
     assert!(json.contains("\"weight\": 3") && json.contains("\"delta_ms\": \"node\""), "{json}");
     let listed = server.weir(&["tenant", "list"]);
@@ -101,7 +105,7 @@ fn a_backup_is_made_while_serving_verified_and_restored() {
     refused(&server, &["restore", to, "--as", "copy"], "tenant of that name");
     server.kill();
 
-    // What was restored is there after a kill, and can be backed up itself.
+    // The restored tenant is there after a kill, and can be backed up itself.
     let server = Server::start(&dir, "");
     let again = dir.0.join("again");
     let again = again.to_str().expect("text");
@@ -162,15 +166,15 @@ fn a_server_killed_in_a_backup_or_a_restore_leaves_a_whole_one_or_none() {
             let mut command = server.order(&order);
             command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("it starts")
         });
-        // Somewhere in their work: the moments are spread over it, and none of them may matter.
+        // Kill in the middle of their work: the moments are spread over it, and none of them may matter.
         std::thread::sleep(std::time::Duration::from_millis(5 + round * 9));
         server.kill();
-        // They end, for nobody answers them any more.
+        // The children end, as nobody answers them any more.
         for mut child in children {
             child.wait().expect("it ends");
         }
         server = Server::start(&dir, "write_buffer = \"256 KiB\"");
-        // The backup: verified, or said to be none.
+        // The backup can be verified, or it is said to be none.
         let (fine, said) = server.try_weir(&["backup", "--verify", to]);
         assert!(
             fine && said.contains("all is well")
@@ -179,7 +183,7 @@ fn a_server_killed_in_a_backup_or_a_restore_leaves_a_whole_one_or_none() {
             "{said}"
         );
         (finished, cut) = (finished + u32::from(fine), cut + u32::from(!fine));
-        // The restored tenant: all of it, or no such tenant.
+        // The restored tenant is there as a whole, or not at all.
         if server.weir(&["tenant", "list"]).contains(&copy) {
             restored += 1;
             server.weir(&["tenant", "alter", &copy, "--secret", "known"]);

@@ -1,4 +1,4 @@
-//! TLS as operators meet it: files, what is wrong with them, their renewal, and what is counted.
+//! TLS as operators see it: files, faults in them, their renewal, and metrics.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and write files")]
 
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ struct Authority<'a> {
 }
 
 impl<'a> Authority<'a> {
-    /// Its own certificate is at `ca.pem`.
+    /// Makes an authority; its own certificate is at `ca.pem`.
     fn new(dir: &'a Dir) -> Self {
         let mut params = CertificateParams::new([]).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -50,7 +50,7 @@ impl<'a> Authority<'a> {
         self.dir.join(format!("{name}.{kind}"))
     }
 
-    /// What goes into the configuration.
+    /// The settings for the configuration.
     fn settings(&self, clients: &str) -> String {
         let path = |name, kind| self.path(name, kind).display().to_string();
         format!(
@@ -62,7 +62,7 @@ impl<'a> Authority<'a> {
         )
     }
 
-    /// What `redis-cli` is told with `arguments`; `None` where there is none.
+    /// What `redis-cli` answers with `arguments`; `None` if it is not installed.
     fn redis_cli(&self, address: SocketAddr, shows: Option<&str>, arguments: &[&str]) -> Option<String> {
         let mut program = Command::new("redis-cli");
         program.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "--tls", "--cacert"]);
@@ -75,7 +75,7 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// Where it speaks TLS.
+/// The address where the server speaks TLS.
 fn secured(server: &Server) -> SocketAddr {
     let log = server.log();
     let rest = log.split("tls_listen=").nth(1).expect("it says where");
@@ -106,12 +106,12 @@ fn redis_cli_speaks_tls_and_a_certificate_is_a_login() {
     for (shows, name) in [(None, "default"), (Some("shop"), "shop")] {
         assert_eq!(say(shows, &["SET", "whose", name]), "OK\n");
     }
-    // From this machine the tenant `default` needs nothing, as without TLS.
+    // From this machine the tenant `default` needs no secret, as without TLS.
     for (shows, name) in [(None, "default\n"), (Some("shop"), "shop\n"), (Some("nobody"), "default\n")] {
         assert_eq!(say(shows, &["GET", "whose"]), name);
     }
     expect(&mut server.connect(), b"GET greeting\r\n", b"$5\r\nhello\r\n");
-    // Who takes the wrong port is told so, and so is the operator.
+    // A client at the wrong port is told so, and so is the operator.
     expect(&mut TcpStream::connect(address).expect("it listens"), b"PING\r\n", b"-ERR this port speaks TLS");
     let plain = authority.redis_cli(server.clients, None, &["PING"]).expect("it was there");
     assert!(plain.contains("SSL"), "{plain}");
@@ -148,7 +148,7 @@ fn s8_a_hang_up_renews_certificates_and_a_broken_one_changes_nothing() {
     server.log_with("the certificate that was read again", 1);
     let renewed = days();
     assert!((3600..3700).contains(&(before - renewed)), "{before} {renewed}");
-    // The key of another one.
+    // The key of another certificate.
     authority.sign("other", "localhost", 2100);
     std::fs::copy(authority.path("other", "pem"), authority.path("server", "pem")).expect("copied");
     hang_up(&server);
@@ -159,7 +159,7 @@ fn s8_a_hang_up_renews_certificates_and_a_broken_one_changes_nothing() {
     if let Some(told) = authority.redis_cli(address, None, &["PING"]) {
         assert_eq!(told, "PONG\n");
     }
-    // An expired one is taken, as it is what the operator has, and is warned about.
+    // An expired certificate is used, as the operator has no other one, and the log warns about it.
     authority.sign("server", "localhost", 2021);
     hang_up(&server);
     server.log_with("it has EXPIRED", 1);
@@ -206,7 +206,7 @@ fn files_that_cannot_be_used_are_named_with_what_to_do() {
         ("server.key", "locked.key", ["tls_key", "locked.key", "openssl pkey"]),
         ("ca.pem", "missing.pem", ["tls_client_ca", "missing.pem", "name a file that is there"]),
         ("ca.pem", "empty.pem", ["tls_client_ca", "empty.pem", "BEGIN CERTIFICATE"]),
-        ("ca.pem", "nonsense.pem", ["tls_client_ca", "nonsense.pem", "no authority"]),
+        ("ca.pem", "nonsense.pem", ["tls_client_ca", "nonsense.pem", "cannot be used as an authority"]),
     ] {
         let said = refused(&dir, &settings.replace(from, to));
         assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
@@ -223,17 +223,17 @@ fn s1_other_machines_need_a_secret_a_certificate_or_the_operators_word() {
         let said = refused(&dir, &open);
         assert!(said.contains("tls_listen") && said.contains("--insecure"), "{said}");
     }
-    // Nobody comes in who has no certificate; and nobody without TLS.
+    // No client is let in without a certificate, and none without TLS.
     let settings = authority.settings("required").replace("127.0.0.1:0", "0.0.0.0:0");
     let server = Server::start_at(&dir, &settings, "info", "127.0.0.1:0");
     let address = SocketAddr::from(([127, 0, 0, 1], secured(&server).port()));
     if let Some(told) = authority.redis_cli(address, None, &["PING"]) {
         assert!(!told.contains("PONG"), "{told}");
-        server.log_with("the client has shown no certificate", 1);
+        server.log_with("the client showed no certificate", 1);
     }
 }
 
-/// Connections over TLS that are held open, one after the other having been answered.
+/// Opens connections over TLS, each after the one before was answered, and holds them open.
 fn hold(authority: &Authority<'_>, address: SocketAddr, count: u64) -> Vec<StreamOwned<ClientConnection, TcpStream>> {
     let pem = std::fs::read(authority.path("ca", "pem")).expect("written");
     let mut roots = RootCertStore::empty();
@@ -260,7 +260,7 @@ fn s13_an_idle_connection_with_tls_costs_less_than_24_kib() {
     authority.sign("server", "localhost", 2100);
     let server = Server::start(&dir, &authority.settings("off"));
     let address = secured(&server);
-    // What is made once is made.
+    // Let the server make everything that it makes only once.
     drop(hold(&authority, address, 50));
     let before = server.memory_bytes("RssAnon:");
     let held = hold(&authority, address, CONNECTIONS);

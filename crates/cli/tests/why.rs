@@ -1,11 +1,11 @@
-//! A server that is asked for more than its disk gives, as its operator meets it: `weir why`, `/metrics`, the log.
+//! A server with more load than its disk can take, as its operator sees it: `weir why`, `/metrics`, the log.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use crate::support::{Dir, Server, expect};
 
-/// A disk of 2 MiB a second, on which memtables are full after an eighth of a second.
+/// A disk of 2 MiB a second, and memtables that are full after an eighth of a second.
 const CONFIG: &str = "device_bandwidth = \"2 MiB\"\nwrite_buffer = \"256 KiB\"\n";
-/// Megabytes that are written at most before something must have happened.
+/// Most megabytes that are written before something must have happened.
 const ROUNDS: u32 = 200;
 
 #[test]
@@ -26,7 +26,7 @@ fn a_disk_sold_too_often_is_explained_and_the_explanation_can_be_checked_elsewhe
     for words in ["partition 1", "because", "Level 0 has", "It writes", "% of the disk"] {
         assert!(said.contains(words), "{words} in {said}");
     }
-    // And each reply that came late: what was asked for, how long it took, and what it waited for.
+    // It also shows each late reply: the command, how long it took, and what it waited for.
     let (_, late) = said.split_once("more than 10 ms").expect("some were late");
     let mut lines = late.lines().skip(1);
     let head: Vec<&str> = lines.next().expect("a head").split_whitespace().collect();
@@ -45,7 +45,7 @@ fn a_disk_sold_too_often_is_explained_and_the_explanation_can_be_checked_elsewhe
     }
     assert!(server.log().contains("tenants_to_move"), "the log says it");
 
-    // What was seen and decided goes to a file, and the same policies decide it again without a server.
+    // The samples and decisions go to a file, and the same policies decide again without a server.
     let recording = server.weir(&["why", "--json"]);
     let file = dir.0.join("slow.json");
     std::fs::write(&file, recording).expect("the test's directory can be written");

@@ -1,4 +1,4 @@
-//! The words of a request, where they lie.
+//! The words of a request, as places in its bytes.
 
 use std::fmt;
 use std::ops::Index;
@@ -20,21 +20,21 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The words of `bytes` that lie at `spans`, of which there is at least one.
+    /// The words of `bytes` that lie at `spans`. There has to be at least one.
     pub fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
         Self { bytes, spans }
     }
 
-    /// How many there are, the name included; never 0.
+    /// How many words there are, the name included; never 0.
     #[allow(clippy::len_without_is_empty, reason = "a request without words is not a request")]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Word `index`, living as long as the buffer.
+    /// Word `index`, which lives as long as the buffer.
     ///
     /// # Panics
-    /// If there is no such word: the command table has checked the number before.
+    /// If there is no such word. Handlers rely on the command table, which has checked the number of words before.
     #[inline]
     pub fn at(&self, index: usize) -> &'a [u8] {
         let span = self.spans[index];
@@ -57,7 +57,7 @@ impl<'a> Args<'a> {
         self.spans
     }
 
-    /// The same request with the words at `spans` instead.
+    /// The same request, with the words at `spans` instead of its own.
     pub fn with_spans<'b>(&self, spans: &'b [Span]) -> Args<'b>
     where
         'a: 'b,

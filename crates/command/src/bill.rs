@@ -1,19 +1,20 @@
 //! What commands cost in capacity units (FX-1).
 //!
-//! Every command is charged before it runs, so that it is refused as a whole or not at all, by what the command table
-//! says about it and by the bytes it brings along; afterwards it is settled by what it really read and wrote.
+//! Every command is charged before it runs, so that it is refused as a whole or not at all. This charge follows from
+//! what the command table says about the command and from the bytes that it brings along. Afterwards it is settled by
+//! what the command really read and wrote.
 //!
 //! - A read costs a unit for every 4 KiB of each value, at least one for each key, found or not.
-//! - A write costs a unit for every KiB of each key and value, at least one for each key, whether it changed or not. A
-//!   look at old values of up to 4 KiB is included; longer ones are read units.
-//! - What goes through many keys costs a unit for every ten of them, and for every 4 KiB of keys and values that it
-//!   passes: values lie beside their keys. It pays a page at a time, and waits between the pages.
-//! - Parts that a command looks up where it writes are included as long as it writes as many; of those beyond, ten cost
-//!   a read unit.
-//! - What touches no data is free: a tenant above its limits can still ask what is going on.
+//! - A write costs a unit for every KiB of each key and value, at least one for each key, whether the key changed or
+//!   not. A look at an old value of up to 4 KiB is included; a longer old value costs read units.
+//! - A command that goes through many keys costs a unit for every ten of them, and for every 4 KiB of keys and values
+//!   that it passes: values lie beside their keys. It pays a page at a time, and waits between the pages.
+//! - Parts that a writing command looks up are included as long as it writes as many; beyond that, ten lookups cost a
+//!   read unit.
+//! - A command that touches no data is free: a tenant above its limits can still ask what is going on.
 //!
-//! Beside that a bill counts the command's [`Work`], from which its request units follow (XS-19): what is free in
-//! capacity units costs some of those, too, afterwards.
+//! A bill also counts the command's [`Work`], from which its request units follow (XS-19). A command that is free in
+//! capacity units still costs request units, charged afterwards.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
@@ -31,10 +32,10 @@ use crate::rows::Page;
 use crate::table::Command;
 use crate::turn::end_turn;
 
-/// Keys of a scan that cost one read unit together.
+/// How many keys of a scan cost one read unit together.
 const SCANNED_PER_UNIT: usize = 10;
 
-/// Parts that cost one read unit together, where they are looked up and not written.
+/// How many parts cost one read unit together, where a command looks them up and does not write them.
 const PARTS_PER_UNIT: u64 = 10;
 
 /// What one command has cost so far.
@@ -42,23 +43,23 @@ const PARTS_PER_UNIT: u64 = 10;
 pub struct Bill {
     reads: u64,
     writes: u64,
-    /// Parts that were looked up where the command could write them, and those that it has written.
+    /// Parts that were looked up where the command could write them, and parts that it has written.
     parts_looked_up: u64,
     parts_written: u64,
     /// Read units, and thousandths of request units, that were charged since the command began.
     reads_paid: u64,
     milli_paid: u64,
-    /// What was done.
+    /// The work that was done.
     pub work: Work,
 }
 
-/// A bill in a box of its own: it goes along with every command, and is too large to be copied for each. It is made
-/// when something is counted.
+/// A bill in a box of its own: it goes along with every command, and is too large to be copied for each. The box is
+/// allocated when something is counted.
 #[derive(Clone, Debug, Default)]
 pub struct OwnBill(Option<Box<Bill>>);
 
 impl OwnBill {
-    /// Nothing is counted any more. What it takes is kept.
+    /// Resets all counts, and keeps the allocation.
     #[inline]
     pub fn clear(&mut self) {
         if let Some(bill) = &mut self.0 {
@@ -90,15 +91,15 @@ pub struct Charge {
     /// Read and write units, as far as can be told before it runs.
     reads: u64,
     writes: u64,
-    /// The same in thousandths of request units; 0 where nobody asked, or it is free.
+    /// The same in thousandths of request units; 0 where nobody asked for them, or the command is free.
     milli_units: u64,
-    /// The least read and write units that it costs in the end.
+    /// The least read and write units that the command costs in the end.
     least_reads: u64,
     least_writes: u64,
 }
 
 impl Charge {
-    /// What `command` costs as far as can be told; in request units, too, where there are `prices`.
+    /// What `command` costs as far as can be told; in request units, too, if there are `prices`.
     pub async fn of(command: &Command, args: Args<'_>, yields: Yield, prices: Option<&Prices>) -> Self {
         let (mut charge, written_bytes) = Self::in_capacity_units(command, args, yields).await;
         if let Some(prices) = prices.filter(|_| charge != Self::default()) {
@@ -113,17 +114,17 @@ impl Charge {
         charge
     }
 
-    /// Also gives how many bytes it writes, as far as can be told.
+    /// Also gives how many bytes the command writes, as far as can be told.
     async fn in_capacity_units(command: &Command, args: Args<'_>, yields: Yield) -> (Self, u64) {
         let writes = command.flags.contains(&"write");
         let (first, last, step) = command.keys_with(args.get(1));
-        // Some have no flag, and subcommands that read a key.
+        // Some commands have no flag, and there are subcommands that read a key.
         let looks = command.flags.contains(&"readonly") || step > 0 && args.len() > first as usize;
         if !writes && !looks {
             return (Self::default(), 0);
         }
         let end = args.len();
-        // A command that goes through all keys counts as one with one.
+        // A command that goes through all keys counts as a command with one key.
         let (first, step) = if step == 0 { (end, 1) } else { (first as usize, step as usize) };
         let last = if last < 0 { end.saturating_sub(last.unsigned_abs() as usize) } else { last as usize };
         let keys = (first..(last + 1).min(end)).step_by(step);
@@ -131,7 +132,7 @@ impl Charge {
         if !writes {
             return (Self { reads: count, least_reads: count, ..Self::default() }, 0);
         }
-        // All that follows a key up to the next is taken for its value, options included.
+        // Everything between a key and the next one is taken for its value, options included.
         let bytes_of = |key: usize| {
             let next = if key + step > last { end } else { key + step };
             let bytes: usize = (key..next).filter_map(|index| args.get(index)).map(<[u8]>::len).sum();
@@ -156,7 +157,7 @@ impl Charge {
         }
     }
 
-    /// Units owed in all, when `bill` says what was done and that costs `milli_units` thousandths of request units.
+    /// Units owed in all for the work on `bill`, when that work costs `milli_units` thousandths of request units.
     pub fn owed(&self, unit: Unit, bill: &Bill, milli_units: u64) -> u64 {
         match unit {
             Unit::Read => bill.capacity_units(unit).max(self.least_reads),
@@ -166,10 +167,10 @@ impl Charge {
     }
 }
 
-/// Adds to `work` what the words of a request cost, whatever is done for them, and a reply of so many bytes.
+/// Adds to `work` what the words of a request cost, whatever is done for them, and what a reply of `reply_bytes` costs.
 #[inline]
 pub fn add_request(work: &mut Work, args: Args<'_>, reply_bytes: u64) {
-    // Where the last word ends, the request does; what stands around the words is there already.
+    // The request ends where its last word ends; the bytes around the words are counted already.
     let end = args.spans().last().map_or(0, |span| span.start + span.len);
     work.count_all([
         (Module::Command, 1),
@@ -180,7 +181,7 @@ pub fn add_request(work: &mut Work, args: Args<'_>, reply_bytes: u64) {
 }
 
 impl Bill {
-    /// Nothing is counted, and nothing was paid.
+    /// Resets what is counted and what was paid.
     #[inline]
     fn clear(&mut self) {
         (self.reads_paid, self.milli_paid) = (0, 0);
@@ -195,8 +196,9 @@ impl Bill {
         }
     }
 
-    /// A key was looked up, and found with a value of `found` bytes; by a command that writes, a short one is included
-    /// in the write. What `is_in_hand` was written just before, and the engine was not asked.
+    /// A key was looked up, and found with a value of `found` bytes. For a command that writes, the look at a short
+    /// value is included in the write. A row that `is_in_hand` was written just before, and the engine was not asked
+    /// for it.
     #[inline]
     pub fn read(&mut self, found: Option<usize>, writes: bool, is_in_hand: bool) {
         let units = read_units(found.unwrap_or(0) as u64);
@@ -204,7 +206,7 @@ impl Bill {
         self.looked_up([Module::RowFound, Module::RowMissing], found, is_in_hand);
     }
 
-    /// Counts what was looked up, as one of two modules where the engine was asked for it.
+    /// Counts a lookup; as one of the two modules if the engine was asked.
     #[inline]
     fn looked_up(&mut self, [there, missing]: [Module; 2], found: Option<usize>, is_in_hand: bool) {
         self.work.count(if found.is_some() { there } else { missing }, u64::from(!is_in_hand));
@@ -214,7 +216,7 @@ impl Bill {
         self.work.count(Module::ReadByte, found.unwrap_or(0) as u64);
     }
 
-    /// What was done is not to be paid for. What was paid is.
+    /// Forgets what was done, so that it costs nothing. What was paid stays paid.
     #[inline]
     pub fn forget(&mut self) {
         let Self { reads, writes, parts_looked_up, parts_written, reads_paid: _, milli_paid: _, work } = self;
@@ -222,12 +224,12 @@ impl Bill {
         work.clear();
     }
 
-    /// A command of a script has written nothing.
+    /// A writing command of a script has written nothing, and is charged a look.
     pub fn looked(&mut self) {
         self.reads += 1;
     }
 
-    /// The same of a part of a row.
+    /// A part of a row was looked up; otherwise as [`Bill::read`].
     #[inline]
     pub fn read_part(&mut self, found: Option<usize>, writes: bool, is_in_hand: bool) {
         let units = read_units(found.unwrap_or(0) as u64);
@@ -248,13 +250,13 @@ impl Bill {
             }
         }
         if !changes.is_empty() {
-            // As the log has them.
+            // Counted in the encoding that the log writes.
             self.work.count(Module::WrittenByte, changes.as_bytes().len() as u64);
         }
     }
 
     /// `change`, which was counted as [written](Bill::wrote), is left out: nobody will see it. Its capacity units are
-    /// paid all the same: these are of what was asked for.
+    /// paid all the same, because they are charged for what was asked for.
     pub fn left_out(&mut self, change: &Change<'_>) {
         self.work.discount(module_of(change), 1);
         self.work.discount(Module::WrittenByte, change.encoded_len() as u64);
@@ -281,21 +283,22 @@ impl Bill {
         }
     }
 
-    /// Read units that the command has cost and not paid; they are paid now.
+    /// Takes the read units that the command has cost and not yet paid; from now on they count as paid.
     pub fn take_unpaid(&mut self) -> u64 {
         let unpaid = self.capacity_units(Unit::Read).saturating_sub(self.reads_paid);
         self.reads_paid += unpaid;
         unpaid
     }
 
-    /// Thousandths of request units that the command has cost so far, by `prices`, and not paid; they are paid now.
+    /// Takes the thousandths of request units, by `prices`, that the command has cost and not yet paid; from now on
+    /// they count as paid.
     pub fn take_unpaid_milli(&mut self, prices: &Prices) -> u64 {
         let unpaid = prices.of(&self.work).milli_units.saturating_sub(self.milli_paid);
         self.milli_paid += unpaid;
         unpaid
     }
 
-    /// So many of `unit` were charged since the command began.
+    /// `units` of `unit` were charged since the command began.
     pub fn paid(&mut self, unit: Unit, units: u64) {
         match unit {
             Unit::Read => self.reads_paid += units,
@@ -304,7 +307,7 @@ impl Bill {
         }
     }
 
-    /// What of `unit` was charged since the command began.
+    /// How many of `unit` were charged since the command began.
     pub fn charged(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Read => self.reads_paid,
@@ -314,7 +317,7 @@ impl Bill {
     }
 }
 
-/// What was written with `change`.
+/// The module that `change` counts as.
 fn module_of(change: &Change<'_>) -> Module {
     match Part::parse(change.key()) {
         None => Module::RowWritten,
@@ -323,7 +326,7 @@ fn module_of(change: &Change<'_>) -> Module {
     }
 }
 
-/// Bytes of key, with its database, and value.
+/// Bytes of the key, with its database, and of the value.
 fn bytes(change: &Change<'_>) -> u64 {
     let value = match change {
         Change::Put { value, .. } | Change::Head { head: value, .. } => value.len(),
@@ -339,7 +342,7 @@ mod tests {
     use crate::{polled, table};
     use weir_model::Batch;
 
-    /// What a command line is charged in advance: reads and writes.
+    /// What a command line is charged in advance, in read and write units.
     fn charged(line: &str) -> (u64, u64) {
         let mut start = 0;
         let spans = line.split(' ').map(|word| {
@@ -465,7 +468,7 @@ mod tests {
             (Module::ScannedByte, 99),
         ];
         assert_eq!(bill.work.counts().collect::<Vec<_>>(), expected);
-        // What is passed and not given, and what is left out of a group's changes.
+        // Entries that are passed and not returned, and changes of a group that are left out.
         let mut bill = Bill::default();
         bill.scanned_parts(&Passed { entries: 12, bytes: 99 }, 3);
         bill.wrote(batch.as_ref());

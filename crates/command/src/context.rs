@@ -1,10 +1,10 @@
-//! What a command's handler sees: rows to read, a batch to write into, an answer to write.
+//! What a command's handler sees: rows to read, a batch to write into, an answer to fill.
 //!
 //! A handler is a function from its words to an answer and a batch. It does not know who asked, where the rows are, or
-//! whether it is one of several in a transaction. Its reads see its own writes. What it writes leaves as one batch with
-//! absolute times, when it has ended, and not at all if it has failed.
+//! whether it is one of several in a transaction. Its reads see its own writes. Its writes leave as one batch with
+//! absolute times when it has ended, and not at all if it has failed.
 //!
-//! A handler reads first and writes then: a read behind a write looks through the batch.
+//! A handler reads first and writes afterwards, because a read that follows a write has to look through the batch.
 
 use weir_admission::request_units::Module;
 use weir_io::Yield;
@@ -33,27 +33,27 @@ pub use call::{Call, Wait};
 pub(crate) use parts::StoredPartsPage;
 pub use parts::{Part, PartsPage, Subkeys};
 
-/// Values as long as this are booked on their tenant as long as a command has them (S11).
+/// Values of at least this length are booked on their tenant for as long as a command holds them (S11).
 pub const LONG_VALUE_BYTES: usize = 1 << 20;
 
-/// See the module.
+/// All that the handler of one command may use.
 pub struct Context<'a> {
     rows: &'a dyn Rows,
     host: &'a mut dyn Host,
     call: &'a mut Call,
     draft: Draft,
-    /// Where this command's changes begin, and its events.
+    /// Where this command's changes and its events begin in the draft.
     begin: BatchMark,
     begin_events: usize,
-    /// Nobody else may write to its rows while it runs.
+    /// Nobody else may write to the command's rows while it runs.
     is_locked: bool,
-    /// Keys that are not there are told, although the rows are locked.
+    /// Tells witnesses of keys that are missing, although the rows are locked.
     tells_misses: bool,
-    /// What it reads from now on, where it has to be of one moment.
+    /// The snapshot that the command reads from now on, if all its reads have to see the same moment.
     moment: Option<Box<dyn Moment>>,
-    /// Whether what it reads is of one moment is seen when all is read: so many times it has read so far.
+    /// How many reads the command has made, if only a check at the end tells whether all of them saw the same moment.
     judged_reads: Option<u32>,
-    /// What was read last stood in the draft.
+    /// The last read was answered from the draft.
     is_in_hand: bool,
 }
 
@@ -63,8 +63,8 @@ impl<'a> Context<'a> {
         Self::new(rows, host, call, Draft::default(), false)
     }
 
-    /// For a command whose rows nobody else writes to meanwhile. Its changes go behind those of `draft`, and its reads
-    /// see those.
+    /// For a command whose rows nobody else writes to meanwhile. Its changes are added after those of `draft`, and its
+    /// reads see those earlier changes.
     pub fn locked(rows: &'a dyn Rows, host: &'a mut dyn Host, call: &'a mut Call, draft: Draft) -> Self {
         Self::new(rows, host, call, draft, true)
     }
@@ -86,18 +86,18 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What the database chosen is called.
+    /// The name of the chosen database.
     pub fn database(&self) -> u8 {
         self.call.database
     }
 
-    /// The number that stands in front of the keys of the database chosen.
+    /// The number that stands in front of the keys of the chosen database.
     #[inline]
     pub(crate) fn number(&self) -> u8 {
         self.call.databases.number(self.call.database)
     }
 
-    /// Under which number each database is stored.
+    /// The number under which each database is stored.
     pub(crate) fn databases(&self) -> Databases {
         self.call.databases
     }
@@ -112,12 +112,12 @@ impl<'a> Context<'a> {
         self.call.value_bytes_max
     }
 
-    /// Entries of a stream that go together where it is trimmed approximately.
+    /// How many entries of a stream are removed together where it is trimmed approximately.
     pub fn stream_node_entries(&self) -> u64 {
         self.call.stream_node_entries
     }
 
-    /// Nothing was found, and the answer says so: whoever runs the command may wait, and run it again.
+    /// Nothing was found, and the answer says so. The caller of the command may wait, and run it again.
     pub fn wait_for_rows(&mut self, wait: Wait) {
         self.call.wait = Some(wait);
     }
@@ -127,7 +127,7 @@ impl<'a> Context<'a> {
         self.call.is_again
     }
 
-    /// Whether a script asks for it.
+    /// Whether a script asks for the command.
     pub fn is_scripted(&self) -> bool {
         self.call.is_scripted
     }
@@ -143,30 +143,30 @@ impl<'a> Context<'a> {
         self.host.yields()
     }
 
-    /// Between two steps of a long command, if there `is_more` to be done: others run first.
+    /// Lets others run between two steps of a long command, if there `is_more` to be done.
     pub(crate) async fn end_step(&mut self, is_more: bool) {
         if is_more {
             self.yields().now().await;
         }
     }
 
-    /// Chance.
+    /// A random number.
     pub fn random(&mut self) -> u64 {
         self.host.random()
     }
 
-    /// See [`Host::drain`]. Not where rows are locked: who holds rows does not wait for a client, and what it answers
-    /// is bounded.
+    /// As [`Host::drain`], but does not wait while rows are locked: a command that holds rows does not wait for a
+    /// client, and its answer is bounded.
     ///
     /// # Errors
-    /// Whoever asked is gone.
+    /// The client is gone.
     pub async fn drain(&mut self) -> Outcome {
         let waiting = self.host.replies().len();
         if waiting < FLUSH_BYTES {
             return Ok(());
         }
         if self.is_locked {
-            // What it has written is not committed yet, and others wait for its rows.
+            // The command's writes are not committed yet, and others wait for its rows.
             let is_too_long = self.host.replies().len_beside_one_value() > OUTPUT_BYTES_MAX;
             return if is_too_long { Err(REPLY_TOO_LONG) } else { Ok(()) };
         }
@@ -187,10 +187,10 @@ impl<'a> Context<'a> {
         self.get_in(self.call.database, key).await
     }
 
-    /// The row of `key`, which is to be a string.
+    /// The row of `key`, which has to be a string.
     ///
     /// # Errors
-    /// As [`Context::get`], and it is not.
+    /// As [`Context::get`], and if the row is not a string.
     #[inline]
     pub async fn string(&mut self, key: &[u8]) -> Outcome<Option<StringRow>> {
         string_of(self.get(key).await?)
@@ -202,16 +202,16 @@ impl<'a> Context<'a> {
     /// As [`Context::get`].
     #[inline]
     pub async fn get_in(&mut self, database: u8, key: &[u8]) -> Outcome<Option<Row>> {
-        // A command that holds rows does not wait for clients who do not read what they asked for.
+        // A command that holds rows does not wait for clients that do not read their replies.
         let books = !self.is_locked;
         self.read(Asked::Row(self.call.databases.number(database), key), books).await
     }
 
-    /// The row of `key`, a string, whose value the command keeps while it reads others: a long one is booked on its
-    /// tenant, also while rows are locked (S11).
+    /// The row of `key`, a string, whose value the command keeps while it reads other rows. A long value is booked on
+    /// its tenant, even while rows are locked (S11).
     ///
     /// # Errors
-    /// As [`Context::string`], and too many long values are in hand.
+    /// As [`Context::string`], and if too many long values are in hand.
     pub async fn string_to_keep(&mut self, key: &[u8]) -> Outcome<Option<StringRow>> {
         string_of(self.read(Asked::Row(self.number(), key), true).await?)
     }
@@ -222,7 +222,7 @@ impl<'a> Context<'a> {
         Ok(self.met(asked, row))
     }
 
-    /// The same, without a bill.
+    /// Reads without counting the read on the bill.
     #[inline]
     async fn fetch(&mut self, asked: Asked<'_>, books: bool) -> Outcome<Option<Row>> {
         match self.look(asked, books) {
@@ -231,7 +231,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A read as far as it goes without waiting: most go to their end.
+    /// Goes as far with a read as is possible without waiting; most reads are done then.
     #[inline]
     fn look<'k>(&mut self, asked: Asked<'k>, books: bool) -> Look<'k>
     where
@@ -269,7 +269,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Counts and bills a row that was read.
+    /// Counts a row that was read, and puts it on the bill.
     #[inline]
     fn met(&mut self, asked: Asked<'_>, row: Option<Row>) -> Option<Row> {
         if let Some(Row { content: Content::Parts(_), .. }) = &row {
@@ -279,7 +279,7 @@ impl<'a> Context<'a> {
         row
     }
 
-    /// The same of one that has so many bytes; `None` if it is not there.
+    /// The same for a row of `found` bytes; `None` if there is no such row.
     #[inline]
     fn met_bytes(&mut self, asked: Asked<'_>, found: Option<usize>) {
         self.call.longest = self.call.longest.max(found.unwrap_or(0));
@@ -304,8 +304,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The rest of a read that waits: for the device, or for room to hold its value. In a box, so that handlers, which
-    /// seldom wait, stay small.
+    /// The rest of a read that has to wait, for the device or for room to hold its value. Its future is boxed, so that
+    /// the futures of handlers, which seldom wait, stay small.
     #[cold]
     fn wait_for<'c>(&'c mut self, asked: Asked<'c>, books: bool, read: Read<'c>) -> Waiting<'c, Outcome<Option<Row>>> {
         Box::pin(async move {
@@ -322,15 +322,15 @@ impl<'a> Context<'a> {
                 if row.as_ref().is_none_or(|row| row.bytes() <= len) {
                     break;
                 }
-                // It has grown meanwhile.
+                // The value has grown meanwhile.
                 self.host.let_go();
             }
             Ok(row)
         })
     }
 
-    /// A read does not keep values in the answer in front of it while it waits: those who are waited for may wait for
-    /// that memory.
+    /// While a read waits, the answer so far must not hold on to values of the store: those whom the read waits for may
+    /// themselves wait for that memory.
     async fn finish(&mut self, read: Read<'_>) -> Outcome<Option<Row>> {
         Ok(match read {
             Read::Ready(row) => row?,
@@ -338,60 +338,62 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Between two pages: see [`Host::pay_page`].
+    /// Pays and lets others run between two pages: see [`Host::pay_page`].
     ///
     /// # Errors
-    /// The server is ending.
+    /// The server is shutting down.
     pub async fn end_page(&mut self) -> Outcome {
         self.host.pay_page(&mut self.call.bill).await
     }
 
-    /// So many steps of computing were done: where a command computes more than what it reads and writes tells.
+    /// Counts `steps` steps of computing, for a command that computes more than its reads and writes tell.
     pub fn computed(&mut self, steps: usize) {
         self.call.bill.work.count(Module::Step, steps as u64);
     }
 
-    /// So many times two things were compared, to put them in order.
+    /// Counts `comparisons` comparisons of two things that are being sorted.
     pub(crate) fn compared(&mut self, comparisons: usize) {
         self.call.bill.work.count(Module::Compared, comparisons as u64);
     }
 
-    /// So many things were put in order, by something that does not tell how often it compares two of them.
+    /// Counts the sorting of `things` things by code that does not tell how many comparisons it makes.
     pub(crate) fn ordered(&mut self, things: usize) {
         self.compared(things.saturating_mul(things.max(1).ilog2() as usize + 1));
     }
 
-    /// All registers of a HyperLogLog were gone through so often.
+    /// All registers of a HyperLogLog were gone through `times` times.
     pub(crate) fn passed_registers(&mut self, times: usize) {
         self.call.bill.work.count(Module::Registers, times as u64);
     }
 
-    /// So many parts were passed in a row that keeps all of them in one piece, or so many buckets in a tally.
+    /// `parts` parts were passed in a row that keeps all its parts in one piece (a packed row), or `parts` buckets in a
+    /// tally.
     #[inline]
     pub fn passed_packed(&mut self, parts: usize) {
         self.call.bill.work.count(Module::PackedPart, parts as u64);
     }
 
-    /// Of so many parts that were passed so, the name was compared with the one that was looked for.
+    /// For `names` of the parts that were passed in a packed row, the name was compared with the one that was looked
+    /// for.
     #[inline]
     pub(crate) fn compared_packed(&mut self, names: usize) {
         self.call.bill.work.count(Module::PackedCompared, names as u64);
     }
 
-    /// So many names of parts, or other texts, were copied out of such a row, or out of a page.
+    /// `names` names of parts, or other texts, were copied out of a packed row or out of a page.
     #[inline]
     pub(crate) fn copied_parts(&mut self, names: usize) {
         self.call.bill.work.count(Module::PartCopied, names as u64);
     }
 
-    /// So many values of parts were.
+    /// `values` values of parts were copied.
     #[inline]
     pub(crate) fn copied_values(&mut self, values: usize) {
         self.call.bill.work.count(Module::ValueCopied, values as u64);
     }
 
-    /// Such a row was changed, and has so many parts and bytes now: the place of the change was looked for, and what is
-    /// behind it was moved.
+    /// A packed row was changed, and has `parts` parts and `bytes` bytes now: the place of the change was looked for,
+    /// and all bytes behind it were moved.
     pub(crate) fn changed_packed(&mut self, parts: u64, bytes: usize) {
         let work = &mut self.call.bill.work;
         work.count(Module::PackedChange, 1);
@@ -399,23 +401,23 @@ impl<'a> Context<'a> {
         work.count(Module::PackedByte, bytes as u64);
     }
 
-    /// So many numbers with a fraction were read or written as text.
+    /// `numbers` numbers with a fraction were read or written as text.
     pub fn fractions(&mut self, numbers: usize) {
         self.call.bill.work.count(Module::Fraction, numbers as u64);
     }
 
-    /// Answers with `number`.
+    /// Answers with a number that may have a fraction.
     pub fn tell_f64(&mut self, number: f64) {
         self.fractions(usize::from(!is_whole(number)));
         self.replies().double(number);
     }
 
-    /// Where a page finds `key`, or what is behind it.
+    /// The place from which a page begins at `key`, or at the first key behind it.
     pub fn place(&self, key: &[u8]) -> Vec<u8> {
         self.rows.place(key)
     }
 
-    /// Where the `SCAN` with the number `cursor` goes on.
+    /// The place at which the `SCAN` with the number `cursor` goes on.
     ///
     /// # Errors
     /// The number is unknown, or too old.
@@ -426,12 +428,12 @@ impl<'a> Context<'a> {
     /// A number for a `SCAN` that goes on at `place`.
     ///
     /// # Errors
-    /// Nobody remembers it.
+    /// The host remembers no cursors.
     pub fn new_cursor(&mut self, place: Vec<u8>) -> Outcome<u64> {
         self.host.new_cursor(self.call.database, place)
     }
 
-    /// `key` has this value from now on, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
+    /// Sets the value of `key`, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
     ///
     /// # Errors
     /// The key is too long.
@@ -440,7 +442,7 @@ impl<'a> Context<'a> {
         self.put_in(self.call.database, key, value, expire_at_ms)
     }
 
-    /// The same in another database of the same tenant.
+    /// As [`Context::put`], in another database of the same tenant.
     ///
     /// # Errors
     /// The key is too long.
@@ -454,8 +456,8 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// `key` in `database` has this content from now on, the rest as of [`Context::put`]. A head is of the life that
-    /// the row has, or of one that [`Context::new_head`] has begun.
+    /// Sets the content of `key` in `database`; otherwise as [`Context::put`]. A head has to be of the life that the
+    /// row has already, or of one that [`Context::new_head`] has begun.
     ///
     /// # Errors
     /// The key is too long.
@@ -477,8 +479,7 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// `key` does not exist from now on, whatever it was. That what it had of parts is given back is seen to by whoever
-    /// applies the batch.
+    /// Deletes `key`, whatever its type was. The code that applies the batch gives the row's parts back.
     ///
     /// # Errors
     /// The key is too long.
@@ -490,8 +491,8 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Ends the command: what it has written, with what was in the batch before. A command that has failed has written
-    /// nothing.
+    /// Ends the command: gives its changes together with those that were in the draft before. The changes of a command
+    /// that has failed are dropped.
     pub fn end(mut self, outcome: Outcome) -> Finished {
         let elements = self.host.replies().take_announced();
         if elements > 0 {
@@ -508,17 +509,17 @@ impl<'a> Context<'a> {
     }
 }
 
-/// How far a read has come.
+/// How far a read has come without waiting.
 enum Look<'k> {
     Done(Outcome<Option<Row>>),
     Waits(Read<'k>),
 }
 
-/// What a command has come to.
+/// The result of a command.
 pub struct Finished {
-    /// Whether it has answered.
+    /// Whether the command has answered or failed.
     pub outcome: Outcome,
-    /// What it wants written, and what was to be written before it.
+    /// The changes that the command wants written, behind those that were in the draft before it.
     pub draft: Draft,
 }
 

@@ -1,10 +1,10 @@
-//! What commands want written, and what of it their reads see.
+//! What commands want written, and how their reads see it.
 //!
-//! Several commands may write into one draft, one after the other, and each may write thousands of parts: so what has
-//! become of a key is looked up, and not searched for, as soon as there is more than a few changes.
+//! Several commands may write into one draft, one after the other, and each may write thousands of parts. So once there
+//! are more than a few changes, the last change of a key is looked up in a map, and not searched for.
 //!
-//! Commands that write to the same row leave its head behind again and again. All of the draft is applied at once, so
-//! nobody ever sees any but the last of them: the others are left out when [the draft is settled](Draft::settle).
+//! Commands that write to the same row write its head again and again. All of the draft is applied at once, so nobody
+//! ever sees any of these heads but the last. The others are left out when [the draft is settled](Draft::settle).
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -20,36 +20,36 @@ use crate::events::{Classes, KeyEvent};
 use crate::page_ahead::PageAhead;
 use crate::uncounted::Uncounted;
 
-/// Changes that are searched one by one.
+/// Up to this number, changes are searched one by one.
 const FEW: usize = 8;
 
-/// See the module. It goes from hand to hand with every command, and so is small.
+/// What one command or several want written. Every command hands it on, so it is small.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     batch: Batch,
-    /// Where the last change stands, if there is one and that is known.
+    /// Where the last change stands, if there is one and its place is known.
     newest: Option<BatchMark>,
     is_of_several: bool,
-    /// What is to be told when it is applied.
+    /// The events to tell when the draft is applied.
     pub(crate) events: Vec<KeyEvent>,
-    /// What most drafts of one command do without.
+    /// Fields that most drafts of a single command do without.
     more: Option<Box<More>>,
 }
 
 /// What is known of a draft besides its changes.
 #[derive(Clone, Debug, Default)]
 struct More {
-    /// The head of a spread row that the last change has left, and when the row expires: as the next command wants
-    /// them, which mostly is about the same row. Kept where there may be a next one.
+    /// The head of a spread row that the last change has left, and when the row expires, decoded for the next command,
+    /// which is mostly about the same row. Kept only where there may be a next command.
     head: Option<(Head, Option<u64>)>,
     last: LastChanges,
-    /// The last change of each key that begins with `in_order_front`, of those in front of `ordered`.
+    /// For keys that begin with `in_order_front`, the last change of each, as far as `ordered` has come.
     in_order: BTreeMap<Box<[u8]>, BatchMark>,
     in_order_front: Option<Vec<u8>>,
     ordered: BatchMark,
-    /// What is to be counted before the draft is applied.
+    /// Changes of counts that have to be made before the draft is applied.
     uncounted: Uncounted,
-    /// Parts that were read, where there may be a next command.
+    /// Parts that were read ahead, where there may be a next command.
     ahead: PageAhead,
 }
 
@@ -60,12 +60,12 @@ impl From<Batch> for Draft {
 }
 
 impl Draft {
-    /// For several commands, one after the other.
+    /// A draft for several commands, one after the other.
     pub fn of_several() -> Self {
         Self { is_of_several: true, ..Self::default() }
     }
 
-    /// Whether it is for several commands.
+    /// Whether the draft is for several commands.
     pub(crate) fn is_of_several(&self) -> bool {
         self.is_of_several
     }
@@ -74,7 +74,7 @@ impl Draft {
         self.more.get_or_insert_default()
     }
 
-    /// What is to be counted before it is applied, if there was some.
+    /// Changes of counts that have to be made before the draft is applied, if there are any.
     pub(crate) fn uncounted(&self) -> Option<&Uncounted> {
         self.more.as_ref().map(|more| &more.uncounted)
     }
@@ -84,7 +84,7 @@ impl Draft {
         &mut self.more().uncounted
     }
 
-    /// Parts that were read, where there may be a next command.
+    /// Parts that were read ahead, where there may be a next command.
     pub(crate) fn ahead(&mut self) -> &mut PageAhead {
         &mut self.more().ahead
     }
@@ -94,15 +94,15 @@ impl Draft {
         self.batch
     }
 
-    /// All changes, and what is to be told when they are applied.
+    /// All changes, and the events to tell when they are applied.
     pub fn into_parts(self) -> (Batch, Vec<KeyEvent>) {
         debug_assert!(self.uncounted().is_none_or(Uncounted::is_empty), "whoever lets commands leave it counts it");
         (self.batch, self.events)
     }
 
-    /// Leaves out changes behind which the same key is changed again, but for those that end a life of a row of many
-    /// parts; tells `left_out` of each, with its place, in order. What comes of the draft is the same. The draft must
-    /// not be rewound behind this.
+    /// Leaves out changes that a later change of the same key follows, except those that end a life of a row of many
+    /// parts. Tells `left_out` of each change that goes, with its place, in order. The draft has the same effect
+    /// afterwards. It must not be rewound beyond this point.
     pub fn settle(&mut self, mut left_out: impl FnMut(BatchMark, Change<'_>)) {
         if self.batch.len() <= FEW {
             return;
@@ -119,17 +119,17 @@ impl Draft {
         }
     }
 
-    /// How much is to be told when the changes are applied.
+    /// How many events are to be told when the changes are applied.
     pub fn events_len(&self) -> usize {
         self.events.len()
     }
 
-    /// The connection `by` reads `key` behind what is told so far, and keeps its value.
+    /// Notes that the connection `by` reads `key` behind the events so far, and keeps its value.
     pub fn keep(&mut self, key: &[u8], by: u64) {
         self.events.push(KeyEvent { class: Classes::KEPT, name: "", database: 0, key: key.into(), by });
     }
 
-    /// What is behind the first `len` is not told.
+    /// Drops all events behind the first `len`.
     pub fn forget_events(&mut self, len: usize) {
         self.events.truncate(len);
     }
@@ -159,7 +159,7 @@ impl Draft {
         self.batch.push_part(life, space, change);
     }
 
-    /// Adds a change of the part of a member that is placed, which has its name as its key.
+    /// Adds a change of the part of a placed member; the change has the member's name as its key.
     #[inline]
     pub(crate) fn push_member(&mut self, life: Life, space: u8, change: Change<'_>) {
         self.begin_change();
@@ -181,16 +181,16 @@ impl Draft {
         }
     }
 
-    /// The last change has left `head`, of a row that expires at `expire_at_ms`.
+    /// Keeps `head`, which the last change has left, of a row that expires at `expire_at_ms`.
     pub(crate) fn keep_head(&mut self, head: &Head, expire_at_ms: Option<u64>) {
-        // Where fields expire, what is written says more than what was changed.
+        // Where fields expire, the written head has more in it than the changed one.
         if self.is_of_several && head.packed.is_none() && head.mortal().is_none() {
             self.more().head = Some((head.clone(), expire_at_ms));
         }
     }
 
-    /// The head of `key` in the database with this number, and when the row expires, if the last change has left it and
-    /// that is in hand. It is not any more.
+    /// Takes the head of `key` in the database with this number, and when the row expires, if the last change has left
+    /// that head and it is still kept here.
     pub(crate) fn take_head(&mut self, database: u8, key: &[u8]) -> Option<(Head, Option<u64>)> {
         let (newest, more) = (self.newest?, self.more.as_mut()?);
         let is_same = more.head.is_some() && self.batch.key_at(newest).split_first() == Some((&database, key));
@@ -256,15 +256,16 @@ impl Draft {
 }
 
 impl More {
-    /// Where the changes stand is to be learned anew.
+    /// Forgets where the changes stand; that has to be learned anew.
     fn forget_places(&mut self) {
         self.last.forget();
         self.in_order.clear();
         self.ordered = BatchMark::default();
     }
 
-    /// Keys that begin with `front` are in order from now on. Most who ask go through one order of one row: the others
-    /// that were changed with it need not be put in order. Where that is not so, it is soon about all.
+    /// Puts keys that begin with `front` in order from now on. Most callers go through one order of one row, so the
+    /// other keys that were changed along with it need not be put in order. Where callers ask for several orders, the
+    /// front soon becomes short enough to cover all keys.
     fn put_in_order(&mut self, front: &[u8], batch: &Batch) {
         match &mut self.in_order_front {
             None => self.in_order_front = Some(front.into()),
@@ -285,20 +286,20 @@ impl More {
     }
 }
 
-/// What both begin with.
+/// The bytes that `a` and `b` both begin with.
 fn common<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
     let len = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     &a[..len]
 }
 
-/// The last change of each key of a batch, as far as it has learned them. Nobody goes through it, so its order, which
-/// is by chance, is never seen.
+/// The last change of each key of a batch, as far as the map has learned them. Nobody iterates over it, so its random
+/// order is never seen.
 #[derive(Clone, Debug, Default)]
 struct LastChanges {
     by_key: HashTable<LastChange>,
     hasher: RandomState,
     learned: BatchMark,
-    /// Changes that need not be applied: one behind them makes the same of all that is.
+    /// Changes that need not be applied, because a later change of the same key has the same effect without them.
     superseded: Vec<BatchMark>,
 }
 
@@ -306,12 +307,12 @@ struct LastChanges {
 #[derive(Clone, Copy, Debug)]
 struct LastChange {
     mark: BatchMark,
-    /// See [`life_of`].
+    /// The life that the change leaves: see [`life_of`].
     life: Option<u64>,
 }
 
 impl LastChanges {
-    /// Takes in what `batch` has more.
+    /// Learns the changes that `batch` has gained since the last call.
     fn learn(&mut self, batch: &Batch) {
         let Self { by_key, hasher, superseded, .. } = self;
         let hash_of = |last: &LastChange| hasher.hash_one(batch.key_at(last.mark));
@@ -325,7 +326,7 @@ impl LastChanges {
                 }
                 Entry::Occupied(mut before) => {
                     let LastChange { mark, life } = *before.get();
-                    // Whoever applies the end of a life has to know of it.
+                    // The code that applies the end of a life has to see it.
                     if life.is_none() || life == last.life {
                         superseded.push(mark);
                     }
@@ -347,7 +348,7 @@ impl LastChanges {
     }
 }
 
-/// The version of the row of many parts, with keys of their own, that `change` leaves.
+/// The version of the row of many parts, if these have keys of their own, that `change` leaves.
 fn life_of(change: &Change<'_>) -> Option<u64> {
     match change {
         Change::Head { head, .. } => HeadRef::parse(head).filter(|head| head.packed.is_none()).map(|head| head.version),
@@ -476,15 +477,16 @@ mod tests {
         assert_eq!(alone.take_head(2, b"a"), None, "nobody follows");
     }
 
-    /// What becomes of a key.
+    /// All changes of one key.
     #[derive(Debug, Default)]
     struct Course {
-        /// The lives that it has on the way.
+        /// The lives that the key has on the way.
         lives: BTreeSet<u64>,
         last: String,
-        /// The life that the last one leaves.
+        /// The life that the last change leaves.
         life: Option<u64>,
-        /// Changes that another one of the same key follows, and that have begun no life which that one ends.
+        /// Changes that a later change of the same key follows, except those that begin a life which that later change
+        /// ends.
         superseded: usize,
     }
 

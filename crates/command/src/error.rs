@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_io::ErrorKind;
 
-/// What a command handler gives back: its reply is written, or it failed.
+/// What a command handler returns: its reply is written, or it failed.
 pub type Outcome<T = ()> = Result<T, Error>;
 
-/// Bytes of an error that says back what was asked. Redis says all of it; nobody reads more than this.
+/// Most bytes of an error that repeats what was asked. Redis repeats all of it; nobody reads more than this.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// Why a command failed: the text of the reply, without the `-` in front of it. Its first word is the code that clients
-/// look at.
+/// Why a command failed: the text of the reply, without the `-` in front of it. Its first word is the code, which
+/// clients look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Cow<'static, [u8]>);
 
@@ -26,7 +26,7 @@ impl Error {
         Error(Cow::Borrowed(text.as_bytes()))
     }
 
-    /// A text without a code is of the code `ERR`; what is too long is cut.
+    /// A text that does not begin with a code gets the code `ERR`; a text that is too long is cut.
     pub fn bytes(mut text: Vec<u8>) -> Self {
         text.truncate(TEXT_BYTES_MAX);
         Error(Cow::Owned(if has_code(&text) { text } else { [b"ERR ", &text[..]].concat() }))
@@ -44,7 +44,7 @@ impl Error {
         Self::bytes(format!("NOPERM tenant {tenant} is suspended").into_bytes())
     }
 
-    /// The first word is Redis' for a server that takes nothing more: clients know it.
+    /// The first word is the one that Redis uses for a server that accepts no more writes: clients know it.
     pub fn disk_full(max: u64) -> Self {
         let text = format!(
             "OOM the tenant holds the {max} living bytes that it may hold on disk: delete keys, FLUSHALL, or have disk_bytes_max raised"
@@ -73,14 +73,14 @@ impl Error {
         )
     }
 
-    /// What comes last in an error is shown up to a NUL, and without the line ends behind it.
+    /// The word comes last in the error, and is shown up to a NUL, without line ends at its end.
     pub fn unsupported_option(word: &[u8]) -> Self {
         let word = c_text(word, usize::MAX);
         let end = word.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
         Self::bytes([b"ERR Unsupported option ", &word[..end]].concat())
     }
 
-    /// A subcommand that exists, but not so.
+    /// A subcommand that exists, but not with this number of words.
     pub fn subcommand(container: &str, name: &[u8]) -> Self {
         let help = format!("'. Try {} HELP.", container.to_ascii_uppercase());
         let front = &b"ERR unknown subcommand or wrong number of arguments for '"[..];
@@ -93,7 +93,7 @@ impl Error {
     }
 }
 
-/// Whether `text` begins with a word in capital letters, and goes on behind it.
+/// Whether `text` begins with a word in capital letters, and has more behind it.
 const fn has_code(text: &[u8]) -> bool {
     let mut len = 0;
     while len < text.len() && text[len].is_ascii_uppercase() {
@@ -108,8 +108,8 @@ fn c_text(text: &[u8], max: usize) -> &[u8] {
     &text[..end.min(max)]
 }
 
-/// The store failed. The client is told what kind of trouble it is: which file and where is the operator's business,
-/// and in the log. A write that failed is not acknowledged, though it may turn out to have happened.
+/// The store failed. The client is told what kind of trouble it is; which file and where is the operator's business,
+/// and goes to the log. A write that failed is not acknowledged, though it may turn out to have happened.
 impl From<weir_io::Error> for Error {
     fn from(error: weir_io::Error) -> Self {
         tell(&error);
@@ -127,7 +127,7 @@ impl From<weir_io::Error> for Error {
     }
 }
 
-/// Logs the first failures, and then fewer and fewer: a disk that fails does so for every command.
+/// Logs the first failures, and then fewer and fewer, because a failing disk fails for every command.
 fn tell(error: &weir_io::Error) {
     static TOLD: AtomicU64 = AtomicU64::new(0);
     let count = TOLD.fetch_add(1, Ordering::Relaxed) + 1;
@@ -138,14 +138,14 @@ fn tell(error: &weir_io::Error) {
     }
 }
 
-/// The node has no units in time: the command did nothing.
+/// The node has no units for the command in time: the command did nothing.
 impl From<weir_admission::NodeBusy> for Error {
     fn from(busy: weir_admission::NodeBusy) -> Self {
         Self::bytes(format!("THROTTLED {busy}").into_bytes())
     }
 }
 
-/// Above the tenant's limits, and not in time: the command did nothing.
+/// The tenant is above its limits, and gets no units in time: the command did nothing.
 impl From<weir_admission::Refused> for Error {
     fn from(refused: weir_admission::Refused) -> Self {
         Self::bytes(format!("THROTTLED {refused}").into_bytes())

@@ -1,15 +1,15 @@
 //! The 80-bit numbers of `INCRBYFLOAT`.
 //!
-//! Redis adds in C's `long double`: 64 bits of mantissa, and replies with 17 decimals. An `f64` would answer
-//! 10.59999999999999964 where Redis answers 10.6, so here is the little of that arithmetic that is needed: reading,
-//! one addition and writing, each rounded to nearest-even as the processor does.
+//! Redis adds in C's `long double`, with 64 bits of mantissa, and replies with 17 decimals. An `f64` would answer
+//! 10.59999999999999964 where Redis answers 10.6. So this module has the little of that arithmetic that is needed:
+//! reading, one addition and writing, each rounded to nearest-even as the processor does.
 
 use std::cmp::Ordering;
 
 /// Longest text that is read as a number; Redis' own limit.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
-/// A number whose logarithm to base ten, cut to a whole number, is not among these overflows or vanishes: it need not
-/// be computed.
+/// If the logarithm of a number to base ten, cut to a whole number, is outside this range, the number overflows or
+/// vanishes, and need not be computed.
 const DECIMAL_EXPONENTS: std::ops::RangeInclusive<i64> = -4952..=4933;
 /// A number of at least 2 to this power overflows.
 const BINARY_EXPONENT_MAX: i64 = 16_384;
@@ -27,7 +27,7 @@ pub struct Extended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Magnitude {
     Zero,
-    /// `mantissa * 2^exponent`, the mantissa's highest bit set.
+    /// `mantissa * 2^exponent`; the mantissa's highest bit is set.
     Finite {
         mantissa: u64,
         exponent: i64,
@@ -38,7 +38,7 @@ enum Magnitude {
 impl Extended {
     pub const ZERO: Self = Self { negative: false, magnitude: Magnitude::Zero };
 
-    /// Reads a decimal number, or an infinity in words; `None` for anything else and for what is out of range.
+    /// Reads a decimal number, or an infinity in words; `None` for anything else and for a number that is out of range.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -62,7 +62,7 @@ impl Extended {
         Some(Self { negative, magnitude })
     }
 
-    /// The sum; `None` if it is infinite or no number.
+    /// The sum; `None` if it is infinite or not a number.
     pub fn plus(self, other: Self) -> Option<Self> {
         use Magnitude::{Finite, Infinite, Zero};
         let (large, small) = match (self.magnitude, other.magnitude) {
@@ -83,7 +83,8 @@ impl Extended {
         else {
             return None;
         };
-        // 62 bits behind the mantissa: what falls out below them can only decide a tie, so one bit stands for it.
+        // 62 bits behind the mantissa. The bits that fall out below them can only decide a tie, so one bit stands for
+        // all of them.
         const GUARD: u32 = 62;
         let (m, n) = (u128::from(m) << GUARD, u128::from(n) << GUARD);
         let distance = (e - f).min(127) as u32;
@@ -96,7 +97,7 @@ impl Extended {
         Some(Self { negative: large.negative, magnitude })
     }
 
-    /// With up to 17 decimals, without zeros at the end.
+    /// As text with up to 17 decimals, without zeros at the end.
     pub fn to_text(self) -> Vec<u8> {
         let mut digits = match self.magnitude {
             // An infinity is never a sum, and only sums are written.
@@ -135,7 +136,7 @@ impl Extended {
     }
 }
 
-/// The digits of a decimal number as a whole number, and the power of ten that it is to be multiplied with.
+/// The digits of a decimal number as a whole number, and the power of ten that it has to be multiplied with.
 fn decimal(text: &[u8]) -> Option<(Natural, i64)> {
     let (number, power) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
         Some(at) => (&text[..at], parse_power(&text[at + 1..])?),
@@ -149,7 +150,7 @@ fn decimal(text: &[u8]) -> Option<(Natural, i64)> {
         return None;
     }
     let mut digits = Natural::default();
-    // Nine at a time fit a limb: to go through all limbs for each digit would be nine times the work.
+    // Nine digits at a time fit a limb. Going through all limbs for each single digit would be nine times the work.
     let (mut group, mut scale) = (0, 1);
     for &digit in whole.iter().chain(fraction) {
         if !digit.is_ascii_digit() {
@@ -210,7 +211,7 @@ fn nearest(digits: Natural, power: i64) -> Option<Magnitude> {
     round(quotient, -shift, !numerator.is_zero())
 }
 
-/// `value * 2^exponent` with 64 bits; `more` says that the true value is a little above.
+/// `value * 2^exponent`, rounded to 64 bits; `more` says that the true value is a little above.
 fn round(value: u128, exponent: i64, more: bool) -> Option<Magnitude> {
     let bits = 128 - value.leading_zeros();
     if bits <= 64 {
@@ -236,7 +237,7 @@ fn finite(mantissa: u64, exponent: i64) -> Option<Magnitude> {
     in_range.then_some(Magnitude::Finite { mantissa, exponent })
 }
 
-/// A natural number of any size: 32 bits a limb, the least significant first, no zero limbs at the end.
+/// A natural number of any size: 32 bits a limb, the least significant limb first, no zero limbs at the end.
 #[derive(Clone, Default)]
 struct Natural(Vec<u32>);
 
@@ -300,7 +301,7 @@ impl Natural {
         self.0.len().cmp(&other.0.len()).then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
     }
 
-    /// `other` is at most `self`.
+    /// Subtracts `other`, which is at most `self`.
     fn subtract(&mut self, other: &Self) {
         let mut borrow = 0_i64;
         for (index, limb) in self.0.iter_mut().enumerate() {
@@ -391,7 +392,7 @@ mod tests {
         ] {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text:?}");
         }
-        // The largest and the smallest there is, however it is written.
+        // The largest and the smallest numbers there are, however they are written.
         let zeros = "0".repeat(4900);
         for text in
             ["1.18e4932", "3.7e-4951", &format!("1{zeros}e32"), &format!("0.{zeros}1e-49"), &format!("{zeros}1e4932")]

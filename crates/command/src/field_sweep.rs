@@ -1,4 +1,4 @@
-//! Takes fields out of a hash that have expired: what whoever has the rows runs when the agenda says so.
+//! Takes expired fields out of a hash. The owner of the rows runs this when the agenda says so.
 
 use weir_io::{ErrorKind, Result, Rng, Yield};
 use weir_model::parts::RowType;
@@ -13,13 +13,13 @@ use crate::reply::Protocol;
 use crate::rows::{Rows, Waiting};
 use crate::transaction::Transaction;
 
-/// Fields that are taken out as one: well below a millisecond.
+/// How many fields are taken out as one: that takes well below a millisecond.
 const FIELDS_AT_ONCE: usize = 64;
 
-/// What the head says is not so. `weir check` finds it, too.
+/// The head is wrong about its fields. `weir check` finds that, too.
 const NOTHING_DUE: Error = Error::new("ERR no field has the deadline that the head of its hash names");
 
-/// See the module. One entry of the agenda: it goes, or moves, or stands for a field less.
+/// The work on one entry of the agenda. Afterwards the entry is gone, or has moved, or stands for fewer fields.
 pub struct FieldSweep {
     row: StoredKey,
     first_ms: u64,
@@ -27,12 +27,12 @@ pub struct FieldSweep {
 }
 
 impl FieldSweep {
-    /// The row with the stored key `row` is on the agenda at `first_ms`, and `now_ms` is no less.
+    /// A sweep of the row with the stored key `row`, which is on the agenda at `first_ms`. `now_ms` is not before that.
     pub fn new(row: &[u8], first_ms: u64, now_ms: u64) -> Self {
         Self { row: StoredKey::of(row), first_ms, now_ms }
     }
 
-    /// What is to be done with the row of `key`.
+    /// Does what there is to be done with the row of `key`.
     async fn sweep(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome {
         match cx.get(key).await? {
             // The whole row has expired, or there is none.
@@ -49,7 +49,7 @@ impl FieldSweep {
             }
             Some(_) => {}
         }
-        // Nobody moves an entry that does not belong to its row any more.
+        // The entry belongs to its row no longer, so nobody else moves it.
         cx.forget_agenda(&agenda_key(self.first_ms, &self.row));
         Ok(())
     }

@@ -5,14 +5,14 @@ use crate::number::push_i64;
 /// Longest text that is read as a number.
 const TEXT_BYTES_MAX: usize = 5 * 1024 - 1;
 
-/// Digits that are written: any number is read back from so many.
+/// How many digits are written: any number can be read back from this many.
 const DIGITS: i32 = 17;
 
-/// Smallest exponent of ten of a number that is written without it.
+/// The smallest exponent of ten with which a number is written without an exponent.
 const PLAIN_EXPONENT_MIN: i32 = -4;
 
-/// A number, or an infinity in words; `None` for anything else, and for what is too large or too small to be told from
-/// an infinity or from zero.
+/// A number, or an infinity in words; `None` for anything else, and for numbers so large or so small that they would be
+/// read as an infinity or as zero.
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     let number = read(text)?;
     let is_lost = match number {
@@ -22,8 +22,8 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     (!is_lost).then_some(number)
 }
 
-/// An end of a range: as C's `strtod` reads it, spaces in front of it and nothing at all included; what is too large
-/// is infinite.
+/// An end of a range, read as C's `strtod` reads it: leading spaces are skipped, an empty text is 0, and a number that
+/// is too large is infinite.
 pub fn parse_end(text: &[u8]) -> Option<f64> {
     // A NUL ends a text in C.
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -42,14 +42,14 @@ fn read(text: &[u8]) -> Option<f64> {
     (!number.is_nan()).then_some(number)
 }
 
-/// Whether a text that was read as a number has no digit but zeros in front of its exponent.
+/// Whether a text that was read as a number has no digits but zeros in front of its exponent.
 fn is_zero(text: &[u8]) -> bool {
     let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
     !mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
-/// Whether `number` has no fraction, and is written with the digits of a whole one: many scores are so, and those of
-/// others take long to find.
+/// Whether `number` has no fraction and is written as a whole number: many scores are whole, and finding the digits of
+/// the others takes long.
 pub fn is_whole(number: f64) -> bool {
     const WHOLE_MAX: f64 = 1e17;
     let is_negative_zero = number == 0.0 && number.is_sign_negative();
@@ -64,7 +64,7 @@ pub fn push_f64(out: &mut Vec<u8>, number: f64) {
     push_general(out, number, DIGITS);
 }
 
-/// Appends `number` as C's `%g` with so many digits, at least one, without zeros at the end.
+/// Appends `number` as C's `%g` with up to `digits_max` digits, at least one, without zeros at the end.
 pub fn push_general(out: &mut Vec<u8>, number: f64, digits_max: i32) {
     if number.is_nan() {
         return out.extend_from_slice(b"nan");
@@ -96,7 +96,7 @@ pub fn push_general(out: &mut Vec<u8>, number: f64, digits_max: i32) {
     }
 }
 
-/// Appends `digits` with a point behind the first `whole`, and zeros where there are fewer.
+/// Appends `digits` with a point behind the first `whole` of them, and zeros where there are fewer digits.
 fn push_point(out: &mut Vec<u8>, digits: &[u8], whole: usize) {
     let (front, rest) = digits.split_at(whole.min(digits.len()));
     out.extend_from_slice(front);
@@ -107,7 +107,7 @@ fn push_point(out: &mut Vec<u8>, digits: &[u8], whole: usize) {
     }
 }
 
-/// Appends `number` as Redis keeps the scores of a small sorted set: a whole one with all its digits.
+/// Appends `number` as Redis keeps the scores of a small sorted set: a whole number with all its digits.
 pub fn push_kept(out: &mut Vec<u8>, number: f64) {
     const WHOLE_MAX: f64 = (i64::MAX / 2) as f64;
     let is_negative_zero = number == 0.0 && number.is_sign_negative();

@@ -1,6 +1,6 @@
-//! Places on Earth as Redis keeps them: a place is a number of 52 bits, in which those of longitude and latitude
-//! alternate, so that near places have near numbers. The arithmetic is that of Redis, rounding included: the same
-//! commands give the same scores, distances and orders.
+//! Places on Earth as Redis stores them. A place is a number of 52 bits, in which the bits of longitude and latitude
+//! alternate, so that places that are near each other have similar numbers. The arithmetic is that of Redis, rounding
+//! included: the same commands give the same scores, distances and orders.
 
 use std::f64::consts::PI;
 
@@ -9,7 +9,7 @@ const STEPS: u8 = 26;
 
 /// Longitudes.
 const LONGITUDES: (f64, f64) = (-180.0, 180.0);
-/// Latitudes: of the square map of the web.
+/// Latitudes of the square map that the web uses.
 const LATITUDES: (f64, f64) = (-85.051_128_78, 85.051_128_78);
 /// Latitudes of a standard geohash.
 const ALL_LATITUDES: (f64, f64) = (-90.0, 90.0);
@@ -20,7 +20,7 @@ const MERCATOR_MAX: f64 = 20_037_726.37;
 
 /// Letters of a standard geohash.
 const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
-/// How many of them the bits are enough for; one more is always the first letter.
+/// How many of these letters the bits suffice for; the one letter after them is always the first of the alphabet.
 const LETTERS_KNOWN: u32 = 10;
 
 /// A place.
@@ -32,16 +32,16 @@ pub struct Place {
     pub latitude: f64,
 }
 
-/// What is looked for around a place, in meters.
+/// The shape of a search around a place, in meters.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// All that is so near.
+    /// Everything within this distance.
     Circle(f64),
-    /// All in a box of this width and height.
+    /// Everything in a box of this width and height.
     Box(f64, f64),
 }
 
-/// A square of the map: the places whose numbers begin with the same bits.
+/// A square of the map, with all places whose numbers begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     bits: u64,
@@ -54,13 +54,13 @@ struct Area {
     latitudes: (f64, f64),
 }
 
-/// Puts the bits of `even` and `odd` in turn.
+/// Interleaves the bits of `even` and `odd`.
 fn interleave(even: u32, odd: u32) -> u64 {
     let spread = |number: u32| (0..u32::BITS).fold(0, |all, bit| all | u64::from(number >> bit & 1) << (2 * bit));
     spread(even) | spread(odd) << 1
 }
 
-/// Every second bit, from the lowest on.
+/// Every second bit, beginning with the lowest.
 fn every_second(bits: u64) -> u32 {
     (0..u32::BITS).fold(0, |all, bit| all | ((bits >> (2 * bit) & 1) as u32) << bit)
 }
@@ -82,16 +82,17 @@ impl Cell {
         }
     }
 
-    /// The cell so many to the east and to the north; around the globe, where there is an edge.
+    /// The cell that is `east` cells to the east and `north` cells to the north; beyond an edge it goes around the
+    /// globe.
     fn moved(self, east: i32, north: i32) -> Self {
         let mask = ((1_u64 << self.steps) - 1) as u32;
-        // The last meridian is one cell too far, and stays there where it is not moved.
+        // The last meridian is one cell too far, and stays there if it is not moved.
         let step = |number: u32, by: i32| if by == 0 { number } else { number.wrapping_add_signed(by) & mask };
         let (latitude, longitude) = (step(every_second(self.bits), north), step(every_second(self.bits >> 1), east));
         Self { bits: interleave(latitude, longitude), ..self }
     }
 
-    /// The first score of the places in it, and the one behind the last.
+    /// The first score of the places in the cell, and the score behind the last one.
     fn scores(self) -> (f64, f64) {
         let shift = 2 * (STEPS - self.steps);
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
@@ -99,32 +100,32 @@ impl Cell {
 }
 
 impl Place {
-    /// Whether it is on the map.
+    /// Whether the place is on the map.
     pub fn is_on_map(self) -> bool {
         let is_in = |number: f64, (min, max): (f64, f64)| (min..=max).contains(&number);
         is_in(self.longitude, LONGITUDES) && is_in(self.latitude, LATITUDES)
     }
 
-    /// The score of a member that is there.
+    /// The score of a member at this place.
     pub fn score(self) -> f64 {
         encode(self, LATITUDES, STEPS).bits as f64
     }
 
-    /// Where a member with this score is.
+    /// The place of a member with this score.
     pub fn of_score(score: f64) -> Self {
         let Area { longitudes, latitudes } = Cell { bits: score as u64, steps: STEPS }.area();
         let middle = |(from, to): (f64, f64), (min, max): (f64, f64)| ((from + to) / 2.0).clamp(min, max);
         Self { longitude: middle(longitudes, LONGITUDES), latitude: middle(latitudes, LATITUDES) }
     }
 
-    /// As the letters of a standard geohash.
+    /// The place in the letters of a standard geohash.
     pub fn letters(self) -> Vec<u8> {
         let bits = encode(self, ALL_LATITUDES, STEPS).bits;
         let letter = |index: u32| LETTERS[(bits >> (52 - (index + 1) * 5) & 0x1f) as usize];
         (0..LETTERS_KNOWN).map(letter).chain([LETTERS[0]]).collect()
     }
 
-    /// Meters to `other`.
+    /// The distance to `other` in meters.
     pub fn distance(self, other: Self) -> f64 {
         let v = ((other.longitude.to_radians() - self.longitude.to_radians()) / 2.0).sin();
         if v == 0.0 {
@@ -137,7 +138,7 @@ impl Place {
     }
 }
 
-/// Not `to_degrees`, which multiplies and so rounds in another way.
+/// Not `to_degrees`, which multiplies, and so rounds differently.
 fn degrees(radians: f64) -> f64 {
     radians / (PI / 180.0)
 }
@@ -147,7 +148,7 @@ fn latitude_distance(from: f64, to: f64) -> f64 {
 }
 
 impl Shape {
-    /// Meters from `center` to `place`; `None` where it is outside.
+    /// The distance from `center` to `place` in meters; `None` if the place is outside of the shape.
     pub fn distance(self, center: Place, place: Place) -> Option<f64> {
         match self {
             Self::Circle(radius) => Some(center.distance(place)).filter(|&distance| distance <= radius),
@@ -168,7 +169,7 @@ impl Shape {
         }
     }
 
-    /// What it reaches, around `center`: longitudes and latitudes.
+    /// The longitudes and latitudes that the shape reaches around `center`.
     fn bounds(self, center: Place) -> Area {
         let (width, height) = match self {
             Self::Circle(radius) => (radius, radius),
@@ -184,8 +185,8 @@ impl Shape {
         }
     }
 
-    /// Ranges of scores (the first, and the one behind the last) that have all places that are in it, in the order in
-    /// which Redis goes through them.
+    /// Ranges of scores (the first score, and the one behind the last) that have all places in the shape, in the order
+    /// in which Redis goes through them.
     pub fn scores(self, center: Place) -> Vec<(f64, f64)> {
         let bounds = self.bounds(center);
         let mut steps = steps_for(self.radius(), center.latitude);
@@ -195,7 +196,7 @@ impl Shape {
             cell = encode(center, LATITUDES, steps);
         }
         let area = cell.area();
-        // Where the middle cell reaches beyond the bounds, those behind it have nothing.
+        // If the middle cell reaches beyond the bounds, the cells on that side have nothing.
         let is_useless = |east: i32, north: i32| {
             steps >= 2
                 && (north < 0 && area.latitudes.0 < bounds.latitudes.0
@@ -207,7 +208,7 @@ impl Shape {
         let mut cells: Vec<Cell> = Vec::new();
         for (index, (east, north)) in AROUND.into_iter().enumerate() {
             let next = cell.moved(east, north);
-            // Large shapes have the same neighbour twice; as Redis, only the one before is compared with.
+            // Large shapes have the same neighbour twice. As in Redis, a cell is compared only with the one before it.
             let is_same = cells.len() > 1 && cells.last() == Some(&next);
             if index == 0 || !(is_useless(east, north) || is_same) {
                 cells.push(next);
@@ -217,7 +218,7 @@ impl Shape {
     }
 }
 
-/// Bits of each coordinate of cells that are about as large as `radius`.
+/// How many bits for each coordinate give cells that are about as large as `radius`.
 fn steps_for(radius: f64, latitude: f64) -> u8 {
     if radius == 0.0 {
         return STEPS;
@@ -238,7 +239,7 @@ fn steps_for(radius: f64, latitude: f64) -> u8 {
     steps.clamp(1, i32::from(STEPS)) as u8
 }
 
-/// Whether a neighbour of `cell` does not reach to the end of what is looked for.
+/// Whether a neighbour of `cell` does not reach to the end of the searched area.
 fn is_too_small(cell: Cell, bounds: &Area) -> bool {
     cell.moved(0, 1).area().latitudes.1 < bounds.latitudes.1
         || cell.moved(0, -1).area().latitudes.0 > bounds.latitudes.0
@@ -263,7 +264,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever it is looked for, whatever is inside is in one of the ranges.
+        /// Wherever the center is, every place inside the shape is in one of the ranges.
         #[test]
         fn what_is_near_is_found(
             longitude in -170.0..170.0, latitude in -60.0..60.0, east in -1.0..1.0, north in -1.0..1.0, size in 1.0..5.0e5

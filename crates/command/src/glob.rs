@@ -1,18 +1,18 @@
 //! Patterns of `KEYS`, `SCAN MATCH` and `CONFIG GET`: `* ? [a-z] [^x] \c`, as Redis understands them.
 //!
-//! A pattern and a text are both the client's choice, and so would be the product of their lengths that backtracking
-//! may take. Here all positions of the pattern that the text may have come to are kept at once, one bit each (an NFA;
-//! "shift-and", Baeza-Yates and Gonnet 1992): a byte of text costs a step for every 64 elements of the pattern,
-//! whatever both are. A long text is matched in turns (S14).
+//! A client chooses both the pattern and the text, and so would choose the product of their lengths, which is what
+//! backtracking may take. Here all positions of the pattern that the text may have reached are kept at once, one bit
+//! each (an NFA; "shift-and", Baeza-Yates and Gonnet 1992). A byte of text costs one step for every 64 elements of the
+//! pattern, whatever both are. A long text is matched in turns (S14).
 
 use weir_io::Yield;
 
 use crate::error::{Error, Outcome};
 
-/// Longest pattern, in bytes: so one byte of text costs at most 17 steps.
+/// Longest pattern, in bytes. It limits a byte of text to at most 17 steps.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Steps between two turns: some 100 us.
+/// How many steps are done between two turns: some 100 us.
 const TURN_STEPS: usize = 64 << 10;
 
 /// `pattern`, if it is not too long.
@@ -45,27 +45,28 @@ fn bytes_of(bytes: &Bytes) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A pattern, made ready to be compared with many texts.
+/// A pattern that is ready to be compared with many texts.
 pub struct Glob {
-    /// Elements that take one byte each: all but the stars.
+    /// How many elements take one byte each: all elements but the stars.
     elements: usize,
-    /// Words of 64 bits for the positions 0 to `elements`: position n = the first n elements are matched.
+    /// How many words of 64 bits the positions 0 to `elements` take. Position n means that the first n elements are
+    /// matched.
     words: usize,
-    /// For each of the 256 bytes, the positions behind which an element takes it: `words` words each.
+    /// For each of the 256 bytes, the positions behind an element that takes it: `words` words each.
     takes: Vec<u64>,
-    /// The positions with a star behind them, at which any byte may be passed.
+    /// The positions with a star behind them, where any byte may be passed.
     stars: Vec<u64>,
 }
 
-/// What a text has been compared with so far.
+/// The state of a comparison with a text.
 struct Positions {
     now: Vec<u64>,
-    /// No further byte changes the answer.
+    /// The answer, if no further byte can change it.
     answer: Option<bool>,
 }
 
 impl Glob {
-    /// Makes `pattern` ready.
+    /// Prepares `pattern`.
     pub fn new(pattern: &[u8]) -> Self {
         let (mut elements, mut star_places) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -94,20 +95,20 @@ impl Glob {
         Self { elements: elements.len(), words, takes, stars }
     }
 
-    /// Steps that it took to make this ready and takes to match some names of ours, about.
+    /// About how many steps it took to prepare this pattern and takes to match some names of Weir's own.
     pub fn steps_for_names(&self) -> usize {
         1024 * self.words
     }
 
-    /// Whether `text` matches, in one piece: for texts that no client chooses the length of.
+    /// Whether `text` matches, checked in one piece: for texts whose length no client chooses.
     pub fn matches(&self, text: &[u8]) -> bool {
         let mut positions = self.begin();
         self.pass(&mut positions, text);
         self.end(&positions, text)
     }
 
-    /// Whether `text` matches. Others are served meanwhile where it takes long; `turn` counts the steps since they
-    /// were, over many texts.
+    /// Whether `text` matches. If that takes long, others are served meanwhile; `turn` counts the steps since they were
+    /// last served, over many texts.
     pub async fn matches_in_turns(&self, text: &[u8], turn: &mut Turn) -> bool {
         let mut positions = self.begin();
         let piece = (TURN_STEPS / 4 / self.words).max(1);
@@ -118,7 +119,7 @@ impl Glob {
                 break;
             }
         }
-        // What it costs to begin.
+        // The cost of beginning.
         turn.spend(self.words).await;
         self.end(&positions, text)
     }
@@ -129,7 +130,7 @@ impl Glob {
         Positions { now, answer: None }
     }
 
-    /// Moves on over `text`.
+    /// Advances over `text`.
     fn pass(&self, positions: &mut Positions, text: &[u8]) {
         let last = (self.elements / 64, 1 << (self.elements % 64));
         let ends_in_star = self.stars[last.0] & last.1 != 0;
@@ -154,7 +155,7 @@ impl Glob {
     }
 
     fn end(&self, positions: &Positions, text: &[u8]) -> bool {
-        // Redis never enters its loop on an empty text, so there even `*` does not match.
+        // Redis never enters its loop on an empty text, so there not even `*` matches it.
         if text.is_empty() {
             return self.elements == 0 && self.stars[0] == 0;
         }
@@ -163,19 +164,19 @@ impl Glob {
     }
 }
 
-/// Counts steps, and lets others be served when they are a turn's.
+/// Counts steps, and lets others be served after each turn's worth of them.
 pub struct Turn {
     steps: usize,
     yields: Yield,
 }
 
 impl Turn {
-    /// Begins now.
+    /// A turn that begins now.
     pub fn new(yields: Yield) -> Self {
         Self { steps: 0, yields }
     }
 
-    /// So many steps were done.
+    /// Counts `steps` steps that were done.
     pub async fn spend(&mut self, steps: usize) {
         self.steps += steps;
         if self.steps >= TURN_STEPS {
@@ -185,7 +186,7 @@ impl Turn {
     }
 }
 
-/// The bytes that the element at `at`, which is no star, takes, and the place of the next one.
+/// The bytes that the element at `at` takes, and the position of the next element. The element must not be a star.
 fn element(pattern: &[u8], at: usize) -> (Bytes, usize) {
     let literal = |byte, next| {
         let mut bytes = NO_BYTE;
@@ -200,7 +201,7 @@ fn element(pattern: &[u8], at: usize) -> (Bytes, usize) {
     }
 }
 
-/// A class that does not end reaches to the pattern's end. Ranges compare signed bytes, as C's `char` does.
+/// A class without an end reaches to the pattern's end. Ranges compare signed bytes, as C's `char` does.
 fn class(pattern: &[u8], mut at: usize) -> (Bytes, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -273,7 +274,7 @@ mod tests {
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
         }
-        // Bytes are signed: this is no range from 0x7f to 0x80, but one over all others.
+        // Bytes are signed, so this is not a range from 0x7f to 0x80, but one over all other bytes.
         assert!(matches(b"[\x7f-\x80]", b"a") && matches(b"[\x7f-\x80]", b"\xff"));
         assert!(!matches(b"[\xff-\x01]", b"a") && matches(b"[\xff-\x01]", b"\x00"));
     }
@@ -291,7 +292,7 @@ mod tests {
         }
     }
 
-    /// What Redis' `stringmatchlen` does, step by step: with recursion, and as slow as that is.
+    /// What Redis' `stringmatchlen` does, step by step: recursive, and just as slow.
     fn backtrack(pattern: &[u8], text: &[u8]) -> bool {
         let Some(&first) = pattern.first() else { return text.is_empty() };
         if first == b'*' {
@@ -333,7 +334,7 @@ mod tests {
         is_taken && backtrack(&pattern[at.min(pattern.len())..], rest)
     }
 
-    /// As Redis has it: nothing but the empty pattern matches the empty text.
+    /// As in Redis, only the empty pattern matches the empty text.
     fn oracle(pattern: &[u8], text: &[u8]) -> bool {
         if text.is_empty() { pattern.is_empty() } else { backtrack(pattern, text) }
     }
@@ -372,8 +373,8 @@ mod tests {
             }
             found
         });
-        // Steps and not letters times letters: 17 for each byte of text. And no turn has more than its steps and a
-        // piece.
+        // The work grows with steps, 17 for each byte of text, and not with the product of both lengths. And no turn
+        // has more steps than its limit plus one piece.
         let steps = 10 * key.len() * 17;
         assert!(!found && (steps / TURN_STEPS / 2..=steps / TURN_STEPS + 1).contains(&turns), "{turns}");
     }

@@ -1,4 +1,4 @@
-//! A host without a client: for commands that came from another process, from a script, or from a seed.
+//! A host without a client: for commands that come from another process, from a script, or from a seed.
 
 use std::collections::VecDeque;
 use std::future::ready;
@@ -11,23 +11,23 @@ use crate::host::Host;
 use crate::reply::{Mark, Protocol, Replies};
 use crate::rows::Waiting;
 
-/// Keeps the whole answer; whoever runs the command bounds what it may ask for.
+/// Keeps the whole answer; the caller of the command has to bound what the command may ask for.
 pub struct Headless {
     replies: Replies,
     from: Mark,
     yields: Yield,
     rng: Rng,
-    /// Where the last scans go on, the oldest first.
+    /// The cursors of the last scans, the oldest first: number, database, and the place to go on.
     cursors: VecDeque<(u64, u8, Vec<u8>)>,
-    /// The newest of them.
+    /// The number of the newest cursor.
     last_cursor: u64,
 }
 
-/// Scans that are remembered: whoever goes on with an older one starts again.
+/// How many scans are remembered. A client that goes on with an older one has to start again.
 const CURSORS_MAX: usize = 1024;
 
 impl Headless {
-    /// Answers in `protocol`. Long commands let others run by `yields`; chance comes from `rng`.
+    /// A host that answers in `protocol`. Long commands let others run by `yields`; random numbers come from `rng`.
     pub fn new(protocol: Protocol, yields: Yield, rng: Rng) -> Self {
         let mut replies = Replies::default();
         replies.protocol = protocol;
@@ -35,7 +35,7 @@ impl Headless {
         Self { replies, from, yields, rng, cursors: VecDeque::new(), last_cursor: 0 }
     }
 
-    /// The answer to a command that has come to `outcome`, as bytes of the protocol. The next command's answer begins
+    /// The answer to a command that ended with `outcome`, as bytes of the protocol. The next command's answer begins
     /// anew.
     pub fn take_answer(&mut self, outcome: &Outcome) -> Vec<u8> {
         if let Err(error) = outcome {

@@ -1,4 +1,4 @@
-//! Who runs a command: takes the answer, lends memory, waits, and lets others run.
+//! The host of a command: takes its answer, lends it memory, makes it wait, and lets others run.
 
 use weir_io::Yield;
 
@@ -7,7 +7,8 @@ use crate::error::Outcome;
 use crate::reply::Replies;
 use crate::rows::Waiting;
 
-/// See the module.
+/// What a command needs of its surroundings besides its rows. A connection is one, and so is
+/// [`Headless`](crate::Headless).
 pub trait Host: Send {
     /// Where the answer goes.
     fn replies(&mut self) -> &mut Replies;
@@ -15,33 +16,33 @@ pub trait Host: Send {
     /// How a long command lets others run.
     fn yields(&self) -> Yield;
 
-    /// What is answered so far may leave, if it is long: the answer goes on afterwards.
+    /// Lets the answer so far leave, if it is long. The command adds to the answer afterwards.
     ///
     /// # Errors
-    /// Whoever asked is gone.
+    /// The client is gone.
     fn drain(&mut self) -> Waiting<'_, Outcome>;
 
-    /// Books `bytes` of a long value that is about to be in hand; `false` where its tenant has too many in hand (S11).
+    /// Books `bytes` for a long value that the command is about to hold; `false` if its tenant holds too many (S11).
     fn try_hold(&mut self, bytes: usize) -> bool;
 
-    /// Books `bytes` of a long value, when there is room for it.
+    /// Books `bytes` for a long value, as soon as there is room for it.
     ///
     /// # Errors
-    /// The command has others in hand: waiting with those could be for ever.
+    /// The command holds other long values: waiting while it holds them could last for ever.
     fn hold(&mut self, bytes: usize) -> Waiting<'_, Outcome>;
 
-    /// No value is in hand any more but those in the answer.
+    /// The command holds no values any more, except those in its answer.
     fn let_go(&mut self);
 
-    /// Between two pages of keys: others run, what was gone through is paid from `bill`, and the next page has its
-    /// unit.
+    /// Between two pages of keys: lets others run, pays from `bill` for what was gone through, and acquires the unit
+    /// for the next page.
     ///
     /// # Errors
-    /// The server is ending.
+    /// The server is shutting down.
     fn pay_page<'a>(&'a mut self, bill: &'a mut Bill) -> Waiting<'a, Outcome>;
 
-    /// Whether so much is owed for the command that it should wait before it reads more (U-16). What it has cost so far
-    /// is paid from `bill`.
+    /// Whether so much is owed for the command that it should wait before it reads more (U-16). Also pays what the
+    /// command has cost so far, as `bill` has it.
     fn must_pay(&mut self, _bill: &mut Bill) -> bool {
         false
     }
@@ -55,9 +56,9 @@ pub trait Host: Send {
     /// A number for a `SCAN` that goes on at `place`.
     ///
     /// # Errors
-    /// Nobody remembers it.
+    /// The host remembers no cursors.
     fn new_cursor(&mut self, database: u8, place: Vec<u8>) -> Outcome<u64>;
 
-    /// Chance.
+    /// A random number.
     fn random(&mut self) -> u64;
 }

@@ -1,8 +1,8 @@
-//! Values that a command has in hand while it waits for something else.
+//! Values that a command holds while it waits for something else.
 //!
 //! A value keeps the memtable in memory that it was read from, and with it some of the write memory of all tenants. A
-//! command may wait until other clients have read what they asked for, or for that memory itself: so it copies what it
-//! has before it waits.
+//! command may have to wait until other clients have read what they asked for, or for that memory itself. So it copies
+//! the values that it holds before it waits.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use weir_model::{StringRow, Value as Shared};
 #[derive(Default)]
 pub struct InHand {
     values: Vec<Value>,
-    /// So many of the first are copies.
+    /// How many of the first values are copies.
     owned: usize,
 }
 
@@ -24,12 +24,12 @@ enum Value {
 }
 
 impl InHand {
-    /// The next one. One that does not exist has no bytes.
+    /// Adds the next value. A row that does not exist adds an empty one.
     pub fn push(&mut self, row: Option<StringRow>) {
         self.values.push(row.map_or(Value::Nothing, |row| Value::Shared(row.value)));
     }
 
-    /// The bytes of each.
+    /// The bytes of each value.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.values.iter().map(|value| match value {
             Value::Nothing => &[][..],
@@ -38,7 +38,7 @@ impl InHand {
         })
     }
 
-    /// Copies what is not copied yet, so that nothing of the store stays in memory for it.
+    /// Copies the values that are not copied yet, so that they keep nothing of the store in memory.
     pub fn own(&mut self) {
         for value in &mut self.values[self.owned..] {
             if let Value::Shared(shared) = value {
@@ -49,7 +49,7 @@ impl InHand {
     }
 }
 
-/// Awaits `future`, and calls `let_go` whenever it must wait.
+/// Awaits `future`, and calls `let_go` each time it has to wait.
 pub async fn letting_go<T>(future: impl Future<Output = T>, mut let_go: impl FnMut()) -> T {
     let mut future = pin!(future);
     poll_fn(|cx| {

@@ -1,9 +1,9 @@
-//! Words of the protocol, in any case.
+//! Words of the protocol, in upper or lower case.
 
-/// More than the longest word that means something.
+/// More than the longest word that has a meaning.
 const BYTES_MAX: usize = 24;
 
-/// A word that may be one of the protocol's. One that is too long is none, and is not looked at: a client may send
+/// A word that may be one of the protocol's. A longer word is none of them, and is not looked at: a client may send
 /// words of many megabytes.
 #[derive(Default)]
 pub struct Keyword {
@@ -21,7 +21,7 @@ impl Keyword {
         keyword
     }
 
-    /// Its bytes; none where it was too long.
+    /// The word's bytes; empty if the word was too long.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

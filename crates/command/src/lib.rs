@@ -1,9 +1,9 @@
 //! Commands as data: what a request means, whoever brought it.
 //!
-//! [`table`] has all facts of every command. Those that work on rows have their handlers here, one file a family in
-//! `handlers`: a handler sees a [`Context`] and the words of its request ([`Args`]), so that the same code runs for a
-//! connection, as one of several in a transaction, from bytes that another process sent, and in virtual time. [`run`]
-//! is the way in; whoever owns the rows calls it.
+//! [`table`] has all facts of every command. Commands that work on rows have their handlers in `handlers`, one file for
+//! each family. A handler sees only a [`Context`] and the words of its request ([`Args`]), so the same code runs for a
+//! connection, as one of several commands in a transaction, for bytes that another process sent, and in virtual time.
+//! [`run`] is the entry point; the owner of the rows calls it.
 
 pub mod acl;
 mod args;

@@ -22,7 +22,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-/// A whole number without a sign, as for a scan's cursor.
+/// A whole number without a sign, such as a scan's cursor.
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 || !text.iter().all(u8::is_ascii_digit) {
         return None;

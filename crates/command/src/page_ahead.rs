@@ -1,37 +1,37 @@
-//! Parts that were read for one command, and are in hand for those behind it.
+//! Parts that were read for one command, and are kept for the commands after it.
 //!
-//! Commands that run as one and take from an end of a row, or around a set, each look at a part or two, and to begin a
-//! scan takes longer than to go along a dozen parts. So the second such look reads more than it is for. Nobody else
-//! writes to their rows meanwhile: what is stored stays as it was read, and what they have changed themselves is looked
-//! up anew each time.
+//! Commands that run as one group and take from an end of a row, or around a set, each look at a part or two, and
+//! beginning a scan takes longer than passing a dozen parts. So the second such look reads more parts than it needs.
+//! Nobody else writes to the rows meanwhile, so stored parts stay as they were read. What the commands have changed
+//! themselves is looked up anew each time.
 
 use weir_model::engine::Passed;
 
 use crate::rows::{PartPage, PartRange};
 use crate::stored_parts::StoredParts;
 
-/// Parts that are read at once, where fewer are wanted.
+/// How many parts are read at once, where fewer are wanted.
 const AHEAD_PARTS: usize = 16;
 
-/// Longer pages are not kept.
+/// Pages with more bytes than this are not kept.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
-/// See the module.
+/// A page of parts that was read ahead, for the commands after the one that read it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageAhead {
-    /// What was read last: all parts of a range. In a box, as every connection has room for a draft.
+    /// A page that was read: a range, and all parts in it. Boxed, because every connection has room for a draft.
     page: Option<Box<(PartRange, StoredParts)>>,
-    /// Something was read.
+    /// Some page was read.
     has_read: bool,
 }
 
 impl PageAhead {
-    /// How many parts are to be read where `limit` are wanted.
+    /// How many parts to read if `limit` are wanted.
     pub fn wanted(&self, limit: usize) -> usize {
         if self.has_read { limit.max(AHEAD_PARTS) } else { limit }
     }
 
-    /// Keeps a page that was read, which is of `range`; gives what of it was asked for, up to `limit` parts.
+    /// Keeps a page of `range` that was read; gives the part of it that was asked for, up to `limit` parts.
     pub fn keep(&mut self, range: &PartRange, page: PartPage, limit: usize) -> PartPage {
         self.has_read = true;
         if page.parts.len() <= limit && limit >= AHEAD_PARTS || !page.parts.is_shorter_than(KEPT_BYTES_MAX) {
@@ -46,7 +46,7 @@ impl PageAhead {
         cut(page, range, limit)
     }
 
-    /// Up to `limit` parts of `range`, if these are in hand.
+    /// Up to `limit` parts of `range`, if the kept page has them.
     pub fn find(&self, range: &PartRange, limit: usize) -> Option<PartPage> {
         let (covered, parts) = &**self.page.as_ref().filter(|page| page.0.reverse == range.reverse)?;
         let (begins_here, ends_here) = (range.from >= covered.from, range.to <= covered.to);
@@ -73,7 +73,7 @@ impl PageAhead {
 /// The first `limit` parts of `page`, which is of `range`.
 fn cut(mut page: PartPage, range: &PartRange, limit: usize) -> PartPage {
     if page.parts.len() > limit {
-        // Whoever is given the others has passed them.
+        // The command that is given the other parts pays for having passed them.
         let others = page.parts.iter().skip(limit).map(|part| (part.key.len() + part.value.len()) as u64);
         page.passed.bytes = page.passed.bytes.saturating_sub(others.sum());
         page.passed.entries = page.passed.entries.saturating_sub((page.parts.len() - limit) as u64);
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// What an engine has: keys of a byte, of which it gives a page of a range.
+    /// What an engine does: keys are single bytes, and it gives a page of a range.
     fn read(stored: &BTreeSet<u8>, range: &PartRange, limit: usize) -> PartPage {
         let is_in = |key: &&u8| [**key][..] >= range.from[..] && [**key][..] < range.to[..];
         let found: Vec<u8> = stored.iter().filter(is_in).copied().collect();
@@ -125,7 +125,7 @@ mod tests {
                 });
                 let wanted = read(&stored, &range, limit);
                 prop_assert_eq!((&page.parts, page.parts.len() == limit), (&wanted.parts, wanted.next.is_some()));
-                // All that is left is still to be had.
+                // All that is left can still be read.
                 if let Some(next) = page.next {
                     let rest = read(&stored, &next, usize::MAX);
                     let all = read(&stored, &range, usize::MAX);

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// The turns that a future takes before it is done, and what it gives.
+/// How many turns a future takes before it is done, and its result.
 pub fn turns<T>(future: impl Future<Output = T>) -> (usize, T) {
     let mut future = pin!(future);
     let mut cx = Context::from_waker(Waker::noop());

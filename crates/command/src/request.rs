@@ -1,6 +1,6 @@
-//! A request apart from whoever brought it: words, a database, and the moment that it is judged by.
+//! A request, apart from the connection that brought it: words, a database, and the moment that it is judged by.
 //!
-//! Its bytes, for another process: `docs/format/request.md`.
+//! Its bytes, for another process, are described in `docs/format/request.md`.
 //!
 //! ```text
 //! request := version u8 (1) | database u8 | now_ms varint | words varint | word*
@@ -12,13 +12,13 @@ use weir_model::{DATABASES, varint};
 use crate::args::{Args, Span};
 use crate::context::Call;
 
-/// The version of the format that is written, and the only one that is read.
+/// The format's version that is written, and the only one that is read.
 const VERSION: u8 = 1;
 
-/// Most words of a request: as many as a connection may send.
+/// Most words of a request: the number that a connection may send.
 const WORDS_MAX: u64 = 1 << 20;
 
-/// See the module.
+/// A command with its words, its database and the moment that it is judged by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The number of the database that its keys are in.
@@ -30,10 +30,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request of `words`, of which the first one is the command's name.
+    /// The request with these `words`; the first one is the command's name.
     ///
     /// # Panics
-    /// There is no word, or there are more than four gigabytes of them: a connection's limits are far below.
+    /// If there is no word, or if the words have more than four gigabytes: a connection's limits are far below.
     pub fn new<'w>(database: u8, now_ms: u64, words: impl IntoIterator<Item = &'w [u8]>) -> Self {
         let (mut bytes, mut spans) = (Vec::new(), Vec::new());
         for word in words {
@@ -45,17 +45,17 @@ impl Request {
         Self { database, now_ms, bytes, spans }
     }
 
-    /// Its words.
+    /// The request's words.
     pub fn args(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.spans)
     }
 
-    /// What a command begins with that is run for it.
+    /// The state in which a run of this request begins.
     pub fn call(&self, value_bytes_max: usize) -> Call {
         Call::new(self.database, self.now_ms, value_bytes_max)
     }
 
-    /// Its bytes.
+    /// The request as bytes, for another process.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes.len() + self.spans.len() + 16);
         out.extend_from_slice(&[VERSION, self.database]);
@@ -68,7 +68,7 @@ impl Request {
         out
     }
 
-    /// Reads any bytes.
+    /// Reads a request from bytes, which may be anything.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -86,7 +86,7 @@ impl Request {
         if !(1..=WORDS_MAX).contains(&count) {
             return Err("it has no words, or too many");
         }
-        // Words are gathered as they are found: what is only announced costs no memory.
+        // The list of words grows as words are found: words that are only announced cost no memory.
         let mut words = Vec::new();
         for _ in 0..count {
             words.push(varint::take_slice(&mut rest).ok_or("it is cut off")?);

@@ -1,4 +1,4 @@
-//! What a command reads: the rows of a tenant, whoever has them.
+//! The rows of a tenant as commands read them, whoever owns them.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use weir_model::{Row, StoredKey};
 
 use crate::stored_parts::StoredParts;
 
-/// The answer to a read: there at once, or under way.
+/// The answer to a read: ready, or pending.
 #[must_use]
 pub enum Read<'a> {
-    /// From memory.
+    /// The answer came from memory.
     Ready(Result<Option<Row>>),
-    /// The device is asked, or a write that was seen has yet to be committed.
+    /// The device is asked, or a write that the read has seen has yet to be committed.
     Pending(Waiting<'a, Result<Option<Row>>>),
 }
 
 impl Read<'_> {
-    /// The answer, when it is there.
+    /// Waits for the answer.
     ///
     /// # Errors
     /// The row cannot be read.
@@ -37,44 +37,44 @@ impl Read<'_> {
 pub struct Page {
     /// Living keys, ascending, as users know them.
     pub keys: Vec<Vec<u8>>,
-    /// What those of them are that are no strings, by their index among the keys.
+    /// The types of those keys that are no strings, by their index among the keys.
     pub kinds: BTreeMap<usize, RowType>,
     /// Where to go on; `None` at the end.
     pub next: Option<Vec<u8>>,
-    /// What was passed for it, of what is deleted or old as well.
+    /// Everything that was passed for this page, including what is deleted or outdated.
     pub passed: Passed,
 }
 
-/// A range of parts, by their stored keys.
+/// A range of parts, given by their stored keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartRange {
-    /// The first key that is in it.
+    /// The first key of the range.
     pub from: Vec<u8>,
-    /// The first key behind it.
+    /// The first key behind the range.
     pub to: Vec<u8>,
-    /// Largest key first.
+    /// The largest key comes first.
     pub reverse: bool,
 }
 
 /// A bounded step through the parts of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartPage {
-    /// Living parts, in the order asked for.
+    /// Living parts, in the order that was asked for.
     pub parts: StoredParts,
     /// What is left of the range; `None` at the end.
     pub next: Option<PartRange>,
-    /// As of a [`Page`].
+    /// Everything that was passed for this page: see [`Page::passed`].
     pub passed: Passed,
 }
 
 /// How many parts a bounded step has met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartCount {
-    /// Living ones.
+    /// How many living parts there were.
     pub parts: usize,
-    /// As of a [`PartPage`].
+    /// What is left of the range; `None` at the end.
     pub next: Option<PartRange>,
-    /// As of a [`Page`].
+    /// Everything that was passed for this count: see [`Page::passed`].
     pub passed: Passed,
 }
 
@@ -84,9 +84,9 @@ impl From<PartPage> for PartCount {
     }
 }
 
-/// Rows as they were at one moment, however long somebody reads them.
+/// Rows as they were at one moment, for as long as somebody reads them: a snapshot.
 pub trait Moment: Send + Sync {
-    /// What stood at the stored key `key`, if it lives at `now_ms`.
+    /// What was at the stored key `key`, if it lives at `now_ms`.
     fn read(&self, key: StoredKey, now_ms: u64) -> Read<'static>;
 
     /// As [`Rows::parts`].
@@ -99,53 +99,53 @@ pub trait Moment: Send + Sync {
     }
 }
 
-/// See the module.
+/// The rows of a tenant, for commands to read.
 pub trait Rows: Send + Sync {
     /// The row whose key is `key`, if it lives at `now_ms` (milliseconds since 1970).
     fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a>;
 
-    /// Up to `limit` keys of `database` from the place `from` on. The work is bounded: it may find nothing and still
-    /// have a next place.
+    /// Up to `limit` keys of `database` from the place `from` on. The work is bounded: a page may be empty although
+    /// more follow.
     fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>>;
 
-    /// The part with the stored key `part`, of the row that its users know as `key`, if it lives at `now_ms`. It is
-    /// read as a string.
+    /// The part with the stored key `part` of the row that its users know as `key`, if the part lives at `now_ms`. It
+    /// is read as a string.
     fn part<'a>(&'a self, _key: &'a [u8], _part: &'a [u8], _now_ms: u64) -> Read<'a> {
         Read::Ready(Err(without_parts()))
     }
 
-    /// Up to `limit` parts of `range`, which is of the row that its users know as `key`. The work is bounded: it may
-    /// find nothing and still leave something of the range.
+    /// Up to `limit` parts of `range`, which belongs to the row that its users know as `key`. The work is bounded: a
+    /// page may be empty although parts of the range are left.
     fn parts<'a>(&'a self, _key: &'a [u8], _range: PartRange, _limit: usize) -> Waiting<'a, Result<PartPage>> {
         Box::pin(std::future::ready(Err(without_parts())))
     }
 
-    /// How many those are. None of them is copied.
+    /// How many parts a step as that of [`Rows::parts`] meets. None of them is copied.
     fn count_parts<'a>(&'a self, key: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartCount>> {
         let page = self.parts(key, range, limit);
         Box::pin(async move { Ok(page.await?.into()) })
     }
 
-    /// What is committed now, of the rows that are where the row of `key` is. `None` where nobody writes while the
-    /// command runs.
+    /// A snapshot of what is committed now, of the rows that are where the row of `key` is. `None` if nobody writes
+    /// while the command runs.
     fn moment<'a>(&'a self, _key: &'a [u8]) -> Waiting<'a, Result<Option<Box<dyn Moment>>>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// A number for the state of the row of `key`, and of those that are where it is, if all that was written to them
-    /// is committed: as long as it stays the same, what is read there is of one moment. `None` where that is not known
-    /// at once.
+    /// A number for the state of the row of `key` and of the rows that are where it is, if all writes to them are
+    /// committed. As long as the number stays the same, all reads there see the same moment. `None` if the number is
+    /// not known at once.
     fn settled(&self, _key: &[u8]) -> Option<u64> {
         None
     }
 
-    /// A version for a row of many parts that is made by a command whose rows are locked: whoever has the rows gives it
-    /// out once.
+    /// A version for a row of many parts that is made by a command whose rows are locked. The owner of the rows gives
+    /// each version out once.
     fn new_version(&self) -> u64 {
         1
     }
 
-    /// Where a [`Rows::page`] finds `key`, or what is behind it.
+    /// The place from which [`Rows::page`] begins at `key`, or at the first key behind it.
     fn place(&self, key: &[u8]) -> Vec<u8> {
         key.to_vec()
     }

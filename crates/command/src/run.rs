@@ -1,4 +1,4 @@
-//! Running a command: its handler, and what an owner of rows has to know before.
+//! Running a command: calling its handler, and what the owner of the rows has to know before.
 
 use weir_model::{Databases, StoredKey};
 
@@ -20,8 +20,8 @@ macro_rules! calls {
        $module:ident $(:: $handler:ident)? $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
         /// Calls the handler.
         ///
-        /// Not an `async fn`, and a future of a type that has no name: the compiler makes the code of an `async fn`
-        /// anew in every crate that awaits it, and that of all handlers together is megabytes.
+        /// Not an `async fn`, and boxed as a future without a named type: the compiler generates the code of an
+        /// `async fn` anew in every crate that awaits it, and the code of all handlers together is megabytes.
         fn called<'a>(id: Id, cx: &'a mut Context<'_>, args: Args<'a>) -> Waiting<'a, Outcome> {
             match id { $(Id::$id => calls!(@call cx args $module $(:: $handler)?),)* }
         }
@@ -34,7 +34,7 @@ macro_rules! calls {
 
 with_commands!(calls);
 
-/// Calls the handler: without an allocation where what it does takes no longer than a few of them.
+/// Calls the handler, without an allocation for commands that take no longer than a few allocations.
 async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match id {
         Id::Get => strings::get(cx, args).await,
@@ -44,7 +44,7 @@ async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
 }
 
-/// Runs `command`, one [of rows](Command::is_of_rows), on what `context` has.
+/// Runs `command`, which has to be one [of rows](Command::is_of_rows), in `context`.
 pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
     if context.wants() != Classes::NONE {
         return run_witnessed(command, context, args).await;
@@ -53,7 +53,8 @@ pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args
     context.end(outcome)
 }
 
-/// The same where somebody wants to be told what happens to keys. No `async fn`, as [`called`] is none.
+/// As [`run`], if somebody wants to be told what happens to keys. Not an `async fn`, for the reason that [`called`]
+/// gives.
 fn run_witnessed<'a, 'c: 'a>(
     command: &'static Command,
     mut context: Context<'c>,
@@ -73,8 +74,8 @@ fn run_witnessed<'a, 'c: 'a>(
     })
 }
 
-/// Whether `args` of `command` write without a look at what was there before: such commands can be gathered into one
-/// batch.
+/// Whether `command` with these `args` writes without a look at what was there before. Such commands can be gathered
+/// into one batch.
 #[inline]
 pub fn is_plain(command: &Command, args: Args<'_>) -> bool {
     match command.plain {

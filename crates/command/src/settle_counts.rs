@@ -1,4 +1,4 @@
-//! Counting what commands that run as one have left uncounted.
+//! Counting the changes that commands which run as one have left uncounted.
 
 use weir_model::parts::{Life, RowType};
 
@@ -12,16 +12,16 @@ use crate::table::{Command, Id};
 use crate::uncounted::Uncounted;
 
 impl Command {
-    /// Whether it reads no counts of the sorted sets that it is about: it may leave what it changes of them to
-    /// [`settle_counts`], and need not be kept from what others have left.
+    /// Whether the command reads no counts of the sorted sets that it is about. Such a command may leave its changes of
+    /// counts to [`settle_counts`], and may run while changes that others have left are still uncounted.
     pub fn leaves_counts(&self) -> bool {
         let writes = matches!(self.id, Id::ZAdd | Id::ZIncrBy | Id::ZRem | Id::ZPopMin | Id::ZPopMax | Id::GeoAdd);
         writes || matches!(self.id, Id::ZScore | Id::ZMScore | Id::ZCard)
     }
 }
 
-/// Whether what `draft` has uncounted is to be [counted](settle_counts) before `command` runs, in the database called
-/// `database`: where it may look at one of these rows.
+/// Whether the uncounted changes of `draft` have to be [counted](settle_counts) before `command` runs in the database
+/// called `database`, because the command may look at one of the rows that they are of.
 pub fn must_settle_counts(draft: &Draft, command: &Command, args: Args<'_>, database: u8) -> bool {
     let Some(uncounted) = draft.uncounted().filter(|uncounted| !uncounted.is_empty()) else { return false };
     if command.leaves_counts() {
@@ -30,7 +30,8 @@ pub fn must_settle_counts(draft: &Draft, command: &Command, args: Args<'_>, data
     !command.has_one_key() || command.keys_in(args).any(|key| uncounted.has(database, key))
 }
 
-/// Counts what `draft` has uncounted, of whatever rows. It is on the bill of `call`, and nothing else of that changes.
+/// Counts the uncounted changes of `draft`, of all rows. The work goes on the bill of `call`, which is otherwise
+/// unchanged.
 pub async fn settle_counts(
     rows: &dyn Rows,
     host: &mut dyn Host,
@@ -62,7 +63,7 @@ async fn counted(cx: &mut Context<'_>, key: &[u8], life: Life) -> Outcome {
         Err(error) if error == WRONG_TYPE => {}
         Err(error) => return Err(error),
     }
-    // That life has ended, and its counts with it.
+    // That life has ended, and its counts have ended with it.
     drop(cx.take_uncounted(life));
     Ok(())
 }

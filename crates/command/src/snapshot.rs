@@ -1,7 +1,8 @@
-//! Rows in a dump file of Redis that goes to a client as it is made: in memory is a page of one row, or one value.
+//! Rows in the form of a Redis dump file that is sent to a client while it is made. No more than a page of one row, or
+//! one value, is in memory.
 //!
-//! Each row is as it was at one moment. Where a row has no form in the file, the file ends in the middle: whoever reads
-//! it must not take it for all there is.
+//! Each row is as it was at one moment. If a row has no form in the file, the file ends in the middle; the reader must
+//! not take it for complete.
 
 use weir_model::parts::{Head, RowType};
 use weir_model::{Content, Row, Value};
@@ -13,17 +14,17 @@ use crate::handlers::dump::whole_row;
 use crate::rdb::file::{Writer, push_key};
 use crate::rdb::{VERSION, kind, push_len, push_long_len, push_string};
 
-/// A row with more bytes in its parts is written page by page.
+/// A row with more bytes than this in its parts is written page by page.
 const WHOLE_BYTES_MAX: u64 = 1 << 20;
-/// Members and values of a page.
+/// How many members and values a page has.
 const PAGE_MEMBERS: usize = 500;
-/// What waits to be sent is sent from this size on.
+/// Waiting bytes are sent once there are this many.
 const SENT_BYTES: usize = 64 << 10;
 
 /// Writes the row of `key`, if there is one.
 ///
 /// # Errors
-/// It cannot be read, or has no form in the file; or the client is gone.
+/// The row cannot be read, or has no form in the file; or the client is gone.
 pub async fn push_row(cx: &mut Context<'_>, key: &[u8], file: &mut Writer) -> Outcome {
     let Some(Row { content, expire_at_ms }) = cx.row_of_one_moment(key).await? else { return Ok(()) };
     match content {
@@ -48,7 +49,7 @@ pub async fn push_row(cx: &mut Context<'_>, key: &[u8], file: &mut Writer) -> Ou
     send(cx, file).await
 }
 
-/// Sends what waits, if that is much.
+/// Sends the waiting bytes, if they are many.
 ///
 /// # Errors
 /// The client is gone.
@@ -61,7 +62,7 @@ pub async fn send(cx: &mut Context<'_>, file: &mut Writer) -> Outcome {
     cx.drain().await
 }
 
-/// A long value is not copied.
+/// Writes a string; a long value is not copied.
 async fn push_text(cx: &mut Context<'_>, value: Value, file: &mut Writer) -> Outcome {
     if value.len() < SENT_BYTES {
         push_string(&mut file.waiting, &value);
@@ -128,7 +129,7 @@ async fn push_scores(cx: &mut Context<'_>, row: &Collection<'_>, file: &mut Writ
     Ok(written)
 }
 
-/// Members of a set, or fields of a hash with their values.
+/// Writes the members of a set, or the fields of a hash with their values.
 async fn push_members(
     cx: &mut Context<'_>,
     key: &[u8],
@@ -165,7 +166,7 @@ fn mortal(key: &[u8]) -> Error {
     unwritten(key, Error::new(why))
 }
 
-/// Says of which row `error` is.
+/// Adds to `error` which row it is about.
 fn unwritten(key: &[u8], error: Error) -> Error {
     const SHOWN_BYTES: usize = 100;
     let shown = key[..key.len().min(SHOWN_BYTES)].escape_ascii();

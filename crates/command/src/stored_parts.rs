@@ -1,5 +1,5 @@
-//! Parts as they are stored, in their order: one behind the other in one piece of memory, so that a page of hundreds
-//! costs no allocation for each.
+//! Parts as they are stored, in their order. They lie one behind the other in one piece of memory, so that a page of
+//! hundreds of parts does not cost an allocation for each.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use weir_model::Value;
 
 use crate::reply::Replies;
 
-/// Longer values stand by themselves, and are not copied again when they are answered.
+/// Longer values are kept by themselves, and are not copied again when they are answered.
 const SHORT_BYTES_MAX: usize = 4 << 10;
 
-/// Room for a short part: its key takes a third of it and more.
+/// Room for a short part. Its key takes at least a third of it.
 const PART_BYTES: usize = 32;
 
-/// See the module.
+/// Stored parts in their order, in one piece of memory.
 #[derive(Clone, Default)]
 pub struct StoredParts {
-    /// Keys, each with its value behind it, if that is short.
+    /// The keys, each followed by its value if that is short.
     bytes: Vec<u8>,
     places: Vec<Place>,
     long: Vec<Value>,
@@ -39,7 +39,7 @@ enum End {
     Long(usize),
 }
 
-/// One of them.
+/// One of the parts.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredPart<'p> {
     /// Its stored key.
@@ -50,17 +50,17 @@ pub struct StoredPart<'p> {
 }
 
 impl<'p> StoredPart<'p> {
-    /// The same without the first `len` bytes of its key.
+    /// The same part without the first `len` bytes of its key.
     pub(crate) fn behind(self, len: usize) -> Self {
         Self { key: &self.key[len..], ..self }
     }
 
-    /// Its value on its own. A long one is not copied.
+    /// A copy of the value. A long one is shared, and not copied.
     pub fn to_value(&self) -> Value {
         self.long.map_or_else(|| Value::copy_of(self.value), Value::clone)
     }
 
-    /// Answers with its value.
+    /// Answers with the part's value.
     pub fn tell_value(&self, replies: &mut Replies) {
         match self.long {
             Some(long) => replies.bulk_value(long.clone()),
@@ -70,7 +70,7 @@ impl<'p> StoredPart<'p> {
 }
 
 impl StoredParts {
-    /// None yet, with room for as many as `parts` short ones.
+    /// No parts yet, with room for `parts` short ones.
     pub fn with_room_for(parts: usize) -> Self {
         Self { bytes: Vec::with_capacity(parts * PART_BYTES), places: Vec::with_capacity(parts), long: Vec::new() }
     }
@@ -94,7 +94,7 @@ impl StoredParts {
         self.long.push(value);
     }
 
-    /// Adds one of others behind all.
+    /// Adds `part`, which other stored parts hold, behind all others.
     pub fn push_stored(&mut self, part: StoredPart<'_>) {
         match part.long {
             Some(long) => self.push_long(part.key, long.clone()),
@@ -102,42 +102,42 @@ impl StoredParts {
         }
     }
 
-    /// How many there are.
+    /// How many parts there are.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no parts.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Whether none is long, and all together have fewer than so many bytes.
+    /// Whether no part has a long value, and all parts together have fewer than `bytes` bytes.
     pub(crate) fn is_shorter_than(&self, bytes: usize) -> bool {
         self.long.is_empty() && self.bytes.len() < bytes
     }
 
-    /// How many of the first have keys that are `before` something. Those ascend, or descend.
+    /// How many parts at the front have keys that are `before` something. The keys have to ascend, or descend.
     pub(crate) fn partition_point(&self, before: impl Fn(&[u8]) -> bool) -> usize {
         self.places.partition_point(|place| before(self.at(place).key))
     }
 
-    /// Keeps the first `len` alone.
+    /// Keeps only the first `len` parts.
     pub fn truncate(&mut self, len: usize) {
         self.places.truncate(len);
     }
 
-    /// The one with the number `index`.
+    /// The part with the number `index`.
     pub fn get(&self, index: usize) -> Option<StoredPart<'_>> {
         self.places.get(index).map(|place| self.at(place))
     }
 
-    /// The last one.
+    /// The last part.
     pub fn last(&self) -> Option<StoredPart<'_>> {
         self.places.last().map(|place| self.at(place))
     }
 
-    /// All of them, in their order.
+    /// All parts, in their order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = StoredPart<'_>> + ExactSizeIterator {
         self.places.iter().map(|place| self.at(place))
     }
@@ -151,7 +151,7 @@ impl StoredParts {
         }
     }
 
-    /// All of them, each on its own: their keys without what stands in front of `subkey_at`, and their values.
+    /// Each part by itself: its key without the bytes in front of `subkey_at`, and its value.
     pub fn into_owned(self, subkey_at: usize) -> impl ExactSizeIterator<Item = (Vec<u8>, Value)> {
         let Self { bytes, places, long } = self;
         places.into_iter().map(move |Place { key, value, end }| {

@@ -1,6 +1,7 @@
-//! Every command: its name, what it takes, and who serves it.
+//! Every command: its name, its arguments, and the code that serves it.
 //!
-//! [`rows`] has one row for each, the only place that knows them all; here is what can be asked about one.
+//! [`rows`] has one row for each command, and is the only place that knows them all. This module answers questions
+//! about a single command.
 
 mod category;
 mod find;
@@ -29,82 +30,81 @@ use crate::error::Outcome;
 use crate::keyword::lower;
 use crate::number::parse_i64;
 
-/// To look at a key costs as much as to look at so many bytes of it, at least.
+/// Looking at a key costs at least as much as looking at this many bytes of it.
 const KEY_BYTES_LEAST: usize = 64;
 
-/// Words of a `BITFIELD` among which a far offset is looked for before it runs: every command of its kind pays for the
-/// look.
+/// How many words of a `BITFIELD` are searched for a far offset before it runs. Every `BITFIELD` pays for this look.
 const FIELDS_LOOKED_AT: usize = 256;
 
-/// A command.
+/// A command of the table, with all facts about it.
 pub struct Command {
-    /// In lower case.
+    /// The name, in lower case.
     pub name: &'static str,
-    /// Arguments with the name; negative: at least so many.
+    /// The number of arguments, the name included; negative: at least that many.
     pub arity: i32,
-    /// Redis' words for what it does.
+    /// Redis' flags for what the command does.
     pub flags: &'static [&'static str],
-    /// Redis' categories of ACLs that it is in.
+    /// Redis' ACL categories that the command is in.
     pub categories: Categories,
     /// Position of the first key, of the last (negative: from the end), and the step between keys; 0 = no keys.
     pub keys: (i32, i32, i32),
-    /// Where the channels of hash slots are that Redis shows in the place of keys: as of [`Command::keys`].
+    /// Where Redis shows channels of hash slots in place of keys: positions as in [`Command::keys`].
     pub channels: Option<(i32, i32, i32)>,
-    /// What it does to its keys.
+    /// What the command does to its keys.
     pub key_use: KeyUse,
-    /// Position of the number of keys that stand behind it, where there is one: those of `keys` come first.
+    /// Position of the number of keys, if the command has one; the keys follow it. The keys of `keys` come before them.
     pub counted: Option<usize>,
-    /// Subcommands behind which there is one key, where `keys` tells of none.
+    /// Subcommands that are followed by one key, although `keys` names none.
     pub keyed: &'static [&'static str],
-    /// Its keys are the first half of the words behind the word `STREAMS`.
+    /// The command's keys are the first half of the words behind the word `STREAMS`.
     pub reads_streams: bool,
-    /// Redis shows no flags for it, as its subcommands have their own: some of them write.
+    /// Redis shows no flags for the command, because its subcommands have their own; some of them write.
     pub writes_behind: bool,
-    /// Position of the key that it writes in another database, too, where its options name one.
+    /// Position of a key that the command may also write in another database, if its options name one.
     pub elsewhere: Option<usize>,
-    /// It writes a key that its option `STORE` names.
+    /// The command writes a key that its option `STORE` names.
     pub stores: bool,
-    /// Its options `BY` and `GET` name other keys by what the row of its first one has.
+    /// The command's options `BY` and `GET` name other keys, depending on what the row of its first key has.
     pub follows: bool,
-    /// It writes a key that its option `STORE` or `STOREDIST` names, from this word on.
+    /// The command writes a key that its option `STORE` or `STOREDIST` names; options begin at this word.
     pub stores_from: Option<usize>,
-    /// Where it names channels.
+    /// Where the command names channels.
     pub channel_use: ChannelUse,
-    /// Redis' group of commands.
+    /// Redis' group of commands that the command is in.
     pub group: &'static str,
     /// One line for people.
     pub summary: &'static str,
-    /// It works on rows, and [`crate::run`] runs it. Others are about a session, or about all of a tenant, and whoever
-    /// has that runs them.
+    /// The command works on rows, and [`crate::run`] runs it. Other commands are about a session, or about all of a
+    /// tenant, and are run by the code that has those.
     pub is_of_rows: bool,
-    /// When it writes without a look at what was there before.
+    /// When the command writes without a look at what was there before.
     pub plain: Plain,
-    /// How it may be taken apart, so that nobody's rows are held for long.
+    /// How the command may be taken apart, so that it does not hold anybody's rows for long.
     pub split: Option<Split>,
-    /// Where it says how long a value it makes.
+    /// Where the command says how long a value it makes.
     pub reach: Reach,
-    /// It names keys or fields one after the other, though `keys` does not tell, and goes through them in turns or
-    /// bounds them itself.
+    /// The command names many keys or fields one after the other, although `keys` does not tell. It goes through them
+    /// in turns, or bounds their number itself.
     pub takes_many: bool,
-    /// Whether its arguments may hold a secret.
+    /// Whether the command's arguments may hold a secret.
     pub secret: Secret,
-    /// It is executed where others are queued: between `MULTI` and `EXEC`.
+    /// The command is executed where others are queued: between `MULTI` and `EXEC`.
     pub in_multi: bool,
-    /// It is executed for who is subscribed in RESP2, where messages and replies look alike.
+    /// The command is executed even for a client that is subscribed in RESP2, where messages and replies look alike.
     pub in_subscribed: bool,
-    /// Redis tells its replicas of it though it is no write: messages, and what may come to write.
+    /// Redis tells its replicas of the command although it is no write: it sends messages, or may come to write.
     pub may_replicate: bool,
-    /// Its first argument says what it does.
+    /// The command's first argument names a subcommand.
     pub is_container: bool,
-    /// It means the same before the writes in front of it as behind them.
+    /// The command means the same before the writes in front of it as behind them.
     pub any_order: bool,
     /// Position in [`COMMANDS`].
     pub index: usize,
-    /// Its number.
+    /// The command's number.
     pub id: Id,
 }
 
-/// What most rows leave as it is; the rest is in every row.
+/// The fields that most rows leave as they are; the other fields are in every row.
 const DEFAULTS: Command = Command {
     name: "",
     arity: 0,
@@ -139,8 +139,8 @@ const DEFAULTS: Command = Command {
     id: Id::Get,
 };
 
-/// How a command of many keys may be taken apart: into several of the same name, each with some of the keys, in their
-/// order.
+/// How a command of many keys may be taken apart: into several commands of the same name, each with some of the keys,
+/// in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// The answers are whole numbers, and the answer to all is their sum.
@@ -149,10 +149,11 @@ pub enum Split {
     Ok,
 }
 
-/// When a command writes without a look at what was there before: then it can be gathered with others into one batch.
+/// When a command writes without a look at what was there before. Such a command can be gathered with others into one
+/// batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
-    /// It always looks, or does not write.
+    /// It always looks, or it does not write.
     Never,
     /// It never looks.
     Always,
@@ -169,20 +170,20 @@ pub enum Reach {
     Byte,
     /// Argument 2 counts bits.
     Bit,
-    /// Behind the width of a field of bits: in bits, or behind `#` in fields.
+    /// The offset follows the width of a field of bits. It is in bits, or with `#` in front of it in fields.
     Fields,
 }
 
 /// Where a command names the channels that it sends to or listens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelUse {
-    /// It names none, or those that it listens to no more.
+    /// It names no channels, or only those that it stops listening to.
     Nothing,
-    /// Argument 1 is one.
+    /// Argument 1 is a channel.
     First,
-    /// All its arguments are.
+    /// All its arguments are channels.
     Names,
-    /// All its arguments are patterns of some.
+    /// All its arguments are patterns of channels.
     Patterns,
 }
 
@@ -193,45 +194,45 @@ pub enum Secret {
     Never,
     /// They may.
     Always,
-    /// Those of `SET` may, but for the settings of the slow log.
+    /// The arguments of its subcommand `SET` may, except for the settings of the slow log.
     Settings,
 }
 
 impl Command {
-    /// Whether somebody may call it whom nobody knows yet (S2).
+    /// Whether a client that has not logged in may call the command (S2).
     pub fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
 
-    /// Whether it may write.
+    /// Whether the command may write.
     #[inline]
     pub fn writes(&self) -> bool {
         self.flags.first() == Some(&"write") || self.writes_behind
     }
 
-    /// Whether Redis tells its replicas of it.
+    /// Whether Redis tells its replicas of the command.
     pub fn is_replicated(&self) -> bool {
         self.writes() || self.may_replicate
     }
 
-    /// Whether it may read much, and writes nothing (XS-25).
+    /// Whether the command may read much, and writes nothing (XS-25).
     pub fn is_query(&self) -> bool {
         self.is_of_rows && self.flags.contains(&"readonly") && !self.flags.contains(&"fast")
     }
 
-    /// Whether it has one key, wherever it is asked for, and no other in its options.
+    /// Whether the command always has exactly one key, and no other key in its options.
     pub fn has_one_key(&self) -> bool {
         let (first, last, _) = self.keys;
         let has_more = self.stores || self.stores_from.is_some() || self.counted.is_some() || self.reads_streams;
         first > 0 && first == last && !has_more && self.elsewhere.is_none()
     }
 
-    /// The keys in `args`, in their order, where the table tells: not those that a word among the options names.
+    /// The keys in `args`, in their order, as far as their positions tell: without keys that an option names.
     pub fn keys_in<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         self.key_places(args).filter_map(move |place| args.get(place))
     }
 
-    /// Where they are.
+    /// The positions of these keys.
     fn key_places<'a>(&self, args: Args<'a>) -> impl Iterator<Item = usize> + Clone + use<'a> {
         let (first, last, step) = self.keys_with(args.get(1));
         let last = if last < 0 { args.len() as i32 + last } else { last };
@@ -241,8 +242,8 @@ impl Command {
         places.chain(counted).filter(move |&place| place < args.len())
     }
 
-    /// Where the keys are whose number is among the words, as far as there are so many; `None` where there is no such
-    /// number, or where it counts none.
+    /// The positions of the keys whose number is among the words, as far as the request has that many words; `None` if
+    /// there is no such number, or if it is not positive.
     pub fn counted_keys(&self, args: Args<'_>) -> Option<Range<usize>> {
         let place = self.counted?;
         let count = usize::try_from(parse_i64(args.get(place)?)?).ok().filter(|&count| count > 0)?;
@@ -250,7 +251,7 @@ impl Command {
         Some(first..first.saturating_add(count).min(args.len()))
     }
 
-    /// Where the keys are that stand behind the word `STREAMS`; `None` where there is none.
+    /// The positions of the keys behind the word `STREAMS`; `None` if there is none.
     pub fn streams_keys(&self, args: Args<'_>) -> Option<Range<usize>> {
         if !self.reads_streams {
             return None;
@@ -259,7 +260,8 @@ impl Command {
         Some(first..first + (args.len() - first) / 2)
     }
 
-    /// Whether it makes a value of so many bytes out of a few: by an offset far behind the end of what is there.
+    /// Whether the command makes a value of at least `bytes` bytes out of a few, by an offset far behind the value's
+    /// end.
     pub fn reaches(&self, args: Args<'_>, bytes: usize) -> bool {
         let is_far = |arg: &[u8], limit: usize| parse_i64(arg).is_some_and(|offset| offset >= limit as i64);
         match self.reach {
@@ -276,13 +278,13 @@ impl Command {
         }
     }
 
-    /// Whether it may have many words: it names keys or fields one after the other, and goes through them in turns or
-    /// bounds them itself.
+    /// Whether the command may have many words. Such a command names keys or fields one after the other, and goes
+    /// through them in turns or bounds their number itself.
     pub fn takes_many(&self) -> bool {
         self.keys.1 < 0 || self.takes_many
     }
 
-    /// Its name in errors: of a container with the subcommand in `args`.
+    /// The command's name in errors; for a container, with the subcommand in `args`.
     pub fn full_name(&self, args: Args<'_>) -> String {
         match args.get(1).map(lower) {
             Some(sub) if self.is_container => format!("{}|{}", self.name, String::from_utf8_lossy(sub.as_slice())),
@@ -290,15 +292,15 @@ impl Command {
         }
     }
 
-    /// Refuses a subcommand that it does not have, or that cannot be called with so many words.
+    /// Refuses a subcommand that the command does not have, or that does not take this number of words.
     ///
     /// # Errors
-    /// What Redis answers then.
+    /// Redis' answer in that case.
     pub fn check_subcommand(&self, args: Args<'_>) -> Outcome {
         if self.is_container { subcommands::check(self.name, args) } else { Ok(()) }
     }
 
-    /// Whether it can be called with `len` arguments, its name included.
+    /// Whether the command can be called with `len` arguments, its name included.
     pub fn takes(&self, len: usize) -> bool {
         takes(self.arity, len)
     }
@@ -309,8 +311,8 @@ impl Command {
         if subcommand.is_some_and(is_one) { (2, 2, 1) } else { self.keys }
     }
 
-    /// Whether all keys in `args` are of one hash slot. Others are served meanwhile: every byte of every key is looked
-    /// at. Keys that follow from what is stored may be of any.
+    /// Whether all keys in `args` are in one hash slot. Every byte of every key is looked at, and others are served
+    /// meanwhile. Keys that follow from what is stored may be in any slot.
     pub async fn stays_in_one_slot(&self, args: Args<'_>, yields: Yield) -> bool {
         let (first, last, _) = self.keys;
         if self.follows && follows(args.iter_from(2)) {
@@ -318,7 +320,7 @@ impl Command {
         }
         if first == last && !self.stores && self.stores_from.is_none() && self.counted.is_none() && !self.reads_streams
         {
-            // One key at most: nothing to compare it with.
+            // There is at most one key, so there is nothing to compare it with.
             return true;
         }
         let stored = self.stored_key(args);
@@ -335,8 +337,8 @@ impl Command {
         true
     }
 
-    /// Whether `args` may hold a secret, which is not to be shown (S4): of Weir's own commands, or of Redis' that are
-    /// refused here.
+    /// Whether `args` may hold a secret that must not be shown (S4). Weir's own commands may have one, and so may
+    /// Redis' commands that Weir refuses.
     pub fn is_secret(&self, args: Args<'_>) -> bool {
         let is_known = |name: &[u8]| name.get(..8).is_some_and(|front| front.eq_ignore_ascii_case(b"slowlog-"));
         match self.secret {
@@ -349,7 +351,7 @@ impl Command {
         }
     }
 
-    /// The key that takes the result, if the options in `args` name one: the last counts.
+    /// The key that takes the result, if the options in `args` name one; the last such option counts.
     pub fn stored_key<'a>(&self, args: Args<'a>) -> Option<&'a [u8]> {
         self.stored_place(args).and_then(|place| args.get(place))
     }
@@ -362,8 +364,8 @@ impl Command {
         }
     }
 
-    /// Redis' words for what is done to the key at `position` (in the order of the keys) where `options` stand behind
-    /// the first key, for `COMMAND GETKEYSANDFLAGS`.
+    /// Redis' words for what is done to the key at `position` (in the order of the keys) if `options` follow the first
+    /// key, for `COMMAND GETKEYSANDFLAGS`.
     pub fn key_flags<'a>(&self, position: usize, options: impl Iterator<Item = &'a [u8]>) -> Words {
         self.key_use.words(position, options)
     }
@@ -383,7 +385,7 @@ pub fn reads_blocking(command: &Command, args: Args<'_>) -> bool {
     false
 }
 
-/// Words of an option of `XREAD` and `XREADGROUP`, with its name. A group may be called as an option is.
+/// How many words an option of `XREAD` and `XREADGROUP` has, with its name. A group may have the name of an option.
 fn option_words(is: impl Fn(&str) -> bool) -> usize {
     match () {
         () if is("GROUP") => 3,
@@ -392,7 +394,7 @@ fn option_words(is: impl Fn(&str) -> bool) -> usize {
     }
 }
 
-/// Where the word `STREAMS` stands among the options of an `XREAD` or `XREADGROUP`.
+/// The position of the word `STREAMS` among the options of an `XREAD` or `XREADGROUP`.
 fn streams_at(args: Args<'_>) -> Option<usize> {
     let mut place = 1;
     while let Some(word) = args.get(place) {
@@ -405,7 +407,7 @@ fn streams_at(args: Args<'_>) -> Option<usize> {
     None
 }
 
-/// Where the key behind the last `STORE` of a `SORT` is.
+/// The position of the key behind the last `STORE` of a `SORT`.
 fn stored_key(args: Args<'_>) -> Option<usize> {
     let (mut stored, mut place) = (None, 2);
     while let Some(word) = args.get(place) {
@@ -422,7 +424,7 @@ fn stored_key(args: Args<'_>) -> Option<usize> {
     stored
 }
 
-/// Whether the `words` behind the first key of a `SORT` name keys by what that has.
+/// Whether the `words` behind the first key of a `SORT` name keys that depend on what that key has.
 fn follows<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
     while let Some(word) = words.next() {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
@@ -437,7 +439,7 @@ fn follows<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> bool {
     false
 }
 
-/// Where the key behind the last `STORE` or `STOREDIST` is among the options of a search, which begin at `from`.
+/// The position of the key behind the last `STORE` or `STOREDIST` among the options of a search, which begin at `from`.
 fn found_key(args: Args<'_>, from: usize) -> Option<usize> {
     let (mut stored, mut place) = (None, from);
     while let Some(word) = args.get(place) {
@@ -450,8 +452,8 @@ fn found_key(args: Args<'_>, from: usize) -> Option<usize> {
     stored
 }
 
-/// Whether `len` arguments, the name included, are what `arity` asks for: so many, or where it is negative at least so
-/// many.
+/// Whether `len` arguments, the name included, are what `arity` asks for: exactly that many, or at least that many if
+/// it is negative.
 pub fn takes(arity: i32, len: usize) -> bool {
     if arity < 0 { len >= arity.unsigned_abs() as usize } else { len == arity as usize }
 }

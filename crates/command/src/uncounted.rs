@@ -1,36 +1,37 @@
-//! Members that came to sorted sets or went from them, and are not [counted](crate::collection) yet.
+//! Members that came to sorted sets or left them, and are not [counted](crate::collection) yet.
 //!
-//! Commands that run as one often change one set, and each would read tallies that the one in front of it has written,
-//! and write them anew. So they only note where members came and went, and whoever runs them has that counted before
-//! somebody asks for a rank, or when all of them have run: a tally is then read and written once for all.
+//! Commands that run as one often change the same set. Each of them would read the tallies that the previous one has
+//! written, and write them anew. So they only note where members came and went. Their caller has all of that counted
+//! before somebody asks for a rank, or when all of them have run. A tally is then read and written once for all of
+//! them.
 
 use weir_model::BatchMark;
 use weir_model::parts::Life;
 
-/// Where members came or went, and how many more there are of it.
+/// A place where members came or went, and how many more there are now.
 pub type CountChange = (Vec<u8>, i64);
 
-/// See the module.
+/// The changes that are not counted yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Uncounted {
-    /// One for each life of a row.
+    /// One entry for each life of a row.
     rows: Vec<UncountedRow>,
 }
 
-/// Of one life of a row.
+/// Uncounted changes of one life of a row.
 #[derive(Clone, Debug)]
 struct UncountedRow {
-    /// What the database is called that its key is in.
+    /// The name of the database that the key is in.
     database: u8,
     key: Box<[u8]>,
     life: Life,
-    /// In the order in which they were made.
+    /// The changes, in the order in which they were made.
     notes: Vec<Note>,
 }
 
 #[derive(Clone, Debug)]
 struct Note {
-    /// Behind the change of the order by score.
+    /// The mark behind the change of the order by score.
     at: BatchMark,
     place: Vec<u8>,
     more: i64,
@@ -41,23 +42,23 @@ impl Uncounted {
         self.rows.is_empty()
     }
 
-    /// Whether there is something of the row of `key` in `database`.
+    /// Whether there are uncounted changes of the row of `key` in `database`.
     pub fn has(&self, database: u8, key: &[u8]) -> bool {
         self.rows.iter().any(|row| row.database == database && *row.key == *key)
     }
 
-    /// So many `more` members are at `place` in the order of the row of `key` in `database`, whose `life` it is, behind
-    /// the changes up to `at`.
+    /// Notes that there are `more` members at `place` in the order of the row of `key` in `database`, whose `life` it
+    /// is, behind the changes up to `at`.
     pub fn note(&mut self, (database, key, life): (u8, &[u8], Life), at: BatchMark, place: Vec<u8>, more: i64) {
         let note = Note { at, place, more };
-        // The last one is the same most often. A version is given out once: it says which row it is, too.
+        // Mostly it is the same row as last time. A version is given out once, so it also identifies the row.
         match self.rows.iter_mut().rev().find(|row| row.life == life) {
             Some(row) => row.notes.push(note),
             None => self.rows.push(UncountedRow { database, key: key.into(), life, notes: vec![note] }),
         }
     }
 
-    /// Forgets what was noted of changes behind `mark`.
+    /// Forgets the notes of changes behind `mark`.
     pub fn rewind(&mut self, mark: BatchMark) {
         self.rows.retain_mut(|row| {
             let kept = row.notes.partition_point(|note| note.at <= mark);
@@ -66,20 +67,21 @@ impl Uncounted {
         });
     }
 
-    /// Takes what there is of the row whose `life` it is.
+    /// Takes the changes of the row whose `life` it is.
     pub fn take(&mut self, life: Life) -> Vec<CountChange> {
         let found = self.rows.iter().position(|row| row.life == life);
         found.map_or_else(Vec::new, |at| self.rows.swap_remove(at).into_changes())
     }
 
-    /// Some row of which there is something: what its database is called, its key and its life.
+    /// Some row that has uncounted changes: the name of its database, its key and its life.
     pub fn any(&self) -> Option<(u8, Box<[u8]>, Life)> {
         self.rows.first().map(|row| (row.database, row.key.clone(), row.life))
     }
 }
 
 impl UncountedRow {
-    /// The changes, in the order of their places, each place once, and none where as many came as went.
+    /// The changes in the order of their places. Each place appears once, and not at all if as many members left it as
+    /// came.
     fn into_changes(self) -> Vec<CountChange> {
         let mut changes: Vec<CountChange> = self.notes.into_iter().map(|note| (note.place, note.more)).collect();
         changes.sort_by(|a, b| a.0.cmp(&b.0));

@@ -1,5 +1,5 @@
-//! Commands on rows of many parts, whose types have no commands of their own yet: those on keys take them as they are,
-//! those on strings refuse them, and what handlers of types will read and write is what a map says.
+//! Commands on rows of many parts. Commands on keys take the rows as they are, commands on strings refuse them, and
+//! what the handlers of types read and write is compared with a map.
 
 #[path = "rows_of_parts/fields.rs"]
 mod fields;
@@ -36,15 +36,15 @@ const NOW_MS: u64 = 1_000_000;
 struct Store {
     map: BTreeMap<Vec<u8>, Row>,
     newest: u64,
-    /// The version given out last.
+    /// The version that was given out last.
     versions: AtomicU64,
-    /// Parts that were read in pages.
+    /// How many parts were read in pages.
     paged: AtomicU64,
-    /// What was deleted: an engine steps over it until a merge drops it.
+    /// Deleted keys: an engine steps over them until a merge drops them.
     dead: BTreeSet<Vec<u8>>,
-    /// How many of these were met in pages.
+    /// How many deleted keys were met in pages.
     dead_met: AtomicU64,
-    /// So much later than [`NOW_MS`] it is.
+    /// How much later than [`NOW_MS`] it is.
     later_ms: u64,
 }
 
@@ -101,7 +101,7 @@ impl Store {
         outcome
     }
 
-    /// With the hash `h`, whose fields have their names as values.
+    /// A store with the hash `h`, whose fields have their names as values.
     fn with_hash(fields: &[&str]) -> Self {
         let mut store = Store::default();
         let made = store.run(async |cx| {
@@ -336,7 +336,7 @@ fn every_life_of_a_row_has_a_larger_version_and_no_parts_of_another() {
     let seen = store.run(async |cx| {
         let (first, _) = cx.head(b"h", RowType::Hash).await?.expect("it is there");
         let mut versions = vec![first.version];
-        // Two lives more within one command.
+        // Two more lives within one command.
         for field in [b"x", b"y"] {
             cx.delete(b"h")?;
             assert_eq!(cx.head(b"h", RowType::Hash).await, Ok(None));
@@ -369,11 +369,12 @@ fn a_command_that_fails_has_written_no_part() {
     assert_eq!((failed, store.map), (Err(SYNTAX), before));
 }
 
-/// The sorted set `z` of `members`, whose scores are the numbers in their names, in an order that is none.
+/// A store with the sorted set `z` of `members` members, whose scores are the numbers in their names, added in no
+/// particular order.
 fn with_scores(members: u64) -> Store {
     let mut store = Store::default();
     let numbers: Vec<u64> = (0..members).map(|index| index * 7919 % members).collect();
-    // One command with very many, and many with a few.
+    // One command adds very many members, and many commands add a few each.
     let (first, others) = numbers.split_at(numbers.len() / 2);
     for numbers in [first].into_iter().chain(others.chunks(100)) {
         let words: Vec<String> = numbers.iter().map(|number| format!("{number} m{number}")).collect();
@@ -404,13 +405,13 @@ fn a_large_sorted_set_is_asked_and_changed_at_a_few_parts() {
         let read = store.paged.load(Ordering::Relaxed) - before;
         assert!(read < 300, "{line} reads {read} parts");
     }
-    // The head, the member by name and by score, and a tally in each of two levels.
+    // Written are the head, the member by name and by score, and one tally on each of two levels.
     for (line, expected) in [("ZADD z 12345.5 new", 5), ("ZADD z 12345.75 new", 4), ("ZREM z new", 5)] {
         let before = store.newest;
         store.ask(line);
         assert_eq!(store.newest - before, expected, "{line}");
     }
-    // What a set costs that is not counted yet.
+    // The cost of a change of a set that has no counts yet.
     let mut store = Store::default();
     let words: Vec<String> = (0..100).map(|number| format!("{number} a_name_that_is_long_{number}")).collect();
     store.ask(&format!("ZADD z {}", words.join(" ")));

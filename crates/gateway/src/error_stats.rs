@@ -1,19 +1,19 @@
-//! Errors of one tenant by their code, for `INFO errorstats`.
+//! Counts the errors of one tenant by their code, for `INFO errorstats`.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Codes that are counted: clients may make up others, in scripts.
+/// How many different codes are counted: clients may make up others, in scripts.
 const CODES_MAX: usize = 128;
-/// Bytes of a code.
+/// How many bytes of a code are kept.
 const CODE_BYTES_MAX: usize = 64;
 
-/// See the module.
+/// How often each error code was answered.
 #[derive(Default)]
 pub(crate) struct ErrorStats(Mutex<BTreeMap<String, u64>>);
 
-/// The first word of an error, where it is a code.
+/// The first word of an error, if it is a code; else `ERR`.
 fn code(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|&byte| byte == b' ').unwrap_or(text.len());
     let is_code = end <= CODE_BYTES_MAX && !text[..end].is_empty();
@@ -21,9 +21,9 @@ fn code(text: &[u8]) -> &[u8] {
 }
 
 impl ErrorStats {
-    /// `text`, without the `-` in front of it, was answered `count` times.
+    /// Counts `count` replies with the error `text`, which is without the `-` in front.
     pub(crate) fn count(&self, text: &[u8], count: u64) {
-        // What parts names from numbers in INFO is no part of a name.
+        // A character that separates names from numbers in `INFO` must not be part of a name.
         let code: String = code(text)
             .iter()
             .map(|&byte| if byte.is_ascii_graphic() && byte != b':' { byte as char } else { '_' })
@@ -39,7 +39,7 @@ impl ErrorStats {
         self.0.lock().iter().map(|(code, count)| (code.clone(), *count)).collect()
     }
 
-    /// Begins at nothing.
+    /// Sets all counts back to zero.
     pub(crate) fn reset(&self) {
         self.0.lock().clear();
     }

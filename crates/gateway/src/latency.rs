@@ -1,9 +1,9 @@
-//! How long clients waited for their replies, in a bounded histogram that costs a store on the path of a request.
+//! How long clients waited for their replies, in a bounded histogram. It costs one store on the path of a request.
 //!
-//! Counted from the moment when the bytes of a request were read to the moment when its reply was handed to the kernel:
-//! with its wait for the tenant's own units, for the disk, and for the commands in front of it in the pipeline. Buckets
-//! are a quarter of a power of two wide, from a microsecond on, so that a percentile is right to about 19 %. Counts
-//! only grow: who looks twice has the seconds in between.
+//! The time runs from the moment when the bytes of a request were read to the moment when its reply was handed to the
+//! kernel. It includes the waits for the tenant's own units, for the disk, and for the commands in front of it in the
+//! pipeline. Buckets are a quarter of a power of two wide, from a microsecond on, so that a percentile is right to
+//! about 19 %. Counts only grow; the difference of two readings tells what happened between them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// So many replies took so long.
+    /// Counts `replies` replies that took `nanos` each.
     #[inline]
     pub(crate) fn add(&self, nanos: u64, replies: u64) {
         let bucket = &self.0[bucket(nanos)];
@@ -52,7 +52,7 @@ pub(crate) fn upper_micros(bucket: usize) -> u64 {
     ((5 + bucket as u64 % 4) << (bucket / 4)).div_ceil(4)
 }
 
-/// Microseconds that `percent` of the replies counted in `counts` did not exceed; `None` if there were none.
+/// The microseconds that `percent` of the replies counted in `counts` did not exceed; `None` if there were none.
 pub fn percentile(counts: &[u64], percent: f64) -> Option<u64> {
     let all: u64 = counts.iter().sum();
     let rank = ((all as f64 * percent / 100.0).ceil() as u64).clamp(1, all.max(1));

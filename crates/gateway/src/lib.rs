@@ -1,8 +1,8 @@
 //! The doors for clients.
 //!
 //! [`auth`] decides who may come in, [`resp`] speaks the Redis protocol, [`admin`] serves metrics and health over HTTP,
-//! [`listener`] accepts connections and spreads them over threads, [`tls`] has them encrypted, [`tenant`] is what the
-//! connections of one tenant share. What lies behind the doors is a [`store::Store`].
+//! [`listener`] accepts connections and spreads them over threads, [`tls`] encrypts them, and [`tenant`] holds what the
+//! connections of one tenant share. Behind the doors lies a [`store::Store`].
 
 pub mod admin;
 pub mod auth;

@@ -1,10 +1,10 @@
 //! Accepting connections and spreading them over threads.
 //!
-//! One event loop per thread, and a connection is served by one of them at a time: its commands never hop between
-//! processors, and what is in memory is answered without waking anybody. It [moves](connection::Moving) when there is
-//! work for [more threads or for fewer](crate::spread), when it sends or asks for long values, and when its tenant is
-//! [noisy](crate::noisy_neighbour). One more loop, the caller's, accepts, sweeps once a second, judges over how many
-//! threads the work is spread, and waits for the end.
+//! Each thread has one event loop, and one thread at a time serves a connection. So the connection's commands never hop
+//! between processors, and a request for data in memory is answered without waking anybody. A connection
+//! [moves](connection::Moving) when the work needs [more threads or fewer](crate::spread), when it sends or asks for
+//! long values, and when its tenant is [noisy](crate::noisy_neighbour). One more loop, the caller's, accepts
+//! connections, sweeps once a second, judges over how many threads the work is spread, and waits for the end.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -38,24 +38,24 @@ use crate::stream::Stream;
 use crate::tenant::account::{Costs, TenantConnections};
 use crate::tls::{Handshake, Tls};
 
-/// Connections that the kernel keeps for us until they are accepted.
+/// Connections that the kernel queues until the gateway accepts them.
 const BACKLOG: u32 = 1024;
 /// Accepted connections on their way to one thread.
 const HANDED_OVER_MAX: usize = 256;
-/// How long requests under way may take after the end was asked for.
+/// How long requests under way may still take after the gateway was asked to end.
 const DRAIN_NANOS: u64 = 10_000_000_000;
-/// How often the end of the last connection is looked for while draining.
+/// How often the gateway checks, while it drains, whether the last connection has ended.
 const DRAIN_STEP_NANOS: u64 = 10_000_000;
-/// A pause after an error of `accept` that is about the process, such as too many open files.
+/// Pause after an error of `accept` that concerns the whole process, such as too many open files.
 const ACCEPT_PAUSE_NANOS: u64 = 100_000_000;
 
-/// Threads for long requests and noisy neighbours are so much nicer: who copies megabytes, or asks without end, is
-/// served while nobody has a short request.
+/// How much nicer the threads for long requests and noisy neighbours are. A client that copies megabytes or sends
+/// requests without end is served while nobody has a short request.
 const LONG_NICE: i32 = 5;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
 
-/// Events that no connection has caused are gathered for so long.
+/// How long events that no connection has caused are gathered before they are sent.
 const GATHER_NANOS: u64 = 10_000_000;
 
 async fn pause(clock: &Arc<dyn Clock>, nanos: u64) {
@@ -65,7 +65,7 @@ async fn pause(clock: &Arc<dyn Clock>, nanos: u64) {
 /// Listens at `address` (port 0 = any free one). Connections wait until a gateway serves them.
 ///
 /// # Errors
-/// The address cannot be listened at.
+/// It is not possible to listen at the address.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -80,12 +80,12 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// They speak in plain text there.
+    /// An entrance where clients speak plain text.
     pub fn plain(listener: TcpListener) -> Self {
         Self { listener, tls: None }
     }
 
-    /// They speak TLS there.
+    /// An entrance where clients speak TLS.
     pub fn secured(listener: TcpListener, tls: Arc<Tls>) -> Self {
         Self { listener, tls: Some(tls) }
     }
@@ -113,48 +113,48 @@ impl<S: Store> Observer<S> {
         self.clients().open
     }
 
-    /// Seconds since the start in which clients could be served: sweeps made. Everybody's patience is measured in
-    /// these.
+    /// Seconds since the start in which clients could be served: the number of sweeps. All time limits on clients are
+    /// measured in these.
     pub fn seconds(&self) -> u64 {
         self.0.second()
     }
 
-    /// By tenant: replies by how long they took ([`crate::latency`]).
+    /// Replies by how long they took ([`crate::latency`]), by tenant.
     pub fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
         self.0.accounts.latencies()
     }
 
-    /// By tenant: what it has used of the threads, and whether it goes behind the others.
+    /// What each tenant has used of the threads, and whether its connections go behind those of others.
     pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         self.0.accounts.processor_use()
     }
 
-    /// By tenant: what its commands have cost.
+    /// What the commands of each tenant have cost.
     pub fn costs(&self) -> BTreeMap<u32, Costs> {
         self.0.accounts.costs()
     }
 
-    /// Of one tenant: the last replies that its clients waited long for, the newest first.
+    /// The last replies for which the clients of one tenant waited long, newest first.
     pub fn slow_replies(&self, tenant: u32) -> Vec<SlowReply> {
         self.0.accounts.slow_replies(tenant)
     }
 
-    /// Of one tenant: its connections.
+    /// The connections of one tenant.
     pub fn tenant_connections(&self, tenant: u32) -> TenantConnections {
         self.0.accounts.connections_of(tenant)
     }
 
-    /// Of every tenant that was here: its connections.
+    /// The connections of every tenant that has connected.
     pub(crate) fn connections_by_tenant(&self) -> Vec<(Arc<str>, TenantConnections)> {
         self.0.accounts.connections()
     }
 
-    /// Replies by how long they took, of those `count` tenants that used most of the threads.
+    /// Replies by how long they took, for the `count` tenants that used the threads most.
     pub(crate) fn busiest_latencies(&self, count: usize) -> Vec<(Arc<str>, Vec<u64>)> {
         self.0.accounts.busiest_latencies(count)
     }
 
-    /// Logins refused, by [`Refusal::REASONS`].
+    /// Refused logins, by [`Refusal::REASONS`].
     pub(crate) fn logins_refused(&self) -> [u64; Refusal::REASONS.len()] {
         self.0.logins_refused.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
@@ -169,14 +169,14 @@ impl<S: Store> Observer<S> {
     }
 }
 
-/// Connections at one moment, and ever.
+/// Connections open now, and ever accepted.
 pub(crate) struct ClientCounts {
     pub(crate) open: u64,
     pub(crate) admitted: u64,
     pub(crate) displaced: u64,
 }
 
-/// Who comes to a thread.
+/// A connection that arrives at a thread.
 enum Arrival<S: Store> {
     New(std::net::TcpStream, Arc<Client>),
     Secured(std::net::TcpStream, Box<Handshake>, Arc<Client>),
@@ -184,7 +184,8 @@ enum Arrival<S: Store> {
 }
 
 impl<S: Store> Gateway<S> {
-    /// Serves whom `doorman` lets in, at `entrance`. The stores behind it judge expiry by the same `clock`.
+    /// A gateway that serves the clients whom `doorman` lets in at `entrance`. The stores behind it judge expiry by the
+    /// same `clock`.
     ///
     /// # Errors
     /// The listener has no address.
@@ -200,22 +201,22 @@ impl<S: Store> Gateway<S> {
         Ok(Self { server, entrances: vec![entrance], address })
     }
 
-    /// Serves those, too, who connect to `entrance`.
+    /// Also serves clients who connect to `entrance`.
     pub fn listen_also(&mut self, entrance: Entrance) {
         self.entrances.push(entrance);
     }
 
-    /// Where it listens first.
+    /// The address of the first entrance.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A view of what it counts.
+    /// A view of the gateway's counters.
     pub fn observer(&self) -> Observer<S> {
         Observer(Arc::clone(&self.server))
     }
 
-    /// Serves until `end` resolves; then answers the requests under way, closes every connection and drops the
+    /// Serves until `end` resolves. Then it answers the requests under way, closes every connection and drops the
     /// doorman.
     ///
     /// # Errors
@@ -225,7 +226,7 @@ impl<S: Store> Gateway<S> {
         let began = server.clock.now();
         let places: Vec<ServingThread> = server.settings.serving_threads().collect();
         let (arrivals, receivers): (Vec<_>, Vec<_>) = places.iter().map(|_| mpsc::channel(HANDED_OVER_MAX)).unzip();
-        // Weak: a thread ends when nothing can arrive any more.
+        // Weak, so that a thread ends when nothing can arrive any more.
         let doors: Arc<[_]> = arrivals.iter().map(mpsc::Sender::downgrade).collect();
         let mut threads = Vec::new();
         for (place, receiver) in places.into_iter().zip(receivers) {
@@ -248,14 +249,14 @@ impl<S: Store> Gateway<S> {
         drop(arrivals);
         for thread in threads {
             if thread.join().is_err() {
-                tracing::error!("a thread of the gateway ended in a panic");
+                tracing::error!("a thread of the gateway panicked");
             }
         }
         Ok(())
     }
 }
 
-/// Accepts for ever.
+/// Accepts connections for ever.
 async fn accept<S: Store>(server: &Arc<Server<S>>, entrance: &Entrance, arrivals: &[mpsc::Sender<Arrival<S>>]) {
     let Entrance { listener, tls } = entrance;
     loop {
@@ -280,7 +281,7 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, entrance: &Entrance, arrivals
         let id = client.id;
         let handed_over = match stream.set_nodelay(true).and_then(|()| stream.into_std()) {
             Ok(stream) => {
-                // A handshake costs a millisecond: it is made where others do not wait for it.
+                // A handshake costs a millisecond, so it is made on a thread where other clients do not wait for it.
                 let home = server.home(id, tls.is_some());
                 let arrival = match tls {
                     Some(tls) => Arrival::Secured(stream, Box::new(tls.begin(server.clock.now())), client),
@@ -296,13 +297,13 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, entrance: &Entrance, arrivals
     }
 }
 
-/// Says why, if the socket takes it at once, and closes.
+/// Sends the reason if the socket takes it at once, and closes the connection.
 fn refuse(stream: &TcpStream) {
-    // A client that is gone already needs no reason.
+    // A client that has gone already needs no reason.
     let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
 }
 
-/// Once a second: time goes on, and who keeps us waiting too long is cut.
+/// Once a second: advances the time, and cuts connections that keep the gateway waiting too long.
 async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
     let mut due = began + SECOND_NANOS;
     loop {
@@ -317,17 +318,18 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
     }
 }
 
-/// Sends what has happened to keys and no connection has caused, soon.
+/// Sends events of keys that no connection has caused, soon after they happen.
 async fn send_events_by_nobody<S: Store>(server: &Arc<Server<S>>) {
     loop {
         server.accounts.events_by_nobody().await;
-        // A connection that has found keys expired sends that itself; and what expires at the same time goes together.
+        // A connection that has found expired keys sends these events itself. Events of keys that expire at the same
+        // time go together.
         pause(&server.clock, GATHER_NANOS).await;
         send_events(server, server.clock.now()).await;
     }
 }
 
-/// Sends what has happened to keys and no connection has sent: what has expired meanwhile.
+/// Sends events of keys that no connection has sent, because the keys expired meanwhile.
 async fn send_events<S: Store>(server: &Arc<Server<S>>, now: Nanos) {
     for account in server.accounts.with_events() {
         for address in send_waiting(&account.key_events, (&account.pubsub, &account.tracking), now, YIELD).await {
@@ -340,7 +342,7 @@ async fn send_events<S: Store>(server: &Arc<Server<S>>, now: Nanos) {
     }
 }
 
-/// Judges again and again how many threads are to serve.
+/// Judges again and again how many threads should serve.
 async fn spread<S: Store>(server: &Arc<Server<S>>) {
     let threads = server.settings.threads;
     let mut spread = Spread::new(threads);
@@ -357,14 +359,15 @@ async fn spread<S: Store>(server: &Arc<Server<S>>) {
     }
 }
 
-/// When the sweep after the one `due` comes that is made `now`. One that is late counts a second like any other: of a
-/// time in which this process or its machine stood still nobody's patience is taken, for nobody could be served in it.
+/// The time of the sweep after the one that was `due` and is made `now`. A late sweep counts as one second like any
+/// other: time in which this process or its machine stood still does not count against anybody's patience, because
+/// nobody could be served in it.
 fn next_sweep(due: Nanos, now: Nanos) -> Nanos {
     let next = due + SECOND_NANOS;
     if next > now { next } else { now + SECOND_NANOS }
 }
 
-/// Lets requests under way be answered, for a while.
+/// Gives requests under way some time to be answered.
 async fn drain<S: Store>(server: &Arc<Server<S>>) {
     server.drain();
     server.clients.cut_idle();
@@ -375,7 +378,7 @@ async fn drain<S: Store>(server: &Arc<Server<S>>) {
     }
     let cut = server.clients.cut_all();
     if cut > 0 {
-        tracing::warn!(connections = cut, "requests were still under way at the end");
+        tracing::warn!(connections = cut, "connections were cut at shutdown while their requests were still under way");
     }
 }
 
@@ -421,7 +424,7 @@ fn start_thread<S: Store>(
                             if let Some(moving) = moving
                                 && let Some(door) = doors[moving.to].upgrade()
                             {
-                                // It fails where the gateway ends, and so does the connection.
+                                // This fails when the gateway ends, and the connection ends with it.
                                 let _ = door.send(Arrival::Moving(moving)).await;
                             }
                         });
@@ -437,9 +440,9 @@ fn start_thread<S: Store>(
     })
 }
 
-/// The thread with the number `index` turns from `client` to others, in the middle of a request or of its reply: books
-/// what it has worked, for nobody else does. A command that goes through much may end its turn thousands of times
-/// before it is answered.
+/// The thread with the number `index` turns from `client` to others, in the middle of a request or of its reply. This
+/// books the time that the thread has worked for `client`, because nothing else does: a command that goes through much
+/// data may end its turn thousands of times before it is answered.
 fn end_turn<S: Store>(client: &Client, server: &Server<S>, index: usize) {
     if client.is_idle() {
         return;
@@ -457,7 +460,7 @@ impl<S: Store> Arrival<S> {
         }
     }
 
-    /// To be called on the event loop of `place`.
+    /// Serves the arrival. To be called on the event loop of `place`.
     fn serve(self, server: &Arc<Server<S>>, place: ServingThread) -> io::Result<BoxFuture<Option<Box<Moving<S>>>>> {
         match self {
             Arrival::New(stream, client) => {

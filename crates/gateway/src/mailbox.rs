@@ -1,10 +1,11 @@
-//! What others send to a connection that it has not asked for: messages that wait until it writes them.
+//! Messages that others send to a connection without a request from it. They wait until the connection writes them.
 //!
-//! Any thread may put a message into a mailbox, and does not wait. The connection's task is woken, and nothing looks
-//! again and again. A message is encoded once, whoever gets it: mailboxes share its bytes.
+//! Any thread may put a message into a mailbox, and does not wait. The put wakes the connection's task, so nothing
+//! polls. A message is encoded once, whoever gets it: mailboxes share its bytes.
 //!
-//! What a connection does not take is limited as `client-output-buffer-limit` limits it in Redis: beyond a hard limit
-//! at once, beyond a soft one after so many seconds, whoever the mailbox belongs to is cut, and it takes no more.
+//! The messages that a connection does not take are limited as `client-output-buffer-limit` limits them in Redis. A
+//! connection beyond the hard limit is cut at once. One that stays beyond the soft limit for the configured number of
+//! seconds is cut, too. Its mailbox takes no more messages.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -19,36 +20,37 @@ use weir_io::Nanos;
 
 use crate::tenant::byte_limit::Held;
 
-/// Bytes that a mailbox needs for a message beside its own: a queue has up to twice the places that it needs.
+/// Bytes that a mailbox needs for a message besides the message's own: a queue has up to twice the places that it
+/// needs.
 pub(crate) const PLACE_BYTES: usize = 2 * size_of::<Push>();
 
 /// Places that an empty queue keeps.
 const PLACES_KEPT: usize = 4;
 
-/// How much may wait for one connection.
+/// How much may wait in the mailbox of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushLimits {
-    /// So many bytes are too many.
+    /// The connection is cut at once if more bytes than this wait.
     pub hard_bytes: usize,
-    /// So many are too many if there are as many for [`PushLimits::soft_seconds`].
+    /// The connection is cut if more bytes than this wait for longer than [`PushLimits::soft_seconds`].
     pub soft_bytes: usize,
-    /// See [`PushLimits::soft_bytes`].
+    /// How long more than [`PushLimits::soft_bytes`] may wait.
     pub soft_seconds: u64,
 }
 
-/// Those of Redis for connections that are subscribed.
+/// The limits that Redis has for subscribed connections.
 impl Default for PushLimits {
     fn default() -> Self {
         Self { hard_bytes: 32 << 20, soft_bytes: 8 << 20, soft_seconds: 60 }
     }
 }
 
-/// Encoded elements that many mailboxes share; given back with the last of them.
+/// Encoded elements that many mailboxes share. The last mailbox to drop them gives their memory back.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<(Vec<u8>, Held)>);
 
 impl Shared {
-    /// `bytes`, which `held` books.
+    /// Shares `bytes`, which `held` books.
     pub(crate) fn new(bytes: Vec<u8>, held: Held) -> Self {
         Self(Arc::new((bytes, held)))
     }
@@ -62,10 +64,10 @@ impl Deref for Shared {
     }
 }
 
-/// A message: its elements as any version of the protocol has them. Who writes it puts the header in front, which is
-/// another in each.
+/// A message: its elements, in a form that is the same in all versions of the protocol. Whoever writes the message puts
+/// the header in front, which differs between the versions.
 pub(crate) struct Push {
-    /// Elements in all; `None` of a line that has no header.
+    /// Number of elements; `None` for a line that has no header.
     pub(crate) len: Option<usize>,
     /// The first of them, encoded.
     pub(crate) front: Arc<[u8]>,
@@ -81,7 +83,7 @@ impl Push {
     }
 }
 
-/// What messages somebody can take.
+/// What messages a connection can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Speaks {
     pub(crate) protocol: Protocol,
@@ -89,24 +91,24 @@ pub(crate) struct Speaks {
     pub(crate) is_subscriber: bool,
 }
 
-/// Whoever a mailbox belongs to.
+/// The connection that a mailbox belongs to.
 pub(crate) trait Recipient: Send + Sync {
-    /// Ends it: it is too slow.
+    /// Ends the connection because it is too slow.
     fn cut(&self);
-    /// Where it is.
+    /// The address of the client.
     fn address(&self) -> IpAddr;
-    /// What messages it can take.
+    /// What messages the connection can take.
     fn speaks(&self) -> Speaks;
-    /// Whether it is on its way out: it takes nothing any more.
+    /// Whether the connection is ending and takes no more messages.
     fn has_left(&self) -> bool;
 }
 
-/// What became of a message that was put.
+/// What became of a message that was put into a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// It waits.
+    /// The message waits.
     Waits,
-    /// It was too much: the recipient was cut just now.
+    /// The message was too much, and the recipient was cut just now.
     Cut,
     /// The recipient was cut before.
     Gone,
@@ -114,15 +116,15 @@ pub(crate) enum Put {
 
 struct MailQueue {
     queue: VecDeque<Push>,
-    /// Bytes in the queue, and of what was taken and is not written yet.
+    /// Bytes of messages in the queue, and of messages that were taken and are not written yet.
     bytes: usize,
-    /// When there began to be more than the soft limit.
+    /// Since when the mailbox has held more than the soft limit.
     soft_since: Option<Nanos>,
     is_cut: bool,
     waker: Option<Waker>,
 }
 
-/// See the module.
+/// The messages that wait for one connection.
 pub(crate) struct Mailbox {
     recipient: Arc<dyn Recipient>,
     limits: PushLimits,
@@ -131,14 +133,14 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// An empty one.
+    /// An empty mailbox.
     pub(crate) fn new(recipient: Arc<dyn Recipient>, limits: PushLimits) -> Arc<Self> {
         let state = MailQueue { queue: VecDeque::new(), bytes: 0, soft_since: None, is_cut: false, waker: None };
         Arc::new(Self { recipient, limits, has_mail: AtomicBool::new(false), state: Mutex::new(state) })
     }
 
-    /// Puts `push` behind what waits, at the moment `now` of the server's clock. Who is to be woken for it is put into
-    /// `wakers`: the caller may hold a lock.
+    /// Puts `push` behind the waiting messages, at the moment `now` of the server's clock. Adds the waker to call for
+    /// it to `wakers` instead of waking, because the caller may hold a lock.
     pub(crate) fn put(&self, push: Push, now: Nanos, wakers: &mut Vec<Waker>) -> Put {
         let mut state = self.state.lock();
         if state.is_cut {
@@ -166,7 +168,8 @@ impl Mailbox {
         soft || state.bytes > self.limits.hard_bytes
     }
 
-    /// Cuts the recipient: what waits for it is needed for others. `false` if that was done before.
+    /// Cuts the recipient, because the memory of its waiting messages is needed for others. `false` if the recipient
+    /// was cut before.
     pub(crate) fn cut(&self) -> bool {
         let state = self.state.lock();
         let is_first = !state.is_cut;
@@ -185,29 +188,29 @@ impl Mailbox {
         self.recipient.cut();
     }
 
-    /// Bytes that wait, or are on their way.
+    /// Bytes of messages that wait, or that are being written.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
     }
 
-    /// Whoever it belongs to.
+    /// The connection that the mailbox belongs to.
     pub(crate) fn recipient(&self) -> &dyn Recipient {
         &*self.recipient
     }
 
-    /// Where its recipient is.
+    /// The address of the recipient.
     pub(crate) fn address(&self) -> IpAddr {
         self.recipient.address()
     }
 
-    /// Whether something waits.
+    /// Whether a message waits.
     #[inline]
     pub(crate) fn has_mail(&self) -> bool {
         self.has_mail.load(Ordering::Acquire)
     }
 
-    /// Hands messages to `write` until they have `bytes_max`, at least one. Gives what they are booked with until
-    /// [`Mailbox::written`].
+    /// Hands messages to `write` until they have `bytes_max` in total, at least one message. Returns the bytes that
+    /// stay booked for them until [`Mailbox::written`].
     pub(crate) fn take(&self, bytes_max: usize, mut write: impl FnMut(Push)) -> usize {
         let mut state = self.state.lock();
         let mut taken = 0;
@@ -224,7 +227,7 @@ impl Mailbox {
         taken
     }
 
-    /// Waits until [`Mailbox::take`] has something.
+    /// Waits until there is something for [`Mailbox::take`].
     pub(crate) fn poll_mail(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         if !state.queue.is_empty() {
@@ -236,7 +239,7 @@ impl Mailbox {
         Poll::Pending
     }
 
-    /// What was taken is with the client.
+    /// The messages that were taken have been sent to the client.
     pub(crate) fn written(&self, taken: usize) {
         let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_sub(taken);
@@ -331,7 +334,7 @@ pub(crate) mod tests {
         let put = |second: Nanos| mailbox.put(message(), second * SECOND, &mut Vec::new());
         assert_eq!([put(0), put(100), put(159)], [Put::Waits; 3]);
         mailbox.written(mailbox.take(2000, drop));
-        // It was below meanwhile: the seconds begin anew.
+        // The queue was below the soft limit meanwhile, so the seconds begin anew.
         assert_eq!([put(161), put(221)], [Put::Waits; 2]);
         assert_eq!(somebody.cuts.load(Ordering::Relaxed), 0);
         assert_eq!(put(222), Put::Cut);

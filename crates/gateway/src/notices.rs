@@ -1,9 +1,9 @@
-//! Log lines about clients that are not let in, or may do no more: the first at once, then one a minute with how many
-//! there were.
+//! Log lines about clients that are not let in or that reach a limit. The first event is logged at once; after that,
+//! one line a minute says how many there were.
 //!
-//! A line is kept apart for each kind, tenant and network (of an IPv6 address the first 64 bits), so that a flood from
-//! one place hides nothing else. There is room for so many; what finds none shares one line for its kind. A name is
-//! shown only if a tenant has it: what somebody gives as one may be a secret (S4).
+//! A separate line is kept for each kind, tenant and network (of an IPv6 address the first 64 bits), so that a flood
+//! from one place hides nothing else. The number of separate lines is limited; events beyond it share one line for
+//! their kind. A name is shown only if a tenant has it, because what a client sends as its name may be a secret (S4).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,9 +15,9 @@ use weir_io::Nanos;
 use crate::auth::{Refusal, network};
 use crate::tls::Failure;
 
-/// Time between two lines of one kind about one tenant and network, in nanoseconds.
+/// Nanoseconds between two lines of one kind about one tenant and network.
 const EVERY: Nanos = 60_000_000_000;
-/// Lines kept apart.
+/// How many lines may be kept apart.
 const APART_MAX: usize = 4096;
 
 /// What happened.
@@ -25,17 +25,17 @@ const APART_MAX: usize = 4096;
 pub(crate) enum What {
     /// A login or a session was refused, for the reason at this place of [`Refusal::REASONS`].
     Login(usize),
-    /// The node has as many connections as it takes.
+    /// The node already has as many connections as it may have.
     NodeFull,
-    /// A tenant holds what it may on disk, and wanted to store more.
+    /// A tenant that holds as much as it may on disk wanted to store more.
     DiskFull,
-    /// A tenant's units were used up, and a command was refused.
+    /// A command was refused because the tenant's units were used up.
     Throttled,
-    /// A connection was cut that does not take what is sent to it.
+    /// A connection was cut because it does not take what is sent to it.
     SlowListener,
     /// A TLS handshake failed.
     Handshake(Failure),
-    /// A client speaks TLS where nobody does.
+    /// A client spoke TLS to a port without TLS.
     TlsOnPlain,
 }
 
@@ -43,31 +43,32 @@ impl What {
     fn words(self) -> &'static str {
         match self {
             What::Login(reason) => match Refusal::REASONS.get(reason) {
-                Some(&"wrong_secret") => "login failed: no such name, or not its secret",
-                Some(&"too_many_failures") => "login refused unseen: too many wrong secrets before",
-                Some(&"busy") => "login refused unseen: too many are being checked",
+                Some(&"wrong_secret") => "login failed: there is no such name, or the secret is wrong",
+                Some(&"too_many_failures") => "login refused without a check: there were too many wrong secrets before",
+                Some(&"busy") => "login refused without a check: too many logins are being checked",
                 Some(&"suspended") => "login refused: the tenant is suspended",
-                _ => "connection refused: the tenant has as many as it may have",
+                _ => "connection refused: the tenant has as many connections as it may have",
             },
-            What::NodeFull => "connection refused: there are as many as connections_max allows",
-            What::DiskFull => "write refused: the tenant holds what it may on disk",
+            What::NodeFull => "connection refused: there are as many connections as connections_max allows",
+            What::DiskFull => "write refused: the tenant holds as much on disk as it may",
             What::Throttled => "command refused: the tenant's units are used up",
             What::SlowListener => "connection cut: it does not take the messages that it has subscribed to",
             What::Handshake(failure) => failure.words(),
             What::TlsOnPlain => {
-                "connection refused: the client speaks TLS to the port without; connect to the port of `tls_listen`, or switch TLS off there"
+                "connection refused: the client speaks TLS to the port without TLS; connect to the port of \
+                 `tls_listen`, or switch TLS off in the client"
             }
         }
     }
 }
 
-/// A line: what happened, to whom, and from where.
+/// An event to log: what happened, to whom, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) what: What,
-    /// The tenant's name, if there is such a tenant and it is known.
+    /// The tenant's name, if the tenant exists and is known.
     pub(crate) tenant: Option<Arc<str>>,
-    /// Where it came from, if that matters.
+    /// Where the client came from, if that matters.
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -75,17 +76,17 @@ type Key = (What, Option<Arc<str>>, IpAddr);
 
 struct Kept {
     said: Nanos,
-    /// Since then.
+    /// Events since then.
     more: u64,
     address: Option<IpAddr>,
 }
 
-/// See the module.
+/// The lines that were logged lately, and the events counted since.
 #[derive(Default)]
 pub(crate) struct Notices(Mutex<BTreeMap<Key, Kept>>);
 
 impl Notices {
-    /// It happened. The line is written at once, or counted.
+    /// Writes the line at once, or counts the event.
     pub(crate) fn tell(&self, notice: Notice, now: Nanos) {
         if self.is_due(&notice, now) {
             say(&notice, 0);
@@ -97,7 +98,7 @@ impl Notices {
         let mut key = (notice.what, notice.tenant.clone(), notice.address.map_or(nowhere, network));
         let mut kept = self.0.lock();
         if !kept.contains_key(&key) && kept.len() >= APART_MAX {
-            // Whatever is new shares a line from here on, until a sweep makes room.
+            // From here on new keys share one line of their kind, until a sweep makes room.
             key = (notice.what, None, nowhere);
         }
         match kept.get_mut(&key) {
@@ -113,7 +114,7 @@ impl Notices {
         }
     }
 
-    /// Says what was counted, and forgets what has ended. Once a second.
+    /// Once a second: logs what was counted, and forgets what has not happened again.
     pub(crate) fn sweep(&self, now: Nanos) {
         for (notice, more) in self.due(now) {
             say(&notice, more);
@@ -143,7 +144,7 @@ fn say(notice: &Notice, more: u64) {
     let words = notice.what.words();
     match more {
         0 => tracing::warn!(tenant, address, "{words}"),
-        _ => tracing::warn!(tenant, last_address = address, more, "{words} (so many more in the last minute)"),
+        _ => tracing::warn!(tenant, last_address = address, more, "{words} (and {more} more in the last minute)"),
     }
 }
 

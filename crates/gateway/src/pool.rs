@@ -1,5 +1,5 @@
-//! Buffers that the connections of one thread take turns with: the same few stay in the processor's cache, and ten
-//! thousand idle connections hold none.
+//! Buffers that the connections of one thread share in turn. The same few buffers stay in the processor's cache, and
+//! ten thousand idle connections hold none.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state that all connections share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,17 +25,17 @@ use crate::tenant::connection_limits::ConnectionLimits;
 use crate::write_group::WriteGroups;
 use weir_io::real::IdleTime;
 
-/// What request units cost, for tenants of each engine.
+/// What request units cost, by the engine of the tenant.
 #[derive(Clone, Debug)]
 pub struct UnitPrices {
-    /// Where rows are on disk.
+    /// Prices of tenants whose rows are on disk.
     pub lsm: Arc<Prices>,
-    /// Where they are in memory.
+    /// Prices of tenants whose rows are in memory.
     pub memory: Arc<Prices>,
 }
 
 impl Default for UnitPrices {
-    /// The built-in table and machine.
+    /// Prices from the built-in table, on the built-in machine.
     fn default() -> Self {
         let of = |in_memory| Arc::new(Prices::new(default_table(in_memory), default_pod()));
         Self { lsm: of(false), memory: of(true) }
@@ -43,7 +43,7 @@ impl Default for UnitPrices {
 }
 
 impl UnitPrices {
-    /// Those of a tenant whose rows are in `engine`.
+    /// The prices of a tenant whose rows are in `engine`.
     pub fn of(&self, engine: EngineKind) -> &Arc<Prices> {
         match engine {
             EngineKind::Lsm | EngineKind::SpLsm => &self.lsm,
@@ -52,7 +52,7 @@ impl UnitPrices {
     }
 }
 
-/// What can be set.
+/// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What one request may ask for.
@@ -61,26 +61,26 @@ pub struct Settings {
     pub connections_max: usize,
     /// When a silent connection is cut.
     pub patience: Patience,
-    /// Threads that serve connections, each with its own event loop; at least one. As few of them as can do the work do
-    /// it.
+    /// Threads that serve connections, each with its own event loop; at least one. The gateway uses as few of them as
+    /// can do the work.
     pub threads: usize,
-    /// Such threads for connections with long requests and of noisy neighbours; without them all are served
-    /// by the others.
+    /// Additional threads for connections with long requests and of noisy neighbours. If there are none, the other
+    /// threads serve these connections.
     pub long_threads: usize,
     /// Says how long the machine's processors had nothing else to do; `None` where nobody knows.
     pub idle_time: fn() -> Option<IdleTime>,
-    /// How much may wait for a connection that it has not asked for.
+    /// How many unrequested messages may wait for a connection.
     pub push_limits: PushLimits,
     /// Whether clients may say `DEBUG`.
     pub allow_debug: bool,
-    /// What requests pay, by what their tenant's rows are in.
+    /// What requests cost, by the engine of their tenant.
     pub prices: UnitPrices,
-    /// What `CONFIG GET` shows beside what the gateway itself knows: name and value.
+    /// What `CONFIG GET` shows besides what the gateway itself knows: name and value.
     pub shown: Vec<(String, String)>,
 }
 
 impl Settings {
-    /// Where connections are served.
+    /// The threads on which connections are served.
     pub(crate) fn serving_threads(&self) -> impl Iterator<Item = ServingThread> + use<> {
         let threads = self.threads;
         (0..threads + self.long_threads).map(move |index| ServingThread { index, is_long: index >= threads })
@@ -108,39 +108,39 @@ impl Default for Settings {
 pub(crate) struct Server<S: Store> {
     pub(crate) doorman: Arc<dyn Doorman<S>>,
     pub(crate) accounts: Accounts,
-    /// The clock that the store judges expiry by, too.
+    /// The clock by which the store, too, judges expiry.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) clients: Clients,
     pub(crate) stats: Stats,
     pub(crate) notices: Notices,
-    /// What connections hand to stores together.
+    /// Writes that several connections hand to a store together.
     pub(crate) write_groups: WriteGroups<S::Commit>,
-    /// By reason, in the order of [`Refusal::REASONS`].
+    /// Refused logins by reason, in the order of [`Refusal::REASONS`].
     pub(crate) logins_refused: [AtomicU64; Refusal::REASONS.len()],
     /// Where scripts run.
     pub(crate) script_threads: Arc<dyn Spawn>,
-    /// Of strangers: nobody sees it.
+    /// The slow log of connections that have not logged in. Nobody sees it.
     pub(crate) slowlog: Slowlog,
-    /// Of whoever wanted to be somebody of a tenant that there is not: nobody sees it.
+    /// The ACL log of logins to a tenant that does not exist. Nobody sees it.
     pub(crate) acl_log: AclLog,
-    /// Of strangers: there is none.
+    /// The pause of connections that have not logged in: there never is one.
     pub(crate) pause: Pause,
     /// TCP port, for `INFO`.
     pub(crate) port: u16,
     /// Forty hexadecimal digits that name this run, for `INFO`.
     pub(crate) run_id: String,
-    /// When it began, on its clock.
+    /// When this run began, on its clock.
     pub(crate) started: Nanos,
-    /// Whole seconds since the start in which clients could be served, counted by the sweeps: a clock that costs a
-    /// load.
+    /// Whole seconds since the start in which clients could be served, counted by the sweeps. As a clock it costs only
+    /// one load.
     second: AtomicU64,
-    /// Of the threads for short requests, how many serve.
+    /// How many of the threads for short requests serve.
     serving: AtomicUsize,
     draining: AtomicBool,
-    /// Wakes those who wait when it begins to drain.
+    /// Wakes tasks that wait for the server to begin to drain.
     drained: Notify,
-    /// Where the next random number comes from.
+    /// The seed of the next random number.
     seed: AtomicU64,
 }
 
@@ -184,7 +184,7 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// A number that does not follow from any key. Not for secrets.
+    /// A random number that does not follow from any key. Not for secrets.
     pub(crate) fn random(&self) -> u64 {
         Rng::new(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)).next_u64()
     }
@@ -194,7 +194,7 @@ impl<S: Store> Server<S> {
         self.second.load(Ordering::Relaxed)
     }
 
-    /// Another such second has passed.
+    /// Counts another such second.
     pub(crate) fn tick(&self) -> u64 {
         self.second.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -210,19 +210,19 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// So many threads serve short requests from now on, of [`Settings::threads`]. A connection moves when it has been
-    /// served where it is.
+    /// From now on `threads` of [`Settings::threads`] serve short requests. A connection moves to its new thread after
+    /// its current thread has served it.
     pub(crate) fn spread_over(&self, threads: usize) {
         self.serving.store(threads, Ordering::Relaxed);
     }
 
-    /// Connections close as soon as their requests are answered.
+    /// From now on connections close as soon as their requests are answered.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.drained.notify_waiters();
     }
 
-    /// Is done when the server begins to drain, from this call on: ask before [`Server::is_draining`].
+    /// Completes when the server begins to drain after this call. Call it before [`Server::is_draining`].
     pub(crate) fn drained(&self) -> Notified<'_> {
         self.drained.notified()
     }

@@ -1,9 +1,10 @@
-//! Over how many threads the connections are spread: as few as can do the work.
+//! Chooses over how many threads the connections are spread: as few as can do the work.
 //!
-//! A thread that sleeps between two requests costs more than it helps: it has to be woken for each, in the middle of
-//! what its processor did, and finds one request where a busier thread finds a dozen. So one thread serves all until it
-//! is at its end. Then twice as many try, and stay only if they serve more: where clients are the slower side, they
-//! would not. Where the machine has no processor to spare, because clients use them, nobody tries.
+//! A thread that sleeps between two requests costs more than it helps. It has to be woken for each request, which
+//! interrupts what its processor was doing, and then finds one request where a busier thread finds a dozen. So one
+//! thread serves everybody until it is full. Then twice as many threads are tried, and they stay only if they serve
+//! more. Where the clients are the slower side, more threads would not serve more. Where the machine has no spare
+//! processor, because the clients use them all, no trial is made.
 
 use std::collections::VecDeque;
 
@@ -12,32 +13,33 @@ use weir_io::Nanos;
 use crate::stats::Work;
 use weir_io::real::IdleTime;
 
-/// How often it is looked at.
+/// How often the threads are looked at.
 pub(crate) const LOOK_NANOS: Nanos = 100_000_000;
 
-/// What is judged is the mean of so many looks with the same number of threads: on a machine shared with others one
+/// The number of looks, all with the same number of threads, whose mean is judged. On a machine shared with others one
 /// look differs from the next by a tenth.
 const LOOKS: usize = 4;
-/// At this share of its time a thread is at its end. One that is full still sleeps now and then: while its machine is
-/// taken away from its clients, up to a seventh. Whether others would help then, a trial shows.
+/// A thread is full if it is busy for this share of its time. A full thread still sleeps now and then, up to a seventh
+/// of the time, while the machine gives its clients no processor. A trial shows whether more threads would help then.
 const FULL: f64 = 0.85;
-/// Processors that must have had nothing else to do. Clients that wait for a full thread leave more than this.
+/// How many processors must have had nothing else to do before a trial is made. Clients that wait for a full thread
+/// leave more than this.
 const SPARE: f64 = 0.25;
-/// More threads are to serve so many times what fewer did.
+/// More threads must serve at least this many times what fewer did.
 const GAIN: f64 = 1.1;
-/// One thread fewer is enough while all together are no busier than this, in threads that it would leave: it will take
-/// less work, too.
+/// One thread fewer is enough while all threads together are no busier than this share of the threads that would be
+/// left. Fewer threads need less work for the same requests, too.
 const FEWER: f64 = 0.95;
-/// A trial that has gained nothing is repeated after so many looks, then after twice as many, up to the second number.
-/// A wrong judgement, because the load fell just then, must not last; and a trial in vain may cost a third of what is
-/// served while it goes on.
+/// How many looks pass before a trial that gained nothing is repeated. The wait doubles after each further one, up to
+/// the second number. A wrong judgement, made because the load fell just then, must not last. But a trial in vain may
+/// cost a third of the throughput while it goes on.
 const WAIT_LOOKS: (u32, u32) = (10, 160);
-/// Where more or less is served than when it gained nothing, by this factor, it is another load, and may gain from more
-/// threads: it waits a quarter as long. Not at once, or a load that goes up and down would be on trial half of the
-/// time.
+/// If the rate differs by this factor from the rate at the vain trial, the load is a different one that may gain from
+/// more threads, and the wait is a quarter as long. The trial is not repeated at once, or a load that goes up and down
+/// would be on trial half of the time.
 const OTHER_LOAD: f64 = 1.25;
 
-/// What is looked at.
+/// The counters of the threads at one look.
 #[derive(Clone, Debug)]
 pub(crate) struct Sight {
     at: Nanos,
@@ -46,7 +48,7 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// Until `at`.
+    /// The counters at the time `at`.
     pub(crate) fn new(at: Nanos, work: Vec<Work>, idle: Option<IdleTime>) -> Self {
         Self { at, work, idle }
     }
@@ -55,12 +57,12 @@ impl Sight {
 /// What threads did between two looks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
-    /// Time that they did not sleep, as a part of what passed: two busy threads have 2.0. One that waits for a disk or
-    /// for a processor does not sleep: it can serve no more than it does.
+    /// Time that the threads did not sleep, as a part of the time that passed: two busy threads have 2.0. A thread that
+    /// waits for a disk or for a processor does not sleep, because it cannot serve more than it does.
     pub(crate) busy: f64,
-    /// The same of the busiest.
+    /// The same for the busiest thread alone.
     pub(crate) busiest: f64,
-    /// Commands served in a second.
+    /// Commands served a second.
     pub(crate) rate: f64,
     /// Processors of the machine that had nothing else to do; infinite where nobody knows.
     pub(crate) spare: f64,
@@ -82,23 +84,23 @@ impl Done {
     }
 }
 
-/// More threads are being tried.
+/// A trial of more threads.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// How many there were.
+    /// How many threads served before the trial.
     from: usize,
-    /// Commands that they served in a second.
+    /// Commands that these served a second.
     rate: f64,
 }
 
 /// A trial that gained nothing.
 #[derive(Clone, Copy, Debug)]
 struct Vain {
-    /// How many threads there were before it, and commands that they served in a second.
+    /// How many threads served before the trial, and how many commands a second.
     trial: Trial,
     /// Looks since then.
     looks: u32,
-    /// Looks until it is repeated.
+    /// Looks until the trial is repeated.
     wait: u32,
 }
 
@@ -109,27 +111,27 @@ impl Vain {
     }
 }
 
-/// How many threads serve, of those that there are.
+/// How many of the threads serve.
 #[derive(Debug)]
 pub(crate) struct Spread {
     threads: usize,
     serving: usize,
-    /// Until the next look connections are on their way, to more threads or to fewer: those that are served ten times a
-    /// second, which count most.
+    /// Set until the next look: connections are still moving to more threads or to fewer. Those that are served ten
+    /// times a second, which count most, have moved by then.
     is_settling: bool,
-    /// The last [`LOOKS`] with these threads.
+    /// The last [`LOOKS`] with the current number of threads.
     lately: VecDeque<Done>,
     trial: Option<Trial>,
     vain: Option<Vain>,
 }
 
 impl Spread {
-    /// Begins with one of `threads`.
+    /// Begins with one serving thread of `threads`.
     pub(crate) fn new(threads: usize) -> Self {
         Self { threads, serving: 1, is_settling: false, lately: VecDeque::new(), trial: None, vain: None }
     }
 
-    /// How many are to serve from now on, after the serving ones did this since the last look.
+    /// How many threads are to serve from now on, given what the serving ones did since the last look.
     pub(crate) fn look(&mut self, done: Done) -> usize {
         if !std::mem::take(&mut self.is_settling) {
             if self.lately.len() == LOOKS {
@@ -179,7 +181,7 @@ impl Spread {
         self.vain = Some(Vain { trial, looks: 0, wait });
     }
 
-    /// Of what was seen lately, which is not nothing.
+    /// The mean over the recent looks, of which there is at least one.
     fn mean(&self, of: impl Fn(&Done) -> f64) -> f64 {
         self.lately.iter().map(of).sum::<f64>() / self.lately.len() as f64
     }
@@ -189,7 +191,7 @@ impl Spread {
 mod tests {
     use super::*;
 
-    /// `serves` says what so many threads do.
+    /// `serves` says what a given number of threads does.
     fn run(spread: &mut Spread, looks: u32, serves: impl Fn(usize) -> Done) -> Vec<usize> {
         let mut serving = spread.serving;
         let mut look = || {
@@ -199,7 +201,7 @@ mod tests {
         (0..looks).map(|_| look()).collect()
     }
 
-    /// Threads that are full, whatever their number, and serve this much each.
+    /// Threads that are always full, whatever their number, and serve `each` commands a second each.
     fn full(each: f64) -> impl Fn(usize) -> Done {
         move |serving| Done { busy: serving as f64, busiest: 1.0, rate: each * serving as f64, spare: 1.0 }
     }
@@ -210,8 +212,8 @@ mod tests {
         let light = |busy: f64| move |_| Done { busy, busiest: busy, rate: 100.0 * busy, spare: 1.0 };
         assert_eq!(run(&mut spread, 9, light(0.8)), [1; 9]);
         assert_eq!(run(&mut spread, 4, light(0.3)), [1; 4]);
-        // Four looks that are full; then one in which connections move, four to judge, and the same four say that more
-        // may be tried.
+        // Four looks that are full; then one look while connections move, and four to judge. The same four say that
+        // more threads may be tried.
         let served = run(&mut spread, 30, full(100.0));
         assert_eq!(
             [&served[..3], &served[3..9], &served[9..15], &served[15..]],
@@ -232,7 +234,7 @@ mod tests {
         let served = run(&mut spread, 520, clients);
         assert_eq!(trials(&served), [3, 19, 45, 91, 177, 343, 509], "after 10, 20, 40, 80, 160 and 160 looks");
         assert_eq!(served.iter().filter(|&&serving| serving == 2).count(), 5 * 7);
-        // More would be served now: found by the next trial, and kept.
+        // More threads would serve more now: the next trial finds that, and they are kept.
         let served = run(&mut spread, 300, full(100.0));
         assert_eq!(trials(&served), [509 + 166 - 520]);
         assert_eq!(served[299], 2);

@@ -14,12 +14,12 @@ use weir_command::table::subcommands::{self, SUBCOMMANDS};
 use weir_command::table::{COMMANDS, Command};
 use weir_command::{Args, table};
 
-/// What is counted: the commands of the table, and behind them their subcommands.
+/// The number of counters: one for each command of the table, and behind them one for each subcommand.
 pub(crate) fn counted() -> usize {
     COMMANDS.len() + SUBCOMMANDS.len()
 }
 
-/// What is counted under `index`, as Redis calls it.
+/// The name that Redis gives to what is counted under `index`.
 pub(crate) fn counted_name(index: usize) -> String {
     match COMMANDS.get(index) {
         Some(command) => command.name.to_owned(),
@@ -27,19 +27,19 @@ pub(crate) fn counted_name(index: usize) -> String {
     }
 }
 
-/// Under which index the subcommand called `name` of `command` is counted, if there is one.
+/// The index under which the subcommand called `name` of `command` is counted, if there is one.
 fn subcommand_index(command: &Command, name: Option<&[u8]>) -> Option<usize> {
     let name = name.filter(|_| command.is_container)?;
     subcommands::place_of(command.name, name).map(|place| COMMANDS.len() + place)
 }
 
-/// Under which index a call is told: that of its subcommand, where it has one.
+/// The index under which a call is reported: that of its subcommand if it has one.
 pub(crate) fn told_as(command: &Command, args: Args<'_>) -> usize {
     subcommand_index(command, args.get(1)).unwrap_or(command.index)
 }
 
-/// Under which indices what is called `name` is counted: a command, a subcommand (`client|list`), or all subcommands of
-/// a container.
+/// The indices under which `name` is counted: a command, a subcommand (`client|list`), or all subcommands of a
+/// container.
 pub(crate) fn counted_as(name: &[u8]) -> Vec<usize> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
     let Some(command) = parts.next().and_then(table::find) else { return Vec::new() };
@@ -50,10 +50,11 @@ pub(crate) fn counted_as(name: &[u8]) -> Vec<usize> {
     std::iter::once(command.index).chain(below.map(|(place, _)| COMMANDS.len() + place)).collect()
 }
 
-/// Buckets of times of calls: each ends at twice the end of the one in front of it, the first at 1,024 ns.
+/// Number of buckets for the times of calls. Each bucket ends at twice the end of the one before it; the first ends at
+/// 1,024 ns.
 pub(crate) const CALL_BUCKETS: usize = 26;
 
-/// In which bucket a call of `nanos` is counted.
+/// The bucket in which a call of `nanos` is counted.
 fn call_bucket(nanos: Nanos) -> usize {
     (nanos / 1024).checked_ilog2().map_or(0, |power| power as usize + 1).min(CALL_BUCKETS - 1)
 }
@@ -76,7 +77,7 @@ pub(crate) struct ThreadStats {
     failed: Vec<AtomicU64>,
     /// Calls with the wrong number of arguments, which were not made.
     rejected: Vec<AtomicU64>,
-    /// Calls by the time that they took, of what was called at all.
+    /// Calls by the time that they took. Only commands that were ever called have this.
     times: Vec<OnceLock<Box<[AtomicU64; CALL_BUCKETS]>>>,
     pub(crate) errors: Counter,
     pub(crate) hits: Counter,
@@ -88,21 +89,21 @@ pub(crate) struct ThreadStats {
     pub(crate) latency: Latency,
     pub(crate) cost: Cost,
     pub(crate) busy: Busy,
-    /// In the node's counters only.
+    /// Set in the node's counters only.
     pub(crate) asleep: Asleep,
 }
 
-/// What commands have cost, by the table of costs.
+/// What commands have cost, by the cost table.
 #[derive(Default)]
 pub(crate) struct Cost {
-    /// Thousandths of request units.
+    /// Cost in thousandths of a request unit.
     milli_units: Counter,
     /// By dimension, in thousandths of its unit.
     resources: [Counter; Dimension::ALL.len()],
 }
 
 impl Cost {
-    /// A command has cost so much.
+    /// Adds the cost of a command.
     #[inline]
     pub(crate) fn add(&self, price: &Price) {
         self.milli_units.add(price.milli_units);
@@ -112,16 +113,17 @@ impl Cost {
     }
 }
 
-/// What a thread did for those whose counters these are.
+/// How busy a thread was for the node or for the tenant that these counters belong to.
 #[derive(Default)]
 pub(crate) struct Busy {
-    /// Nanoseconds spent on it. That others had the processor meanwhile is among them.
+    /// Nanoseconds of time on the clock. They include time in which others had the processor.
     turns: Counter,
-    /// Nanoseconds of processor time, as last read. In the node's counters only: to read it costs a system call.
+    /// Nanoseconds of processor time at the last reading. Only in the node's counters, because reading it costs a
+    /// system call.
     processor: AtomicU64,
-    /// When it was read.
+    /// When the processor time was last read.
     read: AtomicU64,
-    /// What of both was judged already. Only the judge stores them.
+    /// The parts of both that were judged already. Only the judge stores them.
     judged: [AtomicU64; 2],
 }
 
@@ -129,13 +131,13 @@ pub(crate) struct Busy {
 const READ_NANOS: Nanos = 50_000_000;
 
 impl Busy {
-    /// The thread was busy for so long.
+    /// Adds `nanos` for which the thread was busy.
     #[inline]
     pub(crate) fn add(&self, nanos: Nanos) {
         self.turns.add(nanos);
     }
 
-    /// Asks `processor_time` how long the calling thread has had a processor, if that was not done lately.
+    /// Asks `processor_time` how long the calling thread has had a processor, unless that was done recently.
     #[inline]
     pub(crate) fn read(&self, now: Nanos, processor_time: impl FnOnce() -> Nanos) {
         if now.saturating_sub(self.read.load(Ordering::Relaxed)) >= READ_NANOS {
@@ -144,7 +146,7 @@ impl Busy {
         }
     }
 
-    /// Turns and processor time since this was last asked.
+    /// The time on the clock and the processor time since the last call.
     fn judge(&self) -> [Nanos; 2] {
         let since = |now: Nanos, judged: &AtomicU64| now.saturating_sub(judged.swap(now, Ordering::Relaxed));
         let [turns, processor] = &self.judged;
@@ -152,7 +154,7 @@ impl Busy {
     }
 }
 
-/// A number that only grows, written by one thread and read by any.
+/// A number that only grows. One thread writes it, and any thread may read it.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -163,7 +165,7 @@ fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counter {
-    /// One more, or `n`.
+    /// Adds `n`.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         add(&self.0, n);
@@ -196,7 +198,7 @@ impl ThreadStats {
         }
     }
 
-    /// `command` was called.
+    /// Counts a call of `command`.
     #[inline]
     pub(crate) fn called(&self, command: &Command, args: Args<'_>) {
         add(&self.commands[command.index], 1);
@@ -205,7 +207,7 @@ impl ThreadStats {
         }
     }
 
-    /// The call took so long, and may have failed.
+    /// Records how long the call took, and whether it failed.
     #[inline]
     pub(crate) fn took(&self, command: &Command, args: Args<'_>, nanos: u64, failed: bool) {
         self.took_as(command.index, nanos, failed);
@@ -214,7 +216,7 @@ impl ThreadStats {
         }
     }
 
-    /// Counts what a script has called.
+    /// Adds the calls that a script has made.
     pub(crate) fn add(&self, calls: &Calls) {
         for (&index, calls) in &calls.0 {
             add(&self.commands[index], calls.count);
@@ -240,7 +242,7 @@ impl ThreadStats {
         self.commands[..COMMANDS.len()].iter().map(|calls| calls.load(Ordering::Relaxed)).sum()
     }
 
-    /// `command` could not be called so.
+    /// Counts a call of `command` that was rejected for its number of arguments.
     pub(crate) fn rejected(&self, command: &Command, args: Args<'_>) {
         add(&self.rejected[command.index], 1);
         if let Some(index) = subcommand_index(command, args.get(1)) {
@@ -253,7 +255,7 @@ impl ThreadStats {
 #[derive(Default)]
 pub(crate) struct Calls(BTreeMap<usize, CallsOf>);
 
-/// Of one command.
+/// The calls of one command.
 #[derive(Default)]
 struct CallsOf {
     count: u64,
@@ -263,7 +265,7 @@ struct CallsOf {
 }
 
 impl Calls {
-    /// `command` took so long, and may have failed.
+    /// Records a call of `command`, how long it took, and whether it failed.
     pub(crate) fn add(&mut self, command: &Command, args: Args<'_>, nanos: Nanos, failed: bool) {
         for index in std::iter::once(command.index).chain(subcommand_index(command, args.get(1))) {
             let calls = self.0.entry(index).or_default();
@@ -278,14 +280,15 @@ impl Calls {
 /// What a thread has done since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
-    /// Nanoseconds that it slept, having nothing to do.
+    /// Nanoseconds that the thread slept because it had nothing to do.
     pub(crate) asleep: Nanos,
     /// Commands called.
     pub(crate) commands: u64,
 }
 
-/// How long a thread has slept; in one number, so that whoever asks while it falls asleep or wakes up gets no nonsense.
-/// Twice the nanoseconds while it is awake; while it sleeps twice those less the moment since when, and one.
+/// How long a thread has slept, in one number, so that a reader gets a valid answer even while the thread falls asleep
+/// or wakes up. While the thread is awake, the number is twice the nanoseconds slept. While it sleeps, the number is
+/// twice the difference between the nanoseconds slept and the moment when the sleep began, plus one.
 #[derive(Default)]
 pub(crate) struct Asleep(AtomicI64);
 
@@ -295,7 +298,7 @@ impl Asleep {
         self.0.store((self.at(now) - now as i64) << 1 | 1, Ordering::Relaxed);
     }
 
-    /// It is awake again.
+    /// The calling thread is awake again.
     pub(crate) fn end(&self, now: Nanos) {
         self.0.store(self.at(now) << 1, Ordering::Relaxed);
     }
@@ -306,28 +309,28 @@ impl Asleep {
     }
 }
 
-/// Counters of all threads.
+/// The counters of all threads.
 pub(crate) struct Stats {
-    /// Made when a thread first counts: a tenant that is served by few threads costs little.
+    /// Made when a thread first counts, so that a tenant served by few threads costs little memory.
     threads: Vec<OnceLock<Box<ThreadStats>>>,
-    /// Connections refused because there were too many.
+    /// Connections refused because there were too many already.
     pub(crate) refused: AtomicU64,
-    /// Connections cut because they kept us waiting.
+    /// Connections cut because they kept the gateway waiting.
     pub(crate) cut: AtomicU64,
-    /// Connections cut because they did not take what was sent to them.
+    /// Connections cut because they did not take the messages sent to them.
     pub(crate) slow_listeners: AtomicU64,
-    /// Changes until the last `SAVE`.
+    /// Changes counted until the last `SAVE`.
     saved: AtomicU64,
-    /// The sums at the last `CONFIG RESETSTAT`: what metrics see only grows.
+    /// The sums at the last `CONFIG RESETSTAT`. They are subtracted instead of reset, because metrics must only grow.
     forgotten: Mutex<Totals>,
 }
 
 /// The sums at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Calls by position in the command table; behind it those of subcommands, which are counted twice.
+    /// Calls by position in the command table, followed by those of subcommands, which are therefore counted twice.
     pub(crate) commands: Vec<u64>,
-    /// Calls by the time that they took, nanoseconds, failures and refusals in the same order.
+    /// Calls by the time that they took; then nanoseconds, failures and rejected calls. All are in the same order.
     pub(crate) times: Vec<CallTimes>,
     pub(crate) nanos: Vec<u64>,
     pub(crate) failed: Vec<u64>,
@@ -354,7 +357,7 @@ impl Stats {
         }
     }
 
-    /// Lets [`Stats::recent`] begin at zero.
+    /// Makes [`Stats::recent`] begin again at zero.
     pub(crate) fn reset(&self) {
         let mut forgotten = self.forgotten.lock();
         *forgotten = self.totals();
@@ -365,7 +368,7 @@ impl Stats {
         self.threads.iter().filter_map(OnceLock::get).map(|thread| thread.changes.get()).sum()
     }
 
-    /// Lets [`Stats::unsaved`] begin at zero.
+    /// Makes [`Stats::unsaved`] begin again at zero.
     pub(crate) fn save(&self) {
         self.saved.store(self.changes(), Ordering::Relaxed);
     }
@@ -411,14 +414,14 @@ impl Stats {
         self.threads.iter().filter_map(OnceLock::get).map(|thread| thread.calls()).sum()
     }
 
-    /// What the first `threads` have done until `now`.
+    /// What the first `threads` threads have done until `now`.
     pub(crate) fn work(&self, threads: usize, now: Nanos) -> Vec<Work> {
         let work =
             |thread: &ThreadStats| Work { asleep: thread.asleep.at(now).max(0) as Nanos, commands: thread.calls() };
         (0..threads).map(|index| work(self.thread(index))).collect()
     }
 
-    /// Of the time that each thread was busy since this was last asked, the share in which it had a processor.
+    /// For each thread, the share of its busy time since the last call of this function in which it had a processor.
     pub(crate) fn judge_threads(&self) -> Vec<f64> {
         let share = |thread: &OnceLock<Box<ThreadStats>>| {
             let [turns, processor] = thread.get().map_or([0; 2], |thread| thread.busy.judge());
@@ -427,7 +430,7 @@ impl Stats {
         self.threads.iter().map(share).collect()
     }
 
-    /// Processor time that all threads spent on it since this was last asked; `shares` as from
+    /// Processor time that all threads spent on this tenant since the last call. `shares` comes from
     /// [`Stats::judge_threads`].
     pub(crate) fn judge(&self, shares: &[f64]) -> Nanos {
         let spent = |(thread, share): (&OnceLock<Box<ThreadStats>>, &f64)| {

@@ -1,12 +1,12 @@
-//! `SWAPDB`: which connections of a tenant run commands, and who exchanges databases meanwhile: nobody.
+//! `SWAPDB`: which connections of a tenant run commands. While databases are exchanged, none may.
 //!
-//! A connection says that it [uses](Usage) the databases before the first command of a round, and that it does not any
-//! more before it waits for its client, for units or for rows that others are to fill. Before each command it looks
-//! whether somebody wants to be [alone](Swaps::hold); then it lets go and waits. So a round costs two stores of its
-//! own, a command one load, and nobody's counter is shared.
+//! A connection says that it [uses](Usage) the databases before the first command of a round. It takes that back before
+//! it waits for its client, for units or for rows that others are to fill. Before each command it looks whether
+//! somebody wants to be [alone](Swaps::hold); if so, it lets go and waits. So a round costs two stores to the
+//! connection's own flag, a command costs one load, and no counter is shared.
 //!
-//! Both sides store first and look then, in one order that all agree on: either the connection sees that somebody wants
-//! to be alone, or that one sees the connection.
+//! Both sides first store and then look, in one order that all threads agree on. So either the connection sees that
+//! somebody wants to be alone, or that one sees that the connection runs commands.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use weir_model::DATABASES;
 
-/// How often each database of a tenant was exchanged, by name.
+/// How often each database of a tenant was exchanged, by the database's name.
 pub(crate) type SwapCounts = [u64; DATABASES as usize];
 
-/// See the module. Belongs to one tenant.
+/// The exchanges of databases of one tenant.
 #[derive(Default)]
 pub(crate) struct Swaps {
     /// Somebody is alone, or waits for it.
     is_held: AtomicBool,
-    /// One at a time.
+    /// Lets one exchange run at a time.
     turn: Arc<Mutex<()>>,
-    /// A connection has let go while that mattered.
+    /// Notified when a connection lets go while somebody waits to be alone.
     left: Notify,
-    /// Nobody is alone any more.
+    /// Notified when nobody is alone any more.
     over: Arc<Notify>,
     counts: [AtomicU64; DATABASES as usize],
 }
 
 impl Swaps {
-    /// Whether whoever is about to run a command has to wait.
+    /// Whether a connection that is about to run a command has to wait.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.is_held.load(Ordering::SeqCst)
     }
 
-    /// Is done when nobody is alone any more, from this call on: ask before [`Swaps::is_held`].
+    /// Completes when, after this call, nobody is alone any more. Call it before [`Swaps::is_held`].
     pub(crate) fn over(&self) -> OwnedNotified {
         Arc::clone(&self.over).notified_owned()
     }
 
-    /// A connection has let go.
+    /// To be called when a connection has let go.
     #[inline]
     pub(crate) fn left(&self) {
         if self.is_held() {
@@ -53,11 +53,11 @@ impl Swaps {
         }
     }
 
-    /// Waits until no connection runs commands, as `is_in_use` tells; none begins to until [`Held`] is dropped. Whoever
-    /// waits runs none himself.
+    /// Waits until no connection runs commands, as `is_in_use` tells. None begins to run any until [`Held`] is dropped.
+    /// The caller must not run commands itself.
     pub(crate) async fn hold(self: &Arc<Self>, is_in_use: impl Fn() -> bool) -> Held {
         let turn = Arc::clone(&self.turn).lock_owned().await;
-        // From here on whoever stops waiting lets the others go on.
+        // From here on, a caller that stops waiting lets the others go on.
         let held = Held { of: Arc::clone(self), _turn: turn };
         self.is_held.store(true, Ordering::SeqCst);
         loop {
@@ -70,7 +70,7 @@ impl Swaps {
         }
     }
 
-    /// The database called `name` was exchanged.
+    /// Counts an exchange of the database called `name`.
     pub(crate) fn count(&self, name: u8) {
         if let Some(count) = self.counts.get(usize::from(name)) {
             count.fetch_add(1, Ordering::Release);
@@ -83,7 +83,7 @@ impl Swaps {
     }
 }
 
-/// As long as this is there no connection of the tenant begins to run commands.
+/// While this exists, no connection of the tenant begins to run commands.
 pub(crate) struct Held {
     of: Arc<Swaps>,
     _turn: OwnedMutexGuard<()>,
@@ -96,24 +96,24 @@ impl Drop for Held {
     }
 }
 
-/// Whether a connection runs commands. Its own: nobody else stores here.
+/// Whether a connection runs commands. Only the connection itself stores here.
 #[derive(Debug, Default)]
 pub(crate) struct Usage(AtomicBool);
 
 impl Usage {
-    /// It will run commands, once it has looked whether [somebody wants to be alone](Swaps::is_held).
+    /// The connection is about to run commands; it must then look whether [somebody wants to be alone](Swaps::is_held).
     #[inline]
     pub(crate) fn begin(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// It runs none any more.
+    /// The connection runs no commands any more.
     #[inline]
     pub(crate) fn end(&self) {
         self.0.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it runs commands.
+    /// Whether the connection runs commands.
     pub(crate) fn is_under_way(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
@@ -145,7 +145,7 @@ mod tests {
         assert!(over.poll(&mut cx).is_ready());
         assert!(second.as_mut().poll(&mut cx).is_ready());
         drop(second);
-        // Whoever gives up lets the others go on.
+        // A holder that gives up lets the others go on.
         usage.begin();
         let mut third = Box::pin(swaps.hold(|| usage.is_under_way()));
         assert!(third.as_mut().poll(&mut cx).is_pending() && swaps.is_held());

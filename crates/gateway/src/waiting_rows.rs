@@ -1,14 +1,15 @@
-//! Who waits for rows: connections whose commands block until somebody fills a row (`BLPOP` and its kin).
+//! Connections that wait for rows: their commands block until somebody fills a row (`BLPOP` and its kin).
 //!
-//! Each row that somebody waits for has a queue, in the order in which the waits began. A write to the row wakes the
-//! first one, whose connection tries its command again. When it has tried, the next one is woken, and so on: until one
-//! that would take something has found nothing, as then there is nothing for those behind it either. So a push into a
-//! list for which a thousand wait costs two tries, and all who only read a stream are told.
+//! Each row that somebody waits for has a queue of waiting connections, in the order in which their waits began. A
+//! write to the row wakes the first one, which tries its command again. When it has tried, the next one is woken, and
+//! so on, until a connection that would take something has found nothing: then there is nothing for those behind it
+//! either. So a push into a list for which a thousand connections wait costs two tries, and all connections that only
+//! read a stream are woken.
 //!
-//! A write that comes in the course of that lets it begin again from the front, when it has ended. Whoever goes away
-//! in the middle of a try hands on.
+//! If a write to the row comes while connections are trying, the tries begin again from the front when they have ended.
+//! A connection that goes away in the middle of its try hands the turn to the next one.
 //!
-//! Nothing polls. A tenant for whose rows nobody waits pays one look at a counter for each write.
+//! Nothing polls. If nobody waits for the rows of a tenant, a write of that tenant costs one look at a counter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use weir_model::{Databases, StoredKey};
 
-/// The rows of one tenant that somebody waits for.
+/// The rows of one tenant for which connections wait.
 #[derive(Default)]
 pub(crate) struct WaitingRows {
     /// Waits under way.
@@ -33,13 +34,13 @@ struct Queues {
     last_number: u64,
 }
 
-/// Who waits for one row, by the order in which the waits began.
+/// The connections that wait for one row, in the order in which the waits began.
 #[derive(Default)]
 struct Queue {
     waiters: BTreeMap<u64, Arc<Wake>>,
-    /// Whose turn it is to try.
+    /// The number of the waiter whose turn it is to try.
     trying: Option<u64>,
-    /// The row was written to meanwhile.
+    /// Whether the row was written to during the tries.
     again: bool,
 }
 
@@ -57,16 +58,16 @@ impl Wake {
     }
 }
 
-/// What a try has come to.
+/// The outcome of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// It has found nothing, and nobody behind it would.
+    /// The connection has found nothing, and nobody behind it would.
     Nothing,
-    /// Those behind it may find something.
+    /// Connections behind it may find something.
     Other,
 }
 
-/// A place in the queues of some rows, given up when dropped.
+/// A place in the queues of some rows. Dropping it gives the place up.
 pub(crate) struct RowWait {
     rows: Vec<Box<[u8]>>,
     number: u64,
@@ -75,8 +76,8 @@ pub(crate) struct RowWait {
 }
 
 impl WaitingRows {
-    /// Waits for `rows` from now on, behind all who wait already. Writes that come after this are not missed: so the
-    /// command is to be tried once more.
+    /// Waits for `rows` from now on, behind all who wait already. No write that comes after this call is missed, but
+    /// one may have come before it: so try the command once more.
     pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey], databases: Databases) -> RowWait {
         let wake = Arc::new(Wake::default());
         let mut queues = self.queues.lock();
@@ -93,7 +94,7 @@ impl WaitingRows {
         RowWait { rows, number, wake, of: Arc::clone(self) }
     }
 
-    /// `rows` were written to, which are stored as `databases` are.
+    /// Tells that `rows`, whose databases are stored as `databases` says, were written to.
     #[inline]
     pub(crate) fn written(&self, databases: Databases, rows: impl FnOnce() -> Vec<StoredKey>) {
         if self.count.load(Ordering::SeqCst) > 0 {
@@ -101,7 +102,7 @@ impl WaitingRows {
         }
     }
 
-    /// All rows were written to, or deleted.
+    /// Tells that all rows were written to, or deleted.
     pub(crate) fn all_written(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
             self.queues.lock().rows.values_mut().for_each(Queue::written);
@@ -119,7 +120,8 @@ impl WaitingRows {
     }
 }
 
-/// A row by what its database is called: that is what whoever waits for it means, also when databases are exchanged.
+/// A row under the name of its database. A waiting connection means the database of that name, even when databases are
+/// exchanged.
 fn named(row: &StoredKey, databases: Databases) -> Box<[u8]> {
     let mut named: Box<[u8]> = Box::from(&row[..]);
     if let Some(first) = named.first_mut() {
@@ -129,7 +131,7 @@ fn named(row: &StoredKey, databases: Databases) -> Box<[u8]> {
 }
 
 impl Queue {
-    /// Its row was written to.
+    /// The row of this queue was written to.
     fn written(&mut self) {
         match self.trying {
             Some(_) => self.again = true,
@@ -137,7 +139,7 @@ impl Queue {
         }
     }
 
-    /// Lets the first one try whose number is `from` or larger.
+    /// Lets the first waiter whose number is `from` or larger try.
     fn let_try(&mut self, from: u64) {
         let next = self.waiters.range(from..).next();
         self.trying = next.map(|(&number, wake)| {
@@ -146,7 +148,7 @@ impl Queue {
         });
     }
 
-    /// Number `number` has tried, or has gone.
+    /// The waiter with the number `number` has tried, or has gone.
     fn tried(&mut self, number: u64, tried: Tried) {
         if self.trying != Some(number) {
             return;
@@ -168,7 +170,7 @@ impl RowWait {
         if self.wake.is_woken.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// It has tried, and waits on.
+    /// Tells that the connection has tried, and waits on.
     pub(crate) fn tried(&self, tried: Tried) {
         let mut queues = self.of.queues.lock();
         for row in &self.rows {
@@ -186,7 +188,7 @@ impl Drop for RowWait {
         for row in &self.rows {
             let Some(queue) = queues.rows.get_mut(row) else { continue };
             queue.waiters.remove(&self.number);
-            // It may have left something, or may never have tried.
+            // The connection may have left something in the row, or may never have tried.
             queue.tried(self.number, Tried::Other);
             if queue.waiters.is_empty() {
                 queues.rows.remove(row);
@@ -221,12 +223,12 @@ mod tests {
         assert!(![&a, &b, &c].into_iter().any(is_woken));
         waiting.written(Databases::AS_NAMED, || rows(b"x"));
         assert!(is_woken(&a) && !is_woken(&a) && !is_woken(&b));
-        // It has taken something and goes: the next one tries, and finds nothing.
+        // `a` has taken something and goes. The next one tries, and finds nothing.
         drop(a);
         assert!(is_woken(&b) && !is_woken(&c));
         b.tried(Tried::Nothing);
         assert!(!is_woken(&b) && !is_woken(&c));
-        // In the middle of a try there is another write: all begins again from the front.
+        // Another write comes in the middle of a try: the tries begin again from the front.
         waiting.written(Databases::AS_NAMED, || rows(b"x"));
         assert!(is_woken(&b));
         waiting.written(Databases::AS_NAMED, || rows(b"x"));
@@ -239,8 +241,8 @@ mod tests {
         assert_eq!((waiting.count.load(Ordering::SeqCst), waiting.queues.lock().rows.len()), (0, 0));
     }
 
-    /// Random pushes, waits for several rows, and ends of waits: as long as a row has something, nobody waits for it
-    /// who is not on the way to it.
+    /// Random pushes, waits for several rows, and ends of waits: as long as a row has something, everybody who waits
+    /// for it is about to try.
     #[test]
     fn nothing_lies_where_somebody_waits_for_it() {
         for seed in 0..200 {

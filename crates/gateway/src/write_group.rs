@@ -1,14 +1,14 @@
-//! Plain writes of several connections that go to the store as one batch.
+//! Batches the plain writes of several connections into one write to the store.
 //!
 //! A thread serves its connections that have requests one after the other, and each of them yields to the others before
-//! it waits for its commit. What they have gathered by then is a *write group*. The member that resumes first
-//! leads it: it hands over the whole group, which takes the store's lock once, writes one record of the log, and looks
-//! for the places of all keys together. The others find that done. No member waits for another, and none fails because
-//! of another's write: a group that the store does not take at once is split, and so is one that a member has left;
+//! it waits for its commit. What they have gathered by then is a *write group*. The member that resumes first leads the
+//! group and hands it over to the store as a whole. The store takes its lock once, writes one record to the log, and
+//! looks for the places of all keys together. The other members find that done. No member waits for another, and none
+//! fails because of another's write. A group is split if the store does not take it at once, or if a member has left;
 //! then each member writes its own part.
 //!
-//! A group belongs to one tenant and one thread. Where connections of several tenants take turns, each turn begins a
-//! new group.
+//! A group belongs to one tenant and one thread. If connections of several tenants alternate, each change of tenant
+//! begins a new group.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,29 +16,30 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weir_model::Batch;
 
-/// Changes and bytes that one member may add: they are copied, and a larger batch gains little from others.
+/// Limits on the changes and bytes that one member may add. They are copied into the group, and a larger batch gains
+/// little from being grouped.
 const MEMBER_CHANGES_MAX: usize = 8;
 const MEMBER_BYTES_MAX: usize = 2 << 10;
-/// Changes and bytes of a whole group: it holds the store's lock once, for all of them.
+/// Limits on the changes and bytes of a whole group, because the store's lock is held once for all of them.
 const GROUP_CHANGES_MAX: usize = 128;
 const GROUP_BYTES_MAX: usize = 32 << 10;
 
 /// How far a group has come.
 enum Stage {
-    /// Others may join it.
+    /// Other connections may join it.
     Gathers,
     HandedOver,
     /// Each of its members writes its own part.
     Split,
 }
 
-/// See the module. `C` is a commit.
+/// The gathered writes of some connections. `C` is a commit.
 struct WriteGroup<C> {
     tenant: u32,
     batch: Batch,
     members: usize,
     stage: Stage,
-    /// Those that members have not fetched yet, one for each.
+    /// Commits that members have not fetched yet, one for each of them.
     commits: Vec<C>,
 }
 
@@ -47,7 +48,7 @@ impl<C> WriteGroup<C> {
         Self { tenant, batch: Batch::new(), members: 0, stage: Stage::Gathers, commits: Vec::new() }
     }
 
-    /// Makes it a new group, which reuses the memory of this one.
+    /// Turns this group into a new one that reuses its memory.
     fn begin_again(&mut self, tenant: u32) {
         let (mut batch, mut commits) = (mem::take(&mut self.batch), mem::take(&mut self.commits));
         batch.clear();
@@ -70,17 +71,17 @@ impl<C> WriteGroup<C> {
 
 type Shared<C> = Arc<Mutex<WriteGroup<C>>>;
 
-/// The group of each thread that others may join.
+/// For each thread, the group that others may join.
 pub(crate) struct WriteGroups<C>(Box<[Mutex<Option<Shared<C>>>]>);
 
 impl<C> WriteGroups<C> {
-    /// For this many threads.
+    /// Groups for this many threads.
     pub(crate) fn new(threads: usize) -> Self {
         Self((0..threads).map(|_| Mutex::default()).collect())
     }
 
-    /// Adds what a connection of `tenant`, which the calling `thread` serves, has gathered. `None` if `batch` is to be
-    /// written by itself.
+    /// Adds `batch`, which a connection of `tenant` has gathered, to the group of the calling `thread`. `None` if
+    /// `batch` must be written by itself.
     pub(crate) fn join(&self, thread: usize, tenant: u32, batch: &Batch) -> Option<Member<C>> {
         if batch.is_empty() || batch.len() > MEMBER_CHANGES_MAX || batch.as_bytes().len() > MEMBER_BYTES_MAX {
             return None;
@@ -88,7 +89,7 @@ impl<C> WriteGroups<C> {
         let mut place = self.0.get(thread)?.lock();
         let group = place.get_or_insert_with(|| Arc::new(Mutex::new(WriteGroup::of(tenant))));
         if let Some(group) = Arc::get_mut(group) {
-            // No member is left.
+            // No member of the old group is left.
             group.get_mut().begin_again(tenant);
         } else if !group.lock().has_room_for(tenant, batch) {
             *group = Arc::new(Mutex::new(WriteGroup::of(tenant)));
@@ -101,17 +102,17 @@ impl<C> WriteGroups<C> {
     }
 }
 
-/// A connection's part in a group. A member that is dropped before its group was handed over has left, and its part is
-/// not written.
+/// A connection's part in a group. If a member is dropped before its group was handed over, it has left the group, and
+/// its part is not written.
 pub(crate) struct Member<C> {
     group: Shared<C>,
     is_done: bool,
 }
 
 impl<C> Member<C> {
-    /// Hands over the group, unless another member has. `write` gets its batch and the number of its members, and adds
-    /// a commit for each of them, or says `false` if it has written nothing. `None`: nothing of the group is written,
-    /// and each member is to write its own part.
+    /// Hands over the group, unless another member has done so. `write` gets the group's batch and the number of its
+    /// members. It adds a commit for each member, or returns `false` if it has written nothing. `None`: nothing of the
+    /// group was written, and each member must write its own part.
     pub(crate) fn hand_over(mut self, write: impl FnOnce(&Batch, usize, &mut Vec<C>) -> bool) -> Option<C> {
         self.is_done = true;
         let mut group = self.group.lock();
@@ -136,7 +137,7 @@ impl<C> Drop for Member<C> {
             group.split();
         }
         let own = group.commits.pop();
-        // What the commit keeps alive goes outside the lock.
+        // What the commit keeps alive is dropped outside the lock.
         drop(group);
         drop(own);
     }
@@ -152,7 +153,7 @@ mod tests {
         batch
     }
 
-    /// The keys of what was written, and a commit with the number of each member.
+    /// Records the keys of the changes that were written, and gives each member its number as its commit.
     fn write(written: &mut Vec<Vec<u8>>) -> impl FnOnce(&Batch, usize, &mut Vec<usize>) -> bool {
         |batch, members, commits| {
             written.extend(batch.as_ref().iter().map(|change| change.key().to_vec()));
@@ -175,7 +176,7 @@ mod tests {
             let mut written = Vec::new();
             let first = members.next().expect("three").hand_over(write(&mut written));
             assert_eq!(written, [b"a", b"b", b"c"], "round {round}");
-            // It is gone: who comes now is in another one.
+            // The first group is handed over, so whoever comes now is in another one.
             let late = write_groups.join(0, 7, &batch(b"d")).expect("short");
             let rest = members.map(|member| member.hand_over(never));
             let mut commits: Vec<_> = [first].into_iter().chain(rest).map(|commit| commit.expect("one each")).collect();

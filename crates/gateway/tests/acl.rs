@@ -1,5 +1,5 @@
-//! Users of a tenant: what each may do, compared with a redis-server where that is the reference, and what becomes of
-//! connections when it changes.
+//! Users of a tenant: what each of them may do, compared with a redis-server where that is the reference, and what
+//! becomes of connections when rights change.
 
 mod differential;
 mod roles;
@@ -9,7 +9,7 @@ use weir_command::table::COMMANDS;
 use crate::support::world::{TOKEN, World};
 use crate::support::{Client, encode};
 
-/// Says lines, one after the other, and what each is answered.
+/// Sends each line, and checks its answer.
 fn hold(client: &mut Client, lines: &[(&str, &str)]) {
     for (line, answer) in lines {
         assert_eq!(client.say(line), *answer, "{line}");
@@ -137,7 +137,7 @@ fn s7_a_change_counts_at_once_for_connections_that_are_open() {
     let told = bob.say("EXEC");
     assert!(told.starts_with("*2\r\n-NOPERM ACLs rules changed between") && told.ends_with(":1\r\n"), "{told}");
     hold(&mut bob, &[("GET key", NO_GET)]);
-    // One who waits, and may not take what comes.
+    // A user who waits, and may not take what comes.
     bob.send(&encode(&["BLPOP", "list", "0"]));
     while !owner.say("CLIENT LIST").contains("flags=b") {}
     hold(&mut owner, &[("ACL SETUSER bob resetkeys ~other", "+OK\r\n"), ("RPUSH list x", ":1\r\n")]);
@@ -147,7 +147,7 @@ fn s7_a_change_counts_at_once_for_connections_that_are_open() {
     bob.send(&[encode(&["INCR", "other"]), encode(&["INCR", "mine"]), encode(&["INCR", "other"])].concat());
     assert_eq!((bob.reply(), bob.reply(), bob.reply()), (b":1\r\n".to_vec(), NO_KEY.into(), b":2\r\n".to_vec()));
     hold(&mut owner, &[("EXISTS mine", ":0\r\n")]);
-    // Who is deleted is cut, whatever he does.
+    // A deleted user is cut, whatever the connection is doing.
     hold(&mut owner, &[("ACL SETUSER bob ~other-list", "+OK\r\n")]);
     let mut other = user(&world, "ada/bob", "x");
     other.send(&encode(&["BLPOP", "other-list", "0"]));
@@ -197,7 +197,7 @@ fn s4_no_answer_and_no_log_shows_a_password() {
     }
 }
 
-/// Every subcommand that help tells of is one that rules can name: others are refused to all whose rights are limited.
+/// Rules can name every subcommand that `HELP` lists; others are refused to all users with limited rights.
 #[test]
 fn rules_can_name_every_subcommand() {
     let (_world, mut owner) = ada();

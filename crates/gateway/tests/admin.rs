@@ -1,4 +1,4 @@
-//! The operators' API over a real socket, with a node that only remembers what it was told.
+//! The operators' API over a real socket, with a node that only remembers its orders.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -123,7 +123,7 @@ fn call(address: SocketAddr, head: &str, body: &str) -> (u16, String) {
     let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
     let headers: String = headers.lines().map(|header| format!("{header}\r\n")).collect();
     let request = format!("{line} HTTP/1.1\r\n{host}{headers}Content-Length: {len}\r\nConnection: close\r\n\r\n{body}");
-    // It may answer, and close, before it has read everything.
+    // The server may answer, and close, before it has read everything.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -1,5 +1,5 @@
-//! Commands that are answered later: `WAIT`, for replicas, of which there are none; and those that wait for a row to
-//! be filled.
+//! Commands that are answered later: `WAIT`, for replicas that do not exist, and commands that wait for a row to be
+//! filled.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::support::{Client, Running, TestClock, encode};
 use weir_gateway::Settings;
 use weir_node::EngineKind;
 
-/// A frozen clock: no timeout ends but one that the test lets end.
+/// A frozen clock: a timeout ends only when the test lets it end.
 fn start() -> (Running, Arc<TestClock>) {
     let clock = TestClock::new();
     clock.freeze();
@@ -25,7 +25,7 @@ fn next(client: &mut Client) -> String {
     String::from_utf8_lossy(&client.reply()).into_owned()
 }
 
-/// Sends `lines` in one go; waits until so many connections are blocked.
+/// Sends `lines` together, and waits until `blocked` connections are blocked.
 fn send(client: &mut Client, other: &mut Client, lines: &[&str], blocked: usize) {
     client.send(&lines.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>())).collect::<Vec<_>>());
     until_blocked(other, blocked);
@@ -133,7 +133,7 @@ fn the_end_of_the_server_waits_for_nobody_who_waits() {
     let (mut weir, _clock) = start();
     let (mut client, mut other) = (connect(&weir, "ada"), connect(&weir, "ada"));
     send(&mut client, &mut other, &["WAIT 1 0"], 1);
-    // No time passes: it would wait for ever.
+    // No time passes, so it would wait for ever.
     weir.ask_to_end();
     assert_eq!(client.rest(), b"");
 }
@@ -164,7 +164,7 @@ fn a_wait_in_silence_is_not_answered_and_much_may_follow_it() {
     assert_eq!([next(&mut client), next(&mut client)], ["+OK\r\n", ":100000\r\n"]);
 }
 
-/// Who waits first is served first, whoever fills the row, and however.
+/// The first to wait is served first, whoever fills the row, and however.
 #[test]
 fn who_waits_for_a_row_is_served_in_turn() {
     for engine in EngineKind::ALL {
@@ -190,7 +190,7 @@ fn who_waits_for_a_row_is_served_in_turn() {
                 client.send(&encode(&wait.split(' ').collect::<Vec<_>>()));
                 until_blocked(&mut other, index + 1);
             }
-            // What is of another type fills nothing.
+            // A row of another type fills nothing.
             other.say("SET k string");
             other.say("DEL k");
             until_blocked(&mut other, 3);
@@ -206,7 +206,7 @@ fn who_waits_for_a_row_is_served_in_turn() {
     }
 }
 
-/// An entry is told to all who only read, and to one consumer of each group.
+/// All clients that only read get an entry, and one consumer of each group.
 #[test]
 fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {
     for engine in EngineKind::ALL {
@@ -235,7 +235,7 @@ fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {
             assert_eq!(next(&mut waiting[index]), told("2-1", "a"), "{engine}: {}", lines[index]);
         }
         until_blocked(&mut other, 1);
-        // Who was passed over is the first now.
+        // The connection that was passed over is the first now.
         waiting[1].send(&encode(&lines[1].split(' ').collect::<Vec<_>>()));
         until_blocked(&mut other, 2);
         other.say("XADD s 3-1 f b");
@@ -245,7 +245,7 @@ fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {
     }
 }
 
-/// As Redis 7.0.15 says it.
+/// The text is that of Redis 7.0.15.
 #[test]
 fn who_waits_for_a_group_is_told_that_it_is_gone() {
     let world = World::new();
@@ -268,7 +268,7 @@ fn who_waits_for_a_group_is_told_that_it_is_gone() {
         other.say(end);
         assert_eq!(next(&mut client), reply, "{end}");
     }
-    // Who only reads waits on, also for another stream of that name.
+    // A client that only reads waits on, even for another stream of that name.
     other.say("FLUSHALL");
     other.say("XADD s 5-1 f v");
     client.send(&encode(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]));
@@ -295,7 +295,7 @@ fn a_wait_for_a_row_ends_by_time_by_others_and_with_its_client() {
     send(&mut client, &mut other, &["BZPOPMIN k 0"], 1);
     assert_eq!(other.say(&format!("CLIENT UNBLOCK {id} ERROR")), ":1\r\n");
     assert_eq!(next(&mut client), UNBLOCKED);
-    // Whoever goes leaves its turn to the next.
+    // A connection that goes leaves its turn to the next.
     let mut gone = connect(&weir, "ada");
     send(&mut gone, &mut other, &["BLPOP k 0"], 1);
     send(&mut client, &mut other, &["BLPOP k 0"], 2);
@@ -303,7 +303,7 @@ fn a_wait_for_a_row_ends_by_time_by_others_and_with_its_client() {
     until_blocked(&mut other, 1);
     other.say("RPUSH k v");
     assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\nv\r\n");
-    // Another tenant's row of the same name fills nothing.
+    // A row of the same name of another tenant fills nothing.
     let mut eve = connect(&weir, "eve");
     send(&mut client, &mut other, &["BLPOP k 0"], 1);
     eve.say("RPUSH k theirs");
@@ -334,7 +334,8 @@ fn what_is_there_is_answered_at_once_and_a_transaction_does_not_wait() {
     assert!(client.say("BLPOP s 0").starts_with("-WRONGTYPE"));
 }
 
-/// Many who wait, many who fill, some of whom go: every value comes to one, and nobody waits beside a value.
+/// Many clients wait, many fill rows, and some of those who wait go: every value comes to one of them, and nobody waits
+/// while there is a value.
 #[test]
 fn every_value_comes_to_one_who_waits() {
     for engine in EngineKind::ALL {

@@ -1,4 +1,4 @@
-//! Nobody takes more than his turn, or more memory than a connection may: time per command (S14) and replies (S11).
+//! Nobody takes more than one turn, or more memory than a connection may: time per command (S14) and replies (S11).
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -8,10 +8,10 @@ use weir_gateway::Settings;
 use weir_node::{OnLimit, UnitLimits};
 
 const KEYS: usize = 40_000;
-/// Fewer than any of the commands below takes.
+/// Fewer turns than any of the commands below takes.
 const TURNS: usize = 6;
 
-/// One thread serves everybody, whatever they ask for.
+/// A gateway with one thread, which serves everybody, whatever they ask for.
 fn start() -> Running {
     Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() })
 }
@@ -24,12 +24,12 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// Round trips of a bystander after which a server of one thread has read all that another client has sent.
+/// After this many round trips of a bystander, a server of one thread has read all that another client has sent.
 const ROUNDS: usize = 300;
 
-/// How often somebody else was served between the last byte of `request` and its reply. One thread asks as both, so
-/// that nothing is counted while a client waits for a processor; the reply is short, and the request was read before,
-/// so that neither takes turns.
+/// How often a bystander was served between the last byte of `request` and its reply. One thread acts as both clients,
+/// so that nothing is counted while a client waits for a processor. The reply is short, and most of the request was
+/// read before, so that neither takes turns.
 fn served_beside(weir: &Running, client: &mut Client, request: &[u8]) -> usize {
     let mut bystander = weir.connect();
     let (most, last) = request.split_at(request.len() - 1);
@@ -82,8 +82,9 @@ fn s14_others_are_served_during_every_long_command() {
         ("UNLINK", with("UNLINK")),
         ("FLUSHDB", line("FLUSHDB")),
     ] {
-        // In one turn it would be once or twice, however often one tries. A machine that is busy with other things may
-        // leave the bystander without a processor for some turns: then it is tried again.
+        // If the command were one turn, the bystander would be served once or twice, however often this is tried. A
+        // machine that is busy with other things may leave the bystander without a processor for some turns, so there
+        // are several attempts.
         let attempts = (0..100).map(|_| {
             if matches!(name, "UNLINK" | "FLUSHDB") {
                 fill(&mut client);
@@ -98,9 +99,9 @@ fn s14_others_are_served_during_every_long_command() {
     assert_eq!(client.say("DBSIZE"), ":0\r\n");
 }
 
-/// How often somebody else is served until `request` is answered, at best: a machine that is busy with other things may
+/// How often a bystander is served until `request` is answered, at best. A machine that is busy with other things may
 /// leave the bystander without a processor for some turns. A request in one turn leaves room for one or two, however
-/// often one tries.
+/// often this is tried.
 fn served_at_best(mut attempt: impl FnMut() -> usize) -> usize {
     (0..100).map(|_| attempt()).find(|&count| count >= TURNS).unwrap_or(0)
 }
@@ -109,7 +110,7 @@ fn served_at_best(mut attempt: impl FnMut() -> usize) -> usize {
 fn s14_a_long_pattern_goes_through_long_keys_in_turns() {
     let weir = start();
     let mut client = weir.connect();
-    // A page of keys: nothing but matching them takes turns.
+    // A page of keys, so that only matching them takes turns.
     for i in 0..4 {
         assert_eq!(client.ask(&["SET", &format!("{}{i}", "a".repeat(60_000)), ""]), b"+OK\r\n");
     }
@@ -124,7 +125,7 @@ fn s14_many_requests_in_one_go_are_served_in_turns() {
     let weir = start();
     let mut client = weir.connect();
     let mut bystander = weir.connect();
-    // What takes time is what the store says, and nothing else.
+    // Only what the store says takes time.
     weir.clock.freeze();
     weir.store.read_nanos.store(20_000, Ordering::Relaxed);
     let count = 8000;
@@ -192,7 +193,7 @@ fn s14_words_that_mean_nothing_are_not_gone_through() {
     let rules: Vec<&str> =
         ["BITFIELD", "k"].into_iter().chain(std::iter::repeat_n(["OVERFLOW", "SAT"], 10_002).flatten()).collect();
     assert!(client.ask(&rules).starts_with(b"-ERR BITFIELD takes at most 10000 fields"));
-    // A key may be named ten thousand times: what it is combined of is bounded all the same.
+    // A key may be named ten thousand times; the sum of the sources is bounded all the same.
     assert_eq!(client.ask(&["SET", "long", &long[..60_000]]), b"+OK\r\n");
     client.send(&many("BITOP OR target", "long", 5000));
     assert_eq!(client.reply(), b"-ERR BITOP takes sources of at most 256 MiB together\r\n");
@@ -210,7 +211,7 @@ fn s14_a_long_value_made_of_a_short_request_is_made_by_the_threads_for_such() {
         ("BITFIELD k GET u8 0 SET u8 #1000000 7", "*2\r\n:0\r\n:0\r\n"),
         ("bitfield k incrby i5 8000000 1", "*1\r\n:1\r\n"),
     ] {
-        // Absent, and a new connection each time: nothing is known of either.
+        // The key is absent, and the connection is new each time, so nothing is known of either.
         let mut client = weir.connect();
         assert_eq!(client.say("DEL k"), [":0\r\n", ":1\r\n"][usize::from(line != "SETRANGE k 1000000 x")]);
         assert_eq!(*weir.store.read_by.lock().expect("no panic"), "gateway-0");
@@ -219,7 +220,7 @@ fn s14_a_long_value_made_of_a_short_request_is_made_by_the_threads_for_such() {
         assert_eq!(String::from_utf8_lossy(&replies), format!("$6\r\nbefore\r\n{reply}$6\r\nbehind\r\n"));
         assert_eq!(*weir.store.read_by.lock().expect("no panic"), "gateway-long-1", "{line}");
     }
-    // Where there are no such threads it is served where it is.
+    // Without such threads the request is served where it is.
     let weir = start();
     assert_eq!(weir.connect().say("SETRANGE k 1000000 x"), ":1000001\r\n");
 }
@@ -271,18 +272,18 @@ fn s14_what_must_be_one_turn_is_bounded() {
         assert_eq!(client.ask(&words), b"-ERR a pattern is at most 1024 bytes long\r\n", "{line}");
     }
     assert!(client.ask(&["CLIENT", "SETNAME", &"n".repeat(513)]).starts_with(b"-ERR Client names are at most"));
-    // A MSET of more than a turn sets all of its keys all the same.
+    // A `MSET` of more than a turn still sets all of its keys.
     let mset = std::iter::once("MSET".to_owned()).chain(pairs(2500)).collect::<Vec<_>>();
     assert_eq!(client.ask(&mset), b"+OK\r\n");
     assert_eq!(client.say("EXISTS k0 k999 k1000 k1999 k2000 k2499"), ":6\r\n");
-    // One that is refused for its last words has set nothing, though they are far behind its first turn.
+    // A command that is refused for its last words has set nothing, though these words are far beyond its first turn.
     for behind in [&["k"][..], &[&"x".repeat((64 << 10) + 1), "v"]] {
         let words = ["MSET", "fresh", "v"].map(str::to_owned).into_iter().chain(pairs(1500));
         let words: Vec<String> = words.chain(behind.iter().map(|word| (*word).to_owned())).collect();
         assert!(client.ask(&words).starts_with(b"-ERR "));
         assert_eq!(client.say("EXISTS fresh"), ":0\r\n");
     }
-    // A key named in two turns is deleted once.
+    // A key that is named in two turns is deleted once.
     let del: Vec<String> =
         std::iter::once("DEL".to_owned()).chain((0..2500).map(|i| format!("k{}", i % 1250))).collect();
     assert_eq!(client.ask(&del), b":1250\r\n");
@@ -301,13 +302,13 @@ fn s11_no_reply_is_longer_than_a_connection_may_hold() {
     assert!(page.len() < 2 << 20, "{} bytes of keys in one page", page.len());
     assert!(!page.starts_with("*2\r\n$1\r\n0\r\n"), "and the client is told where to go on");
     assert_eq!(client.say("KEYS *"), "-ERR more than 32 MB of keys match, use SCAN\r\n");
-    // What is sent as it is made has no limit.
+    // A reply that is sent as it is made has no limit.
     let names: Vec<&str> = ["COMMAND", "INFO"].into_iter().chain(std::iter::repeat_n("get", 600_000)).collect();
     client.send(&encode(&names));
     client.send(&encode(&["ECHO", "<end>"]));
     let told = client.until(b"$5\r\n<end>\r\n");
     assert!(told.len() > 32 << 20 && told.starts_with(b"*600000\r\n"), "{} bytes", told.len());
-    // What cannot be sent as it is made is refused.
+    // A reply that cannot be sent as it is made is refused.
     let keys: Vec<&str> =
         ["COMMAND", "GETKEYS", "DEL"].into_iter().chain(std::iter::repeat_n(long.as_str(), 700)).collect();
     assert!(client.ask(&keys).starts_with(b"-ERR the reply is longer than 32 MB"));
@@ -335,18 +336,19 @@ fn take(client: &mut Client) -> usize {
 
 #[test]
 fn s11_who_reads_is_never_cut_and_who_does_not_holds_up_the_others_for_a_minute_only() {
-    // With one thread, an answer to one connection tells that what came before at the others has been dealt with.
+    // With one thread, an answer to one connection shows that everything that came before on the others has been
+    // handled.
     let weir = Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() });
     let mut clients = with_long_value(&weir, 10);
     clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
-    // All are asked for before the first is read.
+    // All values are asked for before the first is read.
     let mut other = weir.connect();
     (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(take(client), (40 << 20) + 13, "connection {number}");
     }
-    // Nobody reads: the last ones wait for room, and get their turn when the first ones are cut. New connections,
-    // because the kernel takes much for those that have been read from.
+    // Nobody reads: the last connections wait for room, and get their turn when the first ones are cut. These are new
+    // connections, because the kernel buffers much for connections that have been read from.
     let mut clients: Vec<Client> = (0..10).map(|_| weir.connect()).collect();
     clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
     clients.iter().for_each(|client| client.stream.set_nonblocking(true).expect("a socket"));
@@ -357,7 +359,7 @@ fn s11_who_reads_is_never_cut_and_who_does_not_holds_up_the_others_for_a_minute_
     let mut late = weir.connect();
     late.send(&encode(&["GET", "k"]));
     (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
-    // The patience of the first ones ends, not that of those who come after them.
+    // The time limit of the first connections ends, but not that of those that come after them.
     weir.pass(62);
     assert_eq!(take(&mut late), (40 << 20) + 13);
 }
@@ -369,7 +371,7 @@ fn s11_a_command_holds_only_the_values_that_it_has_in_hand() {
     clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
     let mut other = weir.connect();
     (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
-    // Beside the others there is room for some of them, not for all.
+    // Besides the values of the others there is room for some of these, not for all.
     assert_eq!(other.say("EXISTS k k k k k k"), ":6\r\n");
     assert!(other.say("BITOP AND d k k k k k k").starts_with("-TRYAGAIN "));
     clients.iter_mut().for_each(|client| assert_eq!(take(client), (40 << 20) + 13));
@@ -389,7 +391,7 @@ fn a_part_of_a_long_value_may_be_as_long_as_the_value() {
         let expected = [&header(part.len()), part, b"\r\n"].concat();
         for name in ["GETRANGE", "SUBSTR"] {
             let words = encode(&[name, "k", &start.to_string(), &end.to_string()]);
-            // Another behind it: what is gathered is what it was.
+            // Another request follows: gathered replies must be unchanged.
             client.send(&[words.as_slice(), &encode(&["STRLEN", "k"])].concat());
             assert!(client.reply() == expected, "{name} {start} {end}");
             assert_eq!(client.reply(), b":41943040\r\n");
@@ -416,7 +418,7 @@ fn a_long_value_is_the_reply_to_whoever_asks_for_it_in_whatever_way() {
 #[test]
 fn s11_parts_of_long_values_are_let_go_one_after_the_other() {
     let weir = start();
-    // They leave room for one more, and do not read.
+    // These clients leave room for one more value, and do not read.
     let mut clients = with_long_value(&weir, 5);
     clients.iter_mut().for_each(|client| client.send(&encode(&["GET", "k"])));
     let mut other = weir.connect();
@@ -428,7 +430,8 @@ fn s11_parts_of_long_values_are_let_go_one_after_the_other() {
     clients.iter_mut().for_each(|client| assert_eq!(take(client), (40 << 20) + 13));
 }
 
-/// What `words` ask for keeps the value of `short` no longer in hand than it takes to come to where it waits.
+/// While `requests` wait, the connection does not hold the value of `short`: it lets go of it when it comes to the
+/// point where it waits.
 fn waits_without_values(weir: &Running, other: &mut Client, requests: &[&str]) -> Client {
     let mut client = weir.connect();
     let requests: Vec<u8> = requests.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>())).collect();
@@ -440,7 +443,7 @@ fn waits_without_values(weir: &Running, other: &mut Client, requests: &[&str]) -
     client
 }
 
-/// With a value that is long enough to be replied from where it lies.
+/// A gateway with a value that is long enough to be replied from where it lies.
 fn start_with_short_value() -> (Running, Client) {
     let weir = start();
     let mut client = weir.connect();
@@ -493,7 +496,7 @@ fn s11_who_waits_for_units_has_no_values_in_hand() {
         weir.clock.freeze();
         let on_limit = OnLimit::Delay { max_ms: 1_000_000 };
         weir.store.quota.set_limits(&UnitLimits { rcu: 10, burst_seconds: 1, on_limit, ..UnitLimits::default() });
-        // A second's worth: enough to begin.
+        // The units of a second: enough to begin.
         weir.clock.advance(1);
         let _client = waits_without_values(&weir, &mut other, requests);
         weir.store.quota.set_limits(&UnitLimits::default());
@@ -510,7 +513,7 @@ fn s12_what_is_not_complete_is_bounded_by_tenant() {
         client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$41943040\r\n");
         client.stream.set_write_timeout(Some(std::time::Duration::from_millis(200))).expect("a socket");
         for _ in 0..40 {
-            // What of it went is not told when it times out: at most so much.
+            // A write that times out does not tell how much of it was sent: at most this much.
             taken += part.len();
             if client.stream.write_all(&part).is_err() {
                 break;
@@ -535,7 +538,7 @@ fn who_sends_long_values_moves_there_and_back_and_notices_nothing() {
     }
     for round in 0..3 {
         for client in &mut clients {
-            // In one piece: what follows the long request goes with it.
+            // Sent together, so that the requests after the long one move with it.
             let mut pipeline = encode(&["INCR".as_bytes(), b"n"]);
             pipeline.extend(encode(&["SET".as_bytes(), b"long", &long]));
             pipeline.extend(encode(&["INCR", "n"]));
@@ -544,7 +547,7 @@ fn who_sends_long_values_moves_there_and_back_and_notices_nothing() {
             assert_eq!(replies.concat(), format!(":{}\r\n+OK\r\n:{}\r\n", 2 * round + 1, 2 * round + 2).as_bytes());
             assert_eq!(client.ask(&["GET", "long"]).len(), long.len() + "$307200\r\n\r\n".len());
         }
-        // Long enough to be back.
+        // Enough rounds to move back.
         for (number, client) in clients.iter_mut().enumerate() {
             (0..200).for_each(|_| assert_eq!(client.say("PING"), "+PONG\r\n"));
             assert_eq!(client.say("CLIENT GETNAME"), format!("$2\r\nn{number}\r\n"));

@@ -1,4 +1,4 @@
-//! What is counted of commands, and told: calls, errors, times, and the last command of a connection.
+//! What is counted and shown about commands: calls, errors, times, and the last command of a connection.
 
 use crate::support::Running;
 use weir_gateway::Settings;

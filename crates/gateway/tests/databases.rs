@@ -1,4 +1,4 @@
-//! `SWAPDB`: what clients see of it beside a redis-server, that it is all or nothing for everybody, and that it lasts.
+//! `SWAPDB`: clients see the same as with a redis-server, an exchange is all or nothing for everybody, and it lasts.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ fn words(line: &str) -> Vec<u8> {
     encode(&line.split(' ').collect::<Vec<_>>())
 }
 
-/// What comes of a line of `databases.txt`.
+/// The answers to a line of `databases.txt`.
 fn told(clients: &mut [Client], line: &str) -> Vec<String> {
     let (who, asked) = line.split_once(' ').unwrap_or((line, ""));
     let client: usize = who[..1].parse().expect("a number");
@@ -25,7 +25,7 @@ fn told(clients: &mut [Client], line: &str) -> Vec<String> {
                 count.trim().parse::<usize>().expect("a number")
             };
             clients[client].send(&words(asked));
-            // What subscribes is answered at once.
+            // A command that subscribes is answered at once.
             while !asked.contains("SUBSCRIBE") && waiting(&mut clients[0]) == 0 {
                 std::thread::yield_now();
             }
@@ -34,7 +34,7 @@ fn told(clients: &mut [Client], line: &str) -> Vec<String> {
         Some("<") => vec![String::from_utf8_lossy(&clients[client].reply()).into_owned()],
         _ => {
             let lines: Vec<&str> = asked.split(" ; ").collect();
-            // All in one go, as a pipeline.
+            // All lines are sent together, as a pipeline.
             clients[client].send(&lines.iter().flat_map(|line| words(line)).collect::<Vec<_>>());
             lines.iter().map(|_| String::from_utf8_lossy(&clients[client].reply()).into_owned()).collect()
         }
@@ -114,7 +114,7 @@ fn an_exchange_lasts() {
 }
 
 /// While two databases are exchanged again and again, everybody sees one or the other for the length of a transaction,
-/// nothing that is asked of one lands in the other, and when an exchange is answered nothing of before comes in.
+/// no command for one database lands in the other, and when an exchange is answered, nothing from before it comes in.
 #[test]
 fn nobody_sees_half_of_an_exchange() {
     const SWAPS: usize = 300;
@@ -145,7 +145,7 @@ fn nobody_sees_half_of_an_exchange() {
                     }
                 });
             }
-            // Plain writes, which are gathered, to the database that has the name 0.
+            // Plain writes, which are gathered, to the database with the name 0.
             let mut client = world.connect("swap");
             scope.spawn({
                 let ended = &ended;
@@ -159,7 +159,7 @@ fn nobody_sees_half_of_an_exchange() {
                     }
                 }
             });
-            // Nobody writes to the name 1.
+            // Nobody writes to the database with the name 1.
             swapper.say("SELECT 1");
             for _ in 0..SWAPS {
                 assert_eq!(swapper.say("SWAPDB 0 1"), "+OK\r\n");

@@ -1,4 +1,4 @@
-//! The same commands to Weir and to a redis-server: the replies must be the same bytes.
+//! Sends the same commands to Weir and to a redis-server: the replies must be the same bytes.
 //!
 //! Skipped, with a message, where no `redis-server` is installed.
 
@@ -18,7 +18,7 @@ pub struct Redis {
 
 impl Redis {
     pub fn start() -> Option<Self> {
-        // One at a time: a port that was free stays free until this server listens at it.
+        // Only one server starts at a time, so that a port that was free stays free until the server listens at it.
         static STARTING: Mutex<()> = Mutex::new(());
         let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port();
@@ -59,7 +59,7 @@ impl Drop for Redis {
     }
 }
 
-/// The two sides, side by side.
+/// Weir and Redis, side by side.
 struct Pair {
     redis: Client,
     weir: Client,
@@ -88,7 +88,8 @@ impl Pair {
     }
 }
 
-/// Whether both replies are times that differ by no more than the two servers' moments of execution may.
+/// Whether both replies are times that differ by no more than the moments at which the two servers executed the
+/// command.
 pub fn is_close(command: &str, redis: &[u8], weir: &[u8]) -> bool {
     let tolerance = match command {
         "TTL" | "EXPIRETIME" => 5,
@@ -176,15 +177,15 @@ fn each_side_restores_what_the_other_dumps() {
     }
 }
 
-/// A reply taken apart: what has an order, what has none in it, and one line.
+/// A reply taken apart: elements with an order, elements without an order, or one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tree {
     Many(Vec<Tree>),
     Line(String),
 }
 
-/// The reply at the front of `lines`. Sets are in order; notes of key specifications are left out, as they are Redis'
-/// own text.
+/// The reply at the front of `lines`. Sets are sorted. Notes of key specifications are left out, because they are
+/// Redis' own text.
 fn tree<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Tree {
     let line = lines.next().expect("a line");
     let (kind, rest) = line.split_at(1);
@@ -206,7 +207,7 @@ fn tree<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Tree {
     }
 }
 
-/// All ten fields of every command that both have, and of every subcommand that Redis has.
+/// All ten fields of every command that both servers have, and of every subcommand that Redis has.
 #[test]
 fn commands_are_described_alike() {
     let Some(redis) = Redis::start() else { return };
@@ -229,7 +230,7 @@ fn commands_are_described_alike() {
             (fields, below)
         };
         let (theirs, mut ours) = (describe(&mut theirs), describe(&mut ours));
-        // Some are of later versions.
+        // Some subcommands are from later versions.
         ours.1.retain(|subcommand| {
             let Tree::Many(fields) = subcommand else { return true };
             let later = ["client|capa", "client|no-touch", "client|setinfo"].map(|name| Tree::Line(name.into()));
@@ -239,7 +240,7 @@ fn commands_are_described_alike() {
     }
 }
 
-/// What tests ask for, where both sides allow it: the types of replies, and errors.
+/// What tests ask for, if both sides allow it: the types of replies, and errors.
 #[test]
 fn debug_is_answered_alike_where_it_is_allowed() {
     let Some(redis) = Redis::start() else { return };
@@ -255,7 +256,7 @@ fn debug_is_answered_alike_where_it_is_allowed() {
         for kind in ["string", "integer", "double", "null", "array", "set", "map", "verbatim", "true", "false", "x"] {
             pair.say(&format!("DEBUG PROTOCOL {kind}"));
         }
-        // Replies of types that nothing else has: each is two for who reads the first alone.
+        // Replies of types that nothing else has: a client that reads only the first reply sees two.
         for kind in ["attrib", "push", "bignum"] {
             let told = |client: &mut Client| {
                 client.send(&encode(&["DEBUG", "PROTOCOL", kind]));
@@ -296,7 +297,7 @@ fn debug_is_answered_alike_where_it_is_allowed() {
     }
 }
 
-/// The names that both have, in any order.
+/// The names that both servers have, in any order.
 #[test]
 fn categories_have_the_same_commands() {
     let Some(redis) = Redis::start() else { return };
@@ -318,8 +319,9 @@ fn categories_have_the_same_commands() {
     }
 }
 
-/// What each of three connections is told, line by line of `script`, in both protocols. A `PING` behind each line is
-/// answered in every state, so that what was told before it is all there is. `known` takes out what differs.
+/// What each of three connections is sent, line by line of `script`, in both protocols. After each line there is a
+/// `PING`, which is answered in every state, so that everything that was sent before it is known to have come. `known`
+/// takes out known differences.
 fn are_told_alike(script: &str, known: impl Fn(&str) -> String) {
     let Some(redis) = Redis::start() else { return };
     let weir = Running::start(weir_gateway::Settings::default());
@@ -352,7 +354,7 @@ fn subscriptions_are_answered_alike() {
     are_told_alike(include_str!("subscriptions.txt"), str::to_owned);
 }
 
-/// Of a line of `MONITOR`: its database and its words, and who it was only where it was a script.
+/// A line of `MONITOR` with only its database and its words, and its sender only if that is a script.
 fn without_moments(told: &str) -> String {
     let line = |line: &str| match line.split_once(" [").and_then(|(_, rest)| rest.split_once(' ')) {
         Some((database, rest)) if line.starts_with("+1") => {
@@ -369,7 +371,7 @@ fn who_monitors_is_told_alike() {
     are_told_alike(include_str!("monitor.txt"), without_moments);
 }
 
-/// What is told to clients that keep values: connections 0 and 1 speak RESP3, 2 speaks RESP2.
+/// What is sent to clients that keep values: connections 0 and 1 speak RESP3, 2 speaks RESP2.
 #[test]
 fn who_tracks_is_told_alike() {
     let Some(redis) = Redis::start() else { return };
@@ -400,7 +402,7 @@ fn who_tracks_is_told_alike() {
     }
 }
 
-/// Whoever goes is gone for all others when it hears that it may, though its side of the connection is still open.
+/// A connection no longer counts for others once it hears that it may go, even if its own side is still open.
 #[test]
 fn who_has_quit_is_gone_for_others_alike() {
     let Some(redis) = Redis::start() else { return };

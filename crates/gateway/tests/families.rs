@@ -1,5 +1,5 @@
-//! Commands of each family to Weir, on both engines, and to a redis-server: the replies must be the same bytes, but for
-//! the order of what has none.
+//! Sends the commands of each family to Weir, on both engines, and to a redis-server: the replies must be the same
+//! bytes, except for the order of elements that have no order.
 //!
 //! Skipped, with a message, where no `redis-server` is installed.
 
@@ -27,13 +27,13 @@ use crate::support::world::World;
 struct Family {
     name: &'static str,
     random: fn(&mut Rng) -> Vec<String>,
-    /// Commands whose answer has elements in no order, each of so many lines that belong together.
+    /// Commands whose answer has elements in no order, with the number of lines that belong together.
     unordered: &'static [&'static str],
-    /// What all keys are asked now and then.
+    /// Commands that are asked of all keys now and then.
     reads: &'static [&'static str],
-    /// Takes out of a reply what depends on the clock or on how Redis keeps the row.
+    /// Removes from a reply what depends on the clock or on how Redis keeps the row.
     masked: fn(&str, Vec<u8>) -> Vec<u8>,
-    /// Cases line by line, with what is special about the family.
+    /// Written-out cases, line by line, for what is special about the family.
     cases: &'static str,
 }
 
@@ -59,7 +59,7 @@ fn one_of(rng: &mut Rng, words: &[&str]) -> String {
     words[rng.below(words.len() as u64) as usize].to_owned()
 }
 
-/// Commands that are about keys of any type.
+/// Commands about keys of any type.
 fn random_of_keys(rng: &mut Rng) -> Vec<String> {
     let key = |rng: &mut Rng| one_of(rng, &KEYS);
     match rng.below(12) {
@@ -78,7 +78,7 @@ fn random_of_keys(rng: &mut Rng) -> Vec<String> {
     }
 }
 
-/// The two sides, side by side.
+/// Weir and Redis, side by side.
 struct Pair {
     redis: Client,
     weir: Client,
@@ -109,7 +109,7 @@ impl Pair {
     }
 }
 
-/// Each side restores what the other dumps of `key`, as the key `moved`; `false` where there is nothing.
+/// Each side restores, as the key `moved`, what the other dumps of `key`; `false` if there is nothing.
 fn exchange(pair: &mut Pair, key: &str) -> bool {
     let dump = |client: &mut Client| {
         let reply = client.ask(&["DUMP", key]);
@@ -128,14 +128,14 @@ fn exchange(pair: &mut Pair, key: &str) -> bool {
     is_there
 }
 
-/// A reply with its lines in order: what has the same elements is the same.
+/// A reply with its lines sorted, so that replies with the same elements are the same.
 fn sorted(reply: &[u8]) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = reply.split_inclusive(|&byte| byte == b'\n').collect();
     lines.sort_unstable();
     lines.concat()
 }
 
-/// Asks for `commands` of each family, on `engine`, by chance.
+/// Sends `commands` random commands of a family, on `engine`, to both sides.
 fn compare(redis: &Redis, world: &World, engine: EngineKind, family: &Family, seed: u64, commands: u64) {
     let mut rng = Rng::new(seed);
     let tenant = format!("{}-{engine}", family.name);
@@ -147,7 +147,7 @@ fn compare(redis: &Redis, world: &World, engine: EngineKind, family: &Family, se
     pair.weir.ask(&hello.split(' ').collect::<Vec<_>>());
     pair.say("FLUSHALL");
     for case in family.cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        // Words are parted by blanks, or by bars where they may have some.
+        // Words are separated by spaces, or by bars if they may contain spaces.
         match case.contains('|') {
             true => pair.ask(&case.split('|').map(|word| word.replace("\\n", "\n")).collect::<Vec<_>>()),
             false => pair.say(case),
@@ -176,8 +176,8 @@ fn compare(redis: &Redis, world: &World, engine: EngineKind, family: &Family, se
     }
 }
 
-/// `WEIR_COMMANDS` for each seed, engine and family (2,000), `WEIR_SEEDS` seeds (2) from `WEIR_SEED` (0) on, of the
-/// family `WEIR_FAMILY` alone where that is given; seeds alternate the protocol.
+/// Runs `WEIR_COMMANDS` for each seed, engine and family (2,000), and `WEIR_SEEDS` seeds (2) from `WEIR_SEED` (0) on;
+/// only the family `WEIR_FAMILY` if that is given. Seeds alternate the protocol.
 #[test]
 fn families_are_answered_alike_on_both_engines() {
     let Some(redis) = Redis::start() else { return };

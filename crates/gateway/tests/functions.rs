@@ -1,4 +1,4 @@
-//! Functions of a tenant: how long they stay, whose they are, and that a `redis-server` takes what was dumped.
+//! Functions of a tenant: how long they stay, to whom they belong, and that a `redis-server` accepts their dumps.
 
 use crate::support::world::World;
 use crate::support::{Client, encode};

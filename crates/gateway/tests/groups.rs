@@ -1,4 +1,4 @@
-//! Writes of a pipeline that follow one another are one record of the log, and nobody can tell from the answers.
+//! Consecutive writes of a pipeline are one record of the log, and nobody can tell from the answers.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use weir_node::{Unit, UnitLimits};
 use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
 
-/// Sends `lines` in one go; gives the replies.
+/// Sends `lines` together, and returns the replies.
 fn all(client: &mut Client, lines: &[String]) -> Vec<String> {
     let words = lines.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>()));
     client.send(&words.collect::<Vec<u8>>());
@@ -30,12 +30,12 @@ fn they_are_one_record_and_one_that_fails_has_no_part_in_it() {
     let replies = [":1\r\n", ":2\r\n", not_a_number, ":1\r\n", ":3\r\n", "+OK\r\n", ":5\r\n", "$3\r\nabc\r\n"];
     assert_eq!(all(&mut client, &asked), replies);
     assert_eq!(weir.store.batches.lock().expect("no panic")[..], [7], "one record of what has not failed");
-    // A short read of what was written goes along, and sees it.
+    // A short read of a written row goes along, and sees the write.
     assert_eq!(
         all(&mut client, &lines("INCR n ; INCR n ; GET n ; HSET h f 7 ; HGET h f ; INCR n")),
         [":3\r\n", ":4\r\n", "$1\r\n4\r\n", ":0\r\n", "$1\r\n7\r\n", ":5\r\n"]
     );
-    // Any other ends it.
+    // Any other read ends the group.
     for read in ["GET other", "GETRANGE n 0 0", "MGET n"] {
         let asked = lines(&format!("INCR n ; INCR n ; {read} ; INCR n ; INCR n"));
         assert_eq!(all(&mut client, &asked).len(), 5);
@@ -53,7 +53,7 @@ fn a_record_that_is_lost_is_told_to_all() {
     assert_eq!(replies[3], "+PONG\r\n");
 }
 
-/// Random writes, in pipelines and one by one: the same answers.
+/// Random writes, in pipelines and one by one, get the same answers.
 #[test]
 fn the_answers_are_those_of_one_at_a_time() {
     let (together, apart) = (Running::start(Settings::default()), Running::start(Settings::default()));
@@ -84,8 +84,8 @@ fn the_answers_are_those_of_one_at_a_time() {
     }
 }
 
-/// What they change of the counts of a sorted set is one change of each: if these cannot be read, nothing is written,
-/// and each is told.
+/// What the commands of a group change of the counts of a sorted set is one change for all of them. If the counts
+/// cannot be read, nothing is written, and each command is answered with the error.
 #[test]
 fn where_what_they_have_in_common_cannot_be_read_none_is_done() {
     let weir = Running::start(Settings::default());
@@ -97,7 +97,7 @@ fn where_what_they_have_in_common_cannot_be_read_none_is_done() {
     let asked_amid = lines("ZADD z 1 a ; ZRANK z a ; INCR n");
     weir.store.has_lost_counts.store(true, Ordering::Relaxed);
     assert_eq!(all(&mut client, &group), [damaged; 4]);
-    // What is behind a command that needs the counts was not run with the others: it has nothing to do with them.
+    // A command after the one that needs the counts was not run with the others, because it does not depend on them.
     assert_eq!(all(&mut client, &asked_amid), [damaged, "$-1\r\n", ":1\r\n"]);
     for queued in [&group, &asked_amid] {
         client.say("MULTI");
@@ -112,7 +112,7 @@ fn where_what_they_have_in_common_cannot_be_read_none_is_done() {
     assert_eq!(replies, [":1\r\n", ":2\r\n", ":2\r\n", ":1\r\n", ":2\r\n"]);
 }
 
-/// What is paid for is what was done, whether together or one by one.
+/// The same work is charged, whether commands run together or one by one.
 #[test]
 fn each_is_charged_as_by_itself() {
     let limits = UnitLimits { rcu: 1_000_000, wcu: 1_000_000, ..UnitLimits::default() };

@@ -1,15 +1,17 @@
-//! Two tenants who do anything at all in one server, compared with each alone in a server of its own (S5).
+//! Two tenants do anything at all in one server, compared with each of them alone in a server of its own (S5).
 //!
-//! Ada and Bob send random commands to a node that has both, at the same time, and each the same ones to a node of its
-//! own. The keys are the same few names, so whatever is not kept apart meets. Every reply must be well formed, and what
-//! the two nodes answer must be the same but for numbers that belong to the server (ports, connections, cursors, bytes
-//! on disk).
+//! Ada and Bob send random commands to a node that has both, at the same time, and each sends the same ones to a node
+//! of its own. The keys are the same few names, so whatever is not kept apart collides. Every reply must be well
+//! formed, and the answers of the two nodes must be the same, except for numbers that belong to the server (ports,
+//! connections, cursors, bytes on disk).
 //!
-//! Ada's rows are in a tree and Bob's in memory. A second run has each on the other engine where it is alone: there the
-//! engine has another name, and a page of `SCAN` may be shorter, for a tree has more to pass that is deleted.
+//! Ada's rows are in a tree and Bob's in memory. In a second run each tenant is on the other engine where it is alone.
+//! There the engine has another name, and a page of `SCAN` may be shorter, because a tree has to pass more deleted
+//! keys.
 //!
-//! Half of the commands are of [`random_command`], half are made from the table of commands: a new one is asked without
-//! a word here. `WEIR_COMMANDS` of them (6,000) from `WEIR_SEED` (0); the run of ten million is in docs/testing.md.
+//! Half of the commands come from [`random_command`], and half are made from the table of commands, so that a new
+//! command is asked without a change here. `WEIR_COMMANDS` is their number (6,000), `WEIR_SEED` the seed (0); the run
+//! of ten million is in docs/testing.md.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,14 +29,14 @@ use weir_io::{Clock, Nanos, Rng};
 use weir_node::EngineKind;
 
 const NAMES: [&str; 2] = ["ada", "bob"];
-/// Commands of a tenant that are sent at once.
+/// How many commands of a tenant are sent together.
 const PIPELINE: usize = 64;
-/// What passes between two pipelines.
+/// The time that passes between two pipelines.
 const STEP_NANOS: u64 = 20_000_000;
-/// Ends what was asked.
+/// Marks the end of the answers to a pipeline.
 const END: &str = "<the-end-of-what-was-asked>";
 
-/// Time that passes only while nobody is asked anything: the same moment for all servers.
+/// Time that passes only while nobody is asked anything, so that it is the same for all servers.
 #[derive(Default)]
 struct StepClock {
     now: AtomicU64,
@@ -73,7 +75,7 @@ impl Clock for StepClock {
     }
 }
 
-/// A clock that goes by itself, until it is dropped: servers that open or end wait for moments.
+/// Makes the clock advance by itself until this is dropped, because servers that open or end wait for time to pass.
 struct Going(Arc<AtomicU64>, Option<std::thread::JoinHandle<()>>);
 
 impl Going {
@@ -82,7 +84,8 @@ impl Going {
         let still = Arc::clone(&goes);
         let thread = std::thread::spawn(move || {
             while still.load(Ordering::SeqCst) == 1 {
-                // No faster than the machine's: who has just connected must not have been a stranger for long.
+                // No faster than the machine's clock: a client that has just connected must not have been a stranger
+                // for long.
                 std::thread::sleep(Duration::from_millis(1));
                 clock.step(1_000_000);
             }
@@ -98,13 +101,12 @@ impl Drop for Going {
     }
 }
 
-/// Lets time go on when it is dropped, also where the test has failed: servers that end wait for moments that must
-/// come.
+/// Lets time go on when it is dropped, even if the test has failed, because servers that end wait for time to pass.
 struct Ends(Arc<StepClock>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Until the process ends.
+        // The clock then goes until the process ends.
         std::mem::forget(Going::new(&self.0));
     }
 }
@@ -113,7 +115,7 @@ impl Drop for Ends {
 struct Side {
     world: Arc<World>,
     client: Client,
-    /// Of its last `SCAN` here.
+    /// The cursor of the last `SCAN` on this side.
     cursor: String,
 }
 
@@ -126,7 +128,7 @@ impl Side {
     fn send(&mut self, tenant: &str, pipeline: &[Vec<String>]) {
         let mut bytes = Vec::new();
         for command in pipeline {
-            // Others would say it back.
+            // Other commands would repeat it in their answers.
             let scans = is_called(command, "scan");
             let words: Vec<&str> = command
                 .iter()
@@ -134,7 +136,7 @@ impl Side {
                 .collect();
             bytes.extend(encode(&words));
         }
-        // In a transaction, and to who is subscribed, all of it would be refused.
+        // In a transaction, and on a connection with subscriptions, all of these would be refused.
         let subscribes = pipeline.last().is_some_and(|last| is_about_subscriptions(last));
         bytes.extend(encode(&[if subscribes { "RESET" } else { "DISCARD" }]));
         bytes.extend(encode(&[b"AUTH", tenant.as_bytes(), TOKEN]));
@@ -147,7 +149,7 @@ impl Side {
         let _ = std::io::Write::write_all(&mut self.client.stream, &bytes);
     }
 
-    /// All replies, without that which ends them; and whether the server closed instead.
+    /// All replies before the end mark, and whether the server closed the connection instead.
     fn replies(&mut self) -> (Vec<Vec<u8>>, bool) {
         let end = format!("${}\r\n{END}\r\n", END.len());
         let said = self.client.until(end.as_bytes());
@@ -165,7 +167,7 @@ struct Tenant {
     name: &'static str,
     shared: Side,
     alone: Side,
-    /// The two are on different engines.
+    /// Whether the two sides are on different engines.
     crosses: bool,
     asked: Vec<Vec<String>>,
 }
@@ -210,7 +212,7 @@ impl Tenant {
         }
     }
 
-    /// A random key need not be the same one on both sides, but one that there is.
+    /// A random key need not be the same one on both sides, but it must exist.
     fn look_for(&mut self, shared: &[Vec<u8>], alone: &[Vec<u8>]) {
         let at = self.asked.len() - 1;
         for replies in [shared, alone] {
@@ -226,13 +228,13 @@ fn is_called(command: &[String], name: &str) -> bool {
     command.first().is_some_and(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// Whether what follows in a pipeline may be answered otherwise, by somebody else, or not at all.
+/// Whether later commands of the pipeline may be answered differently, by somebody else, or not at all.
 fn is_about_connection(command: &[String]) -> bool {
     let others = ["client", "quit", "reset", "auth", "hello"];
     others.iter().any(|name| is_called(command, name)) || is_about_subscriptions(command)
 }
 
-/// Whether it may be answered with any number of messages.
+/// Whether the command may be answered with any number of messages.
 fn is_about_subscriptions(command: &[String]) -> bool {
     ["subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"]
         .iter()
@@ -245,7 +247,7 @@ fn bulk(reply: &[u8]) -> Option<&[u8]> {
     (reply[0] == b'$' && reply[1] != b'-').then(|| &reply[line + 1..reply.len() - 2])
 }
 
-/// A reply without what belongs to the server. A cursor is remembered.
+/// A reply without what belongs to the server. Remembers a cursor.
 fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply).into_owned();
     let is = |names: &[&str]| names.iter().any(|name| is_called(command, name));
@@ -267,11 +269,11 @@ fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
     }
     let subcommand = command.get(1).map(|word| word.to_lowercase());
     if is(&["acl"]) && matches!(subcommand.as_deref(), Some("genpass" | "log")) {
-        // Of chance; of logins that failed, also of others who have tried to be this tenant.
+        // This is random; or it is about failed logins, including those of others who have tried to be this tenant.
         return text.chars().take(1).collect();
     }
     if is(&["latency"]) && subcommand.as_deref() == Some("histogram") {
-        // How long commands took is the machine's.
+        // The times that commands took belong to the machine.
         return text.chars().take(1).collect();
     }
     if is(&["randomkey"]) {
@@ -281,7 +283,7 @@ fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
         return "<wrong>".into();
     }
     if is(&["client"]) && text.contains(" laddr=") {
-        // A connection that has just been closed may still be listed. Whose they are is what matters.
+        // A connection that has just been closed may still be listed. What matters is to whom the connections belong.
         let users: std::collections::BTreeSet<&str> =
             text.split(' ').filter(|word| word.starts_with("user=")).collect();
         return format!("{users:?}");
@@ -290,7 +292,7 @@ fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
         const OF_TENANT: [&str; 6] =
             ["cmdstat_", "db", "total_commands", "keyspace_", "total_error", "total_connections_received"];
         let line = |line: &str| match OF_TENANT.iter().any(|name| line.starts_with(name)) {
-            // How long they took is the machine's.
+            // The times that commands took belong to the machine.
             true => line.split(',').filter(|field| !field.starts_with("usec")).collect::<Vec<_>>().join(","),
             false => without_numbers(line),
         };
@@ -303,7 +305,7 @@ fn plain(side: &mut Side, command: &[String], reply: &[u8]) -> String {
     text
 }
 
-/// A plain reply without what tells of the engine.
+/// A plain reply without what shows the engine.
 fn without_engine(command: &[String], reply: String) -> String {
     match command.first().map(|name| name.to_lowercase()).as_deref() {
         Some("scan") => "<some keys>".into(),
@@ -313,7 +315,7 @@ fn without_engine(command: &[String], reply: String) -> String {
     }
 }
 
-/// What is asked.
+/// Makes random questions.
 struct Questions {
     rng: Rng,
     /// Commands and subcommands, and how many words each takes at least.
@@ -323,15 +325,15 @@ struct Questions {
 impl Questions {
     fn new(seed: u64, client: &mut Client) -> Self {
         let mut prefixes = Vec::new();
-        // No time passes before it is answered.
-        // What MONITOR tells has ports and moments in it, and tests of its own.
+        // Commands that wait are left out, because no time passes before they are answered. What `MONITOR` shows has
+        // ports and times in it, and has tests of its own.
         let asked = |command: &&Command| {
             !may_wait(command) && !TELLS_COSTS.contains(&command.name) && command.name != "monitor"
         };
         for command in COMMANDS.iter().filter(asked) {
             let least = command.arity.unsigned_abs() as usize;
             prefixes.push((vec![command.name.to_owned()], least.max(1)));
-            // These say nothing of subcommands, and would end the connection or make it another's.
+            // These commands list no subcommands, and would end the connection or make it another's.
             if !is_about_connection(&[command.name.to_owned()]) || command.name == "client" {
                 let found = subcommands(client, command.name);
                 prefixes.extend(found.into_iter().map(|sub| (vec![command.name.to_owned(), sub], least.max(2))));
@@ -356,7 +358,7 @@ impl Questions {
             return random_command(&mut self.rng);
         }
         let (mut command, least) = self.prefixes[self.rng.below(self.prefixes.len() as u64) as usize].clone();
-        // A tenant is emptied on disk, which takes its time and leaves little to compare.
+        // Emptying a tenant on disk takes a while and leaves little to compare.
         if command[0].starts_with("flush") && !self.rng.chance(0.02) {
             command = vec!["mset".into()];
         }
@@ -368,7 +370,7 @@ impl Questions {
         command
     }
 
-    /// What a tenant sends at once: what may change whose the connection is comes last.
+    /// The commands that a tenant sends together. A command that may change the owner of the connection comes last.
     fn pipeline(&mut self, most: usize) -> Vec<Vec<String>> {
         let mut pipeline = Vec::new();
         while pipeline.len() < most {
@@ -388,10 +390,11 @@ fn setting(name: &str, default: u64) -> u64 {
 
 const EACH: [EngineKind; 2] = [EngineKind::Lsm, EngineKind::Memory];
 
-/// What commands cost is another number on another engine, and whoever comes first in a round pays for it.
+/// On another engine commands cost something else, and the first command of a round pays for the round.
 const TELLS_COSTS: [&str; 1] = ["ru"];
 
-/// Whether a command waits for others: those have tests of their own, two tenants among them (`blocking.rs`).
+/// Whether a command waits for others. Such commands have tests of their own, with two tenants among them
+/// (`blocking.rs`).
 fn may_wait(command: &Command) -> bool {
     command.name == "wait" || command.flags.contains(&"blocking")
 }
@@ -406,12 +409,12 @@ fn both_engines_give_the_same_answers() {
     answers_agree(EACH, [EngineKind::Memory, EngineKind::Lsm]);
 }
 
-/// With the tenants on the engines `here` in the node that they share, and on those of `there` where they are alone.
+/// Compares the tenants on the engines `here`, in the node that they share, with those on `there`, where each is alone.
 fn answers_agree(here: [EngineKind; 2], there: [EngineKind; 2]) {
     let (seed, count) = (setting("WEIR_SEED", 0), setting("WEIR_COMMANDS", 6_000));
     let clock = Arc::new(StepClock::default());
     let world = || {
-        // Short values, so that an offset which happens to be possible does not make a long one.
+        // Values are short, so that an offset which happens to be valid does not make a long one.
         let mut settings = Settings { threads: 2, ..Settings::default() };
         settings.limits.bulk_bytes_max = 4096;
         Arc::new(World::new_at(Arc::clone(&clock) as Arc<dyn Clock>, settings))
@@ -430,14 +433,14 @@ fn answers_agree(here: [EngineKind; 2], there: [EngineKind; 2]) {
     drop(going);
     // Dropped before the servers.
     let _ends = Ends(Arc::clone(&clock));
-    // Who logged in while time passed was slow.
+    // A tenant that logged in while time passed was slow.
     for tenant in &mut tenants {
         for side in [&mut tenant.shared, &mut tenant.alone] {
             assert_eq!(side.client.say("SLOWLOG RESET"), "+OK\r\n");
         }
     }
     let mut questions = Questions::new(seed, &mut alone[0].connect(NAMES[0]));
-    // As many commands there as here.
+    // The other side must have had as many connections as this one.
     drop(Questions::new(seed, &mut shared.connect(NAMES[0])));
     let (began, mut asked, mut told) = (Instant::now(), 0, 0);
     while asked < count {

@@ -1,9 +1,9 @@
-//! What one tenant learns of another by asking, whatever it asks (S5). The questions are made from the table of
-//! commands, so that a new command is asked about without a word here.
+//! Shows that one tenant learns nothing of another by asking, whatever it asks (S5). The questions are made from the
+//! table of commands, so that a new command is asked about without a change here.
 //!
-//! Two servers at the same frozen moment: in one, Ada has data, names, cursors and slow commands; in the other she has
-//! never been there, and Eve has her connections. Bob asks both the same, with Ada's names in every place. He is
-//! answered the same, byte for byte, and nothing that only Ada knows is in it.
+//! There are two servers at the same frozen moment. In one, Ada has data, names, cursors and slow commands. In the
+//! other she has never been, and Eve has her connections. Bob asks both the same, with Ada's names in every place. The
+//! answers must be the same, byte for byte, and contain nothing that only Ada knows.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use weir_command::table::{COMMANDS, Command};
 use weir_gateway::Settings;
 use weir_io::Rng;
 
-/// In every value of Ada's and in the keys that Bob never names.
+/// Stands in every value of Ada's, and in the keys that Bob never names.
 const CANARY: &str = "canary";
 const KEYS: usize = 60;
-/// What Ada's keys are that Bob guesses.
+/// A key of Ada's that Bob guesses.
 const GUESSED: &str = "ada-key-7";
 
 /// One server, and Bob's connection to it.
@@ -30,7 +30,7 @@ struct Side {
 
 impl Side {
     fn new(clock: &Arc<TestClock>, other: &str) -> Self {
-        // Short values, so that an offset which happens to be possible does not make a long one.
+        // Values are short, so that an offset which happens to be valid does not make a long one.
         let mut settings = Settings::default();
         settings.limits.bulk_bytes_max = 4096;
         let (weir, _) = start_at(clock, settings);
@@ -39,8 +39,7 @@ impl Side {
         Self { weir, bob, others }
     }
 
-    /// Asks as Bob in his database 0, whatever the last question left behind. Gives all that was said, with the ports
-    /// that sockets happen to have taken out.
+    /// Sends a question as Bob in his database 0, whatever the last question has left behind.
     fn send(&mut self, question: &[String]) {
         let words = |text: &str| encode(&text.split(' ').collect::<Vec<_>>());
         let before =
@@ -60,7 +59,7 @@ impl Side {
         for port in [local, self.weir.address.port()] {
             said = with_name_of(&said, port);
         }
-        // The length of what a port is in.
+        // Leaves out the length of a string that contains a port.
         let ported = said.contains("PORT");
         if ported {
             said = said.lines().filter(|line| !line.starts_with('$') && !line.starts_with('=')).collect();
@@ -93,7 +92,7 @@ fn move_in(ada: &mut Client) -> Vec<String> {
     [GUESSED, "ada", "ada-app", "ada*", "*"].map(str::to_owned).into_iter().chain([cursor, id, address]).collect()
 }
 
-/// `said` with a word where `port` stands, but not within a longer number.
+/// `said` with a word in the place of `port`, unless it is a part of a longer number.
 fn with_name_of(said: &str, port: u16) -> String {
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let (port, mut named, mut end) = (port.to_string(), String::new(), 0);
@@ -108,7 +107,7 @@ fn with_name_of(said: &str, port: u16) -> String {
     named + &said[end..]
 }
 
-/// What Ada has, as she sees it.
+/// Everything that Ada has, as she sees it.
 fn inventory(ada: &mut Client) -> Vec<String> {
     let mut all = vec![ada.say("CLIENT UNPAUSE"), ada.say("CLIENT GETNAME"), ada.say("CONFIG GET slowlog*")];
     all.push((ada.say("SLOWLOG LEN") != ":0\r\n").to_string());
@@ -139,7 +138,7 @@ impl Pair {
     }
 }
 
-/// Lets time go on, also where the test has failed: a server that ends waits for its connections until a moment that
+/// Lets time go on, even if the test has failed, because a server that ends waits for its connections until a time that
 /// must come.
 struct Thaw(Arc<TestClock>);
 
@@ -149,7 +148,8 @@ impl Drop for Thaw {
     }
 }
 
-/// Whether a command waits for others: those have tests of their own, two tenants among them (`blocking.rs`).
+/// Whether a command waits for others. Such commands have tests of their own, with two tenants among them
+/// (`blocking.rs`).
 fn may_wait(command: &Command) -> bool {
     command.name == "wait" || command.flags.contains(&"blocking")
 }
@@ -164,15 +164,15 @@ fn s5_no_command_tells_anything_of_another_tenant() {
     let names = move_in(&mut pair.ada.others[0]);
     let before = inventory(&mut pair.ada.others[0]);
     let mut prefixes: Vec<(Vec<String>, usize)> = Vec::new();
-    // Its moment does not come.
+    // Commands that wait are left out, because no time passes here.
     for command in COMMANDS.iter().filter(|command| !may_wait(command)) {
         let least = command.arity.unsigned_abs() as usize;
         prefixes.push((vec![command.name.to_owned()], least.max(1)));
-        // Some of them close the connection or make it a stranger's.
+        // Some commands close the connection or make it a stranger's.
         let mut subcommands = subcommands(&mut connect(&pair.eve.weir, "eve"), command.name);
-        // It tells nothing but chance.
+        // Its answer is only random.
         subcommands.retain(|sub| sub != "GENPASS");
-        // As many connections there as here.
+        // The other side must have had as many connections as this one.
         drop(connect(&pair.ada.weir, "eve"));
         assert!(subcommands.len() != 1, "{}: HELP tells of more than itself", command.name);
         prefixes.extend(subcommands.into_iter().map(|sub| (vec![command.name.to_owned(), sub], least.max(2))));
@@ -193,7 +193,7 @@ fn s5_no_command_tells_anything_of_another_tenant() {
             }
         }
     }
-    // And among words that mean something.
+    // And names among words that have a meaning for commands.
     let mut rng = Rng::new(1);
     for _ in 0..3000 {
         let (prefix, _) = &prefixes[rng.below(prefixes.len() as u64) as usize];

@@ -1,5 +1,5 @@
-//! The gateway from outside: what clients see. One program, as most of its compile time is the commands over each kind
-//! of store.
+//! The gateway from outside: what clients see. All tests are one program, because most of its compile time goes into
+//! the commands over each kind of store.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests talk over real sockets and show how far they are")]
 
 mod acl;
@@ -34,6 +34,6 @@ mod transactions;
 mod unread;
 mod write_group;
 
-/// As the binary has it.
+/// The same allocator as in the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,18 +1,18 @@
-//! Who is served by which threads, while a tenant takes more than a quarter of one from others.
+//! Which threads serve whom while a tenant takes more than a quarter of a thread from others.
 
 use crate::support::tenants::{Keys, connect, read_for, start_open};
 use crate::support::{Client, Running, TestClock};
 use weir_gateway::Settings;
 
-/// One of each kind.
+/// One thread of each kind.
 fn threads() -> Settings {
     Settings { threads: 1, long_threads: 1, ..Settings::default() }
 }
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// A second, which somebody's reads take, and the gateway's look at it. It may come in the middle of one, before that
-/// is booked: so none is long.
+/// Lets a second pass, which somebody's reads take, and waits for the gateway's look at it. The look may come in the
+/// middle of a read, before that is booked, so none of the reads is long.
 fn pass_a_second(weir: &Running, keys: &Keys, eve: &mut Client) {
     let before = weir.seconds();
     for _ in 0..10 {
@@ -51,7 +51,7 @@ fn who_logs_in_at_a_noisy_neighbours_open_door_is_served_by_the_threads_of_light
     clock.freeze();
     let (weir, keys) = start_open(&clock, threads());
     let (mut default, mut bob, mut eve) = (weir.connect(), connect(&weir, "bob"), connect(&weir, "eve"));
-    // From the first look on it is known how long ago the last one was.
+    // Only after a first look does the gateway know how long ago the last one was.
     pass_a_second(&weir, &keys, &mut eve);
     assert_eq!(read_for(&mut default, &keys, "default", 900 * MILLISECOND), "gateway-0");
     assert_eq!(read_for(&mut bob, &keys, "bob", 50 * MILLISECOND), "gateway-0");
@@ -61,7 +61,7 @@ fn who_logs_in_at_a_noisy_neighbours_open_door_is_served_by_the_threads_of_light
     assert_eq!([of(1), of(3)], [("default", true), ("bob", false)]);
     assert!(used[&1].nanos > 800 * MILLISECOND && used[&3].nanos < 100 * MILLISECOND, "{used:?}");
 
-    // Who is there already is told at the end of a round.
+    // A connection that exists already learns of it at the end of a round.
     read_for(&mut default, &keys, "default", 0);
     assert_eq!(read_for(&mut default, &keys, "default", 0), "gateway-long-1", "it goes behind");
     assert_eq!(read_for(&mut bob, &keys, "bob", 0), "gateway-0");

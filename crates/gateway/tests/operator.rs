@@ -9,7 +9,7 @@ use weir_gateway::admin::wire::{Change, Settings};
 use weir_gateway::auth::slow::SlowHash;
 use weir_io::real::{RealClock, RealSpawn, block_on};
 
-/// No client.
+/// A gateway without clients.
 struct Nobody;
 
 impl Clients for Nobody {
@@ -45,7 +45,7 @@ fn two_who_alter_a_tenant_at_the_same_time_lose_nothing() {
         let settings = operator.tenant("shop").expect("there").settings;
         assert_eq!((settings.rcu, settings.wcu), (Some(round), Some(round)));
     }
-    // What is wrong changes nothing.
+    // An invalid order changes nothing.
     let both = Settings {
         on_limit: Some(weir_gateway::admin::wire::OnLimit::Refuse),
         delay_max_ms: Some(5),

@@ -77,7 +77,7 @@ fn commands_over_all_keys_see_all_partitions() {
             assert!(crossing.starts_with(expected), "{line}: {crossing}");
         }
         assert_eq!(client.say("SORT {none}1 BY store GET limit STORE {none}2"), ":0\r\n");
-        // Keys that follow from what is stored may be anywhere.
+        // Keys that depend on stored values may be in any partition.
         for line in ["SORT none BY x GET {none}*", "SORT_RO none LIMIT 0 1 BY *", "SORT none STORE BY GET a*->b"] {
             let crossing = client.say(line);
             assert_eq!(crossing.starts_with("-CROSSSLOT"), partitions > 1, "{line}: {crossing}");
@@ -101,7 +101,7 @@ fn takes_several_keys(command: &Command) -> bool {
     first != last || command.counted.is_some()
 }
 
-/// How a key is made for a command of `group`, and how it is looked at; `KEY` stands for it.
+/// A command that makes a key for a command of `group`, and one that reads it; `KEY` stands for the key.
 fn made_and_read(group: &str) -> [&'static str; 2] {
     match group {
         "set" => ["SADD KEY old", "SMEMBERS KEY"],
@@ -111,10 +111,10 @@ fn made_and_read(group: &str) -> [&'static str; 2] {
     }
 }
 
-/// A call with `count` keys of its own choosing, and their positions.
+/// A call with `count` placeholder keys, and their positions.
 fn call(command: &Command, count: usize) -> (Vec<String>, Vec<usize>) {
     let (first, last, step) = command.keys;
-    // A value, an operation, an end: whatever is asked for.
+    // Valid as a value, an operation or an end, whichever is asked for.
     let filling = if command.group == "list" { "LEFT" } else { "AND" }.to_owned();
     if let Some(place) = command.counted {
         let words = [command.name.to_owned(), count.to_string()];
@@ -127,7 +127,7 @@ fn call(command: &Command, count: usize) -> (Vec<String>, Vec<usize>) {
         Err(_) => (first as usize..).step_by(step as usize).take(count).collect(),
     };
     let last = *keys.last().expect("it takes keys");
-    // Keys with something behind each of them have it behind the last one, too.
+    // If something follows each key, something follows the last one, too.
     let len = (last + step as usize).max(command.arity.unsigned_abs() as usize);
     let mut words = vec![filling; len];
     words[0] = command.name.to_owned();
@@ -143,18 +143,18 @@ fn every_command_on_several_keys_wants_them_in_one_slot() {
     let (near, far): (Vec<String>, Vec<String>) = (0..40)
         .map(|i| format!("{{{i}}}"))
         .partition(|tag| tenant.index_of(tag.as_bytes()) == tenant.index_of(own.as_bytes()));
-    // Also where two slots are in the same partition: what is allowed does not depend on how many there are.
+    // Even if two slots are in the same partition: what is allowed does not depend on the number of partitions.
     let others = [&near[0], &far[0]];
-    // WATCH takes any keys. What waits and what scripts do have tests of their own.
+    // `WATCH` takes any keys. Commands that wait, and scripts, have tests of their own.
     let several = COMMANDS.iter().filter(|command| {
         let is_elsewhere = command.flags.contains(&"blocking") || command.group == "scripting";
         takes_several_keys(command) && command.name != "watch" && !is_elsewhere
     });
-    // Those of sorted sets take no strings: they have a test of their own.
+    // Commands on sorted sets take no strings, and have a test of their own.
     let several: Vec<&Command> = several.filter(|command| !["sorted-set", "geo"].contains(&command.group)).collect();
     let names: BTreeSet<&str> = several.iter().map(|command| command.name).collect();
-    // What Redis documents of those that there are here, so that a line of the table cannot leave its command out.
-    // SORT, too, and it has a test of its own: its second key is found by name.
+    // The commands that Redis documents, as far as they exist here, so that a mistake in the table cannot leave out its
+    // command. `SORT` belongs here, too, but has a test of its own, because its second key is found by name.
     let documented = "bitop copy del exists lcs lmove lmpop mget mset msetnx pfcount pfmerge rename renamenx rpoplpush \
                       sdiff sdiffstore sinter sintercard sinterstore smove sunion sunionstore touch unlink";
     assert_eq!(names, documented.split(' ').collect());
@@ -185,7 +185,7 @@ fn every_command_on_several_keys_wants_them_in_one_slot() {
                 set_all(&mut four);
                 make(&mut one, &apart[odd]);
                 let old = make(&mut four, &apart[odd]);
-                // In a pipeline, behind a write that waits for company.
+                // In a pipeline, behind a write that is being gathered.
                 four.send(&[encode(&["SET", own, "v"]), encode(&apart)].concat());
                 assert_eq!(four.reply(), b"+OK\r\n");
                 let crossing = String::from_utf8_lossy(&four.reply()).into_owned();
@@ -244,7 +244,7 @@ fn flushall_is_one_step_in_the_order_of_its_connection() {
     let replies: Vec<String> = script.iter().map(|_| String::from_utf8_lossy(&client.reply()).into_owned()).collect();
     let ok = "+OK\r\n";
     assert_eq!(replies, [ok, ok, ok, ok, ok, ":1\r\n", ok, ":0\r\n", ":0\r\n", ok]);
-    // Beside writers: everything is answered, and what is written after it stays.
+    // While others write: everything is answered, and what is written after it stays.
     let writers: Vec<_> = (0..3)
         .map(|writer| {
             let mut client = world.connect("four");
@@ -295,8 +295,8 @@ fn s15_a_full_tenant_may_read_and_delete() {
     for key in 0..stored {
         assert!(!client.say(&format!("DEL key-{key}")).starts_with('-'));
     }
-    // The first refusal sends the deletions to a table. It is asked again and again: what is deleted goes in the
-    // background.
+    // The first refusal sends the deletions to a table. The write is repeated again and again, because deleted data
+    // goes in the background.
     let room = (0..500_000).any(|_| client.say("SET k v") == "+OK\r\n");
     assert!(room, "what was deleted makes room");
     assert_eq!(client.say("FLUSHALL"), "+OK\r\n");

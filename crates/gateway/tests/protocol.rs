@@ -1,4 +1,4 @@
-//! The gateway over loopback: what a client may rely on beside the replies themselves.
+//! The gateway over loopback: what a client may rely on besides the replies themselves.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ fn a_write_that_waits_does_not_wait_for_the_replies_in_front_of_it() {
     let expected = format!("$20000\r\n{value}\r\n").into_bytes();
     assert_eq!(client.ask(&["SET", "long", &value]), b"+OK\r\n");
     weir.store.writes_wait_for_readers.store(true, Ordering::Relaxed);
-    // The copy last: it shares its value with the other database, and so somebody has it in hand from then on.
+    // The copy comes last: it shares its value with the other database, so from then on somebody holds the value.
     for write in [
         &["SET", "k", "v"][..],
         &["INCR", "n"],
@@ -158,7 +158,7 @@ fn a_write_that_waits_does_not_wait_for_the_replies_in_front_of_it() {
         &["BITOP", "NOT", "d", "k"],
         &["COPY", "k", "other", "DB", "2"],
     ] {
-        // In one piece, so that the value has not been written when the write comes.
+        // Sent together, so that the value has not been written to the socket when the write comes.
         client.send(&[encode(&["GET", "long"]), encode(write), encode(&["GET", "long"]), encode(&["PING"])].concat());
         assert_eq!(client.reply(), expected, "{write:?}");
         assert!(matches!(&client.reply()[..], b"+OK\r\n" | b":1\r\n"), "{write:?}");
@@ -190,7 +190,7 @@ fn who_keeps_us_waiting_is_cut_and_who_waits_for_us_is_not() {
     let weir = Running::start(Settings { patience, ..Settings::default() });
     let (mut idle, mut half) = (weir.connect(), weir.connect());
     assert_eq!(idle.say("PING"), "+PONG\r\n");
-    // The reply to the first request shows that the half of the second has arrived with it.
+    // The reply to the first request shows that half of the second has arrived with it.
     half.send(b"PING\r\n*2\r\n$3\r\nGET\r\n");
     assert_eq!(half.reply(), b"+PONG\r\n");
     weir.pass(40);
@@ -213,7 +213,7 @@ fn nobody_is_cut_for_a_time_in_which_nobody_could_be_served() {
         client.send(b"PING\r\n*2\r\n$3\r\nGET\r\n");
         assert_eq!(client.reply(), b"+PONG\r\n");
     }
-    // The machine stands still, twice, and longer than anybody's patience.
+    // The machine stands still, twice, and for longer than any time limit.
     weir.stand_still(90);
     weir.pass(5);
     weir.stand_still(90);
@@ -437,7 +437,7 @@ fn a_server_that_ends_waits_for_no_pause() {
     let (mut first, mut second) = (weir.connect(), weir.connect());
     assert_eq!(first.say("CLIENT PAUSE 600000"), "+OK\r\n");
     second.send(b"SET k v\r\n");
-    // It has been read when somebody else was served for a while.
+    // The request has been read when another client was served for a while.
     (0..300).for_each(|_| assert!(first.say("CLIENT ID").starts_with(':')));
     weir.ask_to_end();
     assert_eq!(second.reply(), b"+OK\r\n");

@@ -1,5 +1,5 @@
-//! Publish and subscribe, and with it all that a connection is sent without asking: order, limits, and that no message
-//! ever stands within a reply. What is answered is compared with Redis in differential.rs.
+//! Publish and subscribe, and with it everything that a connection is sent without asking: order, limits, and that no
+//! message ever stands within a reply. The answers are compared with Redis in differential.rs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::support::{Client, OpenDoor, Running, Served, TestClock, encode};
 use weir_gateway::{PushLimits, Settings};
 use weir_io::Rng;
 
-/// A message to a channel, as RESP2 and RESP3 have it.
+/// A message to a channel, in the form of RESP2 or RESP3.
 fn message(resp3: bool, channel: &str, payload: &str) -> String {
     let kind = if resp3 { '>' } else { '*' };
     format!("{kind}3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n{payload}\r\n", channel.len(), payload.len())
@@ -27,7 +27,7 @@ fn next(client: &mut Client) -> String {
     String::from_utf8_lossy(&client.reply()).into_owned()
 }
 
-/// The figure of `INFO` that is called so.
+/// The figure of `INFO` with this name.
 fn figure(client: &mut Client, name: &str) -> u64 {
     let info = client.say("INFO");
     let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
@@ -39,7 +39,7 @@ fn until_blocked(client: &mut Client) {
     while figure(client, "blocked_clients") == 0 {}
 }
 
-/// Asks until it is so: others end on other threads.
+/// Repeats the command until its reply is `reply`, because others end on other threads.
 fn until(client: &mut Client, words: &str, reply: &str) {
     while client.say(words) != reply {
         std::thread::yield_now();
@@ -62,7 +62,7 @@ fn s5_messages_stay_within_their_tenant() {
     assert_eq!(bobs.say("PUBLISH channel mine"), ":2\r\n");
     assert_eq!(next(&mut bob), message(false, "channel", "mine"));
     assert!(next(&mut bob).contains("pmessage"));
-    // Who becomes somebody else listens no more.
+    // A connection that logs in as somebody else no longer listens.
     assert!(bobs.say("HELLO 3").starts_with('%'));
     subscribed(&mut bobs, "own");
     assert_eq!(bobs.say("AUTH ada ada-secret"), "+OK\r\n");
@@ -81,7 +81,7 @@ fn who_listens_is_told_while_the_connection_waits_for_something_else() {
     let (mut listener, mut other) = (served.connect(), served.connect());
     assert!(listener.say("HELLO 3").starts_with('%'));
     subscribed(&mut listener, "news");
-    // For its next request, also in the middle of one.
+    // While the connection waits for its next request, even in the middle of one.
     assert_eq!(other.say("PUBLISH news idle"), ":1\r\n");
     assert_eq!(next(&mut listener), message(true, "news", "idle"));
     listener.send(b"*2\r\n$4\r\nEC");
@@ -89,10 +89,10 @@ fn who_listens_is_told_while_the_connection_waits_for_something_else() {
     assert_eq!(next(&mut listener), message(true, "news", "half"));
     listener.send(b"HO\r\n$2\r\nhi\r\n");
     assert_eq!(next(&mut listener), "$2\r\nhi\r\n");
-    // For a commit: nothing is acknowledged meanwhile.
+    // While it waits for a commit: nothing is acknowledged meanwhile.
     store.trouble.commits_wait.store(true, Ordering::SeqCst);
     listener.send(&[encode(&["SET", "k", "v"]), encode(&["GET", "k"])].concat());
-    // What is sent before both are under way stands among their replies, and waits with these.
+    // What is sent before both are under way stands among their replies, and waits with them.
     until(&mut other, "GET k", "$1\r\nv\r\n");
     assert_eq!(other.say("PUBLISH news commit"), ":1\r\n");
     assert_eq!(next(&mut listener), message(true, "news", "commit"));
@@ -100,7 +100,7 @@ fn who_listens_is_told_while_the_connection_waits_for_something_else() {
     assert_eq!([next(&mut listener), next(&mut listener)], ["+OK\r\n", "$1\r\nv\r\n"]);
 }
 
-/// Though other messages leave while a reply waits.
+/// This holds although other messages are sent while a reply waits.
 #[test]
 fn who_keeps_values_is_told_of_his_own_changes_behind_the_reply() {
     let clock = TestClock::new();
@@ -128,7 +128,7 @@ fn who_keeps_values_is_told_of_his_own_changes_behind_the_reply() {
     }
 }
 
-/// Whatever the reply waits for: here for the commit of a write in front of it.
+/// Whatever the reply waits for; here it waits for the commit of a write in front of it.
 #[test]
 fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
     let clock = TestClock::new();
@@ -158,7 +158,7 @@ fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
         let told = String::from_utf8_lossy(&keeper.until(invalid.as_bytes())).into_owned();
         assert_eq!(told, replies);
     }
-    // What waits for a row holds nothing back.
+    // A command that waits for a row holds no messages back.
     assert_eq!(keeper.say("GET k"), "$1\r\n2\r\n");
     keeper.send(&encode(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]));
     until_blocked(&mut third);
@@ -166,7 +166,7 @@ fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
     assert_eq!(next(&mut keeper), invalid);
 }
 
-/// In RESP3, as in Redis; and whatever it does meanwhile.
+/// In RESP3, as in Redis, whatever the connection does meanwhile.
 #[test]
 fn who_is_told_in_the_place_of_another_need_not_listen_to_anything() {
     let weir = Running::start(Settings::default());
@@ -191,7 +191,7 @@ fn who_is_told_in_the_place_of_another_need_not_listen_to_anything() {
     change(&mut keeper);
     assert_eq!(next(&mut target), told);
     assert_eq!(target.say("CLIENT REPLY ON"), "+OK\r\n");
-    // It was blocked when it was asked to.
+    // This connection was blocked when the other one named it.
     let [mut late, mut keeper] = [0; 2].map(|_| weir.connect());
     assert!(late.say("HELLO 3").starts_with('%'));
     let id = late.say("CLIENT ID")[1..].trim_end().to_owned();
@@ -212,7 +212,7 @@ fn nothing_overtakes_the_word_that_the_protocol_is_another() {
     assert_eq!(keeper.say(&format!("CLIENT TRACKING ON REDIRECT {id}")), "+OK\r\n");
     assert_eq!(keeper.say("GET k"), "$-1\r\n");
     store.trouble.commits_wait.store(true, Ordering::SeqCst);
-    // What is said of the protocol waits behind the write.
+    // The answer about the protocol waits behind the write.
     target.send(&[encode(&["SET", "a", "v"]), encode(&["HELLO", "3"])].concat());
     while !keeper.say(&format!("CLIENT LIST ID {id}")).contains("resp=3") {}
     other.send(&encode(&["SET", "k", "v"]));
@@ -278,14 +278,14 @@ fn nothing_overtakes_the_word_that_somebody_listens() {
 fn all_get_every_message_in_order_but_for_the_slow_one() {
     const LISTENERS: usize = 20;
     const MESSAGES: usize = 1500;
-    /// Messages that a sender is ahead of those who read.
+    /// How many messages a sender may be ahead of those who read.
     const AHEAD: usize = 50;
     let push_limits = PushLimits { hard_bytes: 2 << 20, soft_bytes: 2 << 20, soft_seconds: 60 };
     let weir = Running::start(Settings { push_limits, ..Settings::default() });
     let mut slow = weir.connect();
     subscribed(&mut slow, "news");
     let payload = "x".repeat(8 << 10);
-    // Of each sender: messages that have come, to all listeners together.
+    // For each sender: how many messages have come, to all listeners together.
     let received = [0, 0].map(AtomicUsize::new);
     let listen = |mut client: Client| {
         let mut told = Vec::new();
@@ -333,14 +333,14 @@ fn all_get_every_message_in_order_but_for_the_slow_one() {
     let mut other = weir.connect();
     assert_eq!(figure(&mut other, "client_output_buffer_limit_disconnections"), 1);
     until(&mut other, "PUBSUB NUMSUB news", "*2\r\n$4\r\nnews\r\n:0\r\n");
-    // It was told some, and then no more.
+    // The slow one was sent some messages, and then no more.
     assert!(slow.rest().len() < 2 * MESSAGES * payload.len());
 }
 
 #[test]
 fn no_message_stands_within_a_reply() {
     const PIPELINES: usize = 400;
-    /// Meanwhile.
+    /// Messages sent during a pipeline.
     const MESSAGES: usize = 30;
     let clock = TestClock::new();
     let store = Troubled::new(&clock, 1);
@@ -352,8 +352,8 @@ fn no_message_stands_within_a_reply() {
     judge.resp3 = true;
     subscribed(&mut listener, "n");
     assert!(listener.say("PSUBSCRIBE lo*").starts_with('>'));
-    // The sender is never more than two pipelines' messages behind its permits: at the end, when nobody reads while it
-    // is waited for, all that is left is far below what a listener may leave untaken.
+    // The sender is never more than two pipelines' messages behind its permits. So what is left at the end, when nobody
+    // reads while the test waits for the sender, is far below what a listener may leave untaken.
     let (permits, permitted) = std::sync::mpsc::sync_channel::<()>(MESSAGES);
     let mut other = served.connect();
     let sender = std::thread::spawn(move || {
@@ -375,9 +375,9 @@ fn no_message_stands_within_a_reply() {
             number += 1;
             Some(question(&mut rng, number))
         });
-        // In RESP2 who is subscribed may say nothing else.
+        // In RESP2 a connection with subscriptions may send nothing else.
         let questions = questions.filter(|question| question.words[0] != b"HELLO");
-        // A reply of which a part has left when something fails closes the connection.
+        // A reply of which a part was sent when something fails closes the connection.
         let questions = questions.filter(|question| failing == 0 || !question.streams);
         let questions = questions.take(20).collect();
         (0..MESSAGES).for_each(|_| permits.send(()).expect("the sender runs"));
@@ -491,15 +491,15 @@ fn a_long_message_goes_to_all_who_listen() {
         assert_eq!(next(client), message(false, "news", "short"));
     }
     assert_eq!(figure(&mut other, "client_output_buffer_limit_disconnections"), 0);
-    // Longer than what may wait for anybody.
+    // Longer than what may wait for any connection.
     let longer = "m".repeat(33 << 20);
     assert_eq!(other.say(&format!("PUBLISH news {longer}")), ":5\r\n");
     listeners.iter_mut().for_each(|client| drop(client.rest()));
     assert_eq!(figure(&mut other, "client_output_buffer_limit_disconnections"), 5);
 }
 
-/// Redis 7.0 puts such messages between the answers of the transaction's commands, where no client looks for them;
-/// later versions put them behind, as here.
+/// Redis 7.0 puts such messages between the answers of the transaction's commands, where no client looks for them.
+/// Later versions put them after the answer, as Weir does.
 #[test]
 fn what_a_transaction_publishes_to_its_own_connection_comes_behind_its_answer() {
     let weir = Running::start(Settings::default());

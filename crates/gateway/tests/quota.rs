@@ -1,10 +1,10 @@
-//! Capacity units over loopback: what is charged, who waits, who is refused, and who notices.
+//! Capacity units over loopback: what is charged, which commands wait, which are refused, and who notices.
 
 use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
 use weir_node::{OnLimit, Unit, UnitLimits};
 
-/// So slow that nothing comes back while a test runs, but for what it lets pass by itself.
+/// So slow that nothing comes back while a test runs, except what the test lets pass itself.
 const ONE_A_SECOND: UnitLimits = UnitLimits {
     rcu: 1,
     wcu: 1,
@@ -21,7 +21,7 @@ fn start(limits: UnitLimits) -> (Running, Client) {
     (weir, client)
 }
 
-/// A value that costs 20 write units: its debt is over before a client's patience is.
+/// A value that costs 20 write units: the debt is paid before a client's time limit is over.
 fn twenty() -> String {
     "v".repeat(20 * 1024 - 1)
 }
@@ -47,22 +47,22 @@ fn every_command_is_charged_what_it_read_and_wrote() {
         (&["MEMORY", "USAGE", "large"], 3, 0),
         (&["OBJECT", "HELP"], 0, 0),
         (&["MEMORY", "DOCTOR"], 0, 0),
-        // The value is written anew; a look at the old one beyond 4 KiB is paid for.
+        // The value is written anew; reading the old one beyond 4 KiB is paid for.
         (&["APPEND", "large", "v"], 2, 10),
         (&["INCR", "n"], 0, 1),
         (&["SETNX", "a", &four], 0, 1),
         (&["DEL", "a", "none", "n"], 0, 3),
         (&["MSET", "x", "1", "y", &four], 0, 6),
-        // By now there are 18 KB: values lie beside their keys, and are read with them.
+        // By now there are 18 KB, because values lie beside their keys and are read with them.
         (&["SCAN", "0"], 5, 0),
         (&["DBSIZE"], 5, 0),
         (&["PING"], 0, 0),
-        // A script costs what its commands do; one that only looks is not free.
+        // A script costs what its commands do; one that only reads is not free.
         (&["EVAL", "return redis.call('set', KEYS[1], ARGV[1])", "1", "s", "1"], 0, 1),
         (&["EVAL", "return redis.call('get', 'large')", "0"], 3, 0),
         (&["EVAL", "for i = 1, 5 do redis.call('get', 's') end", "1", "s"], 5, 0),
         (&["EVAL", "return 1", "0"], 0, 0),
-        // It counts keys, and does not wait for that.
+        // `INFO` counts keys, and does not wait for that.
         (&["INFO"], 5, 0),
         (&["INFO", "server"], 0, 0),
         (&["GET"], 0, 0),
@@ -111,7 +111,7 @@ fn a_delayed_command_holds_up_its_own_connection_and_nobody_else() {
     let requests: [&[&str]; 4] = [&["SET", "a", &value], &["ECHO", "before"], &["SET", "b", "2"], &["ECHO", "behind"]];
     let bytes: Vec<u8> = requests.iter().flat_map(|args| encode(args)).collect();
     slow.send(&bytes);
-    // What came before is answered while the third waits.
+    // The commands before are answered while the third waits.
     assert_eq!(slow.reply(), b"+OK\r\n");
     assert_eq!(slow.reply(), b"$6\r\nbefore\r\n");
     while weir.store.quota.waiting(Unit::Write) == 0 {
@@ -126,7 +126,7 @@ fn a_delayed_command_holds_up_its_own_connection_and_nobody_else() {
     let stats = weir.store.quota.stats(Unit::Write);
     assert_eq!((stats.admitted, stats.delayed, stats.refused), (2, 1, 0));
     assert!(stats.delayed_ns > 15_000_000_000, "{stats:?}");
-    // The operator is told of the reply that came late, and what for.
+    // The operator is told of the reply that came late, and of the reason.
     let slow = weir.slow_reply(1, "set");
     let [quota, others @ ..] = slow.waited;
     assert!(quota > 15_000_000_000 && slow.micros > 15_000_000, "{slow:?}");
@@ -177,7 +177,7 @@ fn going_through_keys_costs_the_values_beside_them_and_waits_between_the_pages()
     let before = units();
     assert!(client.say("SCAN 0 COUNT 1000").starts_with("*2\r\n"));
     assert!((256..600).contains(&(units() - before)), "one call passes a megabyte: {}", units() - before);
-    // With a few units a second it goes on as they come, and is not refused in the middle.
+    // With a few units a second the command goes on as they come, and is not refused in the middle.
     let limits = UnitLimits { rcu: 100, on_limit: OnLimit::Refuse, ..UnitLimits::default() };
     weir.store.quota.set_limits(&limits);
     weir.clock.advance(10);
@@ -240,7 +240,7 @@ fn info_counts_what_is_cheap_and_remembers_the_rest() {
     weir.store.is_asleep.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(keys(), (some, 0), "nobody is woken");
     weir.store.is_asleep.store(false, std::sync::atomic::Ordering::Relaxed);
-    // Without units it says what it knows, and neither waits nor is refused.
+    // Without units it shows what it knows, and neither waits nor is refused.
     weir.store.quota.set_limits(&UnitLimits { on_limit: OnLimit::Refuse, ..ONE_A_SECOND });
     while !writer.say("GET none").starts_with("-THROTTLED") {}
     assert_eq!(keys(), (some, 0));

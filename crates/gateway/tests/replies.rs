@@ -1,14 +1,14 @@
-//! One reply for each command, in order, whatever fails and wherever: or the connection is closed, and what it was told
-//! is right.
+//! There is one reply for each command, in order, whatever fails and wherever. Or else the connection is closed, and
+//! what it was sent until then is right.
 //!
 //! Pipelines of 1 to 64 commands of all families, in both protocols, with long values, `CLIENT REPLY` and `MULTI`, are
-//! sent to a gateway over a store in which every call may fail or wait, and to one over a real node on a simulated disk
-//! that fails, is full, forgets what it was to sync, and whose partitions fall asleep, cannot be opened and are dropped
-//! meanwhile, on either engine. An independent parser takes the replies apart, and each must look like one to its
-//! command ([`crate::support::pipelines`]).
+//! sent to two gateways. One has a store in which every call may fail or wait. The other has a real node, on either
+//! engine, on a simulated disk that fails, is full and forgets what it was to sync; its partitions fall asleep, cannot
+//! be opened and are dropped meanwhile. An independent parser takes the replies apart, and each must look like a reply
+//! to its command ([`crate::support::pipelines`]).
 //!
-//! `WEIR_PIPELINES` of them (3,000) from `WEIR_SEED` (0), three quarters over the store; the run of a million is in
-//! docs/testing.md.
+//! `WEIR_PIPELINES` is their number (3,000), from `WEIR_SEED` (0), three quarters of them over the store; the run of a
+//! million is in docs/testing.md.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use weir_io::real::{RealClock, RealSpawn, block_on};
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, OpKind, SimFs};
 use weir_node::{EngineKind, Machine, Node, NodeConfig, OnLimit, StoredSecret, TenantSettings, TenantSpec, UnitLimits};
 
-/// Clients at the same time.
+/// How many clients run at the same time.
 const CLIENTS: u64 = 3;
 /// See [`run`].
 const HEALED_AFTER: Duration = Duration::from_secs(2);
-/// Commands of a pipeline, at most.
+/// How many commands a pipeline has at most.
 const COMMANDS_MAX: u64 = 64;
 
 /// A number from the environment.
@@ -46,8 +46,8 @@ fn settings() -> Settings {
 }
 
 /// Sends `count` pipelines over [`CLIENTS`] connections. Before each, `meddle` makes trouble; `connect` makes a
-/// connection that is let in. Where nobody is answered for [`HEALED_AFTER`], whoever waits for the disk waits for its
-/// trouble to end: `heal` ends it.
+/// connection that is let in. If nobody is answered for [`HEALED_AFTER`], the clients wait for the disk, and `heal`
+/// ends its trouble.
 fn run(
     (seed, count): (u64, u64),
     may_close: bool,
@@ -106,7 +106,7 @@ fn run(
     all
 }
 
-/// Neither all nor nothing failed.
+/// Checks that some replies failed, and not all.
 fn check(tally: Tally, what: &str) {
     eprintln!("{what}: {tally:?}");
     let share = tally.errors as f64 / tally.replies as f64;
@@ -129,7 +129,7 @@ fn one_reply_each_whatever_the_store_does() {
             trouble.disk_limit.store(rng.below(3) / 2 * 4096, Ordering::Relaxed);
         }
         if rng.chance(0.01) {
-            // What one pipeline owes is paid within seconds.
+            // So much that the debt of one pipeline is paid within seconds.
             let [rcu, wcu] = [0, 0].map(|_: u64| [0, 0, 5_000, 50_000][rng.below(4) as usize]);
             let on_limit = if rng.chance(0.7) { OnLimit::Refuse } else { OnLimit::Delay { max_ms: 3 } };
             let quota = store.quota().expect("one");
@@ -164,16 +164,16 @@ impl Island {
         Self { served: Some(served), node, fs, tenants: AtomicU64::new(0) }
     }
 
-    /// The disk is as good as new, but for what it has lost.
+    /// Makes the disk as good as new, except for what it has lost.
     fn heal(&self) {
         self.fs.set_faults(FaultPlan::none());
         self.fs.set_free_bytes(u64::MAX);
     }
 
-    /// A connection of a new tenant: what was there may have been dropped, or damaged for good.
+    /// A connection of a new tenant, because old ones may have been dropped, or damaged for good.
     fn connect(&self) -> Client {
         loop {
-            // Others make trouble meanwhile, and may drop it at once.
+            // Others make trouble meanwhile, and may drop the tenant at once.
             self.heal();
             let life = self.tenants.fetch_add(1, Ordering::Relaxed);
             let tenant = format!("tenant-{life}");
@@ -221,7 +221,7 @@ impl Island {
             }
         }
         if rng.chance(0.005) && tenant.name().as_str() != "default" {
-            // It may fail: then it is there, or gone at the next try.
+            // This may fail. Then the tenant still exists, or is gone at the next try.
             let _ = block_on(self.node.drop_tenant(tenant.name()));
         }
     }
@@ -231,7 +231,7 @@ impl Drop for Island {
     fn drop(&mut self) {
         self.heal();
         drop(self.served.take());
-        // After all that it may be damaged.
+        // After all this the node may be damaged.
         let _ = block_on(self.node.close());
     }
 }
@@ -244,7 +244,7 @@ fn one_reply_each_whatever_the_disk_does() {
     check(tally, "node");
 }
 
-/// What was found first: the write is refused at once, and so is the read behind it.
+/// This was the first error that these tests found: the write is refused at once, and so is the read behind it.
 #[test]
 fn a_refused_write_and_what_follows_it_have_a_reply_each() {
     let clock = TestClock::new();
@@ -275,12 +275,12 @@ fn a_refused_write_and_what_follows_it_have_a_reply_each() {
     }
 }
 
-/// A request whose reply is longer than what is kept together: a part of it leaves while the command is under way.
+/// A request whose reply is longer than what is kept together: a part of it is sent while the command is under way.
 fn long_question() -> Vec<u8> {
     encode(&["COMMAND", "INFO"].into_iter().chain(std::iter::repeat_n("get", 4000)).collect::<Vec<_>>())
 }
 
-/// The array of `EXEC` cannot be taken back, and an error among its elements, or behind it, would stand for something
+/// The array of `EXEC` cannot be taken back, and an error among its elements, or after it, would stand for something
 /// else.
 #[test]
 fn a_write_that_fails_when_a_part_of_its_reply_has_left_ends_the_connection() {
@@ -304,15 +304,15 @@ fn a_write_that_fails_when_a_part_of_its_reply_has_left_ends_the_connection() {
     assert_eq!(weir.connect().say("EXISTS b"), ":1\r\n", "it was run to its end");
 }
 
-/// The client goes when a part of the answer to its `EXEC` has left, with a value that was kept apart. What is queued
-/// is run to its end.
+/// The client goes when a part of the answer to its `EXEC` was sent, with a value that was kept separately. The queued
+/// commands are run to the end.
 #[test]
 fn a_client_who_goes_within_the_answer_to_its_transaction_does_not_end_it_in_half() {
     let weir = Running::start(settings());
     let (mut client, mut other) = (weir.connect(), weir.connect());
     other.ask(&["SET", "long", &"v".repeat(20_000)]);
     let mut requests = vec![encode(&["MULTI"]), encode(&["GET", "long"])];
-    // More than the sockets take of who does not read.
+    // More than the sockets hold for a client that does not read.
     requests.extend((0..20).map(|_| long_question()));
     requests.extend([encode(&["SET", "b", "1"]), encode(&["EXEC"])]);
     client.send(&requests.concat());
@@ -325,8 +325,8 @@ fn a_client_who_goes_within_the_answer_to_its_transaction_does_not_end_it_in_hal
     assert_eq!(other.say("EXISTS b"), ":1\r\n");
 }
 
-/// What a script sends to its own client stands in front of its reply, also where its write fails and where so much is
-/// sent that it leaves before the reply is written.
+/// What a script sends to its own client stands in front of the reply, even if its write fails, and even if it sends so
+/// much that this goes out before the reply is written.
 #[test]
 fn a_script_whose_write_fails_is_answered_once_and_its_messages_come() {
     let script = "redis.call('set', KEYS[1], 1) redis.call('publish', 'c', string.rep('x', ARGV[1])) return 1";
@@ -355,7 +355,7 @@ fn no_message_stands_within_a_reply_that_has_ended_and_left_in_part() {
     assert!(client.say("SUBSCRIBE c").starts_with(">3"));
     store.trouble.commits_wait.store(true, Ordering::SeqCst);
     client.send(&[long_question(), encode(&["SET", "a", "1"])].concat());
-    // A part has left; the rest waits for the commit of what is behind it.
+    // A part was sent; the rest waits for the commit of a later write.
     assert_eq!(client.stream.peek(&mut [0]).expect("a part"), 1);
     while other.say("EXISTS a") != ":1\r\n" {}
     assert_eq!(other.say("PUBLISH c m"), ":1\r\n");

@@ -1,4 +1,4 @@
-//! Request units over loopback: what `RU LAST` tells, what replies tell, and who waits or is refused.
+//! Request units over loopback: what `RU LAST` tells, what replies tell, and which commands wait or are refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weir_node::{OnLimit, RequestOrder, Unit, UnitLimits};
 
 use crate::support::{Client, Running, encode};
 
-/// What `RU LAST` says, by name; numbers of modules behind theirs.
+/// The answer of `RU LAST` by name; the numbers of modules are among them by the modules' names.
 fn last(client: &mut Client) -> BTreeMap<String, String> {
     let reply = client.say("RU LAST");
     let words: Vec<&str> = reply.split("\r\n").filter(|line| !line.starts_with(['*', '$', '%'])).collect();
@@ -55,7 +55,7 @@ fn the_last_command_tells_what_it_was_counted_as() {
         if !line.starts_with("INCR") {
             continue;
         }
-        // It has failed, and has written nothing.
+        // The command has failed, and has written nothing.
         assert_eq!((counted.get("row_written"), counted.get("log_record")), (None, None));
     }
     client.say("GET k");
@@ -65,7 +65,7 @@ fn the_last_command_tells_what_it_was_counted_as() {
     assert!(units > 0.0 && units < 10.0, "{units}");
     let bytes: u64 = told["network_bytes"].parse().expect("a number");
     assert_eq!(bytes, encode(&["GET", "k"]).len() as u64 - 2 + "$10\r\nvalue12345\r\n".len() as u64);
-    // It tells of the command before, not of itself, however often it is asked.
+    // `RU LAST` tells of the command before, not of itself, however often it is asked.
     assert_eq!(last(&mut client)["command"], "get");
     assert!(client.say("RU LAST now").starts_with("-ERR wrong number of arguments"));
     assert!(client.say("RU NOSUCH").starts_with("-ERR unknown subcommand"));
@@ -94,8 +94,8 @@ fn parts_are_counted_one_by_one_on_rows_that_have_many() {
     client.say("EXEC");
     let counted = modules(&mut client);
     let of = |module| counted.get(module).copied().unwrap_or(0);
-    // The command in front of it has written the row: the engine is not asked for it. Each is a command when it is
-    // queued, too.
+    // The command in front of it has written the row, so the engine is not asked for it. Each is also counted as a
+    // command when it is queued.
     assert_eq!([of("command"), of("row_written"), of("row_found"), of("in_hand")], [5, 1, 0, 1], "{counted:?}");
     assert_eq!([of("row_command"), of("reply_element")], [1, 2], "{counted:?}");
 }
@@ -143,7 +143,7 @@ fn a_tenant_is_refused_by_its_request_units_alone() {
         served > 0 && refusal.starts_with("-THROTTLED retry_in_ms=") && refusal.contains("reason=tenant_ru"),
         "{refusal}"
     );
-    // Who is refused may still ask what is going on, and pays for it.
+    // A client that is refused may still ask what is going on, and pays for that.
     assert_eq!(client.say("PING"), "+PONG\r\n");
     weir.clock.advance(10);
     assert_eq!(client.say("SET k v"), "+OK\r\n");
@@ -210,7 +210,7 @@ fn a_long_read_of_one_row_waits_while_it_owes_more_than_a_second() {
     let free = weir.milli_units();
     client.say("HVALS h");
     let cost = weir.milli_units() - free;
-    // Fifty seconds' worth, and nothing saved up. Most of it are bytes of the reply, which are paid at its end.
+    // Fifty seconds' worth, and nothing saved up. Most of it is for bytes of the reply, which are paid for at its end.
     weir.clock.freeze();
     weir.store.quota.set_limits(&UnitLimits { ru: (cost / 50_000).max(1), ..UnitLimits::default() });
     client.send(&encode(&["HVALS", "h"]));
@@ -238,16 +238,16 @@ fn what_is_not_run_is_not_charged() {
     let weir = Running::start(Settings::default());
     weir.clock.freeze();
     let mut client = weir.connect();
-    // Refused by one limit, after the other one has let it pass.
+    // Refused by one limit, after the other one has let the command pass.
     let limits = UnitLimits { rcu: 100_000, ru: 10, on_limit: OnLimit::Refuse, ..UnitLimits::default() };
     weir.store.quota.set_limits(&limits);
     let served = (0..10_000).take_while(|_| !client.say("GET k").starts_with("-THROTTLED")).count();
     assert!(served < 10_000, "nobody is refused");
     (0..10).for_each(|_| assert!(client.say("GET k").starts_with("-THROTTLED")));
     assert_eq!(weir.store.quota.stats(Unit::Read).units, served as u64);
-    // A transaction that is not run, as what it watches was changed.
+    // A transaction that is not run, because a watched key was changed.
     weir.store.quota.set_limits(&UnitLimits { wcu: 1000, ru: 1_000_000, ..UnitLimits::default() });
-    // The debt of before is paid.
+    // The earlier debt is paid.
     weir.clock.advance(1);
     client.say("WATCH k");
     weir.connect().say("SET k other");
@@ -288,7 +288,7 @@ fn a_connection_tells_what_its_commands_have_cost_in_all() {
     other.say("GET k");
     let [commands, units, written, found, counted] = sum(&mut client);
     assert_eq!([commands, written, found, counted], [51_000, 50_000, 1000, 51_000]);
-    // What `RU` itself costs is charged, and not told.
+    // The cost of `RU` itself is charged, and not shown.
     assert!(units > 0 && units <= cost, "{units} of {cost}");
     assert_eq!(client.say("RU RESET"), "+OK\r\n");
     assert_eq!(sum(&mut client), [0; 5]);
@@ -341,14 +341,14 @@ fn what_is_written_again_by_the_same_group_is_counted_as_left_out() {
         let counted = modules(client);
         ["row_written", "left_out", "written_byte", "part_written"].map(|name| counted.get(name).copied().unwrap_or(0))
     };
-    // Of ten numbers the last is left: a kind, `n` behind its database, and two digits, with two lengths.
+    // Of ten numbers only the last is left: a kind, `n` behind its database, and two digits, with two lengths.
     client.say("MULTI");
     (0..10).for_each(|_| drop(client.say("INCR n")));
     client.say("EXEC");
     assert_eq!(counts(&mut client), [1, 9, 7, 0]);
     client.ask(&["EVAL", "for i=11,20 do redis.call('set',KEYS[1],i) end", "1", "n"]);
     assert_eq!(counts(&mut client), [1, 9, 7, 0]);
-    // A few changes are not looked through.
+    // A few changes are not searched for ones that are written again.
     client.say("MULTI");
     (0..8).for_each(|_| drop(client.say("INCR n")));
     client.say("EXEC");
@@ -386,7 +386,8 @@ fn what_rows_and_replies_take_beside_each_row_is_counted() {
         ("LSET l 1 v", &[("packed_change", 1), ("packed_byte", 9)]),
         ("ZINCRBY z 5 a", &[("packed_change", 1), ("head_written", 1)]),
         ("XADD x 2-1 f v", &[("packed_change", 1), ("head_written", 1)]),
-        // As the log has it: a kind, the length of a key and it behind its database, the length of a value and it.
+        // In the form of the log: a kind, the length of a key and the key behind its database, the length of a value
+        // and the value.
         ("SET k 2", &[("row_command", 0), ("gathered", 1), ("head_written", 0), ("log_record", 1), ("commit", 1)]),
         ("SET k 2", &[("written_byte", 1 + 1 + 2 + 1 + 1), ("member", 0)]),
         ("SET k 2 EX 1000", &[("written_byte", 1 + 1 + 2 + 6 + 1 + 1)]),
@@ -400,7 +401,7 @@ fn what_rows_and_replies_take_beside_each_row_is_counted() {
             assert_eq!(counted.get(*module).copied().unwrap_or(0), *count, "{module} of {line}: {counted:?}");
         }
     }
-    // Commands that a script calls are no slices of it.
+    // Commands that a script calls do not count as its slices.
     client.ask(&["EVAL", "for i=1,100 do redis.call('get',KEYS[1]) end", "1", "k"]);
     let counted = modules(&mut client);
     let slices = counted.get("script_slice").copied().unwrap_or(0);
@@ -426,7 +427,7 @@ fn reads_and_writes_wait_in_the_nodes_queues_and_go_on_or_are_refused() {
     let queue = Arc::clone(weir.store.units.queue());
     queue.set(Some(10_000), RequestOrder::WritesFirst);
     let (mut writer, mut reader) = (weir.connect(), weir.connect());
-    // The tenant has no limit. What does not fit into a tenth of a second waits.
+    // The tenant has no limit. Commands beyond the units of a tenth of a second wait.
     let until_waiting = |expected: [usize; 2]| {
         while queue.waiting() != expected {
             std::thread::yield_now();
@@ -444,7 +445,7 @@ fn reads_and_writes_wait_in_the_nodes_queues_and_go_on_or_are_refused() {
     let text = String::from_utf8_lossy(&refused);
     assert!(text.starts_with("-THROTTLED retry_in_ms=") && text.contains("reason=node_ru"), "{text}");
     until_waiting([0, 1]);
-    // The threshold goes, and so do all.
+    // Without a threshold, all of them go on.
     queue.set(None, RequestOrder::WritesFirst);
     let replies: Vec<Vec<u8>> = (0..1000).map(|_| writer.reply()).collect();
     let refused = replies.iter().filter(|reply| reply.starts_with(b"-THROTTLED")).count();

@@ -1,4 +1,4 @@
-//! What scripts may do to others, and others to them. What they give is in `families`.
+//! What scripts may do to others, and others to them. Their results are tested in `families`.
 
 use weir_gateway::Settings;
 
@@ -9,7 +9,7 @@ fn send(client: &mut Client, words: &[&str]) {
     client.send(&encode(words));
 }
 
-/// Until a script of its tenant runs, as `SCRIPT KILL` says, which ends it.
+/// Repeats `SCRIPT KILL` until a script of the tenant runs, which this ends.
 fn kill(client: &mut Client) {
     while client.say("SCRIPT KILL").starts_with("-NOTBUSY") {
         std::thread::yield_now();
@@ -24,7 +24,7 @@ fn a_script_that_is_killed_has_written_nothing_and_held_up_nobody() {
     for end in ["while true do end", "while true do pcall(function() while true do end end) end"] {
         let script = format!("redis.call('set', KEYS[1], 'half') redis.call('incr', 'n') {end}");
         send(&mut client, &["EVAL", &script, "1", "k"]);
-        // Its neighbours' scripts, and what of its own tenant is about other rows.
+        // Scripts of other tenants are served, and commands of its own tenant about other rows.
         assert_eq!(eve.ask(&["EVAL", "return redis.call('incr', 'n')", "0"]).first(), Some(&b':'));
         assert_eq!(other.say("SET elsewhere x"), "+OK\r\n");
         assert_eq!(eve.say("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.\r\n", "another tenant's");
@@ -50,7 +50,7 @@ fn what_a_script_writes_is_bounded() {
     }
 }
 
-/// A script's words have the limits of a client's.
+/// The words of a script have the limits of a client's words.
 #[test]
 fn a_script_may_ask_for_no_more_than_a_client() {
     let mut settings = Settings { threads: 2, ..Settings::default() };
@@ -78,7 +78,7 @@ fn whoever_goes_takes_the_script_along() {
     send(&mut client, &["EVAL", "redis.call('set', KEYS[1], 'x') while true do end", "1", "k"]);
     kill(&mut other);
     drop(client);
-    // Its rows are free.
+    // The script's rows are unlocked.
     assert_eq!(other.say("SET k y"), "+OK\r\n");
     assert_eq!(other.say("SCRIPT KILL"), "-NOTBUSY No scripts in execution right now.\r\n");
 }
@@ -96,7 +96,7 @@ fn scripts_that_are_kept_belong_to_one_tenant() {
     assert_eq!(ada.say(&format!("EVALSHA {digest} 0")), ":1\r\n");
 }
 
-/// Many add to the same rows by scripts that find their keys as they run: each has its effect once.
+/// Many clients add to the same rows by scripts that find their keys as they run: each script has its effect once.
 #[test]
 fn scripts_are_one_after_the_other_on_the_rows_that_they_find() {
     const EACH: i64 = 60;
@@ -155,7 +155,7 @@ fn a_script_in_a_transaction_belongs_to_it() {
     let world = World::new();
     let (mut client, mut other) = (world.tenant("t", 1, 0), world.connect("t"));
     let queue = |client: &mut Client, words: &[&str]| assert_eq!(client.ask(words), b"+QUEUED\r\n");
-    // Each sees what those in front of it have written, also under keys that it has not declared.
+    // Each script sees what those in front of it have written, even under keys that it has not declared.
     client.say("MULTI");
     queue(&mut client, &["SET", "a", "1"]);
     queue(&mut client, &["EVAL", "return redis.call('incrby', 'a', ARGV[1])", "0", "5"]);
@@ -168,19 +168,19 @@ fn a_script_in_a_transaction_belongs_to_it() {
     let reply = String::from_utf8_lossy(&client.ask(&["EXEC"])).into_owned();
     let (front, behind) = (reply.find("*8\r\n+OK\r\n:6\r\n-ERR Unknown Redis command"), reply.find("-NOSCRIPT"));
     assert!(front == Some(0) && behind.is_some() && reply.ends_with("+OK\r\n+OK\r\n+OK\r\n$1\r\n6\r\n"), "{reply}");
-    // What is watched was changed: nothing is run.
+    // A watched key was changed, so nothing is run.
     client.say("WATCH a");
     other.say("SET a 2");
     client.say("MULTI");
     queue(&mut client, &["EVAL", "return redis.call('incr', 'a')", "0"]);
     assert_eq!(client.say("EXEC"), "*-1\r\n");
-    // One that has to leave takes the whole along, once.
+    // A script that has to leave takes the whole transaction along, once.
     client.say("MULTI");
     queue(&mut client, &["INCR", "a"]);
     queue(&mut client, &["EVAL", "for i = 1, 1000000 do end return redis.call('incr', 'a')", "1", "a"]);
     queue(&mut client, &["INCR", "a"]);
     assert_eq!(client.say("EXEC"), "*3\r\n:3\r\n:4\r\n:5\r\n");
-    // One that is killed has written nothing, and the others have.
+    // A script that is killed has written nothing, and the others have.
     client.say("MULTI");
     queue(&mut client, &["INCR", "a"]);
     queue(&mut client, &["EVAL", "redis.call('set', 'a', 'gone') while true do end", "1", "a"]);
@@ -191,7 +191,7 @@ fn a_script_in_a_transaction_belongs_to_it() {
     assert!(reply.starts_with("*3\r\n:6\r\n-ERR Error running script") && reply.ends_with(":7\r\n"), "{reply}");
 }
 
-/// What goes through all keys is let go through them within a script, too, and meets what the script has written.
+/// A command that goes through all keys may do so within a script, too, and meets what the script has written.
 #[test]
 fn a_script_goes_through_all_keys_with_its_own_among_them() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Secrets: what is right, what a guess costs and whom, and that nothing says what they are.
+//! Secrets: which are right, what a guess costs and whom, and that nothing reveals them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Tenancy for Active {
     }
 }
 
-/// Tenants and their stored secrets, which a test changes.
+/// Tenants and their stored secrets, which a test may change.
 #[derive(Clone)]
 struct TestDirectory {
     store: MemoryStore,
@@ -57,7 +57,7 @@ fn chosen(text: &str) -> Option<Vec<u8>> {
     Some(secret::choose(text.as_bytes(), &mut random).expect("memory"))
 }
 
-/// `default` without a secret, `ada` with a chosen one and `bob` with a generated one, which comes back.
+/// `default` without a secret, `ada` with a chosen one and `bob` with a generated one, which is returned.
 fn start(insecure: bool) -> (Secrets<MemoryStore, TestDirectory>, TestDirectory, Arc<TestClock>, String) {
     let clock = TestClock::new();
     let directory = TestDirectory { store: MemoryStore::new(&clock), stored: Arc::default() };
@@ -127,7 +127,7 @@ fn s3_a_guesser_must_wait_and_cannot_lock_the_owner_out() {
     let waits = |refusal| matches!(refusal, Err(Refusal::TooManyFailures { retry_seconds: 1.. }));
     assert!(waits(login(&doorman, "bob", "guess", "10.0.0.1:2")), "another port is the same address");
     assert!(waits(login(&doorman, "ada", "guess", "10.0.0.1:1")));
-    // Even a right secret is not told from there, unless it has been shown to be right before.
+    // From there not even a right secret is accepted, unless it has been right before.
     assert!(waits(login(&doorman, "bob", &token, "10.0.0.1:1")));
     assert_eq!(login(&doorman, "bob", &token, "10.0.0.2:1").as_deref(), Ok("bob"));
     assert_eq!(login(&doorman, "bob", &token, "10.0.0.1:1").as_deref(), Ok("bob"));

@@ -1,4 +1,4 @@
-//! `SYNC` and `PSYNC`: what is streamed, who gets it, and what happens where it cannot be.
+//! `SYNC` and `PSYNC`: what is streamed, who gets it, and what happens if it cannot be streamed.
 
 use weir_command::rdb::crc64;
 use weir_gateway::Settings;
@@ -7,7 +7,7 @@ use weir_node::{EngineKind, Unit, UnitLimits};
 use crate::support::world::World;
 use crate::support::{Client, Running};
 
-/// Asks for a snapshot and reads it: the file, and what comes behind its mark.
+/// Asks for a snapshot and reads it: the file, and what follows its mark.
 fn snapshot(client: &mut Client, question: &[u8]) -> (Vec<u8>, Vec<u8>) {
     client.send(question);
     if question.starts_with(b"PSYNC") {
@@ -59,7 +59,7 @@ fn a_snapshot_is_streamed_with_all_that_the_tenant_has_and_nothing_of_others() {
         assert!(has(&file, long.as_bytes()) && !has(&file, b"eves-key"));
         assert!(has(&file, b"\xfe\x00") && has(&file, b"\xfe\x09\xfc") && has(&file, b"\x00\x04nine\x04ends"));
         assert!(has(&file, b"\xf5") && has(&file, b"register_function"));
-        // Functions alone; and what comes behind it where somebody expects more.
+        // Functions alone, and what follows the file for a client that expects more.
         let mut client = world.connect(name);
         assert_eq!(client.say("REPLCONF capa eof rdb-filter-only functions"), "+OK\r\n");
         let (file, behind) = snapshot(&mut client, b"PSYNC ? -1\r\n");
@@ -75,7 +75,7 @@ fn who_would_follow_is_refused_and_rights_are_asked_for() {
     let mut client = world.tenant("t", 1, 0);
     assert!(client.say("SYNC").starts_with("-ERR SYNC streams a dump whose end is a mark"));
     assert_eq!(client.say("REPLCONF capa eof listening-port 7000"), "+OK\r\n");
-    // As `redis-cli --replica`, which wants neither rows nor functions.
+    // Like `redis-cli --replica`, which wants neither rows nor functions.
     let mut watching = world.connect("t");
     assert_eq!(watching.ask(&["REPLCONF", "capa", "eof", "rdb-filter-only", ""]), b"+OK\r\n");
     for question in ["SYNC", "PSYNC ? -1"] {
@@ -99,7 +99,7 @@ fn one_snapshot_of_a_tenant_is_streamed_at_a_time() {
     for key in 0..40 {
         client.say(&format!("SET key-{key} {value}"));
     }
-    // It reads nothing of it: more than sockets hold waits.
+    // The client reads nothing of it, so whatever the sockets do not hold waits.
     let mut slow = world.connect("t");
     assert_eq!(slow.say("REPLCONF capa eof"), "+OK\r\n");
     slow.send(b"SYNC\r\n");
@@ -112,7 +112,7 @@ fn one_snapshot_of_a_tenant_is_streamed_at_a_time() {
     while client.say("INFO persistence").contains("rdb_bgsave_in_progress:1") {
         std::thread::yield_now();
     }
-    // That it is gone is no fault of the snapshot.
+    // That the client is gone is not the snapshot's fault.
     assert!(client.say("INFO persistence").contains("rdb_last_bgsave_status:ok"));
     assert_is_whole(&snapshot(&mut client, b"SYNC\r\n").0);
 }
@@ -128,7 +128,7 @@ fn what_has_no_form_in_the_file_ends_it_and_is_named() {
         let mut asking = world.connect("t");
         asking.say("REPLCONF capa eof");
         asking.send(b"SYNC\r\n");
-        // Of a short one nothing has left: the reason is the answer. A long one is cut.
+        // Nothing of a short file was sent, so the reason is the answer. A long file is cut.
         let told = asking.rest();
         assert!(told.starts_with(answer), "{}", told[..told.len().min(200)].escape_ascii());
         if let Some(rest) = told.strip_prefix(b"$EOF:") {
@@ -158,7 +158,7 @@ fn a_snapshot_is_charged_as_what_it_reads() {
     let before = units();
     client.say("REPLCONF capa eof rdb-only 1");
     assert_is_whole(&snapshot(&mut client, b"SYNC\r\n").0);
-    // Each value costs two, and going past it as much.
+    // Each value costs two units, and going past it costs as much.
     let spent = units() - before;
     assert!((500..1500).contains(&spent), "{spent}");
 }

@@ -1,10 +1,10 @@
-//! Over how many threads connections are spread, as they have work for them.
+//! Over how many threads connections are spread, depending on how much work there is.
 
 use crate::support::TestClock;
 use crate::support::tenants::{read_for, start_open};
 use weir_gateway::Settings;
 
-/// More than enough for the gateway to look.
+/// More rounds than the gateway needs to look at its threads.
 const ROUNDS_MAX: usize = 100_000;
 
 #[test]
@@ -14,8 +14,7 @@ fn connections_go_to_a_second_thread_when_one_is_full_and_come_back_when_that_wa
     let (weir, keys) =
         start_open(&clock, Settings { threads: 2, long_threads: 0, idle_time: || None, ..Settings::default() });
     let mut clients = [weir.connect(), weir.connect()];
-    // No time passes but what the first client's reads take of their thread, so that it is full, as is whichever it is
-    // on.
+    // Time passes only during the first client's reads, so whichever thread serves that client is full.
     let mut served_by = || {
         let [first, second] = &mut clients;
         [read_for(first, &keys, "default", 10_000_000), read_for(second, &keys, "default", 0)]

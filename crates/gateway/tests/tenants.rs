@@ -1,5 +1,5 @@
-//! Several tenants behind one gateway, with secrets: who may say what before it is known who speaks, and what one
-//! tenant learns of another (nothing).
+//! Several tenants behind one gateway, with secrets: who may do what before the login, and what one tenant learns of
+//! another (nothing).
 
 use std::sync::atomic::Ordering;
 
@@ -47,13 +47,13 @@ fn s2_what_a_stranger_may_send_and_is_told_is_bounded() {
         told += len;
     }
     assert!(told <= 1024, "{told} bytes were told");
-    // Once it is known who speaks, neither holds any more.
+    // After the login, neither limit holds any more.
     let mut client = connect(&weir, "ada");
     let words: Vec<String> = (0..20).map(|i| format!("{i}{}", "x".repeat(20_000))).collect();
     let all: Vec<&str> = std::iter::once("DEL").chain(words.iter().map(String::as_str)).collect();
     assert_eq!(client.ask(&all), b":0\r\n");
     (0..100).for_each(|_| assert_eq!(client.say("PING"), "+PONG\r\n"));
-    // RESET makes a stranger again.
+    // RESET makes the connection a stranger again.
     assert_eq!(client.say("RESET"), "+RESET\r\n");
     assert_eq!(client.say("PING"), NO_AUTH);
     client.send(b"*11\r\n");
@@ -98,7 +98,7 @@ fn auth_and_hello_say_what_redis_says() {
     assert_eq!(client.say("CLIENT GETNAME"), "$2\r\nme\r\n");
     assert_eq!(client.say("AUTH bob x"), WRONG_PASS);
     assert_eq!(client.say("GET whose"), "$3\r\nada\r\n", "a failed login changes nothing");
-    // A secret alone is the default tenant's.
+    // A secret without a name is for the default tenant.
     assert_eq!(client.say("AUTH default-secret"), "+OK\r\n");
     assert_eq!(client.say("GET whose"), "_\r\n");
 }
@@ -242,7 +242,7 @@ fn s13_nobody_is_kept_out_by_who_takes_all_there_is() {
         greedy.push(next);
     }
     assert_eq!(greedy.len(), 17, "nine tenths of eighteen");
-    // Three places are left, one of them for a tenant. Those who say nothing have them all, but not for long.
+    // Three places are left, one of them for a tenant. Clients that say nothing have them all, but not for long.
     let mut silent: Vec<_> = (0..20).map(|_| weir.connect()).collect();
     assert_eq!(connect(&weir, "bob").say("PING"), "+PONG\r\n");
     assert_eq!(silent[0].rest(), b"", "the oldest made room");
@@ -267,7 +267,7 @@ fn s17_other_protocols_are_closed_at_once() {
         let mut client = weir.connect();
         client.send(request.as_bytes());
         let said = String::from_utf8_lossy(&client.rest()).into_owned();
-        // `GET / HTTP/1.1` is a GET with a wrong number of arguments; the line behind it gives it away.
+        // `GET / HTTP/1.1` is a GET with a wrong number of arguments; the next line gives it away.
         assert!(said.is_empty() || said.starts_with("-ERR wrong number of arguments"), "{said}");
     }
 }

@@ -1,16 +1,16 @@
-//! How long `AUTH` takes (S3): by command, never in CI, as it measures a machine.
+//! How long `AUTH` takes (S3). Run by command, never in CI, because it measures a machine.
 //!
 //! ```text
 //! cargo test --release -p weir-gateway --test gateway timing -- --ignored --nocapture
 //! ```
 //!
-//! A real doorman behind a real socket. Names that nobody has, wrong secrets for a tenant whose secret was generated
-//! and wrong secrets for one who chose it are tried in random order, `WEIR_TRIES` (2,000) each: Welch's t of every two
-//! must be below 4.5 (medians beside 15 ms of hashing are told, not judged). Each costs a slow hash, which is why it
-//! takes a minute or two; that they cost the same work is counted in `auth/secrets/tests.rs`. The owners have logged in
-//! before: what is remembered of them must not be seen either. Every try comes from an address of its own, as far as
-//! the doorman can tell, so that none waits for having been wrong; that they do wait who come from one is checked
-//! first.
+//! A real doorman behind a real socket. Names that nobody has, wrong secrets for a tenant whose secret was generated,
+//! and wrong secrets for one who chose it are tried in random order, `WEIR_TRIES` (2,000) of each. Welch's t of every
+//! two must be below 4.5 (medians beside 15 ms of hashing are shown, not judged). Each try costs a slow hash, which is
+//! why it takes a minute or two; that they cost the same work is counted in `auth/secrets/tests.rs`. The owners have
+//! logged in before, because what is remembered of them must not be noticeable either. As far as the doorman can tell,
+//! every try comes from an address of its own, so that none waits for having been wrong. That tries from one address do
+//! wait is checked first.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -53,7 +53,7 @@ impl Directory<MemoryStore> for TestDirectory {
     }
 }
 
-/// A doorman to whom every try comes from somewhere else, once that is wanted.
+/// A doorman for whom every try comes from a different address, once the test wants that.
 struct FromAnywhere {
     doorman: Secrets<MemoryStore, TestDirectory>,
     addresses: Arc<AtomicU32>,
@@ -92,7 +92,7 @@ impl Doorman<MemoryStore> for FromAnywhere {
     }
 }
 
-/// Fewer than are remembered. When all have been used, time passes until they are forgotten.
+/// Fewer addresses than are remembered. When all have been used, time passes until they are forgotten.
 const ADDRESSES: u32 = 8_000;
 
 struct World {
@@ -105,7 +105,7 @@ struct World {
 const CHOSEN: &str = "correct horse battery staple, or so";
 
 impl World {
-    /// A connection of somebody who is known, so that it may stay as long as it likes.
+    /// A connection that has logged in, so that it may stay as long as it likes.
     fn connect(&self) -> Client {
         let mut client = self.weir.connect();
         assert_eq!(client.say(&format!("AUTH bob {}", self.bob)), "+OK\r\n");
@@ -149,7 +149,7 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// Mean, and variance of the mean, without the slowest in a hundred: those are the machine's.
+/// The mean, and the variance of the mean, without the slowest in a hundred, which belong to the machine.
 fn moments(sorted: &[f64]) -> (f64, f64) {
     let kept = &sorted[..sorted.len() - sorted.len() / 100];
     let count = kept.len() as f64;
@@ -164,7 +164,7 @@ fn s3_whatever_is_wrong_takes_the_same_time() {
     let tries: usize = std::env::var("WEIR_TRIES").map_or(2_000, |text| text.parse().expect("a whole number"));
     let world = start();
     let mut client = world.connect();
-    // Ten are free, and then there is a wait; the owner, known to be right, has none.
+    // Ten wrong tries are free, and then there is a wait; the owner, known to be right, does not wait.
     let mut guesser = world.weir.connect();
     assert_eq!(world.weir.connect().say(&format!("AUTH ada {}", world.ada)), "+OK\r\n");
     assert_eq!(world.weir.connect().ask(&["AUTH", "eve", CHOSEN]), b"+OK\r\n");

@@ -1,4 +1,4 @@
-//! TLS from outside: what clients say and hear is the same, and who is no client of ours does not stay.
+//! TLS from outside: clients send and get the same as without it, and whoever is no client of ours does not stay.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use crate::support::authority::{Authority, Pair, Secured};
 use crate::support::tenants::Keys;
 use crate::support::{Client, MemoryStore, OpenDoor, Served, TestClock, encode};
 
-/// A gateway with a port for TLS, and who signs for it.
+/// A gateway with a port for TLS, and the authority that signs for it.
 struct World {
     authority: Authority,
     tls: Arc<Tls>,
@@ -21,12 +21,12 @@ struct World {
 }
 
 impl World {
-    /// Nobody needs a secret.
+    /// A gateway where nobody needs a secret.
     fn open() -> Self {
         Self::start(ClientCertificates::Off, true)
     }
 
-    /// Everybody is a stranger at first.
+    /// A gateway where everybody is a stranger at first.
     fn strict(clients: ClientCertificates) -> Self {
         Self::start(clients, false)
     }
@@ -54,20 +54,20 @@ impl World {
         self.authority.connect(self.address, true, Some(shown))
     }
 
-    /// A connection without TLS to the port with.
+    /// A connection without TLS to the port with TLS.
     fn bare(&self) -> Client {
         Client::new(TcpStream::connect(self.address).expect("it listens"))
     }
 }
 
-/// Time goes on, also where a test has failed: the server's end waits for its connections.
+/// Time goes on, even if a test has failed, because the server waits for its connections when it ends.
 impl Drop for World {
     fn drop(&mut self) {
         self.clock.thaw();
     }
 }
 
-/// Whether the server has refused a client that has shaken hands as far as it knew.
+/// Whether the server has refused a client that had finished the handshake as far as it knew.
 fn is_refused(mut client: Secured) -> bool {
     let _ = client.stream.write_all(b"PING\r\n");
     let mut byte = [0];
@@ -85,7 +85,7 @@ fn commands_pipelines_and_long_values_are_answered_in_both_versions() {
         for number in first..first + 5000 {
             assert_eq!(client.reply(), format!(":{number}\r\n").as_bytes());
         }
-        // Long ones are served by other threads: the session moves along.
+        // Long values are served by other threads: the session moves with the connection.
         let long: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
         assert_eq!(client.ask(&[b"SET".as_slice(), b"long", &long]), b"+OK\r\n");
         let told = [format!("${}\r\n", long.len()).as_bytes(), &long, b"\r\n"].concat();
@@ -125,7 +125,7 @@ fn replies_that_are_taken_late_come_whole() {
     let mut client = world.connect();
     let value = vec![b'v'; 100_000];
     assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &value]), b"+OK\r\n");
-    // More than the kernel takes for who does not read.
+    // More than the kernel holds for a client that does not read.
     client.send(&encode(&["GET", "k"]).repeat(200));
     let mut other = world.connect();
     for _ in 0..100 {
@@ -140,7 +140,7 @@ fn replies_that_are_taken_late_come_whole() {
 #[test]
 fn s8_who_speaks_the_other_language_is_cut_at_once() {
     let world = World::open();
-    // No time passes: nobody is cut for being slow.
+    // No time passes, so nobody is cut for being slow.
     world.clock.freeze();
     for first in ["PING\r\n", "*1\r\n$4\r\nPING\r\n", "GET / HTTP/1.1\r\n\r\n"] {
         let mut client = world.bare();
@@ -172,7 +172,7 @@ fn s8_a_handshake_has_five_seconds() {
     }
     world.clock.advance(1);
     for late in [&mut silent, &mut half] {
-        // An end, or a reset where the server had not come to reading what was sent.
+        // An end, or a reset if the server had not read what was sent.
         let end = late.stream.read(&mut [0]).map_err(|error| error.kind());
         assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
@@ -185,7 +185,8 @@ fn s8_handshakes_that_nobody_goes_on_with_keep_nobody_out() {
     world.clock.freeze();
     let mut silent: Vec<Client> = (0..256).map(|_| world.bare()).collect();
     for number in 0..2 {
-        // One more than may be under way. It is done with that when it is answered, and a silent one takes its place.
+        // One more handshake than may be under way. It is over when this client is answered, and a silent one takes its
+        // place.
         assert_eq!(world.connect().say("PING"), "+PONG\r\n");
         assert_eq!(silent[number].stream.read(&mut [0]).expect("the oldest has made room"), 0);
         silent.push(world.bare());
@@ -195,7 +196,7 @@ fn s8_handshakes_that_nobody_goes_on_with_keep_nobody_out() {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
-/// Puts its name into each tenant's keys: all say `default` to `ACL WHOAMI`.
+/// Stores each tenant's name under its keys, because all of them answer `default` to `ACL WHOAMI`.
 fn name_keys(world: &World, shown: Option<&Pair>) {
     for name in ["ada", "bob"] {
         let mut client = world.authority.connect(world.address, true, shown);
@@ -214,7 +215,7 @@ fn a_certificate_that_names_a_tenant_is_its_login() {
     for is_13 in [true, false] {
         let mut ada = world.authority.connect(world.address, is_13, Some(&common));
         assert_eq!(ada.say("GET whose"), "$3\r\nada\r\n");
-        // It may be somebody else, and is itself again after a reset.
+        // The connection may log in as somebody else, and is itself again after a reset.
         assert_eq!(ada.say("AUTH bob bob-secret"), "+OK\r\n");
         assert_eq!(ada.say("GET whose"), "$3\r\nbob\r\n");
         assert_eq!(ada.say("RESET"), "+RESET\r\n");
@@ -237,7 +238,7 @@ fn s8_certificates_that_are_not_trusted_let_nobody_in() {
     for client in [world.connect(), world.show(&expired), world.show(&stranger)] {
         assert!(is_refused(client));
     }
-    // Certificates are judged by the clock that everything is judged by.
+    // Certificates are judged by the clock that judges everything else.
     let soon = world.authority.sign(&[], Some("ada"), 2090);
     assert_eq!(world.show(&soon).say("GET whose"), "$3\r\nada\r\n");
     world.clock.advance(66 * 366 * 86_400);

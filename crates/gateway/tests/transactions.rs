@@ -1,4 +1,5 @@
-//! `MULTI`, `EXEC` and `WATCH`: all or nothing, one after the other, and not at all if what was watched has changed.
+//! `MULTI`, `EXEC` and `WATCH`: transactions run wholly or not at all, one after the other, and not if a watched key
+//! has changed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -59,7 +60,7 @@ fn a_command_that_cannot_be_queued_spoils_the_transaction() {
             ":0\r\n"
         ]
     );
-    // As in Redis, what is only in the wrong place does not spoil it.
+    // As in Redis, a command that is only in the wrong place does not spoil the transaction.
     assert_eq!(all(&mut client, &["MULTI", "MULTI", "SET a 1", "EXEC"])[3], "*1\r\n+OK\r\n");
 }
 
@@ -98,7 +99,7 @@ fn what_is_watched_and_has_changed_ends_it() {
         client.say("WATCH large");
         other.say("HSET large f7 w");
         assert_eq!(all(&mut client, &["MULTI", "HGET large f7", "EXEC"])[2], "*-1\r\n");
-        // What is watched no more does not matter.
+        // A key that is no longer watched does not matter.
         for end in ["UNWATCH", "DISCARD", "EXEC"] {
             client.say("WATCH k");
             let before = if end == "UNWATCH" { "PING" } else { "MULTI" };
@@ -112,7 +113,7 @@ fn what_is_watched_and_has_changed_ends_it() {
     }
 }
 
-/// A change of a string by chance, as words; whether it changes its key, and what it leaves, where `before` is there.
+/// A random change of a string, as words; whether it changes its key, and what it leaves, if the key existed `before`.
 fn change(rng: &mut Rng, key: &str, before: bool) -> (String, bool, bool) {
     match rng.below(8) {
         0 => (format!("SET {key} 1"), true, true),
@@ -126,8 +127,8 @@ fn change(rng: &mut Rng, key: &str, before: bool) -> (String, bool, bool) {
     }
 }
 
-/// Whatever others do to few keys, in pipelines of any length, and whatever the engine forgets of it: what is watched
-/// and was touched ends the transaction, also where it ends as it began, and what was not does not.
+/// Whatever others do to few keys, in pipelines of any length, and whatever the engine forgets of it: a watched key
+/// that was touched ends the transaction, even if it ends as it began, and one that was not touched does not.
 #[test]
 fn a_transaction_ends_where_a_watched_key_was_touched_in_between() {
     for engine in EngineKind::ALL {
@@ -153,7 +154,7 @@ fn a_transaction_ends_where_a_watched_key_was_touched_in_between() {
             }
             all(&mut other, &lines.iter().map(String::as_str).collect::<Vec<_>>());
             match rng.below(12) {
-                // Writes that have an engine forget what was deleted.
+                // Writes that make an engine forget what was deleted.
                 0 => drop(all(&mut other, &["SET more 1", "SET more 2", "DEL more", "SET more 3"])),
                 1 => tenant.partitions().iter().for_each(|slot| block_on(slot.sleep())),
                 _ => {}
@@ -198,7 +199,7 @@ fn a_transaction_ends_with_its_connection_or_a_reset() {
     assert_eq!(all(&mut client, &["MULTI", "QUIT"]), ["+OK\r\n", "+OK\r\n"]);
     assert_eq!(client.rest(), b"");
     assert_eq!(weir.connect().say("SET a 2"), "+OK\r\n");
-    // It goes with its connection from thread to thread.
+    // The watch moves with its connection from thread to thread.
     let mut client = weir.connect();
     assert_eq!(client.say("MULTI"), "+OK\r\n");
     let long = encode(&[&b"SET"[..], b"long", &vec![b'v'; 400 << 10]]);
@@ -256,8 +257,8 @@ fn slots_of_one_partition_are_together_for_who_knows_partitions() {
     assert_eq!(both(&mut world.connect("t"), &near), refused, "another connection has not said it");
 }
 
-/// Transfers between two accounts by several clients, some watching, some not, while others look: the sum is always
-/// the same.
+/// Several clients transfer between two accounts, some watching, some not, while others look: the sum is always the
+/// same.
 #[test]
 fn nobody_sees_half_of_a_transaction() {
     for engine in EngineKind::ALL {
@@ -298,7 +299,7 @@ fn nothing_is_told_in_silence() {
     assert_eq!(client.say("MGET a b"), "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
 }
 
-/// A look at what has expired deletes it: that is no change.
+/// A look at an expired key deletes it. That is no change.
 #[test]
 fn what_had_expired_before_it_was_watched_has_not_changed() {
     let clock = TestClock::new();
@@ -313,7 +314,7 @@ fn what_had_expired_before_it_was_watched_has_not_changed() {
         }
         assert_eq!(client.say("PING"), "+QUEUED\r\n");
         assert_eq!(client.say("EXEC"), "*1\r\n+PONG\r\n");
-        // What expires while it is watched does change.
+        // A key that expires while it is watched does change.
         assert_eq!(client.say("SET x y EX 5"), "+OK\r\n");
         assert_eq!(client.say("WATCH x"), "+OK\r\n");
         clock.advance(6);
@@ -334,8 +335,8 @@ fn until_a_read_waits(weir: &Running) {
     }
 }
 
-/// Sends these, reads the reply to the first of them, which leaves a debt of read units, and those of what is queued,
-/// and returns when `EXEC` waits.
+/// Sends these requests and reads the reply to the first of them, which leaves a debt of read units, and the replies to
+/// those that are queued. Returns when `EXEC` waits.
 fn wait_in_exec(weir: &Running, client: &mut Client, is_one_pipeline: bool, queued: &[&str]) {
     let lines = [&["GET long", "MULTI"], queued, &["EXEC", "ECHO behind"]].concat();
     let mut requests = lines.iter().map(|line| encode(&line.split(' ').collect::<Vec<_>>()));
@@ -354,7 +355,7 @@ fn wait_in_exec(weir: &Running, client: &mut Client, is_one_pipeline: bool, queu
     until_a_read_waits(weir);
 }
 
-/// What is in front of a command that waits for units is written: no part of the answer to `EXEC` is among it.
+/// The replies in front of a command that waits for units are written; no part of the answer to `EXEC` is among them.
 #[test]
 fn nothing_of_the_answer_leaves_while_a_transaction_waits_for_units() {
     let weir = Running::start(Settings::default());
@@ -383,7 +384,7 @@ fn a_transaction_that_is_refused_when_it_has_waited_is_answered_with_the_error_a
     let mut client = weir.connect();
     client.ask(&[&b"SET"[..], b"long", &[b'v'; LONG_BYTES]]);
     weir.store.quota.set_limits(&ONE_READ_A_SECOND);
-    // The first one waits, the second is let pass with a debt of fifty seconds, and the third would wait too long.
+    // The first command waits, the second passes with a debt of fifty seconds, and the third would wait too long.
     let dear = format!("MGET{}", " k".repeat(50));
     wait_in_exec(&weir, &mut client, true, &["GET a", &dear, "GET b"]);
     weir.clock.advance(25);
@@ -394,7 +395,7 @@ fn a_transaction_that_is_refused_when_it_has_waited_is_answered_with_the_error_a
     assert_eq!(client.say("GET a"), "$-1\r\n", "what was charged is back");
 }
 
-/// What goes through all keys cuts a transaction in two; all of it is paid for before any of it is run.
+/// A command that goes through all keys cuts a transaction in two; all of it is paid for before any of it is run.
 #[test]
 fn a_transaction_without_the_units_for_its_end_runs_nothing_of_it() {
     let weir = Running::start(Settings::default());
@@ -405,7 +406,7 @@ fn a_transaction_without_the_units_for_its_end_runs_nothing_of_it() {
     let replies = all(&mut client, &["MULTI", &dear, "DBSIZE", "SET b 1", "EXEC", "EXISTS a"]);
     assert!(replies[4].starts_with("-THROTTLED "), "{}", replies[4]);
     assert_eq!(replies[5], ":0\r\n");
-    // The first part alone is let pass.
+    // By itself, the first part passes.
     let replies = all(&mut client, &["MULTI", &dear, "DBSIZE", "EXEC"]);
     assert_eq!(replies[3], "*2\r\n+OK\r\n:1\r\n");
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
 
-/// Six clients send a `SET` each while the only thread is held up. Gives the sizes of the batches that were written,
-/// and the replies. The client that comes first may be served by itself.
+/// Six clients send a `SET` each while the only thread is held up. Returns the sizes of the batches that were written,
+/// and the replies. The first client may be served by itself.
 fn all_at_once(weir: &Running) -> (Vec<usize>, Vec<Vec<u8>>) {
     let mut clients: Vec<Client> = (0..6).map(|_| weir.connect()).collect();
     clients.iter_mut().for_each(|client| drop(client.ask(&[b"PING"])));

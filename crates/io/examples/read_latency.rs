@@ -1,5 +1,5 @@
-//! What a 4 KiB random direct read costs, by who makes it and how many are outstanding: the numbers behind the choice
-//! of backend. CPU time is the whole process's, kernel included.
+//! The cost of a 4 KiB random direct read, by who makes it and how many are outstanding: the numbers behind the choice
+//! of backend. CPU time is that of the whole process, kernel included.
 //!
 //!     cargo run --release -p weir-io --example read_latency -- [DIR] [SECONDS] [MIB]
 #![allow(clippy::disallowed_methods, reason = "it measures the machine")]

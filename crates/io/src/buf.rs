@@ -53,7 +53,7 @@ fn layout(capacity: usize) -> Layout {
     Layout::from_size_align(capacity, PAGE).expect("capacity fits an isize")
 }
 
-/// The pool's class for `capacity`, if it is pooled.
+/// The size class of `capacity` in the pool; `None` if buffers of this capacity are not pooled.
 fn class_of(capacity: usize) -> Option<usize> {
     let class = (capacity / PAGE).trailing_zeros() as usize;
     (capacity.is_power_of_two() && class < POOL_CLASSES).then_some(class)
@@ -102,7 +102,7 @@ impl AlignedBuf {
         buf
     }
 
-    /// Bytes it can hold without a new allocation; a multiple of [`PAGE`].
+    /// Bytes the buffer can hold without a new allocation; a multiple of [`PAGE`].
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -146,7 +146,7 @@ impl AlignedBuf {
         self.len += bytes.len();
     }
 
-    /// Fills with zeros up to the next multiple of [`PAGE`]; returns how many were added.
+    /// Appends zeros up to the next multiple of [`PAGE`]; returns how many bytes were added.
     pub fn pad_to_page(&mut self) -> usize {
         let padding = self.len.next_multiple_of(PAGE) - self.len;
         self.resize(self.len + padding, 0);

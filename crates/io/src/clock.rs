@@ -12,12 +12,12 @@ pub type Nanos = u64;
 pub trait Clock: Send + Sync + 'static {
     /// Monotonic nanoseconds.
     fn now(&self) -> Nanos;
-    /// Wakes `waker` once at or after `at`. Spurious timers (nobody waits any more) are harmless.
+    /// Wakes `waker` once, at or after `at`. A timer that nobody waits for any more is harmless.
     fn wake_at(&self, at: Nanos, waker: Waker);
     /// The wall clock, in milliseconds since 1970. For TTL and display; it may jump.
     fn unix_ms(&self) -> u64;
-    /// How long the calling thread has had a processor, in nanoseconds. A clock that knows nothing of processors says:
-    /// always.
+    /// How long the calling thread has had a processor, in nanoseconds. A clock that knows nothing of processors
+    /// answers: all the time.
     fn processor_time(&self) -> Nanos {
         self.now()
     }
@@ -28,7 +28,7 @@ pub fn sleep_until(clock: &Arc<dyn Clock>, at: Nanos) -> Sleep {
     Sleep { clock: Arc::clone(clock), at, armed: None }
 }
 
-/// See [`sleep_until`].
+/// The future that [`sleep_until`] returns.
 pub struct Sleep {
     clock: Arc<dyn Clock>,
     at: Nanos,

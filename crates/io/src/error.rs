@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 /// `Result` with the door's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of trouble, seen from the caller: it decides what to do next.
+/// The kind of trouble, as the caller sees it: it decides what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The file or directory is not there.
     NotFound,
-    /// It is there already, and the caller asked for a new one.
+    /// The file exists already, and the caller asked for a new one.
     AlreadyExists,
     /// No space left: retry later, nothing else is wrong.
     NoSpace,
-    /// The memory that the caller may have is full: nothing was done.
+    /// The memory that the caller may use is full; nothing was done.
     OutOfMemory,
     /// Another process holds the lock.
     Locked,
     /// The file ends before the bytes asked for.
     UnexpectedEof,
-    /// The stored bytes are not what was written; see the message for what disagreed.
+    /// The stored bytes are not the bytes that were written; the message says what disagreed.
     Corruption,
-    /// What was asked is being closed, or is closed already: nothing was done. Whoever knows what takes its place asks
-    /// there.
+    /// The target of the call is being closed, or is closed already; nothing was done. A caller that knows what
+    /// replaces the target can ask there.
     Closed,
     /// The caller asked for something impossible (alignment, read-only file).
     Invalid,
-    /// Whatever else the system said (EIO and its kin): the operation may or may not have happened.
+    /// Any other answer of the system (EIO and the like): the operation may or may not have happened.
     Device,
 }
 
@@ -57,12 +57,12 @@ impl Error {
         }))
     }
 
-    /// Stored bytes at `offset` of `path` are not what was written.
+    /// The bytes stored at `offset` of `path` are not the bytes that were written.
     pub fn corruption(path: impl AsRef<Path>, offset: u64, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corruption, "decode", path, message).at(offset)
     }
 
-    /// What the operating system said.
+    /// An error that the operating system reported.
     pub fn from_std(action: &'static str, path: impl AsRef<Path>, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let kind = match error.kind() {
@@ -84,7 +84,7 @@ impl Error {
         self
     }
 
-    /// What kind of trouble.
+    /// The kind of trouble.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Wakes all who wait whenever something may have changed. Waiters look again themselves.
+/// Wakes all waiters whenever something may have changed. The waiters check for themselves what did.
 #[derive(Debug, Default)]
 pub struct Event(Mutex<Waiters>);
 
@@ -24,7 +24,7 @@ impl Event {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// Waits until `look` finds something. It is asked before the first wait and after every [`Event::notify`].
+    /// Waits until `look` finds something. `look` is called before the first wait and after every [`Event::notify`].
     pub fn wait<T>(&self, look: impl FnMut() -> Option<T> + Send + Unpin) -> impl Future<Output = T> + Send {
         Wait { event: self, look, id: None }
     }
@@ -43,7 +43,7 @@ where
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        // Registered before looking, or a change between the two would be missed.
+        // Register before looking: otherwise a change between the two would be missed.
         let mut waiters = self.event.0.lock();
         let id = self.id.unwrap_or(waiters.next_id);
         waiters.next_id = waiters.next_id.max(id + 1);

@@ -1,6 +1,7 @@
-//! Wrapping an [`Fs`](crate::Fs) or a [`File`](crate::File): what the wrapper does not change, handed on.
+//! For wrappers of an [`Fs`](crate::Fs) or a [`File`](crate::File): forwards the calls that the wrapper does not
+//! change.
 
-/// Inside `impl Fs for Wrapper`: the methods named are those of the field named.
+/// Inside `impl Fs for Wrapper`: forwards the listed methods to the named field.
 ///
 /// ```
 /// use std::{path::Path, sync::Arc};
@@ -46,7 +47,7 @@ macro_rules! forward_fs {
     };
 }
 
-/// Inside `impl File for Wrapper`: the methods named are those of the field named.
+/// Inside `impl File for Wrapper`: forwards the listed methods to the named field.
 #[macro_export]
 macro_rules! forward_file {
     ($inner:ident: $($method:ident),+ $(,)?) => { $( $crate::forward_file!(@$method $inner); )+ };

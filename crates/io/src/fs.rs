@@ -55,9 +55,9 @@ pub struct DirEntry {
 /// An exclusive lock, held until dropped or until the process ends.
 pub trait FsLock: Send + Sync {}
 
-/// A file system: the only way to files. Durability follows POSIX at its least generous, which is also what the
-/// simulated disk models: file data and length are durable after [`File::sync`], names (create, rename, link, remove)
-/// after [`Fs::sync_dir`] of their directory.
+/// A file system: the only way to files. Durability follows POSIX at its least generous, as the simulated disk models
+/// it: file data and length are durable after [`File::sync`], names (create, rename, link, remove) after
+/// [`Fs::sync_dir`] of their directory.
 pub trait Fs: Send + Sync + 'static {
     /// Opens or creates a file.
     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>>;
@@ -75,18 +75,24 @@ pub trait Fs: Send + Sync + 'static {
     fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()>;
-    /// Where `path` really is: absolute, every symbolic link followed. Parts that are not there yet stay as they are. A
-    /// file system without links and without a working directory has nothing to follow.
+    /// The real location of `path`: absolute, with every symbolic link followed. Components that do not exist yet stay
+    /// as they are. A file system without links and without a working directory has nothing to follow.
     fn real_path(&self, path: &Path, _tag: Tag) -> Op<PathBuf> {
         Op::ready(Ok(path.to_path_buf()))
     }
-    /// The whole file system that `path` is on. Ask before anything is written that it shall vouch for: it reports what
-    /// went wrong since then.
+    /// The whole file system that `path` is on. Open it before writing anything that its [`Volume::sync`] is to cover:
+    /// it reports only errors since it was opened.
     ///
     /// # Errors
-    /// `Invalid` where it cannot be synced as a whole, or would not report every error: sync file by file then.
+    /// `Invalid` where the file system cannot be synced as a whole, or would not report every error. Then sync file by
+    /// file.
     fn volume(&self, path: &Path, _tag: Tag) -> Op<Arc<dyn Volume>> {
-        Op::ready(Err(Error::new(ErrorKind::Invalid, "sync", path, "not possible as a whole here")))
+        Op::ready(Err(Error::new(
+            ErrorKind::Invalid,
+            "sync",
+            path,
+            "this kind of file system cannot be synced as a whole",
+        )))
     }
     /// Locks `path` (created if missing) against other processes; [`crate::ErrorKind::Locked`] if somebody has it.
     fn lock(&self, path: &Path) -> Op<Box<dyn FsLock>>;
@@ -94,10 +100,10 @@ pub trait Fs: Send + Sync + 'static {
 
 /// A file system as a whole.
 pub trait Volume: Send + Sync {
-    /// Makes data and length of all its files durable, by one call (syncfs). Names are [`Fs::sync_dir`]'s.
+    /// Makes data and length of all its files durable, by one call (syncfs). Names need [`Fs::sync_dir`].
     ///
-    /// After an error some file has lost unsynced bytes, which one is not said; the next [`File::sync`] of that file
-    /// fails.
+    /// After an error some file has lost unsynced bytes. The error does not say which file; the next [`File::sync`] of
+    /// that file fails.
     fn sync(&self, tag: Tag) -> Op<()>;
 }
 
@@ -107,40 +113,46 @@ pub trait File: Send + Sync {
     /// Reads into `buf` from `offset` until `buf.len()` bytes are there or the file ends. The buffer comes back with
     /// its length cut to what was read. Set the length first: `AlignedBuf::with_len`.
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
-    /// Reads `len` bytes from `offset`, or up to the end of the file, into a buffer that is made when the read's turn
-    /// comes: where reads under way may take only so much memory, it asks for its share when it is polled, waits
-    /// without holding any, and is submitted when it is polled then.
+    /// Reads `len` bytes from `offset`, or up to the end of the file. The buffer is allocated only when it is the
+    /// read's turn. Where the memory of reads in flight is limited, the read asks for its share of memory when it is
+    /// polled, waits without holding any, and is submitted by the poll that gets the share.
     fn read_new(&self, offset: u64, len: usize, tag: Tag) -> Op<AlignedBuf> {
         self.read_at(offset, AlignedBuf::with_len(len), tag)
     }
     /// Writes all of `buf` at `offset` and gives the buffer back.
     fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf>;
-    /// Makes data and length durable (fdatasync). After an error nothing may be assumed of any unsynced byte.
+    /// Makes data and length durable (fdatasync). After an error the caller may assume nothing about any unsynced byte.
     fn sync(&self, tag: Tag) -> Op<()>;
-    /// A [`Volume::sync`] begins that covers this file: for wrappers that keep books of unsynced bytes.
+    /// Called when a [`Volume::sync`] that covers this file begins: for wrappers that count unsynced bytes.
     fn sync_begins(&self) {}
     /// Reserves space up to `len` and sets the length to it; new bytes read as zero.
     fn allocate(&self, len: u64, tag: Tag) -> Op<()>;
-    /// Reserves space for the first `len` bytes and leaves the length as it is: what is written there later needs no
+    /// Reserves space for the first `len` bytes and leaves the length as it is. Later writes to these bytes need no
     /// free space.
     ///
     /// # Errors
     /// `NoSpace`: nothing was reserved. `Invalid` where the file system cannot reserve.
     fn reserve(&self, _len: u64, _tag: Tag) -> Op<()> {
-        Op::ready(Err(Error::new(ErrorKind::Invalid, "reserve space for", "a file", "not possible here")))
+        Op::ready(Err(Error::new(
+            ErrorKind::Invalid,
+            "reserve space for",
+            "a file",
+            "this kind of file cannot reserve space",
+        )))
     }
     /// Cuts or extends the file to `len`.
     fn set_len(&self, len: u64, tag: Tag) -> Op<()>;
     /// The present length in bytes.
     fn len(&self) -> Op<u64>;
-    /// A length from which on everything is known to be zero without being read, rounded up to whole blocks: what was
-    /// allocated and never written lies behind it. [`File::len`] where that is not known.
+    /// A length behind which everything is known to be zero without being read, rounded up to whole blocks: space that
+    /// was allocated and never written lies behind it. [`File::len`] where that is not known.
     fn data_end(&self, _tag: Tag) -> Op<u64> {
         self.len()
     }
     /// Whether the file was opened with [`OpenOptions::direct`] and the device honours it.
     fn is_direct(&self) -> bool;
-    /// What offsets and lengths of reads should be multiples of, in bytes, and in a direct file must be: a sector,
-    /// where the device gives sectors, else [`crate::PAGE`]. Divides a page, so whole pages may be read as well.
+    /// Offsets and lengths of reads should be multiples of this, in bytes, and in a direct file they must be. It is a
+    /// sector, where the device can read single sectors, else [`crate::PAGE`]. It divides a page, so whole pages may be
+    /// read as well.
     fn read_unit(&self) -> usize;
 }

@@ -1,27 +1,28 @@
-//! Paths that people type: of this machine, and no address of another place.
+//! Paths that people type: they must name something on this machine, not an address elsewhere.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Error, ErrorKind, Result};
 
-/// `path`, unless it reads like a URL: as a path, `s3://bucket/x` would silently become a directory `s3:` of this
-/// machine.
+/// Returns `path`, unless it looks like a URL: taken as a path, `s3://bucket/x` would silently become a directory `s3:`
+/// on this machine.
 ///
 /// # Errors
-/// `Invalid` for what begins with a scheme and `://`.
+/// `Invalid` for a path that begins with a scheme and `://`.
 pub fn local_path(path: PathBuf) -> Result<PathBuf> {
     match scheme(&path) {
         None => Ok(path),
         Some(scheme) => {
             let message = format!(
-                "only directories and files of this machine can be used, and not `{scheme}://`: give a path, such as /backup/shop"
+                "only directories and files of this machine can be used, not `{scheme}://` addresses: give a path, \
+                 such as /backup/shop"
             );
             Err(Error::new(ErrorKind::Invalid, "use", &path, message))
         }
     }
 }
 
-/// The scheme of what reads like a URL (RFC 3986, section 3.1).
+/// The scheme of a path that looks like a URL (RFC 3986, section 3.1).
 fn scheme(path: &Path) -> Option<&str> {
     let (scheme, _) = path.to_str()?.split_once("://")?;
     let mut letters = scheme.chars();

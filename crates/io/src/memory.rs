@@ -1,6 +1,7 @@
-//! Where memory is booked that data takes for longer than an operation.
+//! Where memory is booked that data occupies for longer than one operation.
 
-/// Told of every block of memory taken and given back. It is asked with locks held: it must not wait, nor call back.
+/// Is told of every block of memory taken and given back. It is called with locks held: it must not wait, and must not
+/// call back.
 pub trait Memory: Send + Sync {
     /// `bytes` more have been taken from the system.
     fn take(&self, bytes: usize);
@@ -9,7 +10,7 @@ pub trait Memory: Send + Sync {
     fn give_back(&self, bytes: usize);
 }
 
-/// For tools and tests: nobody counts.
+/// Counts nothing: for tools and tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unbooked;
 

@@ -6,23 +6,23 @@ use std::task::{Context, Poll};
 
 use crate::Result;
 
-/// A boxed future that owns all it needs.
+/// A boxed future that owns everything it needs.
 pub type BoxFuture<T> = Waiting<'static, T>;
 
-/// Something that may have to be waited for, and borrows what it works on.
+/// A boxed future that may borrow what it works on.
 pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An I/O that may already be done.
 ///
-/// What can be answered at once (a write into the page cache, a simulated disk without latency) costs neither an
-/// allocation nor a task hop; what must wait is a boxed future. The operation is *submitted* when the call returns,
-/// not when the future is first polled. Dropping an `Op` does not undo it: the device may still do the work, and its
-/// buffer stays alive until it has (the future owns it).
+/// An I/O that can be answered at once (a write into the page cache, a simulated disk without latency) costs neither an
+/// allocation nor a task hop; one that must wait is a boxed future. The operation is *submitted* when the call returns,
+/// not when the future is first polled. Dropping an `Op` does not undo it: the device may still do the work. The future
+/// owns the buffer, which stays alive until the device is done.
 #[must_use = "an I/O whose result nobody looks at hides its error"]
 pub enum Op<T> {
     /// Done; `None` once the result has been taken.
     Ready(Option<Result<T>>),
-    /// Under way.
+    /// In flight.
     Pending(BoxFuture<Result<T>>),
 }
 

@@ -1,9 +1,9 @@
-//! Planted bugs: places where the code goes wrong on request, so that the tests can be shown to notice.
+//! Planted bugs: places where the code goes wrong on request, to show that the tests notice.
 //!
 //! A test that cannot fail proves nothing. With the feature `plant` (tests of `weir-sim` and `weir-lsm` only) a thread
 //! may ask for one mistake; without it [`is_planted`] is `false` at compile time, and the mistake is not in the binary.
 
-/// A mistake inside the engine. Mistakes towards the disk need no help: a wrapped file system makes them.
+/// A mistake inside the engine. Mistakes towards the disk need no plant: a wrapped file system makes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A compaction forgets a tombstone although older versions lie below.
@@ -12,37 +12,37 @@ pub enum Plant {
     SnapshotBound,
     /// A value lives one millisecond too long.
     ExpiryOffByOne,
-    /// A table in which nothing lives is dropped although an older version of a key lives below.
+    /// A table without live rows is dropped although an older version of a key lives below.
     DroppedTable,
-    /// The checksum of a block is not looked at.
+    /// The checksum of a block is not checked.
     ChecksumIgnored,
-    /// What the anchor of a partition says of log and tree is not looked at.
+    /// The anchor of a partition is not checked against log and tree.
     AnchorIgnored,
     /// A read that finds a key expired does not delete it.
     ExpiredLeft,
     /// A command that has to wait does not latch its rows.
     RowsNotLatched,
-    /// Merges drop parts of rows for a cover that is only in memory and log.
+    /// Merges drop parts of rows for a cover that is only in the memtable and the log.
     CoverInMemory,
     /// A cover is dropped while there are still parts that it covers.
     DroppedCover,
     /// A table of dead parts is dropped although a snapshot still reads them.
     DroppedLife,
-    /// A table is said to have met covers that did not count when it was written.
+    /// A table is recorded as having met covers that did not count when it was written.
     CoverTakenForMet,
     /// Rows in memory lose an older version that a snapshot needs.
     HeldVersionLost,
-    /// The head of a spread row goes on counting the parts that it had.
+    /// The head of a spread row keeps counting parts that the row no longer has.
     CountLeft,
     /// A transaction leaves two records in the log.
     RecordSplit,
-    /// A member that gets another score stays at the old one in the order by score.
+    /// A member that gets a new score keeps its old place in the order by score.
     IndexEntryLeft,
-    /// A hash that is gone stays on the agenda of expiring fields.
+    /// A deleted hash stays on the agenda of expiring fields.
     AgendaLeft,
-    /// What a script has written is applied although it has to run anew.
+    /// The writes of a script are applied although the script has to run again.
     ScriptInHalf,
-    /// Functions are kept in memory only.
+    /// Functions are kept in memory only, not written.
     FunctionsNotWritten,
 }
 
@@ -82,7 +82,7 @@ mod planted {
         static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
     }
 
-    /// What all threads make, counted from 1; 0 = nothing.
+    /// The mistake that all threads make, counted from 1; 0 = none.
     static PLANTED_EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
 
     /// Whether this thread makes the mistake `plant`.

@@ -10,7 +10,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// A generator of its own for `name`, so that adding a draw in one place does not move all others.
+    /// A separate generator for `name`, so that adding a draw in one place does not shift all others.
     pub fn fork(&mut self, name: &str) -> Rng {
         let salt = name
             .bytes()

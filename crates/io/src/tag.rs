@@ -19,11 +19,11 @@ pub enum Class {
     Log = 1,
     /// Memtable to level 0, or a log segment that is filled ahead of time.
     Flush = 2,
-    /// Level 0 to level 0 or to the base level: what keeps writes from stalling.
+    /// Level 0 to level 0 or to the base level: the compactions that keep writes from stalling.
     CompactL0 = 3,
     /// Compaction below the base level.
     CompactDeep = 4,
-    /// Compaction for the space of what is dead.
+    /// A compaction that reclaims the space of dead data.
     Reclaim = 5,
     /// Checks, backups, catalogue, opening: everything else.
     Maintenance = 6,
@@ -41,7 +41,7 @@ impl Class {
         Class::Maintenance,
     ];
 
-    /// True for what a client waits for (FX-9: reads and log share one queue).
+    /// True for I/O that a client waits for (FX-9: reads and log share one queue).
     pub const fn is_foreground(self) -> bool {
         matches!(self, Class::Read | Class::Log)
     }

@@ -9,11 +9,11 @@ pub fn yield_now() -> impl Future<Output = ()> + Send {
     Yield::PLAIN.now()
 }
 
-/// How a long computation gives up its thread for a moment. It is handed in, because a plain wake-up goes to the end of
-/// the executor's queue, and some executors look for what has come over the network only when that queue is empty.
+/// How a long computation gives up its thread for a moment. The way is handed in, because a plain wake-up goes to the
+/// end of the executor's queue, and some executors check the network only when that queue is empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Yield {
-    /// Arranges that the task is woken when others have run.
+    /// Arranges that the task is woken after others have run.
     wake_later: fn(&mut Context<'_>),
 }
 
@@ -21,7 +21,7 @@ impl Yield {
     /// Goes to the end of the executor's queue.
     pub const PLAIN: Self = Self::new(|cx| cx.waker().wake_by_ref());
 
-    /// `wake_later` arranges that the task is woken when others have run.
+    /// A way in which `wake_later` arranges that the task is woken after others have run.
     pub const fn new(wake_later: fn(&mut Context<'_>)) -> Self {
         Self { wake_later }
     }
@@ -49,8 +49,8 @@ impl Future for YieldNow {
     }
 }
 
-/// Counts work in bytes and says when a turn is over. Bytes and not nanoseconds: reading the clock costs more than
-/// the work between two looks at it, and a count repeats exactly in simulation.
+/// Counts work in bytes and says when a turn is over. It counts bytes, not nanoseconds: reading the clock costs more
+/// than the work between two readings, and a count repeats exactly in simulation.
 #[derive(Debug)]
 pub struct Turn {
     done_bytes: usize,

@@ -6,7 +6,7 @@ use weir_io::AlignedBuf;
 pub trait Entry: Sized {
     /// The first eight bytes of the file.
     const MAGIC: &[u8; 8];
-    /// What stands before the number in the file's name.
+    /// The part of the file's name before the number.
     const PREFIX: &str;
 
     /// The bytes of one record.
@@ -19,8 +19,11 @@ pub trait Entry: Sized {
     fn decode(bytes: &[u8]) -> Result<Self, usize>;
 }
 
-const FORMAT: u32 = 2;
-const FILE_HEADER_BYTES: usize = 16;
+const FORMAT: u32 = 3;
+const FILE_HEADER_BYTES: usize = 24;
+/// Files that earlier versions have written: their header has no salt, and the checksums of their records no seed.
+const FORMAT_WITHOUT_SALT: u32 = 2;
+const FILE_HEADER_BYTES_WITHOUT_SALT: usize = 16;
 const RECORD_HEADER_BYTES: usize = 16;
 
 /// The name of file `number`.
@@ -46,21 +49,31 @@ pub fn decode_current<E: Entry>(bytes: &[u8]) -> Option<u64> {
     (text == encode_current::<E>(number)).then_some(number)
 }
 
-pub(crate) fn file_header<E: Entry>() -> [u8; FILE_HEADER_BYTES] {
+/// The header of a file whose records have the seed that [`seed`] makes of `salt`.
+pub(crate) fn file_header<E: Entry>(salt: u64) -> [u8; FILE_HEADER_BYTES] {
     let mut header = [0; FILE_HEADER_BYTES];
     header[..8].copy_from_slice(E::MAGIC);
     header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-    let crc = crc32c::crc32c(&header[..12]);
-    header[12..].copy_from_slice(&crc.to_le_bytes());
+    header[12..20].copy_from_slice(&salt.to_le_bytes());
+    let crc = crc32c::crc32c(&header[..20]);
+    header[20..].copy_from_slice(&crc.to_le_bytes());
     header
 }
 
-pub(crate) fn append_record(buf: &mut AlignedBuf, number: u32, payload: &[u8]) {
+/// What the checksums of record headers are continued from.
+///
+/// Payloads contain keys that clients choose. Without a seed that clients do not know, a key could have the bytes of a
+/// valid record header in it, and a torn record with this key would be taken for damage in front of a valid record.
+pub(crate) fn seed(salt: u64) -> u32 {
+    crc32c::crc32c(&salt.to_le_bytes())
+}
+
+pub(crate) fn append_record(buf: &mut AlignedBuf, seed: u32, number: u32, payload: &[u8]) {
     let mut header = [0; RECORD_HEADER_BYTES];
     header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     header[4..8].copy_from_slice(&number.to_le_bytes());
     header[8..12].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
-    let crc = crc32c::crc32c(&header[..12]);
+    let crc = crc32c::crc32c_append(seed, &header[..12]);
     header[12..].copy_from_slice(&crc.to_le_bytes());
     buf.extend_from_slice(&header);
     buf.extend_from_slice(payload);
@@ -78,34 +91,55 @@ pub struct Broken {
 /// Decodes the bytes of a journal into its edits and the offset of a torn tail.
 pub fn decode<E: Entry>(bytes: &[u8]) -> Result<(Vec<E>, Option<u64>), Broken> {
     let broken = |offset: usize, message: &str| Broken { offset: offset as u64, message: message.into() };
-    let header = bytes.get(..FILE_HEADER_BYTES).ok_or_else(|| broken(0, "shorter than its header"))?;
-    if header[..8] != E::MAGIC[..] {
-        return Err(broken(0, "not a file of this kind"));
-    }
-    if header != file_header::<E>() {
-        return Err(broken(8, "unknown format version, or its checksum disagrees"));
-    }
+    let Start { mut offset, seed } = start::<E>(bytes)?;
     let mut edits = Vec::new();
-    let mut offset = FILE_HEADER_BYTES;
     while offset < bytes.len() {
-        let Some(payload) = record_at(bytes, offset, edits.len() as u32) else {
-            if valid_header_after(bytes, offset, edits.len() as u32) {
-                return Err(broken(offset, "a broken record before a valid one"));
+        let Some(payload) = record_at(bytes, offset, seed, edits.len() as u32) else {
+            if valid_header_after(bytes, offset, seed, edits.len() as u32) {
+                return Err(broken(offset, "a record is damaged, although a valid one follows it"));
             }
             return match edits.is_empty() {
-                true => Err(broken(offset, "the first record is broken")),
+                true => Err(broken(offset, "the first record is damaged")),
                 false => Ok((edits, Some(offset as u64))),
             };
         };
         let start = offset + RECORD_HEADER_BYTES;
-        let edit = E::decode(payload).map_err(|at| broken(start + at, "an edit that does not decode"))?;
+        let edit = E::decode(payload).map_err(|at| broken(start + at, "the edit in a record cannot be decoded"))?;
         edits.push(edit);
         offset = start + payload.len();
     }
     match edits.is_empty() {
-        true => Err(broken(offset, "no record")),
+        true => Err(broken(offset, "the file contains no record")),
         false => Ok((edits, None)),
     }
+}
+
+/// What the header of a file says of its records.
+struct Start {
+    /// Where the first record begins.
+    offset: usize,
+    seed: u32,
+}
+
+/// Decodes the header of a file.
+fn start<E: Entry>(bytes: &[u8]) -> Result<Start, Broken> {
+    let broken = |offset: u64, message: &str| Broken { offset, message: message.into() };
+    let short = || broken(0, "the file is shorter than its header");
+    let old = bytes.get(..FILE_HEADER_BYTES_WITHOUT_SALT).ok_or_else(short)?;
+    if old[..8] != E::MAGIC[..] {
+        return Err(broken(0, "this is not a file of the expected kind: the magic number is missing"));
+    }
+    let is_sound = |header: &[u8], fields: usize| word(header, fields) == crc32c::crc32c(&header[..fields]);
+    match word(old, 8) {
+        FORMAT => {
+            let header = bytes.get(..FILE_HEADER_BYTES).ok_or_else(short)?;
+            let salt = u64::from_le_bytes(header[12..20].try_into().expect("eight bytes"));
+            is_sound(header, 20).then(|| Start { offset: FILE_HEADER_BYTES, seed: seed(salt) })
+        }
+        FORMAT_WITHOUT_SALT => is_sound(old, 12).then_some(Start { offset: FILE_HEADER_BYTES_WITHOUT_SALT, seed: 0 }),
+        _ => None,
+    }
+    .ok_or_else(|| broken(8, "the format version is unknown, or the header's checksum does not match"))
 }
 
 fn word(bytes: &[u8], offset: usize) -> u32 {
@@ -113,21 +147,22 @@ fn word(bytes: &[u8], offset: usize) -> u32 {
 }
 
 /// The length and number in the record header at `offset`, if the header's own checksum agrees.
-fn header_at(bytes: &[u8], offset: usize) -> Option<(usize, u32)> {
+fn header_at(bytes: &[u8], offset: usize, seed: u32) -> Option<(usize, u32)> {
     let header = bytes.get(offset..offset + RECORD_HEADER_BYTES)?;
-    (word(header, 12) == crc32c::crc32c(&header[..12])).then(|| (word(header, 0) as usize, word(header, 4)))
+    let is_sound = word(header, 12) == crc32c::crc32c_append(seed, &header[..12]);
+    is_sound.then(|| (word(header, 0) as usize, word(header, 4)))
 }
 
-fn record_at(bytes: &[u8], offset: usize, number: u32) -> Option<&[u8]> {
-    let (length, found) = header_at(bytes, offset)?;
+fn record_at(bytes: &[u8], offset: usize, seed: u32, number: u32) -> Option<&[u8]> {
+    let (length, found) = header_at(bytes, offset, seed)?;
     let start = offset + RECORD_HEADER_BYTES;
     let payload = bytes.get(start..start.checked_add(length)?)?;
     (found == number && word(bytes, offset + 8) == crc32c::crc32c(payload)).then_some(payload)
 }
 
 /// Whether a later record's header stands anywhere behind `offset`: then the record at `offset` was not the last.
-fn valid_header_after(bytes: &[u8], offset: usize, number: u32) -> bool {
-    (offset + 1..bytes.len()).any(|at| header_at(bytes, at).is_some_and(|(_, found)| found > number))
+fn valid_header_after(bytes: &[u8], offset: usize, seed: u32, number: u32) -> bool {
+    (offset + 1..bytes.len()).any(|at| header_at(bytes, at, seed).is_some_and(|(_, found)| found > number))
 }
 
 #[cfg(test)]
@@ -155,11 +190,24 @@ mod tests {
         }
     }
 
+    const SALT: u64 = 7;
+
     fn journal(edits: &[Edit]) -> Vec<u8> {
+        records(&file_header::<Edit>(SALT), seed(SALT), edits)
+    }
+
+    /// A file of format 2.
+    fn journal_without_salt(edits: &[Edit]) -> Vec<u8> {
+        let mut header = [&b"WEIRTEST"[..], &2_u32.to_le_bytes()].concat();
+        header.extend(crc32c::crc32c(&header).to_le_bytes());
+        records(&header, 0, edits)
+    }
+
+    fn records(header: &[u8], seed: u32, edits: &[Edit]) -> Vec<u8> {
         let mut buf = AlignedBuf::new();
-        buf.extend_from_slice(&file_header::<Edit>());
+        buf.extend_from_slice(header);
         for (number, edit) in edits.iter().enumerate() {
-            append_record(&mut buf, number as u32, &edit.encode());
+            append_record(&mut buf, seed, number as u32, &edit.encode());
         }
         buf.to_vec()
     }
@@ -196,10 +244,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn files_of_earlier_versions_are_read() {
+        let edits = edits(5);
+        let bytes = journal_without_salt(&edits);
+        assert_eq!(decode::<Edit>(&bytes), Ok((edits.clone(), None)));
+        assert_eq!(decode::<Edit>(&bytes[..bytes.len() - 1]).expect("torn").0, edits[..4]);
+    }
+
+    /// Whoever knows the format but not the salt can write a key that looks like the header of a later record. The
+    /// record with this key is torn all the same if the power fails while it is written.
+    #[test]
+    fn a_payload_cannot_pass_for_a_later_record() {
+        let mut forged = AlignedBuf::new();
+        append_record(&mut forged, 0, u32::MAX, b"");
+        let (words, _) = forged.as_chunks();
+        let edit = Edit([1].into_iter().chain(words.iter().map(|&word| u64::from_le_bytes(word))).chain([2]).collect());
+        let all = [edits(3), vec![edit]].concat();
+        let torn = |bytes: Vec<u8>| {
+            let bytes = &bytes[..bytes.len() - 8];
+            decode::<Edit>(bytes).map(|(found, torn)| (found.len(), torn.is_some()))
+        };
+        assert_eq!(torn(journal(&all)), Ok((3, true)));
+        assert!(torn(journal_without_salt(&all)).is_err(), "the header is forged well enough where there is no salt");
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
-            let mut whole = file_header::<Edit>().to_vec();
+            let mut whole = file_header::<Edit>(SALT).to_vec();
             whole.extend(&bytes);
             let _ = (decode::<Edit>(&bytes), decode::<Edit>(&whole), decode_current::<Edit>(&bytes));
         }

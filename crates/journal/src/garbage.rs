@@ -1,7 +1,7 @@
 //! Files beside a journal that nobody needs any more, and those that may become so.
 //!
-//! Whoever lets go of a file last may be a reader, which must not do I/O for that: the path is only noted. Whoever
-//! tidies next removes the file.
+//! The last holder of a file may be a reader, which must not do I/O to let go of it. So its path is only noted, and
+//! [`Garbage::remove`] removes the file later.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,17 +82,17 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// None yet.
+    /// No files yet.
     pub fn new(garbage: Arc<Garbage>) -> Self {
         Self { paths: Vec::new(), garbage }
     }
 
-    /// Another one.
+    /// Adds another file.
     pub fn add(&mut self, path: PathBuf) {
         self.paths.push(path);
     }
 
-    /// Whether there is none.
+    /// Whether there is no file.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -110,7 +110,7 @@ impl Drop for Begun {
 
 /// Those of `files`, in `dir`, that have a number and are not live: they are left over from jobs that did not end.
 ///
-/// A number must not be used twice, not even that of a file that is about to go: `next` is behind all of them then.
+/// A number must not be used twice, not even that of a file that is about to go: so `next` is moved behind all of them.
 pub fn left_over(
     dir: &Path,
     files: &[DirEntry],

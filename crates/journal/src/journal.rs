@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
 
-use crate::codec::{Entry, append_record, decode, decode_current, encode_current, file_header, file_name};
+use crate::codec::{Entry, append_record, decode, decode_current, encode_current, file_header, file_name, seed};
 use crate::files::{read_file, remove_if_there, write_file};
 use crate::garbage::{Begun, Garbage};
 
@@ -38,19 +38,22 @@ pub struct Journal<E> {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     tag: Tag,
+    /// Chance, for the salts of the files to come.
+    salt: u64,
     number: u64,
     file: Arc<dyn File>,
     end: u64,
     records: u32,
     /// An append failed (rule 2), or another process wrote the file: it is not written again.
     uncertain: bool,
-    /// Files that an edit names which may or may not be in the file: they may go once it has been rolled.
+    /// Files that are named by an edit which may or may not be in the journal's file. They may go once it has been
+    /// rolled.
     doubtful: Vec<PathBuf>,
     entries: PhantomData<fn(E)>,
 }
 
 impl<E: Entry> Journal<E> {
-    /// As [`Journal::recover`]; where there is no `CURRENT`, `dir` is made.
+    /// Like [`Journal::recover`]; if there is no `CURRENT`, creates `dir`.
     ///
     /// # Errors
     /// As [`Journal::recover`].
@@ -59,26 +62,27 @@ impl<E: Entry> Journal<E> {
         if recovered.is_none() {
             fs.create_dir_all(dir, tag).await?;
             if let Some(parent) = dir.parent() {
-                // The directory's name is durable before anything in it is: where there is a journal, it was so long
-                // ago.
+                // The directory's name must be durable before anything in it is. Where there is a journal, it has been
+                // for long.
                 fs.sync_dir(parent, tag).await?;
             }
         }
         Ok(recovered)
     }
 
-    /// As [`Journal::recover`], of `dir`, which is to be the directory of a `whose`.
+    /// Like [`Journal::recover`], for a `dir` that should be the directory of a `whose`.
     ///
     /// # Errors
     /// As [`Journal::recover`]; `NotFound` if there is no `CURRENT`.
     pub async fn recover_known(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, whose: &str) -> Result<Recovered<E>> {
-        let none =
-            || Error::new(ErrorKind::NotFound, "find CURRENT in", dir, format!("this is not a {whose}'s directory"));
+        let none = || {
+            Error::new(ErrorKind::NotFound, "find CURRENT in", dir, format!("this is not the directory of a {whose}"))
+        };
         Self::recover(fs, dir, tag).await?.ok_or_else(none)
     }
 
-    /// Goes on with what was recovered, or begins file `next`, the next number, with what `first` says of the number
-    /// behind it.
+    /// Goes on with what was recovered. If that is nothing, begins file number `next`, with the edit that `first` makes
+    /// of the number behind it; `next` becomes that number.
     ///
     /// # Errors
     /// I/O.
@@ -86,21 +90,22 @@ impl<E: Entry> Journal<E> {
         fs: &Arc<dyn Fs>,
         dir: &Path,
         tag: Tag,
+        salt: u64,
         recovered: Option<Recovered<E>>,
         next: &mut u64,
         first: impl FnOnce(u64) -> E,
     ) -> Result<Self> {
         match recovered {
-            Some(recovered) => Self::resume(fs, dir, tag, recovered.number).await,
+            Some(recovered) => Self::resume(fs, dir, tag, salt, recovered.number).await,
             None => {
                 let number = *next;
                 *next += 1;
-                Self::create(fs, dir, tag, number, &first(*next)).await
+                Self::create(fs, dir, tag, salt, number, &first(*next)).await
             }
         }
     }
 
-    /// Reads what `CURRENT` of `dir` names; `None` if there is no `CURRENT`.
+    /// Reads the file that `CURRENT` of `dir` names; `None` if there is no `CURRENT`.
     ///
     /// # Errors
     /// `Corruption`, with file and offset, also where the file that `CURRENT` names is missing; I/O.
@@ -112,10 +117,10 @@ impl<E: Entry> Journal<E> {
             Err(error) => return Err(error),
         };
         let number = decode_current::<E>(&bytes)
-            .ok_or_else(|| Error::corruption(&current, 0, "not the name of a file with its checksum"))?;
+            .ok_or_else(|| Error::corruption(&current, 0, "the content is not a file name with a valid checksum"))?;
         let path = dir.join(file_name::<E>(number));
         let bytes = read_file(fs, &path, tag).await.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::corruption(&path, 0, "missing, yet CURRENT names it"),
+            ErrorKind::NotFound => Error::corruption(&path, 0, "the file is missing, although CURRENT names it"),
             _ => error,
         })?;
         let (edits, torn_at) =
@@ -126,21 +131,22 @@ impl<E: Entry> Journal<E> {
     /// Goes on with file `number`, which was just recovered, without writing to it: the first edit rolls. So opening
     /// costs two syncs, and works on a full disk.
     ///
-    /// They are needed before anything that the journal does not name may be removed: what was read may have been in
-    /// the page cache only, left there by a killed process, and a power cut would take it back.
-    pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<Self> {
+    /// The syncs are needed before any file that the journal does not name may be removed: what was read may have been
+    /// in the page cache only, left there by a killed process, and a power cut would take it back.
+    pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64) -> Result<Self> {
         let file = fs.open(&dir.join(file_name::<E>(number)), OpenOptions::read_buffered(), tag).await?;
         // The device takes both in one go.
         try_join(file.sync(tag), fs.sync_dir(dir, tag)).await?;
-        Ok(Self { uncertain: true, ..Self::new(fs, dir, tag, number, file) })
+        Ok(Self { uncertain: true, ..Self::new(fs, dir, tag, salt, number, file) })
     }
 
-    fn new(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64, file: Arc<dyn File>) -> Self {
+    fn new(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64, file: Arc<dyn File>) -> Self {
         let (fs, dir) = (Arc::clone(fs), dir.into());
         Self {
             fs,
             dir,
             tag,
+            salt,
             number,
             file,
             end: 0,
@@ -152,11 +158,12 @@ impl<E: Entry> Journal<E> {
     }
 
     /// Starts file `number` with `snapshot` and makes it the current one.
-    pub async fn create(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64, snapshot: &E) -> Result<Self> {
+    pub async fn create(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64, snapshot: &E) -> Result<Self> {
         let path = dir.join(file_name::<E>(number));
         let mut buf = AlignedBuf::new();
-        buf.extend_from_slice(&file_header::<E>());
-        append_record(&mut buf, 0, &snapshot.encode());
+        let salt_of_file = salt_of_file(salt, number);
+        buf.extend_from_slice(&file_header::<E>(salt_of_file));
+        append_record(&mut buf, seed(salt_of_file), 0, &snapshot.encode());
         let end = buf.len() as u64;
         let written = async {
             let file = write_file(fs, &path, buf, tag).await?;
@@ -168,16 +175,16 @@ impl<E: Entry> Journal<E> {
             Ok(file) => file,
             Err(error) => {
                 // On a full disk this is tried ten times a second: attempts must not pile up. Nothing names the file,
-                // so what cannot be removed now is removed at the next opening.
+                // so if it cannot be removed now, the next opening removes it.
                 let _ = fs.remove(&path, tag).await;
                 return Err(error);
             }
         };
         make_current(fs, dir, tag).await?;
-        Ok(Self { end, records: 1, ..Self::new(fs, dir, tag, number, file) })
+        Ok(Self { end, records: 1, ..Self::new(fs, dir, tag, salt, number, file) })
     }
 
-    /// What is written from now on has this cause, and its urgency.
+    /// Everything that is written from now on has this class, and its urgency.
     pub fn set_class(&mut self, class: Class) {
         self.tag.class = class;
     }
@@ -192,17 +199,17 @@ impl<E: Entry> Journal<E> {
         self.uncertain || self.end >= ROLL_BYTES
     }
 
-    /// Replaces this file by `number`, holding `snapshot`. The old one is garbage then, and with it what only an edit
-    /// names whose append has failed.
+    /// Replaces this file by file `number`, which holds `snapshot`. The old file becomes garbage, and with it the files
+    /// that only an edit names whose append has failed.
     pub async fn roll(&mut self, number: u64, snapshot: &E, garbage: &Garbage) -> Result<()> {
-        let new = Self::create(&self.fs, &self.dir, self.tag, number, snapshot).await?;
+        let new = Self::create(&self.fs, &self.dir, self.tag, self.salt, number, snapshot).await?;
         let old = std::mem::replace(self, new);
         garbage.add(old.doubtful.into_iter().chain([old.dir.join(file_name::<E>(old.number))]));
         Ok(())
     }
 
-    /// As [`Journal::append`], of an edit that names the files of `begun`. From now on they belong to the journal:
-    /// whatever happens, they are removed only when it surely does not name them.
+    /// Like [`Journal::append`], for an edit that names the files of `begun`. From now on they belong to the journal:
+    /// whatever happens, they are removed only when the journal surely does not name them.
     pub async fn append_naming(&mut self, edit: &E, begun: Begun) -> Result<()> {
         self.doubtful.extend(begun.take());
         self.append(edit).await?;
@@ -213,7 +220,7 @@ impl<E: Entry> Journal<E> {
     /// Makes `edit` durable. After an error its fate is unknown: see rule 2.
     pub async fn append(&mut self, edit: &E) -> Result<()> {
         let mut buf = AlignedBuf::new();
-        append_record(&mut buf, self.records, &edit.encode());
+        append_record(&mut buf, seed(salt_of_file(self.salt, self.number)), self.records, &edit.encode());
         let length = buf.len() as u64;
         // Set before the first await: a job dropped in the middle leaves the same doubt as an error.
         self.uncertain = true;
@@ -226,6 +233,11 @@ impl<E: Entry> Journal<E> {
     }
 }
 
+/// The salt of file `number` of a journal with this salt: so no two files of it have the same one.
+fn salt_of_file(salt: u64, number: u64) -> u64 {
+    salt ^ number
+}
+
 /// Makes journal `number` of `dir`, which is complete and durable, the current one: for repairs.
 ///
 /// # Errors
@@ -235,7 +247,7 @@ pub async fn point_at<E: Entry>(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: 
     make_current(fs, dir, tag).await
 }
 
-/// Writes what `CURRENT` is to say, beside it.
+/// Writes the next content of `CURRENT` to a file beside it.
 async fn write_temporary<E: Entry>(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, number: u64) -> Result<()> {
     let temporary = dir.join(TEMPORARY);
     remove_if_there(fs, &temporary, tag).await?;
@@ -243,7 +255,7 @@ async fn write_temporary<E: Entry>(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, numbe
     Ok(())
 }
 
-/// Puts what was written in the place of `CURRENT`.
+/// Puts the file that was written in the place of `CURRENT`.
 async fn make_current(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
     fs.rename(&dir.join(TEMPORARY), &dir.join(CURRENT), tag).await?;
     fs.sync_dir(dir, tag).await

@@ -9,9 +9,9 @@
 //! 4. On recovery a broken record with nothing valid behind it is a torn tail; with something valid behind it,
 //!    corruption.
 //!
-//! Most journals name other files of their directory. [`Begun`], [`NamedFile`] and [`Garbage`] are the three stations
-//! of such a file: no edit names it yet, one does, none does any more. Where an append fails that names new files,
-//! these stay until the next roll has made sure that they are not named.
+//! Most journals name other files of their directory. [`Begun`], [`NamedFile`] and [`Garbage`] are the three stages of
+//! such a file: no edit names it yet, one does, none does any more. If an append that names new files fails, these
+//! files stay until the next roll has made sure that they are not named.
 
 mod codec;
 mod files;

@@ -11,12 +11,12 @@ use crate::codec::{Entry, decode, file_name, file_number};
 use crate::files::read_file;
 use crate::journal::{Journal, Recovered};
 
-/// What the anchor of a journal is worth.
+/// The state of a journal's anchor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// `CURRENT` names a file that can be read.
     Sound,
-    /// It does not.
+    /// `CURRENT` does not name such a file.
     Broken {
         /// What is wrong, with the file.
         why: String,
@@ -25,8 +25,8 @@ pub enum Anchor {
     },
 }
 
-/// Looks at the anchor of the journal in `dir`, which nobody may have open. `is_whole` says of a journal, and of the
-/// lengths of all files by name, whether what the journal names is there. Changes nothing.
+/// Looks at the anchor of the journal in `dir`, which nobody may have open. `is_whole` is given a journal and the
+/// lengths of all files by name, and says whether the files that the journal names are there. Changes nothing.
 ///
 /// # Errors
 /// The directory cannot be listed.

@@ -40,7 +40,7 @@ impl World {
         let fs = Arc::clone(&disk) as Arc<dyn Fs>;
         let journal = sim.block_on(async {
             assert!(Journal::<Edit>::recover_or_make_dir(&fs, DIR.as_ref(), TAG).await.expect("no faults").is_none());
-            Journal::open(&fs, DIR.as_ref(), TAG, None, &mut 1, |_| Edit).await.expect("no faults")
+            Journal::open(&fs, DIR.as_ref(), TAG, 7, None, &mut 1, |_| Edit).await.expect("no faults")
         });
         Self { sim, disk, fs, garbage: Arc::default(), journal }
     }
@@ -56,7 +56,7 @@ impl World {
         begun
     }
 
-    /// What is there when all garbage was removed.
+    /// The files that are left when all garbage has been removed.
     fn files(&self) -> Vec<String> {
         self.sim.block_on(async {
             self.garbage.remove(&self.fs, TAG).await.expect("no faults");

@@ -1,18 +1,18 @@
 //! The write-ahead log of a partition, or of several together.
 //!
-//! Records of any bytes get consecutive indexes; what [`WriteAheadLog::commit`] promises depends on the [`SyncMode`].
-//! The log owns no thread: whoever waits for a commit drives the writes of everybody. The bytes are described in
+//! Records of any bytes get consecutive indexes. What [`WriteAheadLog::commit`] promises depends on the [`SyncMode`].
+//! The log owns no thread: a task that waits for a commit drives the writes of all. The bytes are described in
 //! `docs/format/log.md`.
 //!
-//! What holds after any crash:
+//! The following holds after any crash:
 //!
-//! - recovery gives back a *prefix* of what was appended: never a hole, never a record that was not written;
+//! - recovery returns a *prefix* of the records that were appended: never a hole, never a record that was not written;
 //! - the prefix contains everything that was durable ([`SyncMode::Always`]: everything acknowledged);
-//! - a record that is damaged although it had been durable is an error naming file and offset, not a shorter log. What
-//!   had been durable is said by marks behind it, and by a [`LogAnchor`] that is kept elsewhere.
+//! - a damaged record that had been durable is an error naming file and offset, not a shorter log. Marks behind a
+//!   record say that it had been durable, and so does a [`LogAnchor`] that is kept elsewhere.
 //!
 //! Many partitions that write little may share one log ([`SharedLog`]): each has a handle that is a log like any other,
-//! and the same holds for the records of each.
+//! and the same guarantees hold for the records of each.
 
 mod log;
 mod options;

@@ -1,4 +1,4 @@
-//! The log in segments: its calls, and the loop that drives it.
+//! The log in segments: its methods, and the loop that drives it.
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::stats::LogStats;
 use crate::waiters::{OBSERVER, Waiters};
 use crate::write_ahead_log::{OutsideSync, Waiter, WriteAheadLog};
 
-/// A write-ahead log in segments of a directory. Clones are the same log.
+/// A write-ahead log in the segments of a directory. Clones are the same log.
 #[derive(Clone)]
 pub struct Log(Arc<Shared>);
 
@@ -26,20 +26,20 @@ struct Shared {
     dir: PathBuf,
     options: LogOptions,
     waiters: Arc<Waiters>,
-    /// Lock order: before `waiters`. Never held while a write or a sync is handed over, which may do it inline.
+    /// Lock order: before `waiters`. Never held while a write or a sync is handed over: that call may do it inline.
     state: Mutex<LogState>,
 }
 
 impl Log {
-    /// Opens the log in `dir`, giving every record after `persisted` to `replay`, in order.
-    /// Where `replay` must wait (for room in memory), so does the recovery.
+    /// Opens the log in `dir`, passing every record after `persisted` to `replay`, in order. If `replay` has to wait
+    /// (for room in memory), so does the recovery.
     ///
-    /// The directory and the first segment are made when somebody writes: whoever only reads costs no space, and a full
-    /// disk is no error here.
+    /// The directory and the first segment are made by the first write: a log that is only read takes no space, and a
+    /// full disk is no error here.
     ///
     /// # Errors
     /// `Corruption` for a damaged or missing record that had been durable, as the log itself or [`LogOptions::anchor`]
-    /// knows, naming file and offset; what `replay` says; I/O. Nothing is removed then.
+    /// knows, naming file and offset; errors of `replay`; I/O. Nothing is removed then.
     pub async fn open(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -56,42 +56,42 @@ impl Log {
         Ok((log, recovery))
     }
 
-    /// Appends a record whose payload is `tag` and, behind it, `payload`.
+    /// Appends a record whose payload is `tag` followed by `payload`.
     ///
     /// # Errors
-    /// The failure that fenced the log. The caller keeps to the longest payload.
+    /// The failure that fenced the log. The caller must respect the largest payload.
     pub(crate) fn append_tagged(&self, tag: &[u8], payload: &[u8]) -> Result<LogIndex> {
         self.0.state.lock().append(tag, payload)
     }
 
-    /// How far it is.
+    /// How far the log has come.
     pub(crate) fn progress(&self) -> Progress {
         let state = self.0.state.lock();
         Progress { last: state.last(), committed: state.committed(), durable: state.durable() }
     }
 
-    /// The last index in the oldest segment, unless that is the one that is written to.
+    /// The last index in the oldest segment, unless that is the active one.
     pub(crate) fn oldest(&self) -> Option<LogIndex> {
         self.0.state.lock().older.front().map(|older| older.last)
     }
 
-    /// The last index of all that is in segments which are full, and on the device.
+    /// The last index of all segments that are full and entirely on the device.
     pub(crate) fn sealed(&self) -> Option<LogIndex> {
         self.0.state.lock().sealed()
     }
 
-    /// Waits until nothing is in flight: what has failed by then has not committed more afterwards.
+    /// Waits until nothing is in flight. If the log has failed by then, it commits no more records afterwards.
     pub(crate) async fn quiet(&self) {
         self.0.settle(Want::default(), LogState::is_quiet).await;
     }
 
-    /// The segments in which records `first..=last` may stand, in order.
+    /// The segments that may contain records `first..=last`, in order.
     pub(crate) fn segments_with(&self, first: LogIndex, last: LogIndex) -> Vec<Searched> {
         self.0.state.lock().segments_with(first, last)
     }
 }
 
-/// How far a log is.
+/// How far a log has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// The last index appended.
@@ -103,9 +103,10 @@ pub(crate) struct Progress {
 }
 
 impl Shared {
-    /// Takes in what is over and starts what can be started, until neither is left. One who waits for `own` stops when
-    /// that is on its way, and leaves syncs and spare segments to those who asked for them: on a thread that may block,
-    /// a write is over only when it is done, and nobody does it for others.
+    /// Handles completed work and starts new work, until there is neither. A caller that waits for the record `own`
+    /// stops when the record has been handed to a write. It leaves syncs and spare segments to the callers that asked
+    /// for them: on a thread that may block, an I/O completes only when that thread has done it, and the caller should
+    /// not do it for others.
     fn drive(&self, want: Want, own: Option<LogIndex>) -> MutexGuard<'_, LogState> {
         let mut state = self.state.lock();
         loop {
@@ -135,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// Drives until `done`; `want` is asked for all the while.
+    /// Drives the log until `done`, asking for `want` all the while.
     async fn settle(&self, want: Want, mut done: impl FnMut(&LogState) -> bool) {
         let mut registered = Registered { waiters: &self.waiters, waiter: Waiter::default() };
         poll_fn(|cx| {
@@ -180,7 +181,8 @@ impl Shared {
             }
             unneeded
         };
-        // Oldest last: what a failure leaves behind is then at the front, where the next opening expects it.
+        // The oldest is removed last: the files that a failure leaves behind are then at the front, where the next
+        // opening expects them.
         while let Some(Older { path, .. }) = unneeded.pop() {
             self.fs.remove(&path, tag).await?;
         }
@@ -196,7 +198,8 @@ impl Shared {
                 return Ok(());
             }
             if persisted < state.last() {
-                let message = format!("record {} is not persisted (up to {persisted} is)", state.last());
+                let message =
+                    format!("record {} is not persisted yet (only records up to {persisted} are)", state.last());
                 return Err(Error::new(ErrorKind::Invalid, "replace", &self.dir, message));
             }
             if !state.has_spare() {
@@ -205,13 +208,13 @@ impl Shared {
         }
         self.settle(Want::default(), LogState::is_quiet).await;
         let mut state = self.state.lock();
-        // As long as it is fenced nothing is appended, so `persisted` still covers everything. A log that serves again
-        // would lose records by a restart.
+        // While the log is fenced nothing is appended, so `persisted` still covers everything. If it serves again,
+        // restarting it would lose records.
         if !state.is_fenced() {
             return Ok(());
         }
         if !state.has_spare() {
-            let vanished = || Error::new(ErrorKind::Invalid, "replace", &self.dir, "somebody else replaces it");
+            let vanished = || Error::new(ErrorKind::Invalid, "replace", &self.dir, "another task is replacing it");
             return Err(state.spare_failure().cloned().unwrap_or_else(vanished));
         }
         state.restart();
@@ -233,12 +236,14 @@ impl Shared {
         let want = Want { flush: true, ..Want::default() };
         self.settle(want, |state| state.is_quiet() && (state.is_fenced() || !state.has_unwritten())).await;
         if let Some(spare) = spare {
-            // So that the closing mark stands in the last segment, and the next opening reads nothing behind it.
+            // Remove it, so that the closing mark stands in the last segment and the next opening reads nothing behind
+            // it.
             self.fs.remove(&spare.path, Tag::new(self.options.owner, Class::Log)).await?;
         }
         let mut state = self.state.lock();
         match state.failure() {
-            // Only the mark is missing, for which a segment would have to be made: the next opening looks more closely.
+            // Only the closing mark is missing, which would have needed a new segment: the next opening checks more of
+            // the log.
             Some(error) if !had_failed && error.kind() == ErrorKind::NoSpace => Ok(()),
             Some(error) => Err(error),
             None => {
@@ -250,7 +255,7 @@ impl Shared {
     }
 }
 
-/// Removes the files in `dir`, the newest first, as the next opening expects what is left of them at the front.
+/// Removes the files in `dir`, the newest first: the next opening expects the remaining files to be the oldest ones.
 pub(crate) async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Result<()> {
     let mut names = match fs.list(dir, tag).await {
         // Nothing was ever written to it.
@@ -266,7 +271,8 @@ pub(crate) async fn remove_files(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag) -> Resu
     fs.sync_dir(dir, tag).await
 }
 
-/// Ends the part that a log has in a sync of the whole file system, as one that failed unless it was told otherwise.
+/// The part of a log in a sync of the whole file system. When dropped, it counts as failed unless it was told
+/// otherwise.
 struct Part {
     log: Arc<Shared>,
     synced: bool,
@@ -284,7 +290,7 @@ impl Drop for Part {
     }
 }
 
-/// An observer that leaves when its future is dropped.
+/// An observer that deregisters when its future is dropped.
 struct Registered<'a> {
     waiters: &'a Waiters,
     waiter: Waiter,
@@ -301,7 +307,11 @@ impl Drop for Registered<'_> {
 impl WriteAheadLog for Log {
     fn append(&self, payload: &[u8]) -> Result<LogIndex> {
         if payload.len() > record::PAYLOAD_BYTES_MAX {
-            let message = format!("a record of {} bytes (at most {})", payload.len(), record::PAYLOAD_BYTES_MAX);
+            let message = format!(
+                "the record has {} bytes, and at most {} are possible",
+                payload.len(),
+                record::PAYLOAD_BYTES_MAX
+            );
             return Err(Error::new(ErrorKind::Invalid, "append to", &self.0.dir, message));
         }
         self.0.state.lock().append(&[], payload)
@@ -322,8 +332,8 @@ impl WriteAheadLog for Log {
             }
             outcome
         };
-        // Only if it is not done at once are we registered, and then before looking again: no wake-up in between is
-        // lost.
+        // The waiter is registered only if the record is not done at once. After that the log is checked again, so that
+        // no wake-up in between is lost.
         if let Some(outcome) = settle(waiter) {
             return Poll::Ready(outcome);
         }
@@ -332,7 +342,7 @@ impl WriteAheadLog for Log {
     }
 
     fn forget(&self, waiter: &mut Waiter) {
-        // It was woken and will not drive: somebody else must.
+        // The waiter was woken and will not drive: somebody else must.
         if !self.0.waiters.deregister(waiter) {
             self.0.waiters.wake_all();
         }
@@ -397,8 +407,9 @@ impl WriteAheadLog for Log {
                 (!state.is_fenced(), state.last())
             };
             if takes_records || persisted < last {
-                let message =
-                    format!("it still takes records, or record {last} is not persisted (up to {persisted} is)");
+                let message = format!(
+                    "it still takes records, or record {last} is not persisted yet (only records up to {persisted} are)"
+                );
                 return Err(Error::new(ErrorKind::Invalid, "remove", &shared.dir, message));
             }
             remove_files(&shared.fs, &shared.dir, Tag::new(shared.options.owner, Class::Log)).await

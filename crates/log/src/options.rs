@@ -1,4 +1,4 @@
-//! The few choices a log has.
+//! The few options of a log.
 
 use weir_io::{Owner, PAGE};
 use weir_model::LogIndex;
@@ -9,7 +9,7 @@ pub enum SyncMode {
     /// On the device before the acknowledgement: nothing acknowledged is lost with the machine.
     Always,
     /// In the kernel before the acknowledgement, on the device at the next [`crate::WriteAheadLog::sync`]: a killed
-    /// process loses nothing, a lost machine what came after the last sync.
+    /// process loses nothing, a lost machine loses what was written after the last sync.
     #[default]
     Interval,
     /// In memory: a killed process loses up to 256 KiB.
@@ -17,7 +17,7 @@ pub enum SyncMode {
 }
 
 impl SyncMode {
-    /// As configuration, command line and JSON have it.
+    /// The name in configuration, command line and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             SyncMode::Always => "always",
@@ -27,13 +27,13 @@ impl SyncMode {
     }
 }
 
-/// What somebody else remembers of a log, durably: no file of the log can tell that it is an older copy of itself, or
-/// another log's. By default nothing.
+/// Facts about a log that are remembered durably elsewhere: no file of the log can tell that it is an older copy of
+/// itself, or belongs to another log. By default nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogAnchor {
-    /// A random number that was drawn when the log was made: every segment has it.
+    /// A random number that was drawn when the log was made; it is in every segment.
     pub identity: u64,
-    /// Every record up to here was on the device. May lag behind.
+    /// Every record up to this one was on the device. May lag behind.
     pub durable: LogIndex,
 }
 
@@ -42,15 +42,16 @@ pub struct LogAnchor {
 pub struct LogOptions {
     /// When a commit is acknowledged.
     pub sync: SyncMode,
-    /// Size at which a segment is left for the next one, in bytes, for a log that has grown: it starts with small
+    /// Size in bytes at which a segment is left for the next one, for a log that has grown. A log starts with small
     /// segments ([`LogOptions::first_segment_bytes`]), each twice as long as the one before. A larger record gets a
     /// segment of its own.
     pub segment_bytes: u64,
     /// The partition to book all I/O to.
     pub owner: Owner,
-    /// A random number, different at every opening: no record of another log or another life has a valid checksum here.
+    /// A random number, different at every opening: it makes the checksums of records of another log or another life
+    /// invalid.
     pub salt: u64,
-    /// What is known of it besides what its files say.
+    /// What is known of the log besides its files.
     pub anchor: LogAnchor,
 }
 
@@ -60,8 +61,8 @@ impl LogOptions {
         Self { sync: SyncMode::default(), segment_bytes: 64 << 20, owner, salt, anchor: LogAnchor::default() }
     }
 
-    /// Size of the first segment after an opening, in bytes: most partitions write little before they sleep again, and
-    /// in mode `Always` all of it is filled with zeros first.
+    /// Size of the first segment after an opening, in bytes. It is small, because most partitions write little before
+    /// they sleep again, and mode `Always` fills all of it with zeros first.
     pub fn first_segment_bytes(&self) -> u64 {
         (self.segment_bytes / 64).max(4 * PAGE as u64).min(self.segment_bytes)
     }

@@ -1,5 +1,5 @@
-//! Reading a segment from front to back: a small read first, then large ones, some ahead of the others. Most segments
-//! end soon, and what is behind their end was never written: it is not read.
+//! Reads a segment from front to back: first a small read, then large ones, with some reads ahead. Most segments end
+//! soon, and the space behind their end was never written: it is not read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use weir_model::LogIndex;
 
 use crate::record::{self, Decoded};
 
-/// Bytes of the first read, and of the largest: each is twice as long as the one before.
+/// Bytes of the first read, and of the largest; each read is twice as long as the one before.
 const FIRST_READ_BYTES: u64 = 64 << 10;
 const READ_BYTES_MAX: u64 = 1 << 20;
-/// Reads under way, once they are large.
+/// Reads in flight, once they are large.
 const READS_AHEAD: usize = 3;
 
 /// A window that moves over a file.
@@ -20,17 +20,17 @@ pub(crate) struct Reader {
     file: Arc<dyn File>,
     tag: Tag,
     len: u64,
-    /// From here to `len` there are zeros.
+    /// From here to `len` the file is zeros.
     data_end: u64,
     /// Bytes of the file from `start` on.
     window: Vec<u8>,
     start: u64,
-    /// Reads under way, in order; the first continues the window.
+    /// Reads in flight, in order; the first one continues the window.
     ahead: VecDeque<Op<AlignedBuf>>,
     /// Where the next read begins, and how long it is.
     next_read: u64,
     read_bytes: u64,
-    /// For the next read: of that length already, so that it need not be zeroed.
+    /// A buffer for the next read. It has the right length already, so that it need not be zeroed.
     spare: Option<AlignedBuf>,
 }
 
@@ -57,12 +57,12 @@ impl Reader {
         self.len
     }
 
-    /// Everything from here on is zero.
+    /// From this offset on everything is zero.
     pub fn data_end(&self) -> u64 {
         self.data_end
     }
 
-    /// The bytes from `offset` on: `wanted` or more, fewer only at the end of the file. Offsets never go back.
+    /// The bytes from `offset` on: `wanted` or more, fewer only at the end of the file. Offsets must not go back.
     pub async fn bytes(&mut self, offset: u64, wanted: usize) -> Result<&[u8]> {
         let end = offset.saturating_add(wanted as u64).min(self.len);
         while self.start + (self.window.len() as u64) < end {
@@ -70,13 +70,13 @@ impl Reader {
             self.window.drain(..passed);
             self.start += passed as u64;
             if self.window.is_empty() && self.ahead.is_empty() && offset > self.next_read {
-                // Nobody asks for what lies between.
+                // Nobody asks for the bytes in between.
                 self.start = offset - offset % PAGE as u64;
                 self.next_read = self.start;
             }
             self.read_ahead();
             let Some(read) = self.ahead.pop_front() else {
-                // What was never written.
+                // The space that was never written.
                 self.window.resize(end.saturating_sub(self.start) as usize, 0);
                 break;
             };
@@ -91,7 +91,7 @@ impl Reader {
         Ok(&self.window[passed..])
     }
 
-    /// One read as long as they are small: who only looks at the beginning of a file reads only that.
+    /// While reads are small, only one is started: a caller that looks only at the beginning of a file reads only that.
     fn read_ahead(&mut self) {
         let at_once = if self.read_bytes < READ_BYTES_MAX { 1 } else { READS_AHEAD };
         while self.ahead.len() < at_once && self.next_read < self.data_end {
@@ -104,7 +104,7 @@ impl Reader {
         }
     }
 
-    /// What stands at `offset`. A record that would end behind the file is none.
+    /// Decodes the record at `offset`. A record that would end behind the end of the file is invalid.
     pub async fn decode(&mut self, offset: u64, seed: u32) -> Result<Decoded<'_>> {
         let needed = record::needed(self.bytes(offset, record::HEADER_BYTES).await?);
         match needed {
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Whether what stands at `offset` looks like the record `index`, valid or not.
+    /// Whether the bytes at `offset` look like the record `index`, valid or not.
     pub async fn resembles(&mut self, offset: u64, index: LogIndex) -> Result<bool> {
         Ok(record::plausible_index(self.bytes(offset, record::HEADER_BYTES).await?) == Some(index))
     }

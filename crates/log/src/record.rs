@@ -1,4 +1,4 @@
-//! Bytes of a record: encode and decode, no I/O.
+//! The bytes of a record: encoding and decoding, no I/O.
 
 use weir_io::{AlignedBuf, PAGE};
 use weir_model::LogIndex;
@@ -6,7 +6,7 @@ use weir_model::LogIndex;
 /// Bytes before the payload: crc32c u32 | payload length u32 | kind u8 and index u56 as one u64; all little-endian.
 pub const HEADER_BYTES: usize = 16;
 
-/// The longest payload: a batch of the largest value and its keys fits, and a damaged length cannot ask for more.
+/// The largest payload: a batch of the largest value and its keys fits, and a damaged length cannot ask for more.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
 /// The largest index (56 bits).
@@ -17,24 +17,25 @@ const MARK_BYTES: usize = 16;
 /// Payload bytes of a [`Kind::Link`].
 const LINK_BYTES: usize = 16;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Somebody's payload.
+    /// A payload that was appended.
     Data = 1,
-    /// A [`crate::record::Mark`]. Its index is that of the next data record; it takes none itself.
+    /// A [`crate::record::Mark`]. Its index is that of the next data record; it takes no index itself.
     Mark = 2,
     /// A mark after which nothing was written: the log was closed, and everything before it is on the device.
     Close = 3,
-    /// A [`Link`], the first record of a segment. Its index is that of the next data record; it takes none itself.
+    /// A [`Link`], the first record of a segment. Its index is that of the next data record; it takes no index itself.
     Link = 4,
 }
 
-/// What a segment says of the one in front of it: a segment that is missing in the middle is not taken for the end.
+/// A segment's description of the segment in front of it, so that a segment that is missing in the middle is not taken
+/// for the end of the log.
 ///
-/// It is a record, not a part of the header, for the header is made ahead of time: nobody knows then where the segment
-/// in front of it will end.
+/// It is a record, not a part of the header, because the header is made ahead of time: nobody knows then where the
+/// segment in front of it will end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The number of the segment whose records are in front of this one's; 0 = there was none.
@@ -43,36 +44,37 @@ pub struct Link {
     pub end: u64,
 }
 
-/// What the log knew when it wrote the records around it.
+/// The state of the log when it wrote the records around the mark.
 ///
-/// The durable index is what tells a torn tail from corruption: a damaged record above every mark's index had not been
-/// acknowledged as durable, so that losing it (and all after it) is what the sync mode allows; one at or below had.
+/// The durable index distinguishes a torn tail from corruption. A damaged record above the index of every mark had not
+/// been acknowledged as durable, so the sync mode allows losing it and all after it. A damaged record at or below one
+/// of these indexes had been durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Every record up to here was on the device.
+    /// Every record up to this one was on the device.
     pub durable: LogIndex,
     /// The term of the records that follow (0 until the log is replicated).
     pub term: u64,
 }
 
-/// A valid record in somebody else's memory.
+/// A valid record in borrowed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is.
+    /// The kind of the record.
     pub kind: Kind,
     /// Its own index (data) or the next one (mark, link).
     pub index: LogIndex,
-    /// The bytes.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Bytes it takes in the file.
+    /// Bytes that the record takes in the file.
     pub fn encoded_len(&self) -> usize {
         HEADER_BYTES + self.payload.len()
     }
 
-    /// The mark it is, if it is one.
+    /// The mark, if the record is one.
     pub fn mark(&self) -> Option<Mark> {
         if !matches!(self.kind, Kind::Mark | Kind::Close) {
             return None;
@@ -81,7 +83,7 @@ impl Record<'_> {
         Some(Mark { durable, term })
     }
 
-    /// The link it is, if it is one.
+    /// The link, if the record is one.
     pub fn link(&self) -> Option<Link> {
         if self.kind != Kind::Link {
             return None;
@@ -96,18 +98,18 @@ fn two_words(payload: &[u8]) -> Option<[u64; 2]> {
     Some([u64::from_le_bytes(*first), u64::from_le_bytes(*second.first_chunk::<8>()?)])
 }
 
-/// What stands at the front of some bytes.
+/// The result of decoding the front of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A record with a valid checksum.
     Record(Record<'a>),
-    /// It may be a record, but its end is not there: this many bytes are needed in all.
+    /// This may be a record, but its end is missing: it needs this many bytes in all.
     Incomplete(usize),
-    /// Certainly no record of this segment.
+    /// Certainly not a record of this segment.
     Invalid,
 }
 
-/// Header fields of what may be a record: nothing is verified but plausibility.
+/// The header fields of a possible record: only their plausibility was checked.
 #[derive(Clone, Copy)]
 struct Header {
     crc: u32,
@@ -132,22 +134,22 @@ fn header(bytes: &[u8]) -> Option<Header> {
     (payload_len <= PAYLOAD_BYTES_MAX).then_some(Header { crc: u32::from_le_bytes(*crc), payload_len, kind, index })
 }
 
-/// How many bytes the record at the front of `bytes` says it takes; `None` if it is no record at all.
+/// How many bytes the record at the front of `bytes` takes by its own header; `None` if it is no record at all.
 pub fn needed(bytes: &[u8]) -> Option<usize> {
     header(bytes).map(|header| HEADER_BYTES + header.payload_len)
 }
 
-/// Whether what may be a record says that it is one of data.
+/// Whether the header of a possible record says that it is a data record.
 pub(crate) fn is_data(bytes: &[u8]) -> bool {
     header(bytes).is_some_and(|header| header.kind == Kind::Data)
 }
 
-/// The index in what may be a record's header.
+/// The index in the header of a possible record.
 pub(crate) fn plausible_index(bytes: &[u8]) -> Option<LogIndex> {
     header(bytes).map(|header| header.index)
 }
 
-/// Decodes the record at the front of `bytes`, which may be anything. `seed` is the segment's ([`seed`]).
+/// Decodes the record at the front of `bytes`, which may be anything. `seed` is that of the segment ([`seed`]).
 pub fn decode(bytes: &[u8], seed: u32) -> Decoded<'_> {
     if bytes.len() < HEADER_BYTES {
         return Decoded::Incomplete(HEADER_BYTES);
@@ -163,12 +165,12 @@ pub fn decode(bytes: &[u8], seed: u32) -> Decoded<'_> {
     Decoded::Record(Record { kind: header.kind, index: header.index, payload: &bytes[HEADER_BYTES..end] })
 }
 
-/// Where in `bytes` the first valid mark stands whose durable index is at least `durable`; looks at every offset below
-/// `starts` (a mark may end after it). Finds what a damaged record in front would otherwise hide.
+/// Finds the first valid mark in `bytes` whose durable index is at least `durable`. It looks at every offset below
+/// `starts` (a mark may end after that). So it finds marks that a damaged record in front would otherwise hide.
 pub fn find_mark(bytes: &[u8], starts: usize, seed: u32, durable: LogIndex) -> Option<(usize, Mark)> {
     let last = bytes.len().saturating_sub(HEADER_BYTES + MARK_BYTES - 1).min(starts);
     (0..last).find_map(|at| {
-        // The two header bytes that tell a mark, before anything dearer.
+        // Check the two header bytes that distinguish a mark first, before anything more expensive.
         if bytes[at + 4] != MARK_BYTES as u8 || !matches!(bytes[at + 15], 2 | 3) {
             return None;
         }
@@ -179,17 +181,18 @@ pub fn find_mark(bytes: &[u8], starts: usize, seed: u32, durable: LogIndex) -> O
     })
 }
 
-/// The checksum seed of a segment: records of another segment, or of this file's former life, do not verify.
+/// The seed for the checksums of a segment: records of another segment, or of an earlier life of this file, do not
+/// verify.
 pub fn seed(segment_id: u64, salt: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&segment_id.to_le_bytes()), &salt.to_le_bytes())
 }
 
-/// Appends a record whose checksum [`seal`] fills in later: only then is its segment known.
+/// Appends a record without its checksum. [`seal`] fills that in later, when the segment is known.
 pub(crate) fn push(buf: &mut AlignedBuf, kind: Kind, index: LogIndex, payload: &[u8]) {
     push_tagged(buf, kind, index, &[], payload);
 }
 
-/// The same, for a payload in two parts.
+/// The same for a payload in two parts.
 pub(crate) fn push_tagged(buf: &mut AlignedBuf, kind: Kind, index: LogIndex, tag: &[u8], payload: &[u8]) {
     let length = tag.len() + payload.len();
     let mut header = [0; HEADER_BYTES];
@@ -201,7 +204,7 @@ pub(crate) fn push_tagged(buf: &mut AlignedBuf, kind: Kind, index: LogIndex, tag
     buf.extend_from_slice(payload);
 }
 
-/// Appends `mark` (as [`Kind::Mark`] or [`Kind::Close`]), in front of the record `next`.
+/// Appends `mark` (as [`Kind::Mark`] or [`Kind::Close`]) in front of the record `next`.
 pub(crate) fn push_mark(buf: &mut AlignedBuf, kind: Kind, next: LogIndex, mark: Mark) {
     let mut payload = [0; MARK_BYTES];
     payload[..8].copy_from_slice(&mark.durable.to_le_bytes());
@@ -209,7 +212,7 @@ pub(crate) fn push_mark(buf: &mut AlignedBuf, kind: Kind, next: LogIndex, mark: 
     push(buf, kind, next, &payload);
 }
 
-/// Appends `link`, in front of the record `next`.
+/// Appends `link` in front of the record `next`.
 pub(crate) fn push_link(buf: &mut AlignedBuf, next: LogIndex, link: Link) {
     let mut payload = [0; LINK_BYTES];
     payload[..8].copy_from_slice(&link.previous.to_le_bytes());
@@ -217,7 +220,7 @@ pub(crate) fn push_link(buf: &mut AlignedBuf, next: LogIndex, link: Link) {
     push(buf, Kind::Link, next, &payload);
 }
 
-/// Fills in the checksums of the records that `buf` consists of.
+/// Fills in the checksums of all records in `buf`.
 pub(crate) fn seal(buf: &mut [u8], seed: u32) {
     let mut at = 0;
     while at < buf.len() {
@@ -229,7 +232,7 @@ pub(crate) fn seal(buf: &mut [u8], seed: u32) {
     }
 }
 
-/// The first multiple of a page at or after `offset`: where records go on after padding.
+/// The first multiple of a page at or after `offset`: after padding, records go on there.
 pub(crate) fn next_page(offset: u64) -> u64 {
     offset.next_multiple_of(PAGE as u64)
 }

@@ -1,12 +1,12 @@
-//! Recovery: which records are there, and whether what is missing may be missing.
+//! Recovery: which records there are, and whether the missing ones may be missing.
 //!
 //! The records of all segments form a chain of indexes. Where it breaks, at the record that should be X, one of two
-//! things has happened. Either the machine was lost before X was durable (several writes are in flight, and the page
-//! cache is written back in any order, so valid records may well follow): the log ends before X. Or X was durable and
-//! is damaged: that is an error. The marks tell which: one behind the break that says "durable up to X or more"
-//! convicts. So does the [`LogAnchor`], which is kept elsewhere: it finds out a file that is missing, cut, or an older
-//! copy of itself, marks and all. And so does the [`Link`] of a segment behind the break, if the segment that it names
-//! is not there: a segment's name is durable before anything is written behind it, whatever the sync mode.
+//! things has happened. Either the machine was lost before X was durable: the log ends before X. Valid records may well
+//! follow, because several writes are in flight, and the page cache is written back in any order. Or X was durable and
+//! is damaged: that is an error. The marks tell which: a mark behind the break that says "durable up to X or more"
+//! proves the damage. So does the [`LogAnchor`], which is kept elsewhere: it exposes a file that is missing, cut, or an
+//! older copy of itself, marks and all. And so does the [`Link`] of a segment behind the break, if the segment that it
+//! names does not exist: a segment's name is durable before anything is written behind it, whatever the sync mode.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,27 +22,28 @@ use crate::segment::{self, HEADER_PAGE};
 use crate::signposts::Signposts;
 use crate::state::Older;
 
-/// How much of a segment is searched for marks at a time.
+/// How many bytes of a segment are searched for marks at a time.
 const SEARCH_BYTES: usize = 1 << 20;
-/// Bytes that a mark may reach beyond the place where its search begins.
+/// Bytes that a mark may extend beyond the part in which its search begins.
 const SEARCH_OVERLAP: usize = 64;
 
-/// What an opening found.
+/// The findings of an opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Records given to the replay.
+    /// How many records were replayed.
     pub records: u64,
     /// Their payloads, in bytes.
     pub payload_bytes: u64,
-    /// The last index there is; the engine's persisted index if no record is newer.
+    /// The last index in the log; the engine's persisted index if no record is newer.
     pub last: LogIndex,
     /// Segments read.
     pub segments: u64,
-    /// Whether the log had been closed in order.
+    /// Whether the log had been closed properly.
     pub clean: bool,
     /// Where the last record ends, if there is any segment.
     pub end: Option<Cut>,
-    /// Of a member of a shared log: records under its number that were passed over, being another partition's.
+    /// For a member of a shared log: records under its number that were passed over, because they are another
+    /// partition's.
     pub foreign: u64,
 }
 
@@ -57,10 +58,10 @@ pub struct Cut {
 
 pub(crate) struct Found {
     pub recovery: Recovery,
-    /// Segments that are part of the log, in order.
+    /// Segments that belong to the log, in order.
     pub older: Vec<Older>,
     pub next_segment_id: u64,
-    /// No segment was ever made in this directory, as far as it can be seen: then its own name may not be durable.
+    /// As far as can be seen, no segment was ever made in this directory: then its own name may not be durable.
     pub is_new: bool,
 }
 
@@ -70,7 +71,7 @@ struct Candidate {
     seed: u32,
     /// The index of its first record; `None` if there is no valid one at its beginning.
     first: Option<LogIndex>,
-    /// What it says of the segment in front of it.
+    /// The link at its beginning, which describes the segment in front of it.
     link: Option<Link>,
 }
 
@@ -88,24 +89,24 @@ struct Recover<'a> {
     persisted: LogIndex,
     replay: &'a mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     recovery: Recovery,
-    /// The index of the next record, once a first one was seen.
+    /// The index of the next record, once a first one has been read.
     expected: Option<LogIndex>,
     turn: Turn,
 }
 
-/// What reading the segments told, before anything is changed.
+/// The findings of reading the segments, before anything is changed.
 struct Survey {
     found: Found,
-    /// Segments in front of the log, which the engine holds.
+    /// Segments in front of the log, whose records the engine holds.
     passed: Vec<PathBuf>,
     /// Segments between and behind those of the log, in order.
     cut_off: Vec<PathBuf>,
-    /// A segment in the making was left behind.
+    /// Whether an unfinished segment was left behind.
     preparing: bool,
 }
 
-/// Reads the log in `dir`, which nobody may have open, and changes nothing: every checksum, the order of the records,
-/// and that none is missing after `persisted` that `anchor` or the log itself calls durable.
+/// Reads the log in `dir`, which must not be open, and changes nothing. It checks every checksum, the order of the
+/// records, and that no record after `persisted` is missing that `anchor` or the log itself calls durable.
 ///
 /// # Errors
 /// `Corruption` for a damaged record that had been durable, naming file and offset.
@@ -119,7 +120,7 @@ pub async fn check(
     look(fs, dir, owner, anchor, persisted, &mut |_, _| Op::ready(Ok(()))).await
 }
 
-/// As [`check`], showing every record after `persisted` to `show`.
+/// As [`check`], but passes every record after `persisted` to `show`.
 pub(crate) async fn look(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -142,18 +143,18 @@ pub(crate) async fn recover(
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
     let Survey { found, passed, cut_off, preparing } = survey(fs, dir, owner, anchor, persisted, replay).await?;
-    // What was replayed may be in the page cache only. It must be durable before the first new record is, or a second
+    // Replayed records may be in the page cache only. They must be durable before the first new record is, or a second
     // crash could leave a hole.
     let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
     let sync = |path| async move { fs.open(path, writable, tag).await?.sync(tag).await };
     try_join_all(found.older.iter().map(|older| sync(&older.path))).await?;
-    // And what was cut off must be gone for good before.
+    // And the segments that were cut off must be gone for good before that.
     let preparing = preparing.then(|| dir.join(segment::PREPARING));
     for path in passed.iter().chain(&preparing) {
         fs.remove(path, tag).await?;
     }
-    // The last one first, and each for good before the next: after a crash in between none is left without the one that
-    // its link names, which would look like a loss.
+    // The last one first, and each must be gone for good before the next is removed: otherwise a crash in between could
+    // leave a segment without the one that its link names, which would look like a loss.
     for (left, path) in cut_off.iter().enumerate().rev() {
         fs.remove(path, tag).await?;
         if left > 0 {
@@ -176,7 +177,7 @@ async fn survey(
 ) -> Result<Survey> {
     let tag = Tag::new(owner, Class::Log);
     let names = match fs.list(dir, tag).await {
-        // It is made with the first segment.
+        // The directory is made with the first segment.
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         names => names?,
     };
@@ -194,8 +195,8 @@ async fn survey(
     recovery.last = recovery.last.max(expected.map_or(0, |expected| expected - 1));
     if recovery.last < anchor.durable {
         let message = format!(
-            "records up to {} were durable, but the log ends with record {}: a file is missing, cut, damaged, or an older \
-             copy of itself; bring it back, or see `weir repair`",
+            "records up to {} were durable, but the log ends with record {}: a file is missing, truncated, damaged, \
+             or was replaced by an older copy. Put the right file back, or see `weir repair`",
             anchor.durable, recovery.last
         );
         return Err(match &recovery.end {
@@ -213,7 +214,7 @@ impl Recover<'_> {
         Reader::new(file, self.tag).await
     }
 
-    /// The segments that records after `persisted` can be in, in order, and the files of those before.
+    /// The segments that can contain records after `persisted`, in order, and the files of the segments before them.
     async fn candidates(&self, dir: &Path, ids: &[u64]) -> Result<(Vec<PathBuf>, Vec<Candidate>)> {
         let mut candidates = Vec::new();
         let mut remaining = ids.iter();
@@ -235,7 +236,7 @@ impl Recover<'_> {
         Ok((passed, candidates))
     }
 
-    /// Replays the chain. Gives the files that are not part of it, in order. There are segments `ids`.
+    /// Replays the chain. Returns the files that are not part of it, in order. `ids` are the segments that exist.
     async fn walk(
         &mut self,
         dir: &Path,
@@ -250,8 +251,8 @@ impl Recover<'_> {
                 && first > self.expected.unwrap_or(self.persisted + 1)
             {
                 let message = format!(
-                    "the log begins at record {first}, but the engine holds only up to {}: segments are missing, or the engine is an \
-                         older copy of itself",
+                    "the log begins at record {first}, but the engine holds records only up to {}: segments are \
+                     missing, or the engine's files were replaced by an older copy",
                     self.persisted
                 );
                 return Err(Error::corruption(&candidate.path, HEADER_PAGE, message));
@@ -261,7 +262,7 @@ impl Recover<'_> {
             let last = self.expected.map_or(0, |expected| expected - 1);
             let (path, used, signposts) = (candidate.path.clone(), end.offset, end.signposts);
             older.push(Older { id: candidate.id, path, segment: None, last, used, allocated, signposts });
-            // A log that is opened and not written to leaves an empty segment: the chain goes on behind it.
+            // A log that is opened and not written to leaves an empty segment: the chain goes on in the next one.
             let rest = &candidates[position + 1..];
             let empty = rest.iter().take_while(|candidate| candidate.first.is_none()).count();
             let goes_on = rest.get(empty).is_some_and(|next| next.first == self.expected);
@@ -308,14 +309,14 @@ impl Recover<'_> {
                         yield_now().await;
                     }
                 }
-                // Padding: the chain goes on with the next page, or not at all.
+                // This is padding: the chain goes on at the next page, or not at all.
                 _ if !offset.is_multiple_of(PAGE as u64) => offset = record::next_page(offset),
                 _ => return Ok((end, reader.len())),
             }
         }
     }
 
-    /// Looks for a mark that says the record missing at `offset` of the first of `segments` had been durable.
+    /// Looks for a mark that proves that the record missing at `offset` of the first of `segments` had been durable.
     async fn search_marks(&mut self, segments: &[Candidate], offset: u64) -> Result<()> {
         let needed = self.needed();
         let mut start = offset;
@@ -326,8 +327,8 @@ impl Recover<'_> {
                 if let Some((at, mark)) = record::find_mark(bytes, SEARCH_BYTES, segment.seed, needed) {
                     let place = start + at as u64;
                     let message = format!(
-                        "record {needed} is damaged: it was durable, says the mark (up to {}) at offset {place} of segment \
-                         {:016x}",
+                        "record {needed} is damaged, although it was durable: the mark (up to record {}) at offset \
+                         {place} of segment {:016x} says so",
                         mark.durable, segment.id
                     );
                     let (path, offset) = self.place_of(needed, segments, offset).await?;
@@ -341,8 +342,8 @@ impl Recover<'_> {
         Ok(())
     }
 
-    /// Looks in the segments `behind` the end for a link that names a segment which is not there, although it had
-    /// records that matter. One that is there may have lost them: they were not durable, or a mark would say so.
+    /// Looks in the segments `behind` the end for a link to a segment that does not exist although it had records that
+    /// matter. A segment that exists may have lost its records: they were not durable, or a mark would say so.
     fn search_links(&self, dir: &Path, ids: &[u64], behind: &[Candidate]) -> Result<()> {
         let needed = self.needed();
         for candidate in behind {
@@ -350,8 +351,8 @@ impl Recover<'_> {
             let had_records = link.end > HEADER_PAGE;
             if first > needed && had_records && ids.binary_search(&link.previous).is_err() {
                 let message = format!(
-                    "missing: the segment behind it, {:016x}, says that it ended with record {} at offset {}; bring it back, \
-                     or see `weir repair`",
+                    "the segment is missing: the next one, {:016x}, says that it ended with record {} at offset {}. \
+                     Put the file back, or see `weir repair`",
                     candidate.id,
                     first - 1,
                     link.end
@@ -362,8 +363,8 @@ impl Recover<'_> {
         Ok(())
     }
 
-    /// Where the record `index` should be: where the chain ended at `offset` of the first of `segments`, unless it
-    /// looks as if it had been the first of the next.
+    /// The place where the record `index` should be. That is where the chain ended, at `offset` of the first of
+    /// `segments`, unless the record looks as if it had been the first of the next segment.
     async fn place_of<'c>(&self, index: LogIndex, segments: &'c [Candidate], offset: u64) -> Result<(&'c Path, u64)> {
         let here = &segments[0].path;
         let mut reader = self.reader(here).await?;

@@ -1,4 +1,4 @@
-//! What can be kept of a damaged log: for an operator who would rather lose the rest than wait for a backup.
+//! Finds what can be kept of a damaged log: for an operator who would rather lose the rest than wait for a backup.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::reader::Reader;
 use crate::record::{self, Decoded, Kind};
 use crate::segment::{self, HEADER_PAGE, SegmentHeader, decode_segment_header};
 
-/// The longest beginning of a log that is whole. Nothing has been changed.
+/// The longest undamaged beginning of a log. Nothing has been changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvage {
     /// The identity in the segments; `None` if none can be read.
@@ -19,15 +19,15 @@ pub struct Salvage {
     pub last: LogIndex,
     /// Segments that stay as they are, in order.
     pub whole: Vec<PathBuf>,
-    /// The segment behind them, which is kept up to an offset: what follows there has to go, or a mark in it might
-    /// still say that more had been durable.
+    /// The segment behind them, which is kept up to an offset. Everything behind the offset has to go, or a mark in it
+    /// might still say that more had been durable.
     pub cut: Option<(PathBuf, u64)>,
     /// Segments that cannot be kept: damaged from their first record on, or behind a gap.
     pub lost: Vec<PathBuf>,
 }
 
-/// Looks what can be kept of the log in `dir`, whose engine holds everything up to `persisted`. `identity` is that of
-/// its anchor, if that can be read; else the first segment decides. Changes nothing.
+/// Determines what can be kept of the log in `dir`, whose engine holds everything up to `persisted`. `identity` is the
+/// one in the log's anchor, if that can be read; otherwise the first segment decides. Changes nothing.
 ///
 /// # Errors
 /// I/O.
@@ -81,7 +81,7 @@ pub async fn salvage(
                 found.last = found.last.max(next - 1);
                 kept.push((path, end));
             }
-            // Without a record at its beginning it is empty, or damaged there: what follows tells.
+            // A segment without a record at its beginning is empty, or damaged there: the next segments tell which.
             None => found.lost.push(path),
         }
     }
@@ -90,7 +90,7 @@ pub async fn salvage(
     Ok(found)
 }
 
-/// The index of the first record in the log's first segment that has one; `None` if no segment has. Changes nothing.
+/// The index of the first record in the first segment that has a record; `None` if no segment has one. Changes nothing.
 ///
 /// # Errors
 /// I/O.
@@ -128,7 +128,7 @@ async fn follow(reader: &mut Reader, header: SegmentHeader, expected: Option<Log
     loop {
         let wanted = chain.as_ref().map(|chain| chain.next).or(expected);
         match reader.decode(offset, seed).await? {
-            // The first record says itself what it is: the caller sees a gap.
+            // The first record determines the index: the caller notices a gap.
             Decoded::Record(record) if chain.is_none() || wanted == Some(record.index) => {
                 offset += record.encoded_len() as u64;
                 let next = record.index + u64::from(record.kind == Kind::Data);
@@ -142,7 +142,7 @@ async fn follow(reader: &mut Reader, header: SegmentHeader, expected: Option<Log
     }
 }
 
-/// The bytes of the segment at `path` up to `end`, in a file `to` of its own, durable but for its name.
+/// Copies the bytes of the segment at `path` up to `end` to a new file `to`. All of it but the name is durable.
 ///
 /// # Errors
 /// I/O.
@@ -155,7 +155,13 @@ pub async fn copy_beginning(fs: &Arc<dyn Fs>, path: &Path, to: &Path, end: u64, 
         let length = (end - offset).min(1 << 20) as usize;
         let bytes = source.read_at(offset, weir_io::AlignedBuf::with_len(length), tag).await?;
         if bytes.len() < length {
-            return Err(Error::new(ErrorKind::UnexpectedEof, "read", path, "it is shorter than it was").at(offset));
+            return Err(Error::new(
+                ErrorKind::UnexpectedEof,
+                "read",
+                path,
+                "the file became shorter while it was read",
+            )
+            .at(offset));
         }
         target.write_at(offset, bytes, tag).await?;
         offset += length as u64;

@@ -13,16 +13,16 @@ use crate::record;
 pub(crate) const HEADER_PAGE: u64 = PAGE as u64;
 
 const MAGIC: &[u8; 8] = b"WEIRLOG\0";
-/// The version that is written; the one before, whose segments begin without a [`record::Link`], is read, too.
+/// The version that is written. The version before, whose segments begin without a [`record::Link`], is also read.
 const VERSION: u32 = 3;
 const VERSION_BEFORE: u32 = 2;
-/// Bytes of the header page that the checksum covers; the checksum follows, then zeros.
+/// Bytes of the header page that the checksum covers; the checksum follows them, then zeros.
 const HEADER_FIELDS: usize = 40;
-/// How much is filled with zeros by one write.
+/// How many bytes one write fills with zeros.
 const ZERO_BYTES: usize = 1 << 20;
 
 const SUFFIX: &str = ".log";
-/// The name of a segment that is being made; whatever has it after a crash is removed.
+/// The name of a segment that is being made. A file that has this name after a crash is removed.
 pub(crate) const PREPARING: &str = "preparing.tmp";
 
 /// The file name of segment `id`.
@@ -30,7 +30,7 @@ pub(crate) fn name(id: u64) -> String {
     format!("{id:016x}{SUFFIX}")
 }
 
-/// The segment that a file name belongs to.
+/// The number of the segment with this file name.
 pub(crate) fn parse_name(file_name: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(SUFFIX)?;
     let lowercase = digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -43,20 +43,20 @@ pub(crate) struct Segment {
     pub seed: u32,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
-    /// Where it is left for the next one.
+    /// The size at which it is left for the next one.
     pub capacity: u64,
-    /// Bytes that are there without asking the file system again.
+    /// Bytes that can be written without asking the file system for more space.
     pub allocated: u64,
 }
 
-/// What a segment's header page says.
+/// The header page of a segment, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The segment's number, as in its name.
     pub id: u64,
-    /// Drawn when the log was opened.
+    /// Drawn at random when the log was opened.
     pub salt: u64,
-    /// [`crate::LogAnchor::identity`] of the log.
+    /// The [`crate::LogAnchor::identity`] of the log.
     pub identity: u64,
 }
 
@@ -76,7 +76,7 @@ fn encode_header(header: SegmentHeader) -> AlignedBuf {
 /// Reads a header page, which may be any bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the page.
 pub fn decode_segment_header(page: &[u8]) -> Result<SegmentHeader, &'static str> {
     let word =
         |at: usize| page.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>()).map(|b| u64::from_le_bytes(*b));
@@ -84,26 +84,29 @@ pub fn decode_segment_header(page: &[u8]) -> Result<SegmentHeader, &'static str>
         return Err("the header is cut off");
     };
     if &page[..8] != MAGIC {
-        return Err("not a log segment");
+        return Err("this is not a log segment: the magic number is missing");
     }
     if crc32c::crc32c(&page[..HEADER_FIELDS]) != crc as u32 {
         return Err("the header's checksum does not match");
     }
     if page[8..12] != VERSION.to_le_bytes() && page[8..12] != VERSION_BEFORE.to_le_bytes() {
-        return Err("a format version this program does not know: run the version of Weir that wrote it");
+        return Err(
+            "the segment has a format version that this program does not know: run the version of Weir that wrote it",
+        );
     }
     Ok(SegmentHeader { id, salt, identity })
 }
 
-/// Checks the header page of segment `id` of the log with that `identity`, and gives the segment's seed.
+/// Checks the header page of segment `id` of the log with that `identity`, and returns the segment's seed.
 pub(crate) fn check_header(path: &Path, id: u64, identity: u64, page: &[u8]) -> Result<u32> {
     let header = decode_segment_header(page).map_err(|wrong| Error::corruption(path, 0, wrong))?;
     if header.id != id {
-        let message = format!("the header says segment {:016x}: another segment is in its place", header.id);
+        let message =
+            format!("the header says segment {:016x}: the file of another segment is in this one's place", header.id);
         return Err(Error::corruption(path, 0, message));
     }
     if header.identity != identity {
-        return Err(Error::corruption(path, 0, "a segment of another log: the identities differ"));
+        return Err(Error::corruption(path, 0, "the segment belongs to another log: the identities differ"));
     }
     Ok(record::seed(id, header.salt))
 }
@@ -111,25 +114,25 @@ pub(crate) fn check_header(path: &Path, id: u64, identity: u64, page: &[u8]) -> 
 /// A segment that is to be made.
 pub(crate) struct Wanted {
     pub id: u64,
-    /// Where it is left for the next one.
+    /// The size at which it is left for the next one.
     pub capacity: u64,
-    /// The segment to make it of, if there is one.
+    /// An old segment to make it of, if there is one.
     pub recycled: Option<PathBuf>,
-    /// The cause of what is written.
+    /// The class of the writes.
     pub class: Class,
-    /// The name of the log's directory has to be made durable, too.
+    /// Whether the name of the log's directory has to be made durable, too.
     pub names_dir: bool,
 }
 
-/// Makes a segment. On return header, name and (mode `Always`) every block of it are
-/// durable, so that the file's first record needs no care: a segment with a bad header is corruption, not a crash.
+/// Makes a segment. On return its header, its name and (mode `Always`) all its blocks are durable, so the file's first
+/// record needs no special care: a segment with a bad header means corruption, not a crash.
 pub(crate) async fn prepare(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, wanted: Wanted) -> Result<Segment> {
     let temporary = dir.join(PREPARING);
     let tag = Tag::new(options.owner, wanted.class);
     let made = try_prepare(&fs, &dir, &temporary, options, wanted).await;
     if made.is_err() {
-        // A half-made segment may hold the very space whose lack was the error. The next attempt removes it again, so
-        // that it does not matter if this fails too.
+        // A half-made segment may take up the very space whose lack was the error. The next attempt removes it too, so
+        // it does not matter if this fails.
         let _ = fs.remove(&temporary, tag).await;
     }
     made
@@ -148,10 +151,10 @@ async fn try_prepare(
     if names_dir {
         fs.create_dir_all(dir, tag).await?;
     }
-    // O_DSYNC comes later: the zeros need one sync, not one for each write.
+    // O_DSYNC is set later: the zeros need one sync, not one for each write.
     let plain = OpenOptions { write: true, create_new: recycled.is_none(), direct: always, dsync: false };
     if let Some(old) = &recycled {
-        // The old name must be gone for good before the header says the new one.
+        // The old name must be gone for good before the header has the new one.
         fs.rename(old, temporary, tag).await?;
         fs.sync_dir(dir, tag).await?;
     } else {
@@ -164,7 +167,7 @@ async fn try_prepare(
     if recycled.is_none() {
         file.allocate(capacity, tag).await?;
         if always {
-            // A synced write into blocks never written costs a file-system journal commit each (4x on ext4).
+            // A synced write into blocks never written costs a commit of the file system's journal each (4x on ext4).
             let mut zeros = AlignedBuf::with_len(ZERO_BYTES);
             let mut offset = 0;
             while offset < capacity {
@@ -178,7 +181,7 @@ async fn try_prepare(
     let header = SegmentHeader { id, salt: options.salt, identity: options.anchor.identity };
     file.write_at(0, encode_header(header), tag).await?;
     match dir.parent().filter(|_| names_dir) {
-        // The device takes both in one go.
+        // The device does both in one go.
         Some(parent) => try_join(file.sync(tag), fs.sync_dir(parent, tag)).await.map(drop)?,
         None => file.sync(tag).await?,
     }

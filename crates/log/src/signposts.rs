@@ -1,8 +1,9 @@
-//! Where some of a segment's records stand: whoever wants a few of them need not read all that is in front.
+//! Offsets of some of a segment's records: a reader that wants only a few records need not read everything in front of
+//! them.
 
 use weir_model::LogIndex;
 
-/// Bytes between two signposts, at least: what is read in vain in front of a record costs a tenth of a millisecond.
+/// Least bytes between two signposts: reading this much in vain in front of a record costs a tenth of a millisecond.
 const APART_BYTES: u64 = 64 << 10;
 
 /// Indexes of records and their offsets in the segment, both rising.
@@ -10,14 +11,14 @@ const APART_BYTES: u64 = 64 << 10;
 pub(crate) struct Signposts(Vec<(LogIndex, u64)>);
 
 impl Signposts {
-    /// Record `index` stands at `offset`.
+    /// Notes that record `index` stands at `offset`.
     pub fn note(&mut self, index: LogIndex, offset: u64) {
         if self.0.last().is_none_or(|&(_, last)| offset >= last + APART_BYTES) {
             self.0.push((index, offset));
         }
     }
 
-    /// The last record that is known to stand in front of record `index`, or that is the one, and its offset.
+    /// The last noted record at or in front of record `index`, and its offset.
     pub fn before(&self, index: LogIndex) -> Option<(LogIndex, u64)> {
         let behind = self.0.partition_point(|&(known, _)| known <= index);
         self.0.get(behind.checked_sub(1)?).copied()

@@ -1,4 +1,4 @@
-//! What a log counts.
+//! The counters of a log.
 
 use weir_model::LogIndex;
 
@@ -11,17 +11,17 @@ pub struct LogStats {
     pub payload_bytes: u64,
     /// Bytes written to segments: records, marks and padding.
     pub bytes_written: u64,
-    /// Of which padding to whole pages.
+    /// The padding to whole pages among these.
     pub padding_bytes: u64,
-    /// Writes: one each for a group of records.
+    /// Writes: each writes a group of records.
     pub groups: u64,
     /// Explicit syncs (mode `Always` has synced writes instead).
     pub syncs: u64,
-    /// Segments made new, and made from one no longer needed.
+    /// Segments made from new files.
     pub segments_created: u64,
-    /// See above.
+    /// Segments made from files that were no longer needed.
     pub segments_recycled: u64,
-    /// Times that the log was fenced after a failed write or sync.
+    /// How often the log was fenced after a failed write or sync.
     pub failures: u64,
     /// The last index appended.
     pub last: LogIndex,

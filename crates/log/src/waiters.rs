@@ -1,7 +1,7 @@
 //! Waiting for a commit: the waiters of all writes in flight.
 //!
-//! Nobody in particular drives the log: whoever is woken does. So a completed write wakes those who wait for it *and*
-//! the first of those whose records are not on their way yet; a waiter that is dropped passes the baton on.
+//! Nobody in particular drives the log: any waiter that is woken does. So a completed write wakes the waiters of its
+//! own records *and* the first waiter whose record is not in a write yet. A waiter that is dropped passes this duty on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use weir_model::LogIndex;
 
 use crate::write_ahead_log::Waiter;
 
-/// The index under which those wait who want to hear of everything (sync, replacement, closing).
+/// The index under which observers wait, who want to hear of everything (sync, replacement, closing).
 pub(crate) const OBSERVER: LogIndex = LogIndex::MAX;
 
 /// Lock order: after the log's state, or alone. Wakers are called without the lock.
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<BTreeMap<(LogIndex, u64), Waker>>,
-    /// Size of `registered`, so that nobody locks it when nobody waits.
+    /// The size of `registered`, so that nobody takes the lock when nobody waits.
     count: AtomicUsize,
     next_id: AtomicU64,
     /// The last index that was handed to a write.
@@ -35,7 +35,7 @@ impl Waiters {
         self.count.store(registered.len(), Ordering::SeqCst);
     }
 
-    /// True if it was still registered, that is, was not woken since.
+    /// True if the waiter was still registered, that is, has not been woken.
     pub fn deregister(&self, waiter: &mut Waiter) -> bool {
         let Some(key) = waiter.registration.take() else { return true };
         let mut registered = self.registered.lock();
@@ -60,7 +60,7 @@ impl Waiters {
         self.wake(std::mem::take);
     }
 
-    /// Wakes the first of those that wait for a record of which no write is under way, to drive the log.
+    /// Wakes the first waiter whose record no write contains yet, to drive the log.
     pub fn wake_unsubmitted(&self) {
         self.wake(|registered| BTreeMap::from_iter(self.take_unsubmitted(registered)));
     }
@@ -71,8 +71,8 @@ impl Waiters {
         registered.remove(&key).map(|waker| (key, waker))
     }
 
-    /// A write of the records `first..=last` came to its end: wakes those who wait for them, one that may send the next
-    /// write off, and the observers.
+    /// A write of the records `first..=last` has ended: wakes the waiters of these records, one waiter that may start
+    /// the next write, and the observers.
     fn wake_group(&self, first: LogIndex, last: LogIndex) {
         self.wake(|registered| {
             let mut woken = take_range(registered, first, last);
@@ -102,7 +102,7 @@ fn take_range(
     last: LogIndex,
 ) -> BTreeMap<(LogIndex, u64), Waker> {
     let mut taken = BTreeMap::new();
-    // A closing mark has no records: its range is empty, and BTreeMap refuses those.
+    // A closing mark has no records: its range is empty, and `BTreeMap` does not accept empty ranges.
     while first <= last
         && let Some((&key, _)) = registered.range((first, 0)..=(last, u64::MAX)).next()
     {
@@ -111,7 +111,7 @@ fn take_range(
     taken
 }
 
-/// The waker handed to the write of `first..=last`.
+/// The waker given to the write of `first..=last`.
 pub(crate) struct GroupWaker {
     pub waiters: Arc<Waiters>,
     pub first: LogIndex,
@@ -128,7 +128,7 @@ impl Wake for GroupWaker {
     }
 }
 
-/// The waker handed to what concerns everybody: a sync, the making of a segment.
+/// The waker given to operations that concern everybody: a sync, the making of a segment.
 pub(crate) struct EverybodyWaker(pub Arc<Waiters>);
 
 impl Wake for EverybodyWaker {

@@ -1,4 +1,4 @@
-//! What a partition asks of its log, whoever implements it.
+//! The log as a partition uses it, whatever the implementation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,27 +9,27 @@ use weir_model::LogIndex;
 
 use crate::stats::LogStats;
 
-/// The log of a partition: this crate's [`Log`](crate::Log), or another implementation. Opening one is its own affair;
-/// this is all that a partition calls from then on.
+/// The log of a partition: this crate's [`Log`](crate::Log), or another implementation. How to open one is up to the
+/// implementation; this trait is all that a partition calls afterwards.
 ///
 /// A log commits in order: once a record is committed, so is every record before it. After a failure it is *fenced*:
-/// what was committed stays committed, what was not fails, and appends are refused until the log is
+/// committed records stay committed, the others fail, and appends are refused until the log is
 /// [replaced](Self::replace).
 pub trait WriteAheadLog: Send + Sync + 'static {
-    /// Gives `payload` the index after [`last`](Self::last). Callers append in the order in which they apply. Cheap:
-    /// copies into memory.
+    /// Gives `payload` the index after [`last`](Self::last). Callers append in the order in which they apply. Cheap: it
+    /// only copies into memory.
     ///
     /// # Errors
     /// The failure that fenced the log; `Invalid` for a payload above
     /// [`record::PAYLOAD_BYTES_MAX`](crate::record::PAYLOAD_BYTES_MAX).
     fn append(&self, payload: &[u8]) -> Result<LogIndex>;
-    /// Ready when `index` has what the sync mode promises, or cannot get it any more. While it is pending, the log
-    /// keeps the waker of `cx` under `waiter`. Whoever polls drives everybody's writes: a log need not have a thread.
+    /// Ready when `index` has what the sync mode promises, or can no longer get it. While it is pending, the log keeps
+    /// the waker of `cx` under `waiter`. A caller that polls drives the writes of all: a log need not have a thread.
     fn poll_commit(&self, index: LogIndex, waiter: &mut Waiter, cx: &mut Context<'_>) -> Poll<Result<()>>;
-    /// Gives back a waiter, whether its `poll_commit` became ready or not. If it was woken to drive, somebody else must
-    /// be.
+    /// Gives back a waiter, whether its `poll_commit` became ready or not. If this waiter was woken to drive, the log
+    /// wakes another one.
     fn forget(&self, waiter: &mut Waiter);
-    /// Done when `index` has what the sync mode promises; often at once. Whoever holds a `dyn WriteAheadLog` calls
+    /// Done when `index` has what the sync mode promises; often at once. Callers with a `dyn WriteAheadLog` use
     /// [`Commit::new`].
     fn commit(&self, index: LogIndex) -> Commit<'_>
     where
@@ -43,26 +43,27 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     /// The failure that fenced the log before everything was durable.
     fn sync(&self) -> BoxFuture<Result<()>>;
     /// Makes this log part of a sync of the whole file system ([`weir_io::Volume::sync`]) that is about to begin;
-    /// `None` if it has nothing to sync, or syncs by itself just now.
+    /// `None` if the log has nothing to sync, or is just syncing by itself.
     fn begin_outside_sync(&self) -> Option<Box<dyn OutsideSync>>;
     /// Whether everything appended is known to be on the device.
     fn is_durable(&self) -> bool;
     /// Whether [`maintain`](Self::maintain) has anything to do.
     fn wants_maintenance(&self) -> bool;
-    /// What can be done ahead of time: finishing writes nobody polls for, a spare segment. For a control loop's tick.
+    /// Work that can be done ahead of time: finishing writes that nobody polls, making a spare segment. For a control
+    /// loop's tick.
     ///
     /// # Errors
     /// I/O. Nothing is lost: the next maintenance tries again.
     fn maintain(&self) -> BoxFuture<Result<()>>;
     /// Whether [`truncate`](Self::truncate) would remove or recycle anything.
     fn would_truncate(&self, persisted: LogIndex) -> bool;
-    /// The engine holds everything up to `persisted`: removes or recycles what is needed no more.
+    /// The engine holds everything up to `persisted`: removes or recycles the segments that are no longer needed.
     ///
     /// # Errors
     /// I/O. Nothing that is needed is lost.
     fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
-    /// Refuses appends with `error` from now on, until the log is [replaced](Self::replace): its owner knows that what
-    /// is written now might not last.
+    /// Refuses appends with `error` from now on, until the log is [replaced](Self::replace). For an owner that knows
+    /// that records written now might not last.
     fn refuse(&self, error: Error);
     /// Goes on after a failure, once the engine holds everything appended (`persisted` is at least the last index).
     /// Does nothing if the log has not failed.
@@ -76,12 +77,12 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     /// # Errors
     /// The failure that fenced the log.
     fn close(&self) -> BoxFuture<Result<()>>;
-    /// Removes all that the log keeps on disk, once it was [closed](Self::close) and the engine holds everything
+    /// Removes everything that the log keeps on disk, once it was [closed](Self::close) and the engine holds everything
     /// (`persisted` is at least the last index).
     ///
     /// # Errors
-    /// `Invalid` if it still takes records, or not everything is persisted; I/O: what is left of the log can still be
-    /// opened.
+    /// `Invalid` if the log still takes records, or not everything is persisted; I/O: the files that are left can still
+    /// be opened as a log.
     fn remove(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
     /// The failure that fenced the log, until it is replaced.
     fn failure(&self) -> Option<Error>;
@@ -91,23 +92,23 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     fn stats(&self) -> LogStats;
 }
 
-/// A log's part in a sync of the whole file system. Dropped, it counts as failed, which says nothing of this log: then
-/// it has to sync by itself, and learns what became of its own bytes.
+/// A log's part in a sync of the whole file system. If it is dropped, the sync counts as failed. That says nothing
+/// about this log: it has to sync by itself, and learns then whether its own bytes are durable.
 pub trait OutsideSync: Send {
-    /// The sync has succeeded: what was committed when it began is durable.
+    /// The sync has succeeded: every record that was committed when it began is durable.
     fn succeeded(self: Box<Self>);
 }
 
-/// One that waits for a commit. It belongs to whoever waits, is new for each commit, and goes back to the log with
-/// [`WriteAheadLog::forget`] when the wait is given up.
+/// The state of one wait for a commit. It belongs to the task that waits, is new for each commit, and goes back to the
+/// log with [`WriteAheadLog::forget`] when the wait is given up.
 #[derive(Debug, Default)]
 pub struct Waiter {
-    /// For the log alone: under what it keeps the waker. The index waited for, and a number that tells apart those who
-    /// wait for the same index; `None` if no waker was left.
+    /// For the log alone: the key of the waker. It is the index waited for, and a number that distinguishes waiters for
+    /// the same index; `None` if no waker is registered.
     pub registration: Option<(LogIndex, u64)>,
 }
 
-/// Done when a record has what its log's sync mode promises. Dropping it takes nothing back.
+/// Done when a record has what its log's sync mode promises. Dropping it does not undo the record.
 #[must_use = "the record is not acknowledged before this is done"]
 pub struct Commit<'a> {
     log: &'a dyn WriteAheadLog,

@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use weir_io::sim::{DiskImage, FaultPlan, Keep, OpKind};
 use weir_log::{LogOptions, SyncMode, WriteAheadLog};
 
-/// Runs a workload, takes what several power cuts at each change would leave, and recovers each; then writes on there,
-/// cuts the power again and recovers once more: what the first recovery gave must not get lost, and no hole appear.
+/// Runs a workload, takes the images that several power cuts at each change would leave, and recovers each. Then it
+/// writes on there, cuts the power again and recovers once more: nothing that the first recovery returned may be lost,
+/// and no hole may appear.
 fn cut_everywhere(seed: u64, sync: SyncMode, writers: usize, count: usize) -> usize {
     let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
     let promises: Shared = Shared::default();
@@ -36,7 +37,7 @@ fn cut_everywhere(seed: u64, sync: SyncMode, writers: usize, count: usize) -> us
         let mut after = before;
         sim.block_on(async {
             let (log, last) = check(&fs, sync, &after, 1000 + number).await;
-            // From here on the recovered prefix is what was appended, and all of it is durable.
+            // From here on the recovered prefix counts as what was appended, and all of it is durable.
             after.appended.truncate(last as usize);
             (after.acknowledged, after.synced) = (last, last);
             let promises: Shared = Arc::new(Mutex::new(after));
@@ -45,7 +46,7 @@ fn cut_everywhere(seed: u64, sync: SyncMode, writers: usize, count: usize) -> us
                 write_one(&log, &promises, &mut rng).await.expect("writing on after recovery");
             }
             if rng.chance(0.5) {
-                // What is durable now stands behind what the first cut left.
+                // The records that are durable now stand behind those that the first cut left.
                 log.sync().await.expect("syncing after recovery");
                 promises.lock().synced = log.last();
             }
@@ -85,8 +86,8 @@ fn a_killed_process_loses_nothing_acknowledged() {
     }
 }
 
-/// The first life leaves records in the page cache only. The second syncs its own: then those of the first must be
-/// durable too.
+/// The first life leaves records in the page cache only. The second syncs its own records: then those of the first must
+/// be durable too.
 #[test]
 fn a_power_cut_after_a_kill_leaves_no_hole() {
     for seed in 0..60 {
@@ -123,7 +124,7 @@ fn closing_needs_no_more_space_than_what_is_left_to_write() {
             let (log, ..) = open(&fs, options, 0).await.expect("a fresh disk");
             log.append(b"the only one").expect("nothing fails");
             promises.lock().appended.push(b"the only one".to_vec());
-            // Less than the smallest segment that is made while a log is written to.
+            // Less than the smallest segment that is made while a log is in use.
             fs.set_free_bytes(options.first_segment_bytes() / 2);
             log.close().await.unwrap_or_else(|error| panic!("{sync:?}: {error}"));
             promises.lock().synced = 1;
@@ -134,7 +135,7 @@ fn closing_needs_no_more_space_than_what_is_left_to_write() {
     }
 }
 
-/// While a segment is made, nothing can be written: then memory is not enough for ever.
+/// While a segment is made, nothing can be written: then acknowledging from memory must end at some point.
 #[test]
 fn a_log_that_is_never_synced_keeps_no_more_in_memory_than_it_writes_at_a_time() {
     let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
@@ -147,13 +148,13 @@ fn a_log_that_is_never_synced_keeps_no_more_in_memory_than_it_writes_at_a_time()
             let stats = log.stats();
             waiting = (stats.last - stats.committed).max(waiting);
         }
-        // One buffer that is filled, and four that are written.
+        // One buffer that is being filled, and four that are being written.
         assert!(waiting <= 5 * 270, "{waiting} records of a kilobyte in memory");
     });
 }
 
-/// Records that were not durable may be lost in a segment that has others behind it. Those go: also where the power
-/// goes meanwhile, what is left must not look as if a segment were missing.
+/// Records that were not durable may be lost in a segment that has others behind it. Those are removed. Even if the
+/// power is cut meanwhile, the rest must not look as if a segment were missing.
 #[test]
 fn a_power_cut_while_what_was_cut_off_is_removed_looks_like_no_loss() {
     let mut removals = 0;

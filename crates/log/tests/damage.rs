@@ -1,4 +1,4 @@
-//! Flipped bits and failing operations: found, named, survived.
+//! Flipped bits and failing operations: found, named, and survived.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn a_flipped_bit_anywhere_is_harmless_or_an_error_that_names_the_place() {
             }
         }
         assert!(found > 200 && harmless > 50, "{sync:?}: {found} found, {harmless} harmless");
-        // Damage to the very header of a segment's first record can look like the end of the segment before.
+        // Damage to the header of a segment's first record can look like the end of the segment before.
         assert!(named * 100 >= found * 98, "{named} of {found} name the file");
     }
 }
@@ -96,7 +96,7 @@ fn arbitrary_segment_bytes_are_refused_or_read_without_a_panic() {
     }
 }
 
-/// Works on a failing disk, replacing the log after each failure as a partition does; then loses power and checks.
+/// Works on a failing disk, replacing the log after each failure as a partition does; then cuts the power and checks.
 fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
     let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
     let promises: Shared = Shared::default();
@@ -194,7 +194,7 @@ fn a_full_disk_stops_writes_until_there_is_space_again() {
     }
 }
 
-/// What may happen to a segment that was durable.
+/// The ways in which a durable segment may be tampered with.
 #[derive(Clone, Copy, Debug)]
 enum Tampering {
     Lost,
@@ -218,8 +218,8 @@ const TAMPERINGS: [Tampering; 8] = [
     Tampering::OfItsNeighbour,
 ];
 
-/// A log that was killed seconds after its last sync, without a mark behind that; the image at an earlier moment; its
-/// promises.
+/// A log that was killed seconds after its last sync, without a mark behind that: the image, an image from an earlier
+/// moment, and the log's promises.
 fn killed_log(sync: SyncMode, identity: u64) -> (DiskImage, DiskImage, Promises) {
     let (sim, fs) = world(5, &DiskImage::new(), FaultPlan::none());
     let promises: Shared = Shared::default();
@@ -328,7 +328,7 @@ fn what_can_be_kept_of_a_damaged_log_is_everything_in_front_of_the_damage() {
                     let found =
                         weir_log::salvage(&fs, Path::new(DIR), Owner::default(), Some(1), 0).await.expect("salvage");
                     assert_eq!(found.identity, Some(1));
-                    // As `weir repair` does it.
+                    // As `weir repair` does.
                     for lost in &found.lost {
                         fs.remove(lost, tag).await.expect("remove");
                     }

@@ -1,4 +1,5 @@
-//! The log from outside: crashes, damage, wakes, and what every log has to do. One program, as each is linked anew.
+//! The log from outside: crashes, damage, wakes, and the contract of every log. They are one program, because each
+//! program is linked anew.
 
 mod common;
 mod contract;

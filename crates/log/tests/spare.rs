@@ -35,7 +35,7 @@ fn a_log_does_not_wait_behind_flushes_for_its_next_segment_where_that_is_a_page(
             make_next(&log).await;
             let is_filled = sync == SyncMode::Always;
             assert_eq!(ahead_of_time() > 0, is_filled, "{sync:?}: with zeros");
-            // Each segment is twice as long as the one before, up to that.
+            // Each segment is twice as long as the one before, up to this size.
             for _ in 0..4 * SEGMENT_BYTES / 1_000 {
                 write(&log).await;
             }

@@ -1,4 +1,5 @@
-//! Nobody waits for ever: what another thread may do while a write is being handed over, done in its midst.
+//! Nobody waits for ever: runs things that another thread may do while a write is being handed over, in the middle of
+//! it.
 
 use std::future::Future;
 use std::path::Path;
@@ -15,8 +16,8 @@ use weir_log::{Log, SyncMode, WriteAheadLog};
 
 type Meddle = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// A file system that lets somebody in during the next write, and counts what the making of a segment does with the
-/// directory.
+/// A file system that runs a given action during the next write, and counts the operations on the directory that the
+/// making of a segment does.
 struct Meddled {
     inner: Arc<dyn Fs>,
     meddle: Meddle,
@@ -84,7 +85,7 @@ impl<T> Task<T> {
         Self { future: Box::pin(future), bell: Arc::default(), polled_at: None }
     }
 
-    /// `None` if it is not done, or was not woken since the last time.
+    /// `None` if it is not done, or has not been woken since the last time.
     fn run(&mut self) -> Option<T> {
         loop {
             let rung = self.bell.0.load(Ordering::SeqCst);
@@ -105,7 +106,7 @@ fn open(sync: SyncMode) -> (Sim, Log, Meddle) {
     (sim, log, meddle)
 }
 
-/// With the count of what the making of segments did.
+/// Opens a log; also returns the count of operations of the making of segments.
 fn open_counted(sync: SyncMode, device: DeviceSpec) -> (Sim, Log, Meddle, Arc<AtomicUsize>) {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
@@ -113,13 +114,13 @@ fn open_counted(sync: SyncMode, device: DeviceSpec) -> (Sim, Log, Meddle, Arc<At
     let fs: Arc<dyn Fs> = Arc::new(Meddled { inner: fs, meddle: Arc::clone(&meddle), makings: Arc::clone(&makings) });
     let mut replay = |_, _: &[u8]| Op::ready(Ok(()));
     let (log, _) = sim.block_on(Log::open(fs, Path::new(DIR), options(sync, 1), 0, &mut replay)).expect("a fresh disk");
-    // The next write is a record's, and not one that makes a segment.
+    // So that the next write is that of a record, and not one that makes a segment.
     let first = log.append(b"first").expect("an append");
     sim.block_on(log.commit(first)).expect("a commit");
     (sim, log, meddle, makings)
 }
 
-/// Starts `other` in the midst of the write of a record, which then ends at once; says whether `other` ends without
+/// Starts `other` in the middle of the write of a record, which then ends at once. Returns whether `other` ends without
 /// anybody else's help.
 fn ends(sync: SyncMode, other: impl FnOnce(Log) -> BoxFuture<Result<()>> + Send + 'static) -> bool {
     let (sim, log, meddle) = open(sync);
@@ -140,7 +141,7 @@ fn ends(sync: SyncMode, other: impl FnOnce(Log) -> BoxFuture<Result<()>> + Send 
             result.expect("nothing fails");
             return true;
         }
-        // What the disk has to do in the meantime; it has no latency.
+        // Lets the disk finish its work; it has no latency.
         sim.run_until(sim.now() + 1);
     }
     false
@@ -162,7 +163,8 @@ fn closing_while_a_write_is_handed_over_ends() {
 fn a_commit_behind_a_write_that_is_handed_over_ends() {
     for sync in [SyncMode::Interval, SyncMode::Always] {
         assert!(ends(sync, |log| {
-            // A smaller write than the one under way waits for its end; the same record again would go off at once.
+            // A write that is smaller than the one in flight waits for the end of that one; the same record again would
+            // be written at once.
             Box::pin(async move { log.commit(2).await })
         }));
     }

@@ -1,5 +1,5 @@
-//! A small durable store made of a tree and a log, in a real directory: what an engineer needs who embeds Weir's engine
-//! without its server.
+//! A small durable store made of a tree and a log, in a real directory. It shows what an engineer needs to embed Weir's
+//! engine without its server.
 //!
 //! ```text
 //! cargo run --release -p weir-lsm --example embed -- DIRECTORY            writes, reads, closes
@@ -12,7 +12,7 @@
 //!
 //! 1. A write is appended to the log, applied to the tree under the index it got, and published when the log has
 //!    committed it.
-//! 2. A flush makes tables of memtables. What is in tables the log need not keep.
+//! 2. A flush makes tables of memtables. The log need not keep records that are in tables.
 //! 3. Opening reads the tree, and replays every record of the log after the last one that is in tables.
 
 #![allow(clippy::print_stdout, reason = "it shows what it does")]
@@ -29,7 +29,7 @@ use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::engine::{Facts, Files, Jobs, Kind, Range, Reads, Records, Stall};
 use weir_model::{Batch, BatchRef};
 
-/// Whom all I/O is booked to; a program with one store has one owner.
+/// The owner to whom all I/O is booked; a program with one store has one owner.
 const OWNER: Owner = Owner { tenant: 0, partition: 0 };
 /// Keys that one run of the example writes: enough for some flushes and compactions at the sizes below.
 const KEYS: u64 = 5_000;
@@ -43,7 +43,7 @@ pub struct Store {
     clock: Arc<dyn Clock>,
     /// Log and tree see all writes in the same order.
     order: Mutex<()>,
-    /// Records that the opening found in the log and not in tables.
+    /// Records that were found in the log and not in tables when the store was opened.
     pub replayed: u64,
     /// Keeps other processes out; freed by the kernel when this one ends, however it ends.
     _lock: Box<dyn FsLock>,
@@ -67,6 +67,7 @@ impl Store {
             cache: BlockCache::new(8 << 20, 4),
             clock: Arc::clone(&clock),
             memory: Arc::new(Unbooked),
+            salt: 7,
         };
         // Small, so that the example flushes and compacts. The defaults are for tables of gigabytes.
         let options = TreeOptions {
@@ -103,7 +104,7 @@ impl Store {
     /// Writes the changes of `batch`, all or none. They are on the device when this returns.
     ///
     /// # Errors
-    /// Of the log. Whether the batch was written is open then.
+    /// Those of the log. Whether the batch was written is not known then.
     pub async fn write(&self, batch: &Batch) -> Result<()> {
         // A program with threads would run jobs on another one, and wait here only where the tree says stop.
         if self.tree.sealed() > 0 || self.tree.compaction_due().is_some() {
@@ -155,7 +156,7 @@ impl Store {
     }
 }
 
-/// Runs every flush and compaction that is due. Jobs are futures: whoever polls one does its work.
+/// Runs every flush and compaction that is due. Jobs are futures: polling one does its work.
 async fn run_jobs(tree: &Arc<Tree>) -> Result<()> {
     loop {
         let job = tree.next_flush().or_else(|| tree.next_compaction());

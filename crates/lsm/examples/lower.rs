@@ -4,7 +4,7 @@
 //! cargo run --release -p weir-lsm --example lower -- DIRECTORY [PART…]
 //! ```
 //!
-//! Times are of CPU, except where a disk is in play: neighbours on the machine disturb those less.
+//! Times are CPU times, which neighbours on the machine disturb less, except where a disk is in play.
 //!
 //! Parts: memtable, cache, write, read, scan. Without a part: all.
 
@@ -201,7 +201,7 @@ fn write(fs: &Arc<dyn Fs>, dir: &Path, compression: Compression, value_bytes: us
     block_on(fs.remove(&path, TAG))
 }
 
-/// Writes a table of `entries`; also says how many seconds the adding alone took.
+/// Writes a table of `entries`; also returns how many seconds the adding alone took.
 fn fill(
     fs: &Arc<dyn Fs>,
     path: &Path,

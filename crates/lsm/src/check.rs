@@ -33,7 +33,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
     (report.persisted, report.owner) = (folded.persisted, folded.owner);
     report.manifest.clone_from(&manifest_path);
 
-    // Nothing is worth keeping: each block is read once.
+    // No block is worth keeping: each is read once.
     let cache = BlockCache::new(0, 1);
     let total = folded.tables.len();
     for (level, meta) in folded.tables.values() {
@@ -79,17 +79,17 @@ async fn check_table(
     table.verify(Class::Maintenance).await?;
     let found = meta_of(meta.id, meta.epoch, table.summary());
     if found != *meta {
-        let message = format!("level {level}: the table holds {found:?}, the manifest says {meta:?}");
+        let message = format!("level {level}: the table holds {found:?}, but the manifest says {meta:?}");
         return Err(Error::corruption(&path, 0, message));
     }
     Ok(())
 }
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// What is wrong with rows of many parts in the tree in `dir`, whose tables are sound one by one. The tables alone have
-/// a moment of the log's: what is newer is in none of them.
+/// Lists what is wrong with rows of many parts in the tree in `dir`, whose tables are sound one by one. The tables
+/// alone show one moment of the log: newer records are in none of them.
 ///
 /// # Errors
 /// Something cannot be read.
@@ -118,7 +118,7 @@ pub async fn check_rows(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<String>> {
                 step = merge.load().await?;
             }
             let Some(entry) = merge.entry() else { break };
-            // The newest comes first.
+            // The newest version of a key comes first.
             if last.as_deref() != Some(entry.key) {
                 audit.entry(entry.kind, entry.key, entry.value);
                 let last = last.get_or_insert_default();

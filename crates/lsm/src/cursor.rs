@@ -36,7 +36,7 @@ pub trait Cursor: Send {
     fn next(&mut self) -> Step;
     /// Moves one entry back. The cursor must stand on an entry.
     fn prev(&mut self) -> Step;
-    /// Fetches what an interrupted move misses and completes the move (which may need several blocks: loop while
-    /// `Load`).
+    /// Fetches the block that an interrupted move lacks, and completes the move. A move may need several blocks: loop
+    /// while this answers `Load`.
     fn load(&mut self) -> impl Future<Output = Result<Step>> + Send;
 }

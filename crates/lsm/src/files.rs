@@ -1,5 +1,5 @@
-//! The tree's files: what is left over, and checkpoints. A checkpoint is a second directory with the same tables: by
-//! hard links within milliseconds, or copied by whoever holds them.
+//! The tree's files: the removal of what is left over, and checkpoints. A checkpoint is a second directory with the
+//! same tables. They get there by hard links, within milliseconds, or the holder of the checkpoint copies them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Files for Tree {
     }
 }
 
-/// The tables of one moment. While it is held their files stay, whatever compactions do.
+/// The tables of a tree at one moment. While this is held their files stay, whatever compactions do.
 pub(crate) struct Held {
     tree: Arc<Tree>,
     version: Arc<Version>,
@@ -48,7 +48,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Holds all that is in tables of `tree` now.
+    /// Holds all tables that `tree` has now.
     pub fn new(tree: Arc<Tree>) -> Self {
         let (number, edit, version) = tree.frozen();
         Self { tree, version, number, edit }
@@ -77,13 +77,15 @@ impl Checkpoint for Held {
     }
 
     fn write_manifest<'a>(&'a self, dir: &'a Path) -> Waiting<'a, Result<()>> {
-        Box::pin(async move { Manifest::create(self.fs(), dir, self.tag(), self.number, &self.edit).await.map(drop) })
+        Box::pin(async move {
+            Manifest::create(self.fs(), dir, self.tag(), self.tree.env.salt, self.number, &self.edit).await.map(drop)
+        })
     }
 }
 
 impl Tree {
-    /// Makes `dir` (new, on the same file system) a tree with all that is in tables now, and returns the log index up
-    /// to which that is.
+    /// Makes `dir` (new, on the same file system) a tree with all tables of this one. Returns the log index up to which
+    /// records are in those tables.
     pub async fn checkpoint(&self, dir: &Path) -> Result<LogIndex> {
         let held = Held::new(self.shared());
         let (fs, tag) = (held.fs(), held.tag());

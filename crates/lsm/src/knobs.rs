@@ -1,4 +1,4 @@
-//! Where the knobs of a tree are while it runs.
+//! The knobs of a running tree, in atomics.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -7,7 +7,7 @@ use weir_model::engine::{Scope, TreeKnobs};
 use crate::options::TreeOptions;
 
 impl TreeOptions {
-    /// Knobs as if there were none: what these options say, at once and without limits.
+    /// The knobs of a tree that no policy controls: jobs start at once and without limits, as these options say.
     pub fn knobs(&self) -> TreeKnobs {
         TreeKnobs {
             scope: Scope::All,
@@ -22,10 +22,10 @@ impl TreeOptions {
     }
 }
 
-/// FX-22.
+/// How many runs a merge within level 0 takes at least (FX-22).
 const INTRA_L0_FAN_IN: usize = 4;
 
-/// The knobs where writers and pickers read them, without a lock. A reader may see some of a change before the rest.
+/// The knobs, which writers and pickers read without a lock. A reader may see one part of a change before the rest.
 pub(crate) struct Knobs {
     scope: AtomicU8,
     flush_gather: AtomicUsize,
@@ -78,12 +78,12 @@ impl Knobs {
         }
     }
 
-    /// Asked by every write, as is the next one.
+    /// Every write calls this, and [`Self::write_buffers`].
     pub fn scope(&self) -> Scope {
         Scope::ALL[usize::from(self.scope.load(Ordering::Relaxed))]
     }
 
-    /// See `scope`.
+    /// Every write calls this, and [`Self::scope`].
     pub fn write_buffers(&self) -> usize {
         self.write_buffers.load(Ordering::Relaxed)
     }

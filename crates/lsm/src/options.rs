@@ -1,4 +1,4 @@
-//! Settings of a tree. Few, and each with the reason to change it.
+//! Settings of a tree. There are few, and each says why one would change it.
 
 use crate::table::{Compression, TableOptions};
 use crate::version::LEVELS;
@@ -8,38 +8,39 @@ use crate::version::LEVELS;
 pub struct TreeOptions {
     /// A memtable of this many bytes is sealed. Larger: fewer, larger level-0 runs; more memory and log.
     pub write_buffer_bytes: usize,
-    /// Memtables of the tree, the active one included; when all are full, writes stop. At least 2.
+    /// How many memtables the tree may have, the active one included. When all are full, writes stop. At least 2.
     pub write_buffers_max: usize,
-    /// Sealed memtables that one flush may write as one run. More: fewer runs where flushes lag, or when a policy stops
-    /// gathering. RocksDB's flushes take all that wait.
+    /// How many sealed memtables one flush may write as one run. More: fewer runs where flushes lag, or when a policy
+    /// stops gathering. RocksDB's flushes take all memtables that wait.
     pub flush_memtables_max: usize,
-    /// What is flushed and compacted next. May be changed when a tree is opened: what a tree with a level 0 has left
-    /// there goes down with the next memtables of one without.
+    /// Decides what is flushed and compacted next. It may be changed when a tree is opened: where the new picker has no
+    /// level 0, the runs that are left there go down with the next memtables.
     pub picker: PickerKind,
-    /// Level-0 runs that start a compaction into level 1.
+    /// Number of level-0 runs that starts a compaction into level 1.
     pub l0_trigger: usize,
-    /// Level-0 runs that are compacted even while more keep coming: until then they gather, so that level 1 is
-    /// rewritten less often for the same bytes. Equal to `l0_trigger`: never gather.
+    /// Number of level-0 runs that are compacted even while more keep coming. Until then they gather, so that level 1
+    /// is rewritten less often for the same bytes. If it equals `l0_trigger`, runs never gather.
     pub l0_gather: usize,
-    /// Level-0 runs from which writes are slowed (FX-21).
+    /// Number of level-0 runs from which writes are slowed (FX-21).
     pub l0_slow: usize,
-    /// Level-0 runs at which writes stop (FX-21).
+    /// Number of level-0 runs at which writes stop (FX-21).
     pub l0_stop: usize,
-    /// Bytes that compactions may have before them until writes are slowed, and until they stop (FX-29), where nobody
+    /// Bytes of pending compactions at which writes are slowed, and at which they stop (FX-29), as long as no policy
     /// puts compactions off on purpose (U-7). RocksDB's limits.
     pub pending_bytes_limits: [u64; 2],
-    /// Writes are also slowed while the last write buffer fills and all others wait for their flush, if there are more
-    /// than three (FX-29). As RocksDB does; whoever sizes flushes so that they come in time loses by it.
+    /// Whether writes are also slowed while the last write buffer fills and all others wait for their flush, if there
+    /// are more than three (FX-29). RocksDB does so. A policy that sizes flushes so that they come in time loses by it.
     pub slow_at_last_buffer: bool,
-    /// Bytes per second that may be written at `l0_slow` runs, and at the last run before `l0_stop`; evenly less in
-    /// between, so that there is no cliff before the stop. The same between the two limits of pending bytes.
+    /// Bytes per second that may be written at `l0_slow` runs, and at the last run before `l0_stop`. The rate falls
+    /// evenly in between, so that there is no cliff before the stop. The same holds between the two limits of pending
+    /// bytes.
     pub slow_bytes_per_sec: [u64; 2],
-    /// Bytes of level 0 that one job merges at most, if it can choose: what has piled up goes down step by step, oldest
-    /// runs first.
+    /// The most bytes of level 0 that one job merges, if it can choose. Runs that have piled up go down step by step,
+    /// the oldest first.
     pub l0_merge_bytes_max: u64,
-    /// The level with the highest score gives first, level 0 or another, as in a RocksDB. Else level 0 goes first
-    /// whenever it is due. Where it always is, as under one load that never ends, nothing deeper ever moves then: level
-    /// 1 grows without bounds, and with it what each merge rewrites.
+    /// Whether the level with the highest score is compacted first, be it level 0 or another, as in RocksDB. Otherwise
+    /// level 0 goes first whenever it is due. Where it is always due, as under one load that never ends, nothing deeper
+    /// ever moves then: level 1 grows without bounds, and with it the bytes that each merge rewrites.
     pub picks_by_score: bool,
     /// Target size of level 1 in bytes.
     pub level1_bytes: u64,
@@ -49,27 +50,28 @@ pub struct TreeOptions {
     pub table_bytes: u64,
     /// Target size of a data block before compression, in bytes.
     pub block_bytes: usize,
-    /// Bloom filter bits a key; 0 = no filter.
+    /// Bloom filter bits per key; 0 = no filter.
     pub filter_bits_per_key: u32,
     /// Compression of each level's tables.
     pub compression: [Compression; LEVELS],
-    /// Tables written into the levels above this one go into the block cache as they are written, as far as it has room
-    /// without throwing out more than what a merge has passed and nobody had asked for: reads and the merges that take
-    /// them further find them there (FX-13, FX-26). 0 = none.
+    /// Tables written into the levels above this one also go into the block cache as they are written, so that reads
+    /// and the next merges find them there (FX-13, FX-26). They take only free room and the room of blocks that a merge
+    /// has passed and nobody had asked for. 0 = none.
     pub warm_levels: usize,
-    /// Bytes of one background read or write. The gate splits what is too long for the device (house rule 6).
+    /// Bytes of one background read or write. The gate splits requests that are too long for the device (house rule 6).
     pub io_bytes: usize,
 }
 
-/// The [pickers](crate::pick::Picker) that there are.
+/// The available [pickers](crate::pick::Picker).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PickerKind {
     /// Memtables become runs of level 0, and levels are merged into the next ([`crate::pick::leveled`]).
     #[default]
     Leveled,
-    /// Memtables are merged straight into level 1, as in CruiseDB's SP-LSM-tree ([`crate::pick::sp_lsm`], CR-14):
-    /// fewer bytes are written (CR-21), and level 0 never stalls a write; but memtables wait longer, so that such a
-    /// tree needs more of them (CR-16: 12), and nothing can be put off but by letting them wait.
+    /// Memtables are merged straight into level 1, as in CruiseDB's SP-LSM-tree ([`crate::pick::sp_lsm`], CR-14): fewer
+    /// bytes are written (CR-21), and level 0 never stalls a write. But memtables wait longer, so that such a tree
+    /// needs more of them (CR-16: 12), and the only work that can be put off is that of the memtables, by letting them
+    /// wait.
     SpLsm,
 }
 
@@ -102,7 +104,7 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
-    /// Says what is wrong with settings under which writes would stop and no job could ever let them go on.
+    /// Says what is wrong with settings under which writes would stop for ever, because no job could let them go on.
     pub fn check(&self) -> Result<(), &'static str> {
         let rules = [
             (
@@ -111,7 +113,10 @@ impl TreeOptions {
             ),
             (self.flush_memtables_max >= 1, "flush_memtables_max must be at least 1"),
             (self.l0_trigger >= 1, "l0_trigger must be at least 1"),
-            (self.l0_trigger <= self.l0_stop, "l0_stop must not be below l0_trigger: nothing would be compacted"),
+            (
+                self.l0_trigger <= self.l0_stop,
+                "l0_stop must not be below l0_trigger: writes would stop before any compaction begins",
+            ),
             (self.level1_bytes >= 1 && self.level_factor >= 1, "level1_bytes and level_factor must be at least 1"),
         ];
         rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, broken)| Err(broken))

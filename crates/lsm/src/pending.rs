@@ -1,12 +1,12 @@
-//! How many bytes compactions have before them: a pure function.
+//! How many bytes of compactions are pending: a pure function.
 
 use crate::options::TreeOptions;
 use crate::pick::leveled;
 use crate::version::{LEVELS, Version};
 
 /// Bytes that compactions would read until no level is above its target, as RocksDB estimates its pending bytes
-/// (FX-29): what goes down from a level drags in as much of the next one as it overlaps on average. What running jobs
-/// take away still counts.
+/// (FX-29): the bytes that go down from a level drag in as much of the next level as they overlap on average. Tables
+/// that running jobs take away still count.
 pub fn bytes(version: &Version, options: &TreeOptions) -> u64 {
     let sizes = std::array::from_fn(|level| version.level(level).iter().map(|file| file.meta.bytes).sum());
     of_levels(version.level(0).len(), sizes, options)
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn level_0_takes_level_1_with_it() {
-        // 64 MiB into level 1, and as many on, with ten of level 2 for each.
+        // Level 0 goes into level 1, and 64 MiB of the result go on, with five times as much of level 2.
         assert_eq!(pending(4, &[64, 64, 0, 0]), 128 + 64);
         assert_eq!(pending(4, &[64, 64, 640, 0]), 128 + 64 * (1 + 5) + 64);
         // Below the trigger by number, at it by bytes.

@@ -1,4 +1,4 @@
-//! What a tree that nobody has open is worth: for repairs.
+//! Examines a tree that nobody has open, for repairs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance)
 /// # Errors
 /// The directory cannot be listed.
 pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
-    // Every table that the manifest names has the length that it says.
+    // Sound means: every table that the manifest names has the length that the manifest says.
     weir_journal::examine::<Edit>(fs, dir, TAG, |recovered, lengths| {
         let is_there = |meta: &TableMeta| lengths.get(&*TableMeta::file_name(meta.id)) == Some(&meta.bytes);
         fold(&recovered).is_ok_and(|folded| folded.tables.values().all(|(_, meta)| is_there(meta)))
@@ -26,7 +26,7 @@ pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
     .await
 }
 
-/// The manifest in force of the tree in `dir`, and up to which record of its log everything is in tables. Changes
+/// The manifest in force of the tree in `dir`, and the log index up to which all records are in tables. Changes
 /// nothing.
 ///
 /// # Errors

@@ -1,10 +1,11 @@
-//! How fast users may write while level 0 is long, or compactions have much before them: a pure function.
+//! How fast users may write while level 0 has many runs, or many bytes of compactions are pending: a pure function.
 
 use crate::options::TreeOptions;
 
-/// Bytes per second at `runs` level-0 runs and so many `pending_bytes` of compactions: the rate falls evenly from the
-/// first of `slow_bytes_per_sec` at the limit from which writes are slowed to the second at the one at which they stop,
-/// so that there is no cliff before the stop. By whichever of the two is closer to its stop. Never 0.
+/// Bytes per second at `runs` level-0 runs and `pending_bytes` of pending compactions. The rate falls evenly, so that
+/// there is no cliff before the stop: from the first of `slow_bytes_per_sec`, at the limit where writes begin to be
+/// slowed, to the second, at the limit where they stop. Of runs and pending bytes, the one that is closer to its stop
+/// decides. Never 0.
 pub fn rate(runs: usize, pending_bytes: u64, options: &TreeOptions) -> u64 {
     let way = |at: u64, [slow, stop]: [u64; 2]| {
         let steps = stop.saturating_sub(slow).max(1);

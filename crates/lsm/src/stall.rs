@@ -1,21 +1,21 @@
-//! When a tree says stall: a pure function.
+//! When a tree stalls writes: a pure function.
 
 use weir_model::engine::{Stall, StallCause};
 
 use crate::options::TreeOptions;
 
-/// What the rule looks at.
+/// The numbers that decide about a stall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Runs in level 0.
     pub l0_runs: usize,
     /// Memtables that wait for their flush.
     pub sealed: usize,
-    /// The active memtable can take no more.
+    /// The active memtable is full.
     pub memtable_full: bool,
-    /// Memtables that there may be, the active one included.
+    /// How many memtables there may be, the active one included.
     pub write_buffers: usize,
-    /// Bytes that compactions have before them; 0 while they are put off on purpose (U-7).
+    /// Bytes of pending compactions; 0 while compactions are put off on purpose (U-7).
     pub pending_bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The tree from outside. One program, as each is compiled and linked anew; what silences panics has its own.
+//! Tests of the tree from outside, in one program, for each program is compiled and linked anew. Tests that silence
+//! panics have a program of their own.
 
 mod embed;
 mod manifest_class;

@@ -1,5 +1,5 @@
-//! Edits go to the device as flushes do, whoever's they are: a flush that waited for a merge's edit would wait behind
-//! all other merges.
+//! Manifest edits go to the device with the class of flushes, whichever job makes them: a flush that waited for a
+//! merge's edit would wait behind all other merges.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
 use weir_model::engine::*;
 
-/// What was written, or synced, into manifests, and into everything else.
+/// The classes of writes and syncs of manifests, and of everything else.
 #[derive(Default)]
 struct Seen {
     manifests: BTreeSet<Class>,
@@ -79,6 +79,7 @@ fn the_edit_of_a_merge_goes_as_a_flush() -> Result<()> {
         cache: BlockCache::new(1 << 20, 1),
         clock: sim.clock(),
         memory: Arc::new(Unbooked),
+        salt: 7,
     };
     let options = TreeOptions { l0_trigger: 2, level1_bytes: 8 << 10, ..TreeOptions::default() };
     let tree = sim.block_on(Tree::open(env, options))?;

@@ -1,5 +1,5 @@
-//! Keys that were written to again and again: scans, which meet their versions, answer like a map, and do not step over
-//! each of them.
+//! Keys that were written to again and again: scans meet all their versions, but answer like a map, and do not step
+//! over each version.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +34,7 @@ impl Written {
             cache: BlockCache::new(0, 2),
             clock: sim.clock(),
             memory: Arc::new(Unbooked),
+            salt: 7,
         };
         let options = TreeOptions { block_bytes: 128, ..TreeOptions::default() };
         let tree = sim.block_on(Tree::open(env, options)).expect("the tree opens");
@@ -58,7 +59,7 @@ impl Written {
         self.tree.publish(applied.last_seq);
     }
 
-    /// What a scan of everything gives, and what it has passed.
+    /// All that a full scan shows, and what it has passed.
     fn scan(&self, reverse: bool, snapshot: Option<&Snapshot>) -> (Pairs, Passed) {
         let mut scan = self.tree.scan(Range { reverse, ..Range::all() }, snapshot);
         self.sim.block_on(async {

@@ -15,7 +15,7 @@ fn open(cache: &Arc<BlockCache>, options: TreeOptions) -> (Sim, Arc<Tree>) {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
-    let env = Env { fs, dir, owner, cache: Arc::clone(cache), clock: sim.clock(), memory: Arc::new(Unbooked) };
+    let env = Env { fs, dir, owner, cache: Arc::clone(cache), clock: sim.clock(), memory: Arc::new(Unbooked), salt: 7 };
     let tree = sim.block_on(Tree::open(env, options)).expect("open");
     (sim, tree)
 }
@@ -56,8 +56,8 @@ fn a_table_that_moves_down_is_pinned_no_longer() {
     assert!(cache.usage().pinned_bytes <= upper, "{:?}, {upper} bytes in the upper levels", cache.usage());
 }
 
-/// What a flush writes is read back without the device, and so is what a merge makes of it, as long as the cache has
-/// room.
+/// Blocks that a flush writes are read back without the device, and so are those that a merge makes of them, as long as
+/// the cache has room.
 #[test]
 fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     let cache = BlockCache::new(1 << 20, 1);
@@ -84,7 +84,7 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     assert_eq!((report.entries_in, report.entries_out), (28, 7));
     assert_eq!(read_all(), 0, "level 1");
     assert!(cache.usage().bytes < 7 * 5000, "the runs of level 0 are gone: {:?}", cache.usage());
-    // U-20: what is merged from now on leaves the cache with its inputs.
+    // U-20: from now on, the blocks of merged tables leave the cache, and the output does not go in.
     assert_eq!(cache.upper_bytes() as u64, cache.usage().warm_bytes + cache.usage().pinned_bytes);
     assert!(cache.usage().warm_bytes > 0);
     tree.set_knobs(TreeKnobs { warm: false, ..tree.knobs() });
@@ -93,7 +93,8 @@ fn what_is_written_into_the_upper_levels_is_in_the_cache() {
     assert_eq!(cache.usage().warm_bytes, 0);
 }
 
-/// Where the cache has room for what a merge reads or for what it writes, but not for both, what it has read makes way.
+/// Where the cache has room for the blocks that a merge reads or for those that it writes, but not for both, the blocks
+/// that it has read make way.
 #[test]
 fn what_a_merge_has_passed_makes_room_for_what_it_writes() {
     let cache = BlockCache::new(550 << 10, 1);

@@ -25,6 +25,7 @@ fn env_of(sim: &Sim, fs: &Arc<dyn Fs>, dir: &str, owner: Owner) -> Env {
         cache: BlockCache::new(0, 1),
         clock: sim.clock(),
         memory: Arc::new(Unbooked),
+        salt: 7,
     }
 }
 

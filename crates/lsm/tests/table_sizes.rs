@@ -15,7 +15,8 @@ fn no_compaction_begins_with_a_table_of_one_entry() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
-    let env = Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock(), memory: Arc::new(Unbooked) };
+    let env =
+        Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock(), memory: Arc::new(Unbooked), salt: 7 };
     // Level 3 becomes far longer than ten tables: a job in the middle of the keys has many of its tables before it.
     let options = TreeOptions {
         write_buffer_bytes: 64 << 10,

@@ -59,6 +59,7 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Arc<Tree> {
         cache: BlockCache::new(32 << 10, 1),
         clock: sim.clock(),
         memory: Arc::new(Unbooked),
+        salt: 7,
     };
     Tree::open(env, options).await.expect("the tree opens")
 }

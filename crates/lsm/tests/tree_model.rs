@@ -100,6 +100,7 @@ fn open(sim: &Sim, fs: &Arc<SimFs>, options: &TreeOptions, cache_bytes: usize) -
         cache: BlockCache::new(cache_bytes, 2),
         clock: sim.clock(),
         memory: Arc::new(Unbooked),
+        salt: 7,
     };
     let tree = sim.block_on(Tree::open(env, options.clone())).expect("the tree opens");
     sim.block_on(tree.discard_unnamed()).expect("the log is whole");
@@ -354,7 +355,7 @@ impl World {
         self.check_scan(Range::all(), None, &self.map);
     }
 
-    /// When all that expires has, and the tree minds its space, it takes what lives and little more.
+    /// When everything that expires has expired, and the tree is short of space, it takes what lives and little more.
     fn forget_the_expired(&mut self, seed: u64) {
         let later = self.now_ms() + 10_000;
         self.sim.set_unix_ms(later);
@@ -386,7 +387,7 @@ impl World {
     }
 }
 
-/// What a run had to do with: otherwise it has shown nothing.
+/// What a run has met: without that it has shown nothing.
 struct Tally {
     /// Merges within level 0 that were begun, and how many at once at most.
     intra_l0: [usize; 2],
@@ -471,6 +472,7 @@ fn a_checkpoint_is_a_tree_of_its_own() {
         cache: BlockCache::new(1 << 16, 1),
         clock: world.sim.clock(),
         memory: Arc::new(Unbooked),
+        salt: 7,
     };
     world.tree = world.sim.block_on(Tree::open(env, world.options.clone())).expect("the copy opens");
     world.check_scan(Range::all(), None, &map);

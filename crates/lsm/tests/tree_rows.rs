@@ -2,7 +2,7 @@
 //! restarts and power cuts that take the end of the log with them.
 //!
 //! The test keeps the log itself, and writes as a partition would: a row that is deleted or replaced leaves a cover,
-//! and every life has a larger version. A power cut may lose what the log has behind what the tree has in tables. What
+//! and every life has a larger version. A power cut may lose log records behind those that the tree has in tables. What
 //! must hold at any time is that every living row has all its parts, and exactly those. Dead parts may be there or not,
 //! but when all is merged they are gone, and covers with them.
 
@@ -31,7 +31,7 @@ enum Row {
 
 type Rows = BTreeMap<Vec<u8>, Row>;
 
-/// Rows whose heads expire are found by merges; when they are buried is the partition's business.
+/// Merges find rows whose heads have expired; when these rows are deleted is the partition's business.
 struct World {
     rng: Rng,
     sim: Sim,
@@ -46,7 +46,7 @@ struct World {
     parked: Vec<(Arc<JobControl>, BoxFuture<Result<JobReport>>)>,
     /// Parts that merges dropped because they were covered.
     covered: u64,
-    /// Those of them that went with their tables, unread.
+    /// Those of them that were dropped with their tables, unread.
     dropped: u64,
     /// Heads that merges found expired.
     expired: u64,
@@ -78,6 +78,7 @@ fn open(sim: &Sim, fs: &Arc<SimFs>, options: &TreeOptions, cache_bytes: usize) -
         cache: BlockCache::new(cache_bytes, 2),
         clock: sim.clock(),
         memory: Arc::new(Unbooked),
+        salt: 7,
     };
     let tree = sim.block_on(Tree::open(env, options.clone())).expect("the tree opens");
     sim.block_on(tree.discard_unnamed()).expect("the log is whole");

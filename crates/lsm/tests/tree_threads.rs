@@ -31,7 +31,8 @@ fn a_reader_of_the_newest_version_never_sees_half_a_batch() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (dir, owner) = (PathBuf::from("/tree"), Owner { tenant: 1, partition: 1 });
-    let env = Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock(), memory: Arc::new(Unbooked) };
+    let env =
+        Env { fs, dir, owner, cache: BlockCache::new(0, 1), clock: sim.clock(), memory: Arc::new(Unbooked), salt: 7 };
     let tree = sim.block_on(Tree::open(env, TreeOptions::default())).expect("open");
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {

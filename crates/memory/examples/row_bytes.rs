@@ -28,7 +28,7 @@ fn main() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (owner, budget) = (Owner { tenant: 1, partition: 1 }, Arc::new(Budget::new(u64::MAX)));
-    let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget: Arc::clone(&budget) };
+    let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget: Arc::clone(&budget), salt: 7 };
     let store = sim.block_on(Store::open(env, StoreOptions::default())).expect("opens");
     let mut order: Vec<u64> = (0..rows).collect();
     let mut rng = weir_io::Rng::new(1);

@@ -1,8 +1,8 @@
 //! A pointer that readers load without a lock while a writer replaces it.
 //!
 //! `arc_swap` does the same for pointers that seldom change. Its writer looks through what every thread of the process
-//! reads at that moment; here that was a third of a `SET`, since each replaces a pointer of its own. So readers enter
-//! an epoch, and the writer gives up its count of what it has replaced when all of them have left.
+//! reads at that moment; here that was a third of a `SET`, since each `SET` replaces a pointer of its own. So readers
+//! enter an epoch, and the writer gives up its reference to what it has replaced when all of them have left.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl<T: Send + Sync + 'static> AtomicArc<T> {
         }
     }
 
-    /// What it points to, as long as this thread is in the epoch of `guard`, counting nothing.
+    /// What it points to, as long as this thread is in the epoch of `guard`, without counting references.
     #[inline]
     pub fn get<'g>(&'g self, _guard: &'g Guard) -> Option<&'g T> {
         // SAFETY: as in `load`; nobody changes what an `Arc` shares.
@@ -59,24 +59,26 @@ impl<T: Send + Sync + 'static> AtomicArc<T> {
         prefetch(self.pointer.load(Ordering::Relaxed));
     }
 
-    /// Points to `target` from now on. What it pointed to loses its count when no reader can be on its way to it.
+    /// Points to `target` from now on. What it pointed to before loses its count when no reader can be on its way to
+    /// it.
     pub fn replace(&self, target: Option<Arc<T>>) {
         let before = self.pointer.swap(into_raw(target), Ordering::AcqRel);
         if before.is_null() {
             return;
         }
-        // SAFETY: it came from `Arc::into_raw`, and its count is this pointer's until here. Who enters the epoch from
-        // now on does not find it; who is in it has left when this runs. It is sent to another thread: `T` may be.
+        // SAFETY: it came from `Arc::into_raw`, and its count is this pointer's until here. A thread that enters the
+        // epoch from now on does not find it; one that is in the epoch has left when this runs. It is sent to another
+        // thread: `T` may be.
         unsafe {
             let before = Arc::from_raw(before);
             epoch::pin().defer_unchecked(move || drop(before));
         }
     }
 
-    /// Points to `target` from now on, and the pointer `behind` in it, which points to nothing, to what this has
-    /// pointed to. For a writer who is the only one.
+    /// Points to `target` from now on. The pointer `behind` in `target`, which points to nothing, takes over what this
+    /// one has pointed to. There may be only one writer.
     pub fn put_in_front(&self, target: Arc<T>, behind: impl FnOnce(&T) -> &Self) {
-        // The count goes along: whoever is on its way to what it was for finds it counted.
+        // The count goes along with the pointer: a reader on its way to the old target finds it counted.
         behind(&target).pointer.store(self.pointer.load(Ordering::Relaxed), Ordering::Relaxed);
         self.pointer.store(into_raw(Some(target)), Ordering::Release);
     }
@@ -142,7 +144,7 @@ mod tests {
         });
         assert_eq!(pointer.take().map(|last| last.1), Some(TARGETS - 1));
         assert!(pointer.is_none() && pointer.load().is_none() && pointer.get(&epoch::pin()).is_none());
-        // Epochs go on as threads enter them; what this thread put off itself goes when it says so.
+        // Epochs advance as threads enter them. What this thread has put off itself is dropped when it flushes.
         while dropped.load(Ordering::SeqCst) < TARGETS as usize {
             epoch::pin().flush();
             std::thread::yield_now();
@@ -176,7 +178,7 @@ mod tests {
             });
             for number in 1..LINKS {
                 first.put_in_front(link(number), |link| &link.1);
-                // Of those behind, one is left.
+                // Of the links behind, only one is left.
                 if let Some(behind) = first.load().and_then(|newest| newest.1.load()) {
                     behind.1.replace(None);
                 }

@@ -17,19 +17,21 @@ impl Budget {
         Self { used: AtomicU64::new(0), max: AtomicU64::new(max) }
     }
 
-    /// Bytes that rows take: keys, newest values, and what the index needs for them. What is older and kept for readers
-    /// comes on top, and is at most as much again for each snapshot that is held, besides what waits for a commit and
-    /// a quarter of that. While a snapshot is held, a row that is not written again keeps what waited together, too.
+    /// Bytes that rows take: keys, newest values, and what the index needs for them. Older versions that are kept for
+    /// readers come on top. They are at most as much again for each snapshot that is held, besides the versions that
+    /// wait for a commit and a quarter of those. While a snapshot is held, a row that is not written again also keeps
+    /// the versions that waited together.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that they may take.
+    /// Bytes that rows may take.
     pub fn max(&self) -> u64 {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Changes that. A lower one than is used takes nothing away: what is new is refused.
+    /// Changes the bytes that rows may take. If it is lower than what they use, nothing is taken away, but new data is
+    /// refused.
     pub fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
     }
@@ -48,7 +50,7 @@ impl Budget {
     }
 }
 
-/// What one store takes of it.
+/// What one store takes of its tenant's budget.
 #[derive(Debug)]
 pub(crate) struct Booked {
     budget: std::sync::Arc<Budget>,
@@ -94,35 +96,35 @@ impl Booked {
         self.heads.load(Ordering::Acquire) > 0
     }
 
-    /// `kind` is that of a row's newest version from now on.
+    /// Notes that `kind` is that of a row's newest version from now on.
     pub fn head_added(&self, kind: Kind) {
         if matches!(kind, Kind::Head | Kind::Cover) {
             self.heads.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// It is not any more.
+    /// Notes that `kind` is not that of a row's newest version any more.
     pub fn head_removed(&self, kind: Kind) {
         if matches!(kind, Kind::Head | Kind::Cover) {
             self.heads.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// A row with its first version.
+    /// Books a row with its first version.
     pub fn row_added(&self, row: u64, version: u64) {
         self.rows.fetch_add(1, Ordering::Relaxed);
         self.newest.fetch_add(row + version, Ordering::Relaxed);
         self.budget.add(row + version);
     }
 
-    /// A row with its last version.
+    /// Takes a row with its last version off the books.
     pub fn row_removed(&self, row: u64, version: u64) {
         self.rows.fetch_sub(1, Ordering::Relaxed);
         self.newest.fetch_sub(row + version, Ordering::Relaxed);
         self.budget.subtract(row + version);
     }
 
-    /// A newer version has come in front of another.
+    /// Notes that a newer version has come in front of another.
     pub fn replaced(&self, before: u64, now: u64) {
         self.older.fetch_add(before, Ordering::Relaxed);
         self.newest.fetch_add(now, Ordering::Relaxed);
@@ -131,7 +133,7 @@ impl Booked {
         self.budget.subtract(before);
     }
 
-    /// Older versions have been left out.
+    /// Notes that older versions have been left out.
     pub fn trimmed(&self, bytes: u64) {
         self.older.fetch_sub(bytes, Ordering::Relaxed);
     }

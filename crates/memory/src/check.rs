@@ -21,7 +21,11 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
     let tag = Tag::new(Owner::default(), Class::Maintenance);
     let recovered = Manifest::recover_known(fs, dir, tag, "store").await?;
     let manifest = recovered.path(dir);
-    let edit = recovered.edits.last().copied().ok_or_else(|| Error::corruption(&manifest, 0, "it has no edit"))?;
+    let edit = recovered
+        .edits
+        .last()
+        .copied()
+        .ok_or_else(|| Error::corruption(&manifest, 0, "the manifest contains no edit"))?;
     let mut report = CheckReport { manifest, owner: edit.owner, ..CheckReport::default() };
     if let Some(meta) = edit.snapshot {
         report.persisted = meta.end.persisted;
@@ -39,7 +43,8 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
     Ok(report)
 }
 
-/// What is wrong with rows of many parts in the store in `dir`, whose snapshot is sound. It has a moment of the log's.
+/// Lists what is wrong with rows of many parts in the store in `dir`, whose snapshot is sound. The snapshot shows one
+/// moment of the log.
 ///
 /// # Errors
 /// Something cannot be read.

@@ -1,7 +1,7 @@
-//! Covers: parts of rows that are dead because the row went. A deletion of a million parts is two changes; the parts go
-//! in bounded steps, some with every write, the rest by the sweep, when every reader sees the cover.
+//! Covers: they say which parts of rows are dead because the row was deleted. Deleting a million parts is two changes.
+//! The parts go in bounded steps when every reader sees the cover: some with every write, the rest by the sweep.
 //!
-//! Nothing is logged for that: a cover is a row of its own, and stays until its parts are gone. A snapshot has the
+//! Nothing is logged for that. A cover is a row of its own, and stays until its parts are gone. A snapshot has the
 //! cover and none of its parts, gone or not.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::key::Key;
 use crate::mortal::Mortal;
 use crate::version::{Horizons, Version};
 
-/// See the module. Guarded by the writer's lock.
+/// The covers whose parts are still to go, in order. Guarded by the writer's lock.
 #[derive(Default)]
 pub(crate) struct Covers(VecDeque<Cover>);
 
@@ -33,16 +33,16 @@ pub(crate) struct Rows<'a> {
     pub mortal: &'a mut Mortal,
 }
 
-/// What went.
+/// The parts that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub entries: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
 }
 
 impl Covers {
-    /// A cover stands at `key` from now on.
+    /// Notes that a cover stands at `key` from now on.
     pub fn add(&mut self, seq: Seq, key: &[u8]) {
         self.0.push_back(Cover { seq, key: Key::new(key) });
     }
@@ -52,7 +52,7 @@ impl Covers {
         self.0.front().is_some_and(|cover| cover.seq <= horizons.oldest())
     }
 
-    /// Removes at most `most` rows, those of spent covers among them; gives what parts went.
+    /// Removes at most `most` rows, those of spent covers among them. Returns the parts that were dropped.
     pub fn clean(&mut self, rows: &mut Rows<'_>, horizons: &Horizons, most: usize) -> Dropped {
         let mut dropped = Dropped::default();
         let mut left = most;
@@ -61,7 +61,7 @@ impl Covers {
             let end = parts::version_of(&cover.key).map(parts::cover_end).unwrap_or_default();
             let mut dead = Vec::new();
             let is_last = rows.index.walk(Bound::Excluded(&cover.key), Bound::Excluded(&end), false, |entry, _| {
-                // This is the writer: it is there still.
+                // Only the writer removes rows, and this is the writer: the row is still there.
                 dead.extend(entry.row.newest.load().map(|newest| (entry.key.clone(), newest)));
                 dead.len() < left
             });

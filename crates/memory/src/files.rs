@@ -1,4 +1,4 @@
-//! The files of a store: what is left over, and checkpoints.
+//! The files of a store: the removal of what is left over, and checkpoints.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,6 +69,8 @@ impl Checkpoint for Held {
     }
 
     fn write_manifest<'a>(&'a self, dir: &'a Path) -> Waiting<'a, Result<()>> {
-        Box::pin(async move { Manifest::create(self.fs(), dir, self.tag(), self.number, &self.edit).await.map(drop) })
+        Box::pin(async move {
+            Manifest::create(self.fs(), dir, self.tag(), self.store.env.salt, self.number, &self.edit).await.map(drop)
+        })
     }
 }

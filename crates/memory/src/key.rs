@@ -11,8 +11,8 @@ use weir_model::prefetch::prefetch;
 /// Longer keys than this cost an allocation. With the length and the tag of the enum that makes 24 bytes.
 const INLINE_BYTES: usize = 22;
 
-/// A key. Short ones stand where the index compares them: following a pointer for each comparison is what a look-up in
-/// a large index waits for. Cloning a long one copies no bytes: the index clones keys when its nodes split.
+/// A key. Short ones are stored where the index compares them: otherwise a look-up in a large index would wait for a
+/// pointer with each comparison. Cloning a long one copies no bytes: the index clones keys when its nodes split.
 #[derive(Clone)]
 pub(crate) struct Key(Bytes);
 
@@ -75,7 +75,7 @@ impl PartialEq for Key {
 impl Eq for Key {}
 
 impl Hash for Key {
-    /// As its bytes: a table of keys is searched by bytes.
+    /// Hashes like the key's bytes, for a table of keys is searched by bytes.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);

@@ -1,7 +1,7 @@
 //! The engine that keeps all rows in memory, ordered by key, each with the versions that readers need.
 //!
 //! Start at [`Store`]. It is durable by the same log as the LSM tree, and by snapshots: a job writes all rows as of one
-//! moment into a new file, and the log before it can go. The store owns no threads, timers or log; see
+//! moment into a new file, and the log before that moment can go. The store owns no threads, timers or log; see
 //! `docs/architecture.md`.
 
 mod atomic_arc;

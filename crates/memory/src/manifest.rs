@@ -19,10 +19,10 @@ pub(crate) type Manifest = Journal<Edit>;
 /// What recovery found.
 pub(crate) type Recovered = weir_journal::Recovered<Edit>;
 
-/// All that there is on disk from now on: an edit replaces the one before.
+/// All that is on disk from now on: an edit replaces the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// Whose store it is. Not in a copy that is made for another owner: a backup, or what is restored of one.
+    /// Whose store it is. A copy that is made for another owner does not say: a backup, or a store restored from one.
     pub owner: Option<Owner>,
     /// First file number not yet used.
     pub next_file: u64,

@@ -1,8 +1,8 @@
-//! Values that expire: how many bytes of them there are, and how many have expired, about.
+//! Values that expire: about how many bytes of them there are, and about how many have expired.
 //!
-//! Expired rows stay until they are deleted by a record of the log, as if a client had deleted them: so they stay gone
+//! Expired rows stay until a record of the log deletes them, as if a client had deleted them. So they stay gone
 //! whatever the clock does afterwards, also after a restart, which reads an older snapshot. A [walk](crate::job) over
-//! all rows finds them. It is due when that is worth it.
+//! all rows finds them. It is due when it is worth its cost.
 
 use weir_io::Nanos;
 use weir_model::engine::{Counter, Deadlines, Kind, Urgency};
@@ -11,28 +11,29 @@ use weir_model::parts::HeadRef;
 use crate::key::Key;
 use crate::version::Version;
 
-/// A walk is due for so many bytes at least.
+/// A walk is due only for at least this many bytes.
 const WALK_BYTES_MIN: u64 = 64 << 10;
-/// What a part of a row is taken for.
+/// The bytes that a part of a row is assumed to take.
 const PART_BYTES: u64 = 128;
-/// What a walk has found and nobody has deleted is looked for again after so long, in nanoseconds.
+/// After this time, in nanoseconds, rows that a walk has found and nobody has deleted are looked for again.
 const RETRY_NANOS: Nanos = 60_000_000_000;
 
-/// See the module. Guarded by the writer's lock.
+/// Counts the values that expire. Guarded by the writer's lock.
 #[derive(Default)]
 pub(crate) struct Mortal {
     counter: Counter,
     bytes: u64,
-    /// Added since the last walk began. The counter knows least of values that are written long after it was made.
+    /// Bytes added since the last walk began. The counter knows least about values that are written long after it was
+    /// made.
     added: u64,
-    /// Found by walks, and still there.
+    /// Bytes found by walks, and still there.
     found: u64,
     walk: Option<Walk>,
     walked_at: Nanos,
 }
 
-/// What a row of `row` bytes with this newest version would free, about. The parts of a row of many are not counted
-/// with it: they are taken for small.
+/// About how many bytes a row of `row` bytes with this newest version would free. The parts of a row of many parts are
+/// not measured: they are assumed to be small.
 fn weight(version: &Version, row: u64) -> u64 {
     let parts = match version.kind {
         Kind::Head => HeadRef::parse(&version.value).filter(|head| head.packed.is_none()).map_or(0, |head| head.count),
@@ -41,7 +42,7 @@ fn weight(version: &Version, row: u64) -> u64 {
     row + version.bytes() + parts.saturating_mul(PART_BYTES)
 }
 
-/// A walk under way: it counts anew.
+/// A walk under way, which counts anew.
 struct Walk {
     /// The last key that it has passed; `None` at the beginning.
     at: Option<Key>,
@@ -55,7 +56,7 @@ impl Walk {
 }
 
 impl Mortal {
-    /// `version` is the newest of `key` from now on; `row` bytes are those of the row.
+    /// Notes that `version` is the newest of `key` from now on, in a row of `row` bytes.
     pub fn add(&mut self, key: &[u8], version: &Version, row: u64) {
         if version.expire_at_ms == 0 {
             return;
@@ -69,7 +70,7 @@ impl Mortal {
         }
     }
 
-    /// It is not any more.
+    /// Notes that `version` is not the newest of `key` any more.
     pub fn remove(&mut self, key: &[u8], version: &Version, row: u64) {
         if version.expire_at_ms == 0 {
             return;
@@ -93,8 +94,8 @@ impl Mortal {
         self.counter.finish()
     }
 
-    /// Whether to walk over `stored` bytes: an eighth of them (less where space is short) is known to have expired, or
-    /// so much was written since the last walk that it may have.
+    /// Whether to walk over `stored` bytes: if an eighth of them (less where space is short) is known to have expired,
+    /// or if so many bytes were written since the last walk that an eighth may have.
     pub fn is_walk_due(&self, stored: u64, urgency: Urgency, now: Nanos, now_ms: u64) -> bool {
         let share = match urgency {
             Urgency::Idle => 8,
@@ -115,7 +116,7 @@ impl Mortal {
         self.walk.get_or_insert_with(|| Walk { at: None, counter: Counter::new(now_ms) }).at.clone()
     }
 
-    /// The walk has come to `key`; gives whether it has expired.
+    /// Notes that the walk has come to `key`. Returns whether its value has expired.
     pub fn walk_to(&mut self, key: &Key, version: &Version, row: u64, now_ms: u64) -> bool {
         let Some(walk) = &mut self.walk else { return false };
         walk.at = Some(key.clone());
@@ -129,7 +130,7 @@ impl Mortal {
         is_expired
     }
 
-    /// The walk has passed all rows.
+    /// Notes that the walk has passed all rows.
     pub fn end_walk(&mut self, now: Nanos) {
         if let Some(walk) = self.walk.take() {
             (self.counter, self.walked_at) = (walk.counter, now);

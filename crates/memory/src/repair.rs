@@ -1,4 +1,4 @@
-//! What a store that nobody has open is worth: for repairs.
+//! Examines a store that nobody has open, for repairs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub async fn is_store(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
 /// # Errors
 /// The directory cannot be listed.
 pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
-    // The snapshot that the manifest names has the length that it says.
+    // Sound means: the snapshot that the manifest names has the length that the manifest says.
     weir_journal::examine::<Edit>(fs, dir, TAG, |recovered, lengths| {
         let is_there =
             |meta: snapshot::SnapshotMeta| lengths.get(&*snapshot::file_name(meta.number)) == Some(&meta.file_bytes);
@@ -47,8 +47,8 @@ pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
     .await
 }
 
-/// The manifest in force of the store in `dir`, and up to which record of its log everything is in the snapshot.
-/// Changes nothing.
+/// The manifest in force of the store in `dir`, and the log index up to which all records are in the snapshot. Changes
+/// nothing.
 ///
 /// # Errors
 /// `Corruption`, with file and offset; `NotFound` if there is no store; I/O.

@@ -11,12 +11,12 @@ pub(crate) enum Work {
     Sweep,
 }
 
-/// See the module.
+/// The jobs that are out, by kind.
 #[derive(Default)]
 pub(crate) struct Running([Option<(JobFacts, Arc<JobControl>)>; 2]);
 
 impl Running {
-    /// Notes a job, unless one of its kind is out; gives whether it was noted.
+    /// Notes a job, unless one of its kind is out. Returns whether it was noted.
     pub fn begin(&mut self, work: Work, facts: JobFacts, control: &Arc<JobControl>) -> bool {
         let is_free = !self.has(work);
         if is_free {
@@ -25,17 +25,17 @@ impl Running {
         is_free
     }
 
-    /// The job has ended.
+    /// Notes that the job of this kind has ended.
     pub fn end(&mut self, work: Work) {
         self.0[work as usize] = None;
     }
 
-    /// Whether one is out.
+    /// Whether a job of this kind is out.
     pub fn has(&self, work: Work) -> bool {
         self.0[work as usize].is_some()
     }
 
-    /// How many there are, in the order of [`JobKind::ALL`]. They write in pieces of `write_bytes`.
+    /// How many jobs there are, in the order of [`JobKind::ALL`]. They write in pieces of `write_bytes`.
     pub fn counts(&self, write_bytes: u64) -> [JobCount; JobKind::ALL.len()] {
         let mut counts = [JobCount::default(); JobKind::ALL.len()];
         for (facts, control) in self.0.iter().flatten() {

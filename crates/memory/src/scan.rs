@@ -17,7 +17,7 @@ const FIRST_ROWS: usize = 16;
 const MORE_ROWS: usize = 4;
 const ROWS_MAX: usize = 256;
 
-/// A scan. What it may still come to see stays in memory as long as it lives.
+/// A scan. Versions that it may still come to see stay in memory as long as it lives.
 pub(crate) struct StoreWalk {
     index: Arc<Index>,
     snapshot: Snapshot,
@@ -96,7 +96,8 @@ impl StoreWalk {
         self.page_rows = (self.page_rows * MORE_ROWS).min(ROWS_MAX);
     }
 
-    /// The range is what is left of it. Not before somebody goes on: most who have found enough do not.
+    /// Cuts the range to what is left of it. This happens only when the scan goes on: most scans that have found enough
+    /// do not.
     fn go_behind_last(&mut self) {
         if let Some(last) = self.last.take() {
             let behind = Bound::Excluded(last.to_vec());
@@ -116,7 +117,7 @@ fn bytes_of(key: &[u8], version: Option<&Version>) -> u64 {
 }
 
 impl Walk for StoreWalk {
-    /// Right from the index: nothing is counted or copied for a row.
+    /// Shows rows right from the index: no reference is counted and nothing is copied for a row.
     fn show(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> ScanStep {
         while !self.page.is_empty() {
             let Some((key, version)) = self.advance() else { break };
@@ -180,7 +181,7 @@ impl Walk for StoreWalk {
 
     fn stopped_at(&self) -> Option<Vec<u8>> {
         let (key, _) = self.page.front().filter(|_| self.stopped)?;
-        // Going back, what is left is before it: before the first key behind the next one.
+        // Going back, this row and the rows before it are left: all that is before the first key behind this one.
         let behind: &[u8] = if self.range.reverse { &[0] } else { &[] };
         Some([&key[..], behind].concat())
     }

@@ -1,15 +1,15 @@
-//! Bytes of a value: a few stand where the value is, and cost neither an allocation nor a look elsewhere.
+//! The bytes of a value: a few are stored in place, and cost neither an allocation nor a look elsewhere.
 
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr;
 
-/// More bytes than these are elsewhere.
+/// More bytes than this are stored elsewhere.
 pub(crate) const SHORT_BYTES_MAX: usize = 12;
-/// Where the pointer to them stands then, among those bytes.
+/// Where in the place the pointer to them is stored then.
 const POINTER_AT: usize = SHORT_BYTES_MAX - size_of::<*mut u8>();
 
-/// See the module. As long as a pointer and a length.
+/// The bytes of a value. They take as much space as a pointer and a length.
 #[repr(C, align(8))]
 pub(crate) struct Bytes {
     len: u32,
@@ -26,7 +26,7 @@ impl Bytes {
     /// Copies `bytes`.
     ///
     /// # Panics
-    /// They are 4 GiB or more: no value is.
+    /// If they are 4 GiB or more, which no value is.
     pub fn new(bytes: &[u8]) -> Self {
         let len = u32::try_from(bytes.len()).expect("a value is shorter");
         let mut place = [MaybeUninit::uninit(); SHORT_BYTES_MAX];
@@ -41,12 +41,12 @@ impl Bytes {
         Self { len, place }
     }
 
-    /// Bytes that `len` of them take beside their place.
+    /// Memory that `len` bytes take besides their place.
     pub const fn heap_bytes(len: usize) -> usize {
         if len > SHORT_BYTES_MAX { len.next_multiple_of(8) } else { 0 }
     }
 
-    /// Where they are, if that is elsewhere.
+    /// The pointer to the bytes, if they are stored elsewhere.
     #[inline]
     fn elsewhere(&self) -> Option<*mut u8> {
         // SAFETY: more bytes than fit are where the pointer says that `new` has written there.

@@ -1,8 +1,8 @@
 //! Rows that hold more than their newest value: older versions, which some reader may need, and tombstones.
 //!
 //! A row is on the list from the moment it is overwritten or deleted until nothing older is left of it. Each write
-//! takes a few rows off, so that the list is as long as what readers still need; what is left when nobody writes is for
-//! a job.
+//! takes a few rows off, so that the list is no longer than what readers still need. A job takes off what is left when
+//! nobody writes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::bytes::Booked;
 use crate::index::{Index, Row, row_bytes};
 use crate::version::{Horizons, Version};
 
-/// See the module. Guarded by the writer's lock.
+/// The list of these rows. Guarded by the writer's lock.
 #[derive(Default)]
 pub(crate) struct Stale(VecDeque<(Seq, Arc<Row>)>);
 
@@ -23,7 +23,7 @@ impl Stale {
         newest.kind == Kind::Delete || !newest.is_alone()
     }
 
-    /// `row`, which was not on the list, has been overwritten or deleted by change `seq`.
+    /// Adds `row`, which was not on the list and has been overwritten or deleted by change `seq`.
     pub fn add(&mut self, seq: Seq, row: Arc<Row>) {
         self.0.push_back((seq, row));
     }
@@ -33,7 +33,7 @@ impl Stale {
         self.0.front().is_some_and(|(seq, ..)| *seq <= horizons.oldest())
     }
 
-    /// Frees what no reader needs of at most `most` rows.
+    /// Frees what no reader needs, of at most `most` rows.
     pub fn clean(&mut self, index: &Index, booked: &Booked, horizons: &Horizons, most: usize) {
         for _ in 0..most {
             if !self.is_due(horizons) {
@@ -45,7 +45,7 @@ impl Stale {
             if newest.is_alone() && newest.kind != Kind::Delete {
                 continue;
             }
-            // Whoever reads a deletion that is not published yet has to know of it.
+            // A read that sees a deletion which is not published yet must still find it.
             if newest.is_alone() && newest.seq <= horizons.published {
                 index.remove(&row.key);
                 booked.row_removed(row_bytes(row.key.len()), newest.bytes());

@@ -16,7 +16,8 @@ use crate::short::Bytes;
 pub(crate) struct Version {
     pub seq: Seq,
     pub kind: Kind,
-    /// Bytes that may still come to be behind it before somebody looks through those. Only the writer asks.
+    /// How many bytes of versions may still gather behind it before the writer looks through them. Only the writer uses
+    /// it.
     patience: AtomicU32,
     /// First millisecond since 1970 at which the value no longer exists; 0 = lives for ever.
     pub expire_at_ms: u64,
@@ -26,15 +27,15 @@ pub(crate) struct Version {
     pub older: AtomicArc<Version>,
 }
 
-/// Lines of a value that are fetched ahead: what is behind them the processor sees coming.
+/// The most lines of a value that are fetched ahead: the processor foresees the lines behind them by itself.
 const PREFETCHED_LINES_MAX: usize = 4;
 
-/// What a look through older versions has kept may grow by one part in so many until the next look. So an overwrite
-/// looks at a few versions, however many wait for one commit.
+/// The versions that a look through older ones has kept may grow by one part in this many until the next look. So an
+/// overwrite looks at a few versions, however many wait for one commit.
 const KEPT_FOR_ONE_MORE: u64 = 4;
 
-/// And by no more than so many bytes for each version that it has kept, lest thousands of small ones gather in front of
-/// a large one, through which a reader would have to go.
+/// They may also grow by no more than this many bytes for each version that was kept. Otherwise thousands of small ones
+/// could gather in front of a large one, and a reader would have to go through them.
 const MORE_BYTES_MAX: u64 = 256;
 
 /// Bytes of a version beside those of its value: itself, and the two counters of its `Arc`.
@@ -47,7 +48,7 @@ impl Version {
         Arc::new(Self { seq, kind, patience, expire_at_ms, value: Bytes::new(value), older: AtomicArc::new(older) })
     }
 
-    /// Bytes of memory that a version with a value of so many bytes takes.
+    /// Bytes of memory that a version with a value of `value_bytes` bytes takes.
     pub const fn bytes_of(value_bytes: usize) -> u64 {
         (VERSION_BYTES + Bytes::heap_bytes(value_bytes)) as u64
     }
@@ -62,8 +63,8 @@ impl Version {
         self.older.is_none()
     }
 
-    /// The newest version at or before `at`, from `self` on. `None` also if the writer has taken out meanwhile what a
-    /// reader at `at` would have needed, because `at` is in the past and nobody holds it.
+    /// The newest version at or before `at`, from `self` on. `None` also if the writer has meanwhile taken out a
+    /// version that a reader at `at` would have needed, because `at` is in the past and nobody holds it.
     pub fn visible(self: Arc<Self>, at: Seq) -> Option<Arc<Self>> {
         let mut version = self;
         while version.seq > at {
@@ -72,7 +73,8 @@ impl Version {
         Some(version)
     }
 
-    /// The same for as long as this thread is in the epoch of `guard`, counting nothing.
+    /// Like [`Version::visible`], for as long as this thread is in the epoch of `guard`, and without counting
+    /// references.
     pub fn visible_in<'g>(&'g self, at: Seq, guard: &'g Guard) -> Option<&'g Self> {
         let mut version = self;
         while version.seq > at {
@@ -94,7 +96,7 @@ impl Version {
         self.kind.is_value() && !is_expired(self.expire_at_ms, now_ms)
     }
 
-    /// What a scan shows of it, that of the row of `key`.
+    /// What a scan shows of this version, which belongs to the row of `key`.
     pub fn entry<'a>(&'a self, key: &'a [u8]) -> Entry<'a> {
         Entry { key, seq: self.seq, kind: self.kind, expire_at_ms: self.expire_at_ms, value: &self.value }
     }
@@ -107,8 +109,8 @@ impl Version {
         Found { seq, kind, expire_at_ms, value }
     }
 
-    /// The same as [`Version::trim`] for a version that has just come in front of `before`, unless a look would be in
-    /// vain: newer versions than the published one all stay, and few have come since the last look.
+    /// Like [`Version::trim`], for a version that has just come in front of `before`, but without a look that would be
+    /// in vain: versions newer than the published one all stay, and few have come since the last look.
     pub fn trim_behind(self: &Arc<Self>, before: &Version, horizons: &Horizons) -> u64 {
         let left = u64::from(before.patience.load(Ordering::Relaxed)).checked_sub(before.bytes());
         match left {
@@ -124,7 +126,7 @@ impl Version {
         self.patience.store(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Leaves out every older version that no reader needs; gives their bytes. Only the writer may ask.
+    /// Leaves out every older version that no reader needs, and returns their bytes. Only the writer may call it.
     pub fn trim(self: &Arc<Self>, horizons: &Horizons) -> u64 {
         let (mut freed, mut more, mut kept) = (0, 0_u64, Arc::clone(self));
         loop {
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(trimmed(100, &[4, 8]), [3, 7, 9]);
     }
 
-    /// Overwrites `newest` by `bytes` bytes; gives how many versions that looked at, and how many bytes it freed.
+    /// Overwrites `newest` with `bytes` bytes. Returns how many versions that looked at, and how many bytes it freed.
     fn overwrite(newest: &mut Arc<Version>, bytes: usize, horizons: &Horizons) -> (usize, u64) {
         let version = Version::new(newest.seq + 1, Kind::Put, 0, &vec![0; bytes], Some(Arc::clone(newest)));
         let older = older(&version).count();

@@ -19,6 +19,7 @@ fn open(sim: &Sim, fs: &Arc<dyn Fs>) -> Arc<Store> {
         owner: Owner { tenant: 1, partition: 1 },
         clock: sim.clock(),
         budget: Arc::new(Budget::new(u64::MAX)),
+        salt: 7,
     };
     sim.block_on(Store::open(env, StoreOptions::default())).expect("no faults")
 }

@@ -1,4 +1,4 @@
-//! The store in memory from outside. One program, as each is compiled and linked anew.
+//! Tests of the store in memory from outside, in one program, for each program is compiled and linked anew.
 
 mod dead_parts;
 mod store_damage;

@@ -20,7 +20,7 @@ fn disk(sim: &Sim) -> Arc<dyn Fs> {
 
 fn env(sim: &Sim, fs: &Arc<dyn Fs>, dir: &str, owner: Owner) -> Env {
     let budget = Arc::new(Budget::new(u64::MAX));
-    Env { fs: Arc::clone(fs), dir: PathBuf::from(dir), owner, clock: sim.clock(), budget }
+    Env { fs: Arc::clone(fs), dir: PathBuf::from(dir), owner, clock: sim.clock(), budget, salt: 7 }
 }
 
 fn open(sim: &Sim, fs: &Arc<dyn Fs>, dir: &str, owner: Owner) -> Result<Arc<Store>> {

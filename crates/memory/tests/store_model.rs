@@ -66,6 +66,7 @@ fn open(sim: &Sim, fs: &Arc<SimFs>, budget: &Arc<Budget>, rng: &mut Rng) -> Arc<
         owner: Owner { tenant: 1, partition: 1 },
         clock: sim.clock(),
         budget: Arc::clone(budget),
+        salt: 7,
     };
     let options = StoreOptions { snapshot_log_bytes: 1 << (12 + rng.below(6)), io_bytes: 1 };
     let store = sim.block_on(Store::open(env, options)).expect("the store opens");
@@ -197,7 +198,7 @@ impl World {
         }
     }
 
-    /// Deletes what a sweep has found expired, unless it was written anew.
+    /// Deletes rows that a sweep has found expired, unless they were written anew.
     fn bury(&mut self, keys: Vec<Vec<u8>>) {
         let now_ms = self.now_ms();
         let mut batch = Batch::new();
@@ -341,7 +342,7 @@ impl World {
         self.map = self.latest.clone();
     }
 
-    /// When nobody reads and everything is published, what is counted is what is there.
+    /// When nobody reads and everything is published, the counts are those of what is there.
     fn check_memory(&mut self) {
         self.publish(true);
         self.snapshots.clear();

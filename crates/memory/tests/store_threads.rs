@@ -18,7 +18,7 @@ const FILLERS: u64 = 20;
 fn store(sim: &Sim) -> Arc<Store> {
     let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
     let (owner, budget) = (Owner { tenant: 1, partition: 1 }, Arc::new(Budget::new(u64::MAX)));
-    let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget };
+    let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget, salt: 7 };
     sim.block_on(Store::open(env, StoreOptions::default())).expect("opens")
 }
 
@@ -89,7 +89,7 @@ fn readers_beside_a_writer_see_whole_batches_in_their_order() {
                 let before = published.load(Ordering::Acquire);
                 let mut scan = store.scan(Range { reverse: before % 2 == 0, ..Range::all() }, None);
                 let (mut seen, mut rows) = (Vec::new(), 0);
-                // Nothing of it waits: one poll is the whole of it.
+                // It never waits: one poll is all.
                 let mut next = || match futures_util::FutureExt::now_or_never(scan.next()) {
                     Some(Ok(Some(entry))) => Some((entry.key.to_vec(), entry.value.to_vec())),
                     _ => None,

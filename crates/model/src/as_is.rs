@@ -2,7 +2,7 @@
 
 use std::hash::Hasher;
 
-/// Gives back the one number that it is given.
+/// Returns the one number that it was given.
 #[derive(Debug, Default)]
 pub struct AsIs(u64);
 

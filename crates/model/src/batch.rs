@@ -34,25 +34,25 @@ pub enum Change<'a> {
         /// First millisecond at which the key no longer exists.
         expire_at_ms: Option<u64>,
     },
-    /// The key does not exist from now on.
+    /// The key no longer exists from now on.
     Delete {
         /// At most [`STORED_KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
     },
     /// The key has a row of many parts from now on, until `expire_at_ms`.
     Head {
-        /// The row's.
+        /// The key of the row.
         key: &'a [u8],
         /// The bytes of a [`parts::Head`].
         head: &'a [u8],
-        /// As of a put.
+        /// As in a put.
         expire_at_ms: Option<u64>,
     },
     /// The parts whose keys begin with `key` are dead.
     Cover {
         /// A [`parts::cover_key`].
         key: &'a [u8],
-        /// About so many bytes of keys and values they have.
+        /// About how many bytes their keys and values have.
         bytes: u64,
     },
 }
@@ -66,7 +66,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// How many bytes it takes in a batch.
+    /// How many bytes the change takes in a batch.
     pub fn encoded_len(&self) -> usize {
         let with_len = |bytes: &[u8]| varint::len(bytes.len() as u64) + bytes.len();
         let body = match self {
@@ -79,8 +79,8 @@ impl<'a> Change<'a> {
         1 + with_len(self.key()) + body
     }
 
-    /// The largest version that is known of a row of many parts when this was made; 0 if it is of no such row. What
-    /// such a row's head or cover gets as its sequence number is larger.
+    /// The largest version of a row of many parts that was known when this change was made; 0 if the change is not
+    /// about such a row. The sequence number that the row's head or cover gets is larger.
     #[inline]
     pub fn newest_version(&self) -> u64 {
         match self {
@@ -100,7 +100,7 @@ pub struct DecodeError {
 
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a valid change at byte {} of the batch", self.offset)
+        write!(f, "the change at byte {} of the batch is malformed", self.offset)
     }
 }
 
@@ -113,7 +113,7 @@ pub struct Batch {
     count: usize,
 }
 
-/// A place between two changes of a batch; without more, in front of all.
+/// A place between two changes of a batch. The default is in front of all changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchMark {
     bytes: usize,
@@ -129,7 +129,7 @@ impl Batch {
     /// Adds a change.
     ///
     /// # Panics
-    /// If key or value are longer than their limits: the protocol layer refuses those before.
+    /// If key or value are longer than their limits; the protocol layer refuses them before.
     pub fn push(&mut self, change: Change<'_>) {
         self.push_behind(&[], change);
     }
@@ -150,7 +150,7 @@ impl Batch {
         self.push_behind(&life.front(space), change);
     }
 
-    /// Adds a put or delete of the part of a member that is [placed](parts::placed), with its name as its key.
+    /// Adds a put or delete of the part of a [placed](parts::placed) member, with the member's name as the key.
     ///
     /// # Panics
     /// As [`Batch::push`].
@@ -200,12 +200,12 @@ impl Batch {
         self.push(Change::Delete { key });
     }
 
-    /// Where the next change will be.
+    /// The place where the next change will be.
     pub fn mark(&self) -> BatchMark {
         BatchMark { bytes: self.bytes.len(), count: self.count }
     }
 
-    /// Forgets the changes behind `mark`, which is one of this batch.
+    /// Removes the changes behind `mark`, which must be a mark of this batch.
     pub fn rewind(&mut self, mark: BatchMark) {
         self.bytes.truncate(mark.bytes);
         self.count = mark.count;
@@ -230,7 +230,7 @@ impl Batch {
     /// The change at `mark`.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is no change at `mark`.
     pub fn at(&self, mark: BatchMark) -> Change<'_> {
         take_change(&mut &self.bytes[mark.bytes..]).expect("a place in front of a change")
     }
@@ -238,16 +238,16 @@ impl Batch {
     /// The key of the change at `mark`.
     ///
     /// # Panics
-    /// There is none.
+    /// If there is no change at `mark`.
     pub fn key_at(&self, mark: BatchMark) -> &[u8] {
         let after_kind = self.bytes.get(mark.bytes + 1..);
         after_kind.and_then(|mut rest| varint::take_slice(&mut rest)).expect("a place in front of a change")
     }
 
-    /// The same without the changes at `places`, which ascend.
+    /// The same batch without the changes at `places`, which ascend.
     ///
     /// # Panics
-    /// There is no change at one of them.
+    /// If there is no change at one of them.
     pub fn without(&self, places: &[BatchMark]) -> Self {
         let (mut bytes, mut from) = (Vec::with_capacity(self.bytes.len()), 0);
         for place in places {
@@ -260,7 +260,7 @@ impl Batch {
         Self { bytes, count: self.count - places.len() }
     }
 
-    /// Forgets the changes and keeps the memory.
+    /// Removes all changes and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
@@ -287,7 +287,7 @@ impl Batch {
     }
 }
 
-/// A valid batch in somebody else's memory.
+/// A valid batch in borrowed memory.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRef<'a> {
     bytes: &'a [u8],
@@ -295,7 +295,7 @@ pub struct BatchRef<'a> {
 }
 
 impl<'a> BatchRef<'a> {
-    /// Checks that `bytes` are a batch.
+    /// Checks that `bytes` is a batch.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut rest = bytes;
         let mut count = 0;
@@ -349,7 +349,8 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     Some(Change::Put { key, value, expire_at_ms })
 }
 
-/// What heads say is checked where a batch is [decoded](BatchRef::decode), once: whoever applies them relies on it.
+/// Decodes a head or a cover. The content of heads is checked once, where a batch is [decoded](BatchRef::decode): code
+/// that applies heads relies on it.
 fn take_of_parts<'a>(kind: u8, key: &'a [u8], rest: &mut &'a [u8]) -> Option<Change<'a>> {
     let expire_at_ms = match kind {
         HEAD => None,

@@ -1,9 +1,9 @@
-//! Under which number the keys of each database of a tenant are stored: `SWAPDB` exchanges two of them.
+//! The number under which the keys of each database of a tenant are stored: `SWAPDB` exchanges two of them.
 
 use crate::DATABASES;
 
-/// For each name of a database (what `SELECT` says) the number that stands in front of its keys: every number once.
-/// Four bits each, name 0 in the lowest: so it is read and replaced as one.
+/// For each name of a database (the one that `SELECT` takes) the number that stands in front of its keys; every number
+/// occurs once. Each takes four bits, name 0 the lowest, so that the mapping is read and replaced as one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Databases(u64);
 
@@ -14,40 +14,40 @@ impl Default for Databases {
 }
 
 impl Databases {
-    /// Every database under the number that is its name.
+    /// Every database has the number that is its name.
     pub const AS_NAMED: Self = Self(0xfedc_ba98_7654_3210);
 
-    /// What [`Databases::bits`] gave; `None` if it is not every number once.
+    /// The reverse of [`Databases::bits`]; `None` if a number is missing or occurs twice.
     pub fn from_bits(bits: u64) -> Option<Self> {
         let databases = Self(bits);
         let found = (0..DATABASES).fold(0_u16, |found, name| found | 1 << databases.number(name));
         (found == u16::MAX).then_some(databases)
     }
 
-    /// The same of what is known to be right: without a look.
+    /// The same for bits that are known to be right: they are not checked.
     #[inline]
     pub fn from_known_bits(bits: u64) -> Self {
         debug_assert!(Self::from_bits(bits).is_some());
         Self(bits)
     }
 
-    /// As one number.
+    /// The mapping as one number.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// The number of the database called `name`. What is no database keeps its number.
+    /// The number of the database called `name`. A name that is no database stays as it is.
     #[inline]
     pub fn number(self, name: u8) -> u8 {
         if name < DATABASES { (self.0 >> (4 * name)) as u8 & 15 } else { name }
     }
 
-    /// What the database with `number` is called.
+    /// The name of the database with `number`.
     pub fn name(self, number: u8) -> u8 {
         (0..DATABASES).find(|&name| self.number(name) == number).unwrap_or(number)
     }
 
-    /// The databases called `one` and `other` exchanged.
+    /// The mapping with the databases called `one` and `other` exchanged.
     #[must_use]
     pub fn swapped(self, one: u8, other: u8) -> Self {
         if one >= DATABASES || other >= DATABASES {

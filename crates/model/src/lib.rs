@@ -1,4 +1,4 @@
-//! What data is, whatever the protocol.
+//! Data, independent of any protocol.
 //!
 //! A [`Batch`] is the common currency of log, engine and (later) replication: a few record changes that become
 //! visible together. Its bytes are the payload of a log record, described in `docs/format/log.md`.
@@ -27,15 +27,15 @@ pub use value::{Holder, Value};
 /// The longest key of a user in bytes. Large enough for any sane client, small enough that sixteen fit a block's index.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest key as stored: that of a [part](parts). Those of strings and heads are a user's, behind the number of
-/// its database.
+/// The longest key as stored: that of a [part](parts). The keys of strings and heads are a user's key behind the number
+/// of its database.
 pub const STORED_KEY_BYTES_MAX: usize = parts::PART_KEY_BYTES_MAX;
 
 /// Databases of a tenant (`SELECT 0` to `SELECT 15`). In the tree a key stands behind one byte with the number of its
 /// database, which [`Databases`] gives.
 pub const DATABASES: u8 = 16;
 
-/// What stands in front of the keys of what a tenant keeps beside its databases: functions. No command shows it.
+/// The number in front of the keys of data that a tenant keeps beside its databases: functions. No command shows them.
 pub const OWN_DATABASE: u8 = DATABASES;
 
 /// The longest value in bytes (the Redis protocol's own limit for a string).

@@ -1,7 +1,7 @@
-//! Telling the processor early what will be needed: a look-up then waits for several cache lines at once, not one after
-//! the other.
+//! Tells the processor early which memory will be needed: a look-up then waits for several cache lines at once, not for
+//! one after the other.
 
-/// Bytes of a cache line: what is fetched at once.
+/// Bytes of a cache line, the unit of fetching.
 pub const LINE_BYTES: usize = 64;
 
 /// Asks for the cache line at `address`, which need not be valid.

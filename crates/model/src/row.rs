@@ -1,32 +1,32 @@
-//! Rows: a user's key and what it holds (XS-3).
+//! Rows: a user's key and the content it holds (XS-3).
 
 use crate::Value;
 use crate::parts::{Head, RowType};
 
-/// What a living key holds.
+/// The content of a living key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What it is.
+    /// The string, or the head.
     pub content: Content,
-    /// First millisecond since 1970 at which the key no longer exists; `None` = it stays.
+    /// First millisecond since 1970 at which the key no longer exists; `None` = it does not expire.
     pub expire_at_ms: Option<u64>,
 }
 
-/// What a row is.
+/// The content of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The bytes, shared with whoever has them in memory.
+    /// The bytes, shared with the memory that holds them.
     String(Value),
-    /// A row of many parts: what is known of them.
+    /// A row of many parts: its head.
     Parts(Box<Head>),
 }
 
 /// A row that is a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StringRow {
-    /// The bytes, shared with whoever has them in memory.
+    /// The bytes, shared with the memory that holds them.
     pub value: Value,
-    /// As of a [`Row`].
+    /// As in a [`Row`].
     pub expire_at_ms: Option<u64>,
 }
 
@@ -43,13 +43,13 @@ impl Row {
         Self { content: Content::String(value), expire_at_ms }
     }
 
-    /// A row of many parts, whose `head` was written with the deadline `stored_ms`.
+    /// A row of many parts; its `head` was written with the deadline `stored_ms`.
     pub fn of_parts(head: Head, stored_ms: Option<u64>) -> Self {
         let expire_at_ms = head.row_ms(stored_ms);
         Self { content: Content::Parts(Box::new(head)), expire_at_ms }
     }
 
-    /// When it is gone: a hash whose fields all expire, with the last of them.
+    /// When the row is gone. A hash whose fields all expire goes with the last of them.
     #[inline]
     pub fn end_ms(&self) -> Option<u64> {
         match &self.content {
@@ -58,7 +58,7 @@ impl Row {
         }
     }
 
-    /// The row as a string; `None` if it is none.
+    /// The row as a string; `None` if it is not one.
     #[inline]
     pub fn into_string(self) -> Option<StringRow> {
         match self.content {
@@ -88,7 +88,7 @@ impl Row {
         }
     }
 
-    /// Bytes of what stands at the row's key: the value of a string, about those of a head.
+    /// Bytes of the content at the row's key: of a string its value, of a head about its bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         match &self.content {

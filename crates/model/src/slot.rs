@@ -3,13 +3,13 @@
 /// Number of slots.
 pub const SLOTS: u16 = 16384;
 
-/// The slot of `key`: CRC-16 (XMODEM) of its hash tag, which is what stands between the first `{` and the next `}`, or
-/// of the whole key where there is no tag or an empty one.
+/// The slot of `key`: CRC-16 (XMODEM) of its hash tag, or of the whole key where there is no tag or an empty one. The
+/// tag is the text between the first `{` and the next `}`.
 pub fn slot(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS
 }
 
-/// Which of a tenant's `partitions` has `key`: each has a run of slots, all of them about as long.
+/// The one of a tenant's `partitions` that owns `key`: each has a run of slots, all of about the same length.
 #[inline]
 pub fn partition_of(key: &[u8], partitions: usize) -> usize {
     match partitions {

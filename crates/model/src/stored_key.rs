@@ -1,11 +1,12 @@
-//! Keys as engines know them.
+//! Keys in the form that engines use.
 
 use std::ops::Deref;
 
 /// Longer keys than this cost an allocation.
 const SHORT_BYTES: usize = 127;
 
-/// A user's key as engines know it: behind one byte with the number of its database. Short ones cost no allocation.
+/// A user's key in the form that engines use: behind one byte with the number of its database. Short keys cost no
+/// allocation.
 #[derive(Clone)]
 pub struct StoredKey(Bytes);
 
@@ -16,13 +17,13 @@ enum Bytes {
 }
 
 impl StoredKey {
-    /// The key that a user knows as `key` in `database`.
+    /// The stored form of the user's key `key` in `database`.
     #[inline]
     pub fn new(database: u8, key: &[u8]) -> Self {
         Self::joined([&[database], key])
     }
 
-    /// A key that is as engines know it already.
+    /// A key that is in its stored form already.
     pub fn of(stored: &[u8]) -> Self {
         Self::joined([&[], stored])
     }

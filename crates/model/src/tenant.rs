@@ -1,4 +1,4 @@
-//! Who data belongs to: the names and numbers of tenants.
+//! The owners of data: the names and numbers of tenants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 /// The longest name of a tenant, in bytes.
 pub const TENANT_NAME_BYTES_MAX: usize = 63;
 
-/// A tenant's name: `[a-z0-9][a-z0-9_-]{0,62}` (S6). What is checked once need not be escaped anywhere: not in paths,
-/// not in metrics, not in logs.
+/// A tenant's name: `[a-z0-9][a-z0-9_-]{0,62}` (S6). A name that was checked once need not be escaped anywhere: not in
+/// paths, not in metrics, not in logs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantName(Box<str>);
 
@@ -17,20 +17,22 @@ pub struct InvalidName;
 
 impl fmt::Display for InvalidName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a tenant's name has 1 to 63 characters of a-z, 0-9, _ and -, the first one a letter or a digit")
+        f.write_str(
+            "a tenant's name must have 1 to 63 characters of a-z, 0-9, _ and -, and begin with a letter or a digit",
+        )
     }
 }
 
 impl std::error::Error for InvalidName {}
 
 impl TenantName {
-    /// The tenant that is there from the first start on.
+    /// The tenant that exists from the first start on.
     pub const DEFAULT: &str = "default";
 
-    /// `name`, if a tenant can have it.
+    /// `name` as a tenant's name.
     ///
     /// # Errors
-    /// It cannot.
+    /// If no tenant can have this name.
     pub fn new(name: &str) -> Result<Self, InvalidName> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         let (&first, rest) = name.as_bytes().split_first().ok_or(InvalidName)?;
@@ -63,7 +65,7 @@ impl FromStr for TenantName {
     }
 }
 
-/// A tenant's number: on disk and in the books, where names may come back and numbers never do. 0 is the node itself.
+/// A tenant's number, used on disk and in the books: a name may be used again, a number never is. 0 is the node itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(pub u32);
 
@@ -89,7 +91,8 @@ mod tests {
         }
     }
 
-    /// Names that mean something to a file system, a shell, a log, a terminal or a reader, alone and around a good one.
+    /// Names with a meaning for a file system, a shell, a log, a terminal or a reader, alone and as part of a good
+    /// name.
     #[test]
     fn s6_names_that_mean_something_elsewhere_are_refused() {
         let hostile = [

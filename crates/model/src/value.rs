@@ -1,22 +1,23 @@
-//! Values without copies: a value keeps alive what holds its bytes.
+//! Values without copies: a value keeps alive the memory that holds its bytes.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Longer copies are vectors. With the two counters of an `Arc` that makes 64 bytes.
+/// Longer copies are vectors. With the two counters of an `Arc` this makes 64 bytes.
 const COPIED_BYTES_MAX: usize = 48;
 
-/// What keeps the bytes of a [`Value`] alive: a memtable, a block, a buffer. Nobody looks at it; it is only dropped.
+/// Keeps the bytes of a [`Value`] alive: a memtable, a block, a buffer. Nobody uses it; it is only dropped.
 pub trait Holder: Send + Sync {}
 
 impl<T: Send + Sync> Holder for T {}
 
-/// The bytes of a value, borrowed from the memtable, block or buffer that holds them, which stays in memory as long as
+/// The bytes of a value, borrowed from the memtable, block or buffer that holds them. That stays in memory as long as
 /// the value does. Cloning copies no bytes.
 #[derive(Clone)]
 pub struct Value {
-    /// Start of the bytes. Invariant: with `len`, lies inside what `_holder` keeps alive and never changes.
+    /// Start of the bytes. Invariant: together with `len`, they lie inside memory that `_holder` keeps alive and that
+    /// never changes.
     start: *const u8,
     len: usize,
     /// `None` for the empty value.
@@ -45,7 +46,7 @@ impl Value {
         Value { start: bytes.cast(), len: bytes.len(), _holder: Some(holder) }
     }
 
-    /// A copy of `bytes`. A short one costs one allocation, where a vector that is shared costs two.
+    /// A copy of `bytes`. A short copy costs one allocation, a shared vector two.
     pub fn copy_of(bytes: &[u8]) -> Self {
         if bytes.len() > COPIED_BYTES_MAX {
             return Self::from(bytes.to_vec());
@@ -54,7 +55,7 @@ impl Value {
         copy[..bytes.len()].copy_from_slice(bytes);
         let holder = Arc::new(copy);
         let copied = &raw const holder[..bytes.len()];
-        // SAFETY: an array that is shared cannot be changed through the `Arc`, and does not move.
+        // SAFETY: a shared array cannot be changed through the `Arc`, and does not move.
         unsafe { Self::held(holder, copied) }
     }
 }
@@ -62,7 +63,7 @@ impl Value {
 impl From<&Arc<Vec<u8>>> for Value {
     /// Shares the bytes.
     fn from(bytes: &Arc<Vec<u8>>) -> Self {
-        // SAFETY: a vector that is shared cannot be changed through the `Arc`, and its bytes do not move.
+        // SAFETY: a shared vector cannot be changed through the `Arc`, and its bytes do not move.
         unsafe { Self::held(Arc::clone(bytes), &raw const bytes[..]) }
     }
 }
@@ -78,8 +79,8 @@ impl Deref for Value {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` and `len` lie inside what `_holder` keeps alive (invariant), or are a dangling empty slice;
-        // the bytes never change or move.
+        // SAFETY: `start` and `len` lie inside memory that `_holder` keeps alive (invariant), or are a dangling empty
+        // slice; the bytes never change or move.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }

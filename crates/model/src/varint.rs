@@ -14,7 +14,7 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
 
 /// How many bytes `value` takes.
 pub const fn len(value: u64) -> usize {
-    // A bit at least, seven in each byte.
+    // One bit at least, and seven bits in each byte.
     ((value | 1).ilog2() / 7 + 1) as usize
 }
 
@@ -66,12 +66,12 @@ fn take_bytewise(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Like [`take`], and `None` for what [`put`] would have written in fewer bytes.
+/// Like [`take`], but `None` for a value that [`put`] would have written in fewer bytes.
 pub fn take_shortest(bytes: &mut &[u8]) -> Option<u64> {
     let before = *bytes;
     let value = take(bytes)?;
     let taken = before.len() - bytes.len();
-    // A last group of zeros says nothing.
+    // A last group of zeros adds nothing to the value.
     if taken > 1 && before[taken - 1] == 0 { None } else { Some(value) }
 }
 
@@ -98,7 +98,7 @@ mod tests {
                 let mut bytes = out.as_slice();
                 assert_eq!(take(&mut bytes), Some(value));
                 assert!(bytes.is_empty());
-                // Both ways of reading: with and without eight bytes in sight.
+                // Reads in both ways: with and without eight bytes left.
                 let len = out.len();
                 out.extend_from_slice(&[0xff; 8]);
                 let mut bytes = out.as_slice();

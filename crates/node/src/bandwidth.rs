@@ -1,5 +1,4 @@
-//! What a partition's gates are limited by: turned when it is opened, when its tenant's limits are altered, and at
-//! every tick.
+//! The limits of a partition's gates: set when it is opened, when its tenant's limits are altered, and at every tick.
 
 use std::sync::Arc;
 
@@ -11,26 +10,26 @@ use weir_io::Owner;
 
 use crate::config::NodeConfig;
 
-/// What a partition's foreground is limited by, and the gates of the life that it leads now. Its lock is taken before a
-/// gate's.
+/// What limits a partition's foreground, and the gates that the partition has while it is open. Its lock is taken
+/// before a gate's.
 pub struct Reservation {
     state: Mutex<ReservedGates>,
-    /// The tenant's.
+    /// The tenant's quota.
     quota: Arc<Quota>,
 }
 
 struct ReservedGates {
     limits: UnitLimits,
-    /// Of the tenant.
+    /// How many partitions the tenant has.
     partitions: u64,
-    /// `None` while it is asleep.
+    /// `None` while the partition is asleep.
     gates: Option<Arc<PartitionGate>>,
-    /// Where the knobs of those are.
+    /// How the knobs of these gates are set.
     turned: Option<PartitionKnobs>,
 }
 
 impl Reservation {
-    /// For one of `partitions` of a tenant under `limits`, whose units are in `quota`.
+    /// For one of the `partitions` of a tenant under `limits`, whose units are in `quota`.
     pub fn new(limits: UnitLimits, partitions: usize, quota: &Arc<Quota>) -> Self {
         let state = ReservedGates { limits, partitions: partitions as u64, gates: None, turned: None };
         Self { state: Mutex::new(state), quota: Arc::clone(quota) }
@@ -41,7 +40,7 @@ impl Reservation {
         &self.quota
     }
 
-    /// What a policy has to know of partition `owner`'s tenant.
+    /// The facts that a policy needs about the tenant of partition `owner`.
     pub fn sold(&self, owner: Owner, config: &NodeConfig) -> PartitionSample {
         let state = self.state.lock();
         let (capacity, partitions) = match config.bandwidth {
@@ -51,12 +50,12 @@ impl Reservation {
         PartitionSample { owner, capacity, partitions, ..PartitionSample::default() }
     }
 
-    /// The tenant's limits are `limits` from now on.
+    /// From now on the tenant's limits are `limits`.
     pub fn alter(&self, limits: UnitLimits) {
         self.state.lock().limits = limits;
     }
 
-    /// The partition is opened behind `gates`.
+    /// The partition is open behind `gates`.
     pub fn open(&self, gates: Arc<PartitionGate>) {
         let mut state = self.state.lock();
         (state.gates, state.turned) = (Some(gates), None);
@@ -71,7 +70,7 @@ impl Reservation {
         }
     }
 
-    /// Whether its background waits at a gate of its own. Foreground that does is the tenant's own business.
+    /// Whether its background waits at a gate of its own. Foreground that waits is the tenant's own business.
     pub fn background_waits(&self) -> bool {
         self.state.lock().gates.as_ref().is_some_and(|gates| gates.background_waits())
     }
@@ -86,7 +85,7 @@ impl Reservation {
         self.state.lock().gates.clone()
     }
 
-    /// Turns the knobs of the gates, those that stand elsewhere. A partition that is asleep has none.
+    /// Turns those knobs of the gates that are set differently. A partition that is asleep has none.
     pub fn turn(&self, knobs: &PartitionKnobs, node: &Gate) {
         let mut state = self.state.lock();
         let Some(gates) = state.gates.as_ref().filter(|gates| gates.owner() == knobs.owner) else { return };
@@ -111,9 +110,9 @@ impl Reservation {
     }
 }
 
-/// What a tenant's foreground is reserved for, and over how many partitions. A kind of unit that it is not limited in
-/// counts as what is configured for all partitions; where nothing is configured either, that kind could take any
-/// bandwidth, so nothing is limited.
+/// The capacity that is reserved for a tenant's foreground, and over how many partitions. A kind of unit in which the
+/// tenant is not limited counts as what is configured for all partitions. If nothing is configured either, that kind
+/// could take any bandwidth, so nothing is limited.
 fn reserved(limits: UnitLimits, configured: Capacity, partitions: u64) -> (Capacity, u64) {
     let UnitLimits { rcu, wcu, .. } = limits;
     if rcu == 0 && wcu == 0 {

@@ -1,4 +1,4 @@
-//! Work that its caller does, and that is done even if the caller goes away.
+//! Work that its caller does, and that is done to its end even if the caller goes away.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use weir_io::{BoxFuture, Spawn};
 
-/// Runs `future` to its end: on the caller's thread as long as the caller waits, in the background from then on.
+/// Runs `future` to its end: on the caller's thread while the caller waits, and in the background from then on.
 pub fn carried<T: Send + 'static>(
     spawn: &Arc<dyn Spawn>,
     future: impl Future<Output = T> + Send + 'static,

@@ -1,9 +1,10 @@
-//! Flushes those who keep the shared log long (DF-12): where it is above its cap, every partition that has something
-//! unflushed in the oldest segment. Their flushes wait for slots as any others do, and writes go on meanwhile.
+//! The cascade: it flushes the partitions that keep the shared log long (DF-12). When the log is above its cap, these
+//! are all partitions that have something unflushed in the oldest segment. Their flushes wait for slots like any
+//! others, and writes go on meanwhile.
 //!
-//! Whoever cannot flush holds nobody up: what it has in the log is carried out of it. That is so where its jobs fail or
-//! it cannot be opened; and where it has not flushed although the log is twice as long as its cap, or has failed and
-//! everybody waits.
+//! A partition that cannot flush holds nobody up: its records are carried out of the log. This happens if its jobs fail
+//! or it cannot be opened. It also happens if the partition has not flushed although the log is twice as long as its
+//! cap, or although the log has failed and everybody waits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,25 +19,25 @@ use crate::partition_slot::PartitionSlot;
 use crate::shared_log::NodeLog;
 use crate::tenant::Tenants;
 
-/// After so long what has failed is tried again: to wake a sleeper, to shorten the log.
+/// After this time, what has failed is tried again: to wake a sleeper, to shorten the log.
 const AGAIN_AFTER: Nanos = 1_000_000_000;
 /// Sleepers that are woken at a time.
 const WAKES_MAX: usize = 4;
-/// So long a flush may take while all wait for it, after the log has failed: as long as two full memtables of 64 MB
+/// How long a flush may take while all wait for it, after the log has failed: as long as two full memtables of 64 MB
 /// take on a device of 64 MB/s.
 const PATIENCE: Nanos = 2_000_000_000;
-/// Looks between two rounds in which the anchor is thought of, as for partitions.
+/// Looks between two rounds in which the anchor is looked after, as for partitions.
 const ROUND_LOOKS: u64 = 10;
 
-/// See the module.
+/// The task that watches the shared log, and what it remembers between two looks.
 struct Cascade {
     tenants: Weak<RwLock<Tenants>>,
     clock: Arc<dyn Clock>,
-    /// Who was named, since when.
+    /// Members that were named, and since when.
     since: BTreeMap<u32, Nanos>,
-    /// Up to where those that are awake were sealed.
+    /// Up to which record the awake members were sealed.
     sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)>,
-    /// Cascades that were seen, and when something was tried last.
+    /// The number of cascades that were seen; `tried` is when something was last tried.
     seen: u64,
     tried: Nanos,
 }
@@ -59,7 +60,7 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<
 }
 
 impl Cascade {
-    /// `None` where the node has ended.
+    /// One look at the log. `None` if the node has ended.
     async fn look(&mut self, log: &SharedLog) -> Option<()> {
         let (named, count, now) = (log.cascade(), log.stats().cascades, self.clock.now());
         let is_named = |member: &u32| named.binary_search_by_key(member, |(member, _)| *member).is_ok();
@@ -80,14 +81,18 @@ impl Cascade {
         let slots: BTreeMap<u32, Arc<PartitionSlot>> =
             slots.into_iter().map(|slot| (slot.owner().partition, slot)).collect();
         if count > self.seen {
-            tracing::debug!(members = named.len(), cascades = count, "the shared log is long: those who keep it flush");
+            tracing::debug!(
+                members = named.len(),
+                cascades = count,
+                "the shared log has reached its cap: the partitions that keep it long flush"
+            );
         }
         let (mut asleep, mut stuck) = (Vec::new(), Vec::new());
         for (member, through) in named {
             let Some(slot) = slots.get(&member) else {
-                // It was dropped while the log was being opened.
+                // The member was dropped while the log was being opened.
                 if let Err(error) = log.forget(member).await {
-                    tracing::warn!(member, %error, "cannot shorten the shared log yet");
+                    tracing::warn!(member, %error, "cannot truncate the shared log yet");
                 }
                 continue;
             };
@@ -106,19 +111,25 @@ impl Cascade {
             match log.carry(member).await {
                 Ok(()) => tracing::warn!(
                     partition = member,
-                    "it cannot flush: what it has in the shared log was carried out of it, so that it keeps nobody waiting"
+                    "a partition cannot flush: its records were carried out of the shared log, so that other \
+                     partitions need not wait for it"
                 ),
                 Err(error) => {
-                    tracing::warn!(partition = member, %error, "it cannot flush, and keeps the shared log long")
+                    tracing::warn!(
+                        partition = member,
+                        %error,
+                        "a partition cannot flush and keeps the shared log long, because its records cannot be \
+                         carried out of it either"
+                    )
                 }
             }
         }
         Some(())
     }
 
-    /// Whether there is no use in waiting for its flush.
+    /// Whether there is no use in waiting for the flush of this member.
     fn is_stuck(&self, log: &SharedLog, member: u32, partition: &Partition) -> bool {
-        // Named once, it has been told to flush.
+        // A member that was named once has been told to flush.
         let is_told = self.sealed.contains_key(&member);
         let named_for = self.since.get(&member).map_or(0, |since| self.clock.now() - since);
         let is_late = log.is_overlong() || (log.failure().is_some() && named_for >= PATIENCE);
@@ -126,7 +137,7 @@ impl Cascade {
     }
 
     async fn seal(&mut self, member: u32, partition: Arc<Partition>, through: LogIndex, is_due: bool) {
-        // Whoever is named again while its flush waits has nothing more to seal: it would only be left without a
+        // A member that is named again while its flush waits has nothing more to seal: it would only be left without a
         // memtable to write to.
         let is_sealed = |(before, upto): &(Weak<Partition>, LogIndex)| {
             *upto >= through && Weak::ptr_eq(before, &Arc::downgrade(&partition))
@@ -140,23 +151,24 @@ impl Cascade {
     }
 }
 
-/// The last truncation has failed, or nobody was left for one; or nobody is left to replace the log.
+/// Shortens or replaces the log: the last truncation has failed, or nobody was left for one, or nobody is left to
+/// replace the log.
 async fn shorten(log: &SharedLog) {
     let outcome = match log.failure() {
         Some(_) => log.replace().await,
         None => log.truncate().await,
     };
     if let Err(error) = outcome {
-        tracing::warn!(%error, "cannot shorten the shared log yet");
+        tracing::warn!(%error, "cannot truncate the shared log yet");
     }
 }
 
-/// Wakes the partitions of `slots`: once they are awake they are sealed as the others are. Gives those that cannot be
-/// opened; an error was logged.
+/// Wakes the partitions of `slots`; once they are awake they are sealed like the others. Gives the partitions that
+/// cannot be opened; an error was logged.
 async fn wake(slots: Vec<Arc<PartitionSlot>>) -> Vec<u32> {
     let refused = Mutex::new(Vec::new());
     let wake = async |slot: Arc<PartitionSlot>| {
-        // One that is being closed, or dropped, is none of those.
+        // A partition that is being closed, or was dropped, does not count as refused.
         if slot.partition().await.is_err_and(|error| error.kind() != ErrorKind::Closed) {
             refused.lock().push(slot.owner().partition);
         }

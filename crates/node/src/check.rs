@@ -20,60 +20,62 @@ use crate::partition::anchor::{self, AnchorSlot};
 use crate::shared_log;
 use crate::strangers::Strangers;
 
-/// What was found in a node's directory.
+/// The result of checking a node's directory.
 #[derive(Debug, Default)]
 pub struct NodeCheck {
-    /// What is wrong with the directory as a whole: `FORMAT`, the copies of the catalogue, the bill, partitions that
-    /// are nobody's.
+    /// Problems of the directory as a whole: `FORMAT`, the copies of the catalogue, the bill, partitions that belong to
+    /// nobody.
     pub problems: Vec<Error>,
-    /// What an operator may wonder about, and need not mend.
+    /// Things that an operator may wonder about, and need not mend.
     pub notes: Vec<String>,
-    /// Those that are there, or should be.
+    /// Partitions that exist, or should exist.
     pub partitions: Vec<PartitionCheck>,
     /// Partitions that nobody has used yet: they have no files.
     pub unused: usize,
 }
 
 impl NodeCheck {
-    /// Everything that is wrong.
+    /// All problems, of the directory and of its partitions.
     pub fn all_problems(&self) -> impl Iterator<Item = &Error> {
         self.problems.iter().chain(self.partitions.iter().flat_map(|partition| &partition.problems))
     }
 }
 
-/// What was found in one partition.
+/// The result of checking one partition.
 #[derive(Debug)]
 pub struct PartitionCheck {
-    /// Whose it is; `None` where no copy of the catalogue can be read.
+    /// Its tenant; `None` if no copy of the catalogue can be read.
     pub tenant: Option<TenantName>,
     /// Its directory.
     pub dir: PathBuf,
     /// The tree.
     pub tree: CheckReport,
-    /// The log; `None` where it cannot be read, or was not looked at.
+    /// The log; `None` if it cannot be read, or was not looked at.
     pub log: Option<Recovery>,
-    /// Everything that is wrong, in tree or log. A partition that was used and is not there any more is lost.
+    /// All problems of tree and log. A partition that was used and does not exist any more is lost.
     pub problems: Vec<Error>,
 }
 
-/// Reads everything in the node's directory `dir` and changes nothing. `progress` hears (tables done, tables in all).
+/// Reads everything in the node's directory `dir` and changes nothing. `progress` is told (tables done, tables in all).
 ///
 /// # Errors
-/// `Locked` while a server runs on it, `NotFound` if it is no node's directory, `Invalid` if it is a backup's or
-/// another version's. What is wrong inside is in the answer.
+/// `Locked` while a server runs on the directory, `NotFound` if it is no node's directory, `Invalid` if it is a
+/// backup's or another version's. Problems inside are in the answer.
 pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize, usize)) -> Result<NodeCheck> {
     identify(fs, dir, "check").await?;
     let _lock = fs.lock(&dir.join("LOCK")).await?;
     let mut found = NodeCheck::default();
     let format = Format::read(fs, dir).await?;
     if format == Format::Missing && format::is_new(fs, dir).await? {
-        found.notes.push("a first start was broken off before anything was stored: the next one begins anew".into());
+        found.notes.push(
+            "the first start of a server was interrupted before anything was stored: the next start begins anew".into(),
+        );
         return Ok(found);
     }
     let survey = Survey::take(fs, dir, layout::TAG).await;
     let believed = newest(&survey);
     match format.refusal(dir) {
-        // Nothing in it can be read.
+        // Nothing in the directory can be read.
         Some(refusal) if refusal.kind() == ErrorKind::Invalid && believed.is_none() => return Err(refusal),
         refusal => found.problems.extend(refusal),
     }
@@ -88,7 +90,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
     found.problems.extend(BillBook::read(fs, dir).await.err());
     let there = layout::partitions(fs, dir).await?;
     let Some(state) = believed else {
-        // Whose they are is not known; what they are worth can be said all the same.
+        // Nobody knows whose they are, but their state can be told all the same.
         for number in there {
             let own = layout::partition_path(dir, number);
             found.partitions.push(check_partition(fs, None, own, None, &mut progress).await);
@@ -102,7 +104,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, mut progress: impl FnMut(usize,
     Ok(found)
 }
 
-/// Refuses what is not a node's directory, before anything in it is touched. `action` is what was to be done with it.
+/// Refuses anything that is not a node's directory, before anything in it is touched. `action` is what was to be done.
 pub(crate) async fn identify(fs: &Arc<dyn Fs>, dir: &Path, action: &'static str) -> Result<()> {
     let names = fs.list(dir, layout::TAG).await?;
     let has = |name: &str| names.iter().any(|entry| entry.name == name);
@@ -113,13 +115,13 @@ pub(crate) async fn identify(fs: &Arc<dyn Fs>, dir: &Path, action: &'static str)
     match ["FORMAT", "catalogue", "catalogue.mirror", "partitions"].into_iter().any(has) {
         true => Ok(()),
         false => {
-            let message = "there is no FORMAT, no catalogue and no partition in it";
+            let message = "it contains no FORMAT, no catalogue and no partitions";
             Err(Error::new(ErrorKind::NotFound, action, dir, message))
         }
     }
 }
 
-/// The copy to go by: where the two do not agree, the one that knows more edits.
+/// The copy to go by: if the two do not agree, the one that knows more edits.
 fn newest(survey: &Survey) -> Option<&CopyState> {
     let copies = survey.mirror.iter().chain(&survey.first);
     copies.max_by_key(|copy| copy.stamp.epoch)
@@ -134,7 +136,7 @@ async fn check_partitions(
 ) -> Result<()> {
     let shared_log = match listings.sharing_a_log().is_empty() {
         true => None,
-        // What a damaged one has of its members nobody can tell: their logs are not looked at.
+        // Nobody can tell what a damaged shared log has of its members: their logs are not looked at.
         false => shared_log::survey(fs, dir).await.map_err(|error| found.problems.push(error)).ok(),
     };
     let named = listings.tenants.values();
@@ -162,8 +164,8 @@ async fn check_partitions(
     Ok(())
 }
 
-/// `log` is whose log and anchor they must be, and the log where it is a shared one; `None` where that is not known, or
-/// does not matter: then they are not looked at.
+/// `log` says who must be the owner of log and anchor, and gives the log if it is a shared one. `None` if that is not
+/// known, or does not matter: then log and anchor are not looked at.
 async fn check_partition(
     fs: &Arc<dyn Fs>,
     tenant: Option<TenantName>,
@@ -200,7 +202,7 @@ pub(crate) async fn check_log(
     shared: Option<&SharedSurvey>,
 ) -> Result<Recovery> {
     if let Some(found) = tree.owner.filter(|&found| found != owner) {
-        let message = format!("the manifest of another tree: of partition {}", found.partition);
+        let message = format!("the manifest belongs to another tree: that of partition {}", found.partition);
         return Err(Error::corruption(&tree.manifest, 0, message));
     }
     let AnchorSlot { identity, claim, .. } = anchor::read(fs, dir, owner).await?;
@@ -211,14 +213,14 @@ pub(crate) async fn check_log(
     }
     let anchor = LogAnchor { identity, durable: claim.durable };
     match weir_log::check(fs, &dir.join("log"), owner, anchor, tree.persisted).await {
-        // It is made by the first opening, and durable with the first segment: a partition that was restored, or only
-        // read, has none.
+        // The directory is made by the first opening, and durable with the first segment: a partition that was
+        // restored, or only read, has none.
         Err(error) if error.kind() == ErrorKind::NotFound && error.path() == dir.join("log") => {
             match claim.durable > tree.persisted {
                 true => Err(Error::corruption(
                     error.path(),
                     0,
-                    format!("missing, yet records up to {} were durable", claim.durable),
+                    format!("the log is missing, although records up to {} were durable", claim.durable),
                 )),
                 false => Ok(Recovery { last: tree.persisted, ..Recovery::default() }),
             }

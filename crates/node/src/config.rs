@@ -1,4 +1,4 @@
-//! What a node is given.
+//! The settings of a node, and its outside world.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,35 +33,37 @@ pub struct Machine {
 pub struct NodeConfig {
     /// Its directory; made if missing.
     pub dir: PathBuf,
-    /// The engine of the built-in tenant, where that is created.
+    /// The engine of the built-in tenant, if that tenant is created.
     pub engine: EngineKind,
     /// Where that tenant writes its log.
     pub log: LogKind,
-    /// How its trees are shaped.
+    /// The shape of its trees.
     pub tree: TreeOptions,
     /// When engines that keep their rows in memory write snapshots.
     pub store: StoreOptions,
     /// Block cache of all trees together, in bytes.
     pub cache_bytes: usize,
-    /// How that is shared between tenants.
+    /// How that cache is shared between tenants.
     pub cache_shares: CacheMode,
-    /// Memory for the memtables of all trees together, in bytes: when it runs short, some are flushed before they are
-    /// full.
+    /// Memory for the memtables of all trees together, in bytes. When it runs short, some memtables are flushed before
+    /// they are full.
     pub write_memory_bytes: u64,
     /// How that memory is shared between tenants.
     pub write_memory_shares: ShareMode,
-    /// What a write waits for.
+    /// How durable a write is when it is acknowledged.
     pub sync: SyncMode,
     /// Size of a log segment, in bytes.
     pub segment_bytes: u64,
-    /// Bytes of the log that tenants share: from there on, those who keep it long flush (DF-12).
+    /// Size at which the partitions that keep the shared log long flush, in bytes (DF-12).
     pub shared_log_bytes: u64,
-    /// Time between two syncs of the log in [`SyncMode::Interval`], in nanoseconds: what a lost machine may cost.
+    /// Time between two syncs of the log in [`SyncMode::Interval`], in nanoseconds: what the loss of the machine may
+    /// cost.
     pub sync_interval: Nanos,
-    /// A partition that nobody has asked anything for so long goes to sleep, in nanoseconds; 0 = never.
+    /// A partition that has not been asked anything for this long goes to sleep, in nanoseconds; 0 = never.
     pub hibernate_after: Nanos,
     /// How many flushes may run at the same time, and how they are shared; `None` = one for each partition (C-14).
-    /// Those of partitions that fall asleep, or whose log is replayed, need no slot: requests wait for all of it.
+    /// Flushes of partitions that fall asleep, or whose log is replayed, need no slot, because requests wait for all of
+    /// that.
     pub flush_slots: Option<FlushShares>,
     /// Compactions that may run at the same time. (They and flushes do not stand in each other's way.)
     pub compaction_slots: usize,
@@ -76,12 +78,12 @@ pub struct NodeConfig {
 /// Fixed limits of the gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// What the node gate hands out.
+    /// The bandwidth that the node gate hands out.
     pub device: Limits,
     /// What partitions of tenants without limits of their own were sold: their foreground rate is reserved from it
-    /// (FX-10). Zero = not limited in front.
+    /// (FX-10). Zero = their foreground is not limited.
     pub capacity: Capacity,
-    /// What the partition's flushes and compactions may use, in bytes per second.
+    /// The bandwidth that a partition's flushes and compactions may use, in bytes per second.
     pub background: u64,
 }
 

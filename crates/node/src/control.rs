@@ -2,14 +2,14 @@
 //!
 //! One task and one timer, however many partitions are awake:
 //!
-//! - A partition that is written to puts itself on the list of those *due*, once, and is visited within `interval`: its
-//!   log is synced (mode `Interval`) and its next segment prepared. It is marked before the write is acknowledged, and
-//!   unmarked before the sync looks at what is there: so a lost machine costs at most the interval and the time of a
-//!   sync.
+//! - A partition that is written to puts itself, once, on the list of those *due*, and is visited within `interval`:
+//!   its log is synced (mode `Interval`) and its next segment prepared. It is marked before the write is acknowledged,
+//!   and unmarked before the sync looks at what is there. So the loss of the machine costs at most the interval and the
+//!   time of a sync.
 //! - Visits are staggered: each partition has a phase within the interval, by its number. Where many are due at once,
 //!   one sync of the whole file system does for all of them, once per interval ([`group_sync`](crate::group_sync)).
-//! - A *round* over all awake partitions, every ten intervals, finds what nobody said: files whose last reader has
-//!   gone, jobs that are due because time has passed.
+//! - A *round* over all awake partitions, every ten intervals, finds what nobody reported: files whose last reader has
+//!   gone, and jobs that are due because time has passed.
 //!
 //! Knobs are turned elsewhere: see [`tick`](crate::tick).
 
@@ -30,7 +30,7 @@ const PHASES: u64 = 32;
 /// Intervals between two rounds.
 const ROUND_INTERVALS: u64 = 10;
 
-/// See the module.
+/// The control loop: the list of partitions that are due, and all partitions that are open.
 pub(crate) struct Control {
     clock: Arc<dyn Clock>,
     interval: Nanos,
@@ -43,15 +43,15 @@ pub(crate) struct Control {
 
 #[derive(Default)]
 struct Visits {
-    /// By the time of the visit and the partition's number. Each partition is in it at most once.
+    /// Partitions that are due, by the time of the visit and the partition's number. Each is in it at most once.
     due: BTreeMap<(Nanos, u32), Weak<dyn Tended>>,
-    /// By number.
+    /// Open partitions, by number.
     awake: BTreeMap<u32, Weak<dyn Tended>>,
     next_round: Nanos,
 }
 
 impl Control {
-    /// Visits what is due within `interval`, on `spawn`.
+    /// Visits partitions that are due within `interval`, on `spawn`.
     pub fn new(clock: Arc<dyn Clock>, interval: Nanos, spawn: Arc<dyn Spawn>, group_sync: GroupSync) -> Arc<Self> {
         let state = Visits { next_round: clock.now() + ROUND_INTERVALS * interval, ..Visits::default() };
         let (state, news, group_sync) = (Mutex::new(state), Arc::default(), Arc::new(group_sync));
@@ -61,14 +61,14 @@ impl Control {
         control
     }
 
-    /// `partition` is open from now on: rounds pass by it until it is dropped.
+    /// `partition` is open from now on: rounds visit it until it is dropped.
     pub fn admit(&self, number: u32, partition: Weak<dyn Tended>) {
         let now = self.clock.now();
         let first = {
             let mut state = self.state.lock();
             let first = state.awake.is_empty();
             if first {
-                // The loop has slept without an end. A moment that has passed would seem to be one that it wakes at by
+                // The loop has slept without an end. A moment that has passed would look like one at which it wakes by
                 // itself.
                 state.next_round = now + ROUND_INTERVALS * self.interval;
             }
@@ -91,7 +91,7 @@ impl Control {
         awake
     }
 
-    /// `partition` wants a visit within the interval. Not twice before it.
+    /// `partition` wants a visit within the interval, but not twice before that visit.
     pub fn mark(&self, number: u32, partition: Weak<dyn Tended>) {
         let now = self.clock.now();
         let at = self.group_sync.next(now).unwrap_or_else(|| phase(now, self.interval, number));
@@ -118,7 +118,7 @@ impl Control {
             let later = state.due.split_off(&(now + 1, 0));
             let mut due = std::mem::replace(&mut state.due, later);
             if !due.is_empty() && self.group_sync.is_worth_it(now, due.len() + state.due.len()) {
-                // It covers them all.
+                // The group sync covers them all.
                 due.append(&mut state.due);
             }
             let round = now >= state.next_round;
@@ -137,7 +137,7 @@ impl Control {
     }
 
     fn visit(&self, now: Nanos, due: Vec<Box<dyn Visit>>) {
-        // Unmarked first: what is written from here on marks again.
+        // Unmarked first: a write from here on marks its partition again.
         due.iter().for_each(|visit| visit.unmark());
         let are_interval = due.iter().all(|visit| visit.sync_mode() == SyncMode::Interval);
         if are_interval && self.group_sync.is_worth_it(now, due.len()) {
@@ -163,7 +163,7 @@ impl Drop for Control {
 impl Visits {
     fn next(&self) -> Option<Nanos> {
         let due = self.due.first_key_value().map(|((at, _), _)| *at);
-        // With nobody awake there is no round to make.
+        // If no partition is awake, there is no round to make.
         let round = (!self.awake.is_empty()).then_some(self.next_round);
         due.into_iter().chain(round).min()
     }
@@ -177,7 +177,7 @@ fn phase(now: Nanos, interval: Nanos, number: u32) -> Nanos {
     (next + (wanted + PHASES - next % PHASES) % PHASES) * step
 }
 
-/// Ends with the node.
+/// Runs the loop. Ends with the node.
 async fn run(control: Weak<Control>, clock: Arc<dyn Clock>, news: Arc<Event>) {
     loop {
         let Some(at) = control.upgrade().map(|control| control.next()) else { return };
@@ -194,12 +194,12 @@ async fn run(control: Weak<Control>, clock: Arc<dyn Clock>, news: Arc<Event>) {
     }
 }
 
-/// What a partition that was written to wants.
+/// Visits one partition that was written to.
 async fn tend(visit: Box<dyn Visit>) {
     if visit.sync_mode() == SyncMode::Interval
         && let Err(error) = visit.log().sync().await
     {
-        tracing::warn!(%error, "cannot sync the log");
+        tracing::warn!(%error, "cannot sync the log of a partition");
     }
     visit.look_after();
 }

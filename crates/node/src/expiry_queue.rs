@@ -1,22 +1,22 @@
-//! Rows by the moment at which they expire: the next ones, as far as there is room.
+//! A queue of rows by the moment at which they expire: the next ones, as far as there is room.
 //!
-//! What has no room is forgotten, the latest first. The queue then knows from which moment on some may be missing, and
-//! that it [lacks](ExpiryQueue::lacks) them when half of what it had is gone.
+//! Rows for which there is no room are forgotten, the latest first. The queue then knows from which moment on some may
+//! be missing, and that it [lacks](ExpiryQueue::lacks) them when half of what it had is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the queue takes at most: some 30,000 short keys.
+/// The size of the queue at most: some 30,000 short keys.
 pub(crate) const QUEUE_BYTES_MAX: usize = 4 << 20;
-/// What a row takes beside its key: a place in each of two trees, and a count of references.
+/// What a row takes in addition to its key: a place in each of two trees, and a count of references.
 const ROW_BYTES: usize = 112;
 
-/// See the module.
+/// The rows that expire next, by time and by key.
 pub(crate) struct ExpiryQueue {
     deadlines: BTreeMap<Arc<[u8]>, u64>,
     order: BTreeSet<(u64, Arc<[u8]>)>,
     bytes: usize,
-    /// Rows that expire then or later may be missing; `u64::MAX` = none is.
+    /// Rows that expire at this moment or later may be missing; `u64::MAX` = none is missing.
     missing_from_ms: u64,
 }
 
@@ -32,7 +32,7 @@ impl ExpiryQueue {
         self.order.first().map(|(deadline_ms, _)| *deadline_ms)
     }
 
-    /// The row of the stored key `row` expires at `deadline_ms` from now on; `None` = it does not.
+    /// From now on the row of the stored key `row` expires at `deadline_ms`; `None` = it does not expire.
     pub fn set(&mut self, row: &[u8], deadline_ms: Option<u64>) {
         if let Some((row, before_ms)) = self.deadlines.remove_entry(row) {
             self.bytes -= ROW_BYTES + row.len();
@@ -52,7 +52,7 @@ impl ExpiryQueue {
         }
     }
 
-    /// The same of a row as it once was: what is known of it since counts.
+    /// The same for a row as it once was: what is known of it since then counts more.
     pub fn add(&mut self, row: &[u8], deadline_ms: u64) {
         if !self.deadlines.contains_key(row) {
             self.set(row, Some(deadline_ms));
@@ -71,12 +71,12 @@ impl ExpiryQueue {
         due
     }
 
-    /// Whether rows are missing that are soon among the next ones.
+    /// Whether rows are missing that will soon be among the next ones.
     pub fn lacks(&self) -> bool {
         self.missing_from_ms != u64::MAX && self.bytes <= QUEUE_BYTES_MAX / 2
     }
 
-    /// Whoever adds rows from now on adds all that may be missing.
+    /// From now on the caller adds all rows that may be missing.
     pub fn complete(&mut self) {
         self.missing_from_ms = u64::MAX;
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn row(number: u32) -> Vec<u8> {
-        // So long that a few hundred fill the queue.
+        // Long enough that a few hundred keys fill the queue.
         [&number.to_be_bytes()[..], &[b'x'; 12_000]].concat()
     }
 
@@ -113,8 +113,8 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a map without a limit: what is in the queue is right, and before the moment from which some are
-        /// missing all are there.
+        /// Compared with a map without a limit: the rows in the queue are right, and all rows are there up to the
+        /// moment from which some may be missing.
         #[test]
         fn all_are_there_until_some_may_be_missing(
             steps in prop::collection::vec((0_u32..600, prop::option::weighted(0.8, 1_u64..1_000), 0_u32..100), 1..900),

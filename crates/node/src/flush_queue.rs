@@ -1,8 +1,9 @@
-//! Where flushes wait for a slot, on nodes that bound how many run at a time. Without a bound none of this is there: a
-//! flush may always run, one per partition (C-14).
+//! The queue in which flushes wait for a slot, on nodes that bound how many flushes run at a time. Without a bound
+//! there is no queue: a flush may always run, one per partition (C-14).
 //!
-//! How many slots are reserved [follows](reserved_slots) from how long flushes take: the longest but for one in twenty
-//! of the last [`TIMES`] (U-14); before any has ended nobody knows, and all that may be asked for is reserved.
+//! How many slots are reserved [follows](reserved_slots) from how long flushes take: the longest of the last [`TIMES`],
+//! leaving out one in twenty (U-14). Before any flush has ended nobody knows, and everything that may be asked for is
+//! reserved.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,16 +17,16 @@ use crate::tenant::TermsBook;
 
 /// Flushes whose times are remembered.
 const TIMES: usize = 64;
-/// Waits of so many tenants are remembered, whoever they are; beyond that those of tenants that are asleep are
+/// Waits of this many tenants are remembered, whoever they are. Beyond that, the waits of tenants that are asleep are
 /// forgotten.
 const REMEMBERED_MAX: usize = 1024;
 
 /// How many flushes run at a time, and how they are shared between tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushShares {
-    /// So many, at least one.
+    /// The number of slots, at least one.
     pub slots: u64,
-    /// How. A `quarter` is as `fair`: slots are few.
+    /// The mode of sharing. A `quarter` counts as `fair`, because slots are few.
     pub mode: ShareMode,
 }
 
@@ -36,19 +37,19 @@ pub struct FlushWaits {
     pub shares: FlushShares,
     /// Slots that are reserved.
     pub reserved: u64,
-    /// More than half of them would have to be.
+    /// Whether more than half of the slots would have to be reserved.
     pub is_broken: bool,
-    /// How long a flush takes, but for one in twenty, in nanoseconds; `None` before one has ended.
+    /// How long a flush takes, leaving out one in twenty, in nanoseconds; `None` before one has ended.
     pub time: Option<Nanos>,
-    /// Under way.
+    /// Flushes under way.
     pub running: u64,
-    /// Waiting for a slot.
+    /// Flushes that wait for a slot.
     pub waiting: usize,
     /// The longest wait of each tenant, in nanoseconds, since the node was opened.
     pub longest: BTreeMap<u32, Nanos>,
 }
 
-/// See the module.
+/// The queue, with the slots and the times that the reserve is calculated from.
 pub(crate) struct FlushQueue {
     shares: FlushShares,
     terms: Arc<TermsBook>,
@@ -60,17 +61,17 @@ pub(crate) struct FlushQueue {
 struct State {
     slots: FlushSlots,
     reserved: u64,
-    /// The promise is not kept: the log has said so.
+    /// The promise is not kept, and the log has said so.
     is_broken: bool,
-    /// Tickets of those who have a slot.
+    /// Tickets of flushes that have got a slot.
     granted: BTreeSet<u64>,
-    /// The last ones, the oldest first.
+    /// The times of the last flushes, the oldest first.
     times: VecDeque<Nanos>,
     longest: BTreeMap<u32, Nanos>,
 }
 
 impl State {
-    /// What a flush lasts, but for one in twenty.
+    /// How long a flush takes, leaving out one in twenty.
     fn time(&self) -> Option<Nanos> {
         let mut times: Vec<Nanos> = self.times.iter().copied().collect();
         times.sort_unstable();
@@ -80,7 +81,7 @@ impl State {
 }
 
 impl FlushQueue {
-    /// All slots free, for tenants with these terms.
+    /// A queue with all slots free, for tenants with these terms.
     pub fn new(shares: FlushShares, terms: Arc<TermsBook>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let slots = FlushSlots::new(shares.slots.max(1));
         let (granted, times, longest) = (BTreeSet::new(), VecDeque::new(), BTreeMap::new());
@@ -88,7 +89,7 @@ impl FlushQueue {
         Arc::new(Self { shares, terms, clock, state: Mutex::new(state), news: Event::default() })
     }
 
-    /// Turns the knobs, for tenants that are awake, in the order of their numbers.
+    /// Turns the knobs for the tenants that are awake, in the order of their numbers.
     pub fn turn(&self, tenants: &[u32]) {
         let (FlushShares { slots, mode }, claimants) = (self.shares, self.terms.claimants(tenants));
         let has_delays = mode.promise().is_some();
@@ -98,12 +99,12 @@ impl FlushQueue {
         };
         self.change(|state| {
             let reserved = reserved_slots(mode, slots, state.time(), &claimants);
-            // Before a flush has ended it is taken to last for ever, which breaks no promise.
+            // Before a flush has ended, flushes are taken to last for ever, which breaks no promise.
             let broken = reserved.broken.filter(|_| state.time().is_some());
             if let Some(broken) = &broken
                 && !state.is_broken
             {
-                tracing::warn!("cannot promise a share of the flush slots within {mode}: {broken}");
+                tracing::warn!("the flush slots, shared as \"{mode}\", cannot keep their promise: {broken}");
             }
             (state.reserved, state.is_broken) = (reserved.reserved, broken.is_some());
             state.slots.set(state.reserved, claimants.iter().map(sharer).collect());
@@ -113,12 +114,12 @@ impl FlushQueue {
         });
     }
 
-    /// Why `claimants`, all tenants of the node, cannot be promised their shares, in words, where that is known already
-    /// and was not as bad with those who were there `before`.
+    /// Why `claimants`, all tenants of the node, cannot be promised their shares, in words. `None` if they can, if it
+    /// is not known yet, or if it was as bad with the claimants that were there `before`.
     pub fn worsened(&self, before: &[Claimant], claimants: &[Claimant]) -> Option<String> {
         let (FlushShares { slots, mode }, time) = (self.shares, self.state.lock().time());
         let broken = worsened_slots(mode, slots, time, (before, claimants))?;
-        Some(format!("the flush slots, shared as \"{mode}\", cannot keep that: {broken}"))
+        Some(format!("the flush slots, shared as \"{mode}\", could not keep their promise: {broken}"))
     }
 
     /// A slot for `tenant`, when it is its turn.
@@ -150,7 +151,7 @@ impl FlushQueue {
         }
     }
 
-    /// Changes something, and gives slots to those whose turn it is then.
+    /// Changes the state, and gives slots to the tenants whose turn it is then.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let outcome = change(&mut state);
@@ -163,12 +164,12 @@ impl FlushQueue {
     }
 }
 
-/// A flush slot, or a place among those who wait for one; dropping gives it back.
+/// A flush slot, or a place in the queue for one; dropping it gives it back.
 pub(crate) struct FlushSlot {
     queue: Arc<FlushQueue>,
     tenant: u32,
     ticket: u64,
-    /// Since when it is a slot; `None` as long as nobody knows that it is.
+    /// Since when it is a slot; `None` as long as the waiting flush has not been told.
     since: Option<Nanos>,
 }
 
@@ -204,8 +205,8 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    /// When the flush of tenant 2 begins, in milliseconds after it was asked for, behind fourteen of tenant 1 that take
-    /// 600 ms each on two slots.
+    /// When the flush of tenant 2 begins, in milliseconds after it was asked for. In front of it are fourteen flushes
+    /// of tenant 1 that take 600 ms each, on two slots.
     fn waits(mode: ShareMode) -> u64 {
         let sim = Sim::new(1);
         let clock = sim.clock();
@@ -221,7 +222,7 @@ mod tests {
         sim.block_on(async {
             sleep_until(&clock, clock.now() + 100 * MS).await;
             let asked = clock.now();
-            // One that gives up leaves no gap.
+            // A flush that gives up leaves no gap.
             let mut gives_up = Box::pin(queue.slot(3));
             poll_fn(|cx| Poll::Ready(gives_up.as_mut().poll(cx).is_ready())).await;
             drop(gives_up);

@@ -1,12 +1,13 @@
 //! The flush slots of a node, who holds them and who waits: a state machine without locks, threads or time of its own
 //! (DF-9 to DF-11).
 //!
-//! 1. Some slots are reserved. A tenant that holds less than its fair share may take any that is free; one that holds
-//!    its share or more may not, if then fewer are free than are reserved, and neither may one whose delay is infinite.
-//! 2. A slot that becomes free fills up the reserve first: a reserved one stays idle though others wait who are above
-//!    their share.
-//! 3. Of those who may go the one that holds least of its share is served first; of equals the one that was served
-//!    least recently. Shares are by weight. Within a tenant it is first come, first served.
+//! 1. Some slots are reserved. A tenant that holds less than its fair share may take any free slot. A tenant that holds
+//!    its share or more may not, if that would leave fewer slots free than are reserved; nor may one whose delay is
+//!    infinite.
+//! 2. A slot that becomes free fills up the reserve first: a reserved slot stays idle even though tenants above their
+//!    share wait.
+//! 3. Of the tenants that may go, the one that holds least of its share is served first, and of equals the one that was
+//!    served least recently. Shares are by weight. Within a tenant it is first come, first served.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,10 +20,10 @@ pub(crate) struct Sharer {
     pub is_patient: bool,
 }
 
-/// Whoever has come since the knobs were turned.
+/// A tenant that has come since the knobs were turned.
 const NEW: Sharer = Sharer { weight: 1, is_patient: false };
 
-/// See the module.
+/// The state of all slots, and of the tenants that share them.
 #[derive(Debug)]
 pub(crate) struct FlushSlots {
     slots: u64,
@@ -32,7 +33,7 @@ pub(crate) struct FlushSlots {
     sharers: BTreeMap<u32, Sharer>,
     /// The sum of their weights, at least 1.
     weights: u64,
-    /// Who holds or wants something, or was served.
+    /// Tenants that hold or want a slot, or were served.
     tenants: BTreeMap<u32, Standing>,
     next_ticket: u64,
     served: u64,
@@ -41,7 +42,7 @@ pub(crate) struct FlushSlots {
 #[derive(Debug, Default)]
 struct Standing {
     running: u64,
-    /// When it was served last: after so many others.
+    /// The number of its last service among all services.
     served: u64,
     waiting: VecDeque<u64>,
 }
@@ -53,7 +54,7 @@ impl FlushSlots {
         Self { slots, reserved: 0, running: 0, sharers, weights: 1, tenants, next_ticket: 0, served: 0 }
     }
 
-    /// Turns the knobs: so many are reserved, and these tenants share all.
+    /// Turns the knobs: `reserved` slots are reserved, and these tenants share all slots.
     pub fn set(&mut self, reserved: u64, sharers: BTreeMap<u32, Sharer>) {
         self.weights = sharers.values().map(|sharer| sharer.weight).sum::<u64>().max(1);
         (self.reserved, self.sharers) = (reserved, sharers);
@@ -67,7 +68,7 @@ impl FlushSlots {
         ticket
     }
 
-    /// `tenant` wants nothing any more for `ticket`. Whether it was waiting for it.
+    /// `tenant` no longer wants a slot for `ticket`. Gives whether it was waiting for one.
     pub fn leave(&mut self, tenant: u32, ticket: u64) -> bool {
         let Some(standing) = self.tenants.get_mut(&tenant) else { return false };
         let before = standing.waiting.len();
@@ -75,7 +76,7 @@ impl FlushSlots {
         standing.waiting.len() < before
     }
 
-    /// Gives a free slot to whoever should have it: the tenant and its ticket.
+    /// Gives a free slot to the tenant that should have it, with its ticket.
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let free = self.slots.saturating_sub(self.running);
         if free == 0 {
@@ -130,7 +131,7 @@ impl FlushSlots {
 mod tests {
     use super::*;
 
-    /// Whoever is served, one after the other, as long as slots are free.
+    /// The tenants that are served, one after the other, as long as slots are free.
     fn served(slots: &mut FlushSlots) -> Vec<u32> {
         std::iter::from_fn(|| slots.next()).map(|(tenant, _)| tenant).collect()
     }

@@ -1,7 +1,8 @@
-//! `FORMAT`: which version of Weir's formats a directory has, and that it is a node's directory at all.
+//! `FORMAT`: the file that says which version of Weir's formats a directory has, and that it is a node's directory at
+//! all.
 //!
-//! It is the last file that a first start makes. So where it is, everything else must be; and where it is not, the
-//! directory is new only if it holds nothing that a first start does not leave.
+//! It is the last file that a first start makes. So if it is there, everything else must be, too. If it is not there,
+//! the directory is new only if it holds nothing but what a first start may leave.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,29 +13,29 @@ use crate::catalogue::copy::Role;
 use crate::catalogue::survey::{Survey, repair};
 use crate::layout::{self, TAG};
 
-/// The version that this one writes. It goes up whenever older versions would misread what newer ones write.
+/// The version that is written. It goes up whenever older versions would misread what newer ones write.
 const VERSION: u32 = 4;
-/// The version that this one reads, too: it has strings only, and nothing that is not read today.
+/// The former version, which is read, too: its directories have strings only, and nothing that cannot be read today.
 const FORMER: u32 = 3;
 
-/// Whoever finds the directory locked waits for so long: the last background work of a node that was dropped a moment
-/// ago, or a process that was told to end, may still have it.
+/// A start that finds the directory locked waits this long: the last background work of a node that was dropped a
+/// moment ago, or a process that was told to end, may still have it.
 const LOCK_WAIT: Nanos = 1_000_000_000;
-/// And tries as often.
+/// And it tries again this often.
 const LOCK_RETRY: Nanos = 10_000_000;
 
 fn content(version: u32) -> String {
     format!("weir {version}\n")
 }
 
-/// What `FORMAT` says.
+/// The content of `FORMAT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// This version.
     Present,
-    /// One before, which is carried over as it is: the next start writes this version.
+    /// The version before, which is carried over as it is: the next start writes this version.
     Former,
-    /// Another one.
+    /// Another version.
     Other(u32),
     /// Nothing: there is no such file.
     Missing,
@@ -43,7 +44,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What `FORMAT` in `dir` says.
+    /// Reads `FORMAT` in `dir`.
     ///
     /// # Errors
     /// I/O.
@@ -71,26 +72,28 @@ impl Format {
             Format::Present | Format::Former => None,
             Format::Other(version) => {
                 let message = format!(
-                    "it says `weir {version}`, and this version of Weir reads `weir {FORMER}` and `weir {VERSION}` only; nothing was changed. Run the version \
-                     that made the directory, and copy its tenants into a new directory with a Redis client. If this version made it, the \
-                     file is damaged: {repair} looks whether that is so"
+                    "it says `weir {version}`, but this version of Weir reads only `weir {FORMER}` and `weir \
+                     {VERSION}`; nothing was changed. Run the version of Weir that made the directory, and copy its \
+                     tenants into a new directory with a Redis client. If this version made it, the file is damaged: \
+                     {repair} finds out"
                 );
                 Some(Error::new(ErrorKind::Invalid, "open", path, message))
             }
             Format::Missing => {
-                let message = format!("missing, yet the directory is not new: {repair} makes it anew");
+                let message =
+                    format!("the file is missing, although the directory is not new: {repair} writes it anew");
                 Some(Error::corruption(path, 0, message))
             }
             Format::Damaged => {
                 let message =
-                    format!("it does not say `weir {VERSION}`, nor any other version: {repair} makes it anew");
+                    format!("it names neither `weir {VERSION}` nor any other version: {repair} writes it anew");
                 Some(Error::corruption(path, 0, message))
             }
         }
     }
 
-    /// Makes `FORMAT` in `dir`, durably. Under a temporary name first: a power cut may leave a new file's length
-    /// without its bytes, and a file that is there must be right.
+    /// Makes `FORMAT` in `dir`, durably. It is written under a temporary name first: a power cut may leave a new file's
+    /// length without its bytes, and a `FORMAT` that is there must be right.
     ///
     /// # Errors
     /// I/O.
@@ -108,7 +111,7 @@ impl Format {
     }
 }
 
-/// What a start finds.
+/// The kind of directory that a start finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A directory without anything in it that could be lost.
@@ -117,12 +120,12 @@ pub enum Origin {
     Existing,
 }
 
-/// Locks `dir`, made if need be, and says whether it is new. A directory of the former version becomes one of this
-/// version; nothing else is changed.
+/// Locks `dir`, which is made if need be, and says whether it is new. A directory of the former version becomes one of
+/// this version; nothing else is changed.
 ///
 /// # Errors
-/// `Locked` if somebody else has it, and still has it a second later; `Invalid` if it is another version's;
-/// `Corruption` if `FORMAT` is damaged, or missing although the directory is not new.
+/// `Locked` if another process still has it a second later; `Invalid` if it is of another version; `Corruption` if
+/// `FORMAT` is damaged, or missing although the directory is not new.
 pub async fn claim(fs: &Arc<dyn Fs>, clock: &Arc<dyn Clock>, dir: &Path) -> Result<(Box<dyn FsLock>, Origin)> {
     layout::create_dir(fs, dir).await?;
     let lock = lock(fs, clock, &dir.join("LOCK")).await?;
@@ -136,7 +139,7 @@ pub async fn claim(fs: &Arc<dyn Fs>, clock: &Arc<dyn Clock>, dir: &Path) -> Resu
             if format == Format::Former {
                 carry_over(fs, dir).await?;
             }
-            // Whoever wrote it may have been killed before its name was durable.
+            // The process that wrote it may have been killed before its name was durable.
             fs.sync_dir(dir, TAG).await?;
             Ok((lock, Origin::Existing))
         }
@@ -155,14 +158,14 @@ async fn lock(fs: &Arc<dyn Fs>, clock: &Arc<dyn Clock>, path: &Path) -> Result<B
     }
 }
 
-/// Says that a directory of the former version is one of this version, before anything is written that the former one
+/// Marks a directory of the former version as one of this version, before anything is written that the former version
 /// would not understand.
 async fn carry_over(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     match Format::write(fs, dir).await {
         // A full disk can be read all the same. The former version would refuse what is written later, only with other
-        // words: its logs and tables have versions and kinds of their own.
+        // words: later logs and tables have versions and kinds of their own.
         Err(error) if error.kind() == ErrorKind::NoSpace => {
-            tracing::warn!(%error, "cannot write down yet that the directory is of this version");
+            tracing::warn!(%error, "cannot write the new version into FORMAT yet");
             Ok(())
         }
         outcome => outcome,
@@ -181,7 +184,7 @@ pub async fn is_new(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
             Ok(state) => state.stamp.epoch == 1,
             Err(unsound) => match &unsound.device {
                 Some(error) => return Err(error.clone()),
-                // Its journal is durable before anything names it.
+                // A journal is durable before anything names it.
                 None => unsound.path.ends_with("CURRENT") && unsound.is_missing,
             },
         };

@@ -1,4 +1,4 @@
-//! Puts partitions to sleep that nobody uses, and wakes those for a while that hold expired data.
+//! Puts partitions that nobody uses to sleep, and for a while wakes those that hold expired data.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,13 +14,14 @@ use crate::workers::Workers;
 /// Partitions on their way to sleep at a time: the flush of each waits for the disk, and holds the buffers of one job.
 const SLEEPERS_MAX: usize = 8;
 
-/// A sleeper that was woken to give space back goes to sleep again after so long, whether it has or not.
+/// A sleeper that was woken to give space back goes to sleep again after this time, whether it has given it back or
+/// not.
 const GIVING_BACK_MAX: Nanos = 60_000_000_000;
-/// How often it is looked whether it has.
+/// How often it checks whether the space was given back.
 const LOOK: Nanos = 100_000_000;
 
-/// Looks at all partitions twice in `after` nanoseconds: one that was asked nothing between three looks, and whose
-/// tenant has no witness of what expires, goes to sleep. Ends with the node.
+/// Looks at all partitions twice in `after` nanoseconds. A partition that was asked nothing between three looks, and
+/// whose tenant has no witness of what expires, goes to sleep. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers: Arc<Workers>, after: Nanos) {
     let mut seen: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
     loop {
@@ -31,7 +32,7 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers:
             let Some((number, count)) = asked(&slot) else { continue };
             let has_to_tell = slot.awake().as_ref().is_some_and(|partition| partition.has_to_tell());
             let looks = match seen.get(&number) {
-                // Asleep it would tell nobody what expires.
+                // While asleep it would tell nobody what expires.
                 _ if has_to_tell => 0,
                 Some(&(before, looks)) if before == count => looks + 1,
                 _ => 0,
@@ -54,8 +55,8 @@ pub async fn run(tenants: Weak<RwLock<Tenants>>, clock: Arc<dyn Clock>, workers:
     }
 }
 
-/// Wakes those who sleep on what has expired, one at a time and while no other compaction is under way, until that is
-/// given back.
+/// Wakes partitions that sleep while much of what they hold has expired, one at a time and while no other compaction is
+/// under way, until that space is given back.
 async fn give_back(tenants: &Weak<RwLock<Tenants>>, clock: &Arc<dyn Clock>, workers: &Workers) {
     let Some(slots) = tenants.upgrade().map(|tenants| tenants.read().slots()) else { return };
     for slot in slots.into_iter().filter(|slot| slot.sleeps_on_dead_bytes()) {

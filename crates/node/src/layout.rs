@@ -1,11 +1,11 @@
-//! Where things are in the node's directory, as in `docs/format/directory.md`; making and removing the directories of
+//! The layout of the node's directory, as in `docs/format/directory.md`; making and removing the directories of
 //! partitions.
 //!
 //! ```text
 //! LOCK                    held by the running process
 //! FORMAT                  "weir 4\n"
 //! catalogue/              CURRENT and the journal of tenants
-//! catalogue.mirror/       the same once more
+//! catalogue.mirror/       a second copy of the catalogue
 //! partitions/000001/log/  segments
 //! partitions/000001/tree/ CURRENT, manifest, tables
 //! ```
@@ -19,7 +19,7 @@ use crate::engines::TREE;
 
 pub const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 
-/// Creates `dir` durably. It may exist and yet not be durable, made by a process that was killed: so its name is synced
+/// Creates `dir` durably. It may exist and yet not be durable, made by a process that was killed, so its name is synced
 /// every time.
 pub async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     fs.create_dir_all(dir, TAG).await?;
@@ -36,12 +36,12 @@ pub async fn create_dir(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where partition `number` of the node in `dir` is.
+/// The directory of partition `number` of the node in `dir`.
 pub fn partition_path(dir: &Path, number: u32) -> PathBuf {
     dir.join("partitions").join(format!("{number:06}"))
 }
 
-/// The partition directories that are there, by number. What is not named like one is left alone.
+/// The partition directories that exist, by number. An entry with any other name is left alone.
 pub async fn partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<u32>> {
     let names = match fs.list(&dir.join("partitions"), TAG).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -51,8 +51,8 @@ pub async fn partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Vec<u32>> {
     Ok(names.iter().filter(|entry| entry.is_dir).filter_map(|entry| number(&entry.name)).collect())
 }
 
-/// Removes partition `number`, which the catalogue has condemned, and everything in it; nobody may have it open. What
-/// is not there is removed already. Durable after [`sync_partitions`].
+/// Removes partition `number`, which the catalogue has condemned, and everything in it. Nobody may have it open. A file
+/// that is not there counts as removed. Durable after [`sync_partitions`].
 pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<()> {
     let own = partition_path(dir, number);
     for part in [own.join(TREE), own.join("log"), own.clone()] {
@@ -70,7 +70,7 @@ pub async fn remove_partition(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Resu
     Ok(())
 }
 
-/// Makes it durable that partitions were removed.
+/// Makes the removal of partitions durable.
 pub async fn sync_partitions(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     match fs.sync_dir(&dir.join("partitions"), TAG).await {
         // No partition was ever used.
@@ -89,11 +89,12 @@ pub async fn has_tree(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<bool>
     }
 }
 
-/// A partition that was used has no tree.
+/// The error for a partition that was used and has no tree.
 pub fn lost(dir: &Path, number: u32) -> Error {
     let current = partition_path(dir, number).join(TREE).join("CURRENT");
     let message = format!(
-        "missing, yet the partition was in use: its data is lost, unless `weir repair {}` finds what it named",
+        "the file is missing, although the partition was in use: its data is lost, unless `weir repair {}` finds a \
+         manifest whose tables are all there",
         dir.display()
     );
     Error::corruption(current, 0, message)

@@ -1,25 +1,25 @@
-//! Which logs there are.
+//! The kinds of logs.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a tenant's partitions write their logs. Chosen when it is created (C-5).
+/// Where a tenant's partitions write their logs. Chosen when the tenant is created (C-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogKind {
-    /// Each partition has one of its own.
+    /// Each partition has a log of its own.
     #[default]
     Own,
-    /// All partitions of all such tenants share one: for many that write little.
+    /// All partitions of all such tenants share one log: for many tenants that write little.
     Shared,
 }
 
-/// A word that is no log's.
+/// A word that names no kind of log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownLog;
 
 impl fmt::Display for UnknownLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a log is `own` or `shared`")
+        f.write_str("a log must be `own` or `shared`")
     }
 }
 

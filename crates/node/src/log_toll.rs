@@ -1,8 +1,8 @@
-//! What a partition owes its own gate for what it writes to the shared log (DF-16).
+//! What a partition owes its own gate for its writes to the shared log (DF-16).
 //!
-//! A log of its own waits at the partition's gate, and the commits of its records with it. Records of a shared log go
-//! out with others', who must not wait for one that has used up what its tenant bought. So they go out at once, and
-//! only their acknowledgement waits: for a client that is the same.
+//! A partition's own log waits at the partition's gate, and the commits of its records with it. Records of a shared log
+//! go out together with records of others, which must not wait for a partition that has used up what its tenant bought.
+//! So the records go out at once, and only their acknowledgement waits. To a client that is the same.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use weir_admission::OwnGate;
 use weir_io::BoxFuture;
 use weir_model::LogIndex;
 
-/// See the module. Lock order: `owed`, then those of the gate, or `bell`.
+/// The records of one partition that have not passed its gate yet. Lock order: `owed`, then those of the gate, or
+/// `bell`.
 pub(crate) struct LogToll {
     gate: OwnGate,
     /// Whether the log goes through the page cache.
@@ -23,7 +24,7 @@ pub(crate) struct LogToll {
     bell: Arc<Bell>,
 }
 
-/// Wakes all who wait for some record to pass.
+/// Wakes everybody who waits for some record to pass.
 #[derive(Default)]
 struct Bell(Mutex<Vec<Waker>>);
 
@@ -39,16 +40,16 @@ impl LogToll {
         Self { gate, buffered, owed: Mutex::default(), bell: Arc::default() }
     }
 
-    /// Record `index`, which takes `bytes`, was appended. Not under the order lock: others may be woken.
+    /// Record `index`, of `bytes` bytes, was appended. Not to be called under the order lock: others may be woken.
     pub fn owe(&self, index: LogIndex, bytes: u64) {
         let Some(waiting) = self.gate.pass(bytes, self.buffered) else { return };
         {
             let mut owed = self.owed.lock();
-            // Whoever has appended before may come later.
+            // A record that was appended earlier may come later.
             let behind = owed.partition_point(|(before, _)| *before < index);
             owed.insert(behind, (index, waiting));
         }
-        // Somebody has to ask for the first one, also if nobody waits for its commit.
+        // Somebody has to ask the gate for the first record, even if nobody waits for its commit.
         self.advance();
     }
 
@@ -71,7 +72,7 @@ impl LogToll {
         }
     }
 
-    /// Lets pass what may. Gives the first record that may not.
+    /// Lets records pass that may. Gives the first record that may not.
     fn advance(&self) -> Option<LogIndex> {
         let waker = Waker::from(Arc::clone(&self.bell));
         let mut owed = self.owed.lock();
@@ -85,7 +86,7 @@ impl LogToll {
         };
         drop(owed);
         if has_passed {
-            // Others may wait for what has passed now.
+            // Others may wait for the records that have just passed.
             waker.wake();
         }
         first

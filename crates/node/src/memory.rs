@@ -1,22 +1,22 @@
-//! The memory in which all tenants' writes gather: one budget for the memtables of all partitions (C-10, DF-7).
+//! The write memory: one budget for the memtables of all partitions, in which all tenants' writes gather (C-10, DF-7).
 //!
 //! 1. Memtables book every chunk that they take from the system, to their tenant, in a [`Pool`].
-//! 2. When what nobody flushes takes too much of it, a policy ([`to_seal`]) says whose memtables go to a table, full or
-//!    not. That is done in the background, never by a writer.
-//! 3. When the pool is nearly used up, writes wait for room in the pool's queue: those of tenants above their share as
-//!    soon as no more is left than what is kept for the others, the others not before there is nothing. The room of a
-//!    write is taken before it begins, so that any number of writers together stay within the budget.
-//! 4. How much is kept is a quarter, or what another policy says ([`WriteShares`]).
-//! 5. While somebody waits for room, the node's gate lets a byte of background pass for ten of foreground (C-6): only
-//!    flushes end the wait, and readers who use all of the device would keep them from it for ever. That a tree's own
-//!    memtables are full (U-11) does not help: it may be others' that take the room.
-//!    A policy may leave flushes a part of the device, too, so that they end before writes stall.
+//! 2. When memtables that nobody flushes take too much of the pool, a policy ([`to_seal`]) says whose memtables go to a
+//!    table, full or not. That is done in the background, never by a writer.
+//! 3. When the pool is nearly used up, writes wait for room in the pool's queue. Writes of tenants above their share
+//!    wait as soon as no more is left than is kept for the others; the others wait only when nothing is left. A write
+//!    takes its room before it begins, so that any number of writers together stay within the budget.
+//! 4. A quarter is kept, or what another policy says ([`WriteShares`]).
+//! 5. While somebody waits for room, the node's gate lets one byte of background pass for ten of foreground (C-6). Only
+//!    flushes end the wait, and readers that use all of the device would otherwise hold flushes up for ever. The rule
+//!    for a tree whose own memtables are full (U-11) does not help here, because other trees' memtables may take the
+//!    room. A policy may also leave flushes a part of the device, so that they end before writes stall.
 //!
 //! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
-//! first three held: they only queue. Neither the partitions that are awake nor what each was last seen to hold
-//! is locked together with anything else.
+//! first three held: they only queue. Neither the list of awake partitions nor the list of what each was last seen to
+//! hold is locked together with anything else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,79 +31,81 @@ use weir_model::engine::UnflushedMemory;
 
 use crate::write_shares::{MemoryShares, WriteShares};
 
-/// A write asks for the room of this part at most: larger ones must go on some time.
+/// A write asks for at most this part of the budget: larger writes must go on some time.
 const ROOM: u64 = 8;
-/// While somebody waits, the keeper looks so often whether something must be sealed, in nanoseconds.
+/// While somebody waits, the keeper checks this often whether something must be sealed, in nanoseconds.
 const LOOK_AGAIN: Nanos = 5_000_000;
-/// And otherwise when so large a part more is in use than at the last look,
+/// Otherwise it looks when this large a part more is in use than at the last look,
 const LOOK_AFTER: u64 = 32;
-/// or this one, where each tenant has a quota that it may use up while most of the budget is free.
+/// or this part, where each tenant has a quota that it may use up while most of the budget is free.
 const LOOK_AFTER_IN_QUOTAS: u64 = 128;
-/// While somebody waits for room, so many bytes of foreground pass for one of background: as of flushes for one of
-/// compactions.
+/// While somebody waits for room, this many bytes of foreground pass for one of background: the same ratio as between
+/// flushes and compactions.
 const FLUSHES_PASS: u32 = 10;
 
 /// A partition as the write memory sees it.
 pub(crate) trait MemtableOwner: Send + Sync {
-    /// Whose its memtables are.
+    /// The owner of its memtables.
     fn owner(&self) -> Owner;
 
-    /// What they take.
+    /// Bytes that its memtables take.
     fn memtable_bytes(&self) -> UnflushedMemory;
 
-    /// Has them go to a table, full or not.
+    /// Seals its memtables, full or not, so that they go to a table.
     fn seal_memtables(self: Arc<Self>);
 }
 
-/// What foreground has at the gate.
+/// The precedence of foreground and the floor of background at the gate.
 struct Front {
-    /// As the gate was turned last.
+    /// As the gate was last set.
     precedence: Precedence,
-    /// What a policy leaves to background; `None` = what foreground leaves.
+    /// The part that a policy leaves to background; `None` = what foreground leaves.
     floor: Option<Floor>,
 }
 
-/// See the module.
+/// The write memory of a node: it books memtables, makes writes wait for room, and has memtables sealed.
 pub(crate) struct WriteMemory {
     pool: Arc<Pool>,
     capacity: u64,
     clock: Arc<dyn Clock>,
     gate: Arc<Gate>,
     shares: WriteShares,
-    /// Held while the gate is turned, so that the last to look has the last word.
+    /// Held while the gate is set, so that the last to look has the last word.
     front: Mutex<Front>,
-    /// When so much is in use, writes ask the pool for room.
+    /// When this much is in use, writes ask the pool for room.
     short_at: AtomicU64,
-    /// What memtables use, in bytes: the pool's figure without its lock, and without the room of writes under way.
+    /// Bytes that memtables use: the pool's figure without its lock, and without the room of writes under way.
     used: AtomicU64,
-    /// The keeper looks when so much is in use.
+    /// The keeper looks when this much is in use.
     look_at: AtomicU64,
     awake: Mutex<BTreeMap<Owner, Weak<dyn MemtableOwner>>>,
-    /// What memtables took that nobody flushed when the knobs were turned last, and whether it was as much at the turn
+    /// Memtable bytes that nobody flushed when the knobs were last turned, and whether it was as much at the turn
     /// before. Empty where nobody is promised anything.
     held: Mutex<BTreeMap<Owner, Held>>,
-    /// A flush has failed, or a partition is being closed: some who wait must not wait any longer.
+    /// A flush has failed, or a partition is being closed: some waiting writes must not wait any longer.
     news: Event,
     /// The keeper should look.
     due: Arc<Event>,
     failures: Mutex<Failures>,
 }
 
-/// Of flushes, over all partitions.
+/// Failures of flushes, over all partitions.
 #[derive(Default)]
 struct Failures {
     count: u64,
     last: Option<Error>,
+    /// The tenants whose last flush has failed.
+    tenants: BTreeSet<u32>,
 }
 
-/// See [`WriteMemory::held`].
+/// An entry of [`WriteMemory::held`].
 #[derive(Clone, Copy, Default)]
 struct Held {
     bytes: u64,
     rests: bool,
 }
 
-/// What the memtables of one partition take.
+/// The booking of one partition's memtables.
 struct Booking {
     memory: Arc<WriteMemory>,
     permit: Mutex<Permit>,
@@ -111,7 +113,7 @@ struct Booking {
 
 /// The room of a write, until it is in its memtable.
 pub(crate) struct Room {
-    /// `None`: no need to count.
+    /// `None` if there is no need to count.
     _permit: Option<Permit>,
 }
 
@@ -133,7 +135,7 @@ impl Memory for Booking {
         let memory = &self.memory;
         let mut permit = self.permit.lock();
         let tenant = permit.tenant();
-        // What a tenant within its share gives back is its own to take again.
+        // A tenant within its share may take again what it gives back.
         let is_above = memory.pool.part(tenant).used > memory.pool.share(tenant);
         memory.shares.freed(memory.clock.now(), if is_above { bytes as u64 } else { 0 });
         let units = permit.units() - bytes as u64;
@@ -145,7 +147,7 @@ impl Memory for Booking {
 }
 
 impl WriteMemory {
-    /// A budget of `capacity` bytes, shared as `shares` says, of memtables whose flushes pass `gate`.
+    /// A budget of `capacity` bytes, shared as `shares` says, for memtables whose flushes pass `gate`.
     pub fn new(capacity: u64, shares: WriteShares, clock: Arc<dyn Clock>, gate: &Arc<Gate>) -> Arc<Self> {
         let memory = Arc::new(Self {
             pool: Pool::new(capacity),
@@ -168,13 +170,13 @@ impl WriteMemory {
         memory
     }
 
-    /// Turns the pool's knobs: once a second, for who is awake by then.
+    /// Turns the pool's knobs: once a second, for the tenants that are awake then.
     pub fn turn(&self) {
         let mut tenants: Vec<u32> = self.awake.lock().keys().map(|owner| owner.tenant).collect();
         tenants.dedup();
         let common = self.shares.turn(&self.pool, &tenants);
         let short_at = match self.shares.mode() {
-            // Each may use up its own while the others' is free.
+            // Each tenant may use up its own quota while the others' is free.
             ShareMode::Quota => 0,
             ShareMode::Quarter | ShareMode::Fair | ShareMode::Delta(_) => {
                 self.capacity.saturating_sub(common + self.capacity / ROOM)
@@ -190,7 +192,8 @@ impl WriteMemory {
         matches!(self.shares.mode(), ShareMode::Quota | ShareMode::Delta(_))
     }
 
-    /// Who rests on something is looked at once more, though nothing is taken: by the keeper, not here.
+    /// Finds partitions whose memtables have come to rest. They must be looked at once more although no memory is
+    /// taken: by the keeper, and not here.
     fn see_who_rests(&self) {
         let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
         let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes().held).collect();
@@ -211,18 +214,18 @@ impl WriteMemory {
         }
     }
 
-    /// Who is entitled to what, and what became of it.
+    /// The shares that tenants are entitled to, and how they were kept.
     pub fn shares(&self) -> MemoryShares {
         self.shares.seen()
     }
 
-    /// Why `claimants`, all tenants of the node, cannot be promised their shares, in words, where that is known
-    /// already and was not as bad with those who were there `before`.
+    /// Why `claimants`, all tenants of the node, cannot be promised their shares, in words. `None` if they can, if it
+    /// is not known yet, or if it was as bad with the claimants that were there `before`.
     pub fn worsened(&self, before: &[Claimant], claimants: &[Claimant]) -> Option<String> {
         self.shares.worsened(before, claimants)
     }
 
-    /// Who uses what.
+    /// The pool, which knows how much each tenant uses.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -232,25 +235,46 @@ impl WriteMemory {
         Arc::new(Booking { memory: Arc::clone(self), permit: Mutex::new(self.pool.book(tenant, 0)) })
     }
 
-    /// From now on its memtables may be flushed for others' sake.
+    /// From now on the partition's memtables may be flushed for others' sake.
     pub fn register(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
         self.awake.lock().insert(owner, partition);
     }
 
-    /// It is being closed: flushes itself, or will be dropped. Whoever waits to write to it waits no longer.
+    /// The partition is being closed: it flushes by itself, or will be dropped. Writes that wait to enter it wait no
+    /// longer.
     pub fn leave(&self, owner: Owner) {
         self.awake.lock().remove(&owner);
+        self.failures.lock().tenants.remove(&owner.tenant);
         self.news.notify();
     }
 
-    /// Some flush has failed.
-    pub fn flush_failed(&self, error: &Error) {
+    /// A flush of `tenant` has failed.
+    pub fn flush_failed(&self, tenant: u32, error: &Error) {
         {
             let mut failures = self.failures.lock();
             failures.count += 1;
             failures.last = Some(error.clone());
+            failures.tenants.insert(tenant);
         }
         self.news.notify();
+    }
+
+    /// A flush of `tenant` has succeeded.
+    pub fn flush_succeeded(&self, tenant: u32) {
+        self.failures.lock().tenants.remove(&tenant);
+    }
+
+    /// Why it would be in vain to wait for room for `tenant`, if a flush has failed since there were `failed_before`
+    /// failures: the tenant's own flushes fail, or those of all tenants that use memory.
+    fn is_in_vain(&self, tenant: u32, failed_before: u64) -> Option<Error> {
+        let (last, failing) = {
+            let failures = self.failures.lock();
+            let last = failures.last.clone().filter(|_| failures.count > failed_before)?;
+            (last, failures.tenants.clone())
+        };
+        let frees = |(other, part): (u32, Part)| part.used > 0 && !failing.contains(&other);
+        let is_hopeless = failing.contains(&tenant) || !self.pool.parts().into_iter().any(frees);
+        is_hopeless.then_some(last)
     }
 
     /// Whether writes must ask for room. Costs two loads.
@@ -259,7 +283,7 @@ impl WriteMemory {
         self.used.load(Ordering::Relaxed) >= self.short_at.load(Ordering::Relaxed)
     }
 
-    /// A smaller memtable is not flushed by a replay for others' sake, in bytes.
+    /// A replay does not flush a memtable of fewer bytes than this for others' sake.
     pub fn worth_flushing(&self) -> u64 {
         self.capacity / 64
     }
@@ -273,15 +297,15 @@ impl WriteMemory {
         Some(Room { _permit: Some(permit) })
     }
 
-    /// What a write of so many bytes asks the pool for.
+    /// The units that a write of `bytes` bytes asks the pool for.
     fn units(&self, bytes: usize) -> u64 {
         (bytes as u64).min(self.capacity / ROOM)
     }
 
-    /// Waits for the room that [`WriteMemory::try_room`] did not find, or until `ends`.
+    /// Waits for the room that [`WriteMemory::try_room`] did not find, or until `ends` is true.
     ///
     /// # Errors
-    /// A flush failed meanwhile: waiting has no end in sight.
+    /// A flush failed meanwhile, and no other one is likely to give memory back.
     pub async fn room(&self, tenant: u32, bytes: usize, ends: impl Fn() -> bool + Send + Sync) -> Result<Room> {
         let failed_before = self.failures.lock().count;
         let acquire = self.pool.acquire(tenant, self.units(bytes));
@@ -292,8 +316,7 @@ impl WriteMemory {
             if ends() {
                 return Some(Ok(Room { _permit: None }));
             }
-            let failures = self.failures.lock();
-            failures.last.clone().filter(|_| failures.count > failed_before).map(Err)
+            self.is_in_vain(tenant, failed_before).map(Err)
         };
         match select(acquire, pin!(self.news.wait(look))).await {
             Either::Left((permit, _)) => {
@@ -315,7 +338,7 @@ impl WriteMemory {
         }
     }
 
-    /// Background has at least so much of the device while foreground waits for it, and more while writes wait for
+    /// Background has at least this much of the device while foreground waits for it, and more while writes wait for
     /// room; `None` = what foreground leaves.
     pub fn set_floor(&self, floor: Option<Floor>) {
         let mut front = self.front.lock();
@@ -323,7 +346,7 @@ impl WriteMemory {
         self.turn_gate(&mut front);
     }
 
-    /// Background has a part of the device while foreground waits for it, as long as only a flush helps.
+    /// Gives background a part of the device while foreground waits for it, as long as only a flush helps.
     fn let_flushes_pass(&self) {
         self.turn_gate(&mut self.front.lock());
     }
@@ -350,11 +373,11 @@ impl WriteMemory {
         self.used.load(Ordering::Relaxed) >= self.look_at.load(Ordering::Relaxed) || self.is_waited_for()
     }
 
-    /// Seals what has to be sealed.
+    /// Seals the memtables that have to be sealed.
     fn look(&self) {
         let used = self.used.load(Ordering::Relaxed);
         self.look_at.store(self.next_look(used), Ordering::Relaxed);
-        // The guard is gone before a partition may be dropped here, its last holder: that would lock it again.
+        // The lock must be free before a partition is dropped here by its last holder: that would take the lock again.
         let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
         let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes()).collect();
         let held = self.held.lock().clone();
@@ -380,7 +403,7 @@ impl WriteMemory {
             waits: waiting.binary_search(&tenant).is_ok(),
         };
         let sample = MemorySample {
-            // Of the quarter a part may always be lent: nobody has to give what it has so that it is there.
+            // A part of the quarter may always be lent: nobody has to give up memory to keep that part free.
             capacity: self.capacity - if mode == ShareMode::Quarter { 0 } else { shares.common },
             used,
             is_waited_for: !waiting.is_empty(),
@@ -390,7 +413,12 @@ impl WriteMemory {
         };
         for owner in to_seal(&sample) {
             let Ok(index) = awake.binary_search_by_key(&owner, |partition| partition.owner()) else { return };
-            tracing::debug!(?owner, held = sample.memtables[index].held, used, "flushing for room in the write memory");
+            tracing::debug!(
+                ?owner,
+                held = sample.memtables[index].held,
+                used,
+                "flushing to make room in the write memory"
+            );
             Arc::clone(&awake[index]).seal_memtables();
         }
     }

@@ -10,7 +10,7 @@ use weir_model::engine::{CacheUsage, Engine, EngineFacts, JobFacts, JobReport};
 
 use crate::stall::StallCause;
 
-/// Bumped on the request path: plain atomics.
+/// The counters. They are raised on the request path, so they are plain atomics.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub reads_from_device: AtomicU64,
@@ -37,14 +37,14 @@ impl Counters {
         counter.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// A write was delayed: to be called where it waited, for it is booked on its request, too.
+    /// A write was delayed. To be called where it waited, because the wait is also booked on its request.
     pub fn slowed(&self, cause: StallCause, nanos: Nanos) {
         Self::add(&self.slowed[cause as usize], 1);
         Self::add(&self.slowed_nanos[cause as usize], nanos);
         waits::book(Cause::Stall, nanos);
     }
 
-    /// A job has ended: what it gave back, if that was what it was for, and what it dropped of deleted rows.
+    /// A job has ended. Counts what it gave back, if that was its purpose, and what it dropped of deleted rows.
     pub fn reclaimed(&self, facts: &JobFacts, report: &JobReport) {
         Self::add(&self.tables_dropped, report.tables_dropped as u64);
         Self::add(&self.parts_dropped, report.covered_entries);
@@ -54,7 +54,7 @@ impl Counters {
         }
     }
 
-    /// By cause, in the order of [`StallCause::ALL`].
+    /// Stalls by cause, in the order of [`StallCause::ALL`].
     pub fn stalls(&self) -> [StallTimes; StallCause::ALL.len()] {
         let get = |counters: &[AtomicU64], cause: usize| counters[cause].load(Ordering::Relaxed);
         std::array::from_fn(|cause| StallTimes {
@@ -65,7 +65,7 @@ impl Counters {
         })
     }
 
-    /// A write was stopped, likewise.
+    /// A write was stopped: otherwise as [`Counters::slowed`].
     pub fn stopped(&self, cause: StallCause, nanos: Nanos) {
         Self::add(&self.stopped[cause as usize], 1);
         Self::add(&self.stopped_nanos[cause as usize], nanos);
@@ -87,7 +87,7 @@ pub struct StallTimes {
 }
 
 impl StallTimes {
-    /// Adds another's.
+    /// Adds the stalls of another one.
     pub fn add(&mut self, other: &Self) {
         self.slowed += other.slowed;
         self.slowed_nanos += other.slowed_nanos;
@@ -101,7 +101,7 @@ impl StallTimes {
 pub struct PartitionMetrics {
     /// Keys read.
     pub reads: u64,
-    /// Of those, the ones that waited for the device.
+    /// Of those reads, the ones that waited for the device.
     pub reads_from_device: u64,
     /// Batches written.
     pub writes: u64,
@@ -115,13 +115,13 @@ pub struct PartitionMetrics {
     pub job_errors: u64,
     /// Times the log failed and was replaced.
     pub log_replacements: u64,
-    /// Times a compaction was parked because the scope did not admit it any more.
+    /// Times a compaction was parked because the scope no longer admitted it.
     pub jobs_parked: u64,
     /// Parked compactions that were cancelled.
     pub jobs_released: u64,
-    /// Bytes that those had written for nothing.
+    /// Bytes that cancelled compactions had written for nothing.
     pub bytes_thrown_away: u64,
-    /// Bytes of tables that jobs gave back which were done for that.
+    /// Bytes of tables given back by jobs whose purpose that was.
     pub bytes_reclaimed: u64,
     /// Tables dropped without being read, because nothing in them lived.
     pub tables_dropped: u64,
@@ -131,7 +131,7 @@ pub struct PartitionMetrics {
     pub parts_dropped_bytes: u64,
     /// Blocks in the cache: the pinned ones are those of levels 0 and 1.
     pub cache: CacheUsage,
-    /// By cause, in the order of [`StallCause::ALL`].
+    /// Stalls by cause, in the order of [`StallCause::ALL`].
     pub stalls: [StallTimes; StallCause::ALL.len()],
     /// The engine.
     pub engine: EngineFacts,
@@ -147,7 +147,7 @@ impl PartitionMetrics {
         metrics
     }
 
-    /// Of a partition that sleeps: no engine, no log, and the books of its users are with the ledger alone.
+    /// Of a partition that sleeps: it has no engine and no log, and its users' books are in the ledger alone.
     pub(crate) fn asleep(counters: &Counters) -> Self {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Self {
@@ -179,7 +179,8 @@ impl PartitionMetrics {
         (self.reads, self.writes, self.written_bytes) = (reads.ops, writes.ops, writes.bytes);
     }
 
-    /// Adds another partition's. What is not a sum (positions in the log, scores, the stall) stays this one's.
+    /// Adds another partition's metrics. Values that are not a sum (positions in the log, scores, the stall) stay this
+    /// one's.
     pub fn add(&mut self, other: &Self) {
         self.reads += other.reads;
         self.reads_from_device += other.reads_from_device;

@@ -7,12 +7,12 @@ use weir_admission::policy::Violation;
 
 /// Moves partitions to other nodes, or tells somebody who does.
 pub trait Mover: Send + Sync + 'static {
-    /// The node is short: called once a second while it is, with who should leave now, and once with `None` when it is
-    /// over. Must not block: the next decision about everybody's compactions waits for it.
+    /// The node is short: called once a second while it is, with the partitions that should leave now, and once with
+    /// `None` when the shortage is over. Must not block: the next decision about everybody's compactions waits for it.
     fn hear(&self, violation: Option<&Violation>);
 }
 
-/// The place for it.
+/// Holds the mover, and whether it was told of a shortage.
 #[derive(Default)]
 pub(crate) struct Desk(Mutex<(Option<Arc<dyn Mover>>, bool)>);
 
@@ -21,7 +21,7 @@ impl Desk {
         self.0.lock().0 = Some(mover);
     }
 
-    /// What the policies decided.
+    /// Passes on what the policies decided.
     pub fn decided(&self, violation: Option<&Violation>) {
         let mut desk = self.0.lock();
         let was = std::mem::replace(&mut desk.1, violation.is_some());

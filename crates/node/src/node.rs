@@ -27,33 +27,33 @@ use crate::log_kind::LogKind;
 use crate::metrics::{Counters, PartitionMetrics};
 use crate::mover::Mover;
 use crate::partition::{Leave, Partition};
-use crate::partition_slot::{Left, SlotState};
+use crate::partition_slot::{Left, Shut, SlotState};
 use crate::shared::{Directory, NodeShared};
 use crate::sold::Sold;
 use crate::strangers::Strangers;
 use crate::tenant::{PARTITIONS_MAX, SECRET_BYTES_MAX, Tenant, TenantSettings, TenantSpec, Tenants, check_users};
 use crate::write_shares::MemoryShares;
 
-/// See the module. Dropping it cancels its background work; the directory is locked until the last partition and all
-/// that goes on in it is gone.
+/// A node: it owns a directory and serves the tenants in it. Dropping it cancels its background work. The directory
+/// stays locked until the last partition, and all work that goes on in it, is gone.
 pub struct Node {
     shared: Arc<NodeShared>,
     tenants: Arc<RwLock<Tenants>>,
 }
 
-/// Memory of long reads that are under way for clients, of all tenants together: two of the longest values that are
-/// usual.
+/// Bound on the memory of long reads that are under way for clients, of all tenants together: two of the longest usual
+/// values.
 const LONG_READ_BYTES_MAX: u64 = 128 << 20;
 
 impl Node {
     /// Opens the node in `config.dir`: its catalogue, and no partition. The first start makes the tenant `default`.
-    /// What a crash left of dropped tenants is removed in the background; what the catalogue does not mention is left
-    /// alone.
+    /// What a crash left of dropped tenants is removed in the background. Files that the catalogue does not mention are
+    /// left alone.
     ///
     /// # Errors
-    /// `Locked` if another process, or another node of this one, has the directory for a second more; `Invalid` if
-    /// another version made it; corruption with file and offset, where a file that everything hangs on is missing,
-    /// damaged or an older copy of itself.
+    /// `Locked` if another process, or another node of this process, still has the directory after one second;
+    /// `Invalid` if another version made it; corruption with file and offset, if a file that everything depends on is
+    /// missing, damaged or an older copy of itself.
     pub async fn open(config: &NodeConfig, machine: Machine) -> Result<Node> {
         let machine = Machine { fs: ReadMemoryFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
         let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
@@ -64,7 +64,7 @@ impl Node {
         let catalogue = match origin {
             Origin::New => {
                 let catalogue = Catalogue::create(&own_fs, &config.dir, layout::TAG, rng).await?;
-                // Last: where it is, everything else must be.
+                // Last: where the format file is, everything else must be.
                 Format::write(&own_fs, &config.dir).await?;
                 catalogue
             }
@@ -78,15 +78,20 @@ impl Node {
         }
         if let Some(first) = strangers.unknown.first() {
             let (count, dir) = (strangers.unknown.len(), layout::partition_path(&config.dir, *first));
-            tracing::warn!(count, first = %dir.display(), "there are partitions that belong to no tenant: they are left alone, `weir check` lists them");
+            tracing::warn!(
+                count,
+                first = %dir.display(),
+                "there are partitions that belong to no tenant: they are left alone, and `weir check` lists them"
+            );
         }
-        // On a full disk the first order may need it. Where it cannot be had, `reserve::keep` tries again, and says so.
+        // On a full disk the first order may need it. If the space cannot be had now, `reserve::keep` tries again, and
+        // says so.
         let _tried_again = catalogue.reserve().fill().await;
-        // Before the first log is written: it reports what fails from now on.
+        // Before the first log is written: the volume reports only failures from now on.
         let volume = match own_fs.volume(&config.dir, layout::TAG).await {
             Ok(volume) => Some(volume),
             Err(error) => {
-                tracing::debug!(%error, "every log is synced by itself");
+                tracing::debug!(%error, "the file system cannot be synced as a whole: each log is synced by itself");
                 None
             }
         };
@@ -116,7 +121,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Request units for all tenants, of which there are none to spare until somebody says what the machine has.
+    /// The node's request units, shared by all tenants. None are to spare until somebody says what the machine has.
     pub fn units(&self) -> &Arc<NodeUnits> {
         &self.shared.units
     }
@@ -126,7 +131,7 @@ impl Node {
     /// # Errors
     /// It is damaged; I/O.
     pub async fn bill_book(&self) -> Result<BillBook> {
-        BillBook::open(&self.shared.own_fs, &self.shared.config.dir).await
+        BillBook::open(&self.shared.own_fs, &self.shared.config.dir, self.shared.salt()).await
     }
 
     /// What the policies saw and decided last; `None` in the first second.
@@ -134,7 +139,7 @@ impl Node {
         self.shared.ticker.last_tick()
     }
 
-    /// What they saw and decided lately, the oldest first.
+    /// What the policies saw and decided lately, the oldest tick first.
     pub fn ticks(&self) -> Vec<Arc<Tick>> {
         self.shared.ticker.ticks()
     }
@@ -144,28 +149,31 @@ impl Node {
         self.shared.ticker.behaviour()
     }
 
-    /// Who hears from now on that the node is short, and which partitions should leave it. Nobody does before.
+    /// Sets whom the node tells from now on that it is short, and which partitions should leave it. Before this call,
+    /// nobody is told.
     pub fn set_mover(&self, mover: Arc<dyn Mover>) {
         self.shared.ticker.desk.set(mover);
     }
 
-    /// The same, with what is needed to decide it again somewhere else.
+    /// The same ticks, with what is needed to decide them again somewhere else.
     pub fn recording(&self) -> Recording {
         self.shared.ticker.recording()
     }
 
-    /// What held for `owner` at `at` of the node's clock, in words; `None` if that is forgotten, or it was asleep.
+    /// What held for `owner` at `at` on the node's clock, in words; `None` if that is forgotten, or the partition was
+    /// asleep.
     pub fn why(&self, owner: Owner, at: Nanos) -> Option<String> {
         let tick = self.shared.ticker.tick_at(at)?;
         explain(&tick, owner)
     }
 
-    /// What `tenant` met in the seconds before `at` of the node's clock; `None` if that is forgotten, or it was asleep.
+    /// What `tenant` met in the seconds before `at` on the node's clock; `None` if that is forgotten, or the tenant was
+    /// asleep.
     pub fn felt(&self, tenant: TenantId, at: Nanos) -> Option<Window> {
         self.shared.ticker.felt(tenant, at)
     }
 
-    /// What tenants have bought, beside what the device gives.
+    /// What tenants have bought, compared with what the device gives.
     pub fn sold(&self) -> Sold {
         let limits = self.tenants().into_iter().map(|tenant| tenant.settings().limits);
         Sold::of(limits, self.shared.config.bandwidth.map(|bandwidth| bandwidth.device))
@@ -198,19 +206,22 @@ impl Node {
     /// Creates a tenant, durably.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Invalid` if the specification is; I/O: then it does not exist, though after a crash at this
-    /// very moment it might.
+    /// `AlreadyExists`; `Invalid` if the specification is invalid; I/O: then the tenant does not exist, though after a
+    /// crash at this very moment it might.
     pub async fn create_tenant(&self, spec: TenantSpec) -> Result<Arc<Tenant>> {
         let (shared, tenants) = (Arc::clone(&self.shared), Arc::clone(&self.tenants));
         carried(&self.shared.machine.spawn, async move {
             if spec.partitions == 0 || spec.partitions > PARTITIONS_MAX {
-                return Err(invalid(format!("{} partitions: 1 to {PARTITIONS_MAX} are possible", spec.partitions)));
+                return Err(invalid(format!(
+                    "it cannot have {} partitions: 1 to {PARTITIONS_MAX} are possible",
+                    spec.partitions
+                )));
             }
             check(&spec.settings)?;
             let mut catalogue = shared.catalogue.lock().await;
             check_shares(&shared, &tenants, None, spec.settings.terms)?;
             if tenants.read().has(&spec.name) {
-                let message = "there is a tenant of that name";
+                let message = "a tenant of that name exists already: choose another name";
                 return Err(Error::new(ErrorKind::AlreadyExists, "create tenant", spec.name.as_str(), message));
             }
             let (id, first) = (catalogue.listings().next_tenant, catalogue.listings().next_partition);
@@ -234,12 +245,12 @@ impl Node {
         .await
     }
 
-    /// Changes a tenant's settings, durably. `change` sees what the change before it left: of two at the same time none
-    /// is lost.
+    /// Changes a tenant's settings, durably. `change` sees the settings that the change before it left: of two changes
+    /// at the same time, none is lost.
     ///
     /// # Errors
-    /// What `change` says; `NotFound`; `Invalid` settings; I/O: then nothing has changed, though after a crash at this
-    /// very moment it might have.
+    /// The error of `change`; `NotFound`; `Invalid` settings; I/O: then nothing has changed, though after a crash at
+    /// this very moment it might have.
     pub async fn alter_tenant<E: From<Error> + Send + 'static>(
         &self,
         name: &TenantName,
@@ -249,11 +260,11 @@ impl Node {
         self.alter(&tenant, change, || ()).await
     }
 
-    /// [`Node::alter_tenant`], for this very tenant and none that got its name meanwhile. `then` is called when it is
-    /// durable and counts, also where nobody waits any more.
+    /// [`Node::alter_tenant`] for this very tenant, and not for one that got its name meanwhile. `then` is called when
+    /// the change is durable and in force, even if nobody waits for it any more.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Node::alter_tenant`].
     pub async fn alter<E: From<Error> + Send + 'static>(
         &self,
         tenant: &Arc<Tenant>,
@@ -280,8 +291,8 @@ impl Node {
         .await
     }
 
-    /// Drops a tenant: when this returns it is gone for good, and so is its name's hold on its data. The files go in
-    /// the background.
+    /// Drops a tenant. When this returns, the tenant is gone for good, and its name no longer leads to its data. The
+    /// files are removed in the background.
     ///
     /// # Errors
     /// `NotFound`; I/O: then the tenant is still there with all its data.
@@ -312,16 +323,16 @@ impl Node {
     /// under other numbers. Requests wait meanwhile.
     ///
     /// # Errors
-    /// `NotFound`; I/O: then it still has everything.
+    /// `NotFound`; I/O: then the tenant still has everything.
     pub async fn clear_tenant(&self, name: &TenantName) -> Result<()> {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
         self.clear(&tenant).await
     }
 
-    /// [`Node::clear_tenant`], for this very tenant and none that got its name meanwhile.
+    /// [`Node::clear_tenant`] for this very tenant, and not for one that got its name meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Node::clear_tenant`].
     pub async fn clear(&self, tenant: &Arc<Tenant>) -> Result<()> {
         let (shared, tenants, tenant) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), Arc::clone(tenant));
         carried(&self.shared.machine.spawn, async move {
@@ -353,8 +364,8 @@ impl Node {
         .await
     }
 
-    /// Opens every partition that has something in its log, one after the other: after a crash that bounds what its
-    /// first request would have to wait for. Ends with the node.
+    /// Opens every partition that has something in its log, one after the other. After a crash, this bounds how long a
+    /// partition's first request has to wait. Ends with the node.
     pub async fn recover(&self) {
         let (fs, dir) = (Arc::clone(&self.shared.own_fs), self.shared.config.dir.clone());
         let sharing = self.shared.unflushed_in_shared_log().await;
@@ -364,7 +375,7 @@ impl Node {
                 let has_log = match tenant.log() {
                     LogKind::Own => {
                         let log = layout::partition_path(&dir, number).join("log");
-                        // What has no directory yet has no log either.
+                        // A partition that has no directory yet has no log either.
                         fs.list(&log, layout::TAG).await.is_ok_and(|names| !names.is_empty())
                     }
                     LogKind::Shared => sharing.contains(&number),
@@ -376,8 +387,8 @@ impl Node {
         }
     }
 
-    /// The metrics of all partitions, added up: counters since the node was opened, whoever sleeps by now; trees and
-    /// logs of those that are awake.
+    /// The metrics of all partitions, added up: counters since the node was opened, also of partitions that sleep by
+    /// now; trees and logs of the partitions that are awake.
     pub fn metrics(&self) -> PartitionMetrics {
         let mut sum = PartitionMetrics::asleep(&Counters::default());
         for tenant in self.tenants() {
@@ -410,12 +421,12 @@ impl Node {
         &self.shared.ledger
     }
 
-    /// The write memory: who uses what of it.
+    /// The write memory, which knows how much each tenant uses of it.
     pub fn write_memory(&self) -> &Arc<Pool> {
         self.shared.memory.pool()
     }
 
-    /// Who is entitled to how much of the write memory, and how long tenants waited for theirs.
+    /// How much of the write memory each tenant is entitled to, and how long tenants waited for their share.
     pub fn write_memory_shares(&self) -> MemoryShares {
         self.shared.memory.shares()
     }
@@ -425,12 +436,13 @@ impl Node {
         self.shared.workers.flushes().map(|flushes| flushes.waits())
     }
 
-    /// How the log stands that tenants share; `None` before the first of them has used it.
+    /// The state of the log that tenants share; `None` before the first of them has used it.
     pub fn shared_log(&self) -> Option<SharedStats> {
         self.shared.node_log.get().map(SharedLog::stats)
     }
 
-    /// Bytes that are set aside so that tenants can be dropped while the disk is full; 0 unless all that should be is.
+    /// Bytes that are set aside so that tenants can be dropped while the disk is full; 0 unless all bytes that should
+    /// be set aside are.
     pub fn reserve_bytes(&self) -> u64 {
         self.shared.reserve().bytes()
     }
@@ -440,30 +452,37 @@ impl Node {
         &self.shared.cache
     }
 
-    /// How much of the block cache is kept for whom.
+    /// How much of the block cache is kept for each tenant.
     pub fn cache_shares(&self) -> CacheShares {
         self.shared.kept_blocks.seen()
     }
 
     /// Refuses writes, ends all background work, makes everything durable. Reads go on until the node is dropped.
     ///
-    /// # Errors
-    /// The first of [`Partition::close`]; all partitions are closed all the same.
+    /// The first error of [`Partition::close`]; all partitions are closed all the same.
     pub async fn close(&self) -> Result<()> {
         let mut outcome = Ok(());
-        for partition in self.shut() {
-            outcome = outcome.and(partition.close().await);
+        for shut in self.shut() {
+            outcome = outcome.and(match shut {
+                Shut::Awake(partition) => partition.close().await,
+                // It is flushed first, which may take long; what it holds must be in its log by the end.
+                Shut::Leaving(partition) => partition.write_log().await,
+            });
         }
         outcome.and(self.shared.node_log.close().await)
     }
 
-    /// Lets nobody wake anything any more. Gives what is awake.
-    fn shut(&self) -> Vec<Arc<Partition>> {
+    /// From now on nobody can wake a partition. Gives the partitions that are awake or on their way out.
+    fn shut(&self) -> Vec<Shut> {
         let tenants = self.tenants();
-        let awake: Vec<_> =
+        let shut: Vec<_> =
             tenants.iter().flat_map(|tenant| tenant.partitions()).filter_map(|slot| slot.shut()).collect();
-        awake.iter().for_each(|partition| partition.begin_closing());
-        awake
+        for shut in &shut {
+            if let Shut::Awake(partition) = shut {
+                partition.begin_closing();
+            }
+        }
+        shut
     }
 }
 
@@ -474,7 +493,12 @@ impl Drop for Node {
 }
 
 pub(crate) fn unknown(name: &TenantName) -> Error {
-    Error::new(ErrorKind::NotFound, "find tenant", name.as_str(), "there is no tenant of that name")
+    Error::new(
+        ErrorKind::NotFound,
+        "find tenant",
+        name.as_str(),
+        "there is no tenant of that name: `weir tenant list` lists all tenants",
+    )
 }
 
 fn invalid(message: String) -> Error {
@@ -482,7 +506,7 @@ fn invalid(message: String) -> Error {
 }
 
 fn exhausted() -> Error {
-    invalid("four billion numbers have been used up".into())
+    invalid("all four billion numbers of tenants or partitions have been used".into())
 }
 
 fn check(settings: &TenantSettings) -> Result<()> {
@@ -494,9 +518,9 @@ fn check(settings: &TenantSettings) -> Result<()> {
     }
 }
 
-/// Refuses terms of a tenant that is new, or of `tenant`, that are known to take more than half of something that is
-/// shared (U-14). It is reckoned as if all tenants were awake: then shares are smallest, and so is what is kept. What
-/// shows only later is counted, and logged. A tenant without terms of its own is always let in.
+/// Refuses terms of a new tenant, or of `tenant`, that are known to take more than half of something that is shared
+/// (U-14). The calculation assumes that all tenants are awake, because then shares, and so what is kept, are smallest.
+/// Excesses that show only later are counted and logged. A tenant without terms of its own is always let in.
 fn check_shares(
     shared: &NodeShared,
     tenants: &RwLock<Tenants>,
@@ -517,7 +541,7 @@ fn check_shares(
     let worsened = shared.memory.worsened(&before, &claimants);
     let worsened = worsened.or_else(|| shared.workers.flushes()?.worsened(&before, &claimants));
     let count = claimants.len();
-    worsened.map_or(Ok(()), |why| Err(invalid(format!("of {count} tenants, if all are awake: {why}"))))
+    worsened.map_or(Ok(()), |why| Err(invalid(format!("with {count} tenants, if all are awake, {why}"))))
 }
 
 /// The tenant called `name`, and the turn to change it.
@@ -525,11 +549,11 @@ pub(crate) async fn turn(tenants: &RwLock<Tenants>, name: &TenantName) -> Result
     let find = || tenants.read().named(name).ok_or_else(|| unknown(name));
     let tenant = find()?;
     let turn = Arc::clone(&tenant.changing).lock_owned().await;
-    // It may have been dropped while we waited, and another one created under its name.
+    // The tenant may have been dropped while we waited, and another one created under its name.
     if Arc::ptr_eq(&find()?, &tenant) { Ok((tenant, turn)) } else { Err(unknown(name)) }
 }
 
-/// Closes every partition, to be removed; requests wait.
+/// Closes every partition of the tenant, which is to be removed; requests wait.
 async fn leave(tenant: &Tenant) -> Result<Vec<Left>> {
     let mut left = Vec::new();
     for slot in tenant.partitions() {
@@ -537,7 +561,7 @@ async fn leave(tenant: &Tenant) -> Result<Vec<Left>> {
             Some(partition) => left.push(partition),
             None => {
                 come_back(tenant, left);
-                return Err(Error::new(ErrorKind::Closed, "change", "the tenant", "the node ends"));
+                return Err(Error::new(ErrorKind::Closed, "change", "the tenant", "the node is shutting down"));
             }
         }
     }

@@ -6,16 +6,15 @@
 //!    +----- it failed ------+              Leaving --> Asleep, or Gone
 //! ```
 //!
-//! 1. Whoever wants the partition takes it from [`PartitionSlot::awake`]: one load. Only if it is
-//!    not there does the phase matter.
-//! 2. One wake at a time, and its work is done by those who wait for it; when all have left it goes on in the
+//! 1. Whoever wants the partition takes it from [`PartitionSlot::awake`]: one load. Only if it is not there does the
+//!    phase matter.
+//! 2. There is one wake at a time, and those who wait for it do its work. When all of them have left it goes on in the
 //!    background, for a half-open partition must not be opened again.
-//! 3. A partition that leaves is taken out of `awake` first and refuses writes then: a write that was too late finds it
+//! 3. A partition that leaves is taken out of `awake` first and then refuses writes: a write that is too late finds it
 //!    gone and asks again. Reads that have begun end on what they hold: nothing newer can have been acknowledged when
 //!    they began.
-//!
-//! 4. One that was never used has no files. Reads find it empty without making them: on a full disk they could not be
-//!    made.
+//! 4. A partition that was never used has no files. Reads find it empty without making them: on a full disk they could
+//!    not be made.
 //!
 //! Asleep, it is the few hundred bytes of this struct.
 
@@ -41,7 +40,7 @@ use crate::tenant::DiskUse;
 use crate::tick::Ticked;
 use crate::witnessed::Witnessed;
 
-/// What a dashboard shows of a slot.
+/// The state of a slot, as a dashboard shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
     /// Closed; the next request opens it.
@@ -65,12 +64,12 @@ enum Phase {
     Asleep,
     Waking(Wake),
     Awake,
-    /// With what it had, as long as that is there.
+    /// With the partition that it had, as long as that exists.
     Leaving(Weak<Partition>),
     Gone,
 }
 
-/// What somebody does who wants the partition.
+/// What somebody who wants the partition has to do.
 enum Next {
     /// Waits for this wake.
     Wait(Wake),
@@ -88,7 +87,7 @@ struct Status {
     phase: Phase,
 }
 
-/// See the module.
+/// The place of one partition on a node, whether it is asleep or awake.
 pub struct PartitionSlot {
     shared: Arc<NodeShared>,
     tenant: TenantId,
@@ -97,12 +96,12 @@ pub struct PartitionSlot {
     status: Mutex<Status>,
     /// The phase has changed.
     changed: Event,
-    /// Of all the partition's lives.
+    /// Counters over all of the partition's lives.
     pub(crate) counters: Arc<Counters>,
-    /// Who is told what happens to its tenant's keys.
+    /// The listeners that are told what happens to its tenant's keys.
     pub(crate) witnessed: Arc<Witnessed>,
     pub(crate) reservation: Reservation,
-    /// What it took when it was last looked at awake.
+    /// The space that it took when it was last looked at awake.
     space: Mutex<Space>,
 }
 
@@ -120,7 +119,7 @@ impl Ticked for PartitionSlot {
     }
 }
 
-/// What [`PartitionSlot::leave`] leaves.
+/// The result of [`PartitionSlot::leave`].
 pub(crate) struct Left {
     /// The partition's number.
     pub number: u32,
@@ -153,12 +152,13 @@ impl PartitionSlot {
         })
     }
 
-    /// Whom the partition's I/O is booked to.
+    /// The owner that the partition's I/O is booked to.
     pub fn owner(&self) -> Owner {
         Owner { tenant: self.tenant.0, partition: self.status.lock().number }
     }
 
-    /// Bytes of its tables and memtables; of one asleep what it last had, without what has expired since.
+    /// Bytes of its tables and memtables. While it sleeps: the bytes that it last had, without those that have expired
+    /// since.
     pub(crate) fn disk_use(&self) -> DiskUse {
         if let Some(partition) = &*self.awake() {
             let space = partition.engine().space();
@@ -169,8 +169,8 @@ impl PartitionSlot {
         DiskUse { stored: space.stored_bytes, living: space.stored_bytes.saturating_sub(dead) }
     }
 
-    /// Whether it sleeps on so much that has expired meanwhile that it is worth waking it: more than a third of what it
-    /// has, and of some size.
+    /// Whether it is worth waking the partition because so much of its data has expired while it slept: more than a
+    /// third, and at least a certain size.
     pub(crate) fn sleeps_on_dead_bytes(&self) -> bool {
         if self.state() != SlotState::Asleep {
             return false;
@@ -181,13 +181,13 @@ impl PartitionSlot {
         expired >= least.max(1) && expired.saturating_mul(3) > space.stored_bytes
     }
 
-    /// The tenant's limits are `limits` from now on.
+    /// From now on the tenant's limits are `limits`.
     pub(crate) fn alter(&self, limits: UnitLimits) {
         self.reservation.alter(limits);
         self.shared.ticker.altered(self.owner(), &self.reservation);
     }
 
-    /// Asleep or awake.
+    /// The state of the slot, for a dashboard.
     pub fn state(&self) -> SlotState {
         match self.status.lock().phase {
             Phase::Asleep => SlotState::Asleep,
@@ -198,7 +198,7 @@ impl PartitionSlot {
         }
     }
 
-    /// Writes that waited for flushes and compactions in all the partition's lives, by cause in the order of
+    /// Writes that waited for flushes and compactions, over all of the partition's lives, by cause in the order of
     /// [`StallCause::ALL`].
     pub fn stalls(&self) -> [StallTimes; StallCause::ALL.len()] {
         self.counters.stalls()
@@ -218,13 +218,13 @@ impl PartitionSlot {
         self.awake.load()
     }
 
-    /// Whether `partition` is what the slot has: it is not on its way out.
+    /// Whether the slot has `partition`, and the partition is not on its way out.
     pub fn has(&self, partition: &Arc<Partition>) -> bool {
         self.awake.load().as_ref().is_some_and(|awake| Arc::ptr_eq(awake, partition))
     }
 
-    /// The partition: at once if it is awake, else when it has been woken. So many wakes at a time and node, the others
-    /// wait in an order that is fair among tenants.
+    /// The partition: at once if it is awake, otherwise when it has been woken. A node does a few wakes at a time; the
+    /// others wait in an order that is fair among tenants.
     ///
     /// # Errors
     /// It cannot be opened (which the next call tries again); `Closed` if it was dropped or the node is closed.
@@ -240,11 +240,11 @@ impl PartitionSlot {
         }
     }
 
-    /// The partition, to be read from: as [`PartitionSlot::partition`], but `None` where nothing was ever written
-    /// to it. Then nothing is made, which would need space, and nothing is waited for.
+    /// The partition, to be read from: as [`PartitionSlot::partition`], but `None` if nothing was ever written to it.
+    /// Then nothing is made, which would need space, and nothing is waited for.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`PartitionSlot::partition`].
     pub async fn partition_to_read(self: &Arc<Self>) -> Result<Option<Arc<Partition>>> {
         loop {
             if let Some(partition) = self.awake.load_full() {
@@ -258,7 +258,7 @@ impl PartitionSlot {
         }
     }
 
-    /// Waits while the partition is on its way out, which somebody wants it to be soon.
+    /// Waits while the partition is on its way out, which ends soon.
     async fn left(&self) {
         let leaving = match &self.status.lock().phase {
             Phase::Leaving(partition) => partition.upgrade(),
@@ -270,11 +270,11 @@ impl PartitionSlot {
         self.changed.wait(|| (self.state() != SlotState::Leaving).then_some(())).await;
     }
 
-    /// What to do to have the partition: a wake is begun if need be, but not one that `is_blank`.
+    /// What to do to get the partition. Begins a wake if need be, but not one that `is_blank`.
     fn wake(self: &Arc<Self>, is_blank: impl Fn(&Status) -> bool) -> Result<Next> {
         let mut status = self.status.lock();
         match &status.phase {
-            // One that is just being made has acknowledged nothing yet.
+            // A partition that is just being made has acknowledged nothing yet.
             Phase::Asleep | Phase::Waking(_) if is_blank(&status) => Ok(Next::Blank),
             Phase::Waking(wake) => Ok(Next::Wait(wake.clone())),
             Phase::Asleep => {
@@ -300,6 +300,8 @@ impl PartitionSlot {
         let outcome = self.shared.open_partition(&self.ticked(), owner, &self.engine, counters).await;
         if let Err(error) = &outcome {
             tracing::warn!(tenant = self.tenant.0, partition = number, %error, "cannot open the partition");
+            self.reservation.close(&self.shared.gate);
+            self.shared.ticker.closed(owner);
         }
         let wake = {
             let mut status = self.status.lock();
@@ -319,7 +321,7 @@ impl PartitionSlot {
             outcome?.close().await?;
             return Err(gone());
         };
-        // This very future: not under the lock.
+        // The dropped future may be this very one, so it is not dropped under the lock.
         drop(wake);
         self.changed.notify();
         outcome
@@ -328,7 +330,7 @@ impl PartitionSlot {
     /// Closes the partition, whatever it is doing, and keeps requests waiting until [`PartitionSlot::settle`];
     /// `None` if it is gone.
     ///
-    /// To be [`carried`] to its end: a slot that stays in between serves nobody.
+    /// To be [`carried`] to its end: a slot that stays between the two serves nobody.
     pub(crate) async fn leave(&self, how: Leave) -> Option<Left> {
         let (number, partition) = loop {
             let wake = {
@@ -345,12 +347,12 @@ impl PartitionSlot {
                 }
             };
             match wake {
-                // Whether it succeeds is seen in the phase.
+                // The phase shows whether the wake succeeds.
                 Some(wake) => drop(wake.await),
                 None => self.left().await,
             }
         };
-        // No policy turns its gates any more: whoever is on the way out is in no sample.
+        // No policy turns its gates any more: a partition on its way out is in no sample.
         self.reservation.close(&self.shared.gate);
         let mut unwritten = None;
         if let Some(partition) = partition {
@@ -366,8 +368,8 @@ impl PartitionSlot {
         Some(Left { number, unwritten })
     }
 
-    /// Puts the partition to sleep: flushed, closed, forgotten. The next request wakes it. Where what it holds cannot
-    /// be written (a full disk), it stays awake.
+    /// Puts the partition to sleep: flushed, closed, forgotten. The next request wakes it. If what it holds cannot be
+    /// written (a full disk), it stays awake.
     pub async fn sleep(self: &Arc<Self>) {
         let slot = Arc::clone(self);
         carried(&self.shared.machine.spawn, async move {
@@ -378,8 +380,8 @@ impl PartitionSlot {
         .await;
     }
 
-    /// Ends what [`PartitionSlot::leave`] began, nothing having come of it: asleep, or awake if not all of it is
-    /// on disk.
+    /// Takes back what [`PartitionSlot::leave`] began: the slot is asleep again, or awake if not all of the partition
+    /// is on disk.
     pub(crate) fn come_back(self: &Arc<Self>, left: Left) {
         let Left { number, unwritten } = left;
         let Some(partition) = unwritten else { return self.settle(Some(number)) };
@@ -387,7 +389,7 @@ impl PartitionSlot {
             self.reservation.open(Arc::clone(gates));
         }
         self.shared.ticker.opened(partition.owner, &self.ticked());
-        // Before it is found: nobody is to be refused by one that is being closed.
+        // Before the partition can be found: nobody is to be refused by a partition that is being closed.
         partition.come_back();
         {
             let mut status = self.status.lock();
@@ -403,8 +405,8 @@ impl PartitionSlot {
         self.changed.notify();
     }
 
-    /// Ends what [`PartitionSlot::leave`] began: asleep as partition `number`, or gone. Where the node
-    /// was closed meanwhile it stays gone.
+    /// Ends what [`PartitionSlot::leave`] began: the slot is asleep as partition `number`, or gone. If the node was
+    /// closed meanwhile, it stays gone.
     pub(crate) fn settle(&self, number: Option<u32>) {
         {
             let mut status = self.status.lock();
@@ -419,18 +421,31 @@ impl PartitionSlot {
         self.changed.notify();
     }
 
-    /// The node ends: nobody is let in any more. Gives the partition if it was awake, without closing it.
-    pub(crate) fn shut(&self) -> Option<Arc<Partition>> {
+    /// The node ends: nobody is let in any more. Gives the partition if it was awake or on its way out, without closing
+    /// it.
+    pub(crate) fn shut(&self) -> Option<Shut> {
         let phase = std::mem::replace(&mut self.status.lock().phase, Phase::Gone);
+        let leaving = match &phase {
+            Phase::Leaving(partition) => partition.upgrade(),
+            _ => None,
+        };
         // A wake that is under way holds this slot.
         drop(phase);
         self.changed.notify();
-        self.awake.load_full()
+        self.awake.load_full().map(Shut::Awake).or(leaving.map(Shut::Leaving))
     }
 }
 
+/// A partition whose slot was shut.
+pub(crate) enum Shut {
+    /// It was awake.
+    Awake(Arc<Partition>),
+    /// Something else is closing it already.
+    Leaving(Arc<Partition>),
+}
+
 fn gone() -> Error {
-    Error::new(ErrorKind::Closed, "use", "the tenant", "it was dropped, or the node ends")
+    Error::new(ErrorKind::Closed, "use", "the tenant", "it was dropped, or the node is shutting down")
 }
 
 #[cfg(test)]

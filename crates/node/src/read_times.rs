@@ -1,19 +1,19 @@
 //! How long a partition's reads waited for the device, between two ticks of the policies (U-23).
 //!
-//! What memory answers is not timed and costs nothing here. What goes to the device costs two looks at the clock and
-//! two additions. Times are powers of two and their quarters apart, from a microsecond on: a percentile is right to a
-//! fifth.
+//! Reads that memory answers are not timed and cost nothing here. Reads that go to the device cost two looks at the
+//! clock and two additions. Times are counted in buckets that divide each power of two into quarters, from a
+//! microsecond on, so a percentile is accurate to a fifth.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_io::Nanos;
 
-/// Up to 8 s; the last one has what is longer.
+/// Up to 8 s; the last bucket has all longer times.
 const BUCKETS: usize = 4 * 23;
-/// Fewer reads say nothing about one in a hundred.
+/// Fewer reads say nothing about the slowest in a hundred.
 const READS_MIN: u32 = 100;
 
-/// See the module.
+/// A histogram of the times of reads from the device.
 #[derive(Debug)]
 pub(crate) struct ReadTimes {
     reads: AtomicU32,
@@ -27,15 +27,16 @@ impl Default for ReadTimes {
 }
 
 impl ReadTimes {
-    /// A read waited so long.
+    /// A read waited for `nanos` nanoseconds.
     pub fn add(&self, nanos: Nanos) {
         self.buckets[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
-        // After its bucket: who sees enough reads finds them there, but for a few that count next time.
+        // After its bucket: whoever sees enough reads here finds them in the buckets, except for a few that count next
+        // time.
         self.reads.fetch_add(1, Ordering::Release);
     }
 
-    /// Nanoseconds that 99 of 100 reads since the last time did not exceed, rounded up to the end of a bucket; `None`
-    /// where there were fewer than 100, which are kept for the next time. For one caller.
+    /// The time that 99 of 100 reads since the last call did not exceed, in nanoseconds, rounded up to the end of a
+    /// bucket. `None` if there were fewer than 100 reads; they are kept for the next call. For one caller.
     pub fn take_p99(&self) -> Option<Nanos> {
         if self.reads.load(Ordering::Acquire) < READS_MIN {
             return None;
@@ -55,7 +56,7 @@ impl ReadTimes {
     }
 }
 
-/// The first is everything below a microsecond and a quarter.
+/// The bucket of a time. The first bucket is everything below a microsecond and a quarter.
 fn bucket(nanos: Nanos) -> usize {
     let micros = (nanos / 250).max(4);
     let power = micros.ilog2() - 2;
@@ -63,7 +64,7 @@ fn bucket(nanos: Nanos) -> usize {
     (4 * power as usize + (micros >> power & 3) as usize).min(BUCKETS - 1)
 }
 
-/// In nanoseconds.
+/// The upper end of a bucket, in nanoseconds.
 fn upper_end(bucket: usize) -> Nanos {
     ((5 + bucket as u64 % 4) << (bucket / 4)) * 250
 }

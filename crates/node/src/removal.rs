@@ -10,11 +10,11 @@ use crate::catalogue::Catalogue;
 use crate::layout;
 
 /// Removes those of the partitions `numbers` that are condemned, and has the catalogue forget them with its next edit.
-/// Gives those that could not be removed: they stay condemned.
+/// Gives the partitions that could not be removed: they stay condemned.
 ///
 /// # Errors
-/// Nothing was removed because the catalogue cannot settle what holds, or what was removed is not known to be gone for
-/// good.
+/// Nothing was removed because the catalogue cannot settle which edits hold, or what was removed is not known to be
+/// gone for good.
 pub async fn remove(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -23,14 +23,17 @@ pub async fn remove(
 ) -> Result<Vec<u32>> {
     let condemned = {
         let mut catalogue = catalogue.lock().await;
-        // An edit that failed may be the one that makes a restored tenant of them: a crash must not find it.
+        // An edit that failed may be the one that gives them to a restored tenant: a crash must not find that edit.
         catalogue.settle().await?;
         catalogue.listings().condemned.clone()
     };
     let (mut gone, mut left) = (Vec::new(), Vec::new());
     for &number in numbers {
         if !condemned.contains(&number) {
-            tracing::error!(partition = number, "the catalogue has not condemned this partition: it is left alone");
+            tracing::error!(
+                partition = number,
+                "a partition is to be removed, but the catalogue does not say so: it is left alone"
+            );
             continue;
         }
         match layout::remove_partition(fs, dir, number).await {

@@ -1,13 +1,13 @@
 //! Space that is set aside, so that a full disk can be emptied.
 //!
 //! Dropping or emptying a tenant begins with an edit of the catalogue, and an edit may need a new journal: two files
-//! with their blocks. On a full disk there is no room for them, so they are there beforehand, in `reserve/`: empty
-//! files with space reserved behind their end. An edit that stores nothing new and meets `NoSpace` *draws* on them:
-//! they are renamed to where the new journal should be. The space goes from file to file and is never free in between,
-//! so nobody who also waits for space can take it.
+//! with their blocks. On a full disk there is no room for these files, so they are made beforehand, in `reserve/`:
+//! empty files with space reserved behind their end. An edit that stores nothing new and meets `NoSpace` *draws* on
+//! them: they are renamed to where the new journal should be. The space goes from file to file and is never free in
+//! between, so nobody else who waits for space can take it.
 //!
-//! Every journal is made with as much room. So what an old one gives back is what the next one takes, and it is set
-//! aside at once; what cannot be is tried again in the background.
+//! Every journal is made with the same room. So an old journal gives back what the next one takes, and that space is
+//! set aside at once. If it cannot be set aside, the attempt is repeated in the background.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -21,8 +21,8 @@ use weir_io::{Clock, Error, ErrorKind, Event, File, Fs, Nanos, Op, OpenOptions, 
 
 use crate::layout::TAG;
 
-/// The files, each with what it is to become. As many as two journals take: one for each copy of the catalogue, or for
-/// a second try.
+/// The files, each with its future role. There are as many as two journals take: one journal for each copy of the
+/// catalogue, or for a second try.
 const SPARES: [(&str, Role); 4] = [
     ("journal-1", Role::Journal),
     ("current-1", Role::Current),
@@ -31,7 +31,7 @@ const SPARES: [(&str, Role); 4] = [
 ];
 /// The space of a `CURRENT`: one block of any file system.
 const CURRENT_BYTES: u64 = 4096;
-/// A journal that holds a snapshot has at least so much room behind it, for edits to come: hundreds of them.
+/// A journal that holds a snapshot has at least this much room behind it for edits to come: hundreds of them.
 const EDITS_BYTES: u64 = 64 << 10;
 /// How long it waits before it tries again to set space aside, in nanoseconds.
 const RETRY_AFTER: Nanos = 1_000_000_000;
@@ -43,7 +43,7 @@ enum Role {
 }
 
 impl Role {
-    /// What the new file `path` of the catalogue is.
+    /// The role of the catalogue's new file `path`.
     fn of(path: &Path) -> Self {
         match path.file_name() {
             Some(name) if name == "CURRENT.tmp" => Role::Current,
@@ -52,14 +52,14 @@ impl Role {
     }
 }
 
-/// See the module.
+/// Files with space that is set aside for the catalogue.
 pub(crate) struct Reserve {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// New files are made of what is set aside.
+    /// New files are made from the space that is set aside.
     drawing: AtomicBool,
-    /// Who takes or makes one of the files: nobody may still be making what somebody else writes a journal into. Taken
-    /// before `state`.
+    /// Held by whoever takes or makes one of the files: nobody may still be making a file into which somebody else
+    /// writes a journal. Taken before `state`.
     files: AsyncMutex<()>,
     state: Mutex<SpareFiles>,
     /// Something was drawn, more is wanted, space has become free, or the node has ended.
@@ -67,11 +67,11 @@ pub(crate) struct Reserve {
 }
 
 struct SpareFiles {
-    /// Bytes that a journal is to have.
+    /// Bytes that a journal should have.
     journal_bytes: u64,
     /// Bytes that each of [`SPARES`] has.
     held: [u64; SPARES.len()],
-    /// Rises when it is worth trying at once.
+    /// Rises when it is worth trying again at once.
     tries: u64,
 }
 
@@ -90,26 +90,27 @@ impl SpareFiles {
 }
 
 impl Reserve {
-    /// Nothing is set aside yet in the directory `dir` of a node.
+    /// A reserve in the directory `dir` of a node, with nothing set aside yet.
     pub fn new(fs: &Arc<dyn Fs>, dir: &Path) -> Arc<Self> {
         let state = SpareFiles { journal_bytes: EDITS_BYTES, held: [0; SPARES.len()], tries: 0 };
         let (drawing, files, news) = Default::default();
         Arc::new(Self { fs: Arc::clone(fs), dir: dir.join("reserve"), drawing, files, state: Mutex::new(state), news })
     }
 
-    /// The same disk, where new files are made of the reserve while somebody [draws](Reserve::draw).
+    /// The same disk, on which new files are made from the reserve while somebody [draws](Reserve::draw).
     pub fn fs(self: &Arc<Self>) -> Arc<dyn Fs> {
         Arc::new(ReservedFs { inner: Arc::clone(&self.fs), reserve: Arc::clone(self) })
     }
 
-    /// Until this is dropped, new files are made of the reserve. One at a time: whoever draws has the catalogue.
+    /// Until the result is dropped, new files are made from the reserve. One at a time: whoever draws holds the
+    /// catalogue.
     pub fn draw(self: &Arc<Self>) -> Drawing {
         self.drawing.store(true, Ordering::Relaxed);
         Drawing(Arc::clone(self))
     }
 
-    /// The catalogue is `bytes` long as one snapshot. A journal of it has room for as much again, and for edits of a
-    /// small one.
+    /// The catalogue is `bytes` long as one snapshot. A journal of it has room for as much again, and for the edits of
+    /// a small catalogue.
     pub fn cover(&self, bytes: u64) {
         let journal_bytes = (2 * bytes + EDITS_BYTES).next_power_of_two();
         let mut state = self.state.lock();
@@ -120,19 +121,19 @@ impl Reserve {
         }
     }
 
-    /// Space may have become free: what is missing is set aside now, and not at the next try.
+    /// Space may have become free: the missing space is set aside now, and not at the next try.
     pub fn try_now(&self) {
         self.state.lock().tries += 1;
         self.news.notify();
     }
 
-    /// Bytes that are set aside; 0 unless all that should be is.
+    /// Bytes that are set aside; 0 unless all bytes that should be set aside are.
     pub fn bytes(&self) -> u64 {
         let state = self.state.lock();
         if state.is_missing() { 0 } else { state.held.iter().sum() }
     }
 
-    /// Takes the next file for `path` and makes it that file.
+    /// Takes the next file of the reserve and makes it the file `path`.
     async fn take(&self, path: &Path, options: OpenOptions, tag: Tag) -> Result<Arc<dyn File>> {
         let _files = self.files.lock().await;
         let role = Role::of(path);
@@ -142,8 +143,8 @@ impl Reserve {
             spare.inspect(|&spare| state.held[spare] = 0)
         };
         let Some(spare) = taken else {
-            let message =
-                "the disk is full, and the space that was set aside is used up: free space on this file system";
+            let message = "the disk is full, and the space that was set aside for the catalogue is used up: free \
+                           space on this file system";
             return Err(Error::new(ErrorKind::NoSpace, "create", path, message));
         };
         self.news.notify();
@@ -151,7 +152,7 @@ impl Reserve {
         self.fs.open(path, OpenOptions { create_new: false, ..options }, tag).await
     }
 
-    /// Sets aside what is missing, as far as there is space.
+    /// Sets aside the space that is missing, as far as there is space.
     pub async fn fill(&self) -> Result<()> {
         let _files = self.files.lock().await;
         if !self.state.lock().is_missing() {
@@ -186,7 +187,7 @@ impl Reserve {
             opened => opened?,
         };
         if file.len().await? > 0 {
-            // It had become a journal, and a lost machine took its new name back.
+            // The file had become a journal, and the loss of the machine took its new name back.
             file.set_len(0, TAG).await?;
         }
         file.reserve(bytes, TAG).await?;
@@ -200,7 +201,7 @@ impl Drop for Reserve {
     }
 }
 
-/// See [`Reserve::draw`].
+/// The right to make new files from the reserve: see [`Reserve::draw`].
 pub(crate) struct Drawing(Arc<Reserve>);
 
 impl Drop for Drawing {
@@ -209,7 +210,7 @@ impl Drop for Drawing {
     }
 }
 
-/// See [`Reserve::fs`].
+/// The file system of [`Reserve::fs`].
 struct ReservedFs {
     inner: Arc<dyn Fs>,
     reserve: Arc<Reserve>,
@@ -232,7 +233,7 @@ impl Fs for ReservedFs {
                 match file.reserve(bytes, tag).await {
                     // Not possible on this file system.
                     Err(error) if error.kind() == ErrorKind::Invalid => {}
-                    // Without room it would give back too little for the next one.
+                    // Without this room, the file would give back too little for the next one.
                     reserved => reserved?,
                 }
             }
@@ -253,11 +254,19 @@ pub(crate) async fn keep(reserve: Weak<Reserve>, clock: Arc<dyn Clock>) {
         match &filled {
             Ok(()) if was_missing => tracing::info!("space for the catalogue is set aside again"),
             Err(error) if error.kind() == ErrorKind::Invalid => {
-                tracing::warn!(%error, "no space can be set aside: should the disk be full, tenants cannot be dropped or emptied");
+                tracing::warn!(
+                    %error,
+                    "no space can be set aside for the catalogue: if the disk becomes full, tenants cannot be dropped \
+                     or emptied"
+                );
                 return;
             }
             Err(error) if !was_missing => {
-                tracing::warn!(%error, "cannot set space aside for the catalogue yet: where the disk is full, tenants cannot be dropped or emptied");
+                tracing::warn!(
+                    %error,
+                    "cannot set space aside for the catalogue yet: as long as the disk is full, tenants cannot be \
+                     dropped or emptied"
+                );
             }
             Ok(()) | Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! What all tenants of a node share.
+//! The parts of a node that all its tenants share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,18 +32,19 @@ use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 use crate::write_shares::WriteShares;
 
-/// Partitions that are opened at a time. Each replays at the speed of one core; more would only make all of them late.
+/// Partitions that are opened at a time. Each replays at the speed of one core; opening more would only delay all of
+/// them.
 const WAKES_MAX: u64 = 4;
 
-/// What the node holds of its directory.
+/// The node's hold on its directory.
 pub(crate) struct Directory {
-    /// Against other processes.
+    /// The lock against other processes.
     pub lock: Arc<dyn FsLock>,
-    /// The file system it is on, if all of it can be synced at once.
+    /// The directory's file system, if all of it can be synced at once.
     pub volume: Option<Arc<dyn Volume>>,
 }
 
-/// See the module.
+/// What all tenants of a node share: the catalogue, gates, workers, memory, cache and shared log.
 pub(crate) struct NodeShared {
     pub config: NodeConfig,
     pub machine: Machine,
@@ -57,7 +58,7 @@ pub(crate) struct NodeShared {
     pub kept_blocks: Arc<KeptBlocks>,
     pub memory: Arc<WriteMemory>,
     pub workers: Arc<Workers>,
-    /// What tenants say of their shares.
+    /// The terms of tenants about their shares.
     pub terms: Arc<TermsBook>,
     pub ticker: Arc<Ticker>,
     pub control: Arc<Control>,
@@ -136,7 +137,7 @@ impl NodeShared {
     }
 
     /// Opens the partition of `slot`, whose number and tenant are `owner`'s, when it is its turn: tenants take turns,
-    /// whatever number of partitions each has.
+    /// however many partitions each has.
     pub async fn open_partition(
         self: &Arc<Self>,
         slot: &Arc<dyn Ticked>,
@@ -145,7 +146,8 @@ impl NodeShared {
         (counters, witnessed): (Arc<Counters>, Arc<Witnessed>),
     ) -> Result<Arc<Partition>> {
         let number = owner.partition;
-        // Before it is this partition's turn: those that have logs of their own do not wait until a long log is read.
+        // Before it is this partition's turn: partitions that have logs of their own do not wait until a long log is
+        // read.
         let shared_log = match self.log_of(TenantId(owner.tenant)).await {
             LogKind::Own => None,
             LogKind::Shared => Some(self.shared_log().await?),
@@ -161,7 +163,7 @@ impl NodeShared {
             return Err(layout::lost(dir, number));
         }
         let path = match was_used {
-            // What the catalogue calls used is durable.
+            // The directory of a partition that the catalogue calls used is durable.
             true => layout::partition_path(dir, number),
             false => layout::partition_dir(fs, dir, number).await?,
         };
@@ -225,8 +227,8 @@ impl NodeShared {
         Ok(log)
     }
 
-    /// The partitions that have something unflushed in the shared log, which is shortened by what nobody needs: all of
-    /// it, where the last tenant that shared it was dropped.
+    /// The partitions that have something unflushed in the shared log. The log is shortened by what nobody needs: by
+    /// all of it, if the last tenant that shared it was dropped.
     pub async fn unflushed_in_shared_log(&self) -> BTreeSet<u32> {
         let is_used = match self.catalogue.lock().await.listings().sharing_a_log().is_empty() {
             true => self.node_log.exists().await.unwrap_or_default(),
@@ -235,29 +237,31 @@ impl NodeShared {
         if !is_used {
             return BTreeSet::new();
         }
-        // Why it cannot be opened was logged, and is told to whoever asks for one of its partitions.
+        // The reason why it cannot be opened was logged, and is told to whoever asks for one of its partitions.
         let Ok(log) = self.shared_log().await else { return BTreeSet::new() };
         if let Err(error) = log.truncate().await {
-            tracing::warn!(%error, "cannot shorten the shared log yet");
+            tracing::warn!(%error, "cannot truncate the shared log yet");
         }
         log.unflushed()
     }
 
-    /// Its files are there, durably, and nothing is acknowledged yet: from now on it is a loss if they are not.
+    /// The partition's files exist durably, and nothing is acknowledged yet. From now on it is a loss if they are
+    /// missing.
     async fn mark_used(&self, number: u32) -> Result<()> {
         let mut catalogue = self.catalogue.lock().await;
         commit(&mut catalogue, CatalogueEdit { used: vec![number], ..CatalogueEdit::default() }).await
     }
 
-    /// Why partition `number` must not be written to: what is acknowledged in it must not go with an edit that gave it
-    /// up after all.
+    /// Why partition `number` must not be written to: what is acknowledged in it must not be lost with an edit that
+    /// gave the partition up after all.
     async fn doubt(&self, catalogue: &mut Catalogue, number: u32) -> Option<Error> {
         if !catalogue.is_in_doubt(number) {
             return None;
         }
         let cause = catalogue.settle().await.err()?;
         let message = format!(
-            "dropping or emptying this tenant failed half-way; it can be written to when the catalogue can: {cause}"
+            "dropping or emptying this tenant failed half-way; it takes writes again once the catalogue can be \
+             written: {cause}"
         );
         Some(Error::new(cause.kind(), "write to", "the tenant", message))
     }
@@ -269,7 +273,7 @@ impl NodeShared {
             let shared = shared.clone();
             Box::pin(async move {
                 let Some(shared) = shared.upgrade() else {
-                    return Err(Error::new(ErrorKind::Closed, "change", "the catalogue", "the node ends"));
+                    return Err(Error::new(ErrorKind::Closed, "change", "the catalogue", "the node is shutting down"));
                 };
                 let mut catalogue = shared.catalogue.lock().await;
                 if catalogue.is_in_doubt(number) { catalogue.settle().await } else { Ok(()) }
@@ -282,14 +286,14 @@ impl NodeShared {
         &self.reserve
     }
 
-    /// The disk behind the node's gate, booked to `owner`: a partition that nobody can use yet, so it has no limits of
+    /// The disk behind the node's gate, booked to `owner`, for a partition that nobody can use yet: it has no limits of
     /// its own.
     pub fn booked_to(&self, owner: Owner) -> Arc<dyn Fs> {
         let fs = Arc::clone(&self.machine.fs);
         if self.config.gates { GatedFs::node(fs, owner, Arc::clone(&self.gate), &self.ledger) } else { fs }
     }
 
-    /// The disk behind the gates of `slot`, and those.
+    /// The disk behind the gates of `slot`, and those gates.
     fn gated(&self, slot: &Arc<dyn Ticked>, owner: Owner) -> (Arc<dyn Fs>, Option<Arc<PartitionGate>>) {
         let fs = Arc::clone(&self.machine.fs);
         if !self.config.gates {
@@ -304,20 +308,20 @@ impl NodeShared {
         (gated, Some(gates))
     }
 
-    /// Different for every opening, as what is in a recycled segment must not look like something new.
-    fn salt(&self) -> u64 {
+    /// Different for every opening, because the contents of a recycled segment must not look like new records.
+    pub(crate) fn salt(&self) -> u64 {
         let opening = self.openings.fetch_add(1, Ordering::Relaxed);
         self.machine.salt ^ opening.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// For a partition that is made: no other one has it.
+    /// An identity for a partition that is made: no other partition has it.
     pub(crate) fn identity(&self) -> u64 {
-        // Not a salt: that says something else.
+        // Not the salt itself, which has another meaning.
         self.salt().rotate_left(32)
     }
 
-    /// Removes what is left of condemned partitions, in the background, and tries again where that fails, until it is
-    /// done or the node ends. Then the rest is removed at the next opening.
+    /// Removes what is left of condemned partitions, in the background. Where that fails, it is tried again until it is
+    /// done or the node ends. In the latter case the next opening removes the rest.
     pub fn remove_partitions(self: &Arc<Self>, numbers: Vec<u32>) {
         if numbers.is_empty() {
             return;
@@ -354,13 +358,13 @@ async fn forget_members(log: &SharedLog, numbers: &[u32]) {
     for &number in numbers {
         if let Err(error) = log.forget(number).await {
             // The next flush of another member tries again.
-            tracing::warn!(partition = number, %error, "cannot shorten the shared log yet");
+            tracing::warn!(partition = number, %error, "cannot truncate the shared log yet");
         }
     }
 }
 
-/// How long what could not be removed waits before it is tried again, in nanoseconds.
+/// How long a failed removal waits before it is tried again, in nanoseconds.
 const REMOVE_AGAIN_AFTER: Nanos = 1_000_000_000;
 
-/// Enough that two cores seldom meet; each shard has a ghost queue, so not more than needed.
+/// Enough that two cores seldom meet. Each shard has a ghost queue, so there are no more than needed.
 const CACHE_SHARDS: usize = 16;

@@ -1,12 +1,13 @@
-//! The log that partitions of tenants with a shared one write to (C-5, DF-12): one for the node, in `shared-log/`. It
-//! is opened when the first of them is.
+//! The shared log: the log to which partitions write whose tenants share one (C-5, DF-12). There is one for the node,
+//! in `shared-log/`. It is opened when the first of these partitions is opened.
 //!
-//! It passes the node's gate; what is written to it is booked to those whose records they are, and each passes its own
-//! gate with that ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros, syncs, and what is
-//! read.
+//! It passes the node's gate. What is written to it is booked to the partitions whose records they are, and each of
+//! them pays for that at its own gate ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros,
+//! syncs, and reads.
 //!
-//! Its anchor is like a partition's, and has the log's [floor](weir_log::ClaimKeeper) as what is persisted. It is
-//! written before segments go, when a segment is full and durable, after an opening and at the end, and now and then.
+//! Its anchor is like a partition's, with the log's [floor](weir_log::ClaimKeeper) in the place of what is persisted.
+//! It is written before segments go, when a segment is full and durable, after an opening and at the end, and now and
+//! then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,14 +24,14 @@ use weir_log::{
 use crate::layout;
 use crate::partition::anchor::{self, Anchor, AnchorClaim, AnchorSlot};
 
-/// Whom it is booked to, and whose its anchor is.
+/// The owner that its I/O is booked to, and the owner in its anchor.
 pub(crate) const OWNER: Owner = Owner { tenant: 0, partition: 0 };
-/// So many segments at least make up a log at its cap: a segment is what a cascade gives back.
+/// A log at its cap has at least this many segments: a cascade gives back a segment.
 const SEGMENTS: u64 = 16;
-/// The smallest segment that a log which has grown has, in bytes.
+/// The size of the smallest segment in a log that has grown, in bytes.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 
-/// Where it is in the node's directory `dir`.
+/// Where the shared log is in the node's directory `dir`.
 pub(crate) fn path(dir: &Path) -> PathBuf {
     dir.join("shared-log")
 }
@@ -40,10 +41,10 @@ pub(crate) fn segments(own: &Path) -> PathBuf {
     own.join("log")
 }
 
-/// What its anchor in `own` says; `None` if it was never used.
+/// What the anchor in the log's directory `own` says; `None` if the log was never used.
 ///
 /// # Errors
-/// `Corruption` if there are segments and no anchor, or it is damaged.
+/// `Corruption` if there are segments and no anchor, or if the anchor is damaged.
 pub(crate) async fn anchor(fs: &Arc<dyn Fs>, own: &Path) -> Result<Option<AnchorSlot>> {
     match anchor::read(fs, own, OWNER).await {
         Ok(slot) => Ok(Some(slot)),
@@ -71,12 +72,12 @@ async fn has_segments(fs: &Arc<dyn Fs>, own: &Path) -> Result<bool> {
     }
 }
 
-/// Whose accounts are those of the members. Weak: an account whose owner has left is settled when nobody holds it.
+/// The accounts of the members. Weak: an account whose owner has left is settled when nobody holds it.
 #[derive(Default)]
 pub(crate) struct LogWriters(RwLock<BTreeMap<u32, Weak<Account>>>);
 
 impl LogWriters {
-    /// Partition `number` is about to write, on `account`.
+    /// Partition `number` is about to write, and is booked on `account`.
     pub fn admit(&self, number: u32, account: &Arc<Account>) {
         let mut accounts = self.0.write();
         accounts.retain(|_, account| account.strong_count() > 0);
@@ -94,7 +95,7 @@ impl Sharers for LogWriters {
     }
 }
 
-/// See the module.
+/// The node's shared log, open or not, with its anchor.
 pub(crate) struct NodeLog {
     fs: Arc<dyn Fs>,
     writers: Arc<LogWriters>,
@@ -102,9 +103,10 @@ pub(crate) struct NodeLog {
     sync: SyncMode,
     cap_bytes: u64,
     opened: OnceLock<(SharedLog, Arc<Anchor>)>,
-    /// Why it cannot be opened. What is damaged stays so for as long as the directory is locked, and is not read again.
+    /// Why the log cannot be opened. Damage stays for as long as the directory is locked, so the log is not read again.
     damage: OnceLock<Error>,
-    /// What looks after it, from when it is used: a node without such tenants has nothing to look after.
+    /// The task that looks after the log, from when the log is used: a node without such tenants has nothing to look
+    /// after.
     watch: Mutex<Option<BoxFuture<()>>>,
     /// One opens it at a time.
     opening: AsyncMutex<()>,
@@ -113,7 +115,7 @@ pub(crate) struct NodeLog {
 }
 
 impl NodeLog {
-    /// The log of the node in `dir`, not opened yet. At `cap_bytes` those who keep it long are to flush.
+    /// The log of the node in `dir`, not opened yet. At `cap_bytes`, the members that keep it long are to flush.
     pub fn new(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -126,17 +128,17 @@ impl NodeLog {
         Arc::new(Self { fs, writers, own: path(dir), sync, cap_bytes, opened, damage, watch, opening, _lock: lock })
     }
 
-    /// Who writes to it.
+    /// The accounts of the partitions that write to it.
     pub fn writers(&self) -> &LogWriters {
         &self.writers
     }
 
-    /// Has `watch` run from when the log is used.
+    /// Sets the task that is to run from when the log is used.
     pub fn set_watch(&self, watch: BoxFuture<()>) {
         *self.watch.lock() = Some(watch);
     }
 
-    /// What is to run now that the log is used; once.
+    /// The task that is to run now that the log is used; given once.
     pub fn take_watch(&self) -> Option<BoxFuture<()>> {
         self.watch.lock().take()
     }
@@ -180,14 +182,18 @@ impl NodeLog {
         }
         let opened = self.open_now(members, chance).await.inspect_err(|error| {
             if error.kind() == ErrorKind::Corruption {
-                tracing::error!(%error, "tenants that share a log are not served: stop the server, run `weir repair`");
+                tracing::error!(
+                    %error,
+                    "the shared log is damaged, and the tenants that share it are not served: stop the server and run \
+                     `weir repair`"
+                );
                 self.damage.get_or_init(|| error.clone());
             }
         })?;
         Ok(self.opened.get_or_init(|| opened).0.clone())
     }
 
-    /// Whether there is anything of it on disk.
+    /// Whether any file of the log is on disk.
     ///
     /// # Errors
     /// I/O.
@@ -208,8 +214,8 @@ impl NodeLog {
             }
         };
         let anchor = Arc::new(Anchor::new(Arc::clone(&self.fs), &self.own, slot));
-        // What was read may be in the page cache alone, where a process was killed. Segments go by it: it is durable
-        // before.
+        // If a process was killed, the claim that was read may be in the page cache alone. Segments are removed because
+        // of it, so it must be durable before that.
         anchor.hold(slot.claim, Class::Flush).await?;
         let log = LogOptions {
             sync: self.sync,
@@ -221,7 +227,7 @@ impl NodeLog {
         let exists = |member| members.contains(&member);
         let (fs, keeper) = (Arc::clone(&self.fs), Arc::new(Keeper(Arc::clone(&anchor))));
         let log = SharedLog::open(fs, &segments(&self.own), options, floor, &exists, keeper).await?;
-        // What was found is durable by now.
+        // The records that were found are durable by now.
         note_claim(&log).await;
         Ok((log, anchor))
     }
@@ -230,8 +236,8 @@ impl NodeLog {
 /// Has the anchor say up to where the log is durable.
 async fn note_claim(log: &SharedLog) {
     if let Err(error) = log.claim().await {
-        // The claim before stays, and the next round tries again: less of what may happen to the files would be
-        // noticed.
+        // The claim before stays, and the next round tries again; until then, less of what may happen to the files
+        // would be noticed.
         tracing::warn!(%error, "cannot write the anchor of the shared log");
     }
 }

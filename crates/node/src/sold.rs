@@ -1,17 +1,17 @@
-//! What tenants have bought, beside what the device gives. Selling more than it gives is what a node is for, so nothing
-//! is refused; but whoever sells should know how often he has sold the same bandwidth.
+//! What tenants have bought, compared with what the device gives. A node exists to sell more than the device gives, so
+//! nothing is refused; but whoever sells should know how often the same bandwidth is sold.
 
 use weir_admission::cost::Capacity;
 use weir_admission::{Direction, Limits, UNLIMITED, UnitLimits};
 
 use crate::tick::READ_AMPLIFICATION;
 
-/// See the module.
+/// What tenants have bought, and how that compares with the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sold {
     /// Tenants with a limit on reads or on writes.
     pub tenants: u64,
-    /// Tenants that lack one of the two: they may use whatever is there, and bought nothing of it.
+    /// Tenants without one of the two limits: they may use whatever is there, and bought nothing of it.
     pub unlimited: u64,
     /// Read units a second, of all tenants.
     pub rcu: u64,
@@ -19,22 +19,23 @@ pub struct Sold {
     pub wcu: u64,
     /// Device bytes a second that serve all of them at once (FX-10), before flushes and compactions.
     pub bytes: u64,
-    /// Device bytes a second that there are; `None` where nobody has said or measured it. Where reads and writes have a
-    /// budget each: of both.
+    /// Device bytes a second that exist; `None` if nobody has configured or measured them. If reads and writes have a
+    /// budget each, the sum of both.
     pub device_bytes: Option<u64>,
-    /// How often the device is sold; `None` like that.
+    /// How often the device is sold; `None` if its bandwidth is not known.
     pub times: Option<f64>,
-    /// Device bytes a second that take all writes at once into the log and out of memory, with nothing compacted.
+    /// Device bytes a second that take all writes at once into the log and out of memory, if nothing is compacted.
     pub uncompacted: u64,
-    /// Whether the device passes those: if not, all at once must wait, whatever is put off. `None` like that.
+    /// Whether the device passes these bytes. If not, all writes at once must wait, whatever is put off. `None` if its
+    /// bandwidth is not known.
     pub passes_uncompacted: Option<bool>,
 }
 
-/// Times that a written byte goes to the device where nothing is compacted: into the log, and into level 0.
+/// How often a written byte goes to the device if nothing is compacted: into the log, and into level 0.
 const UNCOMPACTED_WRITES: u64 = 2;
 
 impl Sold {
-    /// Of tenants under `limits`, on `device`.
+    /// For tenants under `limits`, on `device`.
     pub fn of(limits: impl Iterator<Item = UnitLimits>, device: Option<Limits>) -> Self {
         let mut sold = Self::default();
         for UnitLimits { rcu, wcu, ru, .. } in limits {
@@ -52,7 +53,7 @@ impl Sold {
         if let (Some(device), Some(reads), Some(writes)) = (device, rate(Direction::Read), rate(Direction::Write)) {
             let (there, often) = match device {
                 Limits::Shared(_) => (reads, times(sold.bytes, reads)),
-                // What runs short first.
+                // The budget that runs short first.
                 Limits::Split { .. } => (reads.saturating_add(writes), times(read, reads).max(times(written, writes))),
             };
             (sold.device_bytes, sold.times) = (Some(there), Some(often));

@@ -1,13 +1,13 @@
 //! Why a write waits for a flush or a compaction.
 
-/// What makes writes wait.
+/// The cause for which a write waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StallCause {
     /// Too many runs in level 0 of its tree (FX-21).
     L0Runs,
-    /// Every write buffer of its tree waits for its flush, or every one but the last, which fills (FX-29).
+    /// Every write buffer of its tree waits for its flush, or every one except the last, which is filling (FX-29).
     Memtables,
-    /// The compactions of its tree have too many bytes before them, and nobody puts them off on purpose (FX-29, U-7).
+    /// The compactions of its tree have too many bytes to rewrite, and nobody puts them off on purpose (FX-29, U-7).
     PendingBytes,
     /// The write memory that all tenants of the node share is used up, or nearly, and its tenant has its share of it
     /// (DF-7).

@@ -1,5 +1,5 @@
 //! Partition directories that the catalogue does not account for. They are never removed: only the catalogue may say
-//! that something is not needed, and it does not mention them.
+//! that a directory is not needed, and it does not mention these.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use crate::catalogue::Listings;
 use crate::catalogue::survey::repair;
 use crate::layout;
 
-/// See the module.
+/// Numbers of such directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strangers {
-    /// Of numbers that were given out, and now are nobody's and not condemned.
+    /// Numbers that were given out, and now belong to nobody and are not condemned.
     pub unknown: Vec<u32>,
-    /// Of numbers that were never given out: the catalogue is older than they are.
+    /// Numbers that were never given out: the catalogue is older than these directories.
     pub beyond: Vec<u32>,
 }
 
 impl Strangers {
-    /// Those among the directories that are `there`.
+    /// The strangers among the directories that are `there`.
     pub fn among(there: &[u32], listings: &Listings) -> Self {
         let named = listings.partitions();
         let strange = there.iter().filter(|number| !named.contains(number) && !listings.condemned.contains(number));
@@ -27,23 +27,24 @@ impl Strangers {
         Self { unknown, beyond }
     }
 
-    /// Why the node in `dir` is not opened: a new tenant would get the number of a directory that is there.
+    /// Why the node in `dir` is not opened: a new tenant would get the number of a directory that exists.
     pub fn refusal(&self, dir: &Path) -> Option<Error> {
         let number = *self.beyond.first()?;
         let message = format!(
-            "the catalogue has not given out this number yet: it is an older copy, and tenants made since are missing in it. Put both \
-             catalogue directories back as they were, or {} lets the node open without those tenants; their directories stay",
+            "the catalogue has not given out this number yet: it is an older copy, in which newer tenants are \
+             missing. Put the right files back into both catalogue directories, or run {}: then the node opens \
+             without those tenants, whose directories stay",
             repair(dir)
         );
         Some(Error::corruption(layout::partition_path(dir, number), 0, message))
     }
 
-    /// What `weir check` says of those that do not keep the node from opening.
+    /// What `weir check` reports about strangers that do not keep the node from opening.
     pub fn problems(&self, dir: &Path) -> impl Iterator<Item = Error> {
         self.unknown.iter().map(|&number| {
             let message = format!(
-                "partition {number:06} belongs to no tenant, and no tenant that was dropped. It is never used or removed: move it away if \
-                 nobody misses it"
+                "partition {number:06} belongs to no tenant, and not to one that was dropped either. It is never used \
+                 or removed: move it away if nobody needs it"
             );
             Error::corruption(layout::partition_path(dir, number), 0, message)
         })

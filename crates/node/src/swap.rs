@@ -1,4 +1,4 @@
-//! `SWAPDB`: two databases of a tenant change their numbers, whatever they hold, at the cost of one edit of the
+//! `SWAPDB`: exchanges the numbers of two databases of a tenant, whatever they hold, at the cost of one edit of the
 //! catalogue.
 
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::partition_slot::SlotState;
 use crate::shared::NodeShared;
 use crate::tenant::Tenant;
 
-/// How often it is tried to make certain that an edit that has failed did not happen.
+/// How often it is tried to make certain that a failed edit did not happen.
 const SETTLE_NANOS: Nanos = 100_000_000;
 
 impl Node {
-    /// Exchanges the databases of `tenant` that are called `one` and `other`, durably: all that was written before is
-    /// made durable first, so that no crash finds the exchange without it. `alone` is let go when it is decided, also
-    /// where nobody waits any more: until then nobody else runs commands of this tenant.
+    /// Exchanges the databases of `tenant` that are called `one` and `other`, durably. Everything written before is
+    /// made durable first, so that no crash finds the exchange without it. Until the outcome is decided nobody else
+    /// runs commands of this tenant: `alone` is dropped then, even if nobody waits for the outcome any more.
     ///
     /// # Errors
     /// `NotFound`; I/O: then nothing was exchanged, and no crash will find that it was.
@@ -56,10 +56,10 @@ impl Node {
     }
 }
 
-/// Makes durable what was written to the tenant so far, where its sync mode promises anything.
+/// Makes durable what was written to the tenant so far, if its sync mode promises durability at all.
 async fn make_durable(tenant: &Tenant) -> Result<()> {
     for slot in tenant.partitions() {
-        // One that is asleep has everything on the device, one that falls asleep not yet.
+        // A partition that is asleep has everything on the device; one that is falling asleep does not yet.
         if matches!(slot.state(), SlotState::Awake | SlotState::Leaving) {
             slot.partition().await?.make_durable().await?;
         }
@@ -67,16 +67,19 @@ async fn make_durable(tenant: &Tenant) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no crash can find an edit done that has failed: what is written under the old numbers would be another
-/// database's.
+/// Waits until no crash can find that a failed edit was done: writes under the old numbers would then belong to another
+/// database.
 async fn settle(shared: &NodeShared) -> Result<()> {
     let clock = &shared.machine.clock;
-    while let Err(error) = shared.catalogue.lock().await.settle().await {
+    loop {
+        // Not in the condition of a `while let`, which would keep the catalogue locked in the body: others need it, for
+        // instance to open a partition that is asleep.
+        let settled = shared.catalogue.lock().await.settle().await;
+        let Err(error) = settled else { return Ok(()) };
         if error.kind() == ErrorKind::Closed {
-            return Err(Error::new(ErrorKind::Closed, "swap", "databases", "the node ends"));
+            return Err(Error::new(ErrorKind::Closed, "swap", "databases", "the node is shutting down"));
         }
-        tracing::warn!(%error, "a tenant waits until the catalogue can be written");
+        tracing::warn!(%error, "the requests of a tenant wait until the catalogue can be written");
         sleep_until(clock, clock.now() + SETTLE_NANOS).await;
     }
-    Ok(())
 }

@@ -6,24 +6,24 @@ use weir_log::{SyncMode, WriteAheadLog};
 
 /// A partition as the control loop sees it.
 pub(crate) trait Tended: Send + Sync {
-    /// It is visited; `None` once it is being closed.
+    /// Begins a visit; `None` once the partition is being closed.
     fn begin_visit(self: Arc<Self>) -> Option<Box<dyn Visit>>;
 
-    /// A round passes: what nobody said is to be found.
+    /// A round passes, which is to find what nobody reported.
     fn pass_round(self: Arc<Self>);
 }
 
 /// A visit to a partition, which is not closed before it has ended.
 pub(crate) trait Visit: Send + Sync {
-    /// It is on the list of those due no more: what is written from here on marks it again.
+    /// Takes the partition off the list of those due: a write from here on marks it again.
     fn unmark(&self);
 
-    /// What its log promises.
+    /// The sync mode of its log.
     fn sync_mode(&self) -> SyncMode;
 
     /// Its log.
     fn log(&self) -> &Arc<dyn WriteAheadLog>;
 
-    /// Looks after its log and what is left of old files.
+    /// Looks after its log and leftover files.
     fn look_after(&self);
 }

@@ -1,8 +1,8 @@
 //! The policy tick: once every [`Policy::period`] a sample of the whole node goes to the profile's policies, and all
-//! knobs go where they say.
+//! knobs are set to what they say.
 //!
-//! Only partitions that are awake are looked at, in the order of their owners. Between two ticks a partition that is
-//! opened, or whose tenant's limits are altered, gets at once what does not depend on the load.
+//! Only partitions that are awake are sampled, in the order of their owners. A partition that is opened between two
+//! ticks, or whose tenant's limits are altered, at once gets the settings that do not depend on the load.
 //!
 //! Lock order: `policy`, then a slot's reservation, then gates. `awake`, `observer`, `history` and the mover's desk are
 //! alone.
@@ -37,7 +37,7 @@ use crate::stall::StallCause;
 /// Device bytes read per byte asked for, at most, with four levels of which two are in memory (FX-11).
 pub(crate) const READ_AMPLIFICATION: u64 = 4;
 
-/// Memory for the last ticks: a quarter of an hour of 32 partitions.
+/// Memory for the last ticks: a quarter of an hour with 32 partitions.
 const HISTORY_BYTES_MAX: usize = 16 << 20;
 
 /// The slot of a partition as the tick sees it.
@@ -45,21 +45,21 @@ pub(crate) trait Ticked: Send + Sync {
     /// The partition, if it is awake.
     fn partition(&self) -> Option<Arc<Partition>>;
 
-    /// What its gates are limited by.
+    /// The limits of its gates.
     fn reservation(&self) -> &Reservation;
 
     /// How long its writes have waited, by cause in the order of [`StallCause::ALL`].
     fn stalls(&self) -> [StallTimes; StallCause::ALL.len()];
 }
 
-/// See the module.
+/// The control loop of the policies: it samples, asks the policies, and turns the knobs.
 pub(crate) struct Ticker {
     config: NodeConfig,
     device: Limits,
     gate: Arc<Gate>,
-    /// What the policy wants of the gate.
+    /// The node's knobs as the policy wants them.
     node: NodeKnobs,
-    /// The burst that it has, in nanoseconds.
+    /// The burst of the node's gate, in nanoseconds.
     burst: AtomicU64,
     memory: Arc<WriteMemory>,
     flushes: Option<Arc<FlushQueue>>,
@@ -72,15 +72,16 @@ pub(crate) struct Ticker {
     observer: Mutex<BehaviourObserver>,
     awake: Mutex<BTreeMap<Owner, Weak<dyn Ticked>>>,
     history: Mutex<History>,
-    /// Who moves partitions away.
+    /// Tells the mover which partitions should leave the node.
     pub desk: Desk,
     /// Log written by all partitions together in the last window, in bytes per second.
     log_rate: AtomicU64,
 }
 
 impl Ticker {
-    /// For a node under `config`, whose gate is `gate`, whose memtables are booked in `memory`, whose blocks are in
-    /// `cache`, where some are kept, and whose I/O is in `ledger`; its flushes wait in `flushes`, if at all.
+    /// For a node under `config` whose gate is `gate`. Its memtables are booked in `memory`, its blocks are in `cache`,
+    /// where `kept_blocks` says what is kept for whom, and its I/O is in `ledger`. Its flushes wait in `flushes`, if at
+    /// all.
     pub fn new(
         config: &NodeConfig,
         gate: &Arc<Gate>,
@@ -91,7 +92,7 @@ impl Ticker {
     ) -> Arc<Self> {
         let device = config.bandwidth.map_or(Limits::UNLIMITED, |bandwidth| bandwidth.device);
         let policy = Policy::new(config.profile, settings(config));
-        // They are the same whatever the load is.
+        // The node's knobs are the same whatever the load is.
         let node = policy.node(device);
         gate.set_burst(node.burst);
         gate.set_limits(node.limits);
@@ -116,7 +117,7 @@ impl Ticker {
         })
     }
 
-    /// The gates of `slot` are there, as `owner`'s: it is being opened.
+    /// `slot` is being opened and has its gates, as `owner`'s.
     pub fn opened(&self, owner: Owner, slot: &Arc<dyn Ticked>) {
         self.awake.lock().insert(owner, Arc::downgrade(slot));
         self.altered(owner, slot.reservation());
@@ -141,13 +142,13 @@ impl Ticker {
             buffers_used: stats.used,
             buffers_max: Some(stats.capacity),
             upper_used: self.cache.upper_bytes() as u64,
-            // What indexes and filters take is not there for blocks.
+            // The memory that indexes and filters take is not there for blocks.
             upper_max: Some(self.cache.capacity_bytes().saturating_sub(self.cache.charged_bytes()) as u64),
         };
         Sample { now, device: self.device, memory, partitions }
     }
 
-    /// Samples, decides and turns.
+    /// Samples, asks the policies, and turns the knobs.
     pub fn tick(&self, now: Nanos) {
         self.memory.turn();
         if let Some(flushes) = &self.flushes {
@@ -159,7 +160,7 @@ impl Ticker {
             let awake = self.awake.lock();
             awake.iter().filter_map(|(owner, slot)| slot.upgrade().map(|slot| (*owner, slot))).collect()
         };
-        // What is on its way in or out has no tree to be asked.
+        // A partition that is on its way in or out has no tree to be asked.
         let there = slots.iter().filter_map(|(owner, slot)| {
             let partition = slot.partition().filter(|partition| partition.owner() == *owner)?;
             Some((slot, partition))
@@ -187,9 +188,9 @@ impl Ticker {
         self.history.lock().push(Tick { sample, decision });
     }
 
-    /// What goes to a log is paid for when it is written, and moves at the next sync: tokens that arrive while it moves
-    /// are nobody's to use, and would be lost where that takes longer than the gate's burst. So that much more is kept:
-    /// with a second between syncs a twelfth of a full device would go unused.
+    /// Log records are paid for when they are written, and moved at the next sync. Tokens that arrive while they are
+    /// moved are nobody's to use, and would be lost if that takes longer than the gate's burst. So the burst is made
+    /// longer by that time: with a second between syncs, a twelfth of a full device would otherwise go unused.
     fn keep_burst(&self) {
         let ahead = match self.config.sync {
             SyncMode::Always => 0,
@@ -205,7 +206,7 @@ impl Ticker {
         }
     }
 
-    /// Device time that what is written to logs in `interval` takes, in nanoseconds; 0 where the device has no limit.
+    /// Device time for what is written to logs in `interval`, in nanoseconds; 0 where the device has no limit.
     pub fn log_time(&self, interval: Nanos) -> Nanos {
         match self.device.rates(Direction::Write).bytes {
             UNLIMITED => 0,
@@ -216,12 +217,12 @@ impl Ticker {
         }
     }
 
-    /// The last ticks that are remembered, the oldest first.
+    /// The ticks that are remembered, the oldest first.
     pub fn ticks(&self) -> Vec<Arc<Tick>> {
         self.history.lock().ticks().cloned().collect()
     }
 
-    /// All of them, with what is needed to decide them again.
+    /// All remembered ticks, with what is needed to decide them again.
     pub fn recording(&self) -> Recording {
         let history = self.history.lock();
         let ticks = history.ticks().cloned().collect();
@@ -233,7 +234,7 @@ impl Ticker {
         self.history.lock().at(at).cloned()
     }
 
-    /// What `tenant` met in the seconds before `at`; `None` if that is forgotten, or it was asleep.
+    /// What `tenant` met in the seconds before `at`; `None` if that is forgotten, or the tenant was asleep.
     pub fn felt(&self, tenant: TenantId, at: Nanos) -> Option<policy::Window> {
         policy::window(self.history.lock().ticks().rev(), tenant.0, at)
     }
@@ -243,7 +244,7 @@ impl Ticker {
         self.history.lock().last().cloned()
     }
 
-    /// How the policies have behaved.
+    /// How the policies have behaved: oscillation and under-utilisation.
     pub fn behaviour(&self) -> Behaviour {
         self.observer.lock().behaviour()
     }
@@ -270,8 +271,8 @@ impl Ticker {
 }
 
 impl Partition {
-    /// Turns the knobs of log and tree. Only what a policy has changed its mind about: whoever turns a knob by hand is
-    /// not overruled every second.
+    /// Turns the knobs of log and tree, but only those that a policy has changed its mind about: somebody who turns a
+    /// knob by hand is not overruled every second.
     fn turn(self: &Arc<Self>, knobs: &PartitionKnobs) {
         self.set_write_rate(knobs.write_rate);
         self.note_urgency();
@@ -296,7 +297,7 @@ impl Partition {
     }
 }
 
-/// What its requests met: sums of the books, for whoever asks why.
+/// The waits and refusals that a partition's requests met, as sums from the books, for whoever asks why.
 fn felt(slot: &dyn Ticked, booked: &Booked) -> Felt {
     let quota = Unit::ALL.map(|unit| slot.reservation().quota().stats(unit));
     let stalled = slot.stalls().iter().map(|times| times.slowed_nanos + times.stopped_nanos).sum();
@@ -331,7 +332,7 @@ fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
     }
 }
 
-/// What jobs of these kinds have still to write, in bytes, where some of a kind are not parked.
+/// Bytes that jobs of these kinds have still to write, unless all of a kind are parked.
 fn left(facts: &EngineFacts, kinds: &[JobKind]) -> u64 {
     let jobs = JobKind::ALL.into_iter().zip(&facts.jobs).filter(|(kind, _)| kinds.contains(kind));
     jobs.filter(|(_, jobs)| jobs.running > jobs.parked).map(|(_, jobs)| jobs.bytes_left).sum()
@@ -351,7 +352,7 @@ fn bytes(booked: &Booked) -> Bytes {
         log: of(Class::Log, Direction::Write),
         read: of(Class::Read, Direction::Read),
         flush: of(Class::Flush, Direction::Write),
-        // Without a level 0 memtables are merged with what level 1 has.
+        // Without a level 0, flushes merge memtables with the tables of level 1.
         l0_read: of(Class::CompactL0, Direction::Read) + of(Class::Flush, Direction::Read),
         l0_written: of(Class::CompactL0, Direction::Write),
         deep_read: of(Class::CompactDeep, Direction::Read) + of(Class::Reclaim, Direction::Read),
@@ -369,7 +370,7 @@ fn operations(booked: &Booked) -> Operations {
     }
 }
 
-/// What the policies of a node under `config` are configured with.
+/// The configuration of the policies of a node under `config`.
 pub(crate) fn settings(config: &NodeConfig) -> Settings {
     Settings::new(BandwidthSettings {
         read_amplification: READ_AMPLIFICATION,

@@ -1,9 +1,9 @@
 //! Rows of a tenant that somebody watches, and how often each was changed since: for `WATCH`.
 //!
 //! Engines forget: the sequence number of a value goes when nothing older is left, a tombstone when it hides nothing,
-//! and what a batch makes and deletes leaves no trace in rows kept in memory. So the changes of rows that are watched
-//! are counted apart, where they are written: under the order lock of their partition, whatever becomes of them there.
-//! A row that is watched is a few hundred bytes; where none is, a write looks at one number.
+//! and a key that a batch makes and deletes leaves no trace in rows kept in memory. So the changes of watched rows are
+//! counted separately, where they are written: under the order lock of their partition, whatever becomes of them there.
+//! A watched row takes a few hundred bytes. If no row is watched, a write looks at one number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use weir_model::parts::is_part;
 use weir_model::{Batch, StoredKey};
 
-/// See the module.
+/// The watched rows of a tenant, with the number of changes of each.
 #[derive(Default)]
 pub struct WatchedRows {
-    /// As many as there are in `rows`.
+    /// The number of rows in `rows`.
     len: AtomicUsize,
     rows: Mutex<BTreeMap<Box<[u8]>, WatchedRow>>,
 }
@@ -28,8 +28,8 @@ struct WatchedRow {
 }
 
 impl WatchedRows {
-    /// Watches the row of `key`, until what this gives is dropped. Who has found no row watched, and is about to write
-    /// this one, is not counted: the caller waits for him before it looks at the row.
+    /// Watches the row of `key`, until the result is dropped. A writer that has found no row watched, and is about to
+    /// write this one, is not counted: the caller waits for that writer before it looks at the row.
     pub fn watch(self: &Arc<Self>, key: &[u8]) -> RowWatch {
         let mut rows = self.rows.lock();
         let row = rows.entry(key.into()).or_default();
@@ -60,7 +60,7 @@ impl WatchedRows {
     }
 }
 
-/// Somebody watches a row.
+/// A row is watched while this exists.
 pub struct RowWatch {
     rows: Arc<WatchedRows>,
     key: StoredKey,
@@ -69,7 +69,7 @@ pub struct RowWatch {
 }
 
 impl RowWatch {
-    /// Whether the row was changed since it is watched. For whoever keeps others from writing to it.
+    /// Whether the row was changed since it has been watched. For callers that keep others from writing to it.
     pub fn is_changed(&self) -> bool {
         self.changes.load(Ordering::Acquire) != self.since
     }

@@ -1,5 +1,5 @@
-//! Whoever wants to be told what happens to the keys of a tenant, as its partitions know him; rows that are watched;
-//! and what becomes of those that expire.
+//! What a tenant's partitions know of its listeners: the witness that is told what happens to the keys, the rows that
+//! are watched, and how expired rows are deleted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,26 +10,26 @@ use weir_command::events::{Classes, Witness};
 use crate::expirations::Expirations;
 use crate::watched_rows::WatchedRows;
 
-/// See the module. The witness is held weakly: it holds the tenant, and so this.
+/// The listeners of one tenant. The witness is held weakly, because it holds the tenant, and so this.
 #[derive(Default)]
 pub struct Witnessed {
-    /// There has been somebody: without, nothing else is looked at.
+    /// There has been a witness. Before the first one, nothing else is looked at.
     is_set: AtomicBool,
     witness: RwLock<Option<Weak<dyn Witness>>>,
-    /// The tenant's.
+    /// How the tenant's expired rows are deleted.
     pub expirations: Expirations,
-    /// Of the tenant, in whichever partition they are.
+    /// The tenant's watched rows, in whichever partition they are.
     pub watched: Arc<WatchedRows>,
 }
 
 impl Witnessed {
-    /// `witness` is told from now on, whoever was told before.
+    /// From now on `witness` is told, in the place of an earlier witness.
     pub fn set(&self, witness: Weak<dyn Witness>) {
         *self.witness.write() = Some(witness);
         self.is_set.store(true, Ordering::SeqCst);
     }
 
-    /// Who is to be told something now.
+    /// The witness, if it is to be told anything now.
     #[inline]
     pub fn witness(&self) -> Option<Arc<dyn Witness>> {
         if !self.is_set.load(Ordering::SeqCst) {
@@ -44,7 +44,7 @@ impl Witnessed {
         self.witness().is_some_and(|witness| witness.is_heard())
     }
 
-    /// What is to be told now.
+    /// The events that are to be told now.
     pub fn wants(&self) -> Classes {
         self.witness().map_or(Classes::NONE, |witness| witness.wants())
     }

@@ -1,26 +1,27 @@
-//! The compaction slots of a node, who holds them and which trees wait: a state machine without locks, threads or time
-//! of its own. A policy ([`worker_order`]) says which tree gets the next slot.
+//! The compaction slots of a node, the tenants that hold them and the trees that wait: a state machine without locks,
+//! threads or time of its own. A policy ([`worker_order`]) says which tree gets the next slot.
 //!
-//! A tenant that comes back after a rest is neither owed nor owing anything: it starts where those are who were served
-//! last. Whoever is alone may hold all slots. A newcomer waits for the first job to end, or for one that is parked.
+//! A tenant that comes back after a rest is neither owed anything nor owes anything: it starts where the tenants are
+//! that were served last. A tenant that is alone may hold all slots. A newcomer waits for the first job to end, or for
+//! one that is parked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_admission::policy::worker_order::{self, Wish};
 use weir_io::{Class, Nanos, Owner};
 
-/// See the module.
+/// The state of all slots, and of the trees and tenants that want them.
 #[derive(Debug)]
 pub(crate) struct WorkerSlots {
     capacity: usize,
     running: usize,
     waiting: BTreeMap<Owner, Waiting>,
-    /// Those of them that are short of space.
+    /// The waiting trees that are short of space.
     short: BTreeSet<Owner>,
     spare_is_taken: bool,
-    /// Who waits, holds a slot, or has had more of them than those that are served now.
+    /// Tenants that wait, hold a slot, or have had more of them than those that are served now.
     tenants: BTreeMap<u32, Share>,
-    /// What the tenant served last had had by then, in nanoseconds of slots.
+    /// How much the tenant that was served last had had by then, in nanoseconds of slots.
     level: Nanos,
     urgent_in_a_row: u32,
     next_turn: u64,
@@ -29,19 +30,19 @@ pub(crate) struct WorkerSlots {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     class: Class,
-    /// Whose is lower came earlier.
+    /// The tree with the lower turn came earlier.
     turn: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     running: usize,
-    /// Nanoseconds of slots that it has had.
+    /// Nanoseconds of slots that the tenant has had.
     had: Nanos,
 }
 
 impl WorkerSlots {
-    /// `capacity` free slots.
+    /// The state with `capacity` free slots.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -94,7 +95,7 @@ impl WorkerSlots {
         self.waiting.insert(owner, Waiting { class, turn });
     }
 
-    /// Whether `owner`, who waits, is short of space.
+    /// Whether `owner`, whose tree waits, is short of space.
     pub fn set_short(&mut self, owner: Owner, is_short: bool) {
         if is_short {
             self.short.insert(owner);
@@ -103,7 +104,7 @@ impl WorkerSlots {
         }
     }
 
-    /// Gives the spare slot to whoever is short of space, can give some back, and has waited longest.
+    /// Gives the spare slot to the tree that is short of space, can give some back, and has waited longest.
     pub fn next_spare(&mut self) -> Option<Owner> {
         if self.spare_is_taken || self.capacity == 0 {
             return None;
@@ -122,13 +123,13 @@ impl WorkerSlots {
         self.spare_is_taken = false;
     }
 
-    /// `owner` wants nothing any more.
+    /// `owner` no longer wants a slot.
     pub fn leave(&mut self, owner: Owner) {
         self.short.remove(&owner);
         self.waiting.remove(&owner);
     }
 
-    /// Gives a free slot to whoever should have it.
+    /// Gives a free slot to the tree that should have it.
     pub fn next(&mut self) -> Option<Owner> {
         if self.running >= self.capacity {
             return None;
@@ -141,7 +142,7 @@ impl WorkerSlots {
         Some(turn.owner)
     }
 
-    /// A slot of `tenant` is free again, after `nanos`.
+    /// A slot of `tenant` is free again, after it was held for `nanos`.
     pub fn give_back(&mut self, tenant: u32, nanos: Nanos) {
         self.running -= 1;
         if let Some(share) = self.tenants.get_mut(&tenant) {
@@ -156,7 +157,7 @@ impl WorkerSlots {
         }
     }
 
-    /// What the policy has to know of a tree that waits.
+    /// The facts that the policy needs about a tree that waits.
     fn wish(&self, owner: Owner, waiting: Waiting) -> Wish {
         let (Waiting { class, turn }, Share { running, had }) = (waiting, self.share(owner.tenant));
         Wish { owner, class, turn, is_short_of_space: self.short.contains(&owner), running, had }
@@ -170,7 +171,8 @@ impl WorkerSlots {
     fn take(&mut self, tenant: u32) {
         let share = self.share(tenant);
         self.running += 1;
-        // Only somebody without a slot says where the others are: a tenant that takes a second one is behind itself.
+        // Only a tenant without a slot shows how much the others have had: a tenant that takes a second slot is behind
+        // itself.
         if share.running == 0 {
             self.level = share.had;
         }

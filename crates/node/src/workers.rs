@@ -1,8 +1,8 @@
-//! Workers: where background jobs run, and who gets the slots that compactions need.
+//! Workers: they run background jobs, and decide who gets the slots that compactions need.
 //!
-//! A flush may always run, one per partition (C-14), unless their number [is bounded](FlushQueue); and so may dropping
-//! what is dead as a whole, which moves no data; other compactions share `compaction_slots`, and [`WorkerSlots`] says
-//! whose turn it is when one is free. Slots bound memory and CPU; the gates bound the disk.
+//! A flush may always run, one per partition (C-14), unless the number of flushes [is bounded](FlushQueue). So may a
+//! drop of tables that are dead as a whole, which moves no data. Other compactions share `compaction_slots`, and
+//! [`WorkerSlots`] says whose turn it is when a slot is free. Slots bound memory and CPU; the gates bound the disk.
 //!
 //! Under a profile that preempts, a deeper compaction that holds a slot can be told to [give way](preemption): its tree
 //! parks it and gives the slot back.
@@ -19,18 +19,18 @@ use weir_model::engine::JobControl;
 use crate::flush_queue::FlushQueue;
 use crate::worker_slots::WorkerSlots;
 
-/// For each slot so many jobs may be parked that gave theirs away: what they hold in memory is bounded by that.
+/// How many jobs per slot may be parked after giving their slot away: this bounds what they hold in memory.
 const PREEMPTED_MAX: usize = 2;
 
 /// A partition as the workers see it.
 pub(crate) trait SlotTaker: Send + Sync {
-    /// Whose its compactions are.
+    /// The owner that its compactions are charged to.
     fn owner(&self) -> Owner;
 
-    /// It is about to have all the space that it may take, or has it.
+    /// Whether it is about to have all the space that it may take, or has it.
     fn is_short_of_space(&self) -> bool;
 
-    /// Does the most urgent compaction that is due in `slot`, and asks for another slot if there is more to do.
+    /// Runs the most urgent compaction that is due in `slot`, and asks for another slot if there is more to do.
     fn take_slot(self: Arc<Self>, slot: Slot);
 
     /// One of its slots must be given back: [`Slot::must_give_way`] says so from now on.
@@ -41,7 +41,7 @@ pub(crate) trait SlotTaker: Send + Sync {
 pub struct Workers {
     spawn: Arc<dyn Spawn>,
     clock: Arc<dyn Clock>,
-    /// What relieves level 0 takes the slots of deeper compactions.
+    /// Compactions that relieve level 0 take the slots of deeper compactions.
     preempts: bool,
     flushes: Option<Arc<FlushQueue>>,
     state: Mutex<SlotUse>,
@@ -49,9 +49,9 @@ pub struct Workers {
 
 struct SlotUse {
     slots: WorkerSlots,
-    /// Those that wait in `slots`.
+    /// The partitions that wait in `slots`.
     waiting: BTreeMap<Owner, Weak<dyn SlotTaker>>,
-    /// By slot: what runs in it.
+    /// The job that runs in each slot.
     running: BTreeMap<u64, Job>,
     /// Jobs that gave their slots to level 0 and are parked.
     preempted: usize,
@@ -63,15 +63,15 @@ struct Job {
     taker: Weak<dyn SlotTaker>,
     class: Class,
     control: Arc<JobControl>,
-    /// It goes on to its end.
+    /// The job goes on to its end.
     stays: bool,
-    /// The slot's.
+    /// The flag of its slot.
     gives_way: Arc<AtomicBool>,
 }
 
 impl Workers {
-    /// `slots` = how many compactions at a time, on `spawn`, and whether what relieves level 0 takes the slots of
-    /// deeper compactions. Flushes wait in `flushes`, if at all.
+    /// `slots` compactions may run at a time, on `spawn`. If the node preempts, compactions that relieve level 0 take
+    /// the slots of deeper ones. Flushes wait in `flushes`, if at all.
     pub(crate) fn new(
         spawn: Arc<dyn Spawn>,
         clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ impl Workers {
         (state.slots.running(), state.slots.waiting())
     }
 
-    /// Where flushes wait for a slot; `None` where none has to.
+    /// Where flushes wait for a slot; `None` if none has to wait.
     pub(crate) fn flushes(&self) -> Option<&Arc<FlushQueue>> {
         self.flushes.as_ref()
     }
@@ -135,7 +135,7 @@ impl Workers {
         state.waiting.remove(&owner);
     }
 
-    /// Gives free slots to those that wait, as long as there are both.
+    /// Gives free slots to waiting partitions, as long as there are both.
     pub(crate) fn dispatch(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
@@ -153,7 +153,8 @@ impl Workers {
         }
     }
 
-    /// Tells deeper compactions to give way to those that wait to relieve level 0: no slot is free for them.
+    /// Tells deeper compactions to give way if compactions that would relieve level 0 wait and no slot is free for
+    /// them.
     fn preempt(&self) {
         let takers: Vec<Weak<dyn SlotTaker>> = {
             let state = self.state.lock();
@@ -178,7 +179,7 @@ impl Workers {
     }
 }
 
-/// A compaction slot, held while a job runs. Whoever gives one back must [`Workers::dispatch`].
+/// A compaction slot, held while a job runs. Whoever gives a slot back must call [`Workers::dispatch`].
 pub(crate) struct Slot {
     workers: Arc<Workers>,
     tenant: u32,
@@ -189,8 +190,8 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// `taker` runs a compaction of `class` in it, which `stays` if it goes on to its end. Only what is told can be
-    /// preempted; a spare slot is for nobody else.
+    /// `taker` runs a compaction of `class` in the slot; the job `stays` if it goes on to its end. Only jobs that are
+    /// announced here can be preempted. A spare slot is not taken for anybody else.
     pub(crate) fn runs(&self, taker: Weak<dyn SlotTaker>, class: Class, control: &Arc<JobControl>, stays: bool) {
         if self.workers.preempts && !self.is_spare {
             let (control, gives_way) = (Arc::clone(control), Arc::clone(&self.gives_way));
@@ -201,7 +202,7 @@ impl Slot {
         }
     }
 
-    /// Counts what ran in it as preempted, where it gives way.
+    /// Counts the job in the slot as preempted, if the slot must give way.
     pub(crate) fn preempted(&self) -> Option<Preempted> {
         self.must_give_way().then(|| {
             self.workers.state.lock().preempted += 1;
@@ -209,7 +210,7 @@ impl Slot {
         })
     }
 
-    /// Whether it must be given back as soon as what runs in it can be parked.
+    /// Whether the slot must be given back as soon as the job in it can be parked.
     pub(crate) fn must_give_way(&self) -> bool {
         self.gives_way.load(Ordering::Relaxed)
     }

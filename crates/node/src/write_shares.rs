@@ -1,7 +1,7 @@
-//! Who is entitled to how much of the write memory, and how long tenants below their share waited for theirs.
+//! How much of the write memory each tenant is entitled to, and how long tenants below their share waited for theirs.
 //!
-//! A [policy](entitle) says it once a second, of who is awake then and what their settings say; it is told how fast
-//! memory comes back from those who are above their share, which is [measured](RefillMeter) whenever somebody waits,
+//! A [policy](entitle) decides once a second, from the tenants that are awake then and from their settings. It is told
+//! how fast memory comes back from tenants above their share. That is [measured](RefillMeter) whenever somebody waits,
 //! for every delay that somebody was promised.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,45 +16,45 @@ use weir_io::Nanos;
 
 use crate::tenant::TermsBook;
 
-/// Reserves are multiples of this part of the memory: the paper's, 64 MB of 2 GB.
+/// Reserves are multiples of this part of the memory, as in the paper: 64 MB of 2 GB.
 const GRAIN: u64 = 32;
 
-/// So many delays of tenants' own have a window of their own in which is measured what comes back: the shortest ones.
-/// Others are judged by the windows that fit into them.
+/// This many of the delays that tenants have of their own, the shortest ones, have a window of their own in which
+/// returning memory is measured. Others are judged by the windows that fit into them.
 const WINDOWS_MAX: usize = 7;
 
-/// Waits of so many tenants are remembered, whoever they are; beyond that those of tenants that are asleep are
+/// Waits of this many tenants are remembered, whoever they are. Beyond that, the waits of tenants that are asleep are
 /// forgotten.
 const REMEMBERED_MAX: usize = 1024;
 
-/// Waits of a tenant for its share: those of its requests that were within it when they asked.
+/// Waits of a tenant for its share: of its requests that were within the share when they asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareWaits {
-    /// How many had to wait.
+    /// How many requests had to wait.
     pub waits: u64,
-    /// How many of them longer than was promised, if something was.
+    /// How many of them waited longer than was promised, if something was promised.
     pub late: u64,
-    /// The longest, in nanoseconds.
+    /// The longest wait, in nanoseconds.
     pub longest: Nanos,
 }
 
-/// What a node's write memory is entitled to be used for, by whom.
+/// How a node's write memory is shared, and what became of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryShares {
-    /// How it is shared.
+    /// The mode of sharing.
     pub mode: ShareMode,
-    /// What every tenant that is awake is entitled to, in bytes.
+    /// The bytes to which every tenant that is awake is entitled.
     pub shares: Shares,
-    /// What comes back at least from those above their share, while somebody waits, in bytes a second: what the reserve
-    /// for the node's own delay was reckoned with.
+    /// The memory that comes back at least from tenants above their share, while somebody waits, in bytes a second. The
+    /// reserve for the node's own delay was calculated with it.
     pub refill: u64,
     /// Why the promise cannot be kept; `None` if it can.
     pub broken: Option<Broken>,
-    /// Waits by tenant, since the node was opened.
+    /// Waits of each tenant, since the node was opened.
     pub waits: BTreeMap<u32, ShareWaits>,
 }
 
-/// See the module.
+/// The shares of the write memory, and the measurements that they are calculated from.
 pub(crate) struct WriteShares {
     mode: ShareMode,
     capacity: u64,
@@ -63,17 +63,17 @@ pub(crate) struct WriteShares {
 }
 
 struct State {
-    /// By the length of their windows, which are the delays that tenants were promised.
+    /// The meters, by the length of their windows, which are the delays that tenants were promised.
     meters: BTreeMap<Nanos, RefillMeter>,
     turned: Arc<Shares>,
-    /// What came back within the node's own delay when they were reckoned.
+    /// What came back within the node's own delay when the shares were calculated.
     refill: u64,
     broken: Option<Broken>,
     waits: BTreeMap<u32, ShareWaits>,
 }
 
 impl State {
-    /// What was measured.
+    /// The measured refill.
     fn refill(&self) -> Refill {
         let rate = |(&window, meter): (&Nanos, &RefillMeter)| Some((window, meter.units_per_sec()?));
         Refill::cautious(self.meters.iter().filter_map(rate))
@@ -81,7 +81,7 @@ impl State {
 }
 
 impl WriteShares {
-    /// Of a memory of `capacity` bytes, between tenants with these terms.
+    /// For a memory of `capacity` bytes, between tenants with these terms.
     pub fn new(capacity: u64, mode: ShareMode, terms: Arc<TermsBook>) -> Self {
         let (meters, turned, waits) = (BTreeMap::new(), Arc::default(), BTreeMap::new());
         Self { mode, capacity, terms, state: Mutex::new(State { meters, turned, refill: 0, broken: None, waits }) }
@@ -91,12 +91,12 @@ impl WriteShares {
         self.mode
     }
 
-    /// What every tenant is entitled to.
+    /// The shares that every tenant is entitled to.
     pub fn turned(&self) -> Arc<Shares> {
         Arc::clone(&self.state.lock().turned)
     }
 
-    /// `bytes` came back from somebody who was above its share.
+    /// `bytes` came back from a tenant that was above its share.
     pub fn freed(&self, now: Nanos, bytes: u64) {
         self.state.lock().meters.values_mut().for_each(|meter| meter.free(now, bytes));
     }
@@ -106,12 +106,12 @@ impl WriteShares {
         self.state.lock().meters.values_mut().for_each(|meter| meter.look(now, is_waited_for));
     }
 
-    /// What `tenant` was promised, in nanoseconds, if something was.
+    /// The delay that `tenant` was promised, in nanoseconds, if one was promised.
     fn promised(&self, tenant: u32) -> Option<Nanos> {
         self.terms.of(tenant).delay.within(self.mode.promise()?.delta)
     }
 
-    /// A request of `tenant` that was within its share had to wait for so many nanoseconds.
+    /// A request of `tenant` that was within its share had to wait for `waited` nanoseconds.
     pub fn had_its_share(&self, tenant: u32, waited: Nanos) {
         let is_late = self.promised(tenant).is_some_and(|promised| waited > promised);
         let mut state = self.state.lock();
@@ -121,7 +121,8 @@ impl WriteShares {
         waits.longest = waits.longest.max(waited);
     }
 
-    /// The window for the node's own delay: also where nothing is promised, so that one can look what would come back.
+    /// The window for the node's own delay. It exists even where nothing is promised, so that one can see what would
+    /// come back.
     fn own_window(&self) -> Nanos {
         let promised = self.mode.promise().map(|promise| promise.delta).filter(|delta| *delta > 0);
         promised.unwrap_or(Promise::DEFAULT.delta / 4)
@@ -139,7 +140,7 @@ impl WriteShares {
         Resource { capacity: self.capacity, grain: self.capacity / GRAIN, refill }
     }
 
-    /// Turns the knobs of `pool` for `tenants`, who are awake. Gives the bytes that are kept in common.
+    /// Turns the knobs of `pool` for `tenants`, which are awake. Gives the bytes that are kept in common.
     pub fn turn(&self, pool: &Pool, tenants: &[u32]) -> u64 {
         let claimants = self.terms.claimants(tenants);
         let windows = self.windows(&claimants);
@@ -154,7 +155,7 @@ impl WriteShares {
         if let Some(broken) = &entitled.broken
             && state.broken.is_none()
         {
-            tracing::warn!("cannot promise a share of the write memory within {}: {broken}", self.mode);
+            tracing::warn!("the write memory, shared as \"{}\", cannot keep its promise: {broken}", self.mode);
         }
         state.broken = entitled.broken;
         if state.waits.len() > REMEMBERED_MAX {
@@ -167,15 +168,15 @@ impl WriteShares {
         state.turned.common
     }
 
-    /// Why `claimants` cannot be promised their shares, in words, where that is known already and was not as bad with
-    /// those who were there `before`.
+    /// Why `claimants` cannot be promised their shares, in words. `None` if they can, if it is not known yet, or if it
+    /// was as bad with the claimants that were there `before`.
     pub fn worsened(&self, before: &[Claimant], claimants: &[Claimant]) -> Option<String> {
         let resource = self.resource(self.state.lock().refill());
         let broken = worsened(self.mode, resource, before, claimants)?;
-        Some(format!("the write memory, shared as \"{}\", cannot keep that: {broken}", self.mode))
+        Some(format!("the write memory, shared as \"{}\", could not keep its promise: {broken}", self.mode))
     }
 
-    /// All of it.
+    /// The shares and the measurements, for a dashboard.
     pub fn seen(&self) -> MemoryShares {
         let state = self.state.lock();
         MemoryShares {
@@ -220,7 +221,8 @@ mod tests {
         assert_eq!(waits(ShareMode::Fair), [(1, 0), (1, 0), (2, 0)], "nothing was promised");
     }
 
-    /// A memtable of 100 kB comes back every 200 ms: nothing within some windows of 100 ms, and one in each of 250.
+    /// A memtable of 100 kB comes back every 200 ms: nothing within some windows of 100 ms, and one in each window of
+    /// 250 ms.
     #[test]
     fn what_comes_back_is_measured_for_each_delay_that_was_promised() {
         let delta = ShareMode::Delta(Promise { delta: 250 * MS, k: 1 });

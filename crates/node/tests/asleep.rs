@@ -16,7 +16,7 @@ fn world(seed: u64, sync: SyncMode) -> (Sim, Arc<SimFs>, Node) {
     world_where(seed, sync, 0)
 }
 
-/// Who is asked nothing for `hibernate_after` nanoseconds goes to sleep; 0 = never.
+/// A partition that is asked nothing for `hibernate_after` nanoseconds goes to sleep; 0 = never.
 fn world_where(seed: u64, sync: SyncMode, hibernate_after: u64) -> (Sim, Arc<SimFs>, Node) {
     let sim = Sim::new(seed);
     let device = DeviceSpec { latency: 50_000, sync_latency: 20_000, parallelism: 4, ..DeviceSpec::shared(1 << 20) };
@@ -80,7 +80,7 @@ fn open_files(fs: &SimFs, slot: &PartitionSlot) -> usize {
     fs.open_files(PathBuf::from(format!("/weir/partitions/{:06}", slot.owner().partition)))
 }
 
-/// To see whether anything of the partition is left.
+/// Shows whether anything of the partition is left.
 fn watched(slot: &PartitionSlot) -> Weak<Partition> {
     slot.awake().as_ref().map_or(Weak::new(), Arc::downgrade)
 }

@@ -1,4 +1,4 @@
-//! Backups on a simulated machine: complete whatever goes on beside them, and restored as a whole or not at all.
+//! Backups on a simulated machine: complete whatever goes on at the same time, and restored as a whole or not at all.
 
 use std::path::Path;
 use std::pin::pin;
@@ -36,7 +36,7 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Node {
     open_with(sim, fs, 0).await
 }
 
-/// Whose partitions fall asleep when nobody has asked them anything for so many nanoseconds; 0 = never.
+/// Partitions fall asleep when nobody has asked them anything for `hibernate_after` nanoseconds; 0 = never.
 async fn open_with(sim: &Sim, fs: &Arc<SimFs>, hibernate_after: Nanos) -> Node {
     let tree = TreeOptions {
         write_buffer_bytes: 8 << 10,

@@ -1,4 +1,4 @@
-//! What all tenants of a node share, and that none of them is left without.
+//! What all tenants of a node share, and that no tenant is left without it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +44,7 @@ async fn tenant(node: &Node, name: &str) -> Arc<Partition> {
     tenant.partitions()[0].partition().await.expect("it opens")
 }
 
-/// At a place that differs from the last.
+/// A key at a place that differs from the last one.
 fn key(number: u64) -> String {
     format!("{:08x}", (number as u32).wrapping_mul(0x9e37_79b1))
 }
@@ -75,7 +75,7 @@ fn waited(partition: &Partition) -> u64 {
     stalls[node_memory].stopped
 }
 
-/// What a memtable may take at once.
+/// The memory that a memtable may take at once.
 const CHUNK: u64 = 256 << 10;
 
 #[test]
@@ -110,8 +110,8 @@ fn a_tree_that_always_has_something_to_compact_leaves_slots_to_others() {
     });
     assert!(greedy_jobs > 200, "{greedy_jobs} jobs: the other one was busy");
     assert_eq!(most_waiting, 2, "both of them waited");
-    // They are due from 4 runs and gather up to 10; then they wait for a job of the greedy tree at most. Writes are
-    // slowed from 20.
+    // They are due from 4 runs and gather up to 10; then they wait for one job of the greedy tree at most. Writes are
+    // slowed from 20 runs on.
     assert!(most_runs < 20, "{most_runs} runs");
 }
 
@@ -144,7 +144,8 @@ fn memtables_of_all_tenants_stay_within_the_budget_and_who_is_below_its_share_ne
         for number in 0..MODEST {
             modest.push(tenant(&node, &format!("modest{number}")).await);
         }
-        // The quarter that is kept for them lasts a second at this pace, and a flush of the hog's takes half of one.
+        // The quarter that is kept for the others lasts a second at this pace, and a flush of the hog takes half a
+        // second.
         for number in 0..24 {
             for partition in &modest {
                 partition.write(&row(number)).await.expect("written").await.expect("committed");
@@ -167,7 +168,7 @@ fn memtables_of_all_tenants_stay_within_the_budget_and_who_is_below_its_share_ne
     });
     assert!(written > 4 * BUDGET / 1024, "{written} rows, and none of them lost:");
     sim.block_on(async {
-        // What is in the logs may be more than a smaller budget: it is flushed while it is replayed.
+        // The logs may hold more than a smaller budget: memtables are flushed while the logs are replayed.
         let budget = BUDGET / 4;
         let node = open(&sim, &fs, &NodeConfig { write_memory_bytes: budget, ..config.clone() }).await;
         let over = Arc::new(AtomicBool::new(false));
@@ -242,7 +243,7 @@ fn a_quota_is_all_that_a_tenant_has_and_it_goes_on_within_it() {
         for number in 0..3 {
             modest.push(tenant(&node, &format!("modest{number}")).await);
         }
-        // Who is awake is seen once a second.
+        // The node looks once a second which tenants are awake.
         sleep_until(&clock, clock.now() + 1_100 * MS).await;
         assert_eq!(node.write_memory_shares().shares.tenants.len(), 4);
         let (over, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -277,8 +278,8 @@ fn a_quota_is_all_that_a_tenant_has_and_it_goes_on_within_it() {
 
 #[test]
 fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_for() {
-    // C-6. More memtables are allowed than there is room for: no tree's own are ever all full, so that its flush is
-    // never urgent by itself (U-11).
+    // C-6. More memtables are allowed than there is room for: no tree's own memtables are ever all full, so that its
+    // flush is never urgent by itself (U-11).
     const DEVICE: u64 = 4 << 20;
     let sim = Sim::new(11);
     let clock = sim.clock();
@@ -306,8 +307,8 @@ fn readers_who_use_all_of_the_device_leave_a_part_to_flushes_that_writes_wait_fo
     assert!(written > 3_000 && waits > 50, "{written} KiB in 20 s, {waits} waits for room");
 }
 
-/// A node before a device of so many bytes a second, and a partition to write to, beside one of another tenant whose
-/// readers use all there is until it is over.
+/// A node on a device of `device` bytes a second, and a partition to write to. Beside it is a partition of another
+/// tenant whose readers use the whole device until it is over.
 async fn beside_readers(sim: &Sim, device: u64, config: &NodeConfig) -> (Arc<Node>, Arc<Partition>, Arc<AtomicBool>) {
     let (limits, capacity) = (Limits::bytes(device), cost::Capacity::default());
     let bandwidth = Some(Bandwidth { device: limits, capacity, background: UNLIMITED });
@@ -323,7 +324,7 @@ async fn beside_readers(sim: &Sim, device: u64, config: &NodeConfig) -> (Arc<Nod
     (node, writer, over)
 }
 
-/// 64 clients who read rows of `reader` that no cache holds, until it is `over`.
+/// 64 clients that read rows of `reader` that no cache holds, until it is `over`.
 fn read_all_the_time(sim: &Sim, reader: &Arc<Partition>, over: &Arc<AtomicBool>) {
     for first in 0..64 {
         let (reader, over) = (Arc::clone(reader), Arc::clone(over));
@@ -340,7 +341,7 @@ fn read_all_the_time(sim: &Sim, reader: &Arc<Partition>, over: &Arc<AtomicBool>)
 
 #[test]
 fn an_urgent_flush_is_not_kept_from_the_device_by_readers_who_use_all_of_it() {
-    // U-11: its first pieces asked for the device before it was urgent, and stand behind all readers there are.
+    // U-11: the first pieces of the flush asked for the device before it was urgent, and stand behind all readers.
     const DEVICE: u64 = 4 << 20;
     let sim = Sim::new(12);
     let clock = sim.clock();
@@ -371,7 +372,7 @@ fn merges_of_level_0_are_not_kept_from_the_device_by_readers_who_use_all_of_it()
     let config = NodeConfig { tree, cache_bytes: 64 << 10, write_memory_bytes: 2 << 20, ..config() };
     let (longest, stopped) = sim.block_on(async {
         let (node, writer, over) = beside_readers(&sim, DEVICE, &config).await;
-        // A memtable a second, for longer than it takes to stop writes if nothing is merged.
+        // A memtable a second, for longer than it takes until writes stop if nothing is merged.
         let mut longest = 0;
         for number in 0..45_000 {
             writer.write(&row(number)).await.expect("written").await.expect("committed");

@@ -1,5 +1,5 @@
 //! The catalogue on a disk that fails: each order happens as a whole or not at all, its error says so, and nothing is
-//! lost either way. And partitions that are lost, told from those that were never used.
+//! lost either way. And lost partitions are told apart from partitions that were never used.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ enum Order {
     Swap,
 }
 
-/// What somebody sees of a tenant: its limit, [`SWAPPED`] more where its databases were swapped, and its key. `None` =
-/// there is none.
+/// What a client sees of a tenant: its limit, plus [`SWAPPED`] if its databases were swapped, and its key. `None` =
+/// there is no such tenant.
 type Seen = Option<(u64, Option<Vec<u8>>)>;
 
 const OLD: u64 = 111;
@@ -142,7 +142,7 @@ fn fail(order: Order, sync: SyncMode, nth: u64, kind: OpKind, fault: Fault) -> O
         let outcome = order.give(&node).await;
         let was_hit = fs.counters().total(kind).ops > first + nth;
         fs.set_faults(FaultPlan::none());
-        // A cut right now finds it done or not done, and nothing in between.
+        // After a cut right now it is found done or not done, and nothing in between.
         let cut = fs.crash_keeping(Keep::Random, &mut sim.rng());
         let what = format!("{order:?} with {sync:?}, operation {nth} of kind {kind:?} with {fault:?}: {outcome:?}");
         if sync == SyncMode::Always {
@@ -151,7 +151,7 @@ fn fail(order: Order, sync: SyncMode, nth: u64, kind: OpKind, fault: Fault) -> O
                 let node = open(&sim, &fs, sync).await;
                 let found = see(&node, "shop").await;
                 let either = outcome.is_err() && found == before;
-                // What is written under the old numbers must not be another database's.
+                // A write under the old numbers must not become another database's.
                 let is_done = order != Order::Swap || outcome.is_ok();
                 assert!(found == after && is_done || either, "after a cut {found:?}; {what}");
                 assert_eq!(see(&node, "default").await.expect("there").1.as_deref(), Some(&b"other"[..]), "{what}");
@@ -273,7 +273,7 @@ fn a_partition_that_is_gone_is_lost_and_one_that_was_never_used_is_not() {
         let error = write(&node, "default", b"2").await.expect_err("an empty one in its place would hide the loss");
         assert_eq!(error.kind(), ErrorKind::Corruption);
         write(&node, "shop", b"2").await.expect("the other one is fine");
-        // Whoever can do without what was lost says so.
+        // An operator who can do without the lost data says so.
         node.clear_tenant(&name("default")).await.expect("emptied");
         write(&node, "default", b"2").await.expect("written");
     });

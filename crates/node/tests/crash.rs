@@ -67,7 +67,7 @@ fn encode(changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Batch {
     batch
 }
 
-/// What a store holds that has had the first `count` batches.
+/// The content of a store that has had the first `count` batches.
 fn state_after(seed: u64, count: u64) -> KeyValues {
     let mut state = KeyValues::new();
     for (key, value) in (1..=count).flat_map(|number| batch(seed, number)) {
@@ -165,7 +165,7 @@ fn a_power_cut_at_any_change_leaves_the_state_after_some_batch_that_was_promised
             sim.block_on(async {
                 let (node, count) = check(&sim, &fs, sync, seed, promised, sent).await;
                 if number % 4 == 0 {
-                    // It goes on from there, and survives the next cut.
+                    // The store goes on from there, and survives the next cut.
                     let booked = <[AtomicU64; 3]>::default();
                     write(&sim, node.partition(), seed, count + 1, count + 20, &booked).await;
                     let image = fs.crash(&mut sim.rng());
@@ -198,7 +198,7 @@ fn failing_operations_lose_nothing_acknowledged_and_writes_go_on() {
             fs.set_faults(plan);
             let mut refused = 0;
             for number in 0..600_u64 {
-                // A key of its own for each: a refused write may still have happened.
+                // Each batch has a key of its own: a refused write may still have happened.
                 let mut batch = Batch::new();
                 batch.put(format!("key{number:05}").as_bytes(), &[number as u8; 100]);
                 let outcome = match partition.write(&batch).await {
@@ -215,7 +215,7 @@ fn failing_operations_lose_nothing_acknowledged_and_writes_go_on() {
             }
             assert!(refused > 0 && acknowledged.len() > 400, "{refused} refused, {} not", acknowledged.len());
             fs.set_faults(FaultPlan::none());
-            // Well again: everything becomes durable, also in interval mode.
+            // The disk is well again: everything becomes durable, also in interval mode.
             sleep_until(&clock, clock.now() + 2_000_000_000).await;
             let mut last = Batch::new();
             last.put(b"last", b"");
@@ -236,11 +236,11 @@ fn failing_operations_lose_nothing_acknowledged_and_writes_go_on() {
     }
 }
 
-/// The value of each key that some update saw, and whose update.
+/// For each value of a key that some update saw, that update.
 type Seen = BTreeMap<(u8, Vec<u8>), u64>;
 
-/// Every update writes a value of its own and notes what it saw: no two may see the same. And when it decides, what it
-/// saw is still the newest: no plain write came in between.
+/// Every update writes a value of its own and notes the value that it saw: no two updates may see the same. And when an
+/// update decides, the value that it saw is still the newest: no plain write came in between.
 #[test]
 fn no_write_slips_between_the_read_and_the_write_of_an_update() {
     for seed in 0..10 {

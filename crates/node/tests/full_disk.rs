@@ -1,4 +1,4 @@
-//! A full disk, case by case: what needs no space, who is concerned by an order that fails, and what stays in memory.
+//! A full disk, case by case: what needs no space, who is affected by an order that fails, and what stays in memory.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, PartitionSlot, SlotState, TenantName, TenantSpec};
 
 const SEC: u64 = 1_000_000_000;
-/// What needs space.
+/// Operations that need space.
 const MAKING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::Allocate, OpKind::CreateDir];
 
 fn world(image: &DiskImage) -> (Sim, Arc<SimFs>) {
@@ -81,7 +81,7 @@ fn an_order_that_fails_concerns_its_own_tenant_alone() {
     sim.block_on(async {
         let node = open(&sim, &fs, SyncMode::Always).await;
         settle_down(&node, &["a", "b"]).await;
-        // No edit, no new journal: not even out of the reserve.
+        // No edit and no new journal are possible, not even out of the reserve.
         let broken = [OpKind::Write, OpKind::Create, OpKind::Rename];
         fs.set_faults(broken.iter().fold(FaultPlan::none(), |plan, &kind| plan.chance(kind, Fault::Error, 1.0)));
         node.clear_tenant(&name("a")).await.expect_err("the catalogue cannot be written");

@@ -1,5 +1,5 @@
-//! Mode `Interval` over many partitions: a lost machine costs at most the interval, whether logs are synced one by one
-//! or all together.
+//! Mode `Interval` over many partitions: the loss of the machine costs at most the interval, whether logs are synced
+//! one by one or all together.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, PartitionSlot, TenantName, TenantSpec};
 
 const INTERVAL: Nanos = 100_000_000;
-/// What a sync may take here: some tens of them at 70 us.
+/// The time that syncs may take here: some tens of them at 70 us.
 const SYNCING: Nanos = 5_000_000;
 
 /// When each value of each tenant was acknowledged; values count from 1.
@@ -55,12 +55,12 @@ fn start(sim: &Sim, node: &Node, tenant: usize, until: Nanos, acknowledged: &Ack
         let mut value = 0u64;
         while clock.now() < until {
             sleep_until(&clock, clock.now() + rng.below(2 * INTERVAL / (1 + tenant as u64 % 10))).await;
-            // The catalogue, in which a first opening is noted, may have lost bytes as well: next time.
+            // The catalogue, which notes a first opening, may have lost bytes as well: it is tried again next time.
             let Ok(partition) = slot.partition().await else { continue };
             let mut batch = Batch::new();
             value += 1;
             batch.put(b"value", &value.to_le_bytes());
-            // A log that was fenced refuses until it is replaced.
+            // A fenced log refuses writes until it is replaced.
             let Ok(commit) = partition.write(&batch).await else {
                 value -= 1;
                 continue;
@@ -81,8 +81,8 @@ async fn value(node: &Node, tenant: usize) -> u64 {
 }
 
 /// Lets `tenants` write on a node that has been idle for `idle`, cuts the power after `work` and another `rest`, and
-/// gives the acknowledged values that are lost, as the time between acknowledgement and cut, the longest; and how often
-/// files and how often everything was synced for the log.
+/// looks for acknowledged values that are lost. Gives the longest time between such an acknowledgement and the cut, and
+/// how often single files and how often everything was synced for the log.
 fn longest_loss(seed: u64, tenants: usize, idle: Nanos, rest: Nanos, faults: FaultPlan) -> (Nanos, u64, u64) {
     let (sim, fs) = world(seed, &DiskImage::new(), faults);
     let acknowledged: Acknowledged = Arc::new(Mutex::new(vec![Vec::new(); tenants]));

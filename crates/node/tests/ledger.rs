@@ -130,7 +130,7 @@ fn direct_bytes_are_what_the_disk_counted() {
     assert_eq!(ledger[(Class::Log, Direction::Write)].bytes, day.fs.count(Class::Log, OpKind::Write).bytes);
 }
 
-/// Tenants side by side, and whose each partition is or was.
+/// Tenants side by side, and the owner that each partition has or had.
 struct Town<'a> {
     day: &'a Day,
     node: &'a Opened,
@@ -157,7 +157,7 @@ impl Town<'_> {
         join_all(all).await;
     }
 
-    /// Whose the partitions are now: to be asked before that changes.
+    /// Notes the owners of the partitions. To be called before that changes.
     fn note_partitions(&mut self) {
         for tenant in self.node.tenants() {
             let numbers = tenant.partitions().iter().map(|slot| (slot.owner().partition, tenant.id().0));
@@ -165,8 +165,8 @@ impl Town<'_> {
         }
     }
 
-    /// What the disk saw of each tenant. What is neither in a partition nor in a backup is the node's own; what is in
-    /// one that was never anybody's, as its restore failed, is nobody's.
+    /// What the disk saw of each tenant. I/O that is neither in a partition nor in a backup is the node's own. I/O in a
+    /// partition that never had an owner, because its restore failed, belongs to nobody.
     fn seen(&mut self) -> BTreeMap<u32, Seen> {
         self.note_partitions();
         let mut tenants: BTreeMap<u32, Seen> = BTreeMap::new();
@@ -183,7 +183,8 @@ impl Town<'_> {
         tenants
     }
 
-    /// Every tenant pays for what was done for it, and for nothing else; those that are no more are in the total alone.
+    /// Every tenant pays for what was done for it, and for nothing else; tenants that were dropped are in the total
+    /// alone.
     fn check(&mut self, what: &str) {
         let (seen, booked) = (self.seen(), self.node.ledger().tenants());
         let there: Vec<u32> = self.node.tenants().iter().map(|tenant| tenant.id().0).chain([0]).collect();

@@ -1,4 +1,5 @@
-//! The node from outside. One program, as most of its compile time is a whole node on a simulated disk.
+//! Tests of the node from outside. They are one program, because most of its compile time is a whole node on a
+//! simulated disk.
 
 mod anchors;
 mod asleep;

@@ -38,7 +38,7 @@ async fn create(node: &Node, partitions: u16, memory_bytes_max: u64) -> Arc<Tena
     node.create_tenant(spec).await.expect("created")
 }
 
-/// Closes the node and lets go of all that holds its directory.
+/// Closes the node and drops everything that holds its directory.
 async fn end<const N: usize>(node: Node, tenants: [Arc<Tenant>; N]) {
     node.close().await.expect("closed");
     drop((node, tenants));
@@ -144,7 +144,7 @@ fn what_does_not_fit_into_memory_is_refused_and_what_frees_it_passes() {
         write(&tenant, &key(stored), Some(&[7; 800])).await.expect("there is room again");
         limit(&node, 200_000).await;
         write(&tenant, &key(0), Some(&[8; 9000])).await.expect("the limit was raised");
-        // A lower limit takes nothing away, and what is in the log is replayed whatever it takes.
+        // A lower limit takes nothing away, and the log is replayed however much memory that takes.
         limit(&node, 10_000).await;
         end(node, [tenant]).await;
         let node = open(&sim, &fs, &config(SyncMode::None)).await;

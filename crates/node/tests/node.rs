@@ -396,7 +396,7 @@ fn a_page_costs_bounded_work_where_everything_was_deleted() {
     let node = open(&sim, &fs, SyncMode::Interval);
     let partition = node.partition();
     sim.block_on(async {
-        // So many tombstones in the memtable, where no compaction drops them.
+        // Enough tombstones in the memtable, where no compaction drops them.
         let mut batch = Batch::new();
         (0..400).filter(|key| key % 100 != 77).for_each(|key| batch.delete(format!("key{key:05}").as_bytes()));
         for key in [77, 177, 277, 377] {

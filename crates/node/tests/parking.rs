@@ -54,7 +54,7 @@ impl World {
         self.node.partition()
     }
 
-    /// Merges within level 0 take at least `fan_in` runs.
+    /// Sets the scope; merges within level 0 take at least `fan_in` runs.
     fn turn(&self, scope: Scope, fan_in: usize) {
         let knobs = self.partition().engine().knobs();
         self.partition().set_tree_knobs(TreeKnobs { scope, intra_l0_fan_in: fan_in, ..knobs });
@@ -96,7 +96,7 @@ impl World {
         panic!("never {what}: {:?}", self.facts());
     }
 
-    /// Begins a compaction of eight runs, which then has consumed a part of its input, and puts it out of scope.
+    /// Begins a compaction of eight runs, lets it consume the part `progress` of its input, and puts it out of scope.
     fn park_at(&mut self, progress: f64) {
         self.turn(Scope::IntraL0, 100);
         self.add_runs(8);
@@ -137,8 +137,8 @@ fn what_is_out_of_scope_is_parked_without_a_slot_and_goes_on_later() {
     let parked = count(&world.facts(), JobKind::L0);
     assert_eq!((parked.running, parked.parked), (1, 1));
 
-    // Its slot, the only one, serves a merge of what came later. With the runs of the parked job there are nine then,
-    // too few for another one: it is in nobody's way.
+    // Its slot, the only one, serves a merge of runs that came later. With the runs of the parked job there are nine
+    // then, too few for another merge: the parked job is in nobody's way.
     world.add_runs(10);
     world.turn(Scope::IntraL0, 10);
     world.until("merged", |facts| facts.shape().levels[0].tables == 8 + 1);
@@ -170,7 +170,7 @@ fn a_parked_merge_gives_up_level_0_to_a_merge_within_it() {
         world.park_at(progress);
         assert_eq!(count(&world.facts(), JobKind::L0).parked, 1);
         world.turn(Scope::IntraL0, 4);
-        // From half of it on it is finished instead.
+        // From half of its input on it is finished instead.
         world.until("merged", |facts| facts.shape().levels[0].tables == runs && facts.jobs_running == 0);
         let metrics = world.partition().metrics();
         assert_eq!((metrics.jobs_released, metrics.bytes_thrown_away > 0), (released, released > 0));
@@ -203,7 +203,7 @@ fn a_deep_job_does_not_keep_level_0_from_going_down() {
         // Level 1 over its target: then one of its tables is on its way down.
         for _ in 0..20 {
             world.add_runs(4);
-            // A round of the control loop passes, which merges what waited for more runs in vain.
+            // A round of the control loop passes, and tries in vain to merge what waited for more runs.
             world.sleep(1_100 * MS);
             if count(&world.facts(), JobKind::Deep).running > 0 {
                 break;
@@ -212,7 +212,7 @@ fn a_deep_job_does_not_keep_level_0_from_going_down() {
         world.until("deep", |shape| count(shape, JobKind::Deep).running > 0);
         world.turn(Scope::L0ToL1, fan_in);
         world.add_runs(6);
-        // Not by waiting until the parked one is released for its age.
+        // And not by waiting until the parked job is released for its age.
         let begin = world.clock.now();
         world.until("down", |facts| facts.shape().levels[0].score < 1.0 && count(facts, JobKind::L0).running == 0);
         assert!(world.clock.now() - begin < 30_000 * MS);

@@ -1,4 +1,4 @@
-//! What relieves level 0 takes the slots of deeper compactions (SI-8), and what was interrupted is not lost (SI-11).
+//! Compactions that relieve level 0 take the slots of deeper ones (SI-8), and interrupted work is not lost (SI-11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weir_node::{JobKind, Machine, Node, NodeConfig, Partition, Profile, Scope, T
 
 const MS: Nanos = 1_000_000;
 const KEYS: u64 = 20_000;
-/// Most of what compactions write may be thrown away: 5 %.
+/// The largest part of compactions' writes that may be thrown away: 5 %.
 const WASTE_MAX: f64 = 0.05;
 
 struct World {
@@ -20,13 +20,13 @@ struct World {
     clock: Arc<dyn Clock>,
     node: Node,
     partitions: Vec<Arc<Partition>>,
-    /// What each partition was written, by key.
+    /// What was written to each partition, by key.
     written: Vec<BTreeMap<u64, u64>>,
     rng: Rng,
 }
 
 impl World {
-    /// Tenants with two compaction slots together, on a disk so slow that jobs last.
+    /// Tenants that share two compaction slots, on a disk so slow that jobs last.
     fn new(profile: Profile, tenants: usize, seed: u64) -> Self {
         let sim = Sim::new(seed);
         let fs = SimFs::new(sim.clock(), DeviceSpec::shared(8 << 20), FaultPlan::none(), sim.rng());

@@ -1,4 +1,4 @@
-//! Tenants that share a log: each keeps what is its own, through kills, sleep, cascades, drops, backups and repairs.
+//! Tenants that share a log: each keeps its own data, through kills, sleep, cascades, drops, backups and repairs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(crate) fn log(node: &Node) -> SharedStats {
     node.shared_log().expect("it was used")
 }
 
-/// Every tenant has the keys below `keys`, with what was written last.
+/// Every tenant has the keys below `keys`, with the values that were written last.
 pub(crate) async fn has_all(node: &Node, tenants: impl IntoIterator<Item = u64>, keys: u64) {
     for number in tenants {
         has_all_of(node, number, 0..keys).await;
@@ -111,7 +111,7 @@ fn each_tenant_finds_its_own_after_a_kill_and_no_partition_has_a_log_of_its_own(
             }
             write_all(&node, 0..TENANTS, 20).await;
             let clock = sim.clock();
-            // Anchors say that it is durable.
+            // Anchors then say that it is durable.
             sleep_until(&clock, clock.now() + 3 * SECOND).await;
         });
         let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut sim.rng()));
@@ -165,7 +165,7 @@ fn who_sleeps_or_is_dropped_holds_nothing_and_who_wakes_goes_on() {
         let after = log(&node);
         assert_eq!((after.log.segments, after.members), (1, 0), "{after:?}");
         has_all(&node, 0..2, 100).await;
-        // Emptied: its partitions have other numbers, and nothing of before.
+        // After it was emptied, its partitions have other numbers, and nothing from before.
         node.clear_tenant(&name(1)).await.expect("emptied");
         assert_eq!(value(&tenant(&node, 1), 5).await.expect("it can be read"), None);
         write_all(&node, 0..2, 120).await;
@@ -207,7 +207,7 @@ fn a_log_at_its_cap_is_shortened_by_those_who_keep_it_long_asleep_or_awake() {
         assert!(flushed, "they had to");
         write_all(&node, 0..TENANTS, 4).await;
     });
-    // Nobody asks for those any more.
+    // Nobody asks for those tenants any more.
     let (sim, fs) = world(2, &fs.crash_keeping(Keep::All, &mut sim.rng()));
     sim.block_on(async {
         let node = open(&sim, &fs, SyncMode::Interval).await.expect("it is whole");
@@ -329,7 +329,7 @@ fn nothing_is_left_of_the_log_when_the_last_who_shared_it_is_gone() {
     });
 }
 
-/// What can be done to a file.
+/// Removes, cuts or changes a file, as `kind` says.
 fn tamper(kind: u64, image: &mut DiskImage, path: &Path, rng: &mut Rng) {
     let bytes = image.read(path).expect("it is there");
     let used = bytes.iter().rposition(|&byte| byte != 0).map_or(1, |last| last as u64 + 1);
@@ -379,7 +379,7 @@ fn damage_is_told_and_a_repair_keeps_what_stands_in_front_of_it() {
                 }
                 assert_eq!(problems(&fs).await, 0);
                 let counts = contents(&sim, &fs).await.expect("it can be opened again");
-                // What was written in turns is lost from the same turn on, whosever it is.
+                // Writes that were made in turns are lost from the same turn on, whosever they are.
                 let (most, least) = (counts.iter().max(), counts.iter().min());
                 assert!(most <= least.map(|least| least + 1).as_ref(), "{counts:?}");
                 shorter += u32::from(counts != [60; 3]);

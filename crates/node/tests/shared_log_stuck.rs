@@ -1,5 +1,5 @@
-//! Tenants that share a log, where one of them cannot flush, a segment was lost, or a number was given out twice; and
-//! whose bytes are whose.
+//! Tenants that share a log of which one cannot flush, a segment was lost, or a number was given out twice; and whose
+//! bytes are booked to whom.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ fn a_tenant_that_cannot_flush_keeps_neither_the_log_long_nor_others_waiting() {
                 }
                 longest = log(&node).log.live_bytes.max(longest);
             }
-            // Of 16 to 66 MB; it is looked for those who cannot flush once a second, in which there are up to 2 MB.
+            // Of 16 to 66 MB. Partitions that cannot flush are looked for once a second, in which up to 2 MB are
+            // written.
             assert!(longest < 5 * CAP, "{sync:?}: {longest} bytes: {:?}", log(&node));
             assert!(log(&node).carried > 0, "{:?}", log(&node));
             // It can still be read, and written to until its memory is full.
@@ -82,7 +83,7 @@ fn a_tenant_that_cannot_flush_keeps_neither_the_log_long_nor_others_waiting() {
             let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, sync).await.expect("it is whole");
             node.recover().await;
             has_all(&node, 0..1, 21).await;
-            // Nothing is in the way any more.
+            // Nothing keeps it from flushing any more.
             for slot in tenant(&node, 0).partitions() {
                 slot.sleep().await;
             }
@@ -167,7 +168,7 @@ fn a_tenant_that_cannot_be_opened_does_not_keep_the_log_long() {
         let after = log(&node);
         assert!(after.carried > 0 && after.log.live_bytes < 3 * CAP, "{after:?}");
     });
-    // What it had is still there for a repair.
+    // Its records are still there for a repair.
     let found = sim.block_on(async {
         let fs = Arc::clone(&disk) as Arc<dyn Fs>;
         fs.list(Path::new(&format!("{DIR}/shared-log/carried")), Tag::new(Default::default(), Class::Log)).await
@@ -190,13 +191,13 @@ fn a_lost_last_segment_refuses_all_that_share_the_log_and_says_what_to_do() {
         let mut image = disk.crash_keeping(Keep::None, &mut sim.rng());
         let segments = Path::new(SEGMENTS.trim_start_matches('/'));
         let files: Vec<_> = image.files().into_iter().map(|(path, _)| path).collect();
-        // Not one that has but a mark.
+        // Not a segment that has nothing but a mark.
         let has_records = |path: &&std::path::PathBuf| {
             let bytes = image.read(path).filter(|_| path.starts_with(segments)).unwrap_or_default();
             bytes.iter().skip(4_096).filter(|byte| **byte > 0).count() > 200
         };
         let last = files.iter().rfind(has_records).expect("there are segments");
-        // Partitions' own anchors would miss it, too: but for those, nothing would.
+        // The partitions' own anchors would notice the loss, too; without them, nothing would.
         assert!(image.remove(last));
         let (sim, disk) = world(2, &image);
         sim.block_on(async {
@@ -204,13 +205,13 @@ fn a_lost_last_segment_refuses_all_that_share_the_log_and_says_what_to_do() {
             let error = value(&tenant(&node, 1), 1).await.expect_err("records are gone that were durable");
             assert_eq!(error.kind(), ErrorKind::Corruption, "{sync:?}");
             let message = error.to_string();
-            let says_what_to_do = message.contains("weir repair") || message.contains("says the mark");
+            let says_what_to_do = message.contains("weir repair") || message.contains("although it was durable");
             assert!(message.contains("shared-log") && says_what_to_do, "{sync:?}: {message}");
         });
     }
 }
 
-/// DF-16: the sum over tenants is what the disk has seen, and each has what it has appended.
+/// DF-16: the sum over tenants is what the disk has seen, and each tenant has what it has appended.
 #[test]
 fn what_a_tenant_writes_to_the_shared_log_is_booked_to_it() {
     for sync in [SyncMode::Always, SyncMode::Interval] {
@@ -220,7 +221,7 @@ fn what_a_tenant_writes_to_the_shared_log_is_booked_to_it() {
             for number in 0..2 {
                 create(&node, number).await;
             }
-            // One writes three times as much as the other.
+            // One tenant writes three times as much as the other.
             let (mut rng, mut written) = (sim.rng(), [0_u64; 2]);
             for key in 0..4_000 {
                 let number = u64::from(rng.below(4) == 0);
@@ -232,8 +233,8 @@ fn what_a_tenant_writes_to_the_shared_log_is_booked_to_it() {
             let of = |tenant: u32| booked[&tenant][(Class::Log, Direction::Write)].bytes;
             let ids = [0, 1].map(|number| tenant(&node, number).id().0);
             let (many, few) = (of(ids[0]), of(ids[1]));
-            // A page that both have filled is both's; the first of each of some thirty segments is that of who begins
-            // it.
+            // A page that both have filled belongs to both; the first page of each of some thirty segments belongs to
+            // the one that begins it.
             let (share, wanted) = (few * 1_000 / (many + few), written[1] * 1_000 / 4_000);
             assert!(few > 300_000 && share.abs_diff(wanted) < 15, "{sync:?}: {many} and {few}: {share}, not {wanted}");
             let total = node.ledger().total()[(Class::Log, Direction::Write)].bytes;

@@ -1,4 +1,4 @@
-//! What a tenant's settings say of its shares: durable, refused where it cannot be kept, and there at the next tick.
+//! The shares in a tenant's settings: durable, refused if they cannot be promised, and in force at the next tick.
 
 use std::sync::Arc;
 
@@ -103,9 +103,11 @@ fn terms_that_cannot_be_kept_are_refused_with_the_arithmetic_where_they_are_set(
             assert_eq!(error.kind(), ErrorKind::Invalid);
             let said = error.to_string();
             let words = [
-                format!("of {count} tenants"),
-                format!("the shares of 1 at a time are up to {most}; 0 of it come back within 0 ms, at 0 a second"),
-                format!("more than half of {MEMORY}, {}", MEMORY / 2),
+                format!("with {count} tenants"),
+                format!(
+                    "tenants, 1 at a time, may claim up to {most}, of which 0 come back within 0 ms, at 0 a second"
+                ),
+                format!("more than half of {MEMORY}, which is {}", MEMORY / 2),
             ];
             assert!(words.iter().all(|words| said.contains(words)), "{said}");
         }
@@ -130,7 +132,7 @@ fn terms_that_cannot_be_kept_are_refused_with_the_arithmetic_where_they_are_set(
 
 #[test]
 fn what_a_tenant_left_in_memory_goes_to_a_table_while_it_rests() {
-    // A tenant that comes back with 7/8 of its share must not find an eighth of it taken by what it left behind.
+    // A tenant that comes back with 7/8 of its share must not find that what it left behind takes an eighth of it.
     for (mode, goes) in
         [(ShareMode::Quota, true), (AT_ONCE, true), (ShareMode::Quarter, false), (ShareMode::Fair, false)]
     {

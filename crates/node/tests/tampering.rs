@@ -1,5 +1,5 @@
-//! A partition whose files were whole and durable, and one of which is not what it was: nothing acknowledged may be
-//! missing or wrong without an error that names a file, and what is refused stays as it is.
+//! A partition whose files were whole and durable, and one of which has changed: nothing acknowledged may be missing or
+//! wrong without an error that names a file, and files that are refused stay as they are.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ fn written(number: u32, fill: u8) -> (Vec<u8>, Vec<u8>) {
     (format!("key{:03}", number * 7 % 150).into_bytes(), value)
 }
 
-/// What is there after the first `count` writes.
+/// The content after the first `count` writes.
 fn state_after(count: u32, fill: u8) -> KeyValues {
     (0..count).map(|number| written(number, fill)).collect()
 }
@@ -72,7 +72,7 @@ fn run(config: &NodeConfig, seed: u64, fill: u8) -> Run {
             node.partition().write(&batch).await.expect("a write").await.expect("a commit");
             state.insert(key, value);
             if number == 250 {
-                // What follows of rows in memory is in the log alone.
+                // With rows in memory, later writes are in the log alone.
                 node.partition().seal();
                 sleep_until(&clock, clock.now() + 3 * SECOND).await;
                 earlier = Some(fs.crash_keeping(Keep::All, &mut rng));
@@ -158,8 +158,8 @@ fn nothing_durable_goes_missing_and_nothing_that_is_refused_is_deleted() {
                         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
                         assert!(error.path().starts_with(Path::new("/").join(PARTITION)), "{error}");
                         refused += 1;
-                        // A table is opened without reading its blocks: what is damaged in there is noticed by whoever
-                        // reads it, when what was left behind by jobs is long gone.
+                        // A table is opened without reading its blocks. Damage in a block is noticed by whoever reads
+                        // it, when leftovers of jobs are long gone.
                         if path.extension().is_none_or(|extension| extension != "sst") {
                             let left = fs.crash_keeping(Keep::All, &mut sim.rng());
                             for (file, _) in image.files() {

@@ -1,5 +1,5 @@
 //! Tenants created, dropped, emptied, backed up, restored, altered, suspended, put to sleep and written to at random,
-//! under power cuts: what was acknowledged holds, and nothing of what was dropped comes back.
+//! under power cuts: acknowledged writes hold, and nothing of a dropped tenant comes back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
     Node::open(&config(sync), machine).await.expect("the node opens")
 }
 
-/// As a store does it: a partition that is just going to sleep is asked again.
+/// Writes as a store does: a partition that is just going to sleep is asked again.
 async fn write(slot: &Arc<PartitionSlot>, value: u64) -> Result<()> {
     loop {
         let partition = slot.partition().await?;
@@ -72,7 +72,7 @@ fn name(name: &str) -> TenantName {
     TenantName::new(name).expect("a name")
 }
 
-/// Puts `slot` to sleep at some moment of what is done next, or before or after it.
+/// Puts `slot` to sleep at some moment during the next step, or before or after it.
 fn sleep_soon(sim: &Sim, slot: &Arc<PartitionSlot>, rng: &mut Rng) {
     let (slot, clock, wait) = (Arc::clone(slot), sim.clock(), rng.below(400_000));
     sim.spawn(async move {
@@ -100,7 +100,7 @@ async fn back_up(node: &Node, name: &TenantName, contents: &Contents, step: u64,
     expected.is_durable(name);
 }
 
-/// What is altered in a step: limits, or whether the tenant is suspended.
+/// Alters limits, or whether the tenant is suspended.
 fn alter(settings: &mut TenantSettings, step: u64, suspends: bool) {
     match suspends {
         true => settings.suspended = !settings.suspended,
@@ -120,7 +120,7 @@ async fn live(sim: &Sim, node: &Node, sync: SyncMode, steps: u64, expected: &Mut
         let backups = expected.lock().backups.len() as u64;
         match (before, rng.below(24)) {
             (None, 8..) if backups > 0 => {
-                // Of whatever tenant, also of one that is no more.
+                // Of any tenant, also of one that no longer exists.
                 let (from, contents) = expected.lock().backups[rng.below(backups) as usize].clone();
                 ask(Some(contents));
                 node.restore(&from, name.clone(), None).await.expect("restored");
@@ -190,7 +190,7 @@ async fn live(sim: &Sim, node: &Node, sync: SyncMode, steps: u64, expected: &Mut
     }
 }
 
-/// Every tenant and backup is as it was promised, and nothing else is there.
+/// Checks that every tenant and backup is as promised, and that nothing else exists.
 async fn check(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode, expected: &Expected) {
     let node = open(sim, fs, sync).await;
     let mut tenants = 1;
@@ -202,7 +202,7 @@ async fn check(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode, expected: &Expected) 
     assert_eq!(node.tenants().len(), tenants);
     if let Some(last) = expected.backups.len().checked_sub(1) {
         let mut rng = sim.rng();
-        // Mostly the one whose last steps may still be on their way to the disk.
+        // Mostly the tenant whose last steps may still be on their way to the disk.
         let chosen = if rng.chance(0.7) { last } else { rng.below(expected.backups.len() as u64) as usize };
         let (from, contents) = &expected.backups[chosen];
         restores(&node, from, "finished", contents).await;

@@ -7,11 +7,11 @@ use crate::trace::Trace;
 /// How peaks and valleys follow one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Course {
-    /// The same all the time, in seconds.
+    /// The same lengths all the time, in seconds.
     Regular {
-        /// Of a peak.
+        /// Length of a peak.
         peak: u64,
-        /// Of a valley.
+        /// Length of a valley.
         valley: u64,
     },
     /// Drawn, like a day at Nutanix (SI-E1): nine peaks of ten last 10 to 20 s, the others 100 to 400 s, most of them
@@ -19,8 +19,8 @@ pub enum Course {
     Drawn,
 }
 
-/// What `tenants` do in `seconds`, second by second: everything in a peak, the share `low` in a valley. Each begins in
-/// a valley. Where lengths are drawn, each tenant has its own; else all move together.
+/// What `tenants` do in `seconds`, second by second: everything in a peak, the share `low` in a valley. Each tenant
+/// begins in a valley. Where lengths are drawn, each tenant has its own; otherwise all move together.
 pub fn trace(course: Course, low: f32, tenants: usize, seconds: u64, seed: u64) -> Trace {
     let mut rng = Rng::new(seed ^ 0x0062_7572_7374);
     let tenants = (0..tenants).map(|_| {
@@ -40,12 +40,12 @@ pub fn trace(course: Course, low: f32, tenants: usize, seconds: u64, seed: u64) 
     Trace::of(1, tenants.collect())
 }
 
-/// Seconds. The larger of two draws: the mean of 5 to 20 is 15 then.
+/// The length of a valley in seconds. It is the larger of two draws: the mean of 5 to 20 is 15 then.
 fn drawn_valley(rng: &mut Rng) -> u64 {
     5 + rng.below(16).max(rng.below(16))
 }
 
-/// Seconds.
+/// The length of a peak in seconds.
 fn drawn_peak(rng: &mut Rng) -> u64 {
     if rng.below(10) < 9 { 10 + rng.below(11) } else { 100 + (300.0 * rng.unit() * rng.unit()) as u64 }
 }
@@ -76,7 +76,7 @@ mod tests {
     fn a_drawn_day_is_what_the_paper_says_of_it() {
         let day = trace(Course::Drawn, 0.02, 2, 86_400, 7);
         let [mut peaks, mut valleys] = lengths(&day);
-        // The end of the day may cut the last of either.
+        // The end of the day may cut the last peak or the last valley.
         peaks.pop();
         valleys.pop();
         let mean = |lengths: &[u64]| lengths.iter().sum::<u64>() as f64 / lengths.len() as f64;

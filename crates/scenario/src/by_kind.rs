@@ -6,10 +6,10 @@ use weir_io::Nanos;
 use crate::mix::Kind;
 use crate::outcome::{Latency, OfKind};
 
-/// Counted as it happens: all together first, and then each of [`Kind::ALL`].
+/// Counts operations as they happen: all together first, and then each of [`Kind::ALL`].
 pub struct ByKind {
     each: [One; 1 + Kind::ALL.len()],
-    /// Seconds to go before they count.
+    /// Seconds that are left before operations count.
     warm_up: u64,
     /// Seconds that counted.
     seconds: u64,
@@ -18,15 +18,15 @@ pub struct ByKind {
 /// Operations of one kind.
 struct One {
     all: Histogram<u64>,
-    /// Of the second under way.
+    /// Waits in the second under way.
     now: Histogram<u64>,
-    /// The highest of all seconds, in nanoseconds.
+    /// The highest 99th percentile of all seconds, in nanoseconds.
     worst_p99: Nanos,
 }
 
 impl One {
     fn new() -> Self {
-        // They grow with what they hold.
+        // Histograms that grow with what they hold.
         let growing = |digits| Histogram::new(digits).expect("a constant precision is valid");
         Self { all: growing(3), now: growing(2), worst_p99: 0 }
     }
@@ -42,12 +42,12 @@ impl One {
 }
 
 impl ByKind {
-    /// Nothing yet. What is done in the first `warm_up` seconds does not count.
+    /// A count of nothing yet. What is done in the first `warm_up` seconds does not count.
     pub fn new(warm_up: u64) -> Self {
         Self { each: std::array::from_fn(|_| One::new()), warm_up, seconds: 0 }
     }
 
-    /// One of `kind` was answered `waited` after it was to be sent.
+    /// Notes that an operation of `kind` was answered `waited` after it was to be sent.
     pub fn note(&mut self, kind: Kind, waited: Nanos) {
         for place in [0, 1 + kind as usize] {
             let one = &mut self.each[place];
@@ -57,7 +57,7 @@ impl ByKind {
         }
     }
 
-    /// Ends a second; how many were done in it.
+    /// Ends a second, and returns how many operations were done in it.
     pub fn end_second(&mut self) -> u64 {
         let (counts, done) = (self.warm_up == 0, self.each[0].now.len());
         self.each.iter_mut().for_each(|one| one.end_second(counts));
@@ -66,7 +66,7 @@ impl ByKind {
         done
     }
 
-    /// A row for all together and one for each kind of which there was any.
+    /// A row for all operations together, and one for each kind that occurred.
     pub fn rows(&self) -> Vec<OfKind> {
         let names = std::iter::once("all").chain(Kind::ALL.map(Kind::name));
         let row = |(kind, one): (&str, &One)| OfKind {
@@ -98,7 +98,7 @@ mod tests {
         by_kind.note(Kind::Get, 2 * MS);
         assert_eq!(by_kind.end_second(), 2);
         let rows = by_kind.rows();
-        // Milliseconds: histograms know the first to 0.1 %, the second to 1 %.
+        // In milliseconds: one histogram is exact to 0.1 %, the other to 1 %.
         let ms = |us: f64| (us / 1e3).round();
         let of = |row: &OfKind| (row.kind.clone(), row.done, row.per_sec, ms(row.latency_us.max), ms(row.worst_p99_us));
         let wanted = [("all", 4, 2.0, 9.0, 9.0), ("update", 1, 0.5, 9.0, 9.0), ("get", 3, 1.5, 3.0, 3.0)];

@@ -1,4 +1,4 @@
-//! YCSB's cases: what is printed before they run and after, and what is written where it was asked for.
+//! YCSB's cases: what is printed before and after they run, and the files that are written if asked for.
 
 use crate::args::Ycsb;
 use crate::outcome::{Outcome, Run};
@@ -7,14 +7,14 @@ use crate::ycsb::Case;
 use crate::ycsb::table::{self, Measured};
 use crate::{profile, report, save};
 
-/// What is the same for all cases of `args`: a few lines before they begin. `plan` is that of one of them.
+/// What is the same for all cases of `args`: a few lines before they begin. `plan` is the plan of one case.
 pub fn heading(args: &Ycsb, plan: &Plan) -> String {
     let cases: Vec<String> = args.cases().iter().map(Case::to_string).collect();
     format!("{}{}\n", crate::table::heading(plan), cases.join(", "))
 }
 
-/// Prints the tables of all runs, compared with the contestant called `with`, and writes what was asked for. `plan` is
-/// that of one of them.
+/// Prints the tables of all runs, compared with the contestant called `with`, and writes the files that were asked for.
+/// `plan` is the plan of one case.
 ///
 /// # Errors
 /// A file cannot be written.

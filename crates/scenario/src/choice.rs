@@ -10,32 +10,32 @@ use weir_io::Rng;
 use crate::data::fnv;
 use crate::mix::Kind;
 
-/// Which item comes next.
+/// How the next item is chosen.
 #[derive(Clone, Debug)]
 pub enum Choice {
-    /// Each of so many alike.
+    /// Each of this many items is equally likely.
     Uniform(u64),
     /// Few of them often, most of them seldom: Zipf's law with exponent 0.99. Ranks are scattered over the keys, as
     /// keys are hashes of numbers.
     Zipf(Zipf),
-    /// The same as YCSB scrambles it: ranks of ten billion, whatever there is, each hashed onto one of so many items.
-    /// Of these it asks for those that are there.
+    /// Zipf's law as YCSB scrambles it: ten billion ranks, however many items there are, each hashed onto one of
+    /// `items`. Of these it asks for those that are there.
     Scrambled {
-        /// Those that are there, and those that are expected.
+        /// The items that are there together with those that are expected.
         items: u64,
-        /// Of the ten billion.
+        /// The law over the ten billion ranks.
         ranks: Zipf,
-        /// What is there.
+        /// The items that are there.
         stored: Arc<Stored>,
     },
-    /// Zipf's law over what is there, the newest first, as YCSB has it.
+    /// Zipf's law over the items that are there, the newest first, as YCSB has it.
     Latest {
-        /// Of what was there when it was last drawn.
+        /// The law over the items that were there at the last draw.
         ranks: Arc<Mutex<Zipf>>,
-        /// What is there.
+        /// The items that are there.
         stored: Arc<Stored>,
     },
-    /// A new one: the first that was never drawn, by anybody who has the same count.
+    /// A new item: the first that nobody who shares the same count has drawn yet.
     Next(Arc<Stored>),
 }
 
@@ -51,18 +51,18 @@ impl Choice {
         Choice::Zipf(Zipf::of(items))
     }
 
-    /// YCSB's scrambled law over what is `stored`, of which there will be up to `items`.
+    /// YCSB's scrambled law over the `stored` items, of which there will be up to `items`.
     pub fn scrambled(items: u64, stored: Arc<Stored>) -> Self {
         let (count, sum) = YCSB_RANKS;
         Choice::Scrambled { items, ranks: Zipf { items: count, sum }, stored }
     }
 
-    /// Zipf's law over what is `stored`, the newest first.
+    /// Zipf's law over the `stored` items, the newest first.
     pub fn latest(stored: Arc<Stored>) -> Self {
         Choice::Latest { ranks: Arc::new(Mutex::new(Zipf::of(stored.count()))), stored }
     }
 
-    /// Draws one.
+    /// Draws an item.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Choice::Next(stored) => stored.next.fetch_add(1, Ordering::Relaxed),
@@ -83,14 +83,14 @@ impl Choice {
         }
     }
 
-    /// `item`, which was drawn to be written, is there now.
+    /// Notes that `item`, which was drawn to be written, is there now.
     pub fn is_stored(&self, item: u64) {
         if let Choice::Next(stored) = self {
             stored.note(item);
         }
     }
 
-    /// What writing to an item that was drawn is.
+    /// The kind of operation that a write to a drawn item is.
     pub fn kind_of_write(&self) -> Kind {
         if matches!(self, Choice::Next(_)) { Kind::Insert } else { Kind::Update }
     }
@@ -100,25 +100,25 @@ impl Choice {
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     items: u64,
-    /// Of all weights.
+    /// The sum of all weights.
     sum: f64,
 }
 
 impl Zipf {
-    /// Over so many `items`.
+    /// Zipf's law over `items`.
     pub fn of(items: u64) -> Self {
         let mut zipf = Self { items: 0, sum: 0.0 };
         zipf.grow(items);
         zipf
     }
 
-    /// To so many `items`; never to fewer.
+    /// Grows to this many `items`; it never shrinks.
     fn grow(&mut self, items: u64) {
         self.sum += (self.items + 1..=items).map(|rank| (rank as f64).powf(-THETA)).sum::<f64>();
         self.items = self.items.max(items);
     }
 
-    /// Draws one, from 0, which is the most frequent (Gray et al., SIGMOD 1994).
+    /// Draws a rank, from 0, which is the most frequent (Gray et al., SIGMOD 1994).
     fn rank(&self, rng: &mut Rng) -> u64 {
         let Self { items, sum } = *self;
         let (drawn, second) = (rng.unit(), 0.5_f64.powf(THETA));
@@ -135,25 +135,25 @@ impl Zipf {
     }
 }
 
-/// The items of a partition to which new ones come: all with a number below a count, as YCSB's clients keep it. Who
-/// writes them ends in any order, so an item counts only when all before it are there as well.
+/// The items of a partition to which new ones come: all with a number below a count, as YCSB's clients keep it. Writers
+/// end in any order, so an item counts only when all items before it are there as well.
 #[derive(Debug)]
 pub struct Stored {
-    /// The number of the next one.
+    /// The number of the next new item.
     next: AtomicU64,
-    /// So many are there without a gap.
+    /// How many items are there without a gap.
     count: AtomicU64,
-    /// What is there beyond a gap.
+    /// The items that are there beyond a gap.
     beyond: Mutex<BTreeSet<u64>>,
 }
 
 impl Stored {
-    /// So many items, and none beyond.
+    /// The first `items` items, and none beyond.
     pub fn new(items: u64) -> Arc<Self> {
         Arc::new(Self { next: items.into(), count: items.into(), beyond: Mutex::default() })
     }
 
-    /// How many are there without a gap.
+    /// How many items are there without a gap.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
@@ -187,7 +187,7 @@ mod tests {
         ranks.map(|rank| (rank as f64).powf(-THETA)).sum()
     }
 
-    /// Of `drawn` draws, how far from `share` of all, in standard deviations.
+    /// How far `drawn`, a number of draws, is from `share` of all draws, in standard deviations.
     fn apart(drawn: f64, share: f64) -> f64 {
         let draws = DRAWS as f64;
         (drawn - share * draws).abs() / (share * (1.0 - share) * draws).sqrt()
@@ -197,8 +197,8 @@ mod tests {
     fn few_items_are_drawn_often_by_the_law() {
         let counts = counts(&Choice::zipf(10_000), 10_000, 1);
         let sum = weights(1..=10_000);
-        // The first two are exact. The method overdraws the next few by a tenth, in YCSB itself as well; the others are
-        // within a twentieth.
+        // The first two ranks are exact. The method overdraws the next few by a tenth, in YCSB itself as well; the
+        // others are within a twentieth.
         for (rank, &drawn) in (1..).zip(&counts[..2]) {
             assert!(apart(drawn, weights(rank..=rank) / sum) < 4.0, "{rank}: {drawn}");
         }
@@ -214,7 +214,7 @@ mod tests {
         let items = 1_000;
         let counts = counts(&Choice::scrambled(items, Stored::new(items)), items as usize, 2);
         let share = |rank: u64| weights(rank..=rank) / YCSB_RANKS.1;
-        // What falls on an item beside a rank that is known: its part of all the others.
+        // What falls on an item besides a known rank: its part of all other ranks.
         let others = (1.0 - (1..=100).map(share).sum::<f64>()) / items as f64;
         let mut wanted = vec![others; items as usize];
         (1..=100).for_each(|rank| wanted[(fnv(rank - 1) % items) as usize] += share(rank));

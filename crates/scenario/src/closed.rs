@@ -1,5 +1,5 @@
-//! The closed loop: a client sends its next operation when the last one is answered, so that a store that is slow is
-//! asked less.
+//! The closed loop: a client sends its next operation when the last one is answered, so that a slow store is asked
+//! less.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use crate::choice::Choice;
 use crate::load::{Clients, Operation, entries};
 use crate::mix::{Kind, Mix};
 
-/// What the clients of a partition share: which items they ask for.
+/// What the clients of a partition share: how they choose items.
 #[derive(Clone)]
 pub struct Choices {
-    /// Of reads and updates, and where scans begin.
+    /// The choice of reads and updates, and of where scans begin.
     pub reads: Arc<Choice>,
-    /// Of inserts.
+    /// The choice of inserts.
     pub inserts: Arc<Choice>,
     /// Operations that the clients of the partition have sent.
     pub sent: Arc<AtomicU64>,
@@ -30,7 +30,7 @@ impl Choices {
         (kind, choice.draw(rng), entries)
     }
 
-    /// An operation of `kind` on `item` is done.
+    /// Notes that an operation of `kind` on `item` is done.
     pub fn is_done(&self, kind: Kind, item: u64) {
         if kind == Kind::Insert {
             self.inserts.is_stored(item);
@@ -38,7 +38,7 @@ impl Choices {
     }
 }
 
-/// What passes at a client between an answer and its next operation: from half of `own_time` to half as much again.
+/// The time between an answer and the client's next operation: between half of `own_time` and one and a half times it.
 pub fn rest(own_time: Nanos, rng: &mut Rng) -> Nanos {
     (own_time as f64 * (0.5 + rng.unit())) as Nanos
 }
@@ -47,7 +47,7 @@ impl Clients {
     /// One client: sends what `mix` draws until `until`, resting for about `own_time` before each operation.
     ///
     /// # Errors
-    /// That of the first write that fails; no more are sent.
+    /// The error of the first write that fails; no more operations are sent.
     pub async fn loop_of_one(
         self,
         mix: Mix,

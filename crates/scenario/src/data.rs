@@ -10,8 +10,8 @@ pub const KEY_BYTES: usize = 16;
 /// Bytes of a key as YCSB makes it.
 pub const YCSB_KEY_BYTES: usize = 24;
 
-/// A key that is no item's: each partition writes it once before the load, as clients that come to a running store find
-/// its log open.
+/// A key that belongs to no item: each partition writes it once before the load, as clients that come to a running
+/// store find its log open.
 pub const WARM_KEY: [u8; KEY_BYTES] = [0; KEY_BYTES];
 
 /// The key of item `number`: neighbours in number are strangers in the order of keys.
@@ -19,13 +19,13 @@ pub fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut rng = Rng::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);
     let mut key = [0; KEY_BYTES];
     key[..8].copy_from_slice(&rng.next_u64().to_be_bytes());
-    // The number itself makes it unique.
+    // The number itself makes the key unique.
     key[8..].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// The key of item `number` as YCSB makes it: `user`, and a hash of the number; with zeros before it, so that all are
-/// as long.
+/// The key of item `number` as YCSB makes it: `user` and a hash of the number, with zeros in front of the hash, so that
+/// all keys have the same length.
 pub fn ycsb_key(number: u64) -> [u8; YCSB_KEY_BYTES] {
     let mut key = *b"user00000000000000000000";
     let mut rest = fnv(number);
@@ -63,7 +63,7 @@ impl Deref for Key {
     }
 }
 
-/// Fills `payload` with bytes that no two calls give alike and no compressor makes shorter.
+/// Fills `payload` with bytes that no other call gives and that no compressor makes shorter.
 pub fn fill(payload: &mut [u8], rng: &mut Rng) {
     for chunk in payload.chunks_mut(8) {
         chunk.copy_from_slice(&rng.next_u64().to_le_bytes()[..chunk.len()]);
@@ -73,15 +73,15 @@ pub fn fill(payload: &mut [u8], rng: &mut Rng) {
 /// What items are like: their keys, and how long they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// An item has so many bytes, its key included.
+    /// Every item has this many bytes, its key included.
     Same(u32),
-    /// So many on average: see [`MIX`].
+    /// Items have this many bytes on average: see [`MIX`].
     Mixed(u32),
-    /// So many, under YCSB's keys.
+    /// Every item has this many bytes, under one of YCSB's keys.
     Ycsb(u32),
 }
 
-/// Of ten items, how many have which multiple of the mean.
+/// How many of ten items have which multiple of the mean size.
 pub const MIX: [(u64, f64); 3] = [(6, 0.25), (3, 1.0), (1, 5.5)];
 
 impl Sizes {
@@ -100,12 +100,12 @@ impl Sizes {
         }
     }
 
-    /// Bytes of the value of `item`, whenever it is written.
+    /// Bytes of the value of `item`, the same at every write.
     pub fn value_bytes(self, item: u64) -> usize {
         let bytes = match self {
             Sizes::Same(bytes) | Sizes::Ycsb(bytes) => bytes as usize,
             Sizes::Mixed(bytes) => {
-                // Sizes have nothing to do with where keys are, or with which items are written often.
+                // Sizes do not depend on where keys are, or on which items are written often.
                 let drawn = Rng::new(item ^ 0x6d69_7865_6400).below(10);
                 let mut below = 0;
                 let class = MIX.iter().find(|&&(share, _)| {
@@ -118,7 +118,7 @@ impl Sizes {
         bytes.saturating_sub(self.key_bytes())
     }
 
-    /// Of the longest value.
+    /// Bytes of the longest value.
     pub fn value_bytes_max(self) -> usize {
         match self {
             Sizes::Same(_) | Sizes::Ycsb(_) => self.value_bytes(0),
@@ -126,7 +126,7 @@ impl Sizes {
         }
     }
 
-    /// Capacity units that an item takes on average, where `units` says what one of so many bytes takes.
+    /// Capacity units that an item takes on average; `units` gives the units of an item of that many bytes.
     pub fn units(self, units: fn(u64) -> u64) -> f64 {
         match self {
             Sizes::Same(bytes) | Sizes::Ycsb(bytes) => units(bytes.into()) as f64,
@@ -173,7 +173,7 @@ mod tests {
         let keys: BTreeSet<_> = (0..10_000).map(|number| sizes.key(number)).collect();
         assert_eq!(keys.len(), 10_000);
         assert!(keys.iter().all(|key| key.len() == 24 && key.starts_with(b"user0") && key[4..].is_ascii()));
-        // Hashes of what YCSB itself calls user6284781860667377211 and user8517097267634966620.
+        // YCSB itself calls these two user6284781860667377211 and user8517097267634966620.
         assert_eq!([&*sizes.key(0), &*sizes.key(1)], [b"user06284781860667377211", b"user08517097267634966620"]);
     }
 }

@@ -1,4 +1,4 @@
-//! One run: opens the node on what was preloaded, sends the load, watches, and says what came out.
+//! One run: opens the node on what was preloaded, sends the load, watches, and returns the outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ pub async fn run(
         busy: Arc::default(),
     };
 
-    // What opening left in the gates is none of the load's business.
+    // The load begins a second later: what opening left in the gates is not its concern.
     let from = clock.now() + SECOND;
     let until = from + plan.args.seconds * SECOND;
     let tally = load.send(from, until, false);
@@ -71,8 +71,7 @@ pub async fn run(
     let mut stalls = watch.stalls();
     stalls.count -= stalls_before.count;
     stalls.seconds -= stalls_before.seconds;
-    // Writes that wait in a stall and reads that wait for the device are done later than the last second; they count,
-    // as late.
+    // Writes that wait in a stall and reads that wait for the device end after the last second. They count, as late.
     let grace = until + 600 * SECOND;
     while load.busy.load(Ordering::Relaxed) > 0 && clock.now() < grace && plan.args.after == 0 {
         sleep_until(&clock, clock.now() + SECOND / 10).await;
@@ -103,7 +102,7 @@ pub async fn run(
     Ok(Run { outcome, series })
 }
 
-/// What the senders need.
+/// What the senders of the load need.
 struct Load<'a> {
     plan: &'a Plan,
     node: &'a Node,
@@ -116,8 +115,8 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Sends what the plan says from `from` until `until`; when `quiet`, a small share of what was bought, and all
-    /// reads.
+    /// Sends what the plan says from `from` until `until`; when `quiet`, a small share of the writes that were bought,
+    /// and all reads.
     fn send(&self, from: Nanos, until: Nanos, quiet: bool) -> Arc<Mutex<Tally>> {
         let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len(), self.plan.even_from().unwrap_or(0))));
         let mut seed = Rng::new(self.plan.args.seed ^ from);
@@ -154,7 +153,7 @@ impl Load<'_> {
         tally
     }
 
-    /// What of `mix` is neither a plain write nor a plain read at a time of its own.
+    /// Sends the operations of `mix` that are neither plain writes nor plain reads with times of their own.
     fn send_mix(&self, clients: &Clients, mix: Mix, [from, until]: [Nanos; 2], choices: &Choices, rng: &mut Rng) {
         match mix.pace {
             Pace::Open(_) => {
@@ -180,7 +179,7 @@ impl Load<'_> {
         }
     }
 
-    /// Begins to send; the run is not over before `sending` is. Its failure is remembered.
+    /// Begins to send; the run does not end before `sending` does. A failure is remembered.
     fn begin(&self, sending: impl Future<Output = Result<()>> + Send + 'static) {
         let (failure, busy) = (Arc::clone(&self.failure), Arc::clone(&self.busy));
         busy.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +196,7 @@ impl Load<'_> {
     }
 }
 
-/// The time after the load: a little load, until the trees are restored.
+/// The time after the load, with a small load, until the trees are restored.
 async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar: &ProgressBar) -> Result<After> {
     let clock = &load.machine.clock;
     let before = watch.stalls();
@@ -236,7 +235,7 @@ fn utilisation(plan: &Plan, bytes: &Bytes) -> f64 {
     bytes.device() as f64 / (plan.device() as f64 * plan.args.seconds as f64)
 }
 
-/// What of the device was used between two moments while work waited.
+/// The share of the device that was used between two moments while work waited.
 fn backlogged(from: &Behaviour, to: &Behaviour) -> Option<f64> {
     let waited = to.backlogged - from.backlogged;
     (waited > 0).then(|| (to.used - from.used) as f64 / waited as f64)

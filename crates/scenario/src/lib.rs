@@ -1,13 +1,13 @@
 //! Whole-node scenarios: one load, two worlds, one outcome.
 //!
-//! A scenario drives a [`weir_node::Node`] with many tenants through its ordinary doors and measures what their clients
-//! would see. Which world it runs in is the caller's choice: `weir sim` hands in a simulated machine whose time is
-//! exact, `weir bench` a real one. Parameters ([`args`]) and outcome ([`outcome`]) are the same in both, so that one
-//! can be held against the other.
+//! A scenario drives a [`weir_node::Node`] with many tenants through its ordinary doors, and measures what their
+//! clients would see. The caller chooses the world that it runs in: `weir sim` hands in a simulated machine whose time
+//! is exact, `weir bench` a real one. Parameters ([`args`]) and outcome ([`outcome`]) are the same in both, so that the
+//! two worlds can be compared.
 //!
-//! The way of a run: [`args`] are turned into a [`plan`], which knows every scaled size and rate; [`preload`] makes the
-//! data that is there before; [`drive`] opens the node, sends the [`load`], [`watch`]es, and gives a [`outcome::Run`],
-//! of which [`table`] and [`report`] make something to read.
+//! The course of a run: [`args`] are turned into a [`plan`], which knows every scaled size and rate; [`preload`] makes
+//! the data that is there before; [`drive`] opens the node, sends the [`load`], [`watch`]es, and returns an
+//! [`outcome::Run`], which [`table`] and [`report`] turn into something to read.
 
 pub mod args;
 pub mod bursts;
@@ -43,7 +43,7 @@ pub mod ycsb;
 use crate::outcome::{Outcome, Run};
 use crate::plan::Plan;
 
-/// Prints the table and writes what was asked for.
+/// Prints the table, and writes the files that were asked for.
 ///
 /// # Errors
 /// A file cannot be written.

@@ -1,7 +1,8 @@
-//! The load: open loop, every operation at its own time whatever became of the one before, measured from that time.
+//! The load: open loop. Every operation has a time of its own, whatever happened to the one before, and is measured
+//! from that time.
 //!
-//! A partition's writes stand in one [queue](crate::queue), as a stalled partition holds up all of them anyway: a write
-//! that finds others waiting is late. Reads do not wait for one another.
+//! A partition's writes stand in one [queue](crate::queue), because a stalled partition holds up all of them anyway: a
+//! write that finds others waiting is late. Reads do not wait for one another.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -19,28 +20,29 @@ use crate::pattern::{SECOND, Schedule};
 use crate::queue::{Queue, Target};
 use crate::tally::Tally;
 
-/// Reads of a partition under way; those beyond are counted as failed.
+/// Reads of a partition in flight; reads beyond this number are counted as failed.
 const READS_MAX: usize = 1024;
 
 /// One partition's clients.
 #[derive(Clone)]
 pub struct Clients {
-    /// Whom they ask.
+    /// The partition that they ask.
     pub partition: Arc<Partition>,
     /// Its number, from 0.
     pub index: usize,
     /// What items are like.
     pub sizes: Sizes,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Where reads run.
     pub spawn: Arc<dyn Spawn>,
-    /// Where it is counted.
+    /// Where operations are counted.
     pub tally: Arc<Mutex<Tally>>,
 }
 
 impl Clients {
-    /// Sends writes of items that `choice` draws at `times`, until `until`: what was not sent by then was not served.
+    /// Sends writes of items that `choice` draws at `times`, until `until`. A write that was not sent by then was not
+    /// served.
     ///
     /// # Errors
     /// A write failed.
@@ -51,8 +53,8 @@ impl Clients {
     }
 
     /// Sends operations of `kind` on items that `choice` draws at `times`: gets, scans of up to `entries_max` entries,
-    /// or reads that are followed by a write. Ends when all are answered: who waits when the time is over counts as
-    /// well.
+    /// or reads that are followed by a write. Ends when all are answered: an operation that still waits when the time
+    /// is over counts as well.
     ///
     /// # Errors
     /// A write failed.
@@ -96,14 +98,14 @@ impl Clients {
 pub(crate) struct Operation {
     pub(crate) kind: Kind,
     pub(crate) item: u64,
-    /// Of a scan, at most.
+    /// How many entries a scan reads at most.
     pub(crate) entries: u64,
     /// When it was to be sent.
     pub(crate) at: Nanos,
 }
 
 impl Clients {
-    /// Does `operation` with a value from `rng`, if it writes one, and counts it when it is answered. A read that finds
+    /// Does `operation`, with a value from `rng` if it writes one, and counts it when it is answered. A read that finds
     /// nothing has failed.
     ///
     /// # Errors
@@ -133,7 +135,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Whether the item was there, or any behind it.
+    /// Reads, and returns whether the item was there, or for a scan any item behind it.
     async fn read_one(&self, Operation { kind, item, entries, .. }: Operation) -> Result<bool> {
         let key = self.sizes.key(item);
         if kind != Kind::Scan {
@@ -150,7 +152,7 @@ impl Clients {
     }
 }
 
-/// Entries of the next operation: of a scan from one to `entries_max`, all alike.
+/// How many entries the next operation reads: a scan reads from one to `entries_max`, all equally likely.
 pub fn entries(kind: Kind, entries_max: u64, rng: &mut Rng) -> u64 {
     if kind == Kind::Scan { 1 + rng.below(entries_max) } else { 0 }
 }

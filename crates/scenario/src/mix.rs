@@ -1,4 +1,4 @@
-//! Operations of several kinds in given shares, by clients that wait for their answers or do not.
+//! Operations of several kinds in given shares, sent by clients that wait for their answers or that do not.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -9,19 +9,19 @@ use weir_io::Nanos;
 pub struct Mix {
     /// When they send it.
     pub pace: Pace,
-    /// Of which kinds.
+    /// The shares of the kinds of operations.
     pub shares: Shares,
-    /// Entries of a scan, at most: from one on, all alike.
+    /// Entries of a scan, at most: from one up to this number, all equally likely.
     pub entries_max: u64,
-    /// Which of the items they read and update.
+    /// Which items they read and update.
     pub popularity: Popularity,
     /// The name of YCSB's workload that this is; `None` = of another scenario.
     pub workload: Option<&'static str>,
-    /// Seconds of load before those that count.
+    /// Seconds of load before the seconds that count.
     pub warm_up: u64,
 }
 
-/// Of a hundred operations, how many are of which kind: a hundred together.
+/// How many of a hundred operations are of which kind; they add up to a hundred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// See [`Kind::Insert`].
@@ -40,16 +40,16 @@ pub struct Shares {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Popularity {
-    /// All that were there before alike
+    /// All that were there before the load, evenly
     Uniform,
     /// Few of them often, scattered over all
     Zipfian,
-    /// The newest most
+    /// The newest most often
     Latest,
 }
 
 impl Popularity {
-    /// As YCSB calls it.
+    /// Its name, as in YCSB.
     pub const fn name(self) -> &'static str {
         match self {
             Popularity::Uniform => "uniform",
@@ -62,16 +62,16 @@ impl Popularity {
 /// When clients send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Closed loop: so many clients, each of which sends its next operation when the last one is answered and some time
-    /// of its own has passed.
+    /// Closed loop: this many clients, each of which sends its next operation when the last one is answered and some
+    /// time of its own has passed.
     Closed {
-        /// Of each partition.
+        /// Clients of each partition.
         clients: u32,
-        /// What passes between an answer and the next operation, in nanoseconds, on average: from half of it to half as
-        /// much again.
+        /// The time between an answer and the next operation, in nanoseconds, on average: it is between half of this
+        /// and one and a half times this.
         own_time: Nanos,
     },
-    /// Open loop: so many operations a second of each partition, whatever becomes of them.
+    /// Open loop: this many operations a second of each partition, whether or not earlier ones are answered.
     Open(f64),
 }
 
@@ -82,19 +82,19 @@ pub enum Kind {
     Insert,
     /// Reads an item and some of those that follow it.
     Scan,
-    /// Stores an item anew that is there.
+    /// Replaces an item that is there.
     Update,
-    /// Reads an item, and then stores it anew.
+    /// Reads an item, and then replaces it.
     Modify,
     /// Reads an item.
     Get,
 }
 
 impl Kind {
-    /// All, in the order of [`Shares`].
+    /// All kinds, in the order of [`Shares`].
     pub const ALL: [Kind; 5] = [Kind::Insert, Kind::Scan, Kind::Update, Kind::Modify, Kind::Get];
 
-    /// For tables and JSON; YCSB's words in small letters, but for its `read`.
+    /// Its name in tables and JSON: YCSB's word in small letters, except for YCSB's `read`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Insert => "insert",
@@ -106,7 +106,7 @@ impl Kind {
     }
 }
 
-/// Turns of the golden ratio come as evenly over a circle as turns can, however many there were.
+/// Steps of the golden ratio are spread over a circle as evenly as possible, however many there were.
 const TURN: f64 = 0.618_033_988_749_894_9;
 
 impl Shares {
@@ -121,7 +121,7 @@ impl Shares {
         }
     }
 
-    /// Those that are sent, in words: `50 % inserts, 50 % gets`.
+    /// The kinds that are sent, in words: `50 % inserts, 50 % gets`.
     pub fn words(&self) -> String {
         let sent = Kind::ALL.into_iter().filter(|&kind| self.of(kind) > 0);
         sent.map(|kind| format!("{} % {}s", self.of(kind), kind.name())).collect::<Vec<_>>().join(", ")
@@ -129,9 +129,9 @@ impl Shares {
 }
 
 impl Mix {
-    /// What the operation number `nth` of a partition does: so that any few in a row have nearly the shares. Drawn at
-    /// random they would differ from second to second the more, the fewer a scale leaves of them, and that would be all
-    /// that a tail is about.
+    /// The kind of a partition's operation number `nth`, chosen so that any few in a row have nearly the right shares.
+    /// Kinds drawn at random would differ from second to second, the more so the fewer operations a scale leaves, and a
+    /// tail would then show nothing else.
     pub fn kind(&self, nth: u64) -> Kind {
         let at = (nth as f64 * TURN).fract() * 100.0;
         let mut below = 0.0;
@@ -142,7 +142,7 @@ impl Mix {
         kind.unwrap_or(Kind::Get)
     }
 
-    /// Operations of `kind` a second, where they have times of their own; 0 in a closed loop.
+    /// Operations of `kind` a second, if they have times of their own; 0 in a closed loop.
     pub fn per_sec(&self, kind: Kind) -> f64 {
         match self.pace {
             Pace::Closed { .. } => 0.0,
@@ -155,7 +155,7 @@ impl Mix {
 pub(crate) mod tests {
     use super::*;
 
-    /// One with `shares`.
+    /// A mix with `shares`.
     pub fn mix(shares: Shares) -> Mix {
         let popularity = Popularity::Uniform;
         Mix { pace: Pace::Open(200.0), shares, entries_max: 9, popularity, workload: None, warm_up: 0 }

@@ -1,27 +1,27 @@
-//! What came out of a run: the JSON that both worlds print, and the time series behind it.
+//! The outcome of a run: the JSON that both worlds write, and the time series behind it.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One profile's run.
+/// The outcome of one profile's run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// `shortage`, `surge`, …
+    /// Name of the scenario: `shortage`, `surge`, …
     pub scenario: String,
-    /// `virtual` or `disk`.
+    /// The world of the run: `virtual` or `disk`.
     pub world: String,
-    /// Its name.
+    /// The profile's name.
     pub profile: String,
     /// Every parameter, and what followed from them.
     pub params: Map<String, Value>,
-    /// Of keys, payloads and send times.
+    /// Seed of keys, payloads and send times.
     pub seed: u64,
     /// Share of a partition's writes that were done at most 1 ms after they were to be sent (0 to 1).
     pub normally_served: Spread,
-    /// Of writes, from the intended send time, in microseconds.
+    /// Latency of writes, from the intended send time, in microseconds.
     pub latency_us: Latency,
-    /// Of reads.
+    /// Latency of reads, likewise.
     pub read_latency_us: Latency,
     /// Share of a partition's reads that were answered at most 100 ms after they were to be sent, where there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,97 +42,98 @@ pub struct Outcome {
     pub background_amplification: f64,
     /// Device bytes over what the device could have moved.
     pub device_utilisation: f64,
-    /// Of the device, while work waited for it; `None` where none ever did.
+    /// Share of the device that was used while work waited for it; `None` if none ever did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation_backlogged: Option<f64>,
     /// Every change of a partition's stage.
     pub stages: Vec<StageChange>,
     /// Most bytes in memtables and in levels 0 and 1 at any moment.
     pub memory_peak_bytes: u64,
-    /// A row for each tenant, in the order of their partitions. What others measured before there were rows has none.
+    /// A row for each tenant, in the order of their partitions. Outcomes from before there were rows have none.
     #[serde(default)]
     pub tenants: Vec<TenantRow>,
-    /// What came after the load, where that was asked for.
+    /// What came after the load, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<After>,
-    /// How even the service was, where the scenario is about that.
+    /// How even the service was, if the scenario is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,
-    /// What was done in the seconds that count for that: all operations first, and then each kind.
+    /// What was done in the seconds that count for evenness: all operations first, and then each kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<OfKind>,
 }
 
-/// Operations of one kind, in the seconds of a load that count. What a client saw as one is one: a read that is
-/// followed by a write of the same item as well.
+/// Operations of one kind, in the seconds of a load that count. Whatever a client saw as one operation is one, such as
+/// a read that is followed by a write of the same item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfKind {
     /// `all`, or a name of [`crate::mix::Kind`].
     pub kind: String,
     /// How many were done.
     pub done: u64,
-    /// Done a second, on average.
+    /// How many were done a second, on average.
     pub per_sec: f64,
-    /// From the intended send time, in microseconds.
+    /// Latency from the intended send time, in microseconds.
     pub latency_us: Latency,
-    /// The worst 99th percentile that one second had, in microseconds.
+    /// The worst 99th percentile of any one second, in microseconds.
     pub worst_p99_us: f64,
 }
 
-/// How even a service was over the seconds of a load that count: of all operations, writes and reads.
+/// How even a service was over the seconds of a load that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steadiness {
     /// Operations done a second, on average.
     pub mean_per_sec: f64,
     /// Operations done in the second that 99 of 100 seconds exceed (CR-1).
     pub tail_per_sec: u64,
-    /// The worst 99th percentile that the writes done in one second had, in microseconds.
+    /// The worst 99th percentile of the writes done in any one second, in microseconds.
     pub worst_write_p99_us: f64,
-    /// Of reads.
+    /// The same for reads.
     pub worst_read_p99_us: f64,
-    /// How full what stalls writes was at the ends of the seconds, 1 = full: write buffers, or level 0 up to where the
-    /// tree slows writes to less than a policy would, the fuller of both (CR-2).
+    /// How full the resource that stalls writes was at the ends of the seconds, on average, 1 = full. That is the
+    /// fuller of two: write buffers, and level 0 up to where the tree slows writes to less than a policy would (CR-2).
     pub watermark_mean: f64,
-    /// At its fullest.
+    /// The same at its fullest.
     pub watermark_max: f64,
     /// Device bytes by cause in those seconds, and what users wrote.
     pub bytes: Bytes,
 }
 
-/// What one tenant, with its one partition, had of the load.
+/// One tenant's part of the load; it has one partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantRow {
-    /// Its name.
+    /// The tenant's name.
     pub tenant: String,
     /// Number of its partition, from 0: the one in `stages`.
     pub partition: usize,
-    /// Operations that it was to send.
+    /// Operations that were to be sent.
     pub sent: Operations,
-    /// Of those, the ones that were done.
+    /// How many of these were done.
     pub done: Operations,
     /// Capacity units of what was done: of 1 KiB for writes and 4 KiB for reads, each operation rounded up (where items
-    /// have several sizes, by their mean).
+    /// have several sizes, by the mean).
     pub units: Operations,
     /// Share of its writes that were done at most 1 ms after they were to be sent (0 to 1).
     pub normally_served: f64,
-    /// Of its writes, from the intended send time, in microseconds, to 1 %.
+    /// Latency of its writes, from the intended send time, in microseconds, to 1 %.
     pub latency_us: Latency,
-    /// Share of its reads that were answered at most 100 ms after they were to be sent, where it sent any.
+    /// Share of its reads that were answered at most 100 ms after they were to be sent, if it sent any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads_in_time: Option<f64>,
-    /// Of its reads.
+    /// Latency of its reads, likewise.
     pub read_latency_us: Latency,
     /// The second of the load, from 0, in which one of its operations was answered late for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_late_second: Option<u64>,
     /// Its writes that the tree slowed or stopped.
     pub stalls: Stalls,
-    /// Device bytes by cause, and what it wrote. A peer's store does not say which of its process's bytes are its own.
+    /// Device bytes by cause, and what it wrote. The store of a peer does not say which of its process's bytes are its
+    /// own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
 }
 
-/// Of writes and of reads.
+/// A number of writes and a number of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
     /// Writes.
@@ -142,25 +143,25 @@ pub struct Operations {
 }
 
 impl Outcome {
-    /// Whether there were writes: one that was sent was served in some second, or counts as not served.
+    /// Whether there were writes: a write that was sent was served in some second, or counts as not served.
     pub fn wrote(&self) -> bool {
         self.normally_served.min < 1.0 || self.served_per_sec.iter().any(|&done| done > 0)
     }
 }
 
-/// Over the partitions.
+/// A share over all partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The worst.
+    /// That of the worst partition.
     pub min: f64,
-    /// Their mean.
+    /// The mean of all partitions.
     pub avg: f64,
-    /// The best.
+    /// That of the best partition.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of some shares.
+    /// The spread of some shares.
     pub fn of(shares: &[f64]) -> Self {
         let min = shares.iter().copied().fold(f64::INFINITY, f64::min);
         let max = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -171,7 +172,7 @@ impl Spread {
     }
 }
 
-/// In microseconds.
+/// A latency, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
@@ -187,7 +188,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of `histogram`, whose values are nanoseconds.
+    /// The latency in `histogram`, whose values are nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let us = |nanos: u64| nanos as f64 / 1e3;
         Self {
@@ -205,7 +206,7 @@ impl Latency {
 pub struct Stalls {
     /// How many.
     pub count: u64,
-    /// What they waited, together.
+    /// How long they waited, added up.
     pub seconds: f64,
 }
 
@@ -214,13 +215,13 @@ pub struct Stalls {
 pub struct Bytes {
     /// Written by clients.
     pub user: u64,
-    /// The log's.
+    /// Written to logs.
     pub log: u64,
-    /// Memtables to level 0.
+    /// Flushes of memtables to level 0.
     pub flush: u64,
     /// Level 0 to level 0 or 1, read and written.
     pub l0: u64,
-    /// Compactions below.
+    /// Compactions below level 0 to 1.
     pub deep: u64,
     /// Read for clients.
     pub read: u64,
@@ -239,7 +240,7 @@ impl Bytes {
         self.background() + self.log + self.read + self.other
     }
 
-    /// These and `others`.
+    /// The sum of these and `others`.
     #[must_use]
     pub fn and(&self, others: &Self) -> Self {
         Self {
@@ -253,8 +254,8 @@ impl Bytes {
         }
     }
 
-    /// What was added since `earlier`; nothing for a cause that has become less: a peer tells what its jobs read and
-    /// wrote only when they have ended, and until then it counts as something else.
+    /// The bytes added since `earlier`; 0 for a cause that has become less. A peer tells what its jobs read and wrote
+    /// only when they have ended, and until then it counts those bytes as something else.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -269,12 +270,12 @@ impl Bytes {
     }
 }
 
-/// A partition enters or leaves a stage of deferral.
+/// A partition's move from one stage of deferral to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageChange {
     /// Seconds since the load began.
     pub t: f64,
-    /// From 0.
+    /// Number of the partition, from 0.
     pub partition: usize,
     /// Stage before.
     pub from: String,
@@ -287,14 +288,14 @@ pub struct StageChange {
 /// What came after the load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct After {
-    /// Seconds until every level of every tree was within its target, nothing sealed, nothing running; `None` = not yet
-    /// when the run ended.
+    /// Seconds until every level of every tree was within its target, with nothing sealed and nothing running; `None`
+    /// if that was not so by the end of the run.
     pub restored_seconds: Option<u64>,
-    /// Of the small load meanwhile.
+    /// Share of writes of the small load that were normally served.
     pub normally_served: Spread,
-    /// Of its writes.
+    /// Latency of its writes.
     pub latency_us: Latency,
-    /// Of its reads.
+    /// Latency of its reads.
     pub read_latency_us: Latency,
     /// Writes that the tree slowed or stopped.
     pub stalls: Stalls,
@@ -305,32 +306,32 @@ pub struct After {
 pub struct Second {
     /// Writes done.
     pub served: u64,
-    /// Of those, at most 1 ms after they were to be sent.
+    /// How many of these were done at most 1 ms after they were to be sent.
     pub normally: u64,
     /// Reads answered.
     pub reads: u64,
-    /// Operations done: what a client saw as one is one.
+    /// Operations done: whatever a client saw as one operation is one.
     #[serde(default)]
     pub operations: u64,
-    /// Percentiles of writes done in it, in microseconds: 50, 99, 99.9.
+    /// Percentiles of the writes done in this second, in microseconds: 50, 99, 99.9.
     pub write_us: [f64; 3],
-    /// Of reads.
+    /// The same for reads.
     pub read_us: [f64; 3],
-    /// Device bytes in it.
+    /// Device bytes of this second.
     pub bytes: Bytes,
-    /// Level-0 runs of each partition at its end.
+    /// Level-0 runs of each partition at the end of the second.
     pub l0: Vec<u16>,
-    /// Sealed memtables of each partition at its end.
+    /// Sealed memtables of each partition at the end of the second.
     pub sealed: Vec<u16>,
-    /// Stage of each partition at its end.
+    /// Stage of each partition at the end of the second.
     pub stage: Vec<u8>,
     /// Bytes in memtables and in levels 0 and 1.
     pub memory: u64,
-    /// How full what stalls writes was when policies last looked, in the partition where it was fullest, 1 = full:
-    /// write buffers, or level 0.
+    /// How full the resource that stalls writes was when policies last looked, 1 = full, in the partition where it was
+    /// fullest: write buffers, or level 0.
     #[serde(default)]
     pub watermark: f64,
-    /// Bytes a second that all partitions together may write from then on; `None` where nothing limits that.
+    /// Bytes a second that all partitions together may write from then on; `None` if nothing limits them.
     #[serde(default)]
     pub write_limit: Option<u64>,
 }
@@ -349,7 +350,7 @@ pub fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// What was done in the second that 99 of 100 seconds exceed, of `per_sec`, which was done in each (CR-1).
+/// The operations of the second that 99 of 100 seconds exceed; `per_sec` has those of each second (CR-1).
 pub fn tail(per_sec: impl Iterator<Item = u64>) -> u64 {
     let mut done: Vec<u64> = per_sec.collect();
     done.sort_unstable_by(|a, b| b.cmp(a));
@@ -360,7 +361,7 @@ pub fn tail(per_sec: impl Iterator<Item = u64>) -> u64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// One with every field, and a figure of its own in each.
+    /// An outcome with every field, and a figure of its own in each.
     pub fn outcome() -> Outcome {
         let latency = |p50| Latency { avg: 1.0, p50, p99: 3e3, p999: 4e6, max: 5e6 };
         let after = After {
@@ -421,7 +422,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Names of the fields of the object that follows `key`, or of the whole, in the order of the text.
+    /// Names of the fields of the object that follows `key`, or of the whole document, in the order of the text.
     fn fields(json: &str, key: Option<&str>) -> Vec<String> {
         let mut rest = json;
         if let Some(key) = key {
@@ -486,7 +487,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_tail_is_the_496th_of_500_seconds() {
-        // CR-1: index 495 from 0, of 500 to 1.
+        // CR-1: of 500 values, index 495 from 0 in descending order.
         assert_eq!([tail(1..=500), tail(1..=100), tail([7].into_iter()), tail([].into_iter())], [5, 1, 7, 0]);
     }
 

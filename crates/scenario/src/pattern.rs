@@ -9,40 +9,40 @@ use crate::trace::Trace;
 
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
-/// Operations a second, from a moment on: a list of steps, each until the next. The first begins at 0, nanoseconds
-/// since the load began.
+/// Operations a second from a moment on: a list of steps, each of which lasts until the next. The first begins at 0.
+/// Moments are in nanoseconds since the load began.
 pub type Rates = Arc<[(Nanos, f64)]>;
 
-/// What clients do besides what they were sold.
+/// How the clients' load moves, relative to what they were sold.
 #[derive(Clone, Debug, Default)]
 pub enum Pattern {
-    /// The same all the time.
+    /// The same load all the time.
     #[default]
     Steady,
-    /// Nothing for so many seconds, then everything.
+    /// Nothing for some seconds, then everything.
     Surge {
         /// Seconds of silence.
         idle: u64,
         /// Whether writes surge; else only reads do.
         writes: bool,
     },
-    /// As much as needs this share of the device, by turns.
+    /// As many writes as need one of two shares of the device, by turns.
     Waves {
         /// The lower share.
         low: f64,
-        /// The higher one.
+        /// The higher share.
         high: f64,
         /// Seconds from one rise to the next.
         period: u64,
     },
-    /// What a trace says, as shares of what was sold.
+    /// The load of a trace, as shares of what was sold.
     Trace(Arc<Trace>),
     /// Operations of several kinds in given shares.
     Mix(Mix),
 }
 
 impl Pattern {
-    /// The rates of `partition`, which sends `rate` when it sends all; `reads` or writes; for `seconds`.
+    /// The rates of the reads or writes of `partition` for `seconds`; `rate` is what it sends when it sends everything.
     pub fn rates(&self, partition: usize, rate: f64, reads: bool, seconds: u64) -> Rates {
         match self {
             Pattern::Steady => [(0, rate)].into(),
@@ -71,7 +71,7 @@ pub struct Schedule {
     rates: Rates,
     /// The step under way.
     step: usize,
-    /// Operations before it.
+    /// Operations before that step.
     before: f64,
     next: u64,
     rng: Rng,

@@ -1,4 +1,4 @@
-//! What the parameters come to: every rate and size of a run, scaled.
+//! The plan of a run: every rate and size that follows from the parameters, scaled.
 
 use serde_json::{Map, Value, json};
 use weir_admission::cost::{read_units, write_units};
@@ -16,38 +16,39 @@ use crate::pattern::{Pattern, Rates, SECOND};
 pub const AMPLIFICATION: f64 = 20.0;
 /// Bytes that the log adds to a write: headers of record and batch.
 const LOG_HEADER_BYTES: f64 = 40.0;
-/// Bytes that memory takes for an item beside its own, at most: its header, and its place in a memtable.
+/// Bytes that memory takes for an item besides the item's own, at most: its header, and its place in a memtable.
 const ENTRY_BYTES: f64 = 40.0;
-/// What a device writes at least.
+/// The smallest write of a device, in bytes.
 const PAGE: f64 = 4096.0;
 /// Time between two syncs of the log up to [`SYNC_SCALE`], in nanoseconds.
 const SYNC_INTERVAL: Nanos = 100_000_000;
-/// A sync writes whole pages, which cannot be scaled: beyond this the interval is stretched instead, so that the log
-/// keeps its share of the device. The only time that scales.
+/// A sync writes whole pages, which cannot be scaled. At larger scales than this one the interval is stretched instead,
+/// so that the log keeps its share of the device. This is the only time that scales.
 const SYNC_SCALE: u64 = 20;
 /// Device bytes of a read that misses the cache: a block of 4 KiB lies across two pages (FX-11).
 const READ_BYTES: f64 = 8192.0;
 /// Share of what was bought that is sent after the load, so that reads and writes are still measured while trees are
 /// restored.
 pub const QUIET_SHARE: f64 = 0.02;
-/// Smallest background I/O: at less, the two pages at both ends of a read would be most of it.
+/// Smallest background I/O: with less, the two pages at both ends of a read would be most of it.
 const IO_BYTES_MIN: u64 = 32 << 10;
-/// Levels are preloaded to this share of their target, so that none is over it by an index.
+/// Levels are preloaded to this share of their target, so that a table's index does not put one over it.
 const FILL: f64 = 0.95;
 
-/// One compaction may run at a time for so many partitions. More at a time take longer each, so that level 0 grows
-/// meanwhile: at a BOSR of 7 the profile `rocksdb` served 33 % with two for every partition, and serves 90 so.
+/// One compaction may run at a time for this many partitions. With more at a time each takes longer, so that level 0
+/// grows meanwhile: at a BOSR of 7 the profile `rocksdb` served 33 % with two for every partition, and serves 90 % with
+/// this.
 const PARTITIONS_PER_COMPACTION: usize = 4;
-/// So many may run on a node of few partitions.
+/// This many compactions may run on a node of few partitions.
 const COMPACTIONS_MIN: usize = 2;
 
 const MIB: u64 = 1 << 20;
-/// A millisecond: what a client takes at least where it rests for nothing between its operations.
+/// A millisecond: the least time that a client is taken to need for an operation, if it does not rest in between.
 const MS: Nanos = 1_000_000;
 /// Writes a second that the paper sells a partition.
 const PAPER_WCU: u64 = 3000;
 
-/// See the module.
+/// A scenario with its arguments, and what they leave to compute.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The scenario's name.
@@ -56,22 +57,22 @@ pub struct Plan {
     pub args: Shortage,
     /// How the load moves in time.
     pub pattern: Pattern,
-    /// Device bytes, read and written, that the background needs for each byte of a user, as the device is planned.
+    /// Background bytes of the device, read and written, for each byte of a user, for which the device is planned.
     pub amplification: f64,
-    /// What the world lets through, reads and writes together, in bytes a second, where somebody else sees to it than
-    /// who plans: the kernel's caps. `None` = what is planned.
+    /// What the world lets through, reads and writes together, in bytes a second, if something other than the plan
+    /// limits it, such as the kernel's caps. `None` = what is planned.
     pub caps: Option<u64>,
-    /// What the device can do, reads and writes together, in bytes a second at this scale, where that does not follow
-    /// from what is sold: the ratio follows from it then.
+    /// What the device can do, reads and writes together, in bytes a second at this scale, if that does not follow from
+    /// what is sold: then the ratio follows from it.
     pub given: Option<u64>,
     /// The memtables of a partition.
     pub buffers: Buffers,
 }
 
-/// Memtables of a partition before any policy has its say, and with them the sizes of levels 0 and 1.
+/// Memtables of a partition before any policy changes them; the sizes of levels 0 and 1 follow from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// Of one memtable, in MiB (at scale 1).
+    /// Size of one memtable, in MiB (at scale 1).
     pub mib: u64,
     /// How many, the active one included.
     pub count: usize,
@@ -87,18 +88,18 @@ impl Buffers {
 }
 
 impl Plan {
-    /// Of `args`.
+    /// The plan of the scenario `shortage` with `args`.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn new(args: Shortage) -> Result<Self, String> {
         Self::of("shortage", args, Pattern::Steady)
     }
 
-    /// Of any scenario.
+    /// The plan of any scenario.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn of(scenario: &'static str, args: Shortage, pattern: Pattern) -> Result<Self, String> {
         args.check()?;
         Ok(Self {
@@ -112,22 +113,23 @@ impl Plan {
         })
     }
 
-    /// Writes of `partition` (from 0), in time.
+    /// The rates at which `partition` (from 0) is sent writes, in time.
     pub fn writes(&self, partition: usize) -> Rates {
         self.pattern.rates(partition, self.writes_per_sec(partition), false, self.args.seconds)
     }
 
-    /// Reads of `partition` (from 0), in time.
+    /// The rates at which `partition` (from 0) is sent reads, in time.
     pub fn reads(&self, partition: usize) -> Rates {
         self.pattern.rates(partition, self.sold_to(partition).1, true, self.args.seconds)
     }
 
-    /// What clients send in given shares, where the scenario is one of that kind: nothing is sold then.
+    /// The mix that clients send, if the scenario is one of operations in given shares: then nothing is sold.
     pub fn mix(&self) -> Option<Mix> {
         if let Pattern::Mix(mix) = self.pattern { Some(mix) } else { None }
     }
 
-    /// Which items are read, and which are written, by whoever shares these. Updates of a mix write what is read.
+    /// How items to read and items to write are chosen, for those who share these choices. Updates of a mix write the
+    /// items that are read.
     pub fn choices(&self) -> [Choice; 2] {
         let old = || self.choice_of_old_items();
         match &self.pattern {
@@ -145,7 +147,7 @@ impl Plan {
         }
     }
 
-    /// New items that a partition of `mix` gets, at most, and as many again, as YCSB has it.
+    /// The most new items that a partition of `mix` is expected to get, times two, as in YCSB.
     fn expected(&self, mix: &Mix) -> u64 {
         let per_sec = match mix.pace {
             Pace::Closed { clients, own_time } => f64::from(clients) * SECOND as f64 / own_time.max(MS) as f64,
@@ -163,7 +165,7 @@ impl Plan {
         (bytes / self.args.scale).max(1)
     }
 
-    /// What items are like.
+    /// The sizes of items, and their kind of key.
     pub fn sizes(&self) -> Sizes {
         if self.mix().is_some_and(|mix| mix.workload.is_some()) {
             return Sizes::Ycsb(self.args.item_bytes);
@@ -171,7 +173,7 @@ impl Plan {
         if self.args.shape.mixed { Sizes::Mixed(self.args.item_bytes) } else { Sizes::Same(self.args.item_bytes) }
     }
 
-    /// Items that each partition has before.
+    /// Items that each partition has before the load.
     pub fn items(&self) -> u64 {
         self.scaled(self.args.preload_items)
     }
@@ -187,11 +189,12 @@ impl Plan {
         if partition < self.bursting() { sold } else { sold / self.args.bosr }
     }
 
-    /// Writes and reads a second that `partition` (from 0) was sold: what a trace says of it, or what all were.
+    /// Writes and reads a second that `partition` (from 0) was sold: what a trace says of it, or else what all were
+    /// sold.
     pub fn sold_to(&self, partition: usize) -> (f64, f64) {
         let known = if let Pattern::Trace(trace) = &self.pattern { trace.sold(partition) } else { None };
         let Some(sold) = known else { return (self.sold_writes_per_sec(), self.reads_per_sec()) };
-        // Those are capacity units, and an item takes one for each KiB of a write, and each 4 KiB of a read.
+        // The sold numbers are capacity units: an item takes one for each KiB of a write, and for each 4 KiB of a read.
         let scaled = |units: u64, of_item: f64| units as f64 / of_item / self.args.scale as f64;
         (scaled(sold.writes, self.sizes().units(write_units)), scaled(sold.reads, self.sizes().units(read_units)))
     }
@@ -206,7 +209,7 @@ impl Plan {
         self.args.rcu as f64 / self.args.scale as f64
     }
 
-    /// Bytes a second that all partitions together were sold to write. The device is sized by it, whoever bursts.
+    /// Bytes a second that all partitions together were sold to write. The device is sized by this, whoever bursts.
     pub fn ingest(&self) -> f64 {
         let writes = match &self.pattern {
             Pattern::Trace(trace) if trace.says_what_was_sold() => {
@@ -217,23 +220,23 @@ impl Plan {
         writes * f64::from(self.args.item_bytes)
     }
 
-    /// Of the device, in bytes a second: for flushes and compactions.
+    /// The device's bandwidth for flushes and compactions, in bytes a second.
     pub fn background_bandwidth(&self) -> f64 {
         self.ingest() * self.amplification / self.args.bosr
     }
 
-    /// Of the device, in bytes a second: for the log. Each sync writes its last page again.
+    /// The device's bandwidth for logs, in bytes a second. Each sync writes the last page of a log again.
     pub fn log_bandwidth(&self) -> f64 {
         let headers = f64::from(self.args.item_bytes) + LOG_HEADER_BYTES;
         let of = |writes: f64| match self.given {
             None => writes * headers + self.synced_pages(writes),
-            // Of a device that is given the log takes what it takes at full size, and is not sold.
+            // On a device that is given the log takes as much as at full size, and is not sold.
             Some(_) => writes * headers + self.synced_pages_at_full_size(writes),
         };
         self.logged_writes().map(of).sum()
     }
 
-    /// Writes a second that each partition's log takes.
+    /// Writes a second that go to each partition's log.
     fn logged_writes(&self) -> impl Iterator<Item = f64> {
         let writes = |partition| match self.given {
             None => self.writes_per_sec(partition),
@@ -242,12 +245,12 @@ impl Plan {
         (0..usize::from(self.args.partitions)).map(writes)
     }
 
-    /// Bytes a second of the pages that a log's syncs write again, at so many writes a second.
+    /// Bytes a second of the pages that a log's syncs write again, at `writes` a second.
     fn synced_pages(&self, writes: f64) -> f64 {
         (SECOND as f64 / self.sync_interval() as f64).min(writes) * PAGE
     }
 
-    /// See `synced_pages`: what they take at scale 1, divided by the scale as all bytes are.
+    /// The same as `synced_pages` at scale 1, divided by the scale as all bytes are.
     fn synced_pages_at_full_size(&self, writes: f64) -> f64 {
         let scale = self.args.scale as f64;
         (SECOND as f64 / SYNC_INTERVAL as f64).min(writes * scale) * PAGE / scale
@@ -258,7 +261,7 @@ impl Plan {
         SYNC_INTERVAL * self.args.scale.max(SYNC_SCALE) / SYNC_SCALE
     }
 
-    /// Of the device, in bytes a second: for reads.
+    /// The device's bandwidth for reads, in bytes a second.
     pub fn read_bandwidth(&self) -> f64 {
         if self.given.is_some() {
             let of = |partition| mean(&self.reads(partition), self.args.seconds);
@@ -278,7 +281,8 @@ impl Plan {
         (self.background_bandwidth() + self.log_bandwidth() + self.read_bandwidth()) as u64
     }
 
-    /// What there is for the background, beside log and reads, per byte that users were sold to write.
+    /// The bytes that the device has for the background, besides log and reads, for each byte that users were sold to
+    /// write.
     pub fn background_bytes_per_user_byte(&self) -> f64 {
         match self.caps.or(self.given) {
             None => self.amplification / self.args.bosr,
@@ -286,8 +290,8 @@ impl Plan {
         }
     }
 
-    /// How many times over the background bandwidth is sold, to a hundredth: by one definition in every world, from
-    /// what there is and what a full tree takes ([`AMPLIFICATION`]).
+    /// How many times over the background bandwidth is sold, to a hundredth. The definition is the same in every world:
+    /// it follows from what the device has, and from what a full tree takes ([`AMPLIFICATION`]).
     pub fn bosr(&self) -> f64 {
         (AMPLIFICATION / self.background_bytes_per_user_byte() * 100.0).round() / 100.0
     }
@@ -301,14 +305,14 @@ impl Plan {
         Self { given: Some(device as u64), ..self.clone() }
     }
 
-    /// The second of the load from which on it counts how evenly clients are served; `None` where the scenario is about
+    /// From this second of the load on it counts how evenly clients are served; `None` if the scenario is about
     /// something else.
     pub fn even_from(&self) -> Option<u64> {
         if self.scenario == "bursts" { Some(0) } else { self.mix().map(|mix| mix.warm_up) }
     }
 
-    /// How trees are shaped: FlexEngine's sizes (FX-28) but for the memtables, scaled. As the load of a mix never ends,
-    /// the fullest level is compacted first there, as in a RocksDB.
+    /// How trees are shaped: FlexEngine's sizes (FX-28), scaled, except for the memtables. Because the load of a mix
+    /// never ends, trees there compact the fullest level first, as RocksDB does.
     pub fn tree(&self) -> TreeOptions {
         let io_bytes = self.scaled(256 << 10).max(IO_BYTES_MIN).next_multiple_of(4096) as usize;
         TreeOptions {
@@ -318,7 +322,7 @@ impl Plan {
             l0_slow: 20,
             l0_stop: 36,
             pending_bytes_limits: [64 << 30, 256 << 30].map(|limit| self.scaled(limit)),
-            // What they are to a partition that was sold the paper's 3000 writes a second.
+            // In proportion: these rates are made for a partition that was sold the paper's 3000 writes a second.
             slow_bytes_per_sec: [16 * MIB, MIB].map(|rate| self.scaled(rate.saturating_mul(self.args.wcu) / PAPER_WCU)),
             l0_merge_bytes_max: self.scaled(2 << 30),
             level1_bytes: self.scaled(4 * self.buffers.mib * MIB),
@@ -336,18 +340,18 @@ impl Plan {
         self.args.compactions.map_or_else(own, usize::from)
     }
 
-    /// Memory of the node, where it is bounded, in bytes.
+    /// Memory of the node in bytes, if it is bounded.
     fn memory(&self) -> Option<u64> {
         self.args.memory.map(|gib| self.scaled(gib << 30))
     }
 
-    /// Block cache of the node: it holds what deferral pins, and more. Of bounded memory it has three quarters.
+    /// Block cache of the node: it holds what deferral pins, and more. It gets three quarters of bounded memory.
     pub fn cache_bytes(&self) -> usize {
         self.memory().map_or(self.scaled(48 << 30), |memory| memory / 4 * 3) as usize
     }
 
-    /// Memory for memtables, of the node: more than a policy ever asks for, so that no scenario is about it, but where
-    /// memory is bounded.
+    /// Memory for memtables, of the node: more than a policy ever asks for, unless memory is bounded, so that no other
+    /// scenario is about it.
     pub fn write_memory_bytes(&self) -> u64 {
         if let Some(memory) = self.memory() {
             return memory / 4;
@@ -355,8 +359,8 @@ impl Plan {
         u64::from(self.args.partitions) * self.scaled(self.buffers.mib * MIB) * 32
     }
 
-    /// Size of a log segment. Not scaled further than to a sixteenth: the first segments are a small part of it, and
-    /// would be full before the log is first looked after, which is a matter of time and not of bytes.
+    /// Size of a log segment. It is not scaled further than to a sixteenth: the first segments are a small part of it,
+    /// and would be full before the log's first maintenance, which comes after a time and not after bytes.
     pub fn segment_bytes(&self) -> u64 {
         self.scaled(64 * MIB).next_multiple_of(4096).max(4 * MIB)
     }
@@ -379,14 +383,14 @@ impl Plan {
         levels
     }
 
-    /// Runs that level 0 has before, each as long as a memtable.
+    /// Runs that level 0 has before the load, each as long as a memtable.
     pub fn preload_runs(&self) -> u64 {
         (self.args.shape.debt * self.tree().l0_slow as f64).round() as u64
     }
 
     /// Bytes that deferral may have to hold in memory at scale 1: level 1 as it was, everything that is written while
-    /// it lasts (FX-26), and what merges have written beside their inputs: in the worst case a partition's whole share
-    /// for each slot. `None` where the load is not a shortage from its beginning to its end.
+    /// deferral lasts (FX-26), and what merges have written besides their inputs, which in the worst case is a
+    /// partition's whole share for each slot. `None` if the load is not a shortage from its beginning to its end.
     pub fn deferral_memory(&self) -> Option<f64> {
         if !matches!(self.pattern, Pattern::Steady) {
             return None;
@@ -401,7 +405,7 @@ impl Plan {
         Some((before + written) * (1.0 + merging) * item_bytes * self.args.scale as f64)
     }
 
-    /// Every parameter by its name, and what followed from them: `more`, an object.
+    /// Every parameter by its name, and what followed from them; `more` is an object with further entries.
     pub fn params(&self, more: Value) -> Map<String, Value> {
         let told = self.given.is_none().then_some(self.args.bosr);
         let sold = self.mix().is_none().then(|| self.bosr());
@@ -482,7 +486,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_ratio_is_what_there_is_whoever_gives_it() {
-        // The disk's rounds: 16 partitions, 5 MB/s of users, both caps together.
+        // The rounds on a disk: 16 partitions, 5 MB/s of users, both caps together.
         let told = plan("--partitions 16 --scale 32 --wcu 9600 --item-bytes 1040 --bosr 10");
         assert_eq!(told.bosr(), 10.0);
         let under = |caps: f64| Plan { caps: Some((caps * 1e6) as u64), ..told.clone() }.bosr();
@@ -513,17 +517,18 @@ pub(crate) mod tests {
                 ..Plan::of("density", args, Pattern::Trace(trace.into())).expect("it can be run")
             }
         };
-        // 16 tenants were sold 3.072 MB/s each, 20 times that in the background, of what the log leaves of 250 MB/s.
+        // 16 tenants were sold 3.072 MB/s each, and 20 times that in the background, on what the log leaves of 250
+        // MB/s.
         let (few, busy, many) = (of(16, 0.1), of(16, 1.0), of(32, 0.1));
         assert!((4.0..4.1).contains(&few.bosr()), "{}", few.bosr());
         assert!(busy.bosr() > 1.2 * few.bosr() && many.bosr() > 2.0 * few.bosr());
-        // 0.307 MB/s in items of 1064 bytes, and ten pages a second: the tenth and the whole of what was sold.
+        // 0.307 MB/s in items of 1064 bytes, and ten pages a second, for a tenth and for all of what was sold.
         let log = [&few, &busy].map(|plan| (plan.log_bandwidth() * 100.0 / 16.0 / 1e4).round() / 100.0);
         assert_eq!(log, [0.36, 3.23]);
         for plan in [&few, &busy, &many] {
             let memory = (plan.cache_bytes(), plan.write_memory_bytes());
             assert_eq!(memory, ((40 << 30) / 400 * 3, (40 << 30) / 400));
-            // Two syncs a second at this scale, of whole pages, instead of ten of a hundredth of one.
+            // Two syncs a second of whole pages at this scale, instead of ten of a hundredth of a page.
             let beyond = u64::from(plan.args.partitions) * (2 * 4096 - 410);
             assert!(plan.device().abs_diff(2_500_000 + beyond) <= 16, "{}", plan.device());
         }
@@ -562,8 +567,8 @@ pub(crate) mod tests {
 
     #[test]
     fn memory_for_deferral_is_what_is_written_and_level_1_before() {
-        // 32 x (200 s x 3000/s + 95 % of 64 MiB in items) x 1064 B x 5/4 for eight slots; at BOSR 3, all bursting, 25.7
-        // GB were taken.
+        // 32 x (200 s x 3000/s + 95 % of 64 MiB in items) x 1064 B x 5/4 for eight slots. In a run at BOSR 3, with all
+        // bursting, 25.7 GB were taken.
         let memory = |line: &str| (plan(line).deferral_memory().expect("a shortage") / 1e8).round() / 10.0;
         assert_eq!([memory("--scale 1"), memory("--scale 200")], [28.2; 2]);
         assert_eq!(memory("--seconds 300"), 41.0);

@@ -1,7 +1,8 @@
-//! The data that is there before: full levels, keys spread over all of each, at the price of writing every item once.
+//! The data that is there before the load: full levels, with keys spread over all of each, made by writing every item
+//! once.
 //!
-//! One level after the other, the deepest first, its items in the order of their keys: then every run of level 0
-//! overlaps nothing and is moved down without being rewritten, to the level whose target lets it stay.
+//! One level after the other is written, the deepest first, and its items in the order of their keys. Then a run of
+//! level 0 never overlaps anything, and is moved down without being rewritten, to the level whose target lets it stay.
 
 use std::sync::Arc;
 
@@ -22,15 +23,15 @@ const BATCH_ITEMS: usize = 64;
 /// The tenant of partition `index` (from 0).
 ///
 /// # Panics
-/// Never: such a name is valid.
+/// Never: such a name is always valid.
 pub fn tenant(index: usize) -> TenantName {
     TenantName::new(&format!("t{index:04}")).expect("a letter and digits")
 }
 
-/// The partitions of all tenants of the scenario, awake.
+/// The partitions of all tenants of the scenario; each is awake afterwards.
 ///
 /// # Errors
-/// One cannot be opened.
+/// A partition cannot be opened.
 pub async fn partitions(node: &Node, plan: &Plan) -> Result<Vec<Arc<Partition>>> {
     let mut partitions = Vec::new();
     for index in 0..usize::from(plan.args.partitions) {
@@ -43,10 +44,10 @@ pub async fn partitions(node: &Node, plan: &Plan) -> Result<Vec<Arc<Partition>>>
     Ok(partitions)
 }
 
-/// Writes it all on `machine`, which should have an unlimited device. `bar` advances with every item.
+/// Writes all of it on `machine`, which should have an unlimited device. `bar` advances with every item.
 ///
 /// # Errors
-/// I/O.
+/// The disk fails.
 pub async fn preload(machine: &Machine, plan: &Plan, bar: &ProgressBar) -> Result<()> {
     for (level, items) in plan.preload() {
         let node = Node::open(&config(plan, level), machine.clone()).await?;
@@ -102,7 +103,7 @@ async fn debt(machine: &Machine, plan: &Plan) -> Result<()> {
 /// Settings under which no level is ever over its target.
 fn resting(plan: &Plan) -> TreeOptions {
     let (l0_slow, l0_stop) = (1_000_000, 2_000_000);
-    // No run ends before it is sealed.
+    // Large enough that no run ends before it is sealed.
     let write_buffer_bytes = plan.tree().write_buffer_bytes * 2;
     let (level1_bytes, level_factor) = (u64::MAX, 1);
     TreeOptions {

@@ -37,7 +37,7 @@ pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
         .ok_or_else(|| format!("there is no profile `{name}`; there are: {}", Profile::NAMES.join(", ")))?;
     let device = Limits::bytes(plan.device());
     let bandwidth = match plan.mix() {
-        // Nothing is sold.
+        // In a mix nothing is sold.
         Some(_) => Bandwidth { device, capacity: Capacity::default(), background: plan.device() },
         None => sold(plan, device),
     };
@@ -61,7 +61,7 @@ fn sold(plan: &Plan, device: Limits) -> Bandwidth {
     }
 }
 
-/// What all profiles have in common.
+/// The settings that all profiles have in common.
 pub(crate) fn base(plan: &Plan, tree: TreeOptions) -> NodeConfig {
     NodeConfig {
         tree,

@@ -1,5 +1,5 @@
-//! A partition's queue of writes, open loop: every write has its own time, whatever became of the one before, and is
-//! measured from that time.
+//! A partition's queue of writes, open loop: every write has a time of its own, whatever happened to the one before,
+//! and is measured from that time.
 //!
 //! The same in every world: a simulated or a real node whose callers wait, or a store whose callers block.
 
@@ -13,7 +13,8 @@ use crate::data::{Sizes, fill};
 use crate::pattern::Schedule;
 use crate::tally::Tally;
 
-/// Done by then, from when it was to be sent, counts for [`Sent::done`]: the 10 ms of the peer's own papers.
+/// A write that is done within this time after it was to be sent counts for [`Sent::done`]: the 10 ms of the peer's own
+/// papers.
 const DONE: Nanos = 10_000_000;
 
 /// The store of one partition, and the time it lives in.
@@ -21,13 +22,13 @@ pub trait Target: Sync {
     /// Why a write failed.
     type Failure: Send;
 
-    /// Now.
+    /// The time now.
     fn now(&self) -> Nanos;
 
     /// Waits until `at`, unless that has passed.
     fn wait_until(&self, at: Nanos) -> impl Future<Output = ()> + Send;
 
-    /// Stores one pair; done when it is acknowledged.
+    /// Stores one pair; the future is done when the write is acknowledged.
     fn put(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 
     /// Whether nobody needs another operation.
@@ -46,7 +47,7 @@ pub struct Queue<'a> {
     pub sizes: Sizes,
     /// When writes are to be sent.
     pub times: Schedule,
-    /// What was not sent by then was not served.
+    /// A write that was not sent by then was not served.
     pub until: Nanos,
     /// Where writes are counted.
     pub tally: &'a Mutex<Tally>,
@@ -57,22 +58,22 @@ pub struct Queue<'a> {
 pub struct Sent {
     /// Writes that were to be sent.
     pub all: u64,
-    /// Of those, the ones done within 10 ms.
+    /// Writes that were done within 10 ms.
     pub done: u64,
-    /// The same, less the time by which a sender that had nothing to do until then woke up late: that is the machine's,
-    /// or that of whoever took its processors.
+    /// The same, less the time by which a sender that had nothing to do until then woke up late: the machine is to
+    /// blame for that, or whoever took its processors.
     pub done_awake: u64,
 }
 
 impl Queue<'_> {
-    /// Sends them all to `target`.
+    /// Sends all writes to `target`.
     ///
     /// # Errors
-    /// That of the first write that fails; no more are sent.
+    /// The error of the first write that fails; no more are sent.
     pub async fn send<T: Target>(self, target: &T, mut rng: Rng) -> Result<Sent, T::Failure> {
         let mut sent = Sent::default();
         let mut longest = vec![0; self.sizes.value_bytes_max()];
-        // By how much the first of those that stand in the queue came too late.
+        // By how much the first of the writes that now stand in the queue came too late.
         let mut overslept = 0;
         for at in self.times {
             if target.now() < at {

@@ -1,6 +1,6 @@
 //! Medians over rounds, and ratios of medians.
 
-/// The middle value; the mean of the two in the middle of an even number.
+/// The middle value; of an even number of values, the mean of the two in the middle.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,16 +11,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// A ratio of medians, and the smallest and largest ratio within one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Of the medians.
+    /// The ratio of the medians.
     pub of_medians: f64,
-    /// The smallest within a round.
+    /// The smallest ratio within a round.
     pub min: f64,
-    /// The largest.
+    /// The largest ratio within a round.
     pub max: f64,
 }
 
 impl Ratio {
-    /// From both sides' values and the ratios within rounds; `None` without any.
+    /// Computed from both sides' values and the ratios within rounds; `None` without any.
     pub fn from_values(ours: &[f64], theirs: &[f64], ratios: &[f64]) -> Option<Self> {
         let of_medians = over(median(ours)?, median(theirs)?);
         let min = ratios.iter().copied().reduce(f64::min)?;
@@ -34,7 +34,7 @@ impl Ratio {
     }
 }
 
-/// How many times `theirs` is `ours`; 1 where both are nothing.
+/// `ours` divided by `theirs`; 1 if both are 0.
 pub fn over(ours: f64, theirs: f64) -> f64 {
     if ours == theirs { 1.0 } else { ours / theirs }
 }

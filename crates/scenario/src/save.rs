@@ -1,4 +1,4 @@
-//! Results as files of the user's: JSON for programs, a page to look at.
+//! Results as files of the user: JSON for programs, and a page to look at.
 
 #![allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
 
@@ -12,7 +12,7 @@ pub fn is_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
 
-/// Writes `value` as indented JSON with a newline at the end to `path`, or to standard output where that is `-`.
+/// Writes `value` as indented JSON with a newline at the end to `path`, or to standard output if that is `-`.
 ///
 /// # Errors
 /// The file cannot be written.

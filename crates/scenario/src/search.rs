@@ -1,16 +1,16 @@
-//! Which number is tried next where more is worse (tenants of a machine, a ratio of what is sold): more by half until
-//! one breaks, less by a third until one holds, and then between the two.
+//! Chooses the next number to try where more is worse (tenants of a machine, a ratio of what is sold): half as many
+//! more until one breaks, a third less until one holds, and then numbers between the two.
 
-/// What is known so far. More is taken to be worse: what holds at some number holds below it.
+/// What is known so far. More is taken to be worse: if one number holds, all smaller ones hold as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     from: u32,
     max: u32,
-    /// How far apart the two below may be in the end, as a share of the lower.
+    /// How far apart the two numbers below may be in the end, as a share of the lower.
     precision: f64,
-    /// The most that were served.
+    /// The largest number that was served.
     holds: Option<u32>,
-    /// The fewest that were not.
+    /// The smallest number that was not served.
     breaks: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Search {
         }
     }
 
-    /// `tenants` were tried.
+    /// Notes that `number` was tried.
     pub fn note(&mut self, number: u32, are_served: bool) {
         if are_served {
             self.holds = self.holds.max(Some(number));
@@ -43,12 +43,12 @@ impl Search {
         }
     }
 
-    /// The most that was served; `None` = not even one.
+    /// The largest number that was served; `None` = not even one.
     pub fn holds(&self) -> Option<u32> {
         self.holds
     }
 
-    /// The least that was not; `None` = all that was tried was served.
+    /// The smallest number that was not served; `None` = all that were tried were served.
     pub fn breaks(&self) -> Option<u32> {
         self.breaks
     }
@@ -58,7 +58,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// The answer where `limit` fit, and how often was tried.
+    /// The answer where `limit` fits, and how many numbers were tried.
     fn find(limit: u32, from: u32, precision: f64) -> (Option<u32>, u32) {
         let (mut search, mut tried) = (Search::new(from, 1024, precision), 0);
         while let Some(number) = search.next() {

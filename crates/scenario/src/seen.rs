@@ -1,4 +1,4 @@
-//! What of an outcome is alike in every world: what clients saw.
+//! The part of an outcome that is the same in every world: what clients saw.
 
 use serde_json::Map;
 
@@ -7,9 +7,9 @@ use crate::plan::Plan;
 use crate::steadiness;
 use crate::tally::Tally;
 
-/// The outcome of `plan` as its clients saw it, and what of `series` follows from that; the load moved `bytes`. What
-/// only the world knows is empty: the other parameters, stalls and stages, how busy the device was, what came after the
-/// load.
+/// The outcome of `plan` as its clients saw it, and what follows from `series`; the load moved `bytes`. The figures
+/// that only the world knows are empty: its other parameters, stalls and stages, how busy the device was, and what came
+/// after the load.
 pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &[Second], bytes: Bytes) -> Outcome {
     let load = &series[..series.len().min(plan.args.seconds as usize)];
     let served = || load.iter().map(|second| second.served);

@@ -1,11 +1,11 @@
-//! How even a service was (CR-1): of all operations, second by second, and a table of that.
+//! How even a service was (CR-1), over all operations, second by second; and a table of that.
 
 use std::fmt::Write as _;
 
 use crate::outcome::{Bytes, Outcome, Second, Steadiness, tail};
 use crate::table::{name_width, time};
 
-/// Of the seconds of a load.
+/// The evenness over the seconds of a load.
 pub fn of(load: &[Second]) -> Steadiness {
     let done = || load.iter().map(|second| second.operations);
     let seconds = load.len().max(1) as f64;
@@ -21,7 +21,7 @@ pub fn of(load: &[Second]) -> Steadiness {
     }
 }
 
-/// A line for each of `outcomes` that is about this, under a line of headings; nothing where none is.
+/// A line for each of `outcomes` that has such figures, under a line of headings; empty if none has.
 pub fn table(outcomes: &[&Outcome]) -> String {
     let even: Vec<_> = outcomes.iter().filter_map(|outcome| Some((outcome, outcome.steadiness?))).collect();
     if even.is_empty() {

@@ -63,7 +63,7 @@ pub fn heading(plan: &Plan) -> String {
     text
 }
 
-/// The same where nothing is sold.
+/// The same, for a mix, in which nothing is sold.
 fn heading_of_mix(plan: &Plan, mix: &Mix) -> String {
     let (args, tree) = (&plan.args, plan.tree());
     let who = match mix.pace {
@@ -95,12 +95,12 @@ fn heading_of_mix(plan: &Plan, mix: &Mix) -> String {
     )
 }
 
-/// Of the first column, in characters.
+/// Width of the first column, in characters.
 pub(crate) fn name_width(outcomes: &[&Outcome]) -> usize {
     outcomes.iter().map(|outcome| outcome.profile.len()).fold(18, usize::max)
 }
 
-/// The table. Reads have columns where anybody sent some; who sent no writes has no figures of them.
+/// The table. It has columns for reads if anybody sent some; outcomes without writes have no figures of them.
 pub fn outcomes(outcomes: &[&Outcome]) -> String {
     let any_reads = outcomes.iter().any(|outcome| outcome.reads_in_time.is_some());
     let of_reads = |in_time: &str, p99: &str| match any_reads {
@@ -166,7 +166,7 @@ pub fn outcomes(outcomes: &[&Outcome]) -> String {
     text
 }
 
-/// The second in which somebody was served late for the first time.
+/// The second in which an operation was served late for the first time.
 fn held(outcome: &Outcome) -> String {
     match outcome.tenants.iter().filter_map(|row| row.first_late_second).min() {
         Some(second) => format!("{second} s"),
@@ -174,12 +174,12 @@ fn held(outcome: &Outcome) -> String {
     }
 }
 
-/// In the place of a figure that nobody asked for.
+/// Stands in the place of a figure that does not apply.
 const NONE: &str = "-";
 
 /// A share as a percentage.
 pub fn share(share: f64) -> String {
-    // Never round up to what was not reached.
+    // Rounded down, never up to what was not reached.
     if share >= 1.0 { "100 %".into() } else { format!("{:.2} %", (share * 1e4).floor() / 1e2) }
 }
 
@@ -220,12 +220,12 @@ mod tests {
         assert!(text.contains("(Zipf's law); of ten items six have") && text.contains("begins with 10 runs"), "{text}");
     }
 
-    /// Without a time after the load.
+    /// An outcome without a time after the load.
     fn load() -> Outcome {
         Outcome { after: None, ..outcome() }
     }
 
-    /// Words of each line after the first, which is a name.
+    /// Words of each line, after the first word, which is a name.
     fn words(text: &str) -> Vec<Vec<&str>> {
         text.lines().map(|line| line.split_whitespace().skip(1).collect()).collect()
     }

@@ -10,28 +10,30 @@ use crate::outcome::{Latency, Operations, Second, Stalls, TenantRow};
 use crate::pattern::SECOND;
 use crate::preload::tenant;
 
-/// Done by then is *normally served*: stricter than U-21, which does not count time that passes before the write path.
+/// A write that is done within this time is *normally served*. This is stricter than U-21, which does not count time
+/// that passes before the write path.
 pub const NORMAL: Nanos = 1_000_000;
-/// A read answered by then is in time. A scaled device takes milliseconds for a page, so this cannot be a millisecond.
+/// A read answered within this time is in time. A scaled device takes milliseconds for a page, so this cannot be a
+/// millisecond.
 pub const IN_TIME: Nanos = 100_000_000;
 
 /// What clients saw, counted as it happens.
 pub struct Tally {
-    /// Of writes, in nanoseconds.
+    /// Latencies of writes, in nanoseconds.
     pub writes: Histogram<u64>,
-    /// Of reads.
+    /// Latencies of reads, in nanoseconds.
     pub reads: Histogram<u64>,
-    /// Of the second under way.
+    /// Latencies of writes in the second under way.
     pub writes_now: Histogram<u64>,
-    /// Of the second under way.
+    /// Latencies of reads in the second under way.
     pub reads_now: Histogram<u64>,
-    /// Writes done in the second under way, and those of them that were normally served.
+    /// Writes done in the second under way, and how many of them were normally served.
     pub done_now: (u64, u64),
-    /// For each partition: writes that were to be sent, and those that were normally served.
+    /// For each partition: writes that were to be sent, and how many of them were normally served.
     pub partitions: Vec<(u64, u64)>,
     /// Reads answered in the second under way.
     pub reads_done_now: u64,
-    /// For each partition: reads that were to be sent, and those that were answered in time ([`IN_TIME`]).
+    /// For each partition: reads that were to be sent, and how many of them were answered in time ([`IN_TIME`]).
     pub partition_reads: Vec<(u64, u64)>,
     /// Reads that failed or could not be sent.
     pub reads_failed: u64,
@@ -43,7 +45,7 @@ pub struct Tally {
     seconds: u64,
 }
 
-/// What one partition's clients saw: to 1 %, for there may be a thousand of them.
+/// What one partition's clients saw: to 1 %, because there may be a thousand partitions.
 struct OfOne {
     done: Operations,
     writes: Histogram<u64>,
@@ -54,7 +56,7 @@ struct OfOne {
 
 impl OfOne {
     fn new() -> Self {
-        // They grow with what they hold.
+        // Histograms that grow with what they hold.
         let growing = || Histogram::new(2).expect("a constant precision is valid");
         Self { done: Operations::default(), writes: growing(), reads: growing(), first_late: None }
     }
@@ -65,7 +67,7 @@ impl OfOne {
 }
 
 impl Tally {
-    /// Nothing yet. How even the service is counts after so many seconds of `warm_up`.
+    /// A tally of nothing yet. How even the service is counts after `warm_up` seconds.
     pub fn new(partitions: usize, warm_up: u64) -> Self {
         Self {
             writes: histogram(3),
@@ -83,7 +85,8 @@ impl Tally {
         }
     }
 
-    /// A write of `partition` was answered `waited` after it was to be sent; not `done`: it was given up then.
+    /// Notes a write of `partition` that was answered `waited` after it was to be sent; if not `done`, it was given up
+    /// then.
     pub fn wrote(&mut self, partition: usize, waited: Nanos, done: bool) {
         let normal = done && waited <= NORMAL;
         self.writes.saturating_record(waited);
@@ -103,7 +106,7 @@ impl Tally {
         }
     }
 
-    /// A read of `partition` was answered `waited` after it was to be sent.
+    /// Notes a read of `partition` that was answered `waited` after it was to be sent.
     pub fn read(&mut self, partition: usize, waited: Nanos) {
         self.reads.saturating_record(waited);
         self.reads_now.saturating_record(waited);
@@ -128,7 +131,8 @@ impl Tally {
         second.operations = self.by_kind.end_second();
     }
 
-    /// The rows of all tenants, whose items have `sizes`; of stalls and device bytes the tally knows nothing.
+    /// The rows of all tenants, whose items have `sizes`, without stalls and device bytes, which the tally does not
+    /// know.
     pub fn rows(&self, sizes: Sizes) -> Vec<TenantRow> {
         let units = |done: u64, units: fn(u64) -> u64| (done as f64 * sizes.units(units)).round() as u64;
         let row = |(partition, one): (usize, &OfOne)| {
@@ -169,20 +173,20 @@ fn shares(counts: &[(u64, u64)]) -> Vec<f64> {
     counts.iter().map(|&(all, served)| share(all, served)).collect()
 }
 
-/// Of nothing all was served.
+/// The share that was served; all, if there was nothing to serve.
 fn share(all: u64, served: u64) -> f64 {
     if all == 0 { 1.0 } else { served as f64 / all as f64 }
 }
 
-/// The longest time that is told from longer ones.
+/// The longest time that can be told from longer ones.
 const LONGEST: Nanos = 600 * SECOND;
 
-/// Nanoseconds up to ten minutes.
+/// A histogram of nanoseconds up to ten minutes.
 fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, digits).expect("constant bounds are valid")
 }
 
-/// Into a histogram that grows, which one that saturates would not.
+/// Records by a call that lets the histogram grow; the call that saturates would not.
 fn record(histogram: &mut Histogram<u64>, waited: Nanos) {
     histogram.record(waited.min(LONGEST)).expect("it grows up to ten minutes");
 }

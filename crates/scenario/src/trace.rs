@@ -1,26 +1,26 @@
-//! A trace of a node's traffic: per tenant and step of time, what share of its bought reads and writes it asked for.
+//! A trace of a node's traffic: which share of the reads and writes that it bought each tenant asked for, step by step.
 //!
 //! # The generator
 //!
-//! The traces of the FlexEngine paper are not public. This draws traffic of the kind it describes, and is no
-//! reproduction of it:
+//! The traces of the FlexEngine paper are not public. The generator draws traffic of the kind that the paper describes,
+//! and does not reproduce it:
 //!
 //! - *Heavy-tailed*: tenants' usual shares of what they bought are lognormal (median 6 %, sigma 1): most are nearly
 //!   idle, a few are not.
-//! - *Diurnal*: each follows a sine of a day with a swing of 60 % of its usual share, its peak drawn around 14:00
-//!   (sigma 3 hours); weekends have 70 %.
+//! - *Diurnal*: each follows a sine of a day with a swing of 60 % of its usual share, and a peak drawn around 14:00
+//!   (sigma 3 hours); at weekends the load is 70 %.
 //! - *Bursty*: bursts come as a Poisson process, one in 6 hours on average, last 60 s to 30 min (Pareto, alpha 1.2) and
 //!   ask for everything that was bought. One burst in four is a *season*: the tenants of its group (a quarter of all)
 //!   burst together, which is what over-subscribes a node.
-//! - Reads are three times the share of writes, up to all that was bought.
+//! - Reads have three times the share of writes, up to all that was bought.
 //!
 //! # The file
 //!
-//! `second,tenant,writes,reads`, a header first: from that second on, the tenant (from 0) asks for these shares of what
+//! `second,tenant,writes,reads`, after a header: from that second on, the tenant (from 0) asks for these shares of what
 //! it bought (0 to 1). Lines are in the order of seconds, which are multiples of one step.
 //!
-//! `# sold,tenant,writes,reads` says what that is, in capacity units a second, if anybody knows; the last such line of
-//! a tenant counts. Other lines that begin with `#` are comments.
+//! `# sold,tenant,writes,reads` says what the tenant bought, in capacity units a second, if that is known; the last
+//! such line of a tenant counts. Other lines that begin with `#` are comments.
 
 use weir_io::Rng;
 
@@ -28,14 +28,14 @@ use weir_io::Rng;
 const STEP: u64 = 10;
 const DAY: f64 = 86_400.0;
 
-/// See the module.
+/// The traffic of all tenants, step by step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     /// Seconds of a step.
     pub step: u64,
     /// Shares of writes and of reads, by tenant and step.
     tenants: Vec<Vec<(f32, f32)>>,
-    /// What each tenant bought, as far as that is known: no longer than `tenants`.
+    /// What each tenant bought, as far as that is known; it may be shorter than `tenants`.
     sold: Vec<Option<Sold>>,
 }
 
@@ -48,20 +48,20 @@ pub struct Sold {
     pub reads: u64,
 }
 
-/// What is changed of a trace before it is played. In this order.
+/// Changes that are made to a trace, in this order, before it is played.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Tenants, by their numbers, that go.
+    /// Tenants to remove, by their numbers.
     pub removed: Vec<usize>,
-    /// What all others ask for is multiplied by this; nobody asks for more than was bought.
+    /// A factor for what all others ask for; nobody asks for more than it bought.
     pub factor: f64,
-    /// Tenants that come: each does what one of the others does, in their order, on another day and up to an hour
+    /// How many tenants to add: each does what one of the others does, in their order, on another day and up to an hour
     /// later, so that they do not burst together.
     pub added: usize,
 }
 
 impl Trace {
-    /// Draws one.
+    /// Draws a trace.
     pub fn generate(tenants: usize, seconds: u64, seed: u64) -> Self {
         let steps = seconds.div_ceil(STEP) as usize;
         let mut rng = Rng::new(seed ^ 0x7261_6365);
@@ -86,7 +86,7 @@ impl Trace {
         Self { step: STEP, tenants: tenants.collect(), sold: Vec::new() }
     }
 
-    /// What each tenant does in each step, of `step` seconds: shares of its writes and of its reads.
+    /// A trace of what each tenant does in each step, of `step` seconds: shares of its writes and of its reads.
     pub fn of(step: u64, tenants: Vec<Vec<(f32, f32)>>) -> Self {
         Self { step, tenants, sold: Vec::new() }
     }
@@ -107,7 +107,7 @@ impl Trace {
         self.tenants.iter().map(Vec::len).max().unwrap_or(0) as u64 * self.step
     }
 
-    /// Whether that is known of anybody.
+    /// Whether the trace says of any tenant what it bought.
     pub fn says_what_was_sold(&self) -> bool {
         self.sold.iter().any(Option::is_some)
     }
@@ -117,8 +117,8 @@ impl Trace {
         self.sold.get(tenant % self.tenants.len().max(1)).copied().flatten()
     }
 
-    /// The `seconds` in which most is written, of all tenants together, as a trace of their own; and the second in
-    /// which they begin.
+    /// The `seconds` in which all tenants together write most, as a trace of their own; and the second in which they
+    /// begin.
     pub fn busiest(&self, seconds: u64) -> (Self, u64) {
         let steps = self.tenants.iter().map(Vec::len).min().unwrap_or(0);
         let length = (seconds.div_ceil(self.step) as usize).min(steps);
@@ -136,10 +136,10 @@ impl Trace {
         (Self { step: self.step, tenants, sold: self.sold.clone() }, best.1 as u64 * self.step)
     }
 
-    /// With `changes`; `seed` says by how much those who come are later.
+    /// The trace with `changes`; added tenants are late by times drawn from `seed`.
     ///
     /// # Errors
-    /// A tenant that is to go is not there, or nobody is left to come.
+    /// A tenant that is to be removed is not there, or no tenant is left to copy.
     pub fn changed(&self, changes: &Changes, seed: u64) -> Result<Self, String> {
         if let Some(stranger) = changes.removed.iter().find(|&&tenant| tenant >= self.tenants.len()) {
             return Err(format!("there is no tenant {stranger}: the trace has {}, from 0", self.tenants.len()));
@@ -169,7 +169,8 @@ impl Trace {
         Ok(Self { step: self.step, tenants, sold })
     }
 
-    /// Mean share of writes over all tenants and steps, and the highest mean of any step: how busy it is.
+    /// The share of writes as a mean over all tenants and steps, and the highest mean of any step: how busy the trace
+    /// is.
     pub fn mean_and_peak(&self) -> (f64, f64) {
         let steps = self.tenants.iter().map(Vec::len).max().unwrap_or(0);
         let at = |step: usize| {
@@ -180,7 +181,7 @@ impl Trace {
         (means.iter().sum::<f64>() / steps.max(1) as f64, means.iter().copied().fold(0.0, f64::max))
     }
 
-    /// As a file has it.
+    /// The trace as the text of a file.
     pub fn to_csv(&self) -> String {
         let mut text = format!("{HEADER}\n");
         for (tenant, sold) in self.sold.iter().enumerate() {
@@ -199,10 +200,10 @@ impl Trace {
         text
     }
 
-    /// Reads a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// The line that is not understood.
+    /// The first line that is not understood.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut changes, mut sold) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
@@ -271,22 +272,22 @@ pub fn sold_line(tenant: usize, Sold { writes, reads }: Sold) -> String {
     format!("# {SOLD}{tenant},{writes},{reads}\n")
 }
 
-/// How what is said of a sale begins.
+/// The beginning of a comment about a sale.
 const SOLD: &str = "sold,";
 /// The first line of a file.
 pub const HEADER: &str = "second,tenant,writes,reads";
-/// Tenants that a file may have.
+/// Tenants that a file may have at most.
 pub const TENANTS_MAX: usize = 1024;
-/// A month: what a file may have at most.
+/// Seconds that a file may have at most: a month.
 const SECONDS_MAX: u64 = 31 * 86_400;
-/// Steps of all tenants together that a file may have: 512 tenants in steps of 10 s for a week.
+/// Steps of all tenants together that a file may have at most: 512 tenants in steps of 10 s for a week.
 const CELLS_MAX: usize = 32 << 20;
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Whether there is a burst, by step; one in `every` seconds on average.
+/// Whether a burst is under way, by step; the mean time between bursts is `every` seconds.
 fn bursts(rng: &mut Rng, steps: usize, every: f64) -> Vec<bool> {
     let mut busy = vec![false; steps];
     let mut at = 0.0;
@@ -303,7 +304,7 @@ fn bursts(rng: &mut Rng, steps: usize, every: f64) -> Vec<bool> {
     }
 }
 
-/// Standard normal, by Box and Muller.
+/// A standard normal variable, by Box and Muller.
 fn normal(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * rng.unit()).cos()
@@ -327,7 +328,7 @@ mod tests {
         assert!(usual[31] > 4.0 * usual[16], "heavy-tailed: {usual:?}");
     }
 
-    /// Of two tenants: the first writes `shares`, the second a tenth.
+    /// A trace of two tenants: the first writes `shares`, the second a tenth of them.
     fn of(shares: &[f32]) -> Trace {
         let first = shares.iter().map(|&share| (share, 0.0)).collect();
         Trace { step: 10, tenants: vec![first, vec![(0.1, 0.2); shares.len()]], sold: Vec::new() }
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(changed(&[1], 2.0, 0).tenants, [[(0.2, 0.0), (1.0, 0.0), (0.4, 0.0)]]);
         let more = changed(&[], 1.0, 3);
         assert_eq!((more.tenants(), more.sold(2), more.sold(3)), (5, all.sold(0), None));
-        // Another like the first: the same shares at another time.
+        // An added tenant is like the first: the same shares at another time.
         let sorted = |steps: &[(f32, f32)]| {
             let mut steps = steps.to_vec();
             steps.sort_by(|a, b| a.0.total_cmp(&b.0));

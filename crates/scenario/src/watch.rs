@@ -11,13 +11,13 @@ use weir_node::{Ledger, Node, Partition};
 use crate::outcome::{Bytes, Second, StageChange, Stalls};
 use crate::tally::Tally;
 
-/// See the module.
+/// What was seen of a node, second by second.
 pub struct Watch {
     partitions: Vec<Arc<Partition>>,
     ledger: Arc<Ledger>,
     last: Bytes,
     stages: Vec<Stage>,
-    /// Whose trees have not been restored yet.
+    /// Partitions whose trees have not been restored yet.
     owing: Vec<Arc<Partition>>,
     /// Every change of a partition's stage so far.
     pub changes: Vec<StageChange>,
@@ -26,19 +26,19 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins now.
+    /// Begins to watch now.
     pub fn new(partitions: Vec<Arc<Partition>>, ledger: Arc<Ledger>) -> Self {
         let (last, stages) = (bytes(&ledger.total()), vec![Stage::Normal; partitions.len()]);
         let owing = partitions.clone();
         Self { owing, partitions, ledger, last, stages, changes: Vec::new(), series: Vec::new() }
     }
 
-    /// All bytes so far, of all time.
+    /// All bytes so far, since the node was opened.
     pub fn bytes(&self) -> Bytes {
         bytes(&self.ledger.total())
     }
 
-    /// Writes slowed or stopped so far, of all time.
+    /// Writes slowed or stopped so far, since the node was opened.
     pub fn stalls(&self) -> Stalls {
         let mut stalls = Stalls::default();
         for of_one in self.stalls_of_each() {
@@ -61,13 +61,14 @@ impl Watch {
         self.partitions.iter().map(of_one).collect()
     }
 
-    /// Bytes of each partition so far, of all time.
+    /// Bytes of each partition so far, since the node was opened.
     pub fn bytes_of_each(&self) -> Vec<Bytes> {
         bytes_of_each(&self.ledger, &self.partitions)
     }
 
-    /// Whether every tree has been a pyramid since this was first asked: nothing sealed, nothing running, every level
-    /// within its target. Not all at once: under a load some level 0 is always gathering runs.
+    /// Whether every tree has at some time since the first call been a pyramid: nothing sealed, nothing running, every
+    /// level within its target. They need not be so all at once, because under a load some level 0 is always gathering
+    /// runs.
     pub fn is_restored(&mut self) -> bool {
         self.owing.retain(|partition| !partition.engine().facts().is_settled());
         self.owing.is_empty()
@@ -111,7 +112,7 @@ impl Watch {
 }
 
 /// The highest watermark of all partitions at `tick`, and the bytes that all of them together may write in the second
-/// after it; `None` where anybody may write as he likes.
+/// after it; `None` if at least one of them is not limited.
 fn pressed(tick: &Tick) -> (f64, Option<u64>) {
     let knobs = &tick.decision.knobs.partitions;
     let partitions = tick.sample.partitions.iter().zip(knobs);
@@ -125,14 +126,14 @@ pub fn place(stage: Stage) -> u8 {
     Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) as u8
 }
 
-/// What `ledger` booked to the tenant of each of `partitions`, which is its only one.
+/// What `ledger` booked to the tenant of each of `partitions`; each tenant has only that one.
 pub fn bytes_of_each(ledger: &Ledger, partitions: &[Arc<Partition>]) -> Vec<Bytes> {
     let booked = ledger.tenants();
     let of_one = |partition: &Arc<Partition>| booked.get(&partition.owner().tenant).map(bytes).unwrap_or_default();
     partitions.iter().map(of_one).collect()
 }
 
-/// What a ledger booked, by the causes of a scenario. What users wrote is counted where requests are.
+/// What a ledger booked, by the causes that a scenario reports. What users wrote is counted where requests are.
 pub fn bytes(booked: &Booked) -> Bytes {
     let of = |class| booked[(class, Direction::Read)].bytes + booked[(class, Direction::Write)].bytes;
     Bytes {

@@ -1,4 +1,4 @@
-//! What stands in `redis`.
+//! The functions and constants in `redis`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::source;
 use crate::values::{number_of, to_lua};
 
-/// Redis 7.0.15, as `INFO` says, too.
+/// Redis 7.0.15, as `INFO` reports, too.
 const VERSION: &str = "7.0.15";
 const VERSION_NUMBER: u32 = 0x0007_000f;
 
@@ -22,7 +22,7 @@ fn error_table(lua: &Lua, text: &str) -> mlua::Result<Value> {
     to_lua(lua, Reply::Error(text.as_bytes().to_vec()))
 }
 
-/// The words of a command; `None` where one is neither text nor a number.
+/// The words of a command; `None` if an argument is neither a text nor a number.
 fn words(args: MultiValue) -> Option<Vec<Vec<u8>>> {
     let word = |value: Value| match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
@@ -35,7 +35,7 @@ fn words(args: MultiValue) -> Option<Vec<Vec<u8>>> {
     args.into_iter().map(word).collect()
 }
 
-/// What `redis.call` and `redis.pcall` are in one run, which has the bridge.
+/// Runs code with a `redis.call` and a `redis.pcall` that use the bridge of one run.
 ///
 /// # Errors
 /// There is no memory for them.
@@ -88,12 +88,12 @@ fn one_field(lua: &Lua, name: &str, args: &MultiValue) -> mlua::Result<Value> {
         return to_lua(lua, Reply::Status(text));
     }
     let text = text.strip_prefix(b"-").unwrap_or(&text);
-    // A text of one word is no code.
+    // A single word is no code.
     let code: &[u8] = if text.contains(&b' ') { b"" } else { b"ERR " };
     to_lua(lua, Reply::Error([code, text].concat()))
 }
 
-/// The table `redis`, without [`with_calls`].
+/// The table `redis`, without the functions of [`with_calls`].
 ///
 /// # Errors
 /// There is no memory for it.
@@ -138,7 +138,7 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
         Ok(Value::Nil)
     };
     redis.raw_set("log", lua.create_function(log)?)?;
-    // What a script does is logged as what it has written, always.
+    // Weir always logs what a script has written, and not the script.
     redis.raw_set("replicate_commands", lua.create_function(|_, _: MultiValue| Ok(true))?)?;
     let set_repl = |_: &Lua, args: MultiValue| match (args.len(), args.front().and_then(number_of)) {
         (1, None) => Ok(Value::Nil),

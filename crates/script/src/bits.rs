@@ -2,9 +2,9 @@
 
 use mlua::{Lua, Result, Table, Variadic};
 
-/// The lowest 32 bits of a number, as a number with a sign.
+/// The lowest 32 bits of a number, as a signed number.
 fn normalized(number: f64) -> i32 {
-    // Whole numbers of up to 2^51 keep their lowest bits; of others nobody says what they are.
+    // Whole numbers of up to 2^51 keep their lowest bits; for others the result is not specified.
     (number.round_ties_even() as i64) as i32
 }
 

@@ -1,10 +1,10 @@
-//! Why a library of the sandbox could not do what it was asked.
+//! Why a library function of the sandbox failed.
 
 use mlua::Lua;
 
 use crate::raised::raised_here;
 
-/// What went wrong, in words, or the machine has no memory left.
+/// What went wrong, in words; or the machine has no memory left.
 pub(crate) enum Failure {
     Text(String),
     Lua(mlua::Error),
@@ -35,7 +35,7 @@ pub(crate) fn raise_text(lua: &Lua, text: impl Into<String>) -> mlua::Error {
     raise(lua, Failure::Text(text.into()))
 }
 
-/// What has succeeded, or an error that the script can catch.
+/// The value of a success, or an error that the script can catch.
 pub(crate) fn told<T>(lua: &Lua, result: Result<T>) -> mlua::Result<T> {
     result.map_err(|failure| raise(lua, failure))
 }

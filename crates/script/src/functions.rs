@@ -1,4 +1,4 @@
-//! Functions in a machine: what `redis.register_function` takes, and libraries that are loaded.
+//! Functions in a machine: the arguments of `redis.register_function`, and the loading of libraries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn wrong<T>(text: &str) -> mlua::Result<T> {
     Err(raised(text))
 }
 
-/// The name that an argument gives a function; numbers are texts, too.
+/// The name of a function in an argument; a number counts as a text, too.
 fn name(lua: &Lua, value: Value) -> mlua::Result<Option<String>> {
     let Some(text) = crate::values::text_or_number(lua, &value)? else { return Ok(None) };
     let text = text.as_bytes();
@@ -47,7 +47,7 @@ fn flags(value: &Value) -> mlua::Result<u8> {
     Ok(flags)
 }
 
-/// One that was given as a table.
+/// A function that is given as a table of named arguments.
 fn named(lua: &Lua, table: &Table) -> mlua::Result<(Declared, Function)> {
     let (mut called, mut callback, mut description, mut bits) = (None, None, None, 0);
     for pair in table.pairs::<Value, Value>() {
@@ -81,8 +81,8 @@ fn named(lua: &Lua, table: &Table) -> mlua::Result<(Declared, Function)> {
     Ok((Declared { name, description, flags: bits }, callback))
 }
 
-/// What stands in `redis` while a library is loaded: the function that registers others, and of `redis` what logs and
-/// what says a version.
+/// The table `redis` while a library is loaded. It has the function that registers others, and from the usual `redis`
+/// the functions and constants for logging and for the version.
 ///
 /// # Errors
 /// There is no memory for it.
@@ -95,7 +95,8 @@ pub(crate) fn table(lua: &Lua, redis: &Table, registered: &Arc<Mutex<Option<Regi
     Ok(table)
 }
 
-/// `redis.register_function`, which notes what it is given in `registered`. A function of the library may have kept it.
+/// `redis.register_function`, which notes its arguments in `registered`. A function of the library may have kept it, so
+/// it checks that a library is being loaded.
 fn registers(lua: &Lua, registered: &Arc<Mutex<Option<Registered>>>) -> mlua::Result<Function> {
     let own = Arc::clone(registered);
     lua.create_function(move |lua, args: MultiValue| {

@@ -1,21 +1,21 @@
 //! Scripts (`EVAL` and its kin): Lua 5.1 in a sandbox.
 //!
-//! A script knows nothing of connections, rows or clocks: it asks a [`Bridge`] for each command, and the [`World`] says
-//! when it has to end. What it asked for is written, all of it or nothing, by whoever holds the other end of the
-//! bridge. It does not wait: where a command has to, the bridge holds its thread, or ends the script so that it is run
-//! anew.
+//! A script knows nothing of connections, rows or clocks. It asks a [`Bridge`] to run each command, and the [`World`]
+//! says when it has to end. The owner of the bridge's other end writes what the script asked for, all of it or nothing.
+//! A script does not wait: if a command has to wait, the bridge blocks the script's thread, or ends the script so that
+//! it can be run anew.
 //!
-//! A [`Machine`] runs one script after the other, of one tenant, with bounded memory. Nothing that a script leaves
-//! behind is met by another.
+//! A [`Machine`] runs scripts of one tenant, one after the other, with bounded memory. A script sees nothing that
+//! another one has left behind.
 //!
 //! | | |
 //! |---|---|
-//! | [`source`](Script) | what a client sent: its digest, its first line |
-//! | [`bridge`] | what a script reaches of the world |
+//! | [`source`](Script) | a script as a client sent it: its digest, its first line |
+//! | [`bridge`] | what a script can reach outside of its machine |
 //! | [`machine`] | the sandbox, and how a script ends |
 //! | [`library`], [`functions`] | libraries of functions, and what loads them |
 //! | [`shared`] | what a machine's functions share with the run that they are called in |
-//! | [`api`] | `redis.call` and what else stands in `redis` |
+//! | [`api`] | `redis.call` and the other functions in `redis` |
 //! | [`values`] | replies to Lua values and back |
 //! | [`raised`] | errors that scripts can catch |
 //! | [`chance`], [`math`] | `math.random` |

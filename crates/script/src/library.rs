@@ -1,4 +1,5 @@
-//! Libraries of functions (`FUNCTION LOAD`): what one has registered, and all of one tenant.
+//! Libraries of functions (`FUNCTION LOAD`): the functions that one library has registered, and all libraries of a
+//! tenant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,22 +8,22 @@ use weir_command::error::{Error, Outcome};
 
 use crate::source::SOURCE_BYTES_MAX;
 
-/// What a function may say that it is like, as bits of [`Declared::flags`] from the lowest on.
+/// The flags that a function may have, as bits of [`Declared::flags`] from the lowest one on.
 pub const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
 /// A function that a library has registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Letters, digits and underscores.
+    /// The function's name: letters, digits and underscores.
     pub name: String,
-    /// What its author says about it.
+    /// The author's description.
     pub description: Option<Vec<u8>>,
-    /// See [`FLAGS`].
+    /// The function's flags, as bits: see [`FLAGS`].
     pub flags: u8,
 }
 
 impl Declared {
-    /// Whether it writes nothing.
+    /// Whether the function declares that it writes nothing.
     pub fn writes_nothing(&self) -> bool {
         self.flags & 1 != 0
     }
@@ -31,36 +32,36 @@ impl Declared {
 /// A library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Letters, digits and underscores.
+    /// The library's name: letters, digits and underscores.
     pub name: String,
-    /// All of its bytes, its first line included.
+    /// The code, with its first line.
     pub code: Vec<u8>,
-    /// By name.
+    /// The library's functions, by name.
     pub functions: Vec<Declared>,
 }
 
 /// All libraries of a tenant at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Libraries {
-    /// Another number whenever something has changed.
+    /// A number that changes whenever a library changes.
     pub version: u64,
     all: BTreeMap<String, Arc<Library>>,
-    /// By their names in small letters: clients call them in any.
+    /// The library of each function, by the function's name in lower case: clients may call it in any case.
     functions: BTreeMap<String, Arc<Library>>,
 }
 
 impl Libraries {
-    /// All of them, by name.
+    /// All libraries, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Library>> {
         self.all.values()
     }
 
-    /// How many functions there are.
+    /// How many functions all libraries have.
     pub fn functions(&self) -> usize {
         self.functions.len()
     }
 
-    /// Bytes of all.
+    /// Bytes of code in all libraries.
     pub fn bytes(&self) -> usize {
         self.all.values().map(|library| library.code.len()).sum()
     }
@@ -70,16 +71,16 @@ impl Libraries {
         self.all.get(name)
     }
 
-    /// The function of this name, in any case.
+    /// The function of this name, in upper or lower case.
     pub fn function(&self, name: &str) -> Option<&Declared> {
         let library = self.functions.get(&name.to_ascii_lowercase())?;
         library.functions.iter().find(|function| function.name.eq_ignore_ascii_case(name))
     }
 
-    /// Adds `library`, in place of one of the same name where it `replaces`.
+    /// Adds `library`; with `replaces`, in place of a library of the same name.
     ///
     /// # Errors
-    /// There is one of its name, or a function of its has the name of another library's.
+    /// There is a library of this name; or one of the functions has the name of another library's function.
     pub fn add(&mut self, library: Library, replaces: bool) -> Outcome {
         if !replaces && self.all.contains_key(&library.name) {
             return Err(Error::bytes(format!("ERR Library '{}' already exists", library.name).into_bytes()));
@@ -101,19 +102,19 @@ impl Libraries {
         Ok(())
     }
 
-    /// Removes the library of this name; `false` where there is none.
+    /// Removes the library of this name; `false` if there is none.
     pub fn remove(&mut self, name: &str) -> bool {
         self.functions.retain(|_, library| library.name != name);
         self.all.remove(name).is_some()
     }
 }
 
-/// Whether `name` may be that of a library or of a function.
+/// Whether `name` may be the name of a library or a function.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// What stands between quotes, or all of it.
+/// The text between quotes, or all of `value` if it has none.
 fn without_quotes(value: &[u8]) -> &[u8] {
     match value {
         [b'"', inside @ .., b'"'] | [b'\'', inside @ .., b'\''] => inside,
@@ -124,7 +125,7 @@ fn without_quotes(value: &[u8]) -> &[u8] {
 /// The name that the first line of `code` gives a library.
 ///
 /// # Errors
-/// That line is not as it must be; the library is too long.
+/// The line is malformed; or the library is too long.
 pub(crate) fn name_of(code: &[u8]) -> Outcome<String> {
     if code.len() > SOURCE_BYTES_MAX {
         return Err(Error::new("ERR a library is at most 1 MB long"));
@@ -134,7 +135,7 @@ pub(crate) fn name_of(code: &[u8]) -> Outcome<String> {
     }
     let end = code.iter().position(|&byte| byte == b'\n').ok_or(Error::new("ERR Invalid library metadata"))?;
     let mut words = code[2..end].split(|byte| byte.is_ascii_whitespace());
-    // There may be none in front of the first blank.
+    // The engine's name may be missing in front of the first blank.
     let engine = words.next().unwrap_or_default();
     let mut name = None;
     for word in words.filter(|word| !word.is_empty()) {

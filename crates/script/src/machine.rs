@@ -1,8 +1,8 @@
-//! The sandbox that scripts run in, and how one ends.
+//! The sandbox that scripts run in, and how scripts end.
 //!
-//! A machine belongs to one tenant and runs one script after the other. Nothing of a run is left for the next one but
-//! what is compiled: whatever a script can reach and could change is read-only or made anew, and its own values are
-//! garbage when it has ended.
+//! A machine belongs to one tenant and runs one script after the other. A run leaves nothing for the next one but
+//! compiled code: everything that a script can reach and could change is read-only or made anew, and a script's own
+//! values are garbage when it has ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::{bits, json, math, msgpack, pattern, structs, values};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// A machine that has more than this is not worth keeping.
+/// A machine that uses more memory than this, beside what a new one has, is not worth keeping.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-/// Scripts that are kept compiled, and bytes of their sources.
+/// How many scripts are kept compiled, and how many bytes of their sources.
 const COMPILED_MAX: usize = 128;
 const COMPILED_BYTES_MAX: usize = 256 << 10;
 
-/// What is run: a script or a function.
+/// What is to run: a script or a function.
 #[derive(Clone, Debug)]
 pub enum What {
     /// A script.
@@ -41,7 +41,7 @@ pub enum What {
 }
 
 impl What {
-    /// How errors name it.
+    /// The name that errors give it.
     fn name(&self) -> String {
         match self {
             What::Script(script) => source::digest_text(&script.digest),
@@ -50,23 +50,23 @@ impl What {
     }
 }
 
-/// What is run, and with what.
+/// A script or function to run, and its arguments.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The script or function.
     pub what: What,
-    /// What it finds as `KEYS`.
+    /// The script sees these as `KEYS`.
     pub keys: Vec<Vec<u8>>,
-    /// What it finds as `ARGV`.
+    /// The script sees these as `ARGV`.
     pub argv: Vec<Vec<u8>>,
-    /// Where its chance comes from.
+    /// The seed of its random numbers.
     pub seed: u64,
-    /// What its answer is told in.
+    /// The protocol of its answer.
     pub protocol: Protocol,
 }
 
-/// What a run has come to: its answer, which is an error where the script has failed. What it had asked for until
-/// then is done, as in Redis.
+/// The result of a run: its answer, which is an error if the script has failed. As in Redis, the commands that the
+/// script had run until then stay done.
 pub type Ended = Outcome<Replies>;
 
 const NO_MEMORY: Error = Error::new("ERR the script needs more than 64 MB of memory");
@@ -74,7 +74,7 @@ const NO_MEMORY: Error = Error::new("ERR the script needs more than 64 MB of mem
 /// Whether `script` can be compiled.
 ///
 /// # Errors
-/// The compiler's.
+/// The compiler's error.
 pub fn check(script: &Script) -> Outcome {
     let compiled = Lua::new_with(StdLib::NONE, LuaOptions::new()).and_then(|lua| {
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
@@ -101,29 +101,30 @@ fn refusal(error: &mlua::Error) -> Error {
     }
 }
 
-/// See the module.
+/// A Lua sandbox of one tenant.
 pub struct Machine {
     lua: Lua,
     shared: Arc<Shared>,
     /// The table that scripts see behind `redis`.
     redis: Table,
-    /// Of the prelude.
+    /// The prelude's function that compiles scripts.
     compiles: Function,
-    /// Of the prelude.
+    /// The prelude's function that runs scripts.
     runs: Function,
-    /// Of the prelude.
+    /// The prelude's function that loads libraries.
     loads: Function,
-    /// What scripts have set of `cjson`.
+    /// What scripts have set in `cjson`.
     json: Arc<Mutex<json::Settings>>,
-    /// What a library that is loaded has registered; `None` while none is.
+    /// What the library that is being loaded has registered; `None` while none is being loaded.
     registered: Arc<Mutex<Option<Registered>>>,
     compiled: BTreeMap<Digest, Function>,
     compiled_bytes: usize,
-    /// Instructions between two looks, as set last.
+    /// How many instructions run between two checks whether the script has to end, as set last.
     instructions: u32,
-    /// What it had when it was new.
+    /// How much memory the machine used when it was new.
     new_bytes: usize,
-    /// Functions that are loaded, or why their library could not be; and the version of the libraries that they are of.
+    /// Loaded functions, or why their library could not be loaded; and the version of the libraries that they belong
+    /// to.
     functions: BTreeMap<String, Outcome<Function>>,
     functions_version: u64,
 }
@@ -132,7 +133,7 @@ impl Machine {
     /// A machine that has not run anything.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The machine cannot be made.
     pub fn new() -> Outcome<Self> {
         Self::make().map_err(|error| refusal(&error))
     }
@@ -148,7 +149,7 @@ impl Machine {
         let redis: Table = parts.raw_get("redis")?;
         parts.raw_set("redis_of_library", functions::table(&lua, &redis, &registered)?)?;
         let (compiles, runs, loads) = lua.load(PRELUDE).set_name("=prelude").call(parts)?;
-        // What made it is garbage.
+        // What was used to make the machine is garbage now.
         lua.gc_collect()?;
         let new_bytes = lua.used_memory();
         Ok(Self {
@@ -169,7 +170,7 @@ impl Machine {
         })
     }
 
-    /// Whether it has to compile at most `bytes` of source before it can run `what`.
+    /// Whether the machine has to compile at most `bytes` of source before it can run `what`.
     pub fn has(&self, what: &What, bytes: usize) -> bool {
         match what {
             What::Script(script) => self.compiled.contains_key(&script.digest) || script.source.len() <= bytes,
@@ -177,21 +178,21 @@ impl Machine {
         }
     }
 
-    /// Whether it is worth keeping for another run.
+    /// Whether the machine is worth keeping for another run.
     pub fn is_small(&self) -> bool {
         self.lua.used_memory() <= self.new_bytes + KEPT_BYTES_MAX
     }
 
-    /// Gives back what its last runs have left. It takes a while where these were large.
+    /// Frees what the last runs have left. It takes a while if these were large.
     pub fn collect(&self) {
-        // A finalizer that fails has no effect on anything else: there are none but our own.
+        // A finalizer that fails does not affect anything else: all finalizers are Weir's own.
         let _ = self.lua.gc_collect();
     }
 
-    /// Runs a script to its end, on this thread.
+    /// Runs a script to its end, on the current thread.
     ///
     /// # Errors
-    /// It cannot be compiled, or had to end.
+    /// The script cannot be compiled, or had to end.
     pub fn run(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge, world: &Arc<dyn World>) -> Ended {
         self.shared.begin(world, run.seed);
         *self.json.lock() = json::Settings::default();
@@ -205,7 +206,7 @@ impl Machine {
         }
     }
 
-    /// Sees that `limits` hold from now on.
+    /// Makes sure that `limits` hold from now on.
     fn limit(&mut self, limits: Limits) -> mlua::Result<()> {
         self.lua.set_memory_limit(self.lua.used_memory().saturating_add(limits.memory_bytes))?;
         if self.instructions != limits.instructions {
@@ -266,7 +267,7 @@ impl Machine {
         })
     }
 
-    /// The script as a function, or what the compiler says.
+    /// The script as a function, or the compiler's message.
     fn compile(&mut self, script: &Script) -> mlua::Result<Result<Function, String>> {
         if let Some(chunk) = self.compiled.get(&script.digest) {
             return Ok(Ok(chunk.clone()));
@@ -292,10 +293,10 @@ const SCRIPT: &str = "@user_script";
 const FUNCTION: &str = "@user_function";
 
 impl Machine {
-    /// Loads the library of this `code`; gives it with what it has registered.
+    /// Loads the library with this `code`; gives the library with the functions that it has registered.
     ///
     /// # Errors
-    /// It is no library, or had to end.
+    /// The code is no library, or had to end.
     pub fn load(&mut self, code: &[u8], limits: Limits, world: &Arc<dyn World>) -> Outcome<Library> {
         let name = library::name_of(code)?;
         self.shared.begin(world, 0);
@@ -308,7 +309,7 @@ impl Machine {
         Ok(Library { name, code: code.to_vec(), functions })
     }
 
-    /// Loads all `libraries`. One that cannot be loaded is left out: another version of this program has taken it.
+    /// Loads all `libraries`. A library that cannot be loaded is left out: another version of Weir has accepted it.
     fn load_all(&mut self, libraries: &Libraries, world: &dyn World) -> mlua::Result<Outcome> {
         self.functions.clear();
         self.functions_version = 0;
@@ -317,7 +318,7 @@ impl Machine {
                 Ok(registered) => {
                     self.functions.extend(registered.into_iter().map(|(name, (_, function))| (name, Ok(function))));
                 }
-                // The run is at fault, not the library.
+                // The run is at fault, and not the library.
                 Err(error) if error == NO_MEMORY || self.shared.has_to_end() => return Ok(Err(error)),
                 Err(error) => {
                     world.left_out(&library.name, &error);
@@ -330,7 +331,7 @@ impl Machine {
         Ok(Ok(()))
     }
 
-    /// Runs the code of a library; gives what it registers.
+    /// Runs the code of a library; gives the functions that it registers.
     fn register(&self, code: &[u8]) -> mlua::Result<Outcome<Registered>> {
         let source = self.lua.create_string(source::lua_of(code))?;
         let (chunk, message): (Option<Function>, Value) = self.compiles.call((source, FUNCTION))?;
@@ -355,7 +356,7 @@ impl Machine {
     }
 }
 
-/// What whoever calls a function of a library is told that could not be loaded.
+/// The error for a call of a function whose library could not be loaded.
 fn left_out(library: &str, why: &Error) -> Error {
     let why = why.text().strip_prefix(b"ERR ").unwrap_or(why.text());
     Error::bytes(
@@ -363,9 +364,9 @@ fn left_out(library: &str, why: &Error) -> Error {
     )
 }
 
-/// The error of a script that has failed; `value` is what its handler made of it.
+/// The error of a script that has failed; `value` is what the script's error handler made of it.
 fn failure(what: &What, value: &Value) -> mlua::Result<Vec<u8>> {
-    // There is no memory for a table.
+    // If it is no table, there was no memory for one.
     let Value::Table(table) = value else { return Ok(NO_MEMORY.text().to_vec()) };
     let text = match table.raw_get("err")? {
         Value::String(text) => values::one_line(text.as_bytes().to_vec()),
@@ -381,7 +382,7 @@ fn failure(what: &What, value: &Value) -> mlua::Result<Vec<u8>> {
     Ok([&text[..], place.as_bytes()].concat())
 }
 
-/// What the prelude makes the world of.
+/// What the prelude builds a script's environment from.
 fn parts(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let parts = lua.create_table()?;
     parts.raw_set("redis", api::table(lua, shared)?)?;

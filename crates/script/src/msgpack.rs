@@ -1,12 +1,12 @@
-//! `cmsgpack`: values as MessagePack and back, in the forms that the library of Redis chooses.
+//! `cmsgpack`: values as MessagePack and back, in the forms that the library in Redis chooses.
 
 use mlua::{Lua, Table, Value};
 
 use crate::failure::{Failure, Result, failed};
 
-/// Tables within tables that are packed: deeper ones are nil.
+/// How deep nested tables are packed: deeper ones become nil.
 const DEPTH_MAX: usize = 16;
-/// Tables within tables that are read.
+/// How deep nested tables are read.
 const READ_DEPTH_MAX: usize = 200;
 
 /// Appends `value`.
@@ -26,8 +26,8 @@ fn put(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// A form for each length: `short` with the length in it, up to so many; then with one of 8 (where there is one), 16
-/// and 32 bits behind a byte.
+/// Appends a length in the shortest form: `short` with the length in it, up to `most`; or else a byte from `long`
+/// followed by a length of 8 (if that form exists), 16 or 32 bits.
 fn put_len(out: &mut Vec<u8>, len: usize, (short, most): (u8, usize), long: [Option<u8>; 3]) {
     let [of_8, of_16, of_32] = long;
     match (len, of_8, of_16, of_32) {
@@ -94,7 +94,7 @@ fn put_number(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// How long an array `table` is, and how many pairs it has; the first is `None` where it is no array.
+/// The length of `table` as an array, and how many pairs it has; the length is `None` if it is no array.
 fn lens(table: &Table) -> Result<(Option<usize>, usize)> {
     let (mut last, mut count, mut is_array) = (0.0, 0, true);
     for pair in table.pairs::<Value, Value>() {
@@ -136,7 +136,7 @@ fn bytes<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
     Ok(taken)
 }
 
-/// A number of so many bytes, without a sign.
+/// An unsigned number of `len` bytes.
 fn unsigned(rest: &mut &[u8], len: usize) -> Result<u64> {
     Ok(bytes(rest, len)?.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
@@ -181,7 +181,8 @@ fn take(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
     })
 }
 
-/// An array of `len` elements. It grows as they are read: whoever announces more gets no memory for it.
+/// An array of `len` elements. It grows as they are read, so a text that announces more elements gets no memory for
+/// them.
 fn array(lua: &Lua, rest: &mut &[u8], len: u64, depth: usize) -> Result<Value> {
     let table = lua.create_table()?;
     for index in 1..=len {

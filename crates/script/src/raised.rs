@@ -1,13 +1,13 @@
-//! Errors that scripts can catch: their text, as Redis has it.
+//! Errors that scripts can catch, with the texts that Redis has.
 //!
-//! They are raised by functions of the machine, and not by Lua code around these: a call at the end of a script leaves
-//! no trace of the script where Lua code is called, and an error would not know its line.
+//! They are raised by functions of the machine, and not by Lua code around these. If the last call of a script (a tail
+//! call) is of Lua code, no trace of the script is left on the stack, and an error would not know its line.
 
 use std::fmt;
 
 use mlua::{Lua, Value};
 
-/// See the module.
+/// The text of an error.
 #[derive(Debug)]
 struct Raised(Vec<u8>);
 
@@ -24,13 +24,13 @@ pub(crate) fn raised(text: impl Into<Vec<u8>>) -> mlua::Error {
     mlua::Error::external(Raised(text.into()))
 }
 
-/// What ends a script that has to end. It cannot catch it.
+/// The error that ends a script which has to end. The script cannot catch it.
 pub(crate) fn ended() -> mlua::Error {
     raised("the script was ended")
 }
 
-/// An error with this text behind the place of whoever has called, where that is Lua. Our own Lua code does not count;
-/// a call of it at the end of a script leaves no place.
+/// An error with this text behind the caller's source and line, if the caller is Lua code. Weir's own Lua code is
+/// skipped; if the script's last call is of it, there is no line.
 pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
     let is_ours = |level: &usize| {
         lua.inspect_stack(*level, |debug| debug.source().source.is_some_and(|source| source == "=prelude"))
@@ -44,7 +44,7 @@ pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
     raised(place.flatten().unwrap_or_default() + text)
 }
 
-/// The text of an error that was raised by a function of ours.
+/// The text of an error that one of Weir's functions has raised.
 pub(crate) fn raised_text(error: &mlua::Error) -> Option<&[u8]> {
     match error {
         mlua::Error::CallbackError { cause, .. } => raised_text(cause),
@@ -53,7 +53,7 @@ pub(crate) fn raised_text(error: &mlua::Error) -> Option<&[u8]> {
     }
 }
 
-/// The text of an error of the machine; others are as they are.
+/// The text of an error of the machine; other values stay as they are.
 pub(crate) fn text_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
     let Value::Error(error) = &value else { return Ok(value) };
     let mut error = &**error;
@@ -67,7 +67,7 @@ pub(crate) fn text_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
     lua.create_string(text.unwrap_or_else(|| error.to_string().into_bytes())).map(Value::String)
 }
 
-/// The line of the script that is run; `None` where it is not known.
+/// The current line of the script; `None` if it is not known.
 pub(crate) fn line(lua: &Lua) -> Option<usize> {
     let of_script = |level| {
         lua.inspect_stack(level, |debug| {

@@ -1,4 +1,5 @@
-//! Replies of commands, in RESP2 or RESP3, as a tree. They come from our own commands: what is damaged is nothing.
+//! Replies of commands, in RESP2 or RESP3, as a tree. They come from Weir's own commands; a damaged reply gives
+//! nothing.
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,14 +14,14 @@ pub enum Reply {
     Bool(bool),
     Double(f64),
     BigNumber(Vec<u8>),
-    /// With its format: three bytes.
+    /// A text and, in front of it, its format of three bytes.
     Verbatim(Vec<u8>, Vec<u8>),
     Array(Vec<Reply>),
     Set(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
 }
 
-/// Nested replies of our own are far less deep.
+/// Weir's own replies are nested far less deep.
 const DEPTH_MAX: usize = 32;
 
 fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
@@ -76,7 +77,7 @@ impl Reply {
                 let pairs = (0..len()?).map(|_| Some((Self::take_at(rest, depth)?, Self::take_at(rest, depth)?)));
                 Reply::Map(pairs.collect::<Option<_>>()?)
             }
-            // What is said about the reply behind it is not shown to scripts.
+            // Attributes of the next reply are not shown to scripts.
             b'|' => {
                 for _ in 0..len()?.checked_mul(2)? {
                     Self::take_at(rest, depth)?;

@@ -9,13 +9,13 @@ use weir_command::reply::Protocol;
 use crate::bridge::World;
 use crate::chance::Chance;
 
-/// See the module.
+/// The state of the current run, as the machine's functions see it.
 pub(crate) struct Shared(Mutex<RunState>);
 
 struct RunState {
     /// `None` while nothing runs.
     world: Option<Arc<dyn World>>,
-    /// What replies of commands are told in.
+    /// The protocol of the replies of commands.
     protocol: Protocol,
     /// Why the script has to end.
     end: Option<Error>,
@@ -23,12 +23,12 @@ struct RunState {
 }
 
 impl Shared {
-    /// Of a machine in which nothing runs.
+    /// The state of a machine in which nothing runs.
     pub(crate) fn new() -> Self {
         Self(Mutex::new(RunState { world: None, protocol: Protocol::Resp2, end: None, chance: Chance::seeded(0) }))
     }
 
-    /// A run begins. Nothing is left of the one before.
+    /// Begins a run. Nothing is left of the run before.
     pub(crate) fn begin(&self, world: &Arc<dyn World>, seed: u64) {
         let state = RunState {
             world: Some(Arc::clone(world)),
@@ -39,14 +39,14 @@ impl Shared {
         *self.0.lock() = state;
     }
 
-    /// The run is over; gives why it had to end, if it had to.
+    /// Ends the run; gives why it had to end, if it had to.
     pub(crate) fn finish(&self) -> Option<Error> {
         let mut state = self.0.lock();
         state.world = None;
         state.end.take()
     }
 
-    /// What the run may ask.
+    /// The world of the current run.
     pub(crate) fn world(&self) -> Option<Arc<dyn World>> {
         self.0.lock().world.clone()
     }
@@ -60,7 +60,7 @@ impl Shared {
         state.end.is_some()
     }
 
-    /// There is no memory left: whether the script has to end therefore.
+    /// Whether the script has to end because there is no memory left.
     pub(crate) fn has_to_end_without_memory(&self) -> bool {
         let mut state = self.0.lock();
         if state.end.is_none() {
@@ -69,27 +69,27 @@ impl Shared {
         state.end.is_some()
     }
 
-    /// The script has to end with `error`.
+    /// Makes the script end with `error`.
     pub(crate) fn end_with(&self, error: Error) {
         self.0.lock().end.get_or_insert(error);
     }
 
-    /// What replies of commands are told in.
+    /// The protocol of the replies of commands.
     pub(crate) fn protocol(&self) -> Protocol {
         self.0.lock().protocol
     }
 
-    /// Replies of commands are told in `protocol` from now on.
+    /// Sets the protocol of the replies of commands.
     pub(crate) fn set_protocol(&self, protocol: Protocol) {
         self.0.lock().protocol = protocol;
     }
 
-    /// The next number of its chance, from 0 up to 1, which is not among them.
+    /// The next random number, from 0 up to 1, which is not included.
     pub(crate) fn random(&self) -> f64 {
         self.0.lock().chance.next()
     }
 
-    /// Its chance goes on from `seed`.
+    /// Seeds the random numbers.
     pub(crate) fn seed(&self, seed: u64) {
         self.0.lock().chance = Chance::seeded(seed);
     }

@@ -11,7 +11,7 @@ pub fn digest(source: &[u8]) -> Digest {
     Sha1::digest(source).into()
 }
 
-/// The digest that 40 hexadecimal digits, in any case, say.
+/// The digest that 40 hexadecimal digits stand for, in upper or lower case.
 pub fn parse_digest(word: &[u8]) -> Option<Digest> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut digest = Digest::default();
@@ -29,28 +29,28 @@ pub fn digest_text(digest: &Digest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// See the module.
+/// The source of a script, its digest and its flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// All of its bytes.
+    /// All bytes of the script.
     pub source: Vec<u8>,
-    /// See [`Digest`].
+    /// SHA-1 of these bytes.
     pub digest: Digest,
-    /// Its first line says that it writes nothing.
+    /// The script's first line says that it writes nothing.
     pub writes_nothing: bool,
 }
 
-/// Longest script, in bytes: whoever serves clients sums it.
+/// Longest script, in bytes: a thread that serves clients computes its digest.
 pub(crate) const SOURCE_BYTES_MAX: usize = 1 << 20;
 
-/// What the first line may say that a script is like.
+/// The flags that the first line of a script may have.
 const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
 impl Script {
     /// The script of these bytes, which may begin with a line such as `#!lua flags=no-writes`.
     ///
     /// # Errors
-    /// That line is not as it must be; the script is too long.
+    /// The first line is malformed; or the script is too long.
     pub fn parse(source: &[u8]) -> Outcome<Self> {
         if source.len() > SOURCE_BYTES_MAX {
             return Err(Error::new("ERR a script is at most 1 MB long"));
@@ -80,14 +80,14 @@ impl Script {
         Ok(script)
     }
 
-    /// What is compiled: the first line is left out where it is not Lua, but for its end, so that lines keep their
-    /// numbers.
+    /// The source to compile. A first line that is not Lua is left out, except for its line end, so that lines keep
+    /// their numbers.
     pub(crate) fn lua(&self) -> &[u8] {
         lua_of(&self.source)
     }
 }
 
-/// `source` without its first line, where that is not Lua.
+/// `source` without its first line, if that is not Lua.
 pub(crate) fn lua_of(source: &[u8]) -> &[u8] {
     match source.starts_with(b"#!") {
         true => {

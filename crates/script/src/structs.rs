@@ -1,13 +1,13 @@
-//! `struct`: numbers and texts as the bytes of a record, and back, with the rules of the library that Redis has.
+//! `struct`: numbers and texts as the bytes of a record, and back, by the rules of the library in Redis.
 //!
-//! | in a format | what |
+//! | in a format | meaning |
 //! |---|---|
-//! | `<` `>` | the lowest byte first, the highest first |
-//! | `!` and a number | values are aligned at multiples of their size, of at most so many bytes (8 if none is said) |
-//! | `b` `h` `l` `T`, `i` and a number | whole numbers of 1, 2, 8, 8 and 4 or so many bytes; in capitals without sign |
-//! | `f` `d` | numbers of 4 and 8 bytes |
-//! | `s` | a text up to a byte 0 |
-//! | `c` and a number | a text of so many bytes; of 0 bytes: all of it, or as many as the number in front says |
+//! | `<` `>` | the lowest byte first, the highest byte first |
+//! | `!` and a number | values are aligned at multiples of their size, up to this many bytes (8 without a number) |
+//! | `b` `h` `l` `T`, `i` and a number | whole numbers of 1, 2, 8, 8 and 4 or the given number of bytes; in capitals unsigned |
+//! | `f` `d` | numbers with a fraction, of 4 and 8 bytes |
+//! | `s` | a text that ends with a byte 0 |
+//! | `c` and a number | a text of this many bytes; with 0: all of it, or as many as the number in front of it says |
 //! | `x`, a blank | a byte 0; nothing |
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
@@ -17,10 +17,10 @@ use crate::values::{number_of, text_or_number};
 
 /// Largest whole number, in bytes.
 const WHOLE_BYTES_MAX: usize = 32;
-/// As aligned as anything is where nothing is said.
+/// The strictest alignment of any value, for formats that give no number.
 const ALIGNMENT: usize = 8;
 
-/// What stands in a format.
+/// One item of a format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Item {
     Whole {
@@ -29,9 +29,9 @@ enum Item {
     },
     Single,
     Double,
-    /// A text up to a byte 0.
+    /// A text that ends with a byte 0.
     Text,
-    /// A text of so many bytes.
+    /// A text of this many bytes.
     Bytes(usize),
     Nothing,
 }
@@ -52,7 +52,7 @@ struct Format<'a> {
     name: &'static str,
     rest: &'a [u8],
     is_big: bool,
-    /// Values are aligned at multiples of at most so many bytes.
+    /// Values are aligned at multiples of their size, up to this many bytes.
     alignment: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Format<'a> {
         Self { name, rest, is_big: false, alignment: 1 }
     }
 
-    /// The number that stands here; `default` where none does.
+    /// The number at the current place in the format; `default` if there is none.
     fn number(&mut self, default: usize) -> Result<usize> {
         let len = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, after) = self.rest.split_at(len);
@@ -74,7 +74,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// The next item, and how many bytes stand between `at` and it.
+    /// The next item, and how many bytes of padding are between `at` and it.
     fn next(&mut self, at: usize) -> Result<Option<(Item, usize)>> {
         let whole = |bytes, letter: u8| Item::Whole { bytes, is_signed: letter.is_ascii_lowercase() };
         while let Some((&letter, after)) = self.rest.split_first() {
@@ -157,13 +157,13 @@ impl Arguments<'_> {
         self.wrong(&format!("{what} expected, got {}", found.type_name()))
     }
 
-    /// Something is wrong with the argument that was taken last.
+    /// The error that the argument which was taken last is wrong.
     fn wrong<T>(&self, what: &str) -> Result<T> {
         failed(format!("bad argument #{} to '{}' ({what})", self.next, self.name))
     }
 }
 
-/// Puts `bytes`, the lowest one first, in the order of the format.
+/// Appends `bytes`, which have the lowest byte first, in the byte order of the format.
 fn put(out: &mut Vec<u8>, is_big: bool, bytes: &[u8]) {
     if is_big {
         out.extend(bytes.iter().rev());
@@ -184,7 +184,7 @@ fn pack(lua: &Lua, values: MultiValue) -> Result<Vec<u8>> {
             Item::Nothing => out.push(0),
             Item::Whole { bytes, .. } => {
                 let number = arguments.number()?;
-                // As C makes a whole number of one; what has no place among those with a sign has one without.
+                // As C converts it. A number that does not fit a signed whole number may fit an unsigned one.
                 let number = if number < 0.0 { number as i64 as u64 } else { number as u64 };
                 let mut all = [0; WHOLE_BYTES_MAX];
                 all[..8].copy_from_slice(&number.to_le_bytes());
@@ -203,7 +203,7 @@ fn pack(lua: &Lua, values: MultiValue) -> Result<Vec<u8>> {
                 match text.get(..len) {
                     Some(text) => out.extend_from_slice(text),
                     None => {
-                        // As there, the argument behind the text is named.
+                        // As in that library, the error names the argument behind the text.
                         arguments.next += 1;
                         return arguments.wrong("string too short");
                     }
@@ -217,7 +217,7 @@ fn pack(lua: &Lua, values: MultiValue) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// A whole number of the bytes of a record.
+/// The whole number in some bytes of a record.
 fn whole(bytes: &[u8], is_big: bool, is_signed: bool) -> f64 {
     let low = bytes.len().min(8);
     let mut all = [0; 8];

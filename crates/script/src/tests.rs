@@ -1,4 +1,4 @@
-//! What scripts give, as a Redis 7.0.15 answers them; and that none gets out.
+//! What scripts return, compared with the answers of a Redis 7.0.15; and that no script gets out of the sandbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use weir_command::reply::Protocol;
 
 use super::*;
 
-/// Answers with what stands behind a command's name.
+/// Answers with the words behind a command's name.
 struct Fake;
 
 impl Bridge for Fake {
@@ -24,7 +24,7 @@ impl Bridge for Fake {
     }
 }
 
-/// Ends a script after so many looks.
+/// Ends a script after a number of checks.
 struct Looks(AtomicU64);
 
 impl World for Looks {
@@ -67,7 +67,7 @@ fn ended_in(machine: &mut Machine, source: &str, protocol: Protocol) -> String {
     }
 }
 
-/// Its digest and its place are left out.
+/// The reply of a script, without digest and place.
 fn told(source: &str) -> String {
     let told = ended(source, Protocol::Resp2);
     match told.find(" script: ") {
@@ -219,7 +219,7 @@ fn replies_of_resp3_have_their_own_types() {
     }
 }
 
-/// Whatever it does, it ends: by the look after some instructions, or for want of memory.
+/// A script ends whatever it does: by the check after some instructions, or because memory runs out.
 #[test]
 fn nothing_runs_on_and_nothing_takes_all_memory() {
     for source in [
@@ -277,7 +277,7 @@ fn what_is_no_lua_is_refused() {
     assert!(Script::parse(&vec![b' '; (1 << 20) + 1]).is_err());
 }
 
-/// Whatever a script tries to leave behind, the next one in the same machine finds nothing of it.
+/// Whatever a script tries to leave behind, the next one in the same machine does not find it.
 #[test]
 fn nothing_of_a_script_is_met_by_the_next_one() {
     let mut machine = Machine::new().expect("a machine");

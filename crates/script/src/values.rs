@@ -1,4 +1,4 @@
-//! Replies of commands as Lua values, and what a script returns as a reply: the rules of Redis 7.0.
+//! Replies of commands as Lua values, and the results of scripts as replies, by the rules of Redis 7.0.
 
 use mlua::{Lua, LuaString, Table, Value};
 use weir_command::error::REPLY_TOO_LONG;
@@ -7,10 +7,10 @@ use weir_command::reply::{OUTPUT_BYTES_MAX, Protocol, Replies};
 use crate::raised::raised;
 use crate::replies::Reply;
 
-/// Tables within tables that are told.
+/// How deep nested tables are answered.
 const DEPTH_MAX: usize = 200;
 
-/// `reply` as a Lua value; one of RESP2 has no others than the first five kinds.
+/// `reply` as a Lua value. A reply in RESP2 is always of one of the first five kinds.
 pub(crate) fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     let one = |name: &str, value: Value| -> mlua::Result<Value> {
         let table = lua.create_table()?;
@@ -58,11 +58,11 @@ pub(crate) fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     })
 }
 
-/// Writes `value` as a reply of the protocol of `out`. The script has asked for replies in `protocol`: then it knows
-/// what is true and false from what is there and is not.
+/// Writes `value` as a reply in the protocol of `out`. `protocol` is the one that the script has asked for. A script
+/// that has asked for RESP3 tells true and false apart from a value that is there or missing.
 ///
 /// # Errors
-/// It cannot be read.
+/// The value cannot be read.
 pub(crate) fn tell(out: &mut Replies, value: &Value, protocol: Protocol) -> mlua::Result<()> {
     tell_at(out, value, protocol, DEPTH_MAX)
 }
@@ -72,7 +72,7 @@ fn tell_at(out: &mut Replies, value: &Value, protocol: Protocol, depth: usize) -
         out.error(b"ERR reached lua stack limit");
         return Ok(());
     };
-    // A few tables that have one another many times are many bytes.
+    // A few tables that contain each other many times can become many bytes.
     if out.len() > OUTPUT_BYTES_MAX {
         return Err(raised(REPLY_TOO_LONG.text()));
     }
@@ -95,7 +95,7 @@ fn is_resp3(out: &Replies) -> bool {
     out.protocol == Protocol::Resp3
 }
 
-/// A number, whole or not.
+/// The number in `value`, whole or not.
 pub(crate) fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(number) => Some(*number as f64),
@@ -104,7 +104,7 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// A text, or a number as one; `None` where it is neither.
+/// A text, or a number as text; `None` if `value` is neither.
 pub(crate) fn text_or_number(lua: &Lua, value: &Value) -> mlua::Result<Option<LuaString>> {
     match value {
         Value::String(text) => Ok(Some(text.clone())),
@@ -113,7 +113,7 @@ pub(crate) fn text_or_number(lua: &Lua, value: &Value) -> mlua::Result<Option<Lu
     }
 }
 
-/// As C makes a whole number of one: what has no place among them is the smallest.
+/// Converts to a whole number as C does: a number that is out of range becomes the smallest one.
 fn truncated(number: f64) -> i64 {
     if number.is_nan() || number >= i64::MAX as f64 { i64::MIN } else { number as i64 }
 }
@@ -175,7 +175,7 @@ fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize
         }
         return Ok(());
     }
-    // Up to the first hole.
+    // The array ends at the first hole.
     let mut len = 0;
     while !table.raw_get::<Value>(len + 1)?.is_nil() {
         len += 1;
@@ -184,7 +184,7 @@ fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize
     (1..=len).try_for_each(|index| tell_at(out, &table.raw_get(index)?, protocol, depth))
 }
 
-/// What stands in one line of a reply.
+/// `text` on one line, as a reply needs it.
 pub(crate) fn one_line(mut text: Vec<u8>) -> Vec<u8> {
     text.iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')).for_each(|byte| *byte = b' ');
     text

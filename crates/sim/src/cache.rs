@@ -1,9 +1,10 @@
 //! Caches at their disk limits beside others in a shortage, in virtual time.
 //!
 //! Each cache writes keys at a steady rate, every one a new key that lives for a minute, into a tenant whose limit is a
-//! little more than what lives. Nothing is ever deleted: all space comes back because values expire. Neighbours read
-//! and overwrite what they have, and want more of the device than there is. The same run with caches that overwrite a
-//! minute's keys and never expire says what the neighbours owe to the load, and what to reclaim.
+//! little above the living bytes. Nothing is ever deleted: all space comes back because values expire. Neighbours read
+//! and overwrite their keys, and all together want more of the device than there is. The same run with caches that
+//! overwrite a minute's keys and never expire shows which delays of the neighbours come from the load, and which from
+//! reclaiming space.
 
 use std::fmt;
 use std::pin::Pin;
@@ -32,15 +33,15 @@ const CACHE_RATE: u64 = 20;
 /// Writes and reads of a neighbour in a second.
 const NEIGHBOUR_WRITES: u64 = 60;
 const NEIGHBOUR_READS: u64 = 50;
-/// Seconds for which neighbours write so much; then a quarter for as long.
+/// For this many seconds neighbours write at that rate; then for as long at a quarter of it.
 const BUSY_SECONDS: u64 = 30;
 /// Keys that a neighbour has.
 const NEIGHBOUR_KEYS: u64 = 4_000;
-/// What the device moves in a second: less than all want.
+/// Bytes that the device moves in a second: less than all want.
 const DEVICE_BYTES: u64 = 5 << 20;
 /// Living bytes of a cache, by keys and values.
 const LIVING_BYTES: u64 = CACHE_RATE * LIFETIME * (VALUE_BYTES + KEY_BYTES) as u64;
-/// What a cache may hold: an eighth more, for what entries take beside their bytes.
+/// What a cache may hold: an eighth more, for what entries take besides their keys and values.
 const LIMIT_BYTES: u64 = LIVING_BYTES + LIVING_BYTES / 8;
 
 /// What the caches do.
@@ -48,31 +49,31 @@ const LIMIT_BYTES: u64 = LIVING_BYTES + LIVING_BYTES / 8;
 pub enum Caches {
     /// New keys that expire, at a disk limit.
     Expire,
-    /// As many keys as live at a time, overwritten round and round, without a limit: the same load, and nothing that
-    /// expires.
+    /// As many keys as live at a time, overwritten in a cycle, without a limit: the same load, but nothing expires.
     Overwrite,
 }
 
-/// What came out, in virtual time.
+/// The results, in virtual time.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Keys that the caches have written.
     pub writes: u64,
     /// Writes refused because the tenant was full.
     pub refused: u64,
-    /// The most that a cache took, of what lived in it by keys and values; looked at every second after two minutes.
+    /// The most space that a cache took, as a multiple of its living keys and values; looked at every second after two
+    /// minutes.
     pub space_max: f64,
-    /// The same for all caches and seconds together.
+    /// The mean of that over all caches and seconds.
     pub space_mean: f64,
-    /// P99 of a neighbour's reads and writes, from when they were due.
+    /// P99 of a neighbour's reads, from when they were due.
     pub read_p99: Nanos,
-    /// See above.
+    /// P99 of a neighbour's writes, from when they were due.
     pub write_p99: Nanos,
     /// Bytes read and written to give space back, over all caches.
     pub reclaim_bytes: [u64; 2],
-    /// What that gave back, and tables dropped without being read.
+    /// Bytes that reclaiming gave back.
     pub given_back: u64,
-    /// See above.
+    /// Tables that were dropped without being read.
     pub tables_dropped: u64,
     /// Seconds in which the policies deferred something.
     pub short_seconds: u64,
@@ -147,7 +148,7 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
 }
 
 impl Run {
-    /// Writes as a gateway does: a full tenant's write waits for room a while.
+    /// Writes as a gateway does: a write to a full tenant waits for room for a while.
     async fn write(&self, tenant: &Tenant, batch: &Batch) -> Result<bool, String> {
         if tenant.room_on_disk().await.is_err() {
             return Ok(false);
@@ -211,7 +212,7 @@ impl Run {
         Ok(())
     }
 
-    /// Looks every second at what each cache takes.
+    /// Checks every second how much space each cache takes.
     async fn watch(&self, caches: Vec<Arc<Tenant>>) -> Result<(), String> {
         let mut at = self.clock.now() + 2 * LIFETIME * SECOND;
         while at < self.until {
@@ -237,7 +238,7 @@ fn p99(times: &mut [Nanos]) -> Nanos {
 /// Lets `seconds` pass.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(seed: u64, seconds: u64, what: Caches) -> Result<Outcome, String> {
     let sim = Sim::new(seed);
     sim.set_unix_ms(1_800_000_000_000);

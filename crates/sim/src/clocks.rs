@@ -1,8 +1,8 @@
 //! Wall clocks that jump: by up to ten years, forwards and back, while a node runs and while it is down.
 //!
-//! Two questions. [`jump`]: is a key there for as long as the clock says and no longer, and does what was found gone
-//! stay gone when the clock is set back? [`indifferent`]: does anything but the end of keys look at the wall clock? A
-//! day with jumps has to be, event by event, the day without.
+//! Two questions are asked. [`jump`]: is a key there for as long as the clock says and no longer, and does a key that
+//! was found gone stay gone when the clock is set back? [`indifferent`]: does anything but the end of keys look at the
+//! wall clock? A day with jumps has to be, event by event, the day without them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,20 +25,21 @@ const JUMP_MS_MAX: u64 = 10 * 365 * 24 * 3600 * 1000;
 const UNIX_MS: u64 = 1_767_225_600_000;
 const KEYS: u64 = 24;
 
-/// What was done.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jumps {
-    /// Jumps of the wall clock, and how many of them were back.
+    /// Jumps of the wall clock.
     pub jumps: u64,
-    /// See `jumps`.
+    /// How many of the jumps went back.
     pub back: u64,
     /// Restarts.
     pub restarts: u64,
     /// Keys read.
     pub reads: u64,
-    /// Of those found expired.
+    /// Reads that found their key expired.
     pub expired: u64,
-    /// Of those kept from returning: they were found gone, and the clock says that they live.
+    /// Reads of keys that were kept from returning: the key was found gone before, though the clock now says that it
+    /// lives.
     pub buried: u64,
 }
 
@@ -65,7 +66,7 @@ impl fmt::Display for Jumps {
 struct Known {
     value: Vec<u8>,
     expire_at_ms: Option<u64>,
-    /// A merge may have met it after its deadline: the clock has shown that since it was written.
+    /// A merge may have met it after its deadline: since it was written the clock has once shown such a time.
     may_be_merged: bool,
     /// Somebody asked for it, and it was not there.
     is_gone: bool,
@@ -81,10 +82,10 @@ struct Day {
     figures: Jumps,
 }
 
-/// A node through the days of `seed`, its clock set again and again.
+/// Runs a node through the days of `seed`, while its clock is set again and again.
 ///
 /// # Errors
-/// A key is missing before its deadline, there after it, or there again.
+/// A key is missing before its deadline, still there after it, or there again.
 pub fn jump(seed: u64, lives: u64, steps: u64) -> Result<Jumps, String> {
     let mut rng = Rng::new(seed);
     let mut config = small([SyncMode::Always, SyncMode::Interval, SyncMode::None][(seed % 3) as usize]);
@@ -93,7 +94,7 @@ pub fn jump(seed: u64, lives: u64, steps: u64) -> Result<Jumps, String> {
     let (mut known, mut figures, mut writes) = (BTreeMap::new(), Jumps::default(), 0);
     for life in 0..lives {
         let sim = Sim::new(rng.next_u64());
-        // While it was down.
+        // A jump while the node was down.
         if rng.chance(0.5) {
             unix_ms = jumped(&mut rng, unix_ms, &mut figures);
         }
@@ -102,7 +103,7 @@ pub fn jump(seed: u64, lives: u64, steps: u64) -> Result<Jumps, String> {
         let mut day = Day { rng: rng.fork("day"), sim, disk, known, writes, figures };
         day.saw();
         let close = rng.chance(0.5);
-        // In mode `none` a kill may take what was written: another test's matter.
+        // In mode `none` a kill may take what was written; another test covers that.
         let close = close || config.sync == SyncMode::None;
         day.live(&config, steps, close, rng.next_u64()).map_err(|story| format!("life {life}: {story}"))?;
         unix_ms = day.sim.clock().unix_ms();
@@ -118,12 +119,12 @@ fn jumped(rng: &mut Rng, unix_ms: u64, figures: &mut Jumps) -> u64 {
     let (distance, is_back) = (rng.below(span), rng.chance(0.5));
     figures.jumps += 1;
     figures.back += u64::from(is_back);
-    // Not before 1990.
+    // Jumps do not go back beyond 1990.
     if is_back { unix_ms.saturating_sub(distance).max(UNIX_MS / 3) } else { unix_ms + distance }
 }
 
 impl Day {
-    /// Whatever the clock shows now, a merge may have seen.
+    /// Notes that a merge may have seen whatever time the clock shows now.
     fn saw(&mut self) {
         let now = self.now_ms();
         for known in self.known.values_mut() {
@@ -147,7 +148,7 @@ impl Day {
             self.saw();
         }
         self.check_all(slot)?;
-        // What a read has deleted is as durable as any write when the log was synced next.
+        // A deletion by a read is as durable as any write once the log is synced.
         self.pass(300);
         self.saw();
         if close { self.sim.block_on(node.close()).map_err(|error| error.to_string()) } else { Ok(()) }
@@ -165,7 +166,7 @@ impl Day {
                 let expire_at_ms = self.deadline();
                 self.put(slot, key, expire_at_ms)
             }
-            // PERSIST, EXPIRE and their kin: the value again, with another deadline.
+            // As PERSIST, EXPIRE and their kin do: the value again, with another deadline.
             7 | 8 if self.read(slot, &key)? => {
                 let expire_at_ms = if self.rng.chance(0.4) { None } else { self.deadline() };
                 self.put(slot, key, expire_at_ms)
@@ -200,7 +201,7 @@ impl Day {
         }
     }
 
-    /// Mostly soon by the clock as it is set now, sometimes years ahead.
+    /// A deadline: mostly soon by the clock as it is set now, sometimes years ahead.
     fn deadline(&mut self) -> Option<u64> {
         let span = [2_000, 120_000, 7_200_000, 2 * JUMP_MS_MAX][self.rng.below(4) as usize];
         let ahead = 1 + self.rng.below(span);
@@ -231,7 +232,7 @@ impl Day {
         Ok(())
     }
 
-    /// Whether the value found may be what is there between the moments `from` and `to` of the wall clock.
+    /// Whether the value found may be there between the moments `from` and `to` of the wall clock.
     fn judge(&self, key: &[u8], found: Option<&[u8]>, [from, to]: [u64; 2]) -> Result<(), String> {
         let Some(known) = self.known.get(key) else {
             return found.map_or(Ok(()), |_| Err("there, although it was never written, or deleted".into()));
@@ -248,7 +249,7 @@ impl Day {
         }
     }
 
-    /// Asks for a key; gives whether it is there.
+    /// Asks for a key, and returns whether it is there.
     fn read(&mut self, slot: &Arc<PartitionSlot>, key: &[u8]) -> Result<bool, String> {
         let from = self.now_ms();
         let read = async { slot.partition().await?.get(key).await };
@@ -288,7 +289,8 @@ impl Day {
 }
 
 /// A fingerprint of everything that happens in the day of `seed`, on disk and among tasks: reads, writes, sleep,
-/// policies, gates. With `jumps` the wall clock is set again and again; with `expiry` there are keys that may see it.
+/// policies, gates. With `jumps` the wall clock is set again and again; with `expiry` some keys expire, and these may
+/// notice.
 fn fingerprint(seed: u64, jumps: bool, expiry: bool) -> Result<[u64; 2], String> {
     let mut rng = Rng::new(seed);
     let sim = Sim::new(seed);
@@ -322,10 +324,10 @@ fn fingerprint(seed: u64, jumps: bool, expiry: bool) -> Result<[u64; 2], String>
     Ok([sim.event_hash(), disk.event_hash()])
 }
 
-/// Lives the day of `seed` with and without jumps of the wall clock; with `expiry`, keys may end.
+/// Lives the day of `seed` with and without jumps of the wall clock; with `expiry`, keys may expire.
 ///
 /// # Errors
-/// The days differ: something looks at the wall clock. With `expiry` that is as it should be.
+/// The days differ: something looks at the wall clock. With `expiry` they are meant to differ.
 pub fn indifferent(seed: u64, expiry: bool) -> Result<(), String> {
     match (fingerprint(seed, false, expiry)?, fingerprint(seed, true, expiry)?) {
         (calm, jumpy) if calm == jumpy => Ok(()),

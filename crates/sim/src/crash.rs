@@ -3,7 +3,8 @@
 //! 1. A store is opened on what the last cut left, and must show a prefix of what was sent ([`crate::model`]).
 //! 2. It is used, checked by reads against the model, until the power goes at a change drawn at random, or it ends.
 //! 3. On the way some changes are looked at more closely: the disk says what a cut *there* would leave, and a second
-//!    machine recovers from that image, is checked, and thrown away. That costs no workload, so cuts are plenty.
+//!    machine recovers from that image, is checked, and thrown away. That costs no workload, so many cuts can be
+//!    checked.
 //! 4. What survives is drawn again: mostly any subset with torn sectors, sometimes a prefix, nothing, or everything
 //!    (a killed process). Back to 1.
 
@@ -30,7 +31,7 @@ pub struct Scenario<O> {
     pub promise: Promise,
     /// Cuts in the history of one seed.
     pub cuts: u64,
-    /// A mistake to find; `None` in earnest.
+    /// A planted mistake that the run must find; `None` in a real test.
     pub plant: Option<DiskPlant>,
 }
 
@@ -54,9 +55,9 @@ pub struct Cuts {
     pub in_recovery: u64,
     /// Batches acknowledged.
     pub acknowledged: u64,
-    /// Batches sent after the last promised one that were found, and that were not.
+    /// Batches sent after the last promised one that were found after a cut.
     pub kept: u64,
-    /// See `kept`.
+    /// Such batches that were not found.
     pub lost: u64,
     /// What happened when, on every machine and disk of the run: equal seeds give equal fingerprints.
     pub fingerprint: u64,
@@ -116,7 +117,7 @@ pub(crate) fn draw_keep(rng: &mut Rng) -> Keep {
     }
 }
 
-/// Half of the lives see a disk that answers at once, the others one slow enough that writes pile up behind a sync.
+/// Half of the lives see a disk that answers at once. The others see one so slow that writes pile up behind a sync.
 pub(crate) fn draw_device(rng: &mut Rng) -> DeviceSpec {
     if rng.chance(0.5) {
         return DeviceSpec::instant();
@@ -182,7 +183,7 @@ pub fn history<S: Store>(seed: u64, scenario: &Scenario<S::Options>) -> Result<C
     Ok(tally)
 }
 
-/// Runs the history of `seed` twice: everything that happened must have happened again, in the same order.
+/// Runs the history of `seed` twice, and checks that everything happened again in the same order.
 pub fn twice<S: Store>(seed: u64, scenario: &Scenario<S::Options>) -> Result<Cuts, String> {
     let (once, again) = (history::<S>(seed, scenario)?, history::<S>(seed, scenario)?);
     if once.fingerprint != again.fingerprint {
@@ -191,7 +192,7 @@ pub fn twice<S: Store>(seed: u64, scenario: &Scenario<S::Options>) -> Result<Cut
     Ok(once)
 }
 
-/// What acknowledgements are worth when only the process dies: what is in the kernel stays.
+/// What acknowledgements are worth when only the process dies: writes that have reached the kernel survive.
 pub(crate) fn killed(promise: Promise) -> Promise {
     match promise {
         Promise::Durable | Promise::Within(_) => Promise::Durable,

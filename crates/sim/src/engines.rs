@@ -1,16 +1,16 @@
-//! What the tenants of a run keep their rows in.
+//! Which engines keep the rows of a run's tenants.
 
 use std::fmt;
 use std::str::FromStr;
 
 use weir_node::{EngineKind, UnknownEngine};
 
-/// One engine or several; with several, tenants take turns.
+/// One engine or several; with several, tenants take them in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engines(Vec<EngineKind>);
 
 impl Engines {
-    /// This one for all.
+    /// This engine for all tenants.
     pub fn only(engine: EngineKind) -> Self {
         Self(vec![engine])
     }
@@ -20,7 +20,7 @@ impl Engines {
         Self(EngineKind::ALL.to_vec())
     }
 
-    /// That of tenant number `number`.
+    /// The engine of tenant number `number`.
     pub fn of(&self, number: usize) -> EngineKind {
         self.0[number % self.0.len()]
     }

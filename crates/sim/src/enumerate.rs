@@ -1,7 +1,7 @@
 //! Every power cut of one workload: before and in the middle of every change, with eight different survivors each.
 //!
-//! The workload runs once. At each change the disk says what a cut there could leave; a second machine recovers from
-//! each of these images and is judged by what had been sent and promised at that moment.
+//! The workload runs once. At each change the disk says what a cut there could leave. A second machine recovers from
+//! each of these images, and is judged by what had been sent and promised at that moment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::workload::{Mix, Workload};
 /// Survivors drawn at each point.
 pub const VARIANTS: usize = 8;
 
-/// What was cut.
+/// The figures of the cuts.
 #[derive(Clone, Debug, Default)]
 pub struct Points {
     /// Changes of the workload, by kind.

@@ -1,7 +1,7 @@
-//! I/O that fails while the power is on: the nth one, for every n; and syncs that fail again and again.
+//! I/O that fails while the power is on: the nth I/O, for every n, and syncs that fail again and again.
 //!
-//! A write that failed may have happened or not, and the client cannot know; so each key has *candidates*: what was
-//! last acknowledged, and every failed write since. A reader must see a candidate. Besides: nothing panics or hangs,
+//! A write that failed may have happened or not, and the client cannot know. So each key has *candidates*: what was
+//! last acknowledged, and every failed write since. A reader must see a candidate. Besides, nothing may panic or hang,
 //! reads go on, writes are accepted again without a restart once the cause is gone, and what was acknowledged survives
 //! a power cut.
 
@@ -20,7 +20,7 @@ use crate::span::Span;
 use crate::store::{Store, World};
 use crate::workload::{Mix, Workload};
 
-/// What each key may show.
+/// The candidates of each key.
 #[derive(Clone, Debug, Default)]
 struct Candidates(BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>);
 
@@ -60,14 +60,14 @@ impl Candidates {
     }
 }
 
-/// How an I/O fails, and which ones.
+/// How an I/O fails, and which I/Os can fail in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Any I/O: EIO.
     Error,
     /// Any I/O that needs space: ENOSPC.
     NoSpace,
-    /// A write puts down its first sectors and fails.
+    /// A write writes its first sectors and fails.
     ShortWrite,
     /// A read returns one wrong bit.
     FlippedRead,
@@ -94,7 +94,7 @@ impl Way {
     }
 }
 
-/// What happened.
+/// The figures of one or more runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Runs.
@@ -130,7 +130,7 @@ impl fmt::Display for Faults {
 /// Virtual time a store may take to accept writes again.
 const RESUME_WITHIN: Nanos = 60_000_000_000;
 
-/// How many I/Os the workload of `seed` makes when nothing fails: the `n` worth failing are below.
+/// How many I/Os the workload of `seed` makes when nothing fails: each `n` below that number is worth failing.
 pub fn operations<S: Store>(seed: u64, steps: usize, options: &S::Options, promise: Promise) -> Result<u64, String> {
     let disk = one_run::<S>(seed, steps, options, promise, FaultPlan::none())?.1;
     let kinds = [OpKind::Read, OpKind::Open, OpKind::List, OpKind::Create, OpKind::Write, OpKind::Sync];
@@ -163,8 +163,8 @@ pub fn failing_syncs<S: Store>(
     one_run::<S>(seed, steps, options, promise, plan).map(|(faults, _)| faults)
 }
 
-/// The end of a run. Where acknowledgements are durable the power goes, half of the time before the kernel has written
-/// anything by itself; else the process is killed.
+/// How a run ends. Where acknowledgements are durable, the power goes, half of the time before the kernel has written
+/// anything by itself. Elsewhere the process is killed.
 fn draw_keep(promise: Promise, rng: &mut Rng) -> Keep {
     match promise {
         Promise::Durable if rng.chance(0.5) => Keep::None,
@@ -207,7 +207,7 @@ async fn use_while_failing<S: Store>(
     candidates: &mut Candidates,
     faults: &mut Faults,
 ) -> Result<(), String> {
-    // An opening may fail, once for each fault; then it is tried again, as whoever started it would.
+    // An opening may fail, once for each fault. Then it is tried again, as an operator would do.
     let mut store = None;
     for _ in 0..20 {
         match S::open(world.clone(), options.clone()).await {
@@ -242,7 +242,7 @@ async fn use_while_failing<S: Store>(
             }
         }
     }
-    // From now on nothing fails: within a bound of time writes must be accepted again, and everything is readable.
+    // From now on nothing fails: within a bounded time writes must be accepted again, and everything is readable.
     let events = disk.take_events();
     faults.failed_syncs = events.iter().filter(|event| event.kind == OpKind::Sync && !event.ok).count() as u64;
     disk.set_faults(FaultPlan::none());

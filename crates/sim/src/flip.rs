@@ -1,9 +1,9 @@
 //! Bits that rot: every byte of a database is damaged, one at a time, and everything is read.
 //!
 //! Three outcomes are allowed. *Refused*: an error, which mostly names the damaged file; where the damage looks like a
-//! torn tail, it names the file that contradicts it. *Harmless*: the right answer, because the byte means nothing. And
-//! for a store that was killed, not closed: a shorter prefix, where the damage is behind the last point known to be
-//! durable and cannot be told from a write the power cut tore. A wrong value is never allowed.
+//! torn tail, it names the file that contradicts it. *Harmless*: the right answer, because the byte means nothing. For
+//! a store that was killed and not closed there is a third: a shorter prefix, where the damage is behind the last point
+//! known to be durable and cannot be told from a write that the power cut tore. A wrong value is never allowed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,14 +27,14 @@ pub struct Victim {
     files: Vec<(PathBuf, u64)>,
 }
 
-/// What became of the damages.
+/// What came of the damages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flips {
     /// Bits flipped, one at a time.
     pub flips: u64,
     /// Answered with an error.
     pub refused: u64,
-    /// Of those, with an error that names another file.
+    /// How many of the refusals name another file than the damaged one.
     pub elsewhere: u64,
     /// Answered correctly.
     pub harmless: u64,
@@ -57,7 +57,7 @@ impl fmt::Display for Flips {
 }
 
 impl Victim {
-    /// The database that `steps` steps of the workload of `seed` leave, closed in good order or killed.
+    /// The database that `steps` steps of the workload of `seed` leave, whether closed in good order or killed.
     pub fn new<S: Store>(
         seed: u64,
         steps: usize,
@@ -88,7 +88,7 @@ impl Victim {
         self.files.iter().map(|(_, len)| len).sum()
     }
 
-    /// The file and offset of byte `at` of all files together.
+    /// The file and offset of byte number `at`, counted over all files.
     fn locate(&self, mut at: u64) -> Option<(&PathBuf, u64)> {
         for (path, len) in &self.files {
             if at < *len {
@@ -111,7 +111,7 @@ impl Victim {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match outcome {
             Ok(()) => Ok(Flips { flips: 1, harmless: 1, ..Flips::default() }),
-            // What could not be opened or read is an error of the store; the rest is a judgement of ours.
+            // A failure to open or read is an error of the store; any other story is a judgement of the checks here.
             Err(story) if story.starts_with("cannot") => {
                 let elsewhere = u64::from(!story.contains(&*name));
                 Ok(Flips { flips: 1, refused: 1, elsewhere, harmless: 0 })

@@ -1,10 +1,10 @@
 //! Real `kill -9`: a server process is loaded over its Redis port, killed, started again, and asked for everything.
 //!
-//! Each connection writes numbers 1, 2, 3 … in order, number `n` to slot `n mod SLOTS` of its own keys, several
+//! Each connection writes numbers 1, 2, 3 … in order, number `n` to slot `n mod SLOTS` of its own keys, with several
 //! commands in flight. After a restart its slots must be exactly those of some last number `c`: every number up to `c`
-//! there, none above, with acknowledged <= c <= sent. That is the prefix rule of the power-cut runs, seen from outside.
-//! Or the connections take [steps](crate::steps), which write to rows of every type by transactions, scripts and
-//! functions.
+//! is there and none above, with acknowledged <= c <= sent. That is the prefix rule of the power-cut runs, seen from
+//! outside. Or else the connections take [steps](crate::steps), which write to rows of every type by transactions,
+//! scripts and functions.
 #![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
 
 use std::fmt;
@@ -22,17 +22,17 @@ use crate::process::{Door, Launch, Server, command, create_tenant};
 pub struct Options {
     /// The server, on an empty or missing directory.
     pub launch: Launch,
-    /// What the tenant that is loaded keeps its rows in.
+    /// The engine that keeps the loaded tenant's rows.
     pub engine: EngineKind,
-    /// Where it writes its log.
+    /// The log that this tenant writes to.
     pub log: LogKind,
-    /// Kills.
+    /// How many times the server is killed.
     pub rounds: u64,
     /// Seed of the moments at which it is killed.
     pub seed: u64,
 }
 
-/// What came out.
+/// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Kills {
     /// Kills while loaded.
@@ -41,7 +41,7 @@ pub struct Kills {
     pub in_recovery: u64,
     /// Writes acknowledged over all rounds.
     pub acknowledged: u64,
-    /// From starting the process to its first answer, sorted.
+    /// Times from starting the process to its first answer, sorted.
     pub restarts: Vec<Duration>,
 }
 
@@ -77,26 +77,27 @@ pub trait Load: Default + Send {
     /// Writes as `connection` until the server is gone, or until `stop`.
     fn write(&mut self, door: &Door, connection: usize, stop: &AtomicBool);
 
-    /// Reads back all that `connection` has written; it goes on behind the last that is there.
+    /// Reads back everything that `connection` has written. The connection then goes on after the last write that is
+    /// there.
     ///
     /// # Errors
-    /// What is lost, or should not be there.
+    /// The error says what is lost, or what should not be there.
     fn verify(&mut self, door: &Door, connection: usize) -> Result<(), String>;
 
-    /// How many of its writes were acknowledged, ever.
+    /// How many writes of the connection were ever acknowledged.
     fn acknowledged(&self) -> u64;
 }
 
 /// What one connection knows of its numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {
-    /// The last that was sent.
+    /// The last number that was sent.
     pub sent: u64,
-    /// The last that was acknowledged.
+    /// The last number that was acknowledged.
     pub acknowledged: u64,
 }
 
-/// Runs it. The error says what was lost, or what went wrong.
+/// Runs the scenario. The error says what was lost, or what went wrong.
 pub fn run<L: Load>(options: &Options) -> Result<Kills, String> {
     let mut rng = Rng::new(options.seed);
     let mut lines: [L; CONNECTIONS] = Default::default();
@@ -166,7 +167,7 @@ impl Load for Line {
         while !stop.load(Ordering::Relaxed) {
             while self.sent < self.acknowledged + PIPELINE {
                 let number = self.sent + 1;
-                // Counted as sent before it is: the server may be killed with the command in its hands.
+                // Counted as sent before it is sent: the server may be killed in the middle of reading the command.
                 self.sent = number;
                 let set = command(&["SET", &key(connection, number % SLOTS), &format!("{number}:{padding}")]);
                 if writer.write_all(set.as_bytes()).is_err() {
@@ -198,7 +199,7 @@ impl Load for Line {
             ));
         }
         for (slot, &number) in found.iter().enumerate() {
-            // The largest number up to the cut that belongs into this slot; 0 if there is none.
+            // The largest number up to the cut that belongs in this slot; 0 if there is none.
             let slot = slot as u64;
             let behind = (cut + SLOTS - slot) % SLOTS;
             let expected = cut.saturating_sub(behind);

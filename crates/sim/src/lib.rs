@@ -1,8 +1,8 @@
 //! Whole-node simulation and crash tests.
 //!
-//! A run is a [`life::Life`] (or several) of a [`store::Store`] in a world made of one seed: virtual time, a simulated
-//! disk, one thread. What the store shows is compared with a [`model`]. A runner spreads seeds over threads, and prints
-//! for a failure the command that repeats it.
+//! A run is a [`life::Life`] (or several) of a [`store::Store`] in a world made from one seed: virtual time, a
+//! simulated disk, one thread. What the store shows is compared with a [`model`]. A runner spreads seeds over threads,
+//! and for a failure it prints the command that repeats it.
 
 pub mod by_command;
 pub mod cache;

@@ -1,4 +1,5 @@
-//! One life of a store: opened on whatever the last one left, compared, used, until it ends or the power goes.
+//! One life of a store: it opens what the last life left, compares it, and uses it until the life ends or the power
+//! goes.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,11 +20,11 @@ pub enum Promise {
     Durable,
     /// The batch is durable this many nanoseconds later.
     Within(Nanos),
-    /// Nothing; but still no hole.
+    /// Nothing; but even then there is no hole in what is recovered.
     Nothing,
 }
 
-/// What was sent and who was acknowledged, when. Shared with whoever cuts the power.
+/// What was sent, and which batches were acknowledged when. Shared with the code that cuts the power.
 #[derive(Clone, Default)]
 pub struct Acks(Arc<Mutex<Noted>>);
 
@@ -55,8 +56,8 @@ impl Acks {
         self.0.lock().sent
     }
 
-    /// How many batches must survive a cut at `now`. Batches are ordered, so an acknowledged one speaks for all before
-    /// it.
+    /// How many batches must survive a cut at `now`. Batches are ordered, so an acknowledged batch speaks for all
+    /// before it.
     pub fn promised(&self, promise: Promise, now: Nanos) -> usize {
         let noted = self.0.lock();
         let due = noted.acknowledged.iter().filter(|(_, at)| match promise {
@@ -67,7 +68,7 @@ impl Acks {
         due.map(|(batches, _)| *batches).max().unwrap_or(0)
     }
 
-    /// What is known now, apart from what follows.
+    /// A copy of what is known now, which does not follow later changes.
     #[must_use]
     pub fn at_this_moment(&self) -> Self {
         Self(Arc::new(Mutex::new(self.0.lock().clone())))
@@ -101,8 +102,8 @@ struct Answer {
 const IN_FLIGHT_MAX: usize = 8;
 
 impl<'a, S: Store> Life<'a, S> {
-    /// Opens the store and finds out which prefix of what was sent is there; `durable` is what was promised before.
-    /// Returns the life and the cut.
+    /// Opens the store and finds out which prefix of the batches sent is there; `durable` is how many were promised
+    /// before. Returns the life and the cut.
     pub async fn begin(
         world: World,
         options: S::Options,

@@ -1,7 +1,7 @@
 //! A map behind a log: the smallest store there is.
 //!
-//! It tests the log alone, every power cut of it, without a tree in the way; and it is simple enough to be believed
-//! when the harness itself is under test. Nothing is ever truncated: opening replays everything.
+//! It tests every power cut of the log alone, without a tree in the way, and it is simple enough to be trusted when the
+//! harness itself is under test. Nothing is ever truncated: opening replays everything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const DIR: &str = "log";
 /// Small, so that a history of a few hundred batches crosses many segments.
 const SEGMENT_BYTES: u64 = 32 << 10;
 
-/// See the module.
+/// A map in memory and the log that it is replayed from.
 pub struct LogStore {
     log: Log,
     clock: Arc<dyn Clock>,

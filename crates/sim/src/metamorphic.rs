@@ -1,8 +1,8 @@
-//! One list of operations, many ways to run it, one history.
+//! One list of operations, run in many ways, has one history.
 //!
-//! The list is run under option sets that must not matter: size of memtables, blocks, tables and levels, compression,
-//! cache, filters, restarts in mid-run. Every answer is compared with a sorted map. The wall clock shows one second for
-//! each step, so that keys expire at the same step everywhere.
+//! The list is run under option sets that must not matter: sizes of memtables, blocks, tables and levels, compression,
+//! cache, filters, restarts in mid-run. Every answer is compared with a sorted map. The wall clock advances by one
+//! second for each step, so that keys expire at the same step everywhere.
 
 use std::fmt;
 use std::ops::Bound;
@@ -17,12 +17,12 @@ use crate::runner::Tally;
 use crate::span::Span;
 use crate::store::{Store, World};
 
-/// What was compared.
+/// How much was compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Histories {
     /// Lists of operations.
     pub lists: u64,
-    /// Option sets they were run under, together.
+    /// Option sets that the lists were run under, added up.
     pub runs: u64,
     /// Operations, over all runs.
     pub operations: u64,
@@ -46,15 +46,15 @@ impl fmt::Display for Histories {
     }
 }
 
-/// One operation. Numbers of keys instead of keys: a list is made once and run many times.
+/// One operation. It has the numbers of keys instead of keys: a list is made once and run many times.
 enum Operation {
     Write(Batch),
     Get(Vec<u8>),
-    /// At most this many keys of a span.
+    /// Reads a span of keys, up to its limit.
     Scan(Span),
-    /// Takes a snapshot, in place of the one held.
+    /// Takes a snapshot, in place of the one that is held.
     Snapshot,
-    /// The same reads, as of the snapshot held.
+    /// The same reads, as of the snapshot that is held.
     GetAt(Vec<u8>),
     ScanAt(Span),
     Seal,
@@ -64,8 +64,8 @@ enum Operation {
 
 /// What the wall clock shows at the first step.
 const START_MS: u64 = 1_767_225_600_000;
-/// From one step to the next. A step must take less: the wall clock would be set back at its end, and a key that a
-/// merge had met after its deadline would be gone before the model lets it go.
+/// Time from one step to the next. A step must take less time than this: at its end the wall clock would be set back,
+/// and a key that a merge had met after its deadline would be gone before the model lets it go.
 const STEP_MS: u64 = 1000;
 
 /// What the wall clock shows when `step` begins.
@@ -88,7 +88,7 @@ impl Generator {
         let bound = self.rng.below(self.keys) + 1;
         let number = self.rng.below(bound);
         let mut key = number.to_be_bytes()[5..].to_vec();
-        // Prefixes of one another, and lengths from 1 to 20.
+        // Keys are prefixes of one another, of lengths from 1 to 20.
         key.resize(1 + (number % 20) as usize, b'/');
         key
     }
@@ -156,7 +156,7 @@ fn list(seed: u64, length: u64) -> Vec<Operation> {
     let mut rng = Rng::new(seed);
     let keys = [20, 300, 4_000][rng.below(3) as usize];
     let value_bytes_max = [8, 60, 400][rng.below(3) as usize];
-    // A cache now and then, whose tables die as a whole.
+    // Now and then a cache, whose tables die as a whole.
     let (expiring, lifetime_max) = [(1, 2_000), (8, 400), (15, 100)][rng.below(3) as usize];
     let mut generator = Generator { rng, expiring, lifetime_max, keys, value_bytes_max, writes: 0 };
     (0..length).map(|step| generator.operation(step)).collect()
@@ -211,7 +211,7 @@ impl<S: Store> Run<S> {
         Ok(Self { store, state: KeyValues::default(), snapshot: None })
     }
 
-    /// Closes and opens again.
+    /// Closes the store and opens it again.
     async fn restart(self, world: &World, options: &S::Options, rng: &mut Rng) -> Result<Self, String> {
         drop(self.snapshot);
         self.store.close().await.map_err(|error| format!("cannot close: {error}"))?;

@@ -2,8 +2,8 @@
 //!
 //! The model is the list of batches since the last known state. After a cut at which `sent` batches had been sent and
 //! the first `durable` of them were promised, there must be a cut `c` with `durable <= c <= sent` such that applying
-//! exactly the first `c` batches gives what was found: nothing promised is lost, no batch is torn, no hole, nothing
-//! from nowhere.
+//! exactly the first `c` batches gives what was found. So nothing promised is lost, no batch is torn, there is no hole,
+//! and nothing comes from nowhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct Stored {
 /// Keys and values as a reader sees them.
 pub type Visible = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Keys with what was last written to them.
+/// Keys, each with what was last written to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyValues(BTreeMap<Vec<u8>, Stored>);
 
@@ -34,7 +34,7 @@ impl KeyValues {
         self.apply_ref(batch.as_ref());
     }
 
-    /// Applies a batch in somebody else's memory.
+    /// Applies a batch that is borrowed.
     pub fn apply_ref(&mut self, batch: BatchRef<'_>) {
         for change in batch.iter() {
             match change {
@@ -83,7 +83,7 @@ fn lives(stored: &Stored, now_ms: u64) -> bool {
     stored.expire_at_ms.is_none_or(|at| at > now_ms)
 }
 
-/// The state a store must be in, up to what a cut may take.
+/// The state a store must be in, except for what a cut may take.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// The state before the first of `sent`.
@@ -145,7 +145,7 @@ impl Model {
         &self.present
     }
 
-    /// Finds the cut that explains `found` and settles on it: from now on it is the state everybody agrees on.
+    /// Finds the cut that explains `found` and settles on it: from now on it is the base state.
     pub fn settle(&mut self, found: &Visible, durable: usize, now_ms: u64) -> Result<usize, Mismatch> {
         let mut state = self.base.clone();
         self.sent[..durable].iter().for_each(|batch| state.apply(batch));
@@ -163,7 +163,7 @@ impl Model {
         Err(self.mismatch(found, durable, now_ms))
     }
 
-    /// Forgets the way to the present state, where everything is known to be durable.
+    /// Takes the present state as the base, because everything is known to be durable.
     pub fn settle_at_present(&mut self) {
         self.base = self.present.clone();
         self.sent.clear();
@@ -209,7 +209,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Generated values begin with what made them unique; the rest is filling.
+/// Generated values begin with what makes them unique; the rest is filling.
 fn brief(value: &[u8]) -> String {
     format!("\"{}\" ({} bytes)", text(&value[..value.len().min(16)]), value.len())
 }

@@ -44,7 +44,7 @@ pub fn small(sync: SyncMode) -> NodeConfig {
     }
 }
 
-/// As [`small`], with rows kept as `engine` says.
+/// Like [`small`], with rows kept in `engine`.
 pub fn small_on(engine: EngineKind, sync: SyncMode) -> NodeConfig {
     NodeConfig { engine, ..small(sync) }
 }
@@ -91,7 +91,7 @@ pub fn draw(rng: &mut Rng, sync: SyncMode) -> NodeConfig {
     }
 }
 
-/// See the module.
+/// The first partition of a node as a [`Store`].
 pub struct NodeStore {
     node: Arc<Node>,
     partition: Arc<Partition>,
@@ -99,7 +99,7 @@ pub struct NodeStore {
 }
 
 impl NodeStore {
-    /// A partition of a node that is open already.
+    /// The store of a partition whose node is open already.
     pub(crate) fn of(node: Arc<Node>, partition: Arc<Partition>, clock: Arc<dyn Clock>) -> Self {
         Self { node, partition, clock }
     }
@@ -117,8 +117,8 @@ impl NodeStore {
     }
 }
 
-/// A batch on its way. Without a stall it has its place at the first poll. With one, or where rows must be read from
-/// the device first, the caller must wait before it sends the next.
+/// A batch on its way. Without a stall it has its place in the order at the first poll. With a stall, or where rows
+/// must be read from the device first, the caller must wait before it sends the next batch.
 pub(crate) fn placed(mut placing: BoxFuture<Result<Commit>>) -> Sent {
     match Pin::new(&mut placing).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(commit)) => Sent { done: Box::pin(commit), placed: true },
@@ -184,7 +184,7 @@ impl Store for NodeStore {
     fn close(self: Arc<Self>) -> BoxFuture<Result<()>> {
         Box::pin(async move {
             self.node.close().await?;
-            // Jobs end at their next step; only then may somebody else open the directory.
+            // Jobs end at their next step; only then may another process open the directory.
             while self.partition().engine().facts().jobs_running > 0 {
                 sleep_until(&self.clock, self.clock.now() + 1_000_000).await;
             }

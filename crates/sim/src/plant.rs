@@ -1,7 +1,7 @@
-//! Planted bugs: a harness that finds nothing must first be shown to find something.
+//! Planted bugs: a harness that finds nothing must first be shown to find these.
 //!
-//! Four of them need no change in the engine: what the engine would do wrong towards the disk, [`PlantedFs`] does in
-//! its place. The others sit in the engine behind `weir_io::plant`, which is compiled in for tests only.
+//! Four of them need no change in the engine: [`PlantedFs`] makes the mistakes towards the disk in the engine's place.
+//! The others sit in the engine behind `weir_io::plant`, which is compiled in for tests only.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ pub enum DiskPlant {
     SkippedSync,
     /// Directories are never synced.
     SkippedDirSync,
-    /// A sync is started, and taken for done.
+    /// A sync is started, and treated as done.
     AckBeforeSync,
-    /// What is written under a temporary name is synced only after it has its final one.
+    /// A file that is written under a temporary name is synced only after it has its final name.
     SyncAfterRename,
 }
 
@@ -34,7 +34,7 @@ const TEMPORARY: &str = ".tmp";
 /// Files whose sync is owed.
 type Owed = Arc<Mutex<Vec<Arc<dyn File>>>>;
 
-/// A file system used wrongly.
+/// A file system that is used wrongly.
 pub struct PlantedFs {
     inner: Arc<dyn Fs>,
     plant: DiskPlant,

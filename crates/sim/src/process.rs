@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use weir_node::{EngineKind, LogKind};
 
-/// A server must answer, or have ended, within this.
+/// A server must answer, or have ended, within this time.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// How a server is started.
@@ -29,16 +29,16 @@ pub struct Server {
     child: Child,
     /// Where clients connect.
     pub clients: SocketAddr,
-    /// Where operators do.
+    /// Where operators connect.
     pub operators: SocketAddr,
     started: Instant,
 }
 
 impl Server {
-    /// Starts one at free ports. It may not answer yet.
+    /// Starts a server at free ports. It may not answer yet.
     ///
     /// # Errors
-    /// In words.
+    /// The error says in words why the process did not start.
     pub fn start(launch: &Launch) -> Result<Self, String> {
         let [clients, operators] = free_addresses().map_err(|error| format!("no free port: {error}"))?;
         let child = Command::new(&launch.binary)
@@ -55,10 +55,10 @@ impl Server {
         Ok(Self { child, clients, operators, started: Instant::now() })
     }
 
-    /// How long after its start it answered.
+    /// Waits for the first answer, and returns how long after the start it came.
     ///
     /// # Errors
-    /// It ended, or does not answer.
+    /// The server ended, or does not answer.
     pub fn wait_until_it_answers(&mut self) -> Result<Duration, String> {
         while self.started.elapsed() < LIMIT {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -75,15 +75,15 @@ impl Server {
     /// Sends `signal`.
     ///
     /// # Errors
-    /// It has ended.
+    /// The server has ended.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
         kill_process(Pid::from_child(&self.child), signal).map_err(|error| format!("cannot send {signal:?}: {error}"))
     }
 
-    /// Waits for its end.
+    /// Waits for the server's end.
     ///
     /// # Errors
-    /// It does not end.
+    /// The server does not end.
     pub fn wait_for_end(&mut self) -> Result<ExitStatus, String> {
         let from = Instant::now();
         while from.elapsed() < LIMIT {
@@ -95,9 +95,9 @@ impl Server {
         Err(format!("the server did not end within {LIMIT:?}"))
     }
 
-    /// SIGKILL, and waits until the process is gone: its directory is free then.
+    /// Sends SIGKILL, and waits until the process is gone: then its directory is free.
     pub fn kill(&mut self) {
-        // It may have ended by itself; then there is nothing to kill, and the next start tells.
+        // The process may have ended by itself; then there is nothing to kill, and the next start shows it.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -109,7 +109,7 @@ impl Drop for Server {
     }
 }
 
-/// Two at a time: one alone might be given twice.
+/// Two addresses at a time: taken one by one, the same one might be given twice.
 fn free_addresses() -> std::io::Result<[SocketAddr; 2]> {
     let [first, second] = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
     Ok([first.local_addr()?, second.local_addr()?])
@@ -132,22 +132,22 @@ pub fn command(parts: &[&str]) -> String {
     text
 }
 
-/// Where the clients of one tenant get in.
+/// The door of one tenant's clients.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// The server's.
+    /// The server's address.
     pub address: SocketAddr,
-    /// Who they are.
+    /// The user that they log in as.
     pub user: String,
-    /// How they show it.
+    /// The user's secret.
     pub secret: String,
 }
 
 impl Door {
-    /// A connection that is logged in.
+    /// Opens a connection that is logged in.
     ///
     /// # Errors
-    /// The server is gone, or lets nobody in.
+    /// The server is gone, or refuses the login.
     pub fn enter(&self) -> std::io::Result<BufReader<TcpStream>> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.write_all(command(&["AUTH", &self.user, &self.secret]).as_bytes())?;
@@ -161,10 +161,10 @@ impl Door {
 pub struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// Connects, and logs in where `login` has a user and a secret.
+    /// Connects, and logs in if `login` has a user and a secret.
     ///
     /// # Errors
-    /// No server, or the wrong secret.
+    /// There is no server, or the secret is wrong.
     pub fn connect(address: SocketAddr, login: Option<(&str, &str)>) -> Result<Self, String> {
         let stream = TcpStream::connect(address).map_err(|error| format!("cannot connect: {error}"))?;
         let mut client = Self(BufReader::new(stream));
@@ -174,10 +174,10 @@ impl Client {
         Ok(client)
     }
 
-    /// The reply to a command: a status, a number or a string as text; nothing for a missing key.
+    /// The reply to a command, a status, a number or a string, as text; `None` for a missing key.
     ///
     /// # Errors
-    /// The server's error, or that it is gone.
+    /// The server's error, or that the server is gone.
     pub fn ask(&mut self, parts: &[&str]) -> Result<Option<String>, String> {
         let gone = |error: std::io::Error| format!("{} was not answered: {error}", parts[0]);
         self.0.get_mut().write_all(command(parts).as_bytes()).map_err(gone)?;
@@ -199,21 +199,21 @@ impl Client {
     }
 }
 
-/// What came of an order.
+/// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Done, with what was said.
+    /// Done, with the server's answer.
     Done(String),
-    /// Refused, in words.
+    /// Refused, with the reason in words.
     Refused(String),
     /// The server was gone before it answered.
     Cut,
 }
 
-/// Makes a tenant with this engine and this log; gives its secret.
+/// Creates a tenant with this engine and this log, and returns its secret.
 ///
 /// # Errors
-/// It is refused, or the server is gone.
+/// The order is refused, or the server is gone.
 pub fn create_tenant(
     operators: SocketAddr,
     name: &str,
@@ -227,16 +227,16 @@ pub fn create_tenant(
     }
 }
 
-/// The generated secret in what was answered to an order.
+/// The generated secret in the answer to an order.
 ///
 /// # Errors
-/// There is none.
+/// The answer has none.
 pub fn secret(told: &str) -> Result<String, String> {
     let told: serde_json::Value = serde_json::from_str(told).map_err(|error| error.to_string())?;
     told["secret"].as_str().map(ToOwned::to_owned).ok_or_else(|| "no secret was told".to_owned())
 }
 
-/// An order at the operators' door: `method path`, with a body of JSON, or an empty one.
+/// Gives an order at the operators' door: `method path`, with a body of JSON, or an empty one.
 pub fn order(address: SocketAddr, head: &str, body: &str) -> Answer {
     let asked = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;

@@ -3,25 +3,25 @@
 use std::fmt;
 use std::io::{BufRead, Error, ErrorKind, Result};
 
-/// Elements of arrays in arrays that are read: the runs ask for nothing deeper.
+/// The deepest nesting of arrays that is read: the runs ask for nothing deeper.
 const DEPTH_MAX: usize = 8;
 
-/// What a server says.
+/// A reply of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A status, a number or an error, with its first byte.
     Line(Vec<u8>),
-    /// A string; `None` where there is none.
+    /// A string; `None` for nil.
     Bulk(Option<Vec<u8>>),
-    /// Several; `None` where there are none.
+    /// An array; `None` for nil.
     Array(Option<Vec<Reply>>),
 }
 
 impl Reply {
-    /// The reply that comes next.
+    /// Reads the next reply.
     ///
     /// # Errors
-    /// The connection has ended, or what came is no reply.
+    /// The connection has ended, or the bytes are no reply.
     pub fn read(from: &mut impl BufRead) -> Result<Self> {
         Self::read_within(from, DEPTH_MAX)
     }
@@ -53,7 +53,7 @@ impl Reply {
         }
     }
 
-    /// Its text, where it is a string, a status, a number or an error; empty where it is none of them.
+    /// Its text, if it is a string, a status, a number or an error; empty otherwise.
     pub fn text(&self) -> String {
         match self {
             Reply::Line(line) => String::from_utf8_lossy(line.get(1..).unwrap_or_default()).into_owned(),
@@ -62,7 +62,7 @@ impl Reply {
         }
     }
 
-    /// What is wrong, where it is an error.
+    /// The error message, if it is an error.
     pub fn error(&self) -> Option<String> {
         matches!(self, Reply::Line(line) if line.first() == Some(&b'-')).then(|| self.text())
     }
@@ -75,7 +75,7 @@ impl Reply {
         }
     }
 
-    /// Its elements; none where it is no array.
+    /// Its elements; empty if it is no array.
     pub fn elements(&self) -> &[Reply] {
         match self {
             Reply::Array(Some(elements)) => elements,

@@ -1,12 +1,12 @@
 //! A node whose rows are of many parts: every value of a workload is cut into parts, and read back together.
 //!
-//! So all runs that know keys and values also try what rows of many parts stand on: lives that begin, change and end,
-//! covers, and the jobs that drop what is covered. No command makes such rows yet; here the store does, as a handler
-//! would. A put makes a new row, changes the one that is there, or puts a string in its place, as the value decides. A
-//! read whose row lacks parts, or has some of another life, gives another value than was written.
+//! So all runs that know keys and values also try the foundations of rows of many parts: lives that begin, change and
+//! end, covers, and the jobs that drop what is covered. Here the store makes such rows itself, as the handler of a type
+//! would. The value decides whether a put makes a new row, changes the row that is there, or puts a string in its
+//! place. A read whose row lacks parts, or has parts of another life, gives another value than was written.
 //!
-//! Dead parts are invisible to reads, so a scan of everything looks at them besides: each must have a cover in front of
-//! it, or it would be there for ever.
+//! Dead parts are invisible to reads, so a scan of everything also looks at them: each must have a cover in front of
+//! it, or it would stay for ever.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,14 +26,14 @@ use crate::store::{Sent, Store, World};
 
 /// The database that all rows are in.
 const DATABASE: u8 = 0;
-/// Its parts are in the order with this number.
+/// The order of parts that the rows use.
 const SPACE: u8 = 0;
 /// Bytes of a value that make a part: most values have one or two, some have dozens.
 const PART_BYTES: usize = 48;
 /// Parts that are asked for at a time: fewer than some rows have.
 const PAGE: usize = 7;
 
-/// See the module.
+/// A node and its first partition, as a [`Store`] whose values are rows of many parts.
 pub struct RowsOfParts {
     store: Arc<NodeStore>,
     clock: Arc<dyn Clock>,
@@ -42,11 +42,11 @@ pub struct RowsOfParts {
 /// What a put does to the row that is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// It ends: a string takes its place.
+    /// The row ends, and a string takes its place.
     String,
-    /// It ends: a row with other parts takes its place.
+    /// The row ends, and a row with other parts takes its place.
     New,
-    /// It lives on with other parts, where there is one.
+    /// The row lives on with other parts, if there is one.
     Changed,
 }
 
@@ -60,13 +60,13 @@ impl Shape {
     }
 }
 
-/// The number of a part, and the row's key: so that a dead part tells what row it was of.
+/// The number of a part, then the row's key, so that a dead part tells to which row it belonged.
 fn subkey(number: u64, key: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], key].concat()
 }
 
-/// Adds to `out` what makes `value` the content of the row at `key`, which has `head` now, and gives its head then.
-/// `versions` gives out versions.
+/// Adds to `out` the changes that make `value` the content of the row at `key`, which has `head` now; returns the row's
+/// new head. `versions` gives out versions.
 fn put(
     out: &mut Batch,
     versions: &dyn Fn() -> u64,
@@ -96,7 +96,7 @@ fn put(
     Some(head)
 }
 
-/// What `batch`, of keys and values, does to rows that are `found` at `keys`.
+/// The changes that `batch`, of keys and values, makes to the rows that are `found` at `keys`.
 fn translate(batch: &Batch, keys: &[Vec<u8>], found: &[Option<Row>], versions: &dyn Fn() -> u64, out: &mut Batch) {
     let heads = found.iter().map(|row| row.as_ref().and_then(Row::head).cloned());
     let mut heads: BTreeMap<&[u8], Option<Head>> = keys.iter().map(Vec::as_slice).zip(heads).collect();
@@ -132,7 +132,7 @@ impl Candidate {
     }
 }
 
-/// Whoever reads: as of now, or of a snapshot.
+/// Reads a partition: as of now, or as of a snapshot.
 struct Reader {
     partition: Arc<Partition>,
     clock: Arc<dyn Clock>,
@@ -163,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// The values of `candidates`. Those that have expired by the end are left out: their parts may be gone.
+    /// The values of `candidates`. Those that have expired by the end are left out, because their parts may be gone.
     async fn read(&self, candidates: Vec<Candidate>) -> Result<Visible> {
         let mut read = Vec::with_capacity(candidates.len());
         for Candidate { key, content, expire_at_ms } in candidates {
@@ -224,7 +224,7 @@ impl Reader {
         self.read(candidates).await
     }
 
-    /// Every part belongs to the life that its row has, or a cover says that it is dead.
+    /// Checks that every part belongs to its row's present life, or that a cover says that it is dead.
     async fn look_at_dead_parts(&self) -> Result<()> {
         let mut scan = self.partition.scan(Range { from: Bound::Included(vec![0x80]), ..Range::all() }).await?;
         let mut lives: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
@@ -247,7 +247,7 @@ impl Reader {
             if cover.is_some_and(|found| found.kind == Kind::Cover) {
                 continue;
             }
-            // A job may have dropped both since the part was seen.
+            // A job may have dropped both part and cover since the part was seen.
             if engine.get_latest(&part).await?.is_some_and(|found| found.kind.is_value()) {
                 let message = format!("life {version} has ended, and no cover says so");
                 return Err(Error::corruption("the partition", 0, message));

@@ -17,7 +17,7 @@ pub trait Tally: Default + Send + fmt::Display {
     fn merge(&mut self, other: Self);
 }
 
-/// A run that went wrong, with what repeats it.
+/// A run that went wrong, and the command that repeats it.
 #[derive(Debug)]
 pub struct Failure {
     /// The seed that failed; the lowest one, if several did.
@@ -36,7 +36,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// How a scenario is spread out.
+/// How the seeds of a scenario are spread over threads.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seeds to run.
@@ -48,7 +48,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// One thread, no talk: for tests.
+    /// One thread, no output: for tests.
     pub fn quiet(seeds: Range<u64>) -> Self {
         Self { seeds, threads: 1, progress: false }
     }

@@ -1,9 +1,9 @@
-//! Power cuts under a whole server: a gateway at a port, a node behind it, on a simulated disk.
+//! Power cuts under a whole server: a gateway at a port, with a node behind it, on a simulated disk.
 //!
 //! Clients take [steps](crate::steps) over their connections until the power goes at a change of the disk drawn at
-//! random. What survives is drawn, too; the next life is opened on it, and must show of each client the rows of some
-//! last step. Threads, sockets and the clock are real: unlike runs in virtual time, the same seed draws the same lives,
-//! and not the same moments within them.
+//! random. What survives is drawn, too. The next life is opened on it, and must show the rows of some last step of each
+//! client. Threads, sockets and the clock are real: unlike in virtual time, the same seed draws the same lives, but not
+//! the same moments within them.
 #![allow(clippy::disallowed_methods, reason = "this runner drives a server on threads of its own, over real sockets")]
 
 use std::io;
@@ -35,13 +35,13 @@ use crate::steps::Steps;
 const CLIENTS: usize = 3;
 /// Steps of each in one life.
 const STEPS_MAX: u64 = 40;
-/// The power goes within so many changes of the disk.
+/// The power goes within this many changes of the disk.
 const CHANGES_MAX: u64 = 250;
 
 /// What is cut, and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// What rows are kept in.
+    /// The engine that keeps rows.
     pub engine: EngineKind,
     /// What an acknowledgement promises.
     pub sync: SyncMode,
@@ -98,7 +98,7 @@ impl Served {
     fn stop(self) -> Result<(), String> {
         drop(self.end);
         self.thread.join().map_err(|_| "the gateway panicked".to_owned())?.map_err(words)?;
-        // What it says of a disk without power is of no interest.
+        // Whatever it reports about a disk without power is of no interest.
         drop(block_on(self.node.close()));
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Served {
 /// Runs the history of `seed`.
 ///
 /// # Errors
-/// What was lost or torn.
+/// The error says what was lost or torn.
 pub fn history(seed: u64, setting: Setting) -> Result<Cuts, String> {
     let mut rng = Rng::new(seed);
     let (mut image, mut tally) = (DiskImage::new(), Cuts::default());
@@ -120,7 +120,7 @@ pub fn history(seed: u64, setting: Setting) -> Result<Cuts, String> {
         disk.cut_power();
         tally.cuts += 1;
         let keep = draw_keep(&mut rng);
-        // What is in the kernel stays where only the process dies.
+        // If only the process dies, what is in the kernel stays.
         let is_promised = match setting.sync {
             SyncMode::Always => true,
             SyncMode::Interval => keep == Keep::All,
@@ -165,7 +165,7 @@ fn live(
     outcome
 }
 
-/// Looks at what is there, and takes steps until the power goes.
+/// Looks at what is there, and then takes steps until the power goes.
 fn use_it(
     door: &Door,
     disk: &SimFs,

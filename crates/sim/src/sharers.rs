@@ -1,9 +1,10 @@
-//! Power cuts and kills of a node whose tenants share a log, each judged like a store of its own.
+//! Power cuts and kills of a node whose tenants share a log; each tenant is judged like a store of its own.
 //!
-//! As [`crash`](crate::crash): lives one after the other on the same disk, and a closer look at some changes of each. A
-//! life is one of the node; in it every tenant has a [`Life`] of its own, with a model of what it has sent. They take
-//! their steps in turns, so that their records stand among one another's, and one flushes what others have not. What a
-//! cut leaves is a prefix for each of them, not of all they have written together: tables are in no log.
+//! The run is like [`crash`](crate::crash): lives one after the other on the same disk, and a closer look at some
+//! changes of each. A life is one of the node; in it every tenant has a [`Life`] of its own, with a model of what it
+//! has sent. Tenants take their steps in turns, so that their records are interleaved, and one flushes what others have
+//! not. A cut leaves a prefix for each tenant, not of all that they have written together, because tables are in no
+//! log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +25,10 @@ use crate::span::Span;
 use crate::store::{Sent, Store, World};
 use crate::workload::{Mix, Workload};
 
-/// Who shares, and what is cut.
+/// The tenants that share a log, and what is cut.
 #[derive(Clone, Debug)]
 pub struct Sharing {
-    /// Of the node.
+    /// Settings of the node.
     pub config: NodeConfig,
     /// What acknowledgements are worth.
     pub promise: Promise,
@@ -35,9 +36,9 @@ pub struct Sharing {
     pub members: usize,
     /// Cuts in the history of one seed.
     pub cuts: u64,
-    /// Looks closer at one change in so many.
+    /// Looks closer at one change in this many.
     pub look_every: u64,
-    /// A mistake to find; `None` in earnest.
+    /// A planted mistake that the run must find; `None` in a real test.
     pub plant: Option<DiskPlant>,
 }
 
@@ -64,7 +65,7 @@ impl fmt::Debug for Seat {
     }
 }
 
-/// The store of one tenant. The node is closed by whoever has opened it.
+/// The store of one tenant. The code that has opened the node also closes it.
 struct Sharer(NodeStore);
 
 impl Store for Sharer {
@@ -110,7 +111,7 @@ impl Store for Sharer {
 #[derive(Clone, Default)]
 struct Known {
     model: Model,
-    /// So many of the batches in the model were promised.
+    /// How many of the batches in the model were promised.
     promised: usize,
 }
 
@@ -119,14 +120,14 @@ struct Look {
     image: DiskImage,
     unix_ms: u64,
     index: u64,
-    /// Of each member: whether it had shown what it recovered, and what was sent and promised by then.
+    /// For each member: whether it had shown what it recovered, and what was sent and promised by then.
     members: Vec<(bool, usize, usize)>,
 }
 
 /// Runs the history of `seed`.
 ///
 /// # Errors
-/// What was lost, or found that must not be there.
+/// The error says what was lost, or what was found and must not be there.
 pub fn history(seed: u64, sharing: &Sharing) -> Result<Cuts, String> {
     let mut rng = Rng::new(seed);
     let (mut image, mut known) = (DiskImage::new(), vec![Known::default(); sharing.members]);
@@ -147,7 +148,7 @@ pub fn history(seed: u64, sharing: &Sharing) -> Result<Cuts, String> {
         }
         for (((known, cut), before), acks) in known.iter_mut().zip(&cuts).zip(&before).zip(&acks) {
             if acks.settled() {
-                // Its model begins anew, also where the power went before it had shown all.
+                // Its model begins anew, even if the power went before the member had shown everything.
                 known.promised = 0;
             }
             match cut {
@@ -192,7 +193,7 @@ fn name(number: usize) -> TenantName {
     TenantName::new(&format!("sharer{number}")).expect("a name")
 }
 
-/// Opens the node, in which every member exists then.
+/// Opens the node; every member exists afterwards.
 async fn open(world: &World, sharing: &Sharing) -> Result<Arc<Node>, String> {
     let World { fs, clock, spawn, salt } = world.clone();
     let node = Node::open(&sharing.config, Machine { fs, clock, spawn, salt }).await;
@@ -206,7 +207,7 @@ async fn open(world: &World, sharing: &Sharing) -> Result<Arc<Node>, String> {
     Ok(node)
 }
 
-/// One life of the node. Whoever was opened has the prefix that it has shown in `cuts`.
+/// One life of the node. Each member that was opened has in `cuts` the prefix that it has shown.
 async fn live(
     world: &World,
     sharing: &Sharing,
@@ -278,10 +279,10 @@ fn recover(image: &DiskImage, unix_ms: u64, mut known: Vec<Known>, sharing: &Sha
     })
 }
 
-/// Runs the history of `seed` twice: everything that happened must have happened again, in the same order.
+/// Runs the history of `seed` twice, and checks that everything happened again in the same order.
 ///
 /// # Errors
-/// As [`history`]; it did not.
+/// The errors of [`history`], or the two runs differ.
 pub fn twice(seed: u64, sharing: &Sharing) -> Result<Cuts, String> {
     let (once, again) = (history(seed, sharing)?, history(seed, sharing)?);
     if once.fingerprint != again.fingerprint {

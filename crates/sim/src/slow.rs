@@ -1,8 +1,8 @@
-//! A disk that gets a hundred times slower, or stops for half a minute, under load.
+//! A disk that becomes a hundred times slower, or stops for half a minute, under load.
 //!
-//! Readers ask for what is in memory once a millisecond, writers write as fast as they are answered. While the disk is
-//! bad: reads from memory are as fast as ever, writes queue, memory stays within its bound. When it is well again,
-//! every queued write is answered, and nothing acknowledged is missing.
+//! Readers ask for what is in memory once a millisecond; writers write as fast as they are answered. While the disk is
+//! bad, reads from memory are as fast as ever, writes queue, and memory stays within its bound. When the disk is well
+//! again, every queued write is answered, and nothing acknowledged is missing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use weir_node::{EngineKind, Machine, Node, NodeConfig, Partition, StoreOptions};
 pub enum Trouble {
     /// Everything takes a hundred times as long.
     Slow,
-    /// Nothing starts.
+    /// No I/O starts.
     Hung,
 }
 
-/// What came out, in virtual time.
+/// The results, in virtual time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Reads of keys in memory while the disk was bad.
     pub reads: u64,
-    /// The slowest of them.
+    /// The slowest of these reads.
     pub read_nanos_max: Nanos,
     /// Writes acknowledged while the disk was bad.
     pub writes: u64,
     /// The longest that a write waited.
     pub write_nanos_max: Nanos,
-    /// Most bytes in memtables, or of log that is in no snapshot, at any moment.
+    /// The most bytes in memtables, or of log that is in no snapshot, at any moment.
     pub memtable_bytes_max: usize,
-    /// What memtables may have; `None` where there are none.
+    /// The most bytes that memtables may have; `None` if there are none.
     pub memtable_bytes_bound: Option<usize>,
-    /// From the end of the trouble until every write sent before it was answered.
+    /// Time from the end of the trouble until every write sent before that end was answered.
     pub recovered_nanos: Nanos,
 }
 
@@ -76,14 +76,14 @@ fn config(engine: EngineKind, sync: SyncMode) -> NodeConfig {
     NodeConfig { engine, tree, store, sync, cache_bytes: 8 << 20, segment_bytes: 4 << 20, ..NodeConfig::new("weir") }
 }
 
-/// What memtables may have: all write buffers of a tree, and what all writers hold in their hands. Rows that are in
-/// memory have no such bound: the log grows until it is written.
+/// The most bytes that memtables may have: all write buffers of a tree, and the writes that all writers have in flight.
+/// Rows in memory have no such bound: the log grows until it is written.
 fn bound(config: &NodeConfig) -> Option<usize> {
     let buffers = config.tree.write_buffers_max * config.tree.write_buffer_bytes;
     (config.engine == EngineKind::Lsm).then_some(buffers + WRITERS * 4 * VALUE_BYTES + (256 << 10))
 }
 
-/// Runs it. The error is a promise that was broken.
+/// Runs it. The error says which promise was broken.
 pub fn survive(seed: u64, engine: EngineKind, trouble: Trouble, sync: SyncMode) -> Result<Outcome, String> {
     let sim = Sim::new(seed);
     sim.set_time_limit(600 * SECOND);
@@ -117,7 +117,7 @@ pub fn survive(seed: u64, engine: EngineKind, trouble: Trouble, sync: SyncMode) 
             read(&partition, &clock, &outcome).await?;
             sleep_until(&clock, clock.now() + 1_000_000).await;
         }
-        // Every writer stops at its first acknowledgement after the end.
+        // Every writer stops at its first acknowledgement after the trouble has ended.
         while acknowledged.lock().iter().any(|&count| count & STOPPED == 0) {
             sleep_until(&clock, clock.now() + 1_000_000).await;
         }
@@ -125,7 +125,7 @@ pub fn survive(seed: u64, engine: EngineKind, trouble: Trouble, sync: SyncMode) 
         let counts: Vec<u64> = acknowledged.lock().iter().map(|count| count & !STOPPED).collect();
         for (writer, &count) in counts.iter().enumerate() {
             let writer = Writer { number: writer, keys };
-            // The last and a few before: each writer's numbers rise.
+            // The last number and a few before it: each writer's numbers rise.
             for number in count.saturating_sub(3).max(1)..=count {
                 let found = partition.get(&writer.key(number)).await.map_err(|error| error.to_string())?;
                 let value = found.as_ref().and_then(|row| row.value());
@@ -150,14 +150,14 @@ pub fn survive(seed: u64, engine: EngineKind, trouble: Trouble, sync: SyncMode) 
     Ok(outcome)
 }
 
-/// Marks a writer that has ended.
+/// Marks the count of a writer that has stopped.
 const STOPPED: u64 = 1 << 63;
 
-/// One who writes numbers that rise.
+/// A writer of numbers that rise.
 #[derive(Clone, Copy)]
 struct Writer {
     number: usize,
-    /// How many different keys it has.
+    /// How many different keys the writer has.
     keys: u64,
 }
 
@@ -179,7 +179,7 @@ async fn write(partition: &Arc<Partition>, key: &[u8], value: &[u8]) -> weir_io:
     partition.write(&batch).await?.await
 }
 
-/// One read of a key that is in the memtable because it was just written, if the disk was well then; or in the cache.
+/// One read of a key that is in the cache, or in the memtable because it was just written, if the disk was well then.
 async fn read(partition: &Arc<Partition>, clock: &Arc<dyn Clock>, outcome: &Mutex<Outcome>) -> Result<(), String> {
     let begin = clock.now();
     let found = partition.get(b"hot").await.map_err(|error| format!("a read failed: {error}"))?;
@@ -214,7 +214,7 @@ async fn load(
             outcome.writes += u64::from(clock.now() < UNTIL);
         }
         acknowledged.lock()[writer.number] = number;
-        // A client's own time; without it a mode that answers from memory would never let virtual time pass.
+        // A client's own time: without it a mode that answers from memory would never let virtual time pass.
         sleep_until(&clock, clock.now() + 200_000).await;
     }
     acknowledged.lock()[writer.number] |= STOPPED;

@@ -9,9 +9,9 @@ pub struct Span {
     pub from: Bound<Vec<u8>>,
     /// Where the keys end.
     pub to: Bound<Vec<u8>>,
-    /// Largest key first.
+    /// Whether the largest key comes first.
     pub reverse: bool,
-    /// Keys wanted at most.
+    /// How many keys are wanted at most.
     pub limit: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a crash run needs of a store, and the world it lives in.
+//! What a crash run needs from a store, and the world that the store lives in.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weir_model::Batch;
 use crate::model::Visible;
 use crate::span::Span;
 
-/// Everything a store is handed.
+/// Everything that a store is handed.
 #[derive(Clone)]
 pub struct World {
     /// The disk.
@@ -18,7 +18,7 @@ pub struct World {
     pub clock: Arc<dyn Clock>,
     /// Where background work runs.
     pub spawn: Arc<dyn Spawn>,
-    /// A number of its own for each opening.
+    /// A number that differs for each opening.
     pub salt: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Sent {
 pub trait Store: Send + Sync + Sized + 'static {
     /// How to open it.
     type Options: Clone + Send + Sync + std::fmt::Debug;
-    /// A moment kept readable.
+    /// A moment that is kept readable.
     type Snapshot: Send + Sync;
 
     /// Opens what is on the disk, or creates it.
@@ -52,7 +52,7 @@ pub trait Store: Send + Sync + Sized + 'static {
     /// Reads a span of keys, now or as of `snapshot`.
     fn scan(&self, span: &Span, snapshot: Option<&Self::Snapshot>) -> BoxFuture<Result<Visible>>;
 
-    /// Keeps the present readable; `None` if the store has no snapshots.
+    /// Keeps the present state readable; `None` if the store has no snapshots.
     fn snapshot(&self) -> Option<Self::Snapshot>;
 
     /// Asks for a flush.

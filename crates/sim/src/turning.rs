@@ -1,6 +1,6 @@
-//! A node whose tree's knobs are turned all the time, as no policy would: scope, gathering and write buffers change
-//! between any two writes, so that jobs are parked, resumed and cancelled, and level 0 is merged within itself,
-//! wherever the power may go.
+//! A node whose tree's knobs are turned all the time, as no policy would do. Scope, gathering and write buffers change
+//! between any two writes, so that jobs are parked, resumed and cancelled, and level 0 is merged within itself, at
+//! whatever moment the power goes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::node_store::NodeStore;
 use crate::span::Span;
 use crate::store::{Sent, Store, World};
 
-/// See the module.
+/// A node and its first partition, as a [`Store`] whose knobs keep turning.
 pub struct Turning {
     store: Arc<NodeStore>,
     rng: Mutex<Rng>,

@@ -9,7 +9,7 @@ use weir_model::{Batch, Change};
 /// One step of a client.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Send a batch; wait for its acknowledgement only if told.
+    /// Send a batch, and wait for its acknowledgement only if `wait` is set.
     Write {
         /// What to write.
         batch: Batch,
@@ -27,18 +27,18 @@ pub enum Step {
     Seal,
     /// Let virtual milliseconds pass: background work goes on.
     Sleep(u64),
-    /// Write a key that expires, then read it in its last millisecond and in the first one after.
+    /// Write a key that expires, then read it in its last millisecond and in the first one after that.
     Expire(Vec<u8>),
 }
 
-/// How often what happens. Only differences between runs are knobs; the rest is the same everywhere.
+/// The knobs of a workload. Only what differs between runs is a knob; the rest is the same everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Different keys.
+    /// How many different keys there are.
     pub keys: u64,
     /// Largest value in bytes.
     pub value_bytes_max: u64,
-    /// Whether keys may expire. Off where the wall clock jumps between two runs that are compared.
+    /// Whether keys may expire. Off if the wall clock jumps between two runs that are compared.
     pub expiry: bool,
 }
 

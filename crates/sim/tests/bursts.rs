@@ -1,4 +1,4 @@
-//! Peaks and valleys under SILK and its halves: whose flushes and compactions come too late.
+//! Peaks and valleys under SILK and its halves: which of them flush and compact too late.
 
 use clap::Parser;
 use indicatif::ProgressBar;
@@ -35,8 +35,8 @@ fn worst_write(run: &Run) -> f64 {
     run.series.iter().map(|second| second.write_us[1]).fold(0.0, f64::max) / 1e3
 }
 
-/// SI-E4: a store of its own, peaks of 50 and 100 s with valleys of 10 s. No write meets a stall or comes late under
-/// `silk` and `weir`, and reads do not wait for compactions.
+/// SI-E4: a store with a device of its own, peaks of 50 and 100 s with valleys of 10 s. Under `silk` and `weir` no
+/// write meets a stall or comes late, and reads do not wait for compactions.
 #[test]
 fn silk_and_weir_serve_peaks_with_short_valleys() {
     for peak in [50, 100] {
@@ -56,7 +56,7 @@ fn silk_and_weir_serve_peaks_with_short_valleys() {
 }
 
 /// SI-E5, with memory for half of the memtables, and more compactions at a time than the device serves: flushes come
-/// too late where nobody keeps bandwidth for them. SILK's order alone does not help, its bandwidth does.
+/// too late unless bandwidth is kept for them. SILK's order alone does not help; its bandwidth does.
 #[test]
 fn many_compactions_delay_flushes_unless_bandwidth_is_kept_for_them() {
     let line = "--partitions 4 --wcu 5000 --rcu 2000 --preload-items 5000000 --compactions 8";
@@ -76,7 +76,7 @@ fn many_compactions_delay_flushes_unless_bandwidth_is_kept_for_them() {
     }
 }
 
-/// CR-21: without a level 0 fewer bytes are written for the same data, once everything has come to rest.
+/// CR-21: without a level 0 fewer bytes are written for the same data, once all background work is done.
 #[test]
 fn a_tree_without_level_0_writes_less() {
     let line = "--peak 100 --seconds 200 --memory 8 --wcu 8000 --rcu 0 --scale 200";

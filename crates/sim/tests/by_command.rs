@@ -1,4 +1,4 @@
-//! Rows of every type, written by commands in transactions of several, on both engines: after power cuts, and where
+//! Rows of every type, written by commands in transactions of several, on both engines: after power cuts, and when
 //! operations of the disk fail.
 
 use weir_io::plant::{Plant, with_planted};
@@ -55,7 +55,7 @@ fn every_cut_of_one_workload_is_survived() {
 
 #[test]
 fn the_nth_operation_fails_in_every_way() {
-    // Of each engine's operations every so many, others in each way.
+    // Every 29th operation of each engine fails, in each way other ones.
     const STRIDE: u64 = 29;
     for engine in EngineKind::ALL {
         let options = small_on(engine, SyncMode::Always);

@@ -27,7 +27,7 @@ fn refused(groups: Groups) -> Vec<usize> {
     groups.into_iter().filter_map(|(group, operations)| check(operations).is_err().then_some(group)).collect()
 }
 
-/// Commands whose model `tests/porcupine` has, too. `WEIR_DUMP=FILE` writes the dump for it.
+/// Commands that the model of `tests/porcupine` knows, too. `WEIR_DUMP=FILE` writes the dump for it.
 #[test]
 fn a_dump_of_a_run_with_a_planted_bug_is_refused_as_the_run_is() {
     let names = ["get", "mget", "set", "append", "incr", "setrange", "getdel", "mset", "del", "expire", "ttl"];

@@ -25,7 +25,7 @@ fn a_read_that_leaves_what_has_expired_where_it_is_would_be_found() {
     assert!(failure.story.contains("there again"), "{failure}");
 }
 
-/// Policies, gates, hibernation, background work: the monotonic clock is theirs.
+/// Policies, gates, hibernation and background work use the monotonic clock.
 #[test]
 fn nothing_but_the_end_of_keys_looks_at_the_wall_clock() {
     for seed in 0..10 {
@@ -33,6 +33,6 @@ fn nothing_but_the_end_of_keys_looks_at_the_wall_clock() {
             panic!("seed {seed}: {story}");
         }
     }
-    // And the fingerprint would show it: keys that end do look.
+    // And the fingerprint would show such a look: the end of keys does look at the wall clock.
     assert!((0..5).any(|seed| indifferent(seed, true).is_err()), "nobody ever looks at the wall clock");
 }

@@ -1,8 +1,8 @@
-//! What deferral keeps in memory (U-20), and how it is caught up on (U-3, U-4), by whole nodes that are short of
+//! What deferral keeps in memory (U-20), and how trees catch up on it (U-3, U-4), in whole nodes that are short of
 //! bandwidth and memory.
 //!
-//! The unit tests of these rules are beside the policy; here the rules have to fire by themselves, and what they are
-//! for has to hold: memory stays within its bound, no write stalls, and what is read is what was written last.
+//! The unit tests of these rules are beside the policy. Here the rules have to fire by themselves, and their purposes
+//! have to hold: memory stays within its bound, no write stalls, and a read finds what was written last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use weir_scenario::{preload, profile};
 /// A write that took longer was not served.
 const SERVED: Nanos = SECOND / 1000;
 
-/// Eight partitions that all write what they bought, on a device that has `1 / bosr` of what that needs.
+/// Eight partitions that all write what they bought, on a device that has `1 / bosr` of what that load needs.
 fn plan(bosr: f64, seconds: u64) -> Plan {
     let args = Shortage {
         partitions: 8,
@@ -48,26 +48,26 @@ fn plan(bosr: f64, seconds: u64) -> Plan {
     Plan::new(args).expect("a plan")
 }
 
-/// Who writes and reads, besides what the plan says.
+/// Reads and times beyond what the plan says.
 #[derive(Clone, Copy, Default)]
 struct Clients {
     /// Reads a second of each partition, of items that were written of late.
     reads_per_sec: u64,
     /// Seconds after the load.
     after: u64,
-    /// What of the load goes on meanwhile, in percent.
+    /// The share of the load that goes on after it, in percent.
     percent_after: u64,
 }
 
-/// What was seen.
+/// What was seen of one day.
 struct Day {
     ticks: Vec<Arc<Tick>>,
-    /// Writes, those that were late, and the slowest, in nanoseconds.
+    /// All writes, how many of them were late, and the slowest, in nanoseconds.
     writes: (u64, u64, Nanos),
     /// Writes slowed or stopped, by cause.
     stalls: [u64; StallCause::ALL.len()],
     reads: u64,
-    /// Most that memtables took.
+    /// The most memory that memtables took.
     buffers_most: u64,
 }
 
@@ -85,7 +85,7 @@ fn value(plan: &Plan, item: u64, number: u64) -> Vec<u8> {
     value
 }
 
-/// Reads `item`, and compares: whatever was written last before this was asked, or something later.
+/// Reads `item`, and checks that it is what was written last before the question, or something later.
 async fn check(partition: &Arc<Partition>, plan: &Plan, written: &Mutex<Written>, item: u64) {
     let before = written.lock().last.get(&item).copied().expect("an item that was written");
     let found = partition.get(&key(item)).await.expect("read").expect("it was written");
@@ -143,7 +143,7 @@ fn day(plan: &Plan, clients: Clients, alter: impl FnOnce(&mut NodeConfig)) -> Da
         let mut books = Vec::new();
         for (index, partition) in partitions.iter().enumerate() {
             let written = Arc::new(Mutex::new(Written::default()));
-            // Logs are opened by their first write.
+            // The first write to a log opens it.
             let mut batch = Batch::new();
             batch.put(&WARM_KEY, &[]);
             partition.write(&batch).await.expect("written").await.expect("committed");
@@ -213,7 +213,7 @@ fn upper_percent(tick: &Tick) -> u64 {
     memory.upper_used * 100 / memory.upper_max.expect("it is counted")
 }
 
-/// Stages of a partition in two ticks that follow one another, the second of which is given, with its sample.
+/// Two successive ticks between which a partition changed its stage; the second one is given, with its sample.
 struct Change<'a> {
     tick: &'a Tick,
     of: &'a PartitionSample,
@@ -237,7 +237,7 @@ fn changes(ticks: &[Arc<Tick>]) -> Vec<Change<'_>> {
 }
 
 impl Day {
-    /// Nobody waited.
+    /// Checks that nobody waited.
     fn assert_all_served(&self) {
         assert_eq!((self.stalls, self.writes.1), ([0; StallCause::ALL.len()], 0), "of {} writes", self.writes.0);
     }
@@ -250,13 +250,13 @@ fn what_is_written_is_kept_until_the_cache_is_80_percent_full() {
     for tick in &day.ticks {
         let (percent, knobs) = (upper_percent(tick), &tick.decision.knobs.partitions);
         assert!(knobs.iter().all(|knobs| knobs.warm == (percent < 80)), "{percent} %");
-        // What had begun to be written before may still come.
+        // Bytes whose write had begun before may still come.
         assert!(percent <= 100, "{percent} %");
     }
     assert!(day.ticks.iter().any(|tick| upper_percent(tick) >= 80), "it was never full");
 }
 
-/// Compactions into level 1 cost more than what a full cache costs, so they stay put off.
+/// Compactions into level 1 cost more than a full cache does, so they stay put off.
 #[test]
 fn a_full_cache_does_not_end_stage_two() {
     let day = day(&plan(8.0, 620), Clients::default(), |config| config.cache_bytes = 28 << 20);
@@ -273,7 +273,7 @@ fn a_full_cache_does_not_end_stage_two() {
     }
 }
 
-/// Reads beside, so that blocks which nobody kept as they were written come in again.
+/// With reads, so that blocks that were not kept when they were written come into the cache again.
 #[test]
 fn reads_are_right_and_memory_is_bounded_while_it_is_short() {
     let reads_per_sec = 5;
@@ -287,7 +287,7 @@ fn reads_are_right_and_memory_is_bounded_while_it_is_short() {
     assert!(most.is_some_and(|most| (90..=100).contains(&most)), "{most:?} %");
 }
 
-/// Memory for so many write buffers of each partition.
+/// Memory for `each` write buffers of each partition.
 fn buffers(config: &mut NodeConfig, plan: &Plan, each: f64) -> u64 {
     let bytes = f64::from(plan.args.partitions) * each * config.tree.write_buffer_bytes as f64;
     config.write_memory_bytes = bytes as u64;
@@ -299,8 +299,8 @@ fn flushes_gather_what_the_write_memory_holds_while_trees_fill_by_turns() {
     for each in [5.5, 7.0] {
         let (plan, mut most) = (plan(4.0, 200), 0);
         let day = day(&plan, Clients::default(), |config| most = buffers(config, &plan, each));
-        // Nor does a flush that gathers few of few buffers pass as foreground before the writes for whose sake it
-        // would.
+        // A flush that gathers few of few buffers must not pass as foreground either, before the writes that it would
+        // help.
         day.assert_all_served();
         assert!(day.buffers_most * 10 <= most * 9, "{} of {most} bytes", day.buffers_most);
         let gathers = day.ticks.iter().flat_map(|tick| &tick.decision.knobs.partitions).map(|knobs| knobs.flush_gather);
@@ -319,7 +319,7 @@ fn level_0_is_emptied_even_where_few_large_runs_are_left_of_it() {
     for change in &drained {
         let tree = &change.of.tree;
         let is_emptied = tree.l0_runs < tree.l0_trigger && tree.l0_bytes < tree.l0_target;
-        // While the node is short it stops where the next merge would move little else than level 1.
+        // While the node is short, drain stops where the next merge would move hardly anything but level 1.
         let is_not_worth_it = tree.l0_bytes * 6 < tree.l0_bytes + tree.l1_bytes;
         assert!(is_emptied || is_not_worth_it, "{tree:?}");
     }
@@ -333,7 +333,7 @@ fn level_0_is_emptied_even_where_few_large_runs_are_left_of_it() {
     assert!(partitions().any(|both| few(&both)), "runs alone would do");
 }
 
-/// Seconds from the first that catches up to the last, where so many compactions may run at a time.
+/// Seconds from the first tree that catches up to the last, if `slots` compactions may run at a time.
 fn catching_up(slots: usize) -> u64 {
     let clients = Clients { after: 600, ..Clients::default() };
     let day = day(&plan(7.0, 120), clients, |config| config.compaction_slots = slots);
@@ -346,16 +346,15 @@ fn catching_up(slots: usize) -> u64 {
     (ended.tick.sample.now - begun.tick.sample.now) / SECOND
 }
 
-/// Eight partitions are behind: what they may use together (U-4) is used, even if only two of them can compact at a
-/// time.
+/// Eight partitions are behind. They use all that they may use together (U-4), even if only two of them can compact at
+/// a time.
 #[test]
 fn few_slots_catch_up_as_fast_as_many() {
     let [few, many] = [2, 16].map(catching_up);
     assert!(few * 10 <= many * 12, "{few} s with few slots, {many} s with many");
 }
 
-/// The way back comes to an end also where users go on writing, and level 0 would rather gather more runs than be
-/// emptied.
+/// The way back also comes to an end if users go on writing and level 0 would rather gather more runs than be emptied.
 #[test]
 fn trees_are_restored_while_users_write_on() {
     let clients = Clients { after: 2600, percent_after: 10, ..Clients::default() };
@@ -376,7 +375,7 @@ fn trees_are_restored_while_users_write_on() {
     let last = day.ticks.last().expect("a day of seconds");
     let stages: Vec<Stage> = last.decision.knobs.partitions.iter().map(|knobs| knobs.stage).collect();
     assert!(stages.iter().all(|&stage| stage == Stage::Normal), "{stages:?}");
-    // 118, and 83 to 118 with other seeds and items. Where level 0 gathered meanwhile it was 536; where trees drained
-    // on while the node was short, although each run was merged into all of level 1 alone, it was up to 317.
+    // 118 s, and 83 to 118 with other seeds and items. When level 0 gathered meanwhile it was 536. When trees went on
+    // draining while the node was short, although each run was merged into all of level 1 alone, it was up to 317.
     assert!((1..150).contains(&longest), "{longest} s in drain");
 }

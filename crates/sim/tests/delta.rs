@@ -1,4 +1,4 @@
-//! Delayed Fair Sharing: whoever asks for its share has it within its delay.
+//! Delayed Fair Sharing: a tenant that asks for its share gets it within its delay.
 
 use std::sync::Arc;
 
@@ -68,9 +68,9 @@ fn a_share_of_the_write_memory_is_there_within_the_delay_that_was_promised() {
         assert!(shared.is_lawful, "reserves are the law's: {shared:?}");
         let Some(delta) = shared.delta_ms else { continue };
         for tenant in &shared.tenants {
-            // Where there is no time to give anything back, a third one that asks is one more than was promised.
+            // If there is no time to give anything back, a third tenant that asks is one more than was promised.
             let is_promised = delta > 0.0 || tenant.class == Class::Ramping;
-            // Nothing at all is less than a millisecond.
+            // Less than a millisecond counts as nothing.
             assert!(!is_promised || tenant.longest_ms <= (delta * 1.01).max(1.0), "{}: {tenant:?}", shared.mode);
         }
     }
@@ -84,7 +84,7 @@ fn a_share_of_the_write_memory_is_there_within_the_delay_that_was_promised() {
     assert!(deltas.iter().all(|delta| written(delta) > written(quota)), "what is not kept is lent: {runs:?}");
 }
 
-/// DF-E7: three tenants that can wait flush together. With a slot reserved another one's flush begins at once, and
+/// DF-E7: three tenants that can wait flush together. With a reserved slot the flush of another tenant begins at once;
 /// without one it waits for a whole flush.
 #[test]
 fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
@@ -106,8 +106,8 @@ fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
     assert!(quota.bytes_per_sec >= 0.99 * fair.bytes_per_sec, "a slot that is kept costs little: {runs:?}");
 }
 
-/// DF-12, DF-E8: where the shared log is full and those who keep it long flush all at once, a reserved slot takes what
-/// the fast writer waits for down to a fifth at most.
+/// DF-12, DF-E8: when the shared log is full and the tenants that keep it long all flush at once, a reserved slot cuts
+/// the fast writer's wait to a fifth at most.
 #[test]
 fn a_cascade_of_flushes_delays_nobody_for_whom_a_slot_is_reserved() {
     let args = CascadeLine::parse_from("it".split_whitespace()).args;
@@ -128,7 +128,7 @@ fn a_cascade_of_flushes_delays_nobody_for_whom_a_slot_is_reserved() {
 }
 
 /// DF-E6: tenants that read and write within their shares, or come back for their blocks, wait for a fraction of what
-/// plain fair sharing makes them wait, and more gets done than with quotas.
+/// they wait under plain fair sharing, and more gets done than with quotas.
 #[test]
 fn who_keeps_within_its_share_waits_for_a_fraction_and_what_is_not_kept_is_lent() {
     let args = MixLine::parse_from(["it", "--seconds", "30"]).args;
@@ -140,12 +140,12 @@ fn who_keeps_within_its_share_waits_for_a_fraction_and_what_is_not_kept_is_lent(
     for kind in [Kind::Returner, Kind::Writer, Kind::Changer, Kind::Bursty] {
         assert!(longest(fair, kind) > 2.0 * longest(delta, kind), "{kind:?}: {fair:?} {delta:?}");
     }
-    // A steady reader has its turn at the device under each of them; under fair sharing it needs it for most rows.
+    // A steady reader takes its turn at the device in each mode; under fair sharing it needs that for most rows.
     assert!(longest(fair, Kind::Reader) > 1.2 * longest(delta, Kind::Reader), "{fair:?} {delta:?}");
     assert!(delta.broken.is_empty() && longest(delta, Kind::Returner) <= 252.5, "{delta:?}");
-    // What a burst left in memory is in a table when the next one comes.
+    // What a burst left in memory is in a table by the time the next burst comes.
     assert!(longest(quota, Kind::Bursty) < 1.0 && longest(delta, Kind::Bursty) < 1.0, "{quota:?} {delta:?}");
-    // Four seeds: 12.1 to 12.8 GB/s read, and with quotas 11.7 to 12.4.
+    // Four seeds: 12.1 to 12.8 GB/s are read, and with quotas 11.7 to 12.4.
     assert!(delta.bytes_per_sec() > 0.95 * quota.bytes_per_sec(), "{delta:?} {quota:?}");
 }
 
@@ -155,7 +155,7 @@ const MEMORY: u64 = 32 << 20;
 const WRITE: u64 = 64 << 10;
 const DEVICE: u64 = 64 << 20;
 
-/// A node whose write memory is shared like this, and no compaction is due.
+/// A node whose write memory is shared in this mode, and where no compaction is due.
 async fn node(sim: &Sim, mode: ShareMode) -> Arc<Node> {
     let device = DeviceSpec::shared(DEVICE);
     let fs = SimFs::from_image(&DiskImage::default(), sim.clock(), device, FaultPlan::none(), sim.rng());
@@ -163,7 +163,8 @@ async fn node(sim: &Sim, mode: ShareMode) -> Arc<Node> {
     let tree = TreeOptions {
         write_buffer_bytes: 256 << 10,
         write_buffers_max: 256,
-        // What a flush gives back in one lump is less than what is waited for: else it is there for whoever comes.
+        // So that a flush gives back less in one lump than is waited for: otherwise the lump is there for anybody who
+        // comes.
         flush_memtables_max: 1,
         l0_trigger: 1 << 30,
         l0_gather: 1 << 30,
@@ -216,7 +217,7 @@ fn write_all_it_can(sim: &Sim, partition: &Arc<Partition>, until: Nanos) {
     }
 }
 
-/// DF-2: three tenants that write all they can hold memory by their weights.
+/// DF-2: three tenants that write all they can hold memory in proportion to their weights.
 #[test]
 fn who_weighs_twice_as_much_holds_twice_as_much() {
     for mode in [ShareMode::Fair, ShareMode::Quota, ShareMode::Delta(Promise { delta: 100 * MS, k: 1 })] {
@@ -249,7 +250,7 @@ fn who_weighs_twice_as_much_holds_twice_as_much() {
     }
 }
 
-/// U-14: what is kept is not for a tenant that can wait, and nothing is promised to it.
+/// U-14: what is kept is not for a tenant that can wait, and such a tenant is promised nothing.
 #[test]
 fn who_can_wait_takes_nothing_of_what_is_kept_for_those_who_cannot() {
     let sim = Sim::new(6);
@@ -265,7 +266,7 @@ fn who_can_wait_takes_nothing_of_what_is_kept_for_those_who_cannot() {
         let (patient, prompt) =
             (tenant(&node, "patient", endless).await, tenant(&node, "prompt", ShareTerms::default()).await);
         sleep_until(&clock, clock.now() + 4_000 * MS).await;
-        // A little less than half of its share.
+        // The burst is a little less than half of its share.
         let burst = MEMORY / 4 / 2 / WRITE - 4;
         let ask = |(_, partition): &(u32, Arc<Partition>), round: u64| {
             for number in 0..burst {
@@ -296,10 +297,10 @@ fn who_can_wait_takes_nothing_of_what_is_kept_for_those_who_cannot() {
     });
 }
 
-/// DF-E3: what a tenant had that rested is in the cache again within the delay, where half of the cache is enough.
+/// DF-E3: what a rested tenant had is in the cache again within the delay, if half of the cache is enough for that.
 #[test]
 fn a_share_of_the_cache_is_there_again_within_the_delay_that_was_promised() {
-    // For 500 ms it is nearly half, and a matter of moments whether that is promised.
+    // For 500 ms nearly half of the cache is needed, and it depends on the moment whether that is promised.
     let modes = "quota,delta 250 ms,delta 600 ms,delta 750 ms,fair";
     let args = CacheLine::parse_from(["it", "--seconds", "75", "--every", "10", "--shares", modes]).args;
     let image = cached::image(&args).expect("it is written");
@@ -313,7 +314,7 @@ fn a_share_of_the_cache_is_there_again_within_the_delay_that_was_promised() {
         assert!(kept.longest_ms() < 0.9 * fair.longest_ms(), "sooner than without a reserve: {kept:?}, {fair:?}");
         assert!(kept.regained.iter().all(|regained| regained.has_percent > 95.0), "it has what it has read: {kept:?}");
     }
-    // What it has is all but a few blocks of its share, which has to be read again.
+    // It still has all but a few blocks of its share, and only these have to be read again.
     assert!(quota.is_lawful && quota.longest_ms() < 20.0, "it has lost nothing: {quota:?}");
     assert!(fair.longest_ms() > 800.0 && fair.regained[1].had_percent < 5.0, "it has lost all: {fair:?}");
     // U-14: three quarters of the cache would have to be kept for a quarter of a second.
@@ -325,7 +326,7 @@ fn a_share_of_the_cache_is_there_again_within_the_delay_that_was_promised() {
     assert!(deltas.iter().all(|kept| read(quota) < read(kept) && read(kept) < read(fair)), "what is not kept is lent");
 }
 
-/// DF-E4: where two come back at a time each is one of more who take turns.
+/// DF-E4: where two tenants come back at a time, each is one of more tenants that take turns.
 #[test]
 fn two_tenants_that_come_back_together_have_their_blocks_within_the_delay() {
     let args = ["it", "--seconds", "65", "--every", "10", "--ramps", "2", "--shares", "delta 750 ms for 2"];
@@ -337,7 +338,7 @@ fn two_tenants_that_come_back_together_have_their_blocks_within_the_delay() {
     assert!(kept.regained.len() == 6 && kept.longest_ms() > 500.0, "and it is needed: {kept:?}");
 }
 
-/// DF-E5, DF-6: whoever reads and then writes has waited for both, and no longer than for both delays together.
+/// DF-E5, DF-6: a tenant that reads and then writes waits for both, but not longer than both delays together.
 #[test]
 fn delays_in_series_add_up() {
     let args = RmwLine::parse_from("it --seconds 65 --every 10 --shares 200+350,500+750,fair".split_whitespace()).args;

@@ -24,7 +24,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     std::iter::once("it").chain(line.split_whitespace())
 }
 
-/// The busiest ten minutes of a week: `weir` carries at least three times as many as `rocksdb`.
+/// The busiest ten minutes of a week: `weir` carries at least three times as many tenants as `rocksdb`.
 #[test]
 fn weir_carries_three_times_as_many_tenants() {
     let args = DensityLine::parse_from(words(
@@ -35,13 +35,13 @@ fn weir_carries_three_times_as_many_tenants() {
     let [rocksdb, weir] = &found[..] else { panic!("two profiles") };
     let fit = |found: &Found| found.tenants.expect("some fit");
     assert!(fit(weir) >= 3 * fit(rocksdb), "{found:?}");
-    // Where it ends, somebody is late.
+    // Where the search ends, a tenant is late.
     for found in &found {
         assert!(found.tried.iter().any(|tried| !tried.are_served && tried.worst < 0.999), "{found:?}");
     }
 }
 
-/// What a plan calls safe holds when it is played, and not a tenth more than it breaks.
+/// A ratio that a plan calls safe holds when it is played, and a tenth more than that breaks.
 #[test]
 fn a_ratio_that_is_called_safe_holds_and_one_within_a_tenth_does_not() {
     let line = "trace.csv --seconds 300 --scale 400 --precision 8 --items 500000 --memory 8";
@@ -51,7 +51,7 @@ fn a_ratio_that_is_called_safe_holds_and_one_within_a_tenth_does_not() {
     let (holds, breaks) = (ratio.holds.expect("some ratio is safe"), ratio.breaks.expect("another is not"));
     let (safe, broken) = (holds.tried.bosr, breaks.tried.bosr);
     assert!(safe < broken && broken <= safe * 1.1, "{safe} {broken}");
-    // Played by themselves, as `weir sim trace` would.
+    // Played as plans of their own, as `weir sim trace` would.
     let served = |ratio: f64| {
         let plan = question.today().sold_times((ratio * 100.0).round() / 100.0);
         let disk = image(&plan, &ProgressBar::hidden()).expect("preloaded");

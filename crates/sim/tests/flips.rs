@@ -7,7 +7,7 @@ use weir_sim::life::Promise;
 use weir_sim::node_store::{NodeStore, small};
 use weir_sim::runner::Plan;
 
-/// Every third byte; `weir sim flip` takes every one of a larger database.
+/// Every third byte is flipped; `weir sim flip` flips every byte of a larger database.
 const STRIDE: u64 = 3;
 
 #[test]

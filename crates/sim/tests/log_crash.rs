@@ -26,7 +26,7 @@ fn always_loses_nothing_acknowledged() {
 
 #[test]
 fn interval_loses_at_most_the_interval_and_leaves_no_hole() {
-    // A sync that was under way when the acknowledgement came does not cover it: the next one does.
+    // A sync that was under way when the acknowledgement came does not cover it; the next one does.
     survive(SyncMode::Interval, Promise::Within(2 * SYNC_EVERY + 50_000_000), 25);
 }
 
@@ -35,7 +35,7 @@ fn none_leaves_no_hole() {
     survive(SyncMode::None, Promise::Nothing, 25);
 }
 
-/// Each mistake towards the disk is found, and within a few seeds.
+/// Each mistake towards the disk is found within a few seeds.
 #[test]
 fn planted_mistakes_are_found() {
     for plant in DiskPlant::ALL {

@@ -1,5 +1,5 @@
-//! Runs in virtual time. One program, so that long runs share all processors; what plants bugs in all threads has
-//! its own.
+//! Runs in virtual time. They are one program, so that long runs share all processors; the tests that plant bugs in all
+//! threads have a program of their own.
 
 mod bursts;
 mod by_command;
@@ -27,6 +27,6 @@ mod steady;
 mod tamper;
 mod ycsb;
 
-/// As the binary has it: a seventh of the time went into the system's.
+/// The allocator of the binary: a seventh of the time went into the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -39,7 +39,7 @@ fn none_leaves_no_hole() {
     survive(SyncMode::None, Promise::Nothing);
 }
 
-/// U-19: in every stage of deferral, and wherever a job is parked.
+/// U-19: power cuts in every stage of deferral, and wherever a job is parked.
 #[test]
 fn nothing_is_lost_while_scopes_and_buffers_change_all_the_time() {
     let scenario = Scenario { options: small(SyncMode::Always), promise: Promise::Durable, cuts: 40, plant: None };
@@ -67,7 +67,7 @@ fn every_cut_of_one_workload_is_survived() {
     }
 }
 
-/// Everything that happened, happened again in the same order: the ground under every other run.
+/// Everything that happened happens again in the same order: every other run depends on that.
 #[test]
 fn the_same_seed_gives_the_same_day() {
     for sync in [SyncMode::Always, SyncMode::Interval] {

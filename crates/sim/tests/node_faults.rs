@@ -16,7 +16,7 @@ fn settings() -> impl Iterator<Item = Setting> {
     engines.flat_map(move |engines| modes.map(|sync| Setting { engines: engines.clone(), sync }))
 }
 
-/// The command that has failures in `setting`.
+/// The command that repeats failures in `setting`.
 fn command(Setting { engines, sync }: &Setting) -> String {
     format!("weir sim node-fault --engine {engines} --sync {}", sync.name())
 }
@@ -28,7 +28,7 @@ fn an_operation_that_fails_is_answered_and_everything_works_afterwards() {
         let mut all = NodeFaults::default();
         for (number, way) in (0..).zip(WAYS) {
             let operations = operations(1, &setting, way.0).expect("nothing fails");
-            // Others in each way.
+            // Each way gets other operations.
             let nth = |sample: u64| (sample * operations + number * operations / 20) / SAMPLES % operations.max(1);
             let replay = |sample| format!("{command} --nth {}", nth(sample));
             match run(&Plan::quiet(0..SAMPLES), replay, |sample| one_run(1, &setting, way, When::Once(nth(sample)))) {

@@ -18,7 +18,7 @@ use weir_sim::plant::DiskPlant;
 use weir_sim::rows_of_parts::RowsOfParts;
 use weir_sim::runner::{Failure, Plan, run};
 
-/// Seeds that a hunt may take. A bug that needs more is not found in time.
+/// Seeds that a hunt may take. A bug that needs more counts as not found.
 const SEEDS: u64 = 200;
 
 fn power_cuts(disk: Option<DiskPlant>, plant: Option<Plant>) -> Option<Failure> {
@@ -34,7 +34,7 @@ fn same_answers(plant: Option<Plant>) -> Option<Failure> {
     run(&Plan::quiet(0..SEEDS), |seed| format!("seed {seed}"), hunt).err()
 }
 
-/// Rows of many parts on `engine`: in mode `none`, where a cut takes most.
+/// Hunts in rows of many parts on `engine`, in mode `none`, where a cut takes most.
 fn cut_parts(engine: EngineKind, plant: Plant) -> Option<Failure> {
     let options = small_on(engine, SyncMode::None);
     let scenario = Scenario { options, promise: Promise::Nothing, cuts: 40, plant: None };
@@ -47,7 +47,7 @@ fn flipped_bits(plant: Option<Plant>) -> Option<Failure> {
     let scenario = Scenario { options, promise: Promise::Durable, cuts: 0, plant: None };
     let victim = Victim::new::<NodeStore>(1, 150, true, &scenario).expect("nothing fails");
     let plan = Plan::quiet(0..0);
-    // The bytes of the tables, every one of them; the plant is asked for inside, on the thread that flips.
+    // Every fifth byte of the tables; the plant is asked for inside, on the thread that flips.
     with_planted(plant, || victim.flip_all::<NodeStore>(5, &plan, |at| format!("byte {at}"), &scenario)).err()
 }
 

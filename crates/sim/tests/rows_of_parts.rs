@@ -53,7 +53,7 @@ fn every_cut_of_one_workload_is_survived() {
 
 #[test]
 fn the_nth_operation_fails_in_every_way() {
-    // Of each engine's operations every so many, others in each way.
+    // Every ninth operation of each engine fails, in each way other ones.
     const STRIDE: u64 = 9;
     for engine in EngineKind::ALL {
         let options = small_on(engine, SyncMode::Always);

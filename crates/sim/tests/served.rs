@@ -7,7 +7,7 @@ use weir_node::EngineKind;
 use weir_sim::runner::{Plan, run};
 use weir_sim::served::{Setting, history};
 
-/// As in the other runs, with plants in all threads: therefore one test.
+/// As in the other runs, plants are set in all threads; therefore this is one test.
 #[test]
 fn power_cuts_leave_no_script_and_no_transaction_in_half() {
     for engine in EngineKind::ALL {

@@ -15,7 +15,7 @@ const MODES: [(SyncMode, Promise); 3] = [
 ];
 
 fn sharing(engine: EngineKind, (sync, promise): (SyncMode, Promise)) -> Sharing {
-    // So short that cascades happen.
+    // A log so short that cascades happen.
     let config = NodeConfig { shared_log_bytes: 48 << 10, ..small_on(engine, sync) };
     Sharing { config, promise, members: 3, cuts: 150, look_every: 25, plant: None }
 }

@@ -1,4 +1,4 @@
-//! FlexEngine's promises, in virtual time: what is served while the disk is sold several times over.
+//! FlexEngine's promises, in virtual time: which writes are served while the disk is sold several times over.
 //!
 //! Bytes are divided by 200, times are not; `docs/benchmarks/shortage.md` has the figures, and some at a scale of 20.
 
@@ -15,7 +15,7 @@ use weir_sim::scenario::{image, run};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
-/// All partitions burst at what they bought: 3000 writes of 1 KiB a second each.
+/// All partitions burst, and write what they bought: 3000 writes of 1 KiB a second each.
 fn plan(bosr: f64, seconds: u64, seed: u64) -> Plan {
     let args = Shortage {
         partitions: 32,
@@ -39,7 +39,7 @@ fn plan(bosr: f64, seconds: u64, seed: u64) -> Plan {
     Plan::new(args).expect("a plan")
 }
 
-/// What all runs find on the disk: 1.6 GB, made once.
+/// The disk from which all runs start: 1.6 GB, made once.
 fn disk() -> &'static DiskImage {
     static IMAGE: OnceLock<DiskImage> = OnceLock::new();
     IMAGE.get_or_init(|| image(&plan(3.0, 1, 1), &ProgressBar::hidden()).expect("preloaded"))
@@ -51,7 +51,7 @@ fn outcome(profile: &str, plan: &Plan) -> Outcome {
     outcome
 }
 
-/// The rows of the tenants are those of the whole node.
+/// Checks that the rows of the tenants add up to the figures of the whole node.
 fn assert_rows_add_up(outcome: &Outcome) {
     let rows = &outcome.tenants;
     assert_eq!(Some(rows.len() as u64), outcome.params["partitions"].as_u64());
@@ -67,7 +67,7 @@ fn assert_rows_add_up(outcome: &Outcome) {
     assert!((slowest - outcome.latency_us.max).abs() <= 0.01 * outcome.latency_us.max, "{slowest}");
 }
 
-/// Every write of every partition was done within a millisecond, and none met a stall.
+/// Checks that every write of every partition was done within a millisecond, and that none met a stall.
 fn assert_all_served(outcome: &Outcome) {
     let who = (&outcome.profile, outcome.params.get("bosr"), outcome.seed);
     assert_eq!(outcome.normally_served.min, 1.0, "{who:?}: {:?}", outcome.normally_served);
@@ -75,7 +75,7 @@ fn assert_all_served(outcome: &Outcome) {
     assert!(outcome.latency_us.p999 <= 100.0, "{who:?}: {:?}", outcome.latency_us);
 }
 
-/// FX-E3: the paper's engine keeps every promise of the paper.
+/// FX-E3: the paper's engine keeps all promises of the paper.
 #[test]
 fn flexengine_serves_everybody_while_the_disk_is_sold_three_times() {
     for seed in SEEDS {
@@ -92,7 +92,7 @@ fn flexengine_serves_everybody_for_a_hundred_seconds_at_seven_times() {
     }
 }
 
-/// Where the others write a seventh of what they bought, the paper's engine needs nothing else for twice that time.
+/// If the other tenants write a seventh of what they bought, the paper's engine needs nothing else for twice that time.
 #[test]
 fn flexengine_serves_everybody_while_half_of_them_burst() {
     for seed in SEEDS {
@@ -106,22 +106,22 @@ fn flexengine_serves_everybody_while_half_of_them_burst() {
 #[test]
 fn weir_serves_everybody_while_the_disk_is_sold_three_seven_and_ten_times() {
     for seed in SEEDS {
-        // What is put off runs in what the load leaves. (At 3 and 7 it leaves most between flushes of all trees at
-        // once.)
+        // Work that is put off runs in what the load leaves. (At 3 and 7 the load leaves most between the flushes of
+        // all trees at once.)
         for (bosr, seconds, least_used) in [(3.0, 200, 0.75), (7.0, 300, 0.85), (10.0, 200, 0.95)] {
             let plan = plan(bosr, seconds, seed);
             let weir = outcome("weir", &plan);
             assert_all_served(&weir);
             let used = weir.utilisation_backlogged.expect("work waited");
             assert!(used >= least_used, "at {bosr}: {used}");
-            // Memtables and levels 0 and 1: what was said before the run.
+            // Memtables and levels 0 and 1 took no more memory than was predicted before the run.
             let (taken, said) = (weir.memory_peak_bytes * 200, plan.deferral_memory().expect("a shortage") as u64);
             assert!(taken <= said, "at {bosr}: {taken} bytes, {said} were said");
         }
     }
 }
 
-/// All trees fill their memtables at the same pace. One after the other, flushes give back their memory sooner.
+/// All trees fill their memtables at the same pace. Flushes that go one after the other give back memory sooner.
 #[test]
 fn flushes_in_turn_take_less_memory() {
     let plan = plan(15.0, 300, 1);
@@ -137,8 +137,8 @@ fn surge(idle: u64, seconds: u64, writes: bool, seed: u64) -> Plan {
     surge.plan().expect("a plan")
 }
 
-/// FX-E2: nothing for ten seconds, and then all the reads that were bought. Whose limits are what was sold answers them
-/// from the first second on; a limiter that follows the load has forgotten it.
+/// FX-E2: nothing for ten seconds, and then all the reads that were bought. A profile whose limits are what was sold
+/// answers them from the first second on; a limiter that follows the load has forgotten what was sold.
 #[test]
 fn a_surge_of_reads_is_answered_from_the_first_second_on() {
     for seed in SEEDS {
@@ -154,7 +154,8 @@ fn a_surge_of_reads_is_answered_from_the_first_second_on() {
     }
 }
 
-/// FX-17: it comes back, by 5 % a second; `tests/autotune.rs` of the admission has a real one's curve.
+/// FX-17: the limit comes back, by 5 % a second; `tests/autotune.rs` of the admission crate has the curve of a real
+/// one.
 #[test]
 fn an_auto_tuned_limiter_comes_back_from_silence_step_by_step() {
     for seed in SEEDS {
@@ -174,8 +175,8 @@ fn an_auto_tuned_limiter_comes_back_from_silence_step_by_step() {
 /// A step of the limiter.
 const FACTOR: f64 = 1.05;
 
-/// U-9: after ten idle minutes there is no average to size the background by, and the first flush must not wait for
-/// one.
+/// U-9: after ten idle minutes there is no average by which to size the background, and the first flush must not wait
+/// for one.
 #[test]
 fn a_surge_of_writes_after_ten_idle_minutes_meets_no_stall() {
     for seed in SEEDS {
@@ -187,7 +188,7 @@ fn a_surge_of_writes_after_ten_idle_minutes_meets_no_stall() {
 }
 
 /// FX-E1, the part of it that matters: a season, in which tenants of one kind burst together and need half as much
-/// again as there is.
+/// again as the device has.
 #[test]
 fn the_busiest_minutes_of_a_day_are_served() {
     for seed in SEEDS {
@@ -196,15 +197,15 @@ fn the_busiest_minutes_of_a_day_are_served() {
         let weir = outcome("weir", &plan);
         assert_all_served(&weir);
         assert!(weir.stages.iter().any(|change| change.to == "stage1"), "{seed}: nothing was short");
-        // What merges as it likes serves everybody, too, and moves more for it.
+        // A profile that merges as it likes serves everybody, too, but moves more bytes.
         let moved = |outcome: &Outcome| outcome.bytes.flush + outcome.bytes.l0 + outcome.bytes.deep;
         let (weir, rocksdb) = (moved(&weir), moved(&outcome("rocksdb", &plan)));
         assert!(weir < rocksdb, "{seed}: {weir} bytes, {rocksdb}");
     }
 }
 
-/// The paper's order, where a tree that compacts as it likes serves fewer than 97 of 100. The gate alone helps nobody
-/// here: merges find levels 0 and 1 in memory from `node` on.
+/// The paper's order of profiles, at a ratio where a tree that compacts as it likes serves fewer than 97 of 100 writes.
+/// The gate alone helps nobody here; from `node` on merges find levels 0 and 1 in memory.
 #[test]
 fn every_step_of_the_paper_serves_more() {
     for seed in SEEDS {
@@ -219,7 +220,7 @@ fn every_step_of_the_paper_serves_more() {
 }
 
 /// U-23: reads beside writes that are put off are at most 2 ms slower than before, at the 99th percentile, in the
-/// median of three seeds. A percentile is told up to a hundredth too high.
+/// median of three seeds. A percentile is reported up to a hundredth too high.
 #[test]
 fn reads_stay_fast_while_compactions_are_put_off() {
     for bosr in [7.0, 10.0] {
@@ -238,9 +239,9 @@ fn reads_stay_fast_while_compactions_are_put_off() {
     }
 }
 
-/// After the load every tree becomes a pyramid again, in the time that the device needs for what was put off; nobody
-/// stalls, and reads are not twice as slow as on an idle node. Catching up may have `share` of the device, the load
-/// included.
+/// Checks that after the load every tree becomes a pyramid again, in the time that the device needs for what was put
+/// off, that nobody stalls, and that reads are not twice as slow as on an idle node. Catching up may use `share` of the
+/// device, the load included.
 fn assert_restored(profile: &str, share: f64) {
     let reading = |bosr, burst_share, seconds, after| {
         let plan = plan(bosr, seconds, 1);
@@ -250,8 +251,8 @@ fn assert_restored(profile: &str, share: f64) {
     let plan = reading(7.0, 1.0, 100, 1_500);
     let outcome = outcome(profile, &plan);
     let after = outcome.after.expect("it was looked at");
-    // All that was written, 20 times over, with what reads and the log leave of that share; and the calm before, a slow
-    // start, and a straggler or two.
+    // All that was written, 20 times over, with what reads and the log leave of that share. Allowed besides are the
+    // calm before, a slow start, and a straggler or two.
     let debt = outcome.bytes.user as f64 * AMPLIFICATION;
     let reads = outcome.bytes.read as f64 / 100.0;
     let free = share * plan.device() as f64 - reads - 0.02 * plan.ingest() * AMPLIFICATION;
@@ -262,22 +263,22 @@ fn assert_restored(profile: &str, share: f64) {
     assert!(after.read_latency_us.p99 <= 2.0 * idle, "{profile}: {} us, idle {idle} us", after.read_latency_us.p99);
 }
 
-/// U-4: three quarters.
+/// U-4: catching up gets three quarters.
 #[test]
 fn trees_are_restored_in_the_time_that_the_debt_takes() {
     assert_restored("weir", 0.75);
 }
 
-/// FX-25: all that foreground leaves.
+/// FX-25: catching up gets all that foreground leaves.
 #[test]
 fn flexengine_restores_its_trees_too() {
     assert_restored("flexengine", 1.0);
 }
 
-/// Waves around 80 % of what the device can do (U-3). The tree is small, so that it soon is in its steady state; what
-/// it costs there was measured: 13.74 background bytes a byte, from second 1500 to 3000 of
-/// `weir sim waves --amplification 40`. It comes in steps, as files are merged whole; the policy sees up to 5 % more
-/// for some seconds: what is given here is between, where no such step of these seeds passes 80 %.
+/// Waves around 80 % of what the device can do (U-3). The tree is small, so that it soon is in its steady state. Its
+/// cost there was measured: 13.74 background bytes a byte, from second 1500 to 3000 of `weir sim waves --amplification
+/// 40`. The cost comes in steps, because files are merged whole, and the policy sees up to 5 % more for some seconds.
+/// The value given here is in between: with it no such step of these seeds passes 80 %.
 fn waves(low: f64, high: f64, seconds: u64, seed: u64) -> Outcome {
     let common = Shortage { preload_items: 1_500_000, seconds, ..plan(1.0, 1, seed).args };
     let plan = Waves { low, high, period: 60, amplification: 14.4, common }.plan().expect("a plan");
@@ -285,7 +286,7 @@ fn waves(low: f64, high: f64, seconds: u64, seed: u64) -> Outcome {
     run(&plan, "weir", &disk, &ProgressBar::hidden()).expect("it runs").outcome
 }
 
-/// Nothing is held at a gate while the device has time for it.
+/// Checks that nothing is held at a gate while the device has time for it.
 fn assert_used_while_work_waits(outcome: &Outcome) {
     let used = outcome.utilisation_backlogged.expect("work waited");
     assert!(used >= 0.95, "{:?}: {used}", outcome.params);
@@ -312,8 +313,8 @@ fn assert_little_is_put_off(low: f64) {
             assert!(before.is_none_or(|before| change.t - before >= 10.0), "{seed}: {change:?}");
         }
         assert_used_while_work_waits(&above);
-        // What is put off runs in what others leave: the device does all that is needed. Six seeds have 0.745 to 0.77
-        // of it where the load goes up and down.
+        // Work that is put off runs in what others leave, so that the device does all that is needed. Where the load
+        // goes up and down, six seeds use 0.745 to 0.77 of the device.
         let needed = (low + 0.81) / 2.0;
         assert!(above.device_utilisation > 0.74 * needed, "{seed}: {}", above.device_utilisation);
     }

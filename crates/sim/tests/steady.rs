@@ -23,7 +23,7 @@ fn plan(line: &str) -> Plan {
     Line::parse_from(std::iter::once("steady").chain(line.split_whitespace())).args.plan().expect("a plan")
 }
 
-/// What all runs find on the disk: 100 MB, made once.
+/// The disk from which all runs start: 100 MB, made once.
 fn disk() -> &'static DiskImage {
     static IMAGE: OnceLock<DiskImage> = OnceLock::new();
     IMAGE.get_or_init(|| image(&plan(""), &ProgressBar::hidden()).expect("preloaded"))
@@ -35,23 +35,24 @@ fn outcome(profile: &str, line: &str) -> (Outcome, Steadiness) {
     (outcome, even)
 }
 
-/// The run that most are compared with, made once.
+/// The run that most others are compared with, made once.
 fn cruise() -> &'static (Outcome, Steadiness) {
     static OUTCOME: OnceLock<(Outcome, Steadiness)> = OnceLock::new();
     OUTCOME.get_or_init(|| outcome("cruise-no-sp", ""))
 }
 
-/// CR-2, CR-E3: what stalls writes is half full, and never full; the worst seconds are not much worse than the mean.
+/// CR-2, CR-E3: the resource that stalls writes is half full, and never full; the worst seconds are not much worse than
+/// the mean.
 fn assert_even((outcome, even): &(Outcome, Steadiness)) {
     assert!((0.4..=0.6).contains(&even.watermark_mean), "{}: {even:?}", outcome.seed);
     assert!(even.watermark_max < 1.0, "{}: {even:?}", outcome.seed);
-    // It swings slowly: bytes that wait in deeper levels are not seen until they take what level 0 needs.
+    // The rate swings slowly: bytes that wait in deeper levels are not seen until they take what level 0 needs.
     assert!(even.tail_per_sec as f64 >= 0.6 * even.mean_per_sec, "{}: {even:?}", outcome.seed);
     let done = outcome.served_per_sec.iter().zip(&outcome.reads_per_sec).map(|(writes, reads)| writes + reads);
     assert!(done.min() > Some(0), "{}: nothing was done for a second", outcome.seed);
 }
 
-/// A RocksDB stops for minutes meanwhile, and does less on the whole.
+/// Meanwhile a RocksDB stops for minutes, and does less on the whole.
 #[test]
 fn writes_that_are_admitted_by_the_watermark_are_served_evenly() {
     assert_even(cruise());
@@ -62,8 +63,9 @@ fn writes_that_are_admitted_by_the_watermark_are_served_evenly() {
     assert!(even.worst_write_p99_us * 10.0 < rocksdb.worst_write_p99_us, "{even:?}, {rocksdb:?}");
 }
 
-/// CR-E1: from a tidy tree on a RocksDB does three operations in its mean second for each in its worst ones, and more
-/// on average than whoever holds back from the beginning: what it merges later is not paid for yet.
+/// CR-E1: starting with a tidy tree, a RocksDB does three times as many operations in its mean second as in its worst
+/// ones. Its mean is higher than that of a profile that holds back from the beginning, because it has not yet paid for
+/// what it merges later.
 #[test]
 fn a_rocksdb_does_more_until_it_has_to_merge() {
     let (_, rocksdb) = outcome("rocksdb", "--warm-up 0");
@@ -72,7 +74,7 @@ fn a_rocksdb_does_more_until_it_has_to_merge() {
     assert!(rocksdb.mean_per_sec > 1.5 * cruise.mean_per_sec, "{rocksdb:?}, {cruise:?}");
 }
 
-/// CR-E5: a limit that stays what it was when there was none stalls, as there was none.
+/// CR-E5: a limit that is fixed at the rate reached without a limit stalls, as if there were none.
 #[test]
 fn a_fixed_limit_stalls() {
     let (fixed, even) = outcome("cruise-static", "");
@@ -81,7 +83,7 @@ fn a_fixed_limit_stalls() {
     assert!(fixed.latency_us.max > 10e6, "{:?}", fixed.latency_us);
 }
 
-/// CR-11: the published code keeps level 0 at four to six runs where the paper aims at half of what there may be, and
+/// CR-11: the published code keeps level 0 at four to six runs, where the paper aims at half of the allowed runs, and
 /// pays for it with a fifth of the throughput at least.
 #[test]
 fn the_published_controller_admits_less() {
@@ -91,7 +93,7 @@ fn the_published_controller_admits_less() {
     assert!(published.mean_per_sec < 0.85 * cruise.mean_per_sec, "{published:?}, {cruise:?}");
 }
 
-/// Operations with times of their own: what can be served is not held back.
+/// Operations with times of their own: a load that can be served is not held back.
 #[test]
 fn a_load_that_fits_meets_no_limit() {
     let (outcome, even) = outcome("cruise-no-sp", "--rate 6000 --gets 40 --scans 10 --warm-up 0 --seconds 200");

@@ -10,7 +10,7 @@ use weir_sim::tamper::{Choice, Tamperings, Wrong, tamper};
 
 /// Directories: each sync mode twice, each end of a process at least once.
 const SEEDS: u64 = 6;
-/// Ways tried on each file, of about twenty.
+/// Ways tried on each file, of about twenty that there are.
 const WAYS: usize = 2;
 
 fn tampered(engines: &Engines, seeds: u64, ways: usize) -> Tamperings {
@@ -23,7 +23,7 @@ fn tampered(engines: &Engines, seeds: u64, ways: usize) -> Tamperings {
 
 #[test]
 fn what_was_durable_is_there_or_an_error_says_where_to_look() {
-    // On both engines by turns, files of one are also put in the place of the other's.
+    // With both engines by turns, files of one are also put in the place of files of the other.
     for engines in [Engines::only(EngineKind::Lsm), Engines::only(EngineKind::Memory), Engines::all()] {
         let figures = tampered(&engines, SEEDS, WAYS);
         println!("{engines}: {figures}");
@@ -34,7 +34,7 @@ fn what_was_durable_is_there_or_an_error_says_where_to_look() {
     }
 }
 
-/// The harness can fail: each mistake is one that the tamperings must bring to light.
+/// The harness can fail: the tamperings must bring each of these mistakes to light.
 #[test]
 fn planted_mistakes_are_found() {
     for engines in EngineKind::ALL.map(Engines::only) {

@@ -1,4 +1,4 @@
-//! YCSB's workloads in virtual time, small: what is sent is what was asked for, everything is found, a seed repeats.
+//! YCSB's workloads in virtual time, small: clients send what was asked for, every item is found, and a seed repeats.
 
 use clap::Parser;
 use weir_scenario::args::Ycsb;
@@ -12,7 +12,7 @@ struct Line {
     args: Ycsb,
 }
 
-/// Ten thousand records of a store of 10 MB, and half a minute.
+/// Ten thousand records in a store of 10 MB, and half a minute.
 const SMALL: &str = "--scale 500 --records 5000000 --seconds 20 --memory 2";
 
 fn runs(line: &str) -> Vec<(Case, Run)> {
@@ -37,7 +37,7 @@ fn assert_all_was_found(outcome: &Outcome) {
     }
 }
 
-/// Scans begin at, and reads ask for, what is there, also where records are new.
+/// Scans begin at items that are there, and reads ask for such items, also where records are new.
 #[test]
 fn updates_and_scans_have_their_shares_and_repeat_exactly() {
     let line = "--workload A,E --profile rocksdb,weir --seed 3 --warm-up 10";
@@ -74,7 +74,7 @@ fn a_read_modify_write_is_one_operation() {
     assert!((percent(outcome, "get") - 50.0).abs() < 3.0);
 }
 
-/// What is read most in D is in memory, most of a uniform choice is not; nobody asks for a record before it is there.
+/// In D what is read most is in memory; of a uniform choice most is not. Nobody asks for a record before it is there.
 #[test]
 fn popular_records_are_found_in_memory_and_new_ones_once_they_are_there() {
     let all = runs("--workload D --dist latest,uniform,zipfian --profile weir --warm-up 10");
@@ -87,12 +87,12 @@ fn popular_records_are_found_in_memory_and_new_ones_once_they_are_there() {
     assert!(latest * 3.0 < uniform, "{latest} and {uniform} bytes for a get");
 }
 
-/// Operations with times of their own: each kind at its rate, whatever becomes of it.
+/// Operations with times of their own: each kind is sent at its rate, whether or not earlier ones are answered.
 #[test]
 fn an_open_loop_sends_each_kind_at_its_rate() {
     for (_, run) in runs("--workload B,E,F --profile weir --rate 5000 --warm-up 0") {
         let all = of_kind(&run.outcome, "all").expect("there were some");
-        // Some are under way at either end of the seconds that count, scans of a full device more than others.
+        // Some are in flight at either end of the seconds that count; scans of a full device more than others.
         assert!((195..=205).contains(&all.done), "{:?}", run.outcome.operations);
         assert_all_was_found(&run.outcome);
     }

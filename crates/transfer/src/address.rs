@@ -1,4 +1,4 @@
-//! Where a Redis is, and who we are there: `redis://user:password@host:port`.
+//! Where a Redis is, and how we log in there: `redis://user:password@host:port`.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ pub struct Address {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Empty = the user `default`.
+    /// The user; empty = `default`.
     pub user: String,
-    /// Empty = none is asked for.
+    /// The password; empty = the server asks for none.
     pub password: String,
 }
 
-/// Without the password.
+/// Shows the address without the password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
@@ -38,7 +38,7 @@ impl Address {
     /// The server at `HOST:PORT`.
     ///
     /// # Errors
-    /// It is none, in words.
+    /// `place` is no such text; the error says so in words.
     pub fn plain(place: &str) -> Result<Self, String> {
         let wanted = || format!("`{place}` is no HOST:PORT");
         let (host, port) = match place.rsplit_once(':') {
@@ -57,7 +57,7 @@ impl Address {
     /// The server that `url` names.
     ///
     /// # Errors
-    /// It is no such URL, in words that do not repeat it: it may hold a password.
+    /// `url` is no such URL. The error does not repeat it: it may hold a password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let Some(rest) = url.strip_prefix("redis://") else {
             return Err(match url.starts_with("rediss://") {
@@ -76,7 +76,7 @@ impl Address {
         let plain =
             |text: &str| decoded(text).ok_or_else(|| "the user or the password has a broken %-escape".to_owned());
         let (user, password) = (plain(user)?, plain(password)?);
-        // As `redis-cli -u` has it: one word alone is the password.
+        // As `redis-cli -u` does: a single word is the password.
         let (user, password) = if login.contains(':') { (user, password) } else { (String::new(), user) };
         Ok(Self { user, password, ..Self::plain(place).map_err(|_| "redis:// wants HOST:PORT".to_owned())? })
     }

@@ -1,6 +1,6 @@
-//! A tenant into a dump file that a Redis 7.0 reads: version 10.
+//! Writes a tenant into a dump file that a Redis 7.0 reads: version 10.
 //!
-//! Each key is as it was at one moment, not all of them at the same one: keys are asked for page by page.
+//! Each key is as it was at some moment, but not all keys at the same one: they are asked for page by page.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -16,18 +16,18 @@ use crate::tally::Tally;
 use crate::target::{DATABASES, Target, select};
 use crate::within::pause;
 
-/// Behind a dumped value: a version and a checksum.
+/// Bytes behind a dumped value: a version and a checksum.
 const FOOTER_BYTES: usize = 10;
 /// Types that a file of version 10 cannot have.
 const OF_7_4: [u8; 2] = [kind::HASH_METADATA, kind::HASH_LISTPACK_EX];
-/// Values that are asked for at once.
+/// How many values are asked for at once.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=64;
-/// Bytes of values at once, about.
+/// About how many bytes of values are asked for at once.
 const PAGE_BYTES: usize = 4 << 20;
-/// What an unfinished file holds in memory.
+/// Bytes of an unfinished file that are kept in memory.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The file, and who writes it.
+/// The file, and the writer behind it.
 struct Out<'w, W> {
     out: &'w mut W,
     file: Writer,
@@ -47,11 +47,11 @@ impl<W: Write> Out<'_, W> {
     }
 }
 
-/// Writes everything that is in `target` into `out`. Gives its bytes. What the server does not dump is counted as
-/// refused.
+/// Writes everything that is in `target` into `out`. Gives the number of bytes written. Keys that the server does not
+/// dump are counted as refused.
 ///
 /// # Errors
-/// The server refuses or went away, or the file cannot be written: what there is of it is no dump then.
+/// The server refuses or went away, or the file cannot be written. The unfinished file is no dump then.
 pub async fn export<W: Write>(
     target: &Target,
     choice: &Choice,
@@ -71,11 +71,11 @@ pub async fn export<W: Write>(
     Ok(out.file.bytes())
 }
 
-/// Libraries of functions, where the server has some.
+/// Writes the libraries of functions, if the server has some.
 async fn functions(connection: &mut Connection, tally: &Tally, out: &mut Vec<u8>) -> Result {
     let libraries = match connection.call_patiently(&["FUNCTION", "LIST", "WITHCODE"]).await? {
         Reply::Array(Some(libraries)) => libraries,
-        // There are none where nobody knows of them.
+        // A server that does not know functions has none.
         Reply::Error(error) if error.starts_with("ERR unknown command") => return Ok(()),
         Reply::Error(error) => {
             tally.refuse(0, b"FUNCTION LIST", &error);
@@ -131,21 +131,21 @@ fn page(reply: &Reply) -> Option<(&[u8], Vec<&[u8]>)> {
     Some((both.first()?.text()?, keys.iter().filter_map(Reply::text).collect()))
 }
 
-/// What has become of some keys.
+/// The outcome for some keys.
 #[derive(Default)]
 struct Pushed<'k> {
     /// Bytes of their values.
     bytes: usize,
-    /// Those that the server had no time for, and after how many milliseconds it may have.
+    /// Keys that the server had no time for, and after how many milliseconds it may have time.
     again: Vec<&'k [u8]>,
     wait_ms: u64,
 }
 
-/// Requests for each key.
+/// The requests that are sent for each key.
 const REQUESTS: [&[u8]; 4] = [b"MULTI", b"PEXPIRETIME", b"DUMP", b"EXEC"];
 
-/// Writes these keys, one after the other as they come: no more than one value is in memory. When a key ends and what
-/// it has are of one moment.
+/// Writes these keys, one after the other as they come: never more than one value is in memory. The expiry and the
+/// value of a key are of the same moment.
 async fn push_keys<'k, W: Write>(
     connection: &mut Connection,
     database: u8,
@@ -167,7 +167,7 @@ async fn push_keys<'k, W: Write>(
         let (key, is_last) = (keys[at / REQUESTS.len()], at % REQUESTS.len() == REQUESTS.len() - 1);
         at += 1;
         if !is_last {
-            // Why the transaction is given up, if it will be.
+            // The reason, in case the transaction is given up.
             refused = refused.take().or_else(|| reply.error().map(str::to_owned));
             return Ok(());
         }
@@ -195,7 +195,7 @@ async fn push_keys<'k, W: Write>(
     Ok(pushed)
 }
 
-/// Writes the key that ends at `end` (below 0: never) and is `dumped`.
+/// Writes the key that expires at `end` (below 0: never) and has the value `dumped`.
 fn push_dumped<W: Write>(
     database: u8,
     key: &[u8],
@@ -206,7 +206,7 @@ fn push_dumped<W: Write>(
     pushed: &mut Pushed<'_>,
 ) -> Result {
     match dumped {
-        // Gone since it was met.
+        // The key is gone since the scan met it.
         Reply::Bulk(None) => {}
         Reply::Bulk(Some(payload)) if payload.first().is_some_and(|kind| OF_7_4.contains(kind)) => {
             tally.refuse(u64::from(database), key, "its fields have ends, for which a Redis 7.0 has no form");

@@ -1,55 +1,55 @@
-//! Why something does not go on.
+//! Why a transfer does not go on, and what can be done about it.
 
 use std::fmt;
 use std::io;
 
-/// What can be done about it.
+/// What can be done about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Connect again: the other side, or the way to it, went away.
+    /// Connect again: the other side, or the network between, went away.
     Reconnect,
-    /// Begin again with everything: what was followed cannot be followed any further.
+    /// Begin everything again: the source cannot be followed any further from where we are.
     Restart,
-    /// None is needed: all that there will be is here.
+    /// No remedy is needed: the data has ended, and all of it is here.
     End,
-    /// Nothing but what the message says.
+    /// Only what the message says.
     None,
 }
 
-/// Why something does not go on, in words for the person at the terminal.
+/// Why a transfer does not go on, in words for the person at the terminal.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// What can be done about it.
     pub remedy: Remedy,
-    /// In words.
+    /// The reason in words.
     pub message: String,
 }
 
-/// What went well, or why it did not.
+/// A result, or why there is none.
 pub type Result<T = ()> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// Something that a person has to mend.
+    /// A failure that a person has to fix.
     pub fn new(message: impl Into<String>) -> Self {
         Self { remedy: Remedy::None, message: message.into() }
     }
 
-    /// A connection that broke.
+    /// The failure of a connection that broke.
     pub fn broken(message: impl Into<String>) -> Self {
         Self { remedy: Remedy::Reconnect, message: message.into() }
     }
 
-    /// A position from which nothing can be followed.
+    /// The failure of a position from which the source cannot be followed.
     pub fn lost(message: impl Into<String>) -> Self {
         Self { remedy: Remedy::Restart, message: message.into() }
     }
 
-    /// Nothing more will come.
+    /// The end of the data: nothing more will come.
     pub fn end(message: impl Into<String>) -> Self {
         Self { remedy: Remedy::End, message: message.into() }
     }
 
-    /// The same, said of `what`.
+    /// The same failure, with a message about `what`.
     #[must_use]
     pub fn of(self, what: impl fmt::Display) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }

@@ -1,4 +1,4 @@
-//! Tenants' data on its way from and to other servers.
+//! Moves tenants' data from and to other servers.
 //!
 //! ```text
 //! dump file ──► rdb ────────────┐

@@ -1,4 +1,4 @@
-//! No faster than so many bytes a second.
+//! Limits a flow to a number of bytes a second.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use weir_io::{Clock, Nanos, sleep_until};
 
 use crate::within::SECOND;
 
-/// Holds a flow of bytes back to a rate.
+/// Holds a flow of bytes down to a rate.
 pub struct Pace {
     clock: Arc<dyn Clock>,
     /// Bytes a second; `None` = as fast as it goes.
     rate: Option<u64>,
-    /// When all that was spent so far is paid.
+    /// When all bytes spent so far are paid.
     paid: Nanos,
 }
 
 impl Pace {
-    /// At most `rate` bytes a second.
+    /// A limit of `rate` bytes a second; `None` = no limit.
     pub fn new(clock: Arc<dyn Clock>, rate: Option<u64>) -> Self {
         Self { clock, rate: rate.filter(|&rate| rate > 0), paid: 0 }
     }
 
-    /// Spends `bytes`, and waits until they are paid. What was not used before is not saved up.
+    /// Spends `bytes`, and waits until they are paid. Time in which nothing was spent is not saved up.
     pub async fn spend(&mut self, bytes: u64) {
         let Some(rate) = self.rate else { return };
         let cost = u128::from(bytes) * u128::from(SECOND) / u128::from(rate);

@@ -1,4 +1,4 @@
-//! How far a transfer has got, for whoever watches it.
+//! How far a transfer has got, for those who watch it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +15,11 @@ const SHOWN_BYTES: usize = 200;
 /// Something that the target did not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The database it is of.
+    /// The database that it belongs to.
     pub database: u64,
-    /// The key, or the command; as far as it can be shown.
+    /// The key or the command, as far as it can be shown.
     pub what: String,
-    /// What the target said, or why it was not even sent.
+    /// What the target answered, or why it was not even sent.
     pub reason: String,
 }
 
@@ -29,9 +29,9 @@ pub enum Phase {
     /// It connects.
     #[default]
     Connecting,
-    /// A snapshot is on its way.
+    /// A snapshot is being transferred.
     Snapshot,
-    /// What the source does is done here, too.
+    /// It does what the source does.
     Following,
 }
 
@@ -43,18 +43,18 @@ struct Kept {
     note: Option<String>,
 }
 
-/// See the module.
+/// Counters of a transfer, and what it is doing.
 #[derive(Default)]
 pub struct Tally {
     /// Keys that the target has taken.
     pub keys: AtomicU64,
     /// Bytes read from the source.
     pub bytes: AtomicU64,
-    /// All bytes of the snapshot; 0 = nobody knows.
+    /// All bytes of the snapshot; 0 = not known.
     pub bytes_expected: AtomicU64,
-    /// All keys of the snapshot, as far as it has said.
+    /// All keys of the snapshot, as far as it has announced them.
     pub keys_expected: AtomicU64,
-    /// Keys that had ended before they came.
+    /// Keys that had expired before they came.
     pub expired: AtomicU64,
     /// Keys of modules that were skipped.
     pub modules: AtomicU64,
@@ -64,11 +64,11 @@ pub struct Tally {
     pub commands: AtomicU64,
     /// The position up to which the target has everything.
     pub applied: AtomicU64,
-    /// The position of the source when it was asked last; `u64::MAX` before it was.
+    /// The position of the source when it was asked last; `u64::MAX` before it was asked.
     pub source: AtomicU64,
-    /// How often everything was begun anew.
+    /// How often the transfer began anew.
     pub restarts: AtomicU64,
-    /// All that the source had when it was asked last is here.
+    /// The target has all that the source had when it was asked last.
     pub in_step: AtomicBool,
     refused: AtomicU64,
     kept: Mutex<Kept>,
@@ -93,13 +93,13 @@ impl Tally {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The first of what was refused, and how often each reason was met.
+    /// The first refusals, and how often each reason was given.
     pub fn refused(&self) -> (Vec<Refused>, BTreeMap<String, u64>) {
         let kept = self.kept.lock();
         (kept.refused.clone(), kept.reasons.clone())
     }
 
-    /// Begins again: what was counted of a snapshot is forgotten.
+    /// Begins again: forgets the counts of a snapshot.
     pub fn restart(&self) {
         for count in [&self.keys, &self.bytes, &self.keys_expected, &self.expired, &self.modules, &self.others] {
             count.store(0, Ordering::Relaxed);
@@ -116,34 +116,34 @@ impl Tally {
         (source < u64::MAX).then(|| source.saturating_sub(self.applied.load(Ordering::Relaxed)))
     }
 
-    /// The tenant has everything up to `offset`.
+    /// Notes that the tenant has everything up to `offset`.
     pub fn apply(&self, offset: u64) {
         self.applied.store(offset, Ordering::Relaxed);
         self.in_step.store(self.lag() == Some(0), Ordering::Relaxed);
     }
 
-    /// What it is doing.
+    /// What the transfer is doing.
     pub fn phase(&self) -> Phase {
         self.kept.lock().phase
     }
 
-    /// Does something else now.
+    /// Sets what the transfer is doing.
     pub fn set_phase(&self, phase: Phase) {
         self.kept.lock().phase = phase;
     }
 
-    /// Has something to say that happened by the way.
+    /// Keeps a note for the user about something that happened meanwhile.
     pub fn note(&self, note: impl Into<String>) {
         self.kept.lock().note = Some(note.into());
     }
 
-    /// What there is to say, once.
+    /// Takes the note, if there is one.
     pub fn take_note(&self) -> Option<String> {
         self.kept.lock().note.take()
     }
 }
 
-/// `bytes` as text that does no harm on a terminal.
+/// `bytes` as text that is safe to print on a terminal.
 pub fn shown(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string()
 }

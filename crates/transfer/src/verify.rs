@@ -1,7 +1,7 @@
-//! Whether a tenant has what a source has.
+//! Compares a tenant with a source.
 //!
-//! Values are compared as what they mean: both sides dump them, in whatever form each of them writes, and both dumps
-//! are read. Of values that are too large for that only the sizes are compared.
+//! Values are compared by what they mean: both sides dump them, each in its own form, and both dumps are decoded. For
+//! values that are too large for that, only the sizes are compared.
 
 use std::io::Read;
 use std::sync::atomic::Ordering;
@@ -20,18 +20,18 @@ use crate::within::pause;
 
 /// Keys that are compared at a time.
 const PAGE_KEYS: usize = 64;
-/// Values of more elements are not dumped.
+/// Most elements of a value that is dumped.
 const ELEMENTS_MAX: i64 = 100_000;
-/// Strings of more bytes are not dumped.
+/// Most bytes of a string that is dumped.
 const TEXT_BYTES_MAX: i64 = 16 << 20;
-/// Values of no more than that are dumped several at a time.
+/// Most elements of a value that is dumped together with others.
 const SMALL_ELEMENTS: i64 = 500;
 const SMALL_TEXT_BYTES: i64 = 64 << 10;
-/// Behind a dumped value: a version and a checksum.
+/// Bytes behind a dumped value: a version and a checksum.
 const FOOTER_BYTES: usize = 10;
 /// Differences that are kept one by one.
 const KEPT: usize = 100;
-/// Times that a difference is looked at again, a second apart: it may be on its way.
+/// Times that a difference is looked at again, a second apart: the change may be under way.
 const LOOKS: u32 = 4;
 
 /// A key that is not the same on both sides.
@@ -50,11 +50,11 @@ pub struct Difference {
 pub struct Compared {
     /// Keys that were looked at.
     pub keys: u64,
-    /// Of these only the sizes were compared.
+    /// Keys among these of which only the sizes were compared.
     pub by_size: u64,
-    /// Keys that differ, or that one side alone has.
+    /// Keys that differ, or that only one side has.
     pub different: u64,
-    /// The first of those.
+    /// The first of these differences.
     pub differences: Vec<Difference>,
 }
 
@@ -70,14 +70,14 @@ impl Compared {
 /// Compares all keys of `source`, or about `sample` of them, with those of the tenant.
 ///
 /// # Errors
-/// One of them does not answer, or refuses.
+/// One side does not answer, or refuses.
 pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>) -> Result<Compared> {
     let mut there = Connection::open(source, &import.clock).await?;
     let mut here = import.target.connect().await?;
     let mut compared = Compared::default();
     for database in (0..DATABASES).filter(|&database| import.choice.has(u64::from(database))) {
         match there.call(&["SELECT", &database.to_string()]).await? {
-            // It has no more of them.
+            // The source has no more databases.
             Reply::Error(error) if error.contains("out of range") => break,
             Reply::Error(error) => return Err(Failure::new(format!("SELECT at the source: {error}"))),
             _ => {}
@@ -118,7 +118,7 @@ async fn random_keys(connection: &mut Connection) -> Result<Vec<Vec<u8>>> {
     Ok(keys)
 }
 
-/// A page of keys; `cursor` then names the next one.
+/// A page of keys; `cursor` then names the next page.
 async fn scan(connection: &mut Connection, cursor: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
     let reply = connection.ask(&[b"SCAN".as_slice(), cursor, b"COUNT", b"500"]).await?;
     let Reply::Array(Some(both)) = reply else { return Err(Failure::new("SCAN is answered with something else")) };
@@ -129,7 +129,7 @@ async fn scan(connection: &mut Connection, cursor: &mut Vec<u8>) -> Result<Vec<V
     Ok(keys.iter().filter_map(Reply::text).filter(|&key| !is_own(key)).map(<[u8]>::to_vec).collect())
 }
 
-/// Finds keys that the tenant alone has.
+/// Finds keys that only the tenant has.
 async fn only_here(
     import: &Import,
     there: &mut Connection,
@@ -199,24 +199,24 @@ async fn compare_page(
     Ok(())
 }
 
-/// What one side says of a key.
+/// What one side says about a key.
 struct Told {
     kind: String,
     len: Option<i64>,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     end: Option<i64>,
     value: Dumped,
 }
 
-/// What a side has of a value.
+/// A value as one side has it.
 #[derive(PartialEq)]
 enum Dumped {
     Loaded(Loaded),
     /// It is too large to be asked for, or to be dumped.
     TooLarge,
-    /// There is none.
+    /// There is no value.
     Nothing,
-    /// It cannot be told, for this reason.
+    /// It is not known, for this reason.
     Unknown(String),
 }
 
@@ -255,7 +255,7 @@ async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>
     let (kinds, ends) = replies.split_at(keys.len());
     let text = |reply: &Reply| reply.text().map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
     let kinds: Vec<String> = kinds.iter().map(text).collect();
-    // A Redis before 7.0 does not say when a key ends, but for how long.
+    // A Redis before 7.0 does not say when a key expires, only how long it still lives.
     let ends: Vec<Option<i64>> = ends.iter().map(number).collect();
     let mut requests = Requests::default();
     for (key, kind) in keys.iter().zip(&kinds) {
@@ -274,7 +274,7 @@ async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>
         let max = if kinds[at] == "string" { text_bytes } else { elements };
         lens[at].is_some_and(|len| len <= max)
     };
-    // Small ones are dumped together, and the others one by one.
+    // Small values are dumped together, the others one by one.
     let mut together = Requests::default();
     let small: Vec<bool> = (0..keys.len()).map(|at| is_at_most(at, SMALL_TEXT_BYTES, SMALL_ELEMENTS)).collect();
     keys.iter().zip(&small).filter(|(_, small)| **small).for_each(|(key, _)| together.push(&[b"DUMP".as_slice(), key]));
@@ -315,7 +315,7 @@ async fn value_of(payload: &[u8]) -> Dumped {
     }
 }
 
-/// The value that is written as `body`.
+/// Decodes the value that is written as `body`.
 async fn loaded(body: &[u8]) -> Dumped {
     match load(body, usize::MAX, Yield::PLAIN).await {
         Ok(value) => Dumped::Loaded(ordered(value)),
@@ -323,7 +323,7 @@ async fn loaded(body: &[u8]) -> Dumped {
     }
 }
 
-/// The same value, with what has no order in one.
+/// The same value, with its unordered elements put in an order.
 fn ordered(value: Loaded) -> Loaded {
     match value {
         Loaded::Set(mut members) => {
@@ -339,7 +339,7 @@ fn ordered(value: Loaded) -> Loaded {
             Loaded::SortedSet(scores)
         }
         Loaded::Stream(mut stream) => {
-            // When somebody asked last is not what the stream says.
+            // When a consumer asked last is no part of what the stream says.
             stream.groups.values_mut().flat_map(|group| group.consumers.values_mut()).for_each(|seen| *seen = 0);
             Loaded::Stream(stream)
         }
@@ -350,7 +350,7 @@ fn ordered(value: Loaded) -> Loaded {
 /// Compares all keys of a dump file with those of the tenant.
 ///
 /// # Errors
-/// It is no dump, or damaged, or the tenant refuses.
+/// The file is no dump, or damaged, or the tenant refuses.
 pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Compared> {
     let mut here = import.target.connect().await?;
     let value_bytes_max = import.target.value_bytes_max(&mut here).await?;

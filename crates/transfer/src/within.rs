@@ -1,4 +1,4 @@
-//! Waiting no longer than a while.
+//! Waiting with a limit of time.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,10 +12,10 @@ use crate::failure::{Failure, Result};
 /// One second, in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// What `future` gives within `seconds`.
+/// The result of `future`, if it comes within `seconds`.
 ///
 /// # Errors
-/// Its own, or `what` has taken longer.
+/// Those of `future`, or `what` has taken longer.
 pub async fn within<T>(
     clock: &Arc<dyn Clock>,
     seconds: u64,
@@ -29,7 +29,7 @@ pub async fn within<T>(
     }
 }
 
-/// Waits for so many milliseconds.
+/// Waits for this many milliseconds.
 pub async fn pause(clock: &Arc<dyn Clock>, milliseconds: u64) {
     sleep_until(clock, clock.now() + milliseconds * 1_000_000).await;
 }

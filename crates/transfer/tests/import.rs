@@ -1,4 +1,4 @@
-//! Imports between two servers of Redis: what is told to the target is what a Redis understands, too.
+//! Imports between two servers of Redis: a Redis, too, understands the requests that are sent to the target.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes")]
 
 mod support;
@@ -20,7 +20,7 @@ async fn of_file(redis: &Redis, import: &Import) -> Result {
     import_file(import, file, bytes).await
 }
 
-/// That `import` has brought everything.
+/// Asserts that `import` has brought everything.
 async fn assert_same(source: &Redis, import: &Import, keys: u64) {
     let compared = verify_live(import, &source.address(), None).await.expect("both answer");
     assert_eq!((compared.different, compared.keys), (0, keys), "{:?}", compared.differences);
@@ -45,7 +45,7 @@ fn a_dump_file_is_imported_with_keys_of_every_type_and_size() {
         let file = std::fs::File::open(source.dir.join("dump.rdb")).expect("it was saved");
         let compared = verify_file(&import, file).await.expect("both can be read");
         assert_eq!((compared.different, compared.keys), (0, 19), "{:?}", compared.differences);
-        // Large streams have come in parts: with groups, and with what is pending.
+        // Large streams have come in parts, with groups and pending entries.
         let mut there = Client::new(&target.address()).await;
         for question in ["XINFO STREAM stream-long", "XPENDING stream-long workers", "XINFO GROUPS stream-long"] {
             assert_eq!(there.ask(question).await, client.ask(question).await, "{question}");
@@ -102,7 +102,7 @@ fn what_is_exported_is_imported_again() {
         assert_same(&source, &import, 19).await;
         let mut there = Client::new(&target.address()).await;
         assert_eq!(there.ask("FCALL one 0").await, Reply::Number(1));
-        // What may not be read is told, and is not taken for nothing.
+        // Functions that may not be read are counted as refused; they are not taken for none.
         client.ask("ACL SETUSER default -function").await;
         let from = support::import(source.address(), Choice::default());
         export(&from.target, &from.choice, &from.tally, &[], &mut Vec::new()).await.expect("it is written");
@@ -149,11 +149,11 @@ async fn write(source: weir_transfer::address::Address, mut stop: watch::Receive
             format!("SET short:{} x PX 20", count % 10),
             format!("APPEND log {}", count % 10),
             format!("DEL w:{}", count % 700),
-            // A database with itself is nothing.
+            // An exchange of a database with itself does nothing.
             format!("SWAPDB 0 {}", if count % 20 == 0 { 1 + count / 20 % 2 } else { 0 }),
             format!("SELECT {}", count % 3),
         ] {
-            // It may have been killed.
+            // The source may have been killed.
             if client.0.call(&line.split(' ').collect::<Vec<_>>()).await.is_err() {
                 return count;
             }
@@ -170,7 +170,7 @@ async fn write(source: weir_transfer::address::Address, mut stop: watch::Receive
 
 async fn wait_until(import: &Import, is_so: impl Fn(&Import) -> bool) {
     while !is_so(import) {
-        // Others of this thread go on meanwhile.
+        // Let others on this thread go on.
         weir_io::sleep_until(&import.clock, import.clock.now() + 5_000_000).await;
     }
 }
@@ -179,7 +179,7 @@ fn follows(import: &Import) -> bool {
     import.tally.phase() == weir_transfer::tally::Phase::Following
 }
 
-/// An import of `source`, in a task of its own.
+/// Begins an import of `source`, in a task of its own.
 fn begin(source: &Redis, import: &Import, stop: &watch::Receiver<bool>) -> tokio::task::JoinHandle<Result<Position>> {
     let (import, address, stop) = (import.clone(), source.address(), stop.clone());
     tokio::spawn(async move { import_live(&import, &address, stop).await })
@@ -210,7 +210,7 @@ fn a_running_server_is_followed_under_writes_with_and_without_a_disk() {
             let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
             assert_eq!(compared.different, 0, "{:?}", compared.differences);
             assert_eq!(import.tally.refused().0, []);
-            // The source knows up to where its replica is.
+            // The source knows its replica's position.
             let mut client = Client::new(&source.address()).await;
             client.ask("SET last one").await;
             assert_eq!(client.ask("WAIT 1 0").await, weir_transfer::resp::Reply::Number(1));

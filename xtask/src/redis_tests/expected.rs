@@ -7,7 +7,7 @@ use super::outcome::Outcome;
 /// Seconds that a unit has, unless the file says otherwise.
 const SECONDS: u64 = 120;
 
-/// What the file says of a unit.
+/// What the file says about a unit.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Unit {
     seconds: Option<u64>,
@@ -17,7 +17,7 @@ struct Unit {
     skips: Vec<String>,
 }
 
-/// See the module.
+/// The expectations of the file, by unit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     units: BTreeMap<String, Unit>,
@@ -27,7 +27,7 @@ impl Expected {
     /// Reads the file.
     ///
     /// # Errors
-    /// A line says nothing known, or a test is named without a reason.
+    /// A line is not understood, or a test is named without a reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut expected, mut current) = (Self::default(), None);
         for (index, line) in text.lines().enumerate() {
@@ -51,7 +51,7 @@ impl Expected {
             }
             let unit = current.as_ref().and_then(|name| expected.units.get_mut(name));
             let unit = unit.ok_or_else(|| wrong("there is no unit in front of it"))?;
-            // The reason stands behind the last of them: names have colons, too.
+            // The reason stands behind the last separator: names may have dashes, too.
             let (test, _) = rest.rsplit_once(" -- ").ok_or_else(|| wrong("a test and a reason"))?;
             match word {
                 "fails" => _ = unit.fails.insert(test.to_owned()),

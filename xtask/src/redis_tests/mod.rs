@@ -1,7 +1,7 @@
-//! `cargo xtask redis-tests`: Redis' own tests, as they come, against `weir serve` on both engines.
+//! `cargo xtask redis-tests`: Redis' own tests, unchanged, against `weir serve` on both engines.
 //!
-//! [`source`] fetches them, [`run`] runs one file against servers of its own, [`outcome`] reads what the tool said,
-//! and [`expected`] knows which of them fail and why: any difference from that is a failure.
+//! [`source`] fetches the tests, [`run`] runs one file of them against servers of its own, [`outcome`] reads the tool's
+//! output, and [`expected`] knows which tests fail and why: any difference from that is a failure.
 
 mod expected;
 mod outcome;
@@ -14,7 +14,7 @@ use std::process::Command;
 use self::expected::Expected;
 use self::run::{Bench, ENGINES};
 
-/// What fails, and why.
+/// The list of tests that fail, and why.
 const LIST: &str = "xtask/redis-tests.txt";
 
 const HELP: &str = "\
@@ -25,7 +25,7 @@ cargo xtask redis-tests [--engine lsm|memory] [--port N] [--weir FILE] [--keep] 
   --weir FILE   the binary to try; it is built (release) without this
   --keep        keeps what the tool said, in .tools/redis-tests/";
 
-/// What was asked for.
+/// The options of the command.
 struct Options {
     engines: Vec<&'static str>,
     port: u16,
@@ -58,7 +58,7 @@ impl Options {
     }
 }
 
-/// Runs what `words` ask for, and prints a table; an error if anything is not as expected.
+/// Runs the tests that `words` ask for, and prints a table; fails if anything is not as expected.
 pub fn command(words: impl Iterator<Item = String>, root: &Path) -> Result<(), String> {
     let options = Options::parse(words)?;
     let path = root.join(LIST);
@@ -70,7 +70,7 @@ pub fn command(words: impl Iterator<Item = String>, root: &Path) -> Result<(), S
     }
     let tests = source::fetch(root)?;
     let weir = match &options.weir {
-        // The tool is run elsewhere.
+        // The tool runs in another directory.
         Some(weir) => std::fs::canonicalize(weir).map_err(|error| format!("{weir}: {error}"))?,
         None => built(root)?,
     };
@@ -105,7 +105,7 @@ fn wanted(asked: &[String], unit: &str) -> bool {
     asked.is_empty() || asked.iter().any(|word| word == unit)
 }
 
-/// The release binary.
+/// Builds the release binary, and gives its path.
 fn built(root: &Path) -> Result<std::path::PathBuf, String> {
     let status = Command::new("cargo")
         .args(["build", "--release", "--quiet", "--package", "weir-cli"])

@@ -1,14 +1,14 @@
-//! What Redis' tool says about the tests of a unit.
+//! Reads what Redis' tool says about the tests of a unit.
 
-/// The name of what fails where a unit does not run to its end.
+/// The name of the failure of a unit that does not run to its end.
 pub const CUT: &str = "(the unit runs to its end)";
 
-/// What has become of the tests of a unit.
+/// The outcome of the tests of a unit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub passed: Vec<String>,
     pub failed: Vec<String>,
-    /// Tests that are not for servers that somebody else has started, or that were to be skipped.
+    /// Tests that do not run against servers started by somebody else, or that were to be skipped.
     pub left_out: usize,
 }
 
@@ -35,7 +35,7 @@ impl Outcome {
     }
 }
 
-/// A line without colours.
+/// The line without its colours.
 fn plain(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -46,12 +46,12 @@ fn plain(line: &str) -> String {
     out + rest
 }
 
-/// `name (12 ms)`
+/// The name in `name (12 ms)`.
 fn without_time(text: &str) -> &str {
     text.rsplit_once(" (").filter(|(_, end)| end.ends_with(" ms)")).map_or(text, |(name, _)| name)
 }
 
-/// `name in tests/unit/dump.tcl`
+/// The name in `name in tests/unit/dump.tcl`.
 fn without_place(text: &str) -> &str {
     text.rsplit_once(" in tests/").map_or(text, |(name, _)| name)
 }

@@ -1,7 +1,7 @@
-//! One unit of Redis' tests, on one engine.
+//! Runs one unit of Redis' tests, on one engine.
 //!
-//! The tool starts the servers that its tests need, as it does for Redis: where it looks for `redis-server` there is a
-//! script that starts `weir serve`, and gives it what Weir has of the settings asked for.
+//! The tool starts the servers that its tests need, as it does for Redis: where it looks for `redis-server` it finds a
+//! script that starts `weir serve`, and passes on those of the wanted settings that Weir has.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +16,11 @@ use super::outcome::Outcome;
 /// The engines that are tried.
 pub const ENGINES: [&str; 2] = ["lsm", "memory"];
 
-/// Stands where the tool looks for a server.
+/// The script in the place where the tool looks for a server.
 const SERVER: &str = include_str!("redis-server.sh");
 
-/// What the tool is told, beside where servers may listen. Replication is not for clients, and the memory limit and the
-/// files of a tenant are its operator's; how rows are kept is not asked about, as Weir keeps them in another way.
+/// The tool's arguments, beside the ports of servers. Weir does not offer replication to clients, and the memory limit
+/// and the files of a tenant are up to its operator. Encodings of values are not checked, as Weir has other ones.
 const FLAGS: [&str; 5] = [
     "--durable",
     "--ignore-encoding",
@@ -29,29 +29,29 @@ const FLAGS: [&str; 5] = [
     "-repl -needs:repl -needs:config-maxmemory -needs:save -large-memory -cluster -aof",
 ];
 
-/// Ports that the tool may choose from, for a server each.
+/// How many ports the tool may choose from, one for each server.
 const PORTS: u16 = 100;
 
-/// How often is looked whether the tool has ended.
+/// Time between two looks whether the tool has ended.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Where everything is.
+/// The places that a run uses.
 pub struct Bench {
     /// Redis' source.
     pub tests: PathBuf,
     pub weir: PathBuf,
     /// The first of [`PORTS`] for servers; operators' are 10,000 above them.
     pub port: u16,
-    /// For data and what was said.
+    /// The directory for data and output.
     pub scratch: PathBuf,
 }
 
-/// The tool, with the processes that it has started: all of them end with us.
+/// The tool, with the processes that it has started: all of them end when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // They may have ended by themselves already.
+        // The processes may have ended by themselves already.
         let group = format!("-{}", self.0.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
         let _ = self.0.wait();
@@ -59,7 +59,7 @@ impl Drop for Running {
 }
 
 impl Bench {
-    /// Runs `unit` but for the tests in `skipped`; gives what has become of it, and how many seconds it took.
+    /// Runs `unit` except the tests in `skipped`; gives the outcome, and how many seconds it took.
     pub fn run(&self, unit: &str, engine: &str, seconds: u64, skipped: &[&str]) -> Result<(Outcome, u64), String> {
         let name = format!("{}-{engine}", unit.replace('/', "-"));
         let failed = |what: &str, error: io::Error| format!("{unit} on {engine}: {what}: {error}");

@@ -1,15 +1,15 @@
-//! Redis' source with its tests, as Debian has it, into `.tools/`.
+//! Fetches Redis' source with its tests, as Debian has it, into `.tools/`.
 //!
-//! apt is asked through settings of our own: the machine's list of sources stays as it is.
+//! apt runs with settings of our own: the machine's list of sources stays as it is.
 
 use std::path::{Path, PathBuf};
 
 use crate::peer::quietly;
 
-/// The version whose tests are run: that which the server says it is.
+/// The version whose tests are run: the one that our server says it is.
 const VERSION: &str = "7.0.15";
 const ARCHIVE: &str = "redis_7.0.15.orig.tar.gz";
-/// The archive by SHA-256: the same for every revision of the package.
+/// SHA-256 of the archive: the same for every revision of the package.
 const DIGEST: &str = "4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982";
 
 const SOURCES: &str = "\
@@ -26,7 +26,7 @@ Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 ";
 
-/// The directory of the source; it is fetched if it is not there.
+/// The directory of the source; fetches the source if it is not there.
 pub fn fetch(root: &Path) -> Result<PathBuf, String> {
     let tools = root.join(".tools");
     let source = tools.join(format!("redis-{VERSION}"));

@@ -10,7 +10,7 @@ use super::{Finding, Repo};
 
 const PAPERS: &str = "docs/papers.md";
 const SECURITY: &str = "docs/security.md";
-/// What stands before the dash of a mechanism's number.
+/// The prefixes before the dash of a mechanism's number.
 const PREFIXES: [&str; 7] = ["FX", "CR", "SI", "DF", "XS", "U", "C"];
 
 pub fn check(repo: &Repo) -> Vec<Finding> {
@@ -20,10 +20,10 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     for (path, text) in repo.iter() {
         for (index, line) in text.lines().enumerate() {
             let mechanisms = words(line).filter(|word| is_mechanism(word)).map(|word| (word, PAPERS));
-            // Letter and digits alone could be anything in code.
+            // In code, a letter with digits could be anything.
             let promises = words(prose(path, line)).filter_map(|word| Some((word, page_of_promise(word)?)));
             for (number, page) in mechanisms.chain(promises) {
-                // A part, such as the b of a number, is explained with the whole.
+                // A part of a number, such as its b, is explained with the whole number.
                 let whole = number.trim_end_matches(|c: char| c.is_ascii_lowercase());
                 if !rows.contains(number) && !rows.contains(whole) {
                     findings.push(Finding::new(path, index + 1, format!("{number} has no row in {page}")));
@@ -39,7 +39,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').map(|word| word.trim_matches('-'))
 }
 
-/// What people read of a line: all of a page's, the comment of a source file's.
+/// The prose of a line: the whole line of a page, the comment of a line in a source file.
 fn prose<'a>(path: &str, line: &'a str) -> &'a str {
     if path.ends_with(".md") {
         line
@@ -50,7 +50,7 @@ fn prose<'a>(path: &str, line: &'a str) -> &'a str {
     }
 }
 
-/// Prefix, dash, perhaps an `E` or a `Q`, digits, perhaps one letter.
+/// Whether `word` is a prefix, a dash, perhaps an `E` or a `Q`, digits, perhaps one letter.
 fn is_mechanism(word: &str) -> bool {
     let Some((prefix, number)) = word.split_once('-') else { return false };
     let number = number.strip_prefix(['E', 'Q']).unwrap_or(number);
@@ -94,7 +94,7 @@ fn expand(cell: &str) -> Vec<String> {
     }
 }
 
-/// Tests that the page of papers names and links to, in files that have no such function.
+/// Finds tests that the page of papers names and links to, in files that have no such function.
 fn tests_that_are_gone(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in repo.text(PAPERS).unwrap_or_default().lines().enumerate() {

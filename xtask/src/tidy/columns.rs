@@ -1,4 +1,4 @@
-//! No comment is wider than [`COLUMNS_MAX`] columns: rustfmt sees to the code, and leaves comments alone.
+//! No comment is wider than [`COLUMNS_MAX`] columns: rustfmt takes care of the code, but not of comments.
 
 use super::{Finding, Repo};
 

@@ -36,7 +36,7 @@ fn links(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
-/// What stands between `](` and `)`, outside of back-quotes.
+/// The texts between `](` and `)`, outside of back-quotes.
 fn targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     for (at, _) in line.match_indices("](") {
@@ -66,7 +66,7 @@ fn resolve(from: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Every page about a format is named by the code that reads it.
+/// The code that reads a format names the page about it.
 fn formats(repo: &Repo) -> Vec<Finding> {
     repo.ending(".md")
         .filter(|(path, _)| path.starts_with("docs/format/"))
@@ -98,7 +98,7 @@ fn metrics(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
-/// What stands between `quote`s and begins like a metric, with its line.
+/// The texts between `quote`s that begin like a metric, each with its line.
 fn names(text: &str, quote: char) -> Vec<(usize, &str)> {
     let is_name = |part: &&str| {
         part.starts_with("weir_")
@@ -108,7 +108,7 @@ fn names(text: &str, quote: char) -> Vec<(usize, &str)> {
     lines.flat_map(|(at, line)| line.split(quote).filter(is_name).map(move |name| (at + 1, name))).collect()
 }
 
-/// A metric's name without what the registry adds: unit and kind.
+/// A metric's name without the unit and the kind that the registry adds.
 fn stem(name: &str) -> &str {
     let name = name.strip_suffix("_total").unwrap_or(name);
     ["_bytes", "_seconds"].iter().find_map(|unit| name.strip_suffix(unit)).unwrap_or(name)

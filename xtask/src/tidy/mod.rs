@@ -1,7 +1,7 @@
 //! The house rules, as a test. Each rule is one file with one function from the repository to its findings.
 //!
-//! A rule that old code breaks is a ratchet: the exception stands in a list with its present figure, may shrink, and
-//! may not grow. `cargo xtask fix` lowers the figures; raising one is done by hand, where a reviewer sees it.
+//! A rule that old code breaks is a ratchet: a list has each exception with its present figure, which may shrink but
+//! not grow. `cargo xtask fix` lowers the figures; to raise one takes an edit by hand, which a reviewer sees.
 
 mod arrows;
 mod citations;
@@ -81,7 +81,7 @@ impl Repo {
         self.files.len()
     }
 
-    /// Lowers every ratchet to what the files need now.
+    /// Lowers the figures of every ratchet to what the files need now.
     pub fn tighten(&self) -> Result<(), String> {
         for (path, text) in [size::tightened(self), unsafety::tightened(self), cycles::tightened(self)] {
             std::fs::write(self.root.join(&path), text).map_err(|error| format!("cannot write {path}: {error}"))?;

@@ -1,7 +1,7 @@
 //! Tests of one crate are modules of one program; a file that no program names would never run.
 //!
-//! Where a manifest says `autotests = false`, cargo looks for nothing: each file in `tests/` is a module of
-//! `tests/main.rs`, or a program of its own with a name in the manifest.
+//! If a manifest says `autotests = false`, cargo does not look for tests: each file in `tests/` is a module of
+//! `tests/main.rs`, or a program of its own that the manifest names.
 
 use super::{Finding, Repo};
 
@@ -15,7 +15,7 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
         let main = repo.text(&format!("{tests}main.rs")).unwrap_or_default();
         for (path, _) in repo.ending(".rs") {
             let Some(name) = path.strip_prefix(&tests).and_then(|file| file.strip_suffix(".rs")) else { continue };
-            // Deeper files are modules of modules; a folder has its `mod.rs`.
+            // Deeper files are modules of modules; a folder is named by its `mod.rs`.
             let name = name.strip_suffix("/mod").unwrap_or(name);
             if name == "main" || name.contains('/') {
                 continue;

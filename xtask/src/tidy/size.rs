@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ratchet::Ratchet;
 use super::{Finding, Repo};
 
-/// Where a file stops being a sitting.
+/// Beyond this, a file cannot be read in one sitting.
 const LINES_MAX: usize = 800;
 const LIST: &str = "xtask/tidy/long-files.txt";
 

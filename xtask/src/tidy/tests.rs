@@ -1,4 +1,4 @@
-//! Each rule is shown one tidy and one untidy repository; last, the real one.
+//! Shows each rule a tidy and an untidy repository, and at last the real one.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,16 +1,16 @@
-//! Words that do not belong into the repository: left-over macros, and paths that only one machine has.
+//! Finds words that do not belong in the repository: left-over macros, and paths that only one machine has.
 
 use super::text::code_only;
 use super::{Finding, Repo};
 
-/// Left-overs of work in progress. Spelt in halves, so that this file may stand beside its own rule.
+/// Left-overs of work in progress. Spelt in halves, so that this file does not break its own rule.
 const MACROS: [&str; 3] = [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("db", "g!(")];
-/// Marks of work put off: they belong into an issue, where somebody finds them.
+/// Marks of postponed work: it belongs in an issue, where somebody finds it.
 const MARKS: [&str; 3] = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("HA", "CK")];
 /// Folders of one machine, as the start of an absolute path.
 const FOLDERS: [&str; 4] =
     [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
-/// Where packages come from is the business of the machine that builds.
+/// Hosts of registries: the machine that builds decides where packages come from.
 const HOSTS: [&str; 3] =
     [concat!("index.cra", "tes.io"), concat!("static.cra", "tes.io"), concat!("proxy.go", "lang.org")];
 

@@ -1,5 +1,5 @@
-//! How policies themselves behave: how often they change their minds, and what of the device stays unused while work
-//! waits.
+//! How policies themselves behave: how often they change their minds, and how much of the device stays unused while
+//! work waits.
 
 use weir_io::{Nanos, Owner};
 
@@ -11,13 +11,13 @@ use crate::limits::{Direction, Limits};
 /// Sums since the node was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Changes of stage by the stage entered, in the order of [`Stage::ALL`], over all partitions: oscillation.
+    /// Changes of stage over all partitions, by the stage entered, in the order of [`Stage::ALL`]: oscillation.
     pub transitions: [u64; Stage::ALL.len()],
     /// Time during which work waited, in nanoseconds.
     pub backlogged: Nanos,
-    /// Device time that was used in it, in nanoseconds.
+    /// Device time that was used while work waited, in nanoseconds.
     pub used: Nanos,
-    /// The part of it during which less than 95 % of the device was used, in nanoseconds: under-utilisation.
+    /// The part of `backlogged` during which less than 95 % of the device was used, in nanoseconds: under-utilisation.
     pub underused: Nanos,
 }
 
@@ -25,15 +25,16 @@ pub struct Behaviour {
 #[derive(Debug, Default)]
 pub struct BehaviourObserver {
     behaviour: Behaviour,
-    /// At the last tick, by owner.
+    /// Stages at the last tick, by owner.
     stages: Vec<(Owner, Stage)>,
     /// Time and bookings of the last tick, if work waited.
     backlog: Option<(Nanos, Booked)>,
 }
 
 impl BehaviourObserver {
-    /// A tick: what was seen and decided, and if work waited for the device at that moment, what all owners together
-    /// had moved by then. Between two ticks at which work waits, it is taken to have waited all the time.
+    /// Takes in a tick: what was seen and decided. `backlog` is what all owners together had moved by then, if work
+    /// waited for the device at that moment. Between two ticks at which work waits, it is taken to have waited all the
+    /// time.
     pub fn observe(&mut self, sample: &Sample, knobs: &Knobs, backlog: Option<Booked>) {
         for knobs in &knobs.partitions {
             let before = self.stages.binary_search_by_key(&knobs.owner, |(owner, _)| *owner);
@@ -47,7 +48,7 @@ impl BehaviourObserver {
         let backlog = backlog.map(|booked| (sample.now, booked));
         let before = std::mem::replace(&mut self.backlog, backlog);
         let Some(((since, earlier), (now, booked))) = before.zip(backlog) else { return };
-        // Nobody knows what of an unlimited device is used.
+        // Nobody knows how much of an unlimited device is used.
         if !sample.device.is_unlimited() {
             let elapsed = now.saturating_sub(since);
             self.behaviour.backlogged += elapsed;
@@ -65,7 +66,8 @@ impl BehaviourObserver {
     }
 }
 
-/// How long `device` needs for `moved`, in nanoseconds: where directions have budgets of their own, for the fuller one.
+/// How long `device` needs for `moved`, in nanoseconds. Where reads and writes have budgets of their own, the fuller
+/// one counts.
 fn device_time(device: &Limits, moved: &Booked) -> Nanos {
     let [read, write] = [Direction::Read, Direction::Write].map(|direction| moved.total(direction));
     match device {

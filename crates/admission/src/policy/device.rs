@@ -1,11 +1,11 @@
-//! How full a device is, by bytes and by operations, whichever is fuller: what the load in front takes of it, and what
-//! that leaves behind.
+//! How full a device is, by bytes or by operations, whichever is fuller: what the foreground load takes of it, and what
+//! that leaves for the background.
 
 use super::meter::Load;
 use crate::bucket::UNLIMITED;
 use crate::limits::{Limits, Rates};
 
-/// How much of what flushes and merges move is written: 25 of 46 by the levels (FX-13).
+/// The part of what flushes and merges move that is written: 25 of 46 by the levels (FX-13).
 const WRITTEN_SHARE: f64 = 25.0 / 46.0;
 
 /// Bytes and operations per second.
@@ -15,20 +15,20 @@ struct Flow {
     ops: f64,
 }
 
-/// What some partitions do in front of all background, and how large the pieces of their background are.
+/// The foreground load of some partitions, and how large the operations of their background are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Front {
     read: Flow,
     log: Flow,
-    /// Operations that a byte of the background takes.
+    /// How many operations a byte of the background takes.
     ops_per_byte: f64,
 }
 
 impl Front {
-    /// Of all `loads` together.
+    /// The sum of `loads`.
     pub fn of(loads: &[Load]) -> Front {
         let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
-        // By what each needs; where nobody needs anything there is nothing to know.
+        // Weighted by what each needs. Where nobody needs anything there is nothing to know.
         let need = sum(Load::background_need).max(1.0);
         Front {
             read: Flow { bytes: sum(|load| load.read), ops: sum(|load| load.read_ops) },
@@ -37,14 +37,14 @@ impl Front {
         }
     }
 
-    /// The same background with nothing in front.
+    /// The same background with no foreground.
     #[must_use]
     pub fn idle(self) -> Front {
         Front { ops_per_byte: self.ops_per_byte, ..Front::default() }
     }
 
-    /// Share of the device that this and `background` bytes per second take, 1 = all of it. Where reads and writes have
-    /// budgets of their own, the fuller one counts, and background is divided as the levels divide it.
+    /// Share of the device that this foreground and `background` bytes per second take, 1 = all of it. Where reads and
+    /// writes have budgets of their own, the fuller one counts, and background is divided as the levels divide it.
     pub fn share(self, device: &Limits, background: f64) -> f64 {
         let share = |budget: Budget| {
             let bytes = background * budget.part;
@@ -53,22 +53,22 @@ impl Front {
         self.budgets(device).into_iter().flatten().map(share).fold(0.0, f64::max)
     }
 
-    /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Not
-    /// above zero where the front alone takes as much; infinite where the device has no limit.
+    /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Zero
+    /// or less where the foreground alone takes as much; infinite where the device has no limit.
     pub fn background_at(self, device: &Limits, wanted: f64) -> f64 {
         let left = |budget: Budget| budget.left(wanted, self.ops_per_byte) / budget.part;
         self.budgets(device).into_iter().flatten().map(left).fold(f64::INFINITY, f64::min)
     }
 
-    /// Bytes per second that can be written behind this where nothing has to be read for it, as for what relieves level
-    /// 0: that is in memory. Not negative.
+    /// Bytes per second that can be written behind this foreground by work that reads nothing, such as what relieves
+    /// level 0: its inputs are in memory. Not negative.
     pub fn writes_left(self, device: &Limits) -> f64 {
         // Writes draw on the last.
         let budget = self.budgets(device).into_iter().flatten().last();
         budget.map_or(f64::INFINITY, |budget| budget.left(1.0, self.ops_per_byte).max(0.0))
     }
 
-    /// The budgets that reads and then writes draw on; one where that is the same.
+    /// The budgets that reads and writes draw on, in this order; one where both draw on the same.
     fn budgets(self, device: &Limits) -> [Option<Budget>; 2] {
         match device {
             Limits::Shared(rates) => [Some(Budget { rates: *rates, front: self.read.plus(self.log), part: 1.0 }), None],
@@ -80,30 +80,30 @@ impl Front {
     }
 }
 
-/// What some of the device's traffic draws on.
+/// A budget that some of the device's traffic draws on.
 #[derive(Clone, Copy)]
 struct Budget {
-    /// There is per second.
+    /// What the budget has per second.
     rates: Rates,
-    /// The front takes of it.
+    /// What the foreground takes of it.
     front: Flow,
-    /// Part of the background's bytes that draws on it.
+    /// The part of the background's bytes that draws on it.
     part: f64,
 }
 
 impl Budget {
-    /// The part of it that `flow` takes, by what is used more.
+    /// The part of the budget that `flow` takes, by bytes or by operations, whichever is more.
     fn share(&self, flow: Flow) -> f64 {
         let of = |amount: f64, rate: u64| if rate == UNLIMITED { 0.0 } else { amount / (rate.max(1) as f64) };
         of(flow.bytes, self.rates.bytes).max(of(flow.ops, self.rates.ops))
     }
 
-    /// Bytes per second, in operations of that size, with which `wanted` of it is used.
+    /// Bytes per second, in operations of the background's size, with which `wanted` of the budget is used.
     fn left(&self, wanted: f64, ops_per_byte: f64) -> f64 {
         let left =
             |rate: u64, taken: f64| if rate == UNLIMITED { f64::INFINITY } else { wanted * rate.max(1) as f64 - taken };
         let ops = left(self.rates.ops, self.front.ops);
-        // As long as it is not known how large they are, operations say no more than whether there are any.
+        // As long as the size of operations is not known, all that can be said is whether any are left.
         let in_ops = match ops_per_byte > 0.0 {
             true => ops / ops_per_byte,
             false if ops > 0.0 => f64::INFINITY,

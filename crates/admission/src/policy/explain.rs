@@ -1,4 +1,4 @@
-//! Why a partition is as it is, in words for an operator; and what a policy would have said, from what it saw.
+//! Why a partition is in its state, in words for an operator; and what a policy would have decided from what it saw.
 
 use std::fmt::Write as _;
 
@@ -9,31 +9,33 @@ use super::knobs::{PartitionKnobs, Scope, Stage};
 use super::profile::{Decision, Policy, Profile, Settings};
 use super::sample::{Sample, TreeFacts};
 
-/// What `tick` decided about `owner`, and from what; `None` if it was not awake.
+/// What `tick` decided about `owner`, and from which figures; `None` if the partition was not awake.
 pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
     let index = tick.sample.partitions.iter().position(|partition| partition.owner == owner)?;
     let partition = tick.sample.partitions.get(index)?;
     let (load, knobs) = (tick.decision.loads.get(index)?, tick.decision.knobs.partitions.get(index)?);
     let (tree, mega) = (&partition.tree, |bytes: f64| bytes / 1e6);
     let does = match knobs.stage {
-        Stage::One if knobs.scope == Scope::All => "deeper compactions have what others leave of the device",
+        Stage::One if knobs.scope == Scope::All => "deeper compactions get the bandwidth that all others leave",
         Stage::Normal => "no compaction is put off",
-        Stage::One => "only level 0 is compacted, into level 1",
-        Stage::Two => "only runs of level 0 are merged with one another",
+        Stage::One => "only compactions from level 0 to level 1 run",
+        Stage::Two => "only merges within level 0 run",
         Stage::Drain => "level 0 is being emptied into level 1",
-        Stage::Resume => "what was put off is being caught up on",
+        Stage::Resume => "it is catching up on compactions that were put off",
     };
     let mut words = format!("{}: {does}, because {}.\n", knobs.stage.name(), knobs.why);
     let _ = writeln!(
         words,
-        "It writes {:.1} MB/s; where nothing is put off, that costs {:.1} MB/s of flushes and compactions. It uses {:.1}.",
+        "It writes {:.1} MB/s; if nothing were put off, that would need {:.1} MB/s of flushes and compactions. They \
+         use {:.1} MB/s now.",
         mega(load.ingest),
         mega(load.background_need()),
         mega(load.background),
     );
     let _ = writeln!(
         words,
-        "Level 0 has {} of {} runs; {} of {} memtables wait for a flush, which begins at {}. {} MB are still to be moved.",
+        "Level 0 has {} of the {} runs at which writes are slowed; {} of {} memtables wait for a flush, which begins \
+         when {} wait. Compactions still have to move {} MB.",
         tree.l0_runs,
         tree.l0_slow,
         tree.sealed,
@@ -48,7 +50,8 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
     if let Some((violation, leaving)) = leaving {
         let _ = writeln!(
             words,
-            "It should leave this node, whose load needs {:.0} % of the disk: its {} MB would take {:.1} s and free {:.0} %.",
+            "It should leave this node, whose load needs {:.0} % of the disk: copying its {} MB would take {:.1} s \
+             and free {:.0} % of the disk.",
             violation.demand * 100.0,
             leaving.bytes / 1_000_000,
             leaving.takes as f64 / 1e9,
@@ -79,8 +82,8 @@ fn stall(tree: &TreeFacts, knobs: &PartitionKnobs) -> String {
     }
 }
 
-/// What `profile` says to `samples`, which are in the order of their time, knowing nothing before: the same as it said
-/// then, if they begin where it began.
+/// What `profile` decides for `samples`, which are in the order of their time. It knows nothing before the first. If
+/// the samples begin where the original decisions began, the decisions are the same.
 pub fn replay<'a>(
     profile: Profile,
     settings: Settings,

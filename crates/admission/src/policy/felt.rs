@@ -1,5 +1,5 @@
-//! What a tenant feels most, in words for an operator: its own limits, a stall, its share of the disk, the disk, or
-//! nothing.
+//! What a tenant feels most, in words for an operator: its own limits, a stall, its share of the disk, the shared disk
+//! itself, or nothing.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use crate::waits::{Cause, Waits};
 /// How far an answer looks back, in nanoseconds.
 pub const WINDOW: Nanos = 10 * SECOND;
 const SECOND: Nanos = 1_000_000_000;
-/// Less waiting than this in a second, over all requests together, is not worth a word.
+/// Waiting of less than this in a second, over all requests together, is not worth a word.
 const NOTICED: Nanos = 10_000_000;
 
 /// What a tenant's requests met lately, over all its partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// How long that was, in nanoseconds; at least a second.
+    /// How long the window is, in nanoseconds; at least half a second.
     pub length: Nanos,
-    /// What was waited for, over all requests together.
+    /// How long requests waited, by cause, over all requests together.
     pub waited: Waits,
-    /// Requests that its units refused.
+    /// Requests that were refused because of the tenant's units.
     pub refused: u64,
-    /// What its writes are slowed to, in bytes per second, by a policy or by the length of level 0; the slowest of its
-    /// partitions.
+    /// The rate to which its writes are slowed, in bytes per second, by a policy or by the length of level 0; that of
+    /// the slowest of its partitions.
     pub write_rate: Option<u64>,
-    /// A partition of it has so many runs in level 0 that its writes are slowed.
+    /// Whether a partition of it has so many runs in level 0 that its writes are slowed.
     pub level_0_is_long: bool,
 }
 
-/// The [`WINDOW`] before `at`; `ticks` are the last ones, the newest first. `None` where less than two ticks saw the
+/// The [`WINDOW`] before `at`. `ticks` are the last ticks, the newest first. `None` where less than two ticks saw the
 /// tenant awake.
 pub fn window<'a>(ticks: impl Iterator<Item = &'a Arc<Tick>>, tenant: u32, at: Nanos) -> Option<Window> {
     let from = at.saturating_sub(WINDOW);
@@ -51,7 +51,7 @@ pub fn window<'a>(ticks: impl Iterator<Item = &'a Arc<Tick>>, tenant: u32, at: N
     for (partition, knobs) in knobs.filter(|(partition, _)| partition.owner.tenant == tenant) {
         window.write_rate = window.write_rate.into_iter().chain(knobs.write_rate).min();
         window.level_0_is_long |= partition.tree.l0_slow > 0 && partition.tree.l0_runs >= partition.tree.l0_slow;
-        // One that woke meanwhile counts from then on.
+        // A partition that woke during the window counts from then on.
         let before = ticks.iter().rev().find_map(|tick| {
             let mut partitions = tick.sample.partitions.iter();
             partitions.find(|other| other.owner == partition.owner).map(|other| other.felt)
@@ -60,7 +60,7 @@ pub fn window<'a>(ticks: impl Iterator<Item = &'a Arc<Tick>>, tenant: u32, at: N
         for cause in [Cause::Stall, Cause::Partition, Cause::Node] {
             window.waited[cause as usize] += more.waited[cause as usize];
         }
-        // Units are the tenant's: each partition has seen the same.
+        // Units belong to the tenant, so each of its partitions has seen the same.
         let quota = &mut window.waited[Cause::Quota as usize];
         *quota = more.waited[Cause::Quota as usize].max(*quota);
         window.refused = more.refused.max(window.refused);
@@ -69,7 +69,7 @@ pub fn window<'a>(ticks: impl Iterator<Item = &'a Arc<Tick>>, tenant: u32, at: N
 }
 
 impl Felt {
-    /// What was added since `earlier`. Sums that went back (the partition was opened anew) count from nothing.
+    /// What was added since `earlier`. Sums that went back, because the partition was opened anew, count from zero.
     fn since(&self, earlier: &Felt) -> Felt {
         let more = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         Felt {
@@ -79,14 +79,14 @@ impl Felt {
     }
 }
 
-/// What is known of a tenant.
+/// Facts that are known about a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Its clients are refused.
+    /// Whether its clients are refused.
     pub is_suspended: bool,
-    /// Bytes that it holds on disk, and may hold; `None` where that is not limited, or not known for that time.
+    /// Bytes that it holds on disk, and that it may hold; `None` where that is not limited, or not known for that time.
     pub disk: Option<(u64, u64)>,
-    /// Connections that are open, and may be; likewise.
+    /// Connections that are open, and that may be; `None` likewise.
     pub connections: Option<(u64, u64)>,
     /// Connections refused because of that, since the server started.
     pub connections_refused: u64,
@@ -96,7 +96,7 @@ pub struct Facts {
     pub window: Option<Window>,
 }
 
-/// What it feels most, as a sentence, and everything else that it feels, in one each.
+/// What the tenant feels most, as one sentence, and then a sentence for everything else that it feels.
 pub fn felt(facts: &Facts) -> String {
     let mut felt = limits(facts);
     if let Some(window) = &facts.window {
@@ -113,9 +113,9 @@ pub fn felt(facts: &Facts) -> String {
 
 fn nothing(window: Option<&Window>) -> String {
     match window {
-        None => "Nothing: it was asleep just then, or that is forgotten.".to_owned(),
+        None => "Nothing is known: it was asleep at that time, or the time is no longer remembered.".to_owned(),
         Some(window) => format!(
-            "Nothing: in {} s all its requests together waited {} for something.",
+            "Nothing: in {} s all its requests together waited {}.",
             window.length.div_ceil(SECOND),
             time(window.waited.iter().sum())
         ),
@@ -130,20 +130,22 @@ fn limits(facts: &Facts) -> Vec<String> {
     }
     if let Some((held, max)) = facts.disk.filter(|(held, max)| held >= max) {
         felt.push(format!(
-            "Its disk limit: it holds {} of {}, so what stores more is refused (-OOM); reading, deleting and FLUSHALL go on.",
+            "Its disk limit: it holds {} of {}, so commands that store more are refused (-OOM); reading, deleting and \
+             FLUSHALL still work.",
             megabytes(held),
             megabytes(max)
         ));
     }
     if let Some((open, max)) = facts.connections.filter(|(open, max)| open >= max) {
         felt.push(format!(
-            "Its connection limit: {open} of {max} are open, so the next is refused; {} were since the server started.",
+            "Its connection limit: {open} of {max} are open, so the next one is refused; {} have been refused since \
+             the server started.",
             facts.connections_refused
         ));
     }
     if let Some(window) = facts.window.filter(|window| window.refused > 0) {
         felt.push(format!(
-            "Its own quota: {} requests were refused in {} s beyond {} (-THROTTLED).",
+            "Its own quota: {} requests were refused in {} s because they exceeded {} (-THROTTLED).",
             window.refused,
             window.length.div_ceil(SECOND),
             units(facts.units)
@@ -152,7 +154,7 @@ fn limits(facts: &Facts) -> Vec<String> {
     felt
 }
 
-/// What takes time, the longest first.
+/// The waits, the longest first.
 fn waits(window: &Window, bought: [u64; 3]) -> Vec<String> {
     let least = u128::from(NOTICED) * u128::from(window.length) / u128::from(SECOND);
     let is_slowed = window.write_rate.is_some() || window.level_0_is_long;
@@ -162,7 +164,7 @@ fn waits(window: &Window, bought: [u64; 3]) -> Vec<String> {
         .filter(|(cause, waited)| u128::from(*waited) >= least || (is_slowed && *cause == Cause::Stall))
         .map(|(cause, waited)| {
             let how_long =
-                format!("in {} s its requests waited {} for it in all", window.length.div_ceil(SECOND), time(waited));
+                format!("in {} s its requests waited {} for it in total", window.length.div_ceil(SECOND), time(waited));
             let words = match (cause, window.write_rate) {
                 (Cause::Quota, _) => format!("Its own quota of {}: {how_long}.", units(bought)),
                 (Cause::Stall, Some(rate)) => {
@@ -172,9 +174,11 @@ fn waits(window: &Window, bought: [u64; 3]) -> Vec<String> {
                     )
                 }
                 (Cause::Stall, None) if window.level_0_is_long => {
-                    format!("Its writes are slowed, because compactions of level 0 are behind: {how_long}.")
+                    format!("Its writes are slowed, because compactions of level 0 have fallen behind: {how_long}.")
                 }
-                (Cause::Stall, None) => format!("A stall, by a flush, a compaction or write memory: {how_long}."),
+                (Cause::Stall, None) => {
+                    format!("A stall, because of a flush, a compaction or the write memory: {how_long}.")
+                }
                 (Cause::Partition, _) => format!("Its share of the disk: {how_long}."),
                 (Cause::Node, _) => format!("The disk, which all tenants share: {how_long}."),
             };
@@ -189,7 +193,7 @@ fn units(bought: [u64; 3]) -> String {
     let kinds = bought.into_iter().zip(["read", "write", "request"]).filter(|(units, _)| *units > 0);
     let kinds: Vec<String> = kinds.map(|(units, kind)| format!("{units} {kind}")).collect();
     match kinds.len() {
-        0 => "units that it no longer has".to_owned(),
+        0 => "units that are no longer limited".to_owned(),
         _ => format!("{} units a second", kinds.join(" and ")),
     }
 }
@@ -233,16 +237,16 @@ mod tests {
     #[test]
     fn the_first_sentence_names_what_is_felt_most() {
         let quiet = ten_seconds([0, 0, 0, 5_000_000]);
-        assert_eq!(first(&quiet), "Nothing: in 10 s all its requests together waited 5.0 ms for something.");
+        assert_eq!(first(&quiet), "Nothing: in 10 s all its requests together waited 5.0 ms.");
         let quota = ten_seconds([12_300_000_000, 0, 2 * SECOND, 1]);
         assert_eq!(
             felt(&quota),
-            "Its own quota of 100 read and 50 write units a second: in 10 s its requests waited 12.3 s for it in all.\n\
-             Also: Its share of the disk: in 10 s its requests waited 2.0 s for it in all.\n"
+            "Its own quota of 100 read and 50 write units a second: in 10 s its requests waited 12.3 s for it in total.\n\
+             Also: Its share of the disk: in 10 s its requests waited 2.0 s for it in total.\n"
         );
         let stall = ten_seconds([SECOND, 3 * SECOND, 0, 0]);
         assert!(
-            first(&stall).starts_with("A stall, by a flush") && first(&stall).contains("3.0 s"),
+            first(&stall).starts_with("A stall, because of a flush") && first(&stall).contains("3.0 s"),
             "{}",
             first(&stall)
         );
@@ -273,13 +277,13 @@ mod tests {
         facts.window.as_mut().expect("there").refused = 312;
         assert_eq!(
             first(&facts),
-            "Its own quota: 312 requests were refused in 10 s beyond 100 read and 50 write units a second (-THROTTLED)."
+            "Its own quota: 312 requests were refused in 10 s because they exceeded 100 read and 50 write units a second (-THROTTLED)."
         );
         facts.connections = Some((10, 10));
         facts.connections_refused = 37;
         assert_eq!(
             first(&facts),
-            "Its connection limit: 10 of 10 are open, so the next is refused; 37 were since the server started."
+            "Its connection limit: 10 of 10 are open, so the next one is refused; 37 have been refused since the server started."
         );
         facts.disk = Some((5_000_000, 5_000_000));
         assert!(first(&facts).starts_with("Its disk limit: it holds 5.0 MB of 5.0 MB"), "{}", first(&facts));
@@ -287,7 +291,7 @@ mod tests {
         assert!(first(&facts).starts_with("It is suspended"), "{}", first(&facts));
         assert_eq!(felt(&facts).lines().count(), 5, "and everything else is said, too");
         let free = Facts { disk: Some((4, 5)), connections: Some((9, 10)), connections_refused: 5, ..Facts::default() };
-        assert_eq!(felt(&free), "Nothing: it was asleep just then, or that is forgotten.\n");
+        assert_eq!(felt(&free), "Nothing is known: it was asleep at that time, or the time is no longer remembered.\n");
     }
 
     fn tick(now: Nanos, partitions: &[(u32, Felt)]) -> Arc<Tick> {
@@ -323,7 +327,7 @@ mod tests {
         );
         assert_eq!(at(3).map(|it| it.length), Some(3 * SECOND));
         assert_eq!((at(0), window(ticks.iter().rev(), 8, 20 * SECOND)), (None, None));
-        // A partition that was opened anew counts from nothing.
+        // A partition that was opened anew counts from zero.
         let again = [tick(0, &[(1, felt(0, 500, 0))]), tick(SECOND, &[(1, felt(0, 20, 0))])];
         assert_eq!(window(again.iter().rev(), 7, SECOND).map(|it| it.waited), Some([0, 20, 0, 0]));
     }

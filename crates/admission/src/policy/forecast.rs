@@ -1,4 +1,4 @@
-//! How long until a write would stall: a fluid model of one tree under the present load, bandwidth and stage.
+//! The time to stall: a fluid model of one tree under the present load, bandwidth and stage.
 
 use super::device::Front;
 use super::knobs::{PartitionKnobs, Scope};
@@ -6,7 +6,7 @@ use super::meter::Load;
 use super::sample::{Sample, TreeFacts};
 use crate::limits::Limits;
 
-/// What flushes get while merges wait, too (FX-14).
+/// The share that flushes get while merges wait, too (FX-14).
 const FLUSH_SHARE: f64 = 10.0 / 11.0;
 
 /// Background bandwidth of one partition, in bytes per second; infinite where the device has no limit.
@@ -14,7 +14,7 @@ const FLUSH_SHARE: f64 = 10.0 / 11.0;
 pub struct Tokens {
     /// What its flushes can have.
     pub flush: f64,
-    /// What its merges can have beside flushes that keep up.
+    /// What its merges can have beside flushes that keep up with the ingest.
     pub merge: f64,
 }
 
@@ -28,8 +28,8 @@ pub fn left(sample: &Sample, loads: &[Load]) -> f64 {
     }
 }
 
-/// What the node's bandwidth is to every partition while all write as they do, in the order of the sample: foreground
-/// first, then flushes, and everybody in proportion to what he writes.
+/// What every partition can have of the node's bandwidth while all write as they do now, in the order of the sample:
+/// foreground first, then flushes, and each partition in proportion to what it writes.
 pub fn tokens(sample: &Sample, loads: &[Load]) -> Vec<Tokens> {
     let ingest = loads.iter().map(|load| load.ingest).sum::<f64>();
     let left = left(sample, loads);
@@ -56,7 +56,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// As the knobs say.
+    /// How a tree is run with these knobs.
     pub fn of(knobs: &PartitionKnobs) -> Course {
         let &PartitionKnobs { scope, flush_gather, write_buffers, intra_l0_fan_in, .. } = knobs;
         Course { scope, gather: flush_gather, buffers: write_buffers, fan_in: intra_l0_fan_in }
@@ -84,7 +84,7 @@ fn run_bytes(tree: &TreeFacts, course: Course) -> f64 {
     (course.gather.max(1) * tree.memtable_bytes.max(1)) as f64
 }
 
-/// Bytes that merges write for every run that they take out of level 0.
+/// Bytes that merges write for each run that they take out of level 0.
 pub fn bytes_per_run(tree: &TreeFacts, course: Course) -> f64 {
     let run = run_bytes(tree, course);
     match course.scope {
@@ -100,10 +100,10 @@ pub fn bytes_per_run(tree: &TreeFacts, course: Course) -> f64 {
     }
 }
 
-/// The largest number of memtables a flush may wait for, up to `most`, so that writes go on in the remaining ones of
-/// `buffers` until it is done: what gathers, what fills meanwhile, and one. And so that the flush is not urgent as soon
-/// as it begins, with all memtables but two full (U-11): it would go before the very writes that it makes room for,
-/// those of all trees that fill alike at once.
+/// The largest number of memtables a flush may wait for, up to `most`. Two things bound it. Writes must go on in the
+/// remaining ones of `buffers` until the flush is done: `buffers` must hold what gathers, what fills meanwhile, and one
+/// more. And the flush must not be urgent as soon as it begins, with all memtables but two full (U-11): it would go
+/// before the very writes that it makes room for, and those of all trees that fill alike would do so at once.
 pub fn gather(ingest: f64, flush: f64, buffers: u64, most: u64) -> u64 {
     let while_flushing = if flush > 0.0 { ingest / flush } else { f64::INFINITY };
     let fits = |gather: u64| gather as f64 * (1.0 + while_flushing) + 1.0 <= buffers as f64 && gather + 2 < buffers;

@@ -1,4 +1,4 @@
-//! What was seen and decided lately, so that "why was it slow at 14:03?" has an answer.
+//! What policies saw and decided lately, so that "why was it slow at 14:03?" has an answer.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -17,12 +17,12 @@ use super::sample::{PartitionSample, Sample};
 pub struct Tick {
     /// What was seen.
     pub sample: Sample,
-    /// What came of it.
+    /// What was decided.
     pub decision: Decision,
 }
 
 impl Tick {
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the tick takes.
     fn bytes(&self) -> usize {
         let each = size_of::<PartitionSample>() + size_of::<PartitionKnobs>() + size_of::<Load>();
         size_of::<Self>() + self.sample.partitions.len() * each
@@ -39,7 +39,7 @@ pub struct History {
 }
 
 impl History {
-    /// Of at most `bytes_max` bytes; the last tick is kept in any case.
+    /// A history of at most `bytes_max` bytes. The last tick is kept in any case.
     pub fn new(bytes_max: usize) -> Self {
         Self { ticks: VecDeque::new(), bytes: 0, bytes_max, forgotten: 0 }
     }
@@ -54,22 +54,22 @@ impl History {
         }
     }
 
-    /// All of them, the oldest first.
+    /// All ticks that are kept, the oldest first.
     pub fn ticks(&self) -> impl DoubleEndedIterator<Item = &Arc<Tick>> {
         self.ticks.iter()
     }
 
-    /// How many were forgotten: those before the oldest.
+    /// How many ticks were forgotten: those before the oldest that is kept.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// The last one.
+    /// The last tick.
     pub fn last(&self) -> Option<&Arc<Tick>> {
         self.ticks.back()
     }
 
-    /// The one whose decision held at `now`; `None` if that is forgotten.
+    /// The tick whose decision held at `now`; `None` if it is forgotten.
     pub fn at(&self, now: Nanos) -> Option<&Arc<Tick>> {
         let after = self.ticks.partition_point(|tick| tick.sample.now <= now);
         after.checked_sub(1).and_then(|index| self.ticks.get(index))

@@ -1,32 +1,33 @@
-//! What the profile `weir` is made of, and what it might be: each can be taken out, or put in, for a comparison with
-//! [`Profile::Weir`](super::Profile::Weir) that shows what it pays. `docs/policy/weir.md` has the table.
+//! The ingredients of the profile `weir`, and some that it might have. Each can be taken out, or put in, for a
+//! comparison with [`Profile::Weir`](super::Profile::Weir) that shows what it pays. `docs/policy/weir.md` has the
+//! table.
 //!
 //! Such profiles are for `weir sim` and `weir bench`; `weir serve` does not know them.
 
-/// See the module.
+/// One ingredient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingredient {
-    /// All of the deferral policy: compactions are put off, memtables gather, writes are slowed before a stall.
+    /// All of the deferral policy: compactions are put off, memtables gather, and writes are slowed before a stall.
     Deferral,
     /// Stage one: merges below level 1 are put off.
     StageOne,
     /// Stage two: merges into level 1 are put off.
     StageTwo,
-    /// While the node is short up to twelve memtables become one run, in up to 25 buffers.
+    /// While the node is short, up to twelve memtables become one run, in up to 25 buffers.
     Gathering,
     /// Level 0 may have more than four runs before it is merged, where that saves rewriting level 1.
     LongLevel0,
-    /// In stage two level 0 is merged within itself late while the device is full.
+    /// In stage two, level 0 is merged within itself late while the device is full.
     Patience,
-    /// A merge within level 0 takes no more than what it can write in time.
+    /// A merge within level 0 takes no more than it can write in time.
     MergeSize,
     /// Stage two ends for a minute where reads have become slow (U-23).
     ReadCare,
-    /// What is put off runs while the device rests, a few partitions at a time.
+    /// Compactions that are put off run while the device rests, a few partitions at a time.
     Rest,
-    /// What is put off runs while all that is needed fits nevertheless.
+    /// Compactions that are put off run while all that is needed fits nevertheless.
     Fit,
-    /// Level 0 goes down while the node is short and something of the device is over.
+    /// Level 0 is drained while the node is short but the device has bandwidth to spare.
     Drain,
     /// A few partitions catch up at a time, within a budget (U-4).
     Ramp,
@@ -36,15 +37,15 @@ pub enum Ingredient {
     Rush,
     /// Flushes go one after the other, so that each gives back its memory as soon as it can.
     FlushOrder,
-    /// The last of four memtables fills at full speed (FX-29).
+    /// Writes fill the last of four memtables at full speed (FX-29).
     LastMemtable,
-    /// What is reserved is lent, in front (C-9) and behind; background is raised at once (U-9).
+    /// Reservations are lent, in front (C-9) and behind, and the background rate is raised at once (U-9).
     Lending,
-    /// What relieves level 0 goes before deeper compactions at the gate (U-25).
+    /// Compactions that relieve level 0 go before deeper ones at the gate (U-25).
     Order,
-    /// What is written into levels 0 and 1 stays in the block cache (FX-26).
+    /// Blocks written into levels 0 and 1 stay in the block cache (FX-26).
     Cache,
-    /// What merges write leaves the block cache to what flushes write, once that is full (U-20).
+    /// Once the block cache is full, what merges write leaves it to what flushes write (U-20).
     GivingWay,
     /// Not in `weir`: a compaction that relieves level 0 takes the slot of a deeper one that runs (SI-8).
     Preemption,
@@ -79,7 +80,7 @@ impl Ingredient {
         Ingredient::Delta,
     ];
 
-    /// The name of `weir` without it, or, where it is not in there, with it.
+    /// The name of the profile `weir` without this ingredient, or with it where `weir` does not have it.
     pub const fn profile_name(self) -> &'static str {
         match self {
             Ingredient::Deferral => "weir-without-deferral",

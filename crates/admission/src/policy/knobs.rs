@@ -1,4 +1,4 @@
-//! Where the knobs go, and why.
+//! The positions of all knobs, and the reasons for them.
 
 use std::fmt;
 
@@ -12,59 +12,59 @@ use crate::limits::Limits;
 /// The knobs of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knobs {
-    /// Of the node itself.
+    /// The knobs of the node's gate.
     pub node: NodeKnobs,
-    /// What background has at the node while foreground would use all of it; `None` = what foreground leaves.
+    /// What background has at the node while foreground would use all of it; `None` = only what foreground leaves.
     #[serde(default)]
     pub floor: Option<Floor>,
     /// One per partition of the sample, in its order.
     pub partitions: Vec<PartitionKnobs>,
 }
 
-/// What background has of a device that foreground would use up.
+/// How much background has of a device that foreground would use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Floor {
-    /// So many bytes of foreground pass for one of background where both wait.
+    /// How many bytes of foreground pass for one byte of background where both wait.
     pub foreground: u32,
-    /// Whether that one is for merges of level 0, too; else it is for flushes alone.
+    /// Whether that one byte may go to merges of level 0, too; otherwise it is for flushes alone.
     pub merges: bool,
 }
 
 /// The knobs of the node gate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeKnobs {
-    /// What it hands out.
+    /// What the gate hands out.
     pub limits: Limits,
-    /// Time's worth of tokens that it keeps, in nanoseconds.
+    /// The burst: it keeps the tokens of at most this much time, in nanoseconds.
     pub burst: Nanos,
 }
 
 /// The knobs of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionKnobs {
-    /// Who.
+    /// The partition.
     #[serde(with = "OwnerDef")]
     pub owner: Owner,
     /// Its foreground gate.
     pub foreground: Limits,
     /// Its background gate.
     pub background: Limits,
-    /// Background draws on the foreground's bucket, which is refilled so often, in nanoseconds; `None` = each has its
-    /// own.
+    /// If set, background draws on the foreground's bucket, and this is the time between two refills, in nanoseconds;
+    /// `None` = each has its own bucket.
     #[serde(default)]
     pub one_bucket: Option<Nanos>,
     /// Whether its foreground may pass beyond its limit while the node is idle (C-9).
     pub borrows: bool,
     /// Its share inside a class at the node, in bytes per second (C-8); `None` for an equal share.
     pub weight: Option<u64>,
-    /// Its share among flushes; `None` = as in the other classes.
+    /// Its share among flushes at the node; `None` = as in the other classes.
     #[serde(default)]
     pub flush_weight: Option<u64>,
     /// How far its compactions are put off.
     pub stage: Stage,
     /// Which compactions may run.
     pub scope: Scope,
-    /// A flush waits for so many sealed memtables and writes them as one run.
+    /// How many sealed memtables a flush waits for, to write them as one run.
     pub flush_gather: u64,
     /// Memtables allowed, the active one included.
     pub write_buffers: u64,
@@ -76,14 +76,14 @@ pub struct PartitionKnobs {
     /// Most bytes that a merge inside level 0 takes, unless it takes the fewest runs.
     #[serde(default = "any_bytes")]
     pub intra_l0_bytes: u64,
-    /// What merges write into levels 0 and 1 stays in the block cache, where that has room (FX-26).
+    /// Whether what merges write into levels 0 and 1 stays in the block cache, where that has room (FX-26).
     pub warm: bool,
-    /// Level 0 may gather more runs than make it due, where the tree is one that gathers.
+    /// Whether level 0 may gather more runs than make it due, where the tree is one that gathers.
     #[serde(default = "gathers")]
     pub l0_gathers: bool,
-    /// A flush passes as foreground while all memtables but two are full (U-11).
+    /// Whether a flush passes as foreground while all memtables but two are full (U-11).
     pub flush_may_rush: bool,
-    /// What relieves level 0 goes before deeper compactions (U-25).
+    /// Whether compactions that relieve level 0 go before deeper ones (U-25).
     pub l0_first: bool,
     /// Bytes per second that users may write; `None` = as they like.
     pub write_rate: Option<u64>,
@@ -122,17 +122,17 @@ impl PartitionKnobs {
     }
 }
 
-/// What recordings from before the knob was there say.
+/// The value in recordings from before this knob existed.
 fn any_bytes() -> u64 {
     u64::MAX
 }
 
-/// What recordings from before the knob was there say.
+/// The value in recordings from before this knob existed.
 fn gathers() -> bool {
     true
 }
 
-/// FX-22.
+/// Fewest runs that a merge inside level 0 takes (FX-22).
 pub const INTRA_L0_FAN_IN: u64 = 4;
 
 /// How far the compactions of a partition are put off.
@@ -142,15 +142,15 @@ pub enum Stage {
     /// Not at all.
     #[default]
     Normal,
-    /// Only level 0 into level 1 (FX-19).
+    /// Only level 0 into level 1 is compacted (FX-19).
     #[serde(rename = "stage1")]
     One,
-    /// Only inside level 0 (FX-20).
+    /// Only runs inside level 0 are merged (FX-20).
     #[serde(rename = "stage2")]
     Two,
-    /// On the way back from stage two: level 0 is emptied, in turn with the other partitions (U-3).
+    /// On the way back from stage two: level 0 is emptied into level 1, in turn with the other partitions (U-3).
     Drain,
-    /// Everything runs again, within the budget of what is being caught up on (U-4).
+    /// Everything runs again, within the budget for catching up (U-4).
     Resume,
 }
 
@@ -169,7 +169,7 @@ impl Stage {
         }
     }
 
-    /// The compactions that run in it.
+    /// The compactions that run in this stage.
     pub const fn scope(self) -> Scope {
         match self {
             Stage::Normal | Stage::Resume => Scope::All,
@@ -215,7 +215,7 @@ pub enum Reason {
     /// There is bandwidth enough.
     #[default]
     Enough,
-    /// What the load needs is this much of the device, in percent.
+    /// The load needs this much of the device, in percent.
     Demand(u64),
     /// Level 0 has this many runs while the node is short.
     Runs(u64),
@@ -223,9 +223,9 @@ pub enum Reason {
     StallAhead(u64),
     /// Opened with a long level 0.
     Opened,
-    /// There is bandwidth again: it waits for its turn to catch up.
+    /// There is bandwidth again, and the partition waits for its turn to catch up.
     Queued,
-    /// There is bandwidth again: it is catching up.
+    /// There is bandwidth again, and the partition is catching up.
     CatchingUp,
     /// Reads became too slow.
     SlowReads,
@@ -253,14 +253,16 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Enough => f.write_str("the device has bandwidth enough for everything"),
+            Reason::Enough => f.write_str("the device has enough bandwidth for everything"),
             Reason::Demand(percent) => write!(f, "the node's load needs {percent} % of the device"),
-            Reason::Runs(runs) => write!(f, "level 0 has {runs} runs while the device is short"),
+            Reason::Runs(runs) => write!(f, "level 0 has {runs} runs while the device is short of bandwidth"),
             Reason::StallAhead(seconds) => write!(f, "writes would stall in {seconds} s if nothing changed"),
-            Reason::Opened => f.write_str("it was opened with a long level 0"),
+            Reason::Opened => f.write_str("it was opened with many runs in level 0"),
             Reason::Queued => f.write_str("the device has bandwidth again; it waits for its turn to catch up"),
-            Reason::CatchingUp => f.write_str("the device has bandwidth again; compactions put off are caught up on"),
-            Reason::SlowReads => f.write_str("reads had become too slow in stage 2"),
+            Reason::CatchingUp => {
+                f.write_str("the device has bandwidth again; it is catching up on compactions that were put off")
+            }
+            Reason::SlowReads => f.write_str("reads became too slow in stage two"),
             Reason::Peak(percent) => write!(f, "reads and logs alone need {percent} % of the device"),
         }
     }

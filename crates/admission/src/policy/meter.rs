@@ -1,4 +1,4 @@
-//! From totals to rates: what every policy asks about the load.
+//! From totals to rates: the load that every policy asks about.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use super::sample::{Bytes, Operations, PartitionSample, Sample};
 const SECOND: Nanos = 1_000_000_000;
 /// Time between two looks at the average ingest (FX-12).
 const AVERAGE_OVER: Nanos = 60 * SECOND;
-/// A partition that was opened so lately and has written nothing yet has no average of zero, but none: what it did
-/// before is not known.
+/// A partition that was opened less than this long ago, and has written nothing yet, has no average at all, not an
+/// average of zero: what it did before is not known.
 const FRESH: Nanos = 300 * SECOND;
 /// Time constant of the measured amplification (U-10), in seconds.
 const AMPLIFICATION_SECONDS: f64 = 600.0;
-/// Before anything is measured: what the paper's runs measured (FX-13), in device bytes per byte ingested.
+/// The amplification before anything is measured: that of the paper's runs (FX-13), in device bytes per byte ingested.
 const AMPLIFICATION_FIRST: f64 = 20.0;
-/// What was known before weighs as much as so many memtables at least: the first guess, and after a pause what was
+/// What was known before weighs at least as much as this many memtables: the first guess, and after a pause what was
 /// measured before it.
 const KNOWN_MEMTABLES: f64 = 16.0;
-/// So much of the first guess may be wrong: trees of few levels, and those whose level 0 gathers, do with 12.
+/// The part of the first guess that may be wrong: trees of few levels, and those whose level 0 gathers, need only 12.
 const DOUBT: f64 = 0.4;
-/// A byte above the target of its level has been part of its way: on average half.
+/// The part of its way that a byte above the target of its level has behind it: half, on average.
 const ON_ITS_WAY: f64 = 0.5;
-/// No tree does with less (U-10): flush, and one merge whose inputs are read.
+/// No tree needs less (U-10): a flush, and one merge whose inputs are read.
 const AMPLIFICATION_MIN: f64 = 3.0;
 
 /// Rates of all partitions of one node.
@@ -42,14 +42,15 @@ struct Meter {
     minute_user: u64,
     peak: f64,
     average: Option<f64>,
-    /// Bytes of users that are still to be moved.
+    /// Users' bytes that are still to be moved.
     owed: f64,
-    /// Bytes that have come to where they stay, and what background moved for them, of late.
+    /// Bytes that have come to where they stay, and in `background` what was moved for them, of late.
     settled: f64,
     background: f64,
-    /// What of `settled` is the first guess.
+    /// The part of `settled` that is the first guess.
     guessed: f64,
-    /// Operations of the background and the bytes that they moved, of late.
+    /// The totals of operations at the last look; in `moved` the operations of the background and the bytes that they
+    /// moved, of late.
     ops: Operations,
     moved: [f64; 2],
     load: Load,
@@ -60,7 +61,7 @@ struct Meter {
 pub struct Load {
     /// Written by users, in the last window.
     pub ingest: f64,
-    /// Written by users, over the last whole minute (FX-12); `None` in the first.
+    /// Written by users, over the last whole minute (FX-12); `None` in the first minute.
     pub average: Option<f64>,
     /// Written by users, in the busiest window of this minute (U-9: lowered only at the minute).
     pub peak: f64,
@@ -76,12 +77,12 @@ pub struct Load {
     /// Operations that read for users, per second.
     #[serde(default)]
     pub read_ops: f64,
-    /// Operations that a byte of flushes and merges takes; 0 until there were some.
+    /// Operations that a byte of flushes and merges takes; 0 until there were any.
     #[serde(default)]
     pub ops_per_byte: f64,
     /// Background bytes that a byte ingested causes when nothing is put off (LSM-BA).
     pub amplification: f64,
-    /// The part of it that may be wrong, because little has been measured yet.
+    /// The part of `amplification` that may be wrong, because little has been measured yet.
     pub doubt: f64,
 }
 
@@ -97,8 +98,8 @@ impl Load {
     }
 }
 
-/// The most background bytes that a byte ingested can cause in a tree whose deepest level is `depth`, with levels 0 and
-/// 1 in memory and a factor of ten between levels (FX-13): 46 for levels 0 to 3.
+/// The most background bytes that a byte ingested can cause in a tree whose deepest level is `depth`. Levels 0 and 1
+/// are in memory, and the factor between levels is ten (FX-13): 46 for levels 0 to 3.
 pub fn amplification_bound(depth: u64) -> f64 {
     let deep = depth.max(1) as f64 - 1.0;
     let written = 1.0 + 2.0 + 11.0 * deep;
@@ -107,8 +108,8 @@ pub fn amplification_bound(depth: u64) -> f64 {
 }
 
 impl Meters {
-    /// Takes in a sample and gives the loads, in its order. `deferred` says whose amplification is not what it would be
-    /// (U-10: frozen).
+    /// Takes in a sample and gives the loads, in its order. `deferred` names the partitions whose amplification is not
+    /// the usual one just now; theirs is frozen (U-10).
     pub fn observe(&mut self, sample: &Sample, deferred: impl Fn(Owner) -> bool) -> Vec<Load> {
         let awake: Vec<Owner> = sample.partitions.iter().map(|partition| partition.owner).collect();
         self.partitions.retain(|owner, _| awake.binary_search(owner).is_ok());
@@ -153,7 +154,7 @@ impl Meter {
         let rate = |bytes: u64| bytes as f64 / seconds;
         let owed = owed(partition);
         if !deferred {
-            // While nothing settles, the ratio stays: time alone says nothing.
+            // While nothing settles, the ratio stays: the passing of time alone says nothing about it.
             let keep =
                 (-seconds / AMPLIFICATION_SECONDS).exp().max((known(partition) / self.settled.max(1.0)).min(1.0));
             self.settled = self.settled * keep + since.user as f64 + self.owed - owed;
@@ -194,14 +195,15 @@ fn known(partition: &PartitionSample) -> f64 {
     KNOWN_MEMTABLES * partition.tree.memtable_bytes.max(1) as f64
 }
 
-/// Bytes that background has still to move. Merges come in lumps, many at a time where trees fill alike: counted by
-/// what was written, amplification would rise and fall with them.
+/// Bytes that background has still to move. Merges come in lumps, many at a time where trees fill alike: if
+/// amplification were counted by what users wrote, it would rise and fall with them.
 fn owed(partition: &PartitionSample) -> f64 {
     let tree = &partition.tree;
     (tree.unflushed + tree.l0_bytes) as f64 + tree.deep_debt as f64 * ON_ITS_WAY
 }
 
-/// What was measured, between its bounds (U-10), and how much of it was `guessed`.
+/// The amplification that was measured, between its bounds (U-10), and how much of it is doubtful because it was
+/// `guessed`.
 fn load_of(settled: f64, background: f64, guessed: f64, partition: &PartitionSample) -> Load {
     let settled = settled.max(known(partition));
     let bound = amplification_bound(partition.tree.depth).max(AMPLIFICATION_MIN);
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_average_is_taken_every_minute() {
-        // FX-12: 120 MB in a minute are 2 MB/s.
+        // FX-12: 120 MB in a minute make 2 MB/s.
         let mut meters = Meters::default();
         let mut last = Load::default();
         for second in 0..=119 {

@@ -1,5 +1,6 @@
-//! Policies: pure functions from a sample to knob positions, one file per idea. No clock, no I/O: everything is in the
-//! [`Sample`], what must be remembered is in the policy, and the same samples give the same knobs.
+//! Policies: pure functions from a sample to knob positions, one file per idea. They have no clock and do no I/O:
+//! everything that they see is in the [`Sample`], what they must remember is in the policy, and the same samples give
+//! the same knobs.
 
 pub mod bandwidth;
 mod behaviour;

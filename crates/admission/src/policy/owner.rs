@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_io::Owner;
 
-/// How an [`Owner`] is written.
+/// The fields of an [`Owner`] in a recording.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Owner")]
 pub(super) struct OwnerDef {

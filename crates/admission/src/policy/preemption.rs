@@ -1,11 +1,11 @@
-//! Which running compactions give their slots to what relieves level 0 (SI-8, U-6).
+//! Which running compactions give their slots to compactions that relieve level 0 (SI-8, U-6).
 //!
-//! 1. Where trees wait for a slot to relieve level 0 and deeper compactions hold all of them, one deeper compaction
-//!    gives way for each that waits.
-//! 2. The least complete goes first: it has least to keep meanwhile. One that is nearly done ends sooner than it could
-//!    give way.
-//! 3. One deeper compaction always stays. SILK has one store, which relieves level 0 once at a time; on a node with
-//!    many there is always one that wants to, and what is deeper would starve (C-7).
+//! 1. Where trees wait for a slot to relieve level 0, and deeper compactions hold all slots, one deeper compaction
+//!    gives way for each tree that waits.
+//! 2. The least complete compaction gives way first: it has least to keep meanwhile. One that is nearly done ends
+//!    sooner than it could give way.
+//! 3. One deeper compaction always stays. SILK has one store, which relieves level 0 once at a time. On a node with
+//!    many trees there is always one that wants to, and deeper compactions would starve (C-7).
 
 use weir_io::Class;
 
@@ -14,15 +14,15 @@ use super::parking::must_park;
 /// A compaction that holds a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Running {
-    /// Of the slot.
+    /// The number of the slot.
     pub number: u64,
-    /// Of the compaction.
+    /// The class of the compaction.
     pub class: Class,
     /// How much of its input it has consumed, 0 to 1.
     pub progress: f64,
-    /// It gives way already.
+    /// Whether it is giving way already.
     pub gives_way: bool,
-    /// It goes on to its end whatever is asked of it.
+    /// Whether it goes on to its end whatever is asked of it.
     pub stays: bool,
 }
 

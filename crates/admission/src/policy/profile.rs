@@ -27,7 +27,7 @@ pub enum Profile {
     RocksDbMerging,
     /// RocksDB without level 0: CruiseDB's SP-LSM-tree.
     SpLsm,
-    /// RocksDB behind one gate for the node.
+    /// RocksDB's trees behind one gate for the node.
     RocksDbGate,
     /// The same with fixed limits for partitions.
     RocksDbLimits,
@@ -53,14 +53,14 @@ pub enum Profile {
     CruiseRepro,
     /// FlexEngine as its paper has it.
     FlexEngine,
-    /// FlexEngine with what its paper leaves open.
+    /// FlexEngine, with decisions where its paper leaves questions open.
     #[default]
     Weir,
     /// The same with one ingredient more or less, for comparisons. Not among [`Profile::ALL`].
     Varied(Ingredient),
 }
 
-/// What a profile is made of.
+/// The parts of a profile.
 struct Parts {
     name: &'static str,
     about: &'static str,
@@ -119,7 +119,7 @@ impl Profile {
         Profile::Weir,
     ];
 
-    /// Their names, in that order.
+    /// The names of [`Profile::ALL`], in that order.
     pub const NAMES: [&'static str; Profile::ALL.len()] = {
         let mut names = [""; Profile::ALL.len()];
         let mut at = 0;
@@ -131,7 +131,7 @@ impl Profile {
     };
 
     const fn parts(self) -> Parts {
-        /// As a RocksDB is; the others say what they change.
+        /// The parts of a RocksDB. The other profiles say what they change.
         const ROCKSDB: Parts = Parts {
             name: "rocksdb",
             about: "RocksDB as it comes: no limits, nothing put off",
@@ -150,7 +150,7 @@ impl Profile {
         /// A FlexEngine with more.
         const WEIR: Parts = Parts {
             name: "weir",
-            about: "FlexEngine with what its paper leaves open; the default of `weir serve`",
+            about: "FlexEngine, with answers to what its paper leaves open; the default of `weir serve`",
             bandwidth: BandwidthKind::Reserved { lends: true, l0_first: true },
             deferral: DeferralKind::Weir(None),
             gathers_l0: true,
@@ -215,7 +215,8 @@ impl Profile {
             },
             Profile::Silk => Parts {
                 name: "silk",
-                about: "SILK: flushes and compactions have what clients leave; level 0 first, deeper ones wait for it",
+                about: "SILK: flushes and compactions get the bandwidth that clients leave; level 0 goes first, and \
+                        deeper compactions wait for it",
                 bandwidth: BandwidthKind::Silk { l0_first: true },
                 deferral: DeferralKind::Pauses,
                 preempts: true,
@@ -223,13 +224,13 @@ impl Profile {
             },
             Profile::SilkBandwidthOnly => Parts {
                 name: "silk-bw-only",
-                about: "SILK's bandwidth alone: what clients leave, without an order among compactions",
+                about: "only SILK's bandwidth rule: compactions get what clients leave, in no special order",
                 bandwidth: BandwidthKind::Silk { l0_first: false },
                 ..ROCKSDB
             },
             Profile::SilkPriorityOnly => Parts {
                 name: "silk-prio-only",
-                about: "SILK's order alone: level 0 takes the slots of deeper compactions, at any bandwidth",
+                about: "only SILK's order: level 0 takes the slots of deeper compactions, and bandwidth is not limited",
                 preempts: true,
                 ..ROCKSDB
             },
@@ -290,12 +291,12 @@ impl Profile {
         }
     }
 
-    /// Its name.
+    /// The name of the profile.
     pub const fn name(self) -> &'static str {
         self.parts().name
     }
 
-    /// What it is, in a line.
+    /// What the profile is, in a line.
     pub const fn about(self) -> &'static str {
         self.parts().about
     }
@@ -306,7 +307,7 @@ impl Profile {
         Profile::ALL.into_iter().chain(varied).find(|profile| profile.name() == name)
     }
 
-    /// Whether it goes by what the device can keep up, and does nothing where that is not known (CR-12).
+    /// Whether the profile goes by what the device can keep up, and does nothing where that is not known (CR-12).
     pub const fn needs_device(self) -> bool {
         matches!(self.parts().deferral, DeferralKind::Cruise(Law::Adaptive | Law::Published))
     }
@@ -316,19 +317,19 @@ impl Profile {
         self.parts().gathers_l0
     }
 
-    /// Whether writes are slowed while the last memtable fills and all others wait for their flush (FX-29): in a
-    /// RocksDB, and in what was built on one.
+    /// Whether writes are slowed while the last memtable fills and all others wait for their flush (FX-29): so in a
+    /// RocksDB, and in everything built on one.
     pub const fn slows_at_last_buffer(self) -> bool {
         self.parts().slows_at_last_buffer
     }
 
-    /// Whether levels that are fuller than level 0 is long are compacted before it (CR-17).
+    /// Whether levels that are fuller, relative to their targets, than level 0 are compacted before it (CR-17).
     pub const fn picks_by_score(self) -> bool {
         self.parts().picks_by_score
     }
 
-    /// Whether what goes into levels 0 and 1 stays in the block cache as it is written (FX-26). A RocksDB caches what
-    /// is read, unless it is told otherwise.
+    /// Whether blocks of levels 0 and 1 go into the block cache as they are written, and stay there (FX-26). A RocksDB
+    /// caches only what is read, unless it is told otherwise.
     pub const fn keeps_upper_levels(self) -> bool {
         self.parts().keeps_upper_levels
     }
@@ -343,8 +344,8 @@ impl Profile {
         self.parts().preempts
     }
 
-    /// Whether a scenario under it shares write memory and block cache within a delay. A node's settings say that, and
-    /// no profile of [`Profile::ALL`].
+    /// Whether a scenario under this profile shares write memory and block cache within a delay. On a node its settings
+    /// say that, not the profile, and no profile of [`Profile::ALL`] does so.
     pub const fn shares_within_a_delay(self) -> bool {
         self.parts().shares_within_a_delay
     }
@@ -356,14 +357,14 @@ impl fmt::Display for Profile {
     }
 }
 
-/// What the policies of a profile are configured with.
+/// The settings of a profile's policies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// For the bandwidth policy.
     pub bandwidth: BandwidthSettings,
     /// For [`Profile::RocksDbAutotune`].
     pub autotune: AutotuneSettings,
-    /// How long it takes to move a partition to another node, in nanoseconds: deferral has to bridge that.
+    /// How long it takes to move a partition to another node, in nanoseconds: deferral has to bridge that time.
     pub migration: Nanos,
 }
 
@@ -385,31 +386,31 @@ pub struct Policy {
     seconds: Option<Seconds>,
 }
 
-/// Windows of a second for what counts seconds, where policies look more often than that.
+/// Windows of a second, for what counts seconds, where policies look more often than once a second.
 #[derive(Default)]
 struct Seconds {
     meters: Meters,
-    /// The end of the last window, and what was found then.
+    /// The end of the last window, and the violation found then.
     last: Option<(Nanos, Option<Violation>)>,
 }
 
-/// What came of one sample.
+/// What was decided from one sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// What was measured, in the order of the sample.
     pub loads: Vec<Load>,
-    /// Where the knobs go.
+    /// The positions of all knobs.
     pub knobs: Knobs,
-    /// Who should leave the node, where it is short.
+    /// Which partitions should leave the node, where it is short.
     pub violation: Option<Violation>,
 }
 
 impl Policy {
-    /// Time between two decisions of most policies, in nanoseconds. They count on it where they count samples ("three
-    /// in a row"). Like all times it is never scaled.
+    /// Time between two decisions of most policies, in nanoseconds. Policies rely on it where they count samples
+    /// ("three in a row"). Like all times it is never scaled.
     pub const PERIOD: Nanos = 1_000_000_000;
 
-    /// The policies of `profile`, knowing nothing yet.
+    /// The policies of `profile`, which know nothing yet.
     pub fn new(profile: Profile, settings: Settings) -> Self {
         let rates = settings.bandwidth;
         let parts = profile.parts();
@@ -452,7 +453,7 @@ impl Policy {
         self.bandwidth.node(device)
     }
 
-    /// Takes in a sample and says where all knobs go. Samples come in the order of their time.
+    /// Takes in a sample and decides the positions of all knobs. Samples come in the order of their time.
     pub fn decide(&mut self, sample: &Sample) -> Decision {
         let deferral = &self.deferral;
         let loads = self.meters.observe(sample, |owner| deferral.is_atypical(owner));

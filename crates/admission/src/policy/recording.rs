@@ -1,4 +1,5 @@
-//! What was seen and decided, on its way to another machine: a bug report that decides itself again.
+//! A recording of what was seen and decided, to be taken to another machine: a bug report whose decisions can be made
+//! again.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::history::Tick;
 use super::knobs::PartitionKnobs;
 use super::profile::{Decision, Profile, Settings};
 
-/// What this version writes and reads.
+/// The version of recordings that this program writes and reads.
 const VERSION: u32 = 3;
 
 /// Ticks of one node, the oldest first, and what its policies were configured with. Written as JSON; times are
@@ -20,51 +21,55 @@ pub struct Recording {
     version: u32,
     profile: String,
     settings: Settings,
-    /// Ticks before the first one that nobody remembers.
+    /// How many ticks before the first one are forgotten.
     pub forgotten: u64,
-    /// The others.
+    /// The ticks that are remembered.
     pub ticks: Vec<Arc<Tick>>,
 }
 
-/// What came of deciding again.
+/// The result of deciding again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
-    /// Decisions.
+    /// How many decisions were made again.
     pub ticks: usize,
-    /// Those of them that came out otherwise.
+    /// How many of them came out differently.
     pub different: usize,
-    /// The first of those.
+    /// The first one that did.
     pub first: Option<Difference>,
-    /// The last of those, as an index.
+    /// The last one that did, as an index.
     pub last: usize,
 }
 
-/// A decision that came out otherwise.
+/// A decision that came out differently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Which one.
+    /// The index of its tick.
     pub tick: usize,
-    /// About whom; `None` where only what was measured or the node's own gate differs.
+    /// The partition that it is about; `None` where only what was measured or the node's own gate differs.
     pub owner: Option<Owner>,
     /// What was decided, and what would be.
     pub decided: [String; 2],
 }
 
 impl Recording {
-    /// Of what `profile` decided under `settings`, after so many ticks that are forgotten.
+    /// A recording of what `profile` decided under `settings` in `ticks`, after `forgotten` ticks that are not in it.
     pub fn new(profile: Profile, settings: Settings, forgotten: u64, ticks: Vec<Arc<Tick>>) -> Self {
         Self { version: VERSION, profile: profile.name().to_owned(), settings, forgotten, ticks }
     }
 
-    /// Decides it all again by this program's policies, which know nothing at the first tick.
+    /// Makes all decisions again with this program's policies, which know nothing at the first tick.
     ///
     /// # Errors
-    /// Another version wrote it, or a profile that is not known here decided; in words.
+    /// In words, if another version wrote the recording, or a profile that is not known here made the decisions.
     pub fn replay(&self) -> Result<Replayed, String> {
         if self.version != VERSION {
-            return Err(format!("it has version {}, this program reads version {VERSION}", self.version));
+            return Err(format!(
+                "the recording has version {}, but this program reads only version {VERSION}",
+                self.version
+            ));
         }
-        let profile = Profile::parse(&self.profile).ok_or_else(|| format!("no profile is called {}", self.profile))?;
+        let profile =
+            Profile::parse(&self.profile).ok_or_else(|| format!("there is no profile called {}", self.profile))?;
         let again = replay(profile, self.settings, self.ticks.iter().map(|tick| &tick.sample));
         let pairs = self.ticks.iter().map(|tick| &tick.decision).zip(&again).enumerate();
         let mut replayed = Replayed { ticks: self.ticks.len(), different: 0, first: None, last: 0 };

@@ -1,5 +1,5 @@
-//! Who should leave a node that has sold more than its disk gives (FX-4, FX-5). Named here, by the same figures by
-//! which compactions are put off; moved by whoever can.
+//! Which partitions should leave a node that has sold more than its disk gives (FX-4, FX-5). This module only names
+//! them, by the same figures by which compactions are put off. Moving them is for somebody else.
 
 use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
@@ -11,13 +11,13 @@ use super::meter::Load;
 use super::owner::OwnerDef;
 use super::sample::Sample;
 
-/// So many partitions are named that the rest needs no more than this share of the device (U-2). A violation ends below
-/// it, too.
+/// Partitions are named until the rest needs no more than this share of the device (U-2). A violation ends below it,
+/// too.
 const RELIEVED: f64 = 0.70;
-/// A violation begins and ends after so many samples in a row (U-1).
+/// A violation begins and ends after this many samples in a row (U-1).
 const WINDOWS: u32 = 3;
-/// Bytes a second of a move: FlexEngine's partitions of 10 GB take 200 s (FX-28). Replicas are read for it, not the
-/// node that is short.
+/// How fast a partition moves, in bytes a second: FlexEngine's partitions of 10 GB take 200 s (FX-28). Its replicas are
+/// read for that, not the node that is short.
 const MOVED_PER_SECOND: u64 = 50_000_000;
 
 /// A node needs more of its device than it should.
@@ -27,24 +27,26 @@ pub struct Violation {
     pub since: Nanos,
     /// What the load would need if nothing were put off, as a share of the device.
     pub demand: f64,
-    /// Who should leave; who frees most for each byte moved comes first. Empty where nobody's leaving would help.
+    /// The partitions that should leave. The one that frees most for each byte moved comes first. Empty where nobody's
+    /// leaving would help.
     pub moves: Vec<Move>,
 }
 
 /// A partition that should leave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Move {
-    /// Whose.
+    /// The partition.
     #[serde(with = "OwnerDef")]
     pub owner: Owner,
-    /// What is to be copied.
+    /// How many bytes are to be copied.
     pub bytes: u64,
-    /// How long that takes, in nanoseconds.
+    /// How long the copy takes, in nanoseconds.
     pub takes: Nanos,
-    /// What is freed beyond doubt, as a share of the device: of a first guess no more than the demand has of it.
+    /// What the move frees beyond doubt, as a share of the device: a first guess of amplification counts no more than
+    /// it does in the demand.
     pub frees: f64,
-    /// Until one of its writes would stall, in nanoseconds; `None` = never, as things are. Less than `takes` means that
-    /// the move is late.
+    /// Nanoseconds until one of its writes would stall; `None` = never, as things are. Less than `takes` means that the
+    /// move comes too late.
     pub time_to_stall: Option<Nanos>,
 }
 
@@ -57,7 +59,7 @@ pub(super) struct Relief {
 }
 
 impl Relief {
-    /// `loads` and `knobs` are the partitions', in the order of the sample.
+    /// Takes in a sample. `loads` and `knobs` are those of the partitions, in the order of the sample.
     pub(super) fn observe(&mut self, sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs]) -> Option<Violation> {
         let demand = demand(sample, loads);
         let speaks_for_change = if self.since.is_some() { demand < RELIEVED } else { demand >= ENTER };
@@ -71,7 +73,7 @@ impl Relief {
     }
 }
 
-/// Greedily, until the rest fits.
+/// The moves, chosen greedily until the rest fits.
 fn moves(sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs], demand: f64) -> Vec<Move> {
     let partitions = sample.partitions.iter().zip(loads).zip(knobs);
     let candidates = partitions.map(|((partition, load), knobs)| {
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
     use crate::limits::{Limits, Rates};
 
-    /// Partitions with so many GB that use so many percent of the device.
+    /// A node whose partitions have (gigabytes, percent of the device that they use).
     fn node(second: u64, partitions: &[(u64, u64)]) -> (Sample, Vec<Load>, Vec<PartitionKnobs>) {
         let samples = partitions.iter().enumerate().map(|(number, &(gigabytes, _))| PartitionSample {
             owner: Owner { tenant: number as u32 + 1, partition: 1 },
@@ -139,8 +141,8 @@ mod tests {
     #[test]
     fn who_frees_most_for_each_byte_leaves_first_until_the_rest_fits() {
         let mut relief = Relief::default();
-        // 110 % in all: 40 must go. The small busy one (10 % for 1 GB), then 30 % for 10 GB; not 30 % for 20 GB, nor
-        // who does nothing.
+        // 110 % in all: 40 must go. First the small busy partition (10 % for 1 GB), then 30 % for 10 GB; not 30 % for
+        // 20 GB, nor the partition that does nothing.
         let partitions = [(20, 30), (1, 10), (10, 30), (1, 0), (50, 40)];
         let violation = (0..3).filter_map(|second| watch(&mut relief, second, &partitions)).last().expect("110 %");
         assert_eq!(violation.since, 2_000_000_000);

@@ -1,4 +1,4 @@
-//! What a policy sees: plain numbers, taken once a second from the whole node.
+//! What a policy sees: plain numbers of the whole node, taken once a second.
 
 use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
@@ -26,40 +26,40 @@ pub struct Sample {
 pub struct MemoryFacts {
     /// In memtables, over all partitions.
     pub buffers_used: u64,
-    /// Most that memtables may take together; `None` = nobody counts.
+    /// Most that memtables may take together; `None` = nobody counts it.
     pub buffers_max: Option<u64>,
-    /// In the block cache of levels 0 and 1: pinned, or warm since they were written (FX-26).
+    /// In the block cache, of levels 0 and 1: pinned, or warm since they were written (FX-26).
     pub upper_used: u64,
-    /// Most that the block cache can hold; `None` = nobody counts.
+    /// Most that the block cache can hold; `None` = nobody counts it.
     pub upper_max: Option<u64>,
 }
 
 /// One partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionSample {
-    /// Who.
+    /// The partition.
     #[serde(with = "OwnerDef")]
     pub owner: Owner,
-    /// What its tenant bought; zero = it has no limits.
+    /// What its tenant bought; zero = the tenant has no limits.
     pub capacity: Capacity,
-    /// Partitions that its tenant bought it for; at least 1.
+    /// How many partitions the tenant bought that for; at least 1.
     pub partitions: u64,
-    /// What it did since it was opened.
+    /// Bytes that it moved since it was opened.
     pub bytes: Bytes,
-    /// And in how many operations.
+    /// In how many operations it did so.
     #[serde(default)]
     pub ops: Operations,
     /// Its tree.
     pub tree: TreeFacts,
     /// Its background jobs.
     pub jobs: JobFacts,
-    /// How often its foreground bucket was found empty: time between two refills in which somebody waited.
+    /// How often its foreground bucket was found empty: refill periods in which somebody waited.
     #[serde(default)]
     pub drains: u64,
-    /// 99th percentile of its reads that went to the device, in the last window, in nanoseconds; `None` where they were
-    /// too few to say.
+    /// The 99th percentile of its reads that went to the device in the last window, in nanoseconds; `None` where there
+    /// were too few to say.
     pub read_p99: Option<Nanos>,
-    /// What its requests met. No policy looks at it: it is for whoever asks why.
+    /// What its requests met. No policy looks at this: it answers `weir why`.
     #[serde(default)]
     pub felt: Felt,
 }
@@ -67,18 +67,19 @@ pub struct PartitionSample {
 /// What requests of a partition met, as sums that only grow while it is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Felt {
-    /// What they waited for; of [`Cause::Quota`](crate::waits::Cause::Quota) what all its tenant's did.
+    /// How long they waited, by cause; for [`Cause::Quota`](crate::waits::Cause::Quota) how long all requests of the
+    /// tenant did.
     pub waited: Waits,
     /// Requests of its tenant that the tenant's units refused.
     pub refused: u64,
 }
 
-/// Bytes since the partition was opened; all but the first of the device.
+/// Bytes since the partition was opened. All but the first field count bytes of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Written by users.
     pub user: u64,
-    /// Log.
+    /// Written to the log.
     pub log: u64,
     /// Read for users.
     pub read: u64,
@@ -120,27 +121,27 @@ pub struct TreeFacts {
     pub bytes: u64,
     /// Deepest level that holds something.
     pub depth: u64,
-    /// Bytes above target, over all levels below level 0: what deeper compactions have still to move.
+    /// Bytes above target, summed over all levels below level 0: what deeper compactions have still to move.
     pub deep_debt: u64,
-    /// Bytes of the level below level 0 that is the fullest, in percent of its target; 0 in recordings from before it
-    /// was told.
+    /// Bytes of the fullest level below level 0, in percent of its target; 0 in recordings from before this field
+    /// existed.
     #[serde(default)]
     pub worst_level: u64,
     /// Bytes in memtables, sealed and active.
     pub unflushed: u64,
-    /// Memtables that wait for their flush or are in it.
+    /// Memtables that wait for their flush or are being flushed.
     pub sealed: u64,
     /// Size of a memtable.
     pub memtable_bytes: u64,
     /// Memtables allowed by configuration, the active one included.
     pub write_buffers: u64,
-    /// Memtables allowed just now.
+    /// Memtables allowed just now, the active one included.
     pub write_buffers_now: u64,
     /// Runs at which a merge into level 1 is due.
     pub l0_trigger: u64,
     /// Runs from which writes are slowed.
     pub l0_slow: u64,
-    /// Runs at which they stop; 0 in recordings from before it was told.
+    /// Runs at which writes stop; 0 in recordings from before this field existed.
     #[serde(default)]
     pub l0_stop: u64,
 }
@@ -148,16 +149,16 @@ pub struct TreeFacts {
 /// Background jobs of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
-    /// Handed out and not yet finished, parked ones too.
+    /// Jobs handed out and not yet finished, parked ones included.
     pub running: u64,
-    /// Merges under way: they have a slot, and can use bandwidth.
+    /// Merges under way: they hold a slot, and can use bandwidth.
     pub merging: u64,
-    /// Parked: they keep their inputs, but no thread and no tokens.
+    /// Parked jobs: they keep their inputs, but use no thread and no tokens.
     pub parked: u64,
-    /// Bytes that the flushes under way have still to write, about; 0 in recordings from before it was told.
+    /// Bytes that the flushes under way have still to write, roughly; 0 in recordings from before this field existed.
     #[serde(default)]
     pub flush_left: u64,
-    /// The same of the merges out of level 0 and within it that are under way and not parked.
+    /// The same for the merges out of level 0 and within it that are under way and not parked.
     #[serde(default)]
     pub l0_left: u64,
 }
@@ -193,27 +194,28 @@ impl Bytes {
 }
 
 impl TreeFacts {
-    /// Bytes that merges put off still have to move at least once: what deferral owes.
+    /// Bytes that the merges that were put off still have to move at least once: what deferral owes.
     pub fn debt(&self) -> u64 {
         let due = if self.l0_is_due() { self.l0_bytes } else { 0 };
         due + self.deep_debt
     }
 
-    /// Whether a merge of level 0 into level 1 is due: by its runs, or by its bytes where merges within level 0 have
-    /// left few large ones.
+    /// Whether a merge of level 0 into level 1 is due: by its number of runs, or by its bytes where merges within level
+    /// 0 have left few large runs.
     pub fn l0_is_due(&self) -> bool {
         self.l0_runs >= self.l0_trigger || self.l0_runs > 0 && self.l0_bytes >= self.l0_target
     }
 
-    /// Runs up to which the tree's own slowing is milder than a policy's: it lets 16 MiB a second through at
-    /// `l0_slow`, evenly less up to `l0_stop`, and here still 4.75. Who writes less than that waits for nobody.
+    /// Runs up to which the tree's own slowing is milder than a policy's. The tree lets 16 MiB a second through at
+    /// `l0_slow` runs, evenly less up to `l0_stop`, and still 4.75 at this number. A tree that writes less than that
+    /// does not wait.
     pub fn l0_mild(&self) -> u64 {
         self.l0_slow + self.l0_stop.saturating_sub(self.l0_slow) * 3 / 4
     }
 
-    /// How full what would stall writes is, 1 = full: `buffers` memtables, or level 0 where it may have so many `runs`
-    /// of a memtable each, the fuller of both. CruiseDB's watermark (CR-2) is that of its memtables: its tree has no
-    /// level 0. Where flushes lag a run is several memtables long, and costs as much to merge.
+    /// How full the tree is of what would stall writes, 1 = full: the fuller of `buffers` memtables, and of a level 0
+    /// that may have `runs` runs of a memtable each. CruiseDB's watermark (CR-2) is that of its memtables: its tree has
+    /// no level 0. Where flushes lag, a run is several memtables long, and costs as much to merge.
     pub fn watermark(&self, buffers: u64, runs: u64) -> f64 {
         let part = |used: u64, all: u64| used as f64 / all.max(1) as f64;
         part(self.unflushed, buffers * self.memtable_bytes)

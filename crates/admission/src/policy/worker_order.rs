@@ -1,16 +1,16 @@
 //! Worker order: which tree that waits for a compaction slot gets the next one.
 //!
-//! 1. What relieves level 0 goes before what is deeper, but one deep compaction goes after [`URGENT_IN_A_ROW`] others
-//!    (C-7): nothing starves.
-//! 2. Of the tenants that wait, the one that holds the fewest slots is served; of equals the one that has held slots
-//!    for the shortest time by now.
-//! 3. Of one tenant's trees, the one that has waited longest.
+//! 1. Compactions that relieve level 0 go before deeper ones, but after [`URGENT_IN_A_ROW`] of them one deep compaction
+//!    goes (C-7): nothing starves.
+//! 2. Of the tenants that wait, the one that holds the fewest slots is served. Among equals it is the one that has held
+//!    slots for the shortest time so far.
+//! 3. Of one tenant's trees, the one that has waited longest is served.
 //! 4. A spare slot is for trees that are short of space and would give some back: their writes must not wait until
-//!    others have merged. The gates still see to it that what it moves goes behind.
+//!    others have merged. The gates still see to it that the I/O of such a job goes behind the rest.
 
 use weir_io::{Class, Nanos, Owner};
 
-/// Deep compactions that wait let so many others pass, and then one of them goes.
+/// How many others waiting deep compactions let pass before one of them goes.
 const URGENT_IN_A_ROW: u32 = 10;
 
 /// A tree that waits for a slot.
@@ -18,15 +18,15 @@ const URGENT_IN_A_ROW: u32 = 10;
 pub struct Wish {
     /// Its owner.
     pub owner: Owner,
-    /// Of the compaction that it wants to run.
+    /// The class of the compaction that it wants to run.
     pub class: Class,
-    /// Whose is lower came earlier.
+    /// A tree with a lower number came earlier.
     pub turn: u64,
-    /// Its tenant is near its disk limit, or has reached it.
+    /// Whether its tenant is near its disk limit, or has reached it.
     pub is_short_of_space: bool,
-    /// Slots that its tenant holds.
+    /// How many slots its tenant holds.
     pub running: usize,
-    /// For how long its tenant has held slots, in nanoseconds of slots.
+    /// For how long its tenant has held slots, in nanoseconds summed over slots.
     pub had: Nanos,
 }
 
@@ -36,7 +36,7 @@ impl Wish {
     }
 }
 
-/// Who gets a free slot, and how many urgent compactions in a row have gone before deep ones that wait.
+/// Which tree gets a free slot, and how many urgent compactions in a row have gone before deep ones that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Whose turn it is.
@@ -45,7 +45,7 @@ pub struct Turn {
     pub urgent_in_a_row: u32,
 }
 
-/// Who of `wishes` gets a free slot, after `urgent_in_a_row` went before deep ones that wait.
+/// Which of `wishes` gets a free slot, after `urgent_in_a_row` urgent compactions went before deep ones that wait.
 pub fn next(wishes: impl Iterator<Item = Wish> + Clone, urgent_in_a_row: u32) -> Option<Turn> {
     let some_urgent = wishes.clone().any(|wish| wish.is_urgent());
     let some_deep = wishes.clone().any(|wish| !wish.is_urgent());
@@ -56,7 +56,7 @@ pub fn next(wishes: impl Iterator<Item = Wish> + Clone, urgent_in_a_row: u32) ->
     Some(Turn { owner: first.owner, urgent_in_a_row })
 }
 
-/// Who of `wishes` gets the spare slot.
+/// Which of `wishes` gets the spare slot.
 pub fn next_spare(wishes: impl Iterator<Item = Wish>) -> Option<Owner> {
     let short = wishes.filter(|wish| wish.is_short_of_space && wish.class == Class::Reclaim);
     short.min_by_key(|wish| (wish.turn, wish.owner)).map(|wish| wish.owner)

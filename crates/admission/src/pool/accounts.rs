@@ -1,4 +1,4 @@
-//! Who has how many units of a pool, and what is left for whom.
+//! How many units of a pool each tenant has, and how many are left for each.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Kept for it and not in use.
+    /// Units that are kept for the tenant and not in use.
     fn kept(self) -> u64 {
         self.reserve.saturating_sub(self.used)
     }
@@ -21,26 +21,26 @@ impl Part {
 /// What a tenant is entitled to, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its fair share. As long as it stays within that, it goes before all who do not.
+    /// Its fair share. As long as the tenant stays within that, it goes before all that do not.
     pub units: u64,
     /// Kept for it alone.
     pub reserve: u64,
-    /// Within its share it may take from what is kept in common.
+    /// Whether, within its share, it may take from what is kept in common.
     pub is_prompt: bool,
 }
 
 /// What all tenants are entitled to, in units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Kept in common for those below their share.
+    /// Kept in common for tenants below their share.
     pub common: u64,
-    /// By tenant. Whoever is not here has an equal part of the pool for its share, as one of those who use something;
-    /// it may take from what is kept in common, and goes before nobody.
+    /// Shares by tenant. The share of a tenant that is not here is an equal part of the pool, as it is one of those
+    /// that use something. Such a tenant may take from what is kept in common, and goes before nobody.
     pub tenants: BTreeMap<u32, Share>,
 }
 
 impl Shares {
-    /// What is kept in all: in common, and for each tenant.
+    /// All units that are kept: in common, and for each tenant.
     pub fn kept(&self) -> u64 {
         self.common + self.tenants.values().map(|share| share.reserve).sum::<u64>()
     }
@@ -49,20 +49,20 @@ impl Shares {
 /// The sums over a pool, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// In all.
+    /// All units of the pool.
     pub capacity: u64,
     /// In use by all tenants.
     pub used: u64,
     /// Kept for tenants that do not use them now.
     pub kept: u64,
-    /// Tenants that use something: among them fair shares are counted.
+    /// Tenants that use something: fair shares are counted among these.
     pub users: u64,
     /// Requests that wait.
     pub waiting: u64,
 }
 
 impl PoolStats {
-    /// What nobody uses and is kept for nobody.
+    /// Units that nobody uses and that are kept for nobody.
     pub fn rest(self) -> u64 {
         self.capacity.saturating_sub(self.used).saturating_sub(self.kept)
     }
@@ -71,9 +71,9 @@ impl PoolStats {
 /// Whether a request can be granted now, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// From what is kept for its tenant.
+    /// Yes, from what is kept for its tenant.
     Reserve,
-    /// With units of the rest.
+    /// Yes, with units of the rest.
     Rest,
     /// No: what is left is for tenants within their share.
     AboveShare,
@@ -81,7 +81,7 @@ pub(super) enum Fit {
     Short,
 }
 
-/// The books of a pool. Tenants need no registration: one that neither uses nor reserves anything is not known.
+/// The books of a pool. Tenants need no registration: a tenant that neither uses nor reserves anything is not known.
 #[derive(Debug)]
 pub(super) struct Accounts {
     sums: PoolStats,
@@ -120,7 +120,7 @@ impl Accounts {
         self.change(tenant, |part| part.reserve = reserve);
     }
 
-    /// Sets all reserves, and who goes first.
+    /// Sets all reserves, and which tenants go first.
     pub fn set_shares(&mut self, shares: &Shares) {
         self.headroom = shares.common;
         let left: Vec<u32> =
@@ -130,13 +130,13 @@ impl Accounts {
         self.shares.clone_from(&shares.tenants);
     }
 
-    /// Whether anybody goes before others.
+    /// Whether any tenant goes before others.
     pub fn has_shares(&self) -> bool {
         !self.shares.is_empty()
     }
 
     /// The share of `tenant`, in units: what the policy says, or else an equal part, as if it used something and one
-    /// more was about to come.
+    /// more tenant were about to come.
     pub fn share(&self, tenant: u32) -> u64 {
         let equal = || self.sums.capacity / (self.sums.users + u64::from(self.part(tenant).used == 0) + 1);
         self.shares.get(&tenant).map_or_else(equal, |share| share.units)
@@ -147,17 +147,17 @@ impl Accounts {
         self.part(tenant).used.saturating_add(units) <= self.share(tenant)
     }
 
-    /// Whether `tenant`, with `units` more, goes before those who are above their share.
+    /// Whether `tenant`, with `units` more, goes before tenants that are above their share.
     pub fn goes_first(&self, tenant: u32, units: u64) -> bool {
         self.shares.contains_key(&tenant) && self.is_within_share(tenant, units)
     }
 
-    /// `tenant` uses `before` units less and `after` more, whatever is left.
+    /// Books that `tenant` uses `before` units less and `after` more, whatever is left.
     pub fn exchange(&mut self, tenant: u32, before: u64, after: u64) {
         self.change(tenant, |part| part.used = part.used - before + after);
     }
 
-    /// The one place where parts change: keeps the sums.
+    /// Changes a part, and keeps the sums right. This is the only place where parts change.
     fn change(&mut self, tenant: u32, change: impl FnOnce(&mut Part)) {
         let before = self.part(tenant);
         let mut after = before;
@@ -172,7 +172,7 @@ impl Accounts {
         }
     }
 
-    /// Whether `tenant` can have `units` more; `is_due` if it was within its share when it asked.
+    /// Whether `tenant` can have `units` more; `is_due` = it was within its share when it asked.
     pub fn fit(&self, tenant: u32, units: u64, is_due: bool) -> Fit {
         let part = self.part(tenant);
         if units <= part.kept() {
@@ -188,7 +188,7 @@ impl Accounts {
         }
     }
 
-    /// `units`, or as many as `tenant` could have if nobody used anything, where that is less. At least one: a tenant
+    /// `units`, or as many as `tenant` could have if nobody used anything, whichever is less. At least one: a tenant
     /// for which there is nothing at all must wait.
     pub fn at_most(&self, tenant: u32, units: u64) -> u64 {
         let others = self.reserved - self.part(tenant).reserve;

@@ -1,20 +1,20 @@
 //! Units of something finite (bytes of write memory, bytes for long reads, turns to open a partition) in reserved
-//! shares and a common rest, with a fair queue of those who wait.
+//! shares and a common rest, with a fair queue for tenants that wait.
 //!
-//! 1. A tenant's reserve is kept for it whether it uses it or not; the rest goes to whoever comes. With reserves of 0
-//!    this is plain sharing, with reserves of a fair share each it is a static quota, and in between lies delayed
-//!    fairness (DF-3).
-//! 2. Requests that cannot be granted wait, by start-time fair queueing among tenants, in the order of arrival within a
-//!    tenant. A request that waits for units holds back those behind it: else small requests would starve a large one.
-//!    One that waits because its tenant is above its share holds back nobody but its tenant, and one within its
-//!    tenant's reserve waits for no other tenant (DF-7).
-//! 3. A policy may say what each tenant's share is ([`Shares`]). Then those who were within it when they asked go
-//!    before all who are above, and what is kept in common is for them (U-15).
-//! 4. Units are granted to a request and not to a wake-up: between the two nobody else can take them. A request that is
-//!    dropped gives back its place, or its units.
+//! 1. A tenant's reserve is kept for it whether it uses it or not. The rest goes to every tenant that asks. With
+//!    reserves of 0 this is plain sharing, with reserves of a fair share each it is a static quota, and in between lies
+//!    delayed fairness (DF-3).
+//! 2. Requests that cannot be granted wait, by start-time fair queueing among tenants, and in the order of arrival
+//!    within a tenant. A request that waits for units holds back those behind it: otherwise small requests would starve
+//!    a large one. A request that waits because its tenant is above its share holds back only requests of its own
+//!    tenant. A request within its tenant's reserve waits for no other tenant (DF-7).
+//! 3. A policy may set each tenant's share ([`Shares`]). Then tenants that were within their share when they asked go
+//!    before all that are above theirs, and what is kept in common is for them (U-15).
+//! 4. Units are granted to the request itself, before it is woken: nobody else can take them in between. A request that
+//!    is dropped gives back its place, or its units.
 //!
-//! Nothing is taken away from anybody here: [`crate::policy::share`] says from whom, and the owner of the mechanism
-//! does it (flushes that tenant's memtable). The lock is held over no waker.
+//! Nothing is taken away from anybody here: [`crate::policy::share`] says from which tenant, and the owner of the
+//! mechanism does it (such as flushing that tenant's memtable). The lock is not held while a waker is called.
 
 mod accounts;
 
@@ -32,16 +32,16 @@ use self::accounts::{Accounts, Fit};
 pub use self::accounts::{Part, PoolStats, Share, Shares};
 use crate::fair::FairQueue;
 
-/// See the module. Tenants need no registration.
+/// A pool of units. Tenants need no registration.
 pub struct Pool {
     state: Mutex<PoolBooks>,
 }
 
 struct PoolBooks {
     accounts: Accounts,
-    /// The requests that wait. The cost is what they ask for.
+    /// The requests that wait. Their costs are the units that they ask for.
     queue: FairQueue<Asked>,
-    /// By ticket: the requests that wait, and those that were granted and were not polled since.
+    /// By ticket: the requests that wait, and those that were granted and have not been polled since.
     requests: BTreeMap<u64, Queued>,
     next_ticket: u64,
 }
@@ -49,29 +49,29 @@ struct PoolBooks {
 #[derive(Clone, Copy)]
 struct Asked {
     ticket: u64,
-    /// Its tenant was within its share, with all that it had asked for.
+    /// Whether its tenant was within its share, with all that it had asked for.
     is_due: bool,
 }
 
 enum Queued {
-    /// In the queue, with whom to wake if it was polled.
+    /// In the queue, with the waker if it was polled.
     Waiting(Option<Waker>),
-    /// It has so many units.
+    /// It was granted this many units.
     Granted(u64),
 }
 
-/// Fairness is among tenants: they are the owners of the queue.
+/// The owner by which the queue knows a tenant: fairness is among tenants.
 const fn owner(tenant: u32) -> Owner {
     Owner { tenant, partition: 0 }
 }
 
 impl PoolBooks {
-    /// Whether `tenant` is within its share with `units` more than what it has and waits for.
+    /// Whether `tenant` is within its share with `units` more than it has and waits for.
     fn is_due(&self, tenant: u32, units: u64) -> bool {
         self.accounts.is_within_share(tenant, units.saturating_add(self.queue.cost_of(owner(tenant))))
     }
 
-    /// Grants a new request at once if no other one has to go before it: the units granted.
+    /// Grants a new request at once if no other one has to go before it. Gives the units granted.
     fn try_grant(&mut self, tenant: u32, units: u64) -> Option<u64> {
         let units = self.accounts.at_most(tenant, units);
         let goes_first = self.queue.is_empty() || units == 0;
@@ -82,7 +82,7 @@ impl PoolBooks {
         Some(units)
     }
 
-    /// Puts a new request into the queue; the ticket.
+    /// Puts a new request into the queue. Gives the ticket.
     fn enqueue(&mut self, tenant: u32, units: u64, is_due: bool) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -91,10 +91,10 @@ impl PoolBooks {
         ticket
     }
 
-    /// The tenant whose oldest request is to be granted next, and the units.
+    /// The tenant whose oldest request is to be granted next, and its units.
     fn next(&self) -> Option<(u32, u64)> {
         let mut are_held_back = false;
-        // Who goes first, and then the others.
+        // First the tenants that go first, and then the others.
         let rounds: &[bool] = if self.accounts.has_shares() { &[true, false] } else { &[false] };
         for &is_first_round in rounds {
             for (Owner { tenant, .. }, asked, &Asked { is_due, .. }) in self.queue.heads() {
@@ -117,7 +117,7 @@ impl PoolBooks {
         None
     }
 
-    /// Grants what can be granted; gives whom to wake without the lock.
+    /// Grants what can be granted. Gives the wakers that are to be called without the lock.
     fn pump(&mut self) -> Vec<Waker> {
         let mut woken = Vec::new();
         while let Some((tenant, units)) = self.next() {
@@ -130,7 +130,7 @@ impl PoolBooks {
         woken
     }
 
-    /// The request of `ticket` is dropped.
+    /// Takes out the request of `ticket`, which is dropped.
     fn leave(&mut self, tenant: u32, ticket: u64) {
         match self.requests.remove(&ticket) {
             Some(Queued::Waiting(_)) => drop(self.queue.remove(owner(tenant), |other| other.ticket == ticket)),
@@ -141,36 +141,36 @@ impl PoolBooks {
 }
 
 impl Pool {
-    /// A pool of `capacity` units, nothing reserved.
+    /// A pool of `capacity` units, of which none is reserved.
     pub fn new(capacity: u64) -> Arc<Self> {
         let (accounts, queue) = (Accounts::new(capacity), FairQueue::new());
         Arc::new(Self { state: Mutex::new(PoolBooks { accounts, queue, requests: BTreeMap::new(), next_ticket: 0 }) })
     }
 
-    /// Keeps `reserve` units for `tenant` from now on. What others use of it comes back as they give it back. All
-    /// reserves together should stay below the capacity: the policy that turns this knob sees to it.
+    /// Keeps `reserve` units for `tenant` from now on. What others use of these comes back as they give it back. All
+    /// reserves together should stay below the capacity: the policy that turns this knob must see to that.
     pub fn set_reserve(&self, tenant: u32, reserve: u64) {
         self.change(|state| state.accounts.set_reserve(tenant, reserve));
     }
 
-    /// Turns the knob: so many units of the rest are only for tenants within their share. They never find that others
-    /// have left nothing. Shares are equal parts of the capacity: one for everybody who uses something, and one for
-    /// whoever comes next.
+    /// Keeps `headroom` units of the rest for tenants within their share: they never find that others have left
+    /// nothing. Shares are equal parts of the capacity: one for every tenant that uses something, and one for the
+    /// tenant that comes next.
     pub fn set_headroom(&self, headroom: u64) {
         self.change(|state| state.accounts.set_headroom(headroom));
     }
 
-    /// Turns all knobs at once. Reserves of tenants that are in `shares` no more are nothing.
+    /// Turns all knobs at once. A tenant that is no longer in `shares` has no reserve.
     pub fn set_shares(&self, shares: &Shares) {
         self.change(|state| state.accounts.set_shares(shares));
     }
 
-    /// The share of `tenant`, in units: as [`Shares`] have it, or an equal part.
+    /// The share of `tenant`, in units: as [`Shares`] say, or an equal part.
     pub fn share(&self, tenant: u32) -> u64 {
         self.state.lock().accounts.share(tenant)
     }
 
-    /// Who waits, by number.
+    /// The tenants that wait, by number.
     pub fn waiting(&self) -> Vec<u32> {
         let mut waiting: Vec<u32> = self.state.lock().queue.heads().map(|(owner, ..)| owner.tenant).collect();
         waiting.sort_unstable();
@@ -178,8 +178,8 @@ impl Pool {
     }
 
     /// Takes `units` for `tenant` if nobody has to go before it and they are there: from its reserve first, then from
-    /// the rest. Within its reserve a tenant is never refused, whatever the others do (DF-7), unless it waits for
-    /// more already. More units than it can ever have count as all of those.
+    /// the rest. Within its reserve a tenant is never refused, whatever the others do (DF-7), unless it waits for more
+    /// already. If it asks for more units than it can ever have, it gets all that it can have.
     pub fn try_acquire(self: &Arc<Self>, tenant: u32, units: u64) -> Option<Permit> {
         let mut state = self.state.lock();
         let granted = state.try_grant(tenant, units);
@@ -187,7 +187,7 @@ impl Pool {
         drop(state);
         match granted {
             Some(units) => Some(Permit { pool: Arc::clone(self), tenant, units }),
-            // It may be its turn nevertheless.
+            // It may be this tenant's turn nevertheless.
             None if waits => self.acquire(tenant, units).now(),
             None => None,
         }
@@ -206,7 +206,7 @@ impl Pool {
         Acquire { pool: Arc::clone(self), tenant, is_due, step }
     }
 
-    /// Counts `units` of `tenant`, whatever is left, beyond the capacity if need be: they are in use already.
+    /// Counts `units` of `tenant` that are in use already, whatever is left, and beyond the capacity if need be.
     pub fn book(self: &Arc<Self>, tenant: u32, units: u64) -> Permit {
         self.change(|state| state.accounts.exchange(tenant, 0, units));
         Permit { pool: Arc::clone(self), tenant, units }
@@ -222,14 +222,14 @@ impl Pool {
         self.state.lock().accounts.parts().collect()
     }
 
-    /// The sums.
+    /// The sums over the pool.
     pub fn stats(&self) -> PoolStats {
         let state = self.state.lock();
         PoolStats { waiting: state.queue.len() as u64, ..state.accounts.sums() }
     }
 
-    /// Changes something, and grants what can be granted then. More use can also make a request grantable: a new user
-    /// makes the shares smaller, and a request that is above its share now holds nobody back any more.
+    /// Changes something, and grants what can be granted then. Even more use can make a request grantable: a new user
+    /// makes the shares smaller, and a request that is above its share now no longer holds others back.
     fn change<T>(&self, change: impl FnOnce(&mut PoolBooks) -> T) -> T {
         let mut state = self.state.lock();
         let outcome = change(&mut state);
@@ -246,7 +246,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Units in use; dropping gives them back.
+/// Units in use. Dropping this gives them back.
 #[must_use = "units that nobody holds are given back at once"]
 #[derive(Debug)]
 pub struct Permit {
@@ -256,17 +256,17 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How many.
+    /// How many units these are.
     pub fn units(&self) -> u64 {
         self.units
     }
 
-    /// Whose.
+    /// The tenant that uses them.
     pub fn tenant(&self) -> u32 {
         self.tenant
     }
 
-    /// Now it is `units`, whatever is left: the use has changed already.
+    /// Changes the number to `units`, whatever is left: the use has changed already.
     pub fn set(&mut self, units: u64) {
         if units != self.units {
             self.pool.change(|state| state.accounts.exchange(self.tenant, self.units, units));
@@ -281,8 +281,8 @@ impl Drop for Permit {
     }
 }
 
-/// A request for units. Once it has been granted it holds them, whether or not it is polled; dropping it gives them
-/// back, or its place in the queue.
+/// A request for units. Once it has been granted it holds them, whether or not it is polled. Dropping it gives back the
+/// units, or its place in the queue.
 #[must_use = "nothing is held before it is awaited"]
 pub struct Acquire {
     pool: Arc<Pool>,
@@ -294,22 +294,23 @@ pub struct Acquire {
 enum Step {
     Granted(u64),
     Queued(u64),
-    /// The permit has the units.
+    /// The permit holds the units.
     Done,
 }
 
 impl Acquire {
-    /// Whether its tenant was within its share with it, and all that it waited for, when it asked (DF-1).
+    /// Whether the tenant, when it asked, was within its share with this request and all others that it waited for
+    /// (DF-1).
     pub fn is_due(&self) -> bool {
         self.is_due
     }
 
-    /// The permit, if it has been granted by now; else the request is given up.
+    /// The permit, if it has been granted by now. Otherwise the request is given up.
     pub fn now(mut self) -> Option<Permit> {
         self.permit(None)
     }
 
-    /// The permit, if it has been granted by now; else `waker` is woken when it is.
+    /// The permit, if it has been granted by now. Otherwise `waker` is woken when it is.
     fn permit(&mut self, waker: Option<&Waker>) -> Option<Permit> {
         let units = match self.step {
             Step::Granted(units) => units,

@@ -1,4 +1,4 @@
-//! The units of one kind and who waits for them, without the locking and the waiting.
+//! The units of one kind and the requests that wait for them, without the locking and the waiting.
 
 use std::task::{Poll, Waker};
 
@@ -14,10 +14,10 @@ use crate::slots::{Alarm, Effects, SlotId, Slots};
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;
 
-/// Units of this time are always kept, however small the burst, in nanoseconds.
+/// The units of this time, in nanoseconds, are always kept, however small the burst is.
 const BURST_MIN: Nanos = 100 * MS;
 
-/// [`Budget::weight`] counts in this fraction of a unit.
+/// [`Budget::weight`] counts in fractions of a unit: this many make one.
 const FRACTION: u64 = 256;
 
 pub(super) enum Admitted {
@@ -26,7 +26,7 @@ pub(super) enum Admitted {
     Never { retry_in_ms: u64 },
 }
 
-/// What somebody who waits is told.
+/// The answer that a waiter gets.
 pub(super) enum Answer {
     Admitted,
     Refused { retry_in_ms: u64 },
@@ -38,14 +38,14 @@ pub(super) struct Budget {
     delay_max: Option<Nanos>,
     /// One flow per partition, all of the same weight.
     queue: FairQueue<Waiting>,
-    /// Of each its partition, and its units.
+    /// The deadline of each waiter, with its partition and its units.
     patience: Patience<(u32, u64)>,
     slots: Slots<Answer>,
     alarm: Alarm,
-    /// What a request that was charged one unit costs once settled, on average, in 1/[`FRACTION`] units: how fast the
-    /// queue moves.
+    /// What a request that was charged one unit costs once it is settled, on average, in 1/[`FRACTION`] units. It says
+    /// how fast the queue moves.
     weight: u64,
-    /// What was put in reserve. Not zero only while nobody waits.
+    /// What was put in reserve. It is zero while anybody waits.
     handed: Handful,
     stats: UnitStats,
 }
@@ -53,7 +53,7 @@ pub(super) struct Budget {
 /// A smaller reserve is not worth the trouble, in units.
 const HANDFUL_MIN: u64 = 4;
 
-/// All that concerns one partition, in the words of [`FairQueue`].
+/// The owner by which a [`FairQueue`] knows a partition.
 fn flow(partition: u32) -> Owner {
     Owner { tenant: 0, partition }
 }
@@ -91,7 +91,7 @@ impl Budget {
         }
     }
 
-    /// Pump afterwards. Who waits already keeps its patience.
+    /// Turns the knobs. Pump afterwards. Requests that wait already keep their deadlines.
     pub(super) fn set(&mut self, rate: u64, limits: &UnitLimits, now: Nanos) {
         let rate = bucket_rate(rate);
         if self.units.rate() == UNLIMITED {
@@ -114,7 +114,7 @@ impl Budget {
         self.units.tokens(now)
     }
 
-    /// Whether it will be more than a second until nothing is owed.
+    /// Whether it will take more than a second until nothing is owed.
     pub(super) fn owes_a_second(&mut self, now: Nanos) -> bool {
         let rate = self.units.rate();
         rate != UNLIMITED && self.units.tokens(now) < 0_i64.saturating_sub_unsigned(rate)
@@ -128,8 +128,8 @@ impl Budget {
         admitted
     }
 
-    /// Takes units out of the bucket to be admitted with, without looking in here; none if there are too few to spare,
-    /// or somebody waits.
+    /// Takes units out of the bucket, with which requests can be admitted without looking in here. Takes none if there
+    /// are too few to spare, or somebody waits.
     pub(super) fn hand_out(&mut self, now: Nanos) -> Handful {
         let tokens = self.units.spare(now).min(Handful::MOST.tokens);
         if tokens < HANDFUL_MIN || !self.queue.is_empty() {
@@ -140,7 +140,8 @@ impl Budget {
         self.handed
     }
 
-    /// Takes back what is left of what was handed out. Before anything else is asked of the budget.
+    /// Takes back what is left of the units that were handed out. To be called before anything else is asked of the
+    /// budget.
     pub(super) fn take_back(&mut self, left: Handful, now: Nanos) {
         let handed = std::mem::take(&mut self.handed);
         if handed != Handful::default() {
@@ -155,12 +156,12 @@ impl Budget {
         self.stats.admitted += 1;
     }
 
-    /// Pump afterwards.
+    /// Asks for `units` for `partition`. Pump afterwards.
     pub(super) fn admit(&mut self, partition: u32, units: u64, now: Nanos) -> Admitted {
         if self.try_admit(units, now) {
             return Admitted::Now;
         }
-        // An upper bound of the wait first: the exact one looks at all partitions, and is needed by few.
+        // First an upper bound of the wait: the exact wait needs a look at all partitions, and few requests need it.
         let patience = self.delay_max.filter(|&delay_max| {
             self.ready_after(self.queue.cost(), units, now) <= now.saturating_add(delay_max)
                 || self.ready_at(partition, units, now) <= now.saturating_add(delay_max)
@@ -192,7 +193,7 @@ impl Budget {
         self.ready_at(partition, units, now).saturating_sub(now).div_ceil(MS).max(1)
     }
 
-    /// Admits all who can go now, and refuses whose patience is at its end.
+    /// Admits all requests that can go now, and refuses those whose patience has ended.
     pub(super) fn pump(&mut self, now: Nanos) -> Effects {
         let mut effects = Effects::default();
         self.alarm.pumped(now);
@@ -201,7 +202,7 @@ impl Budget {
             let ready_at = self.units.next_ready_at(units, now).unwrap_or(Nanos::MAX);
             if ready_at > now {
                 if self.refuse_overdue(now, &mut effects) {
-                    // Perhaps it was the head: another may need less.
+                    // Perhaps the head was refused, and the next request needs less.
                     continue;
                 }
                 self.alarm.set(ready_at, now, &mut effects);
@@ -216,14 +217,15 @@ impl Budget {
         effects
     }
 
-    /// Whoever pumps has read the clock before he got the lock: it may be earlier than what others saw who came since.
+    /// Counts a wait. A thread that pumps has read the clock before it got the lock: `now` may be earlier than `since`
+    /// of a request that came meanwhile.
     fn delayed(&mut self, since: Nanos, now: Nanos) {
         self.stats.delayed += 1;
         self.stats.delayed_ns += now.saturating_sub(since);
     }
 
-    /// Refuses who was let wait because its turn was to come in time, when newcomers of other partitions or reads
-    /// larger than usual went before. True if there was somebody.
+    /// Refuses requests that were allowed to wait because their turn was to come in time, but before which newcomers of
+    /// other partitions, or reads larger than usual, went. True if there was such a request.
     fn refuse_overdue(&mut self, now: Nanos, effects: &mut Effects) -> bool {
         let mut any = false;
         loop {
@@ -250,7 +252,7 @@ impl Budget {
         self.slots.look(slot, waker)
     }
 
-    /// Who waited gave up: its place, or what it was given and never used, goes to the others. Pump afterwards.
+    /// A waiter has given up: its place, or what it was given and never used, goes to the others. Pump afterwards.
     pub(super) fn cancel(&mut self, slot: SlotId, partition: u32, units: u64) {
         match self.look(slot, None) {
             Poll::Pending => {
@@ -266,21 +268,21 @@ impl Budget {
         }
     }
 
-    /// Units that were charged and are not needed. Pump afterwards.
+    /// Gives back units that were charged and are not needed. Pump afterwards.
     pub(super) fn refund(&mut self, units: u64) {
         self.units.refund(units);
         // Saturating: the charge may be from before there was a limit, when nothing was counted.
         self.stats.units = self.stats.units.saturating_sub(units);
     }
 
-    /// What was charged `charged` costs `more`.
+    /// Settles a request that was charged `charged` and costs `more` beyond that.
     pub(super) fn settle(&mut self, partition: u32, charged: u64, more: u64, now: Nanos) {
         let weight = charged.saturating_add(more).saturating_mul(FRACTION) / charged.max(1);
         self.weight = self.weight - self.weight / 16 + weight / 16;
         if more > 0 {
-            // In full, also of reads (U-16 has them owe a second's units at most): what is forgiven is served beyond
-            // the limit, and with values of a thousand seconds' units a tenant would be served a thousand times what it
-            // bought (FX-2).
+            // The debt is taken in full, also for reads (U-16 has them owe a second's units at most). What is forgiven
+            // would be served beyond the limit: with values of a thousand seconds' units a tenant would be served a
+            // thousand times what it bought (FX-2).
             self.units.take(more, now);
             self.stats.units += more;
             self.queue.charge(flow(partition), more);
@@ -298,7 +300,7 @@ mod tests {
         let limits = UnitLimits { wcu: 10, ..UnitLimits::default() };
         let mut budget = Budget::new(limits.of(Unit::Write), &limits, 0);
         assert!(budget.try_admit(1, 100 * MS));
-        // Who came at 105 ms had the lock first; who turns the knob had looked at the clock at 100 ms.
+        // The request at 105 ms had the lock first; the thread that turns the knob had read the clock at 100 ms.
         let Admitted::Later(slot) = budget.admit(0, 1, 105 * MS) else { panic!("there was one unit") };
         budget.set(0, &limits, 100 * MS);
         drop(budget.pump(100 * MS));

@@ -1,13 +1,13 @@
-//! Capacity units and request units of a tenant (FX-1, FX-2, XS-21): what it bought, over all its partitions.
+//! Capacity units and request units of a tenant (FX-1, FX-2, XS-21): what the tenant bought, over all its partitions.
 //!
 //! - A unit is charged to the partition whose data it moves, and paid from the tenant's one bucket: a partition may use
-//!   all that the others leave. When several ask for more than there is, they are served in turn by what they got
-//!   ([`crate::fair`]), so that each has its share from the moment it asks, whatever the others queued.
-//! - Writes are charged what they cost. What a read costs shows when the value is there: it is charged one unit, and
-//!   settled afterwards, in full, as a debt that the next requests wait for (U-16). So is a write whose size depends on
-//!   what was there before.
-//! - Above the limit a request waits, up to a bound; beyond it, or at once where the tenant wants that (C-15), it is
-//!   refused, and told when to come again.
+//!   all that the others leave. When several partitions ask for more than there is, they are served in turn, by what
+//!   they got ([`crate::fair`]), so that each has its share from the moment it asks, whatever the others queued.
+//! - Writes are charged what they cost. What a read costs is known only when the value is there: the read is charged
+//!   one unit and settled afterwards, in full, as a debt that the next requests wait for (U-16). The same holds for a
+//!   write whose size depends on what was there before.
+//! - Above the limit a request waits, up to a bound. Beyond the bound, or at once where the tenant wants that (C-15),
+//!   it is refused, and told when to come again.
 
 mod budget;
 mod node_queue;
@@ -35,7 +35,7 @@ pub use node_units::NodeUnits;
 pub use request_order::{Access, RequestOrder};
 use savings::Savings;
 
-/// What is counted.
+/// The kinds of units that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Unit {
@@ -47,7 +47,7 @@ pub enum Unit {
     Request = 2,
 }
 
-/// Kinds of units.
+/// How many kinds of units there are.
 const UNITS: usize = Unit::ALL.len();
 
 impl Unit {
@@ -58,7 +58,7 @@ impl Unit {
         1 << self as u8
     }
 
-    /// The limit by which it is refused, as clients are told.
+    /// The name of the limit that refuses a request, as clients are told.
     pub const fn reason(self) -> &'static str {
         match self {
             Unit::Read => "tenant_rcu",
@@ -71,9 +71,9 @@ impl Unit {
 /// What happens above a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLimit {
-    /// The request waits. It is refused when it would wait, or has waited, longer than `max_ms` milliseconds.
+    /// The request waits. It is refused when it would wait, or has waited, for longer than `max_ms` milliseconds.
     Delay {
-        /// At most this long; [`DELAY_MAX_MS`] unless asked otherwise.
+        /// The longest wait, in milliseconds; [`DELAY_MAX_MS`] unless the tenant wants otherwise.
         max_ms: u32,
     },
     /// The request is refused at once.
@@ -89,7 +89,7 @@ impl Default for OnLimit {
     }
 }
 
-/// Request units that were not used are kept for so many seconds at most (XS-25).
+/// For how many seconds unused request units are kept at most (XS-25).
 const SAVING_SECONDS_MAX: u32 = 60;
 
 /// What a tenant bought.
@@ -101,18 +101,18 @@ pub struct UnitLimits {
     pub wcu: u64,
     /// Request units per second; 0 = unlimited.
     pub ru: u64,
-    /// It may use more request units, as long as the node has some left (XS-26).
+    /// Whether the tenant may use more request units, as long as the node has some left (XS-26).
     pub spare: bool,
-    /// Units that were not used stay for this many seconds, and may be used in a burst. 0, the default, keeps those of
-    /// 100 ms, so that requests need not come evenly; in ten seconds nobody gets more than 1 % above his limit. Of
-    /// request units they are kept for queries, and for what is paid afterwards (XS-25).
+    /// Unused units stay for this many seconds, and may be used in a burst. 0, the default, keeps those of 100 ms, so
+    /// that requests need not come evenly; in ten seconds nobody gets more than 1 % above his limit. Unused request
+    /// units are kept for queries, and for what is paid afterwards (XS-25).
     pub burst_seconds: u32,
     /// What happens above the limits.
     pub on_limit: OnLimit,
 }
 
 impl UnitLimits {
-    /// What is counted of `unit`, per second; 0 = unlimited.
+    /// The limit of `unit`, per second, as it is counted; 0 = unlimited.
     pub fn of(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Read => self.rcu,
@@ -121,12 +121,12 @@ impl UnitLimits {
         }
     }
 
-    /// The limits as the budget of `unit` has them: request units that were not used are kept elsewhere.
+    /// The limits as the budget of `unit` has them: unused request units are kept elsewhere.
     fn kept_by(&self, unit: Unit) -> Self {
         if unit == Unit::Request { Self { burst_seconds: 0, ..*self } } else { *self }
     }
 
-    /// For how many seconds request units are kept that were not used.
+    /// For how many seconds unused request units are kept.
     fn saving_seconds(&self) -> u32 {
         self.burst_seconds.min(SAVING_SECONDS_MAX)
     }
@@ -137,12 +137,12 @@ impl UnitLimits {
     }
 }
 
-/// No units in time.
+/// The units do not come in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Of what there is too little.
+    /// The kind of unit of which there is too little.
     pub unit: Unit,
-    /// Milliseconds from now when there would be enough, if nobody else asked meanwhile. At least 1.
+    /// Milliseconds from now until there would be enough, if nobody else asked meanwhile. At least 1.
     pub retry_in_ms: u64,
 }
 
@@ -154,14 +154,14 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What became of requests, since the tenant was opened. Counted only while there is a limit.
+/// What became of requests since the tenant was opened. It is counted only while there is a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitStats {
-    /// What was charged of the unit, settled ones included: of request units thousandths.
+    /// Units that were charged, including settlements; of request units in thousandths.
     pub units: u64,
     /// Requests admitted.
     pub admitted: u64,
-    /// Requests that waited, whether admitted in the end or not.
+    /// Requests that waited, whether they were admitted in the end or not.
     pub delayed: u64,
     /// How long they waited in all, in nanoseconds.
     pub delayed_ns: u64,
@@ -169,27 +169,28 @@ pub struct UnitStats {
     pub refused: u64,
 }
 
-/// See the module. Lock order: a budget's lock is never held while waking or arming a timer; the node's units come
-/// behind a budget.
+/// The units of one tenant. Lock order: a budget's lock is never held while waking or arming a timer; the lock of the
+/// node's units is taken after that of a budget.
 pub struct Quota {
     clock: Arc<dyn Clock>,
-    /// One bit for each limited [`Unit`]: no unlimited request goes further than this.
+    /// One bit for each limited [`Unit`]: a request without limits looks no further than this.
     limited: AtomicU8,
     budgets: [Mutex<Budget>; UNITS],
-    /// Of each budget: a tenant far below its limit takes no lock.
+    /// The reserve of each budget: a tenant far below its limit takes no lock.
     reserves: [Reserve; UNITS],
     timers: [Waker; UNITS],
-    /// Request units that were not used, and whether any are kept. Its lock is never held with a budget's.
+    /// Unused request units, and in `saves` whether any are kept. This lock is never held together with a budget's.
     savings: Mutex<Savings>,
     saves: AtomicBool,
-    /// What was paid from there.
+    /// What was paid from the savings.
     saved: AtomicU64,
-    /// The node's units, and whether those may be used beyond the limit.
+    /// The node's units, and in `spares` whether they may be used beyond the limit.
     node: Option<Arc<NodeUnits>>,
-    /// What it is called in the node's queues.
+    /// The tenant's number in the node's queues.
     number: u32,
     spares: AtomicBool,
-    /// What was taken from there, and what of the budget's it knows of.
+    /// What was taken from the node's units beyond the limit, and in `reported` how much of the budget's use the node
+    /// was told of.
     extra: AtomicU64,
     reported: AtomicU64,
 }
@@ -209,7 +210,7 @@ impl Wake for Timer {
 }
 
 impl Quota {
-    /// The units of one tenant, under `limits`. Nothing is saved up for a burst yet.
+    /// The units of one tenant under `limits`. Nothing is saved up for a burst yet.
     pub fn new(clock: Arc<dyn Clock>, limits: &UnitLimits) -> Arc<Self> {
         Self::made(clock, limits, None)
     }
@@ -238,7 +239,7 @@ impl Quota {
         })
     }
 
-    /// Turns the knobs; whoever waits and now can go, goes. What was saved up beyond a smaller burst is lost.
+    /// Turns the knobs. Requests that wait and can go now, go. What was saved up beyond a smaller burst is lost.
     pub fn set_limits(&self, limits: &UnitLimits) {
         for unit in Unit::ALL {
             self.with_budget(unit, |budget, now| budget.set(limits.of(unit), &limits.kept_by(unit), now));
@@ -247,7 +248,8 @@ impl Quota {
         self.savings.lock().set(limits.of(Unit::Request), limits.saving_seconds(), now, used);
         self.saves.store(limits.saving_seconds() > 0, Ordering::Relaxed);
         self.spares.store(limits.spare, Ordering::Relaxed);
-        // After the budgets: whoever still sees the old value finds budgets that are right, or passes one last time.
+        // After the budgets: a request that still sees the old value finds budgets that are right, or passes one last
+        // time.
         self.limited.store(limits.limited(), Ordering::Relaxed);
     }
 
@@ -263,24 +265,25 @@ impl Quota {
         self.limited.load(Ordering::Relaxed) == 0 && self.node_queue().is_none()
     }
 
-    /// True if request units matter: of the tenant, or of the node.
+    /// True if request units matter: those of the tenant, or those of the node.
     #[inline]
     pub fn counts_request_units(&self) -> bool {
         !self.is_unlimited(Unit::Request) || self.node_queue().is_some()
     }
 
-    /// The node's queues, while anybody may have to wait there.
+    /// The node's queues, while a request may have to wait there.
     #[inline]
     fn node_queue(&self) -> Option<&Arc<NodeQueue>> {
         self.node.as_ref().map(|node| node.queue()).filter(|queue| queue.is_on())
     }
 
-    /// Asks the node to let a request pass that costs `milli_units` as far as is known; `None` if it has no queues now.
+    /// Asks the node to let a request pass that costs `milli_units`, as far as is known; `None` if the node has no
+    /// queues now.
     pub fn enter_node(&self, access: Access, milli_units: u64) -> Option<NodeAdmission> {
         self.node_queue().map(|queue| queue.enter(access, self.number, milli_units))
     }
 
-    /// What is owed of `unit` is more than comes in a second (U-16): who may wait should.
+    /// Whether more of `unit` is owed than comes in a second (U-16): then a command that may wait should do so.
     pub fn owes_a_second(&self, unit: Unit) -> bool {
         if self.is_unlimited(unit) || self.reserves[unit as usize].is_filled() {
             return false;
@@ -289,7 +292,7 @@ impl Quota {
         self.lock(unit, now).owes_a_second(now)
     }
 
-    /// Charges `units` if they are there and nobody waits for them. Otherwise nothing is charged: [`Quota::admit`].
+    /// Charges `units` if they are there and nobody waits for them. Otherwise nothing is charged: see [`Quota::admit`].
     #[inline]
     pub fn try_admit(&self, unit: Unit, units: u64) -> bool {
         self.is_unlimited(unit)
@@ -316,7 +319,7 @@ impl Quota {
         is_there
     }
 
-    /// Tells the node what was used within the limit since it was last told.
+    /// Tells the node how much was used within the limit since it was last told.
     fn report(&self, charged: u64) {
         if let Some(node) = &self.node {
             let before = self.reported.swap(charged, Ordering::Relaxed);
@@ -327,7 +330,7 @@ impl Quota {
         }
     }
 
-    /// Locks a budget, with all its units in its bucket.
+    /// Locks a budget, and puts all its units back into its bucket.
     fn lock(&self, unit: Unit, now: Nanos) -> MutexGuard<'_, Budget> {
         let mut budget = self.budgets[unit as usize].lock();
         budget.take_back(self.reserves[unit as usize].reclaim(), now);
@@ -338,7 +341,7 @@ impl Quota {
     }
 
     /// Asks for `units` to be charged to `partition`. The place in the queue is taken now, not when the answer is first
-    /// polled; dropping it gives place and units back.
+    /// polled. Dropping the answer gives place and units back.
     ///
     /// # Errors
     /// The answer is [`Refused`] when the units do not come in time.
@@ -355,8 +358,8 @@ impl Quota {
         }
     }
 
-    /// Charges a query if so many request units were saved up: what comes in this second stays for others (XS-25).
-    /// Otherwise nothing is charged, and it pays as everybody does.
+    /// Charges a query `units` if that many request units were saved up: what comes in this second stays for others
+    /// (XS-25). Otherwise nothing is charged, and the query pays as everybody does.
     pub fn try_admit_query(&self, units: u64) -> bool {
         if !self.saves.load(Ordering::Relaxed) || self.is_unlimited(Unit::Request) {
             return false;
@@ -370,7 +373,7 @@ impl Quota {
         is_enough
     }
 
-    /// Pays up to `units` from what was saved up; gives how many those were.
+    /// Pays up to `units` from what was saved up, and gives how many units that paid.
     fn pay_from_savings(&self, unit: Unit, units: u64) -> u64 {
         if unit != Unit::Request || !self.saves.load(Ordering::Relaxed) {
             return 0;
@@ -381,23 +384,23 @@ impl Quota {
         paid
     }
 
-    /// What was charged to the budget of `unit` so far.
+    /// How much was charged to the budget of `unit` so far.
     fn charged(&self, unit: Unit) -> u64 {
         self.lock(unit, self.clock.now()).stats().units
     }
 
-    /// What was charged `units` is not run, and has not passed the node's queues.
+    /// Gives back `units` that were charged for a request that is not run, and that has not passed the node's queues.
     pub fn refund(&self, unit: Unit, partition: u32, units: u64) {
         if !self.is_unlimited(unit) {
             self.settle_limited(unit, partition, units, 0);
         }
     }
 
-    /// What was charged `charged` units has cost `actual`: the difference is paid, or given back.
+    /// Settles a request that was charged `charged` units and has cost `actual`: the difference is paid, or given back.
     #[inline]
     pub fn settle(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
-        // What costs what was charged is of interest only to who weighs those that wait: no write to memory that other
-        // threads have.
+        // A request that costs what it was charged matters only for the average cost of requests that wait. So there is
+        // no write to memory that other threads use.
         if unit == Unit::Request
             && let Some(queue) = self.node_queue()
         {
@@ -417,15 +420,15 @@ impl Quota {
         }
         let more = actual - charged;
         if !self.reserves[unit as usize].try_take(more, 0) && !self.pays_from_spare(unit, more) {
-            // Takes units away: nobody can go because of it, and no pump is needed.
+            // This takes units away: nobody can go because of it, and no pump is needed.
             let now = self.clock.now();
             self.lock(unit, now).settle(partition, charged, more, now);
         }
     }
 
-    /// Whether the node pays `more`, as the budget has less: what was begun with what the node has left is paid from
-    /// there, too. Else the debt would grow as long as the node has something left, and when it has not, the tenant
-    /// would have to wait for ever for what it bought.
+    /// Whether the node pays `more`, because the budget has less than that: a request that was begun with what the node
+    /// has left is also paid from there. Otherwise the debt would grow as long as the node has something left, and once
+    /// it has nothing, the tenant would have to wait for ever for what it bought.
     fn pays_from_spare(&self, unit: Unit, more: u64) -> bool {
         if unit != Unit::Request || !self.spares.load(Ordering::Relaxed) {
             return false;
@@ -435,7 +438,7 @@ impl Quota {
         there < i64::try_from(more).unwrap_or(i64::MAX) && self.try_take_spare(more)
     }
 
-    /// What became of requests so far.
+    /// The statistics of requests so far.
     pub fn stats(&self, unit: Unit) -> UnitStats {
         let mut stats = self.lock(unit, self.clock.now()).stats();
         if unit == Unit::Request {
@@ -444,18 +447,18 @@ impl Quota {
         stats
     }
 
-    /// How many wait for `unit`.
+    /// How many requests wait for `unit`.
     pub fn waiting(&self, unit: Unit) -> usize {
         self.budgets[unit as usize].lock().waiting()
     }
 
-    /// Units there now; negative while in debt, `i64::MAX` if unlimited.
+    /// Units that are there now; negative while in debt, `i64::MAX` if unlimited.
     pub fn units(&self, unit: Unit) -> i64 {
         let now = self.clock.now();
         self.lock(unit, now).units(now)
     }
 
-    /// Changes a budget and lets go whoever now can.
+    /// Changes a budget, and lets all requests go that now can.
     fn with_budget<R>(&self, unit: Unit, change: impl FnOnce(&mut Budget, Nanos) -> R) -> R {
         let now = self.clock.now();
         let mut budget = self.lock(unit, now);
@@ -501,7 +504,7 @@ pub struct QuotaWaiter {
     slot: SlotId,
     partition: u32,
     units: u64,
-    /// The slot is no longer ours.
+    /// Whether the slot is no longer ours.
     done: bool,
 }
 

@@ -1,9 +1,10 @@
-//! The node's queues of requests (XS-27): as long as its tenants use fewer units a second than a threshold, everybody
-//! passes. Above it requests wait in two queues, reads and writes, and pass as units come; in which order,
-//! [`super::request_order`] says. Inside a queue tenants are served in turn, by what they got.
+//! The node's queues of requests (XS-27). As long as the node's tenants use fewer units a second than a threshold,
+//! every request passes. Above the threshold requests wait in two queues, reads and writes, and pass as units come.
+//! [`super::request_order`] decides which queue goes next. Inside a queue tenants are served in turn, by what they got.
 //!
-//! What a request costs shows when it has run: it passes with what is known before, and the rest is a debt that those
-//! behind it wait for. Whoever has waited for [`WAIT_MAX`] is refused. There are never more waiting than connections.
+//! What a request costs is known only when it has run. It passes with what is known before, and the rest is a debt that
+//! the requests behind it wait for. A request that has waited for [`WAIT_MAX`] is refused. Never more requests wait
+//! than there are connections.
 
 use std::fmt;
 use std::future::Future;
@@ -22,15 +23,15 @@ use crate::slots::{Alarm, Effects, SlotId, Slots};
 use super::patience::{Next, Patience, Waiting};
 use super::request_order::{Access, RequestOrder, next};
 
-/// Units of this time may be used at once, in nanoseconds: the time over which the rate is looked at.
+/// The units of this time, in nanoseconds, may be used at once: the time over which the rate is looked at.
 const BURST: Nanos = 100_000_000;
-/// Nobody waits longer, in nanoseconds.
+/// No request waits longer than this, in nanoseconds.
 const WAIT_MAX: Nanos = 1_000_000_000;
 
-/// The node has no units in time.
+/// The node's units do not come in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeBusy {
-    /// Milliseconds from now when those that wait now would have passed. At least 1.
+    /// Milliseconds from now until the requests that wait now would have passed. At least 1.
     pub retry_in_ms: u64,
 }
 
@@ -45,15 +46,15 @@ impl std::error::Error for NodeBusy {}
 /// What became of the requests of one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeQueueStats {
-    /// Requests that waited, whether they passed in the end or not.
+    /// Requests that waited, whether or not they passed in the end.
     pub delayed: u64,
     /// How long they waited in all, in nanoseconds.
     pub delayed_ns: u64,
-    /// Those that were refused.
+    /// Requests that were refused.
     pub refused: u64,
 }
 
-/// All that concerns one tenant, in the words of [`FairQueue`].
+/// The owner by which a [`FairQueue`] knows a tenant.
 fn flow(tenant: u32) -> Owner {
     Owner { tenant, partition: 0 }
 }
@@ -62,16 +63,16 @@ struct NodeQueues {
     units: Bucket,
     order: RequestOrder,
     queues: [FairQueue<Waiting>; 2],
-    /// What each queue got since both began to wait.
+    /// Units that each queue got since both began to wait.
     served: [u64; 2],
-    /// Of each its queue, and its tenant.
+    /// The deadline of each waiter, with its queue and its tenant.
     patience: Patience<(Access, u32)>,
     slots: Slots<Result<(), NodeBusy>>,
     alarm: Alarm,
     stats: [NodeQueueStats; 2],
 }
 
-/// See the module. Its lock is never held while waking or arming a timer, nor together with another.
+/// The two queues of a node. The lock is never held while waking or arming a timer, nor together with another lock.
 pub struct NodeQueue {
     clock: Arc<dyn Clock>,
     is_on: AtomicBool,
@@ -91,7 +92,7 @@ impl Wake for Timer {
 }
 
 impl NodeQueue {
-    /// One that lets everybody pass.
+    /// Queues that let every request pass.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let state = NodeQueues {
             units: Bucket::new(UNLIMITED, BURST, clock.now()),
@@ -111,7 +112,7 @@ impl NodeQueue {
         })
     }
 
-    /// Turns the knobs: above `threshold` thousandths of units a second requests wait; `None` lets everybody pass.
+    /// Turns the knobs. Above `threshold` thousandths of units a second requests wait; `None` lets every request pass.
     pub fn set(&self, threshold: Option<u64>, order: RequestOrder) {
         // A rate of 0 would never let anybody pass.
         let rate = threshold.map_or(UNLIMITED, |threshold| threshold.clamp(1, UNLIMITED - 1));
@@ -122,14 +123,14 @@ impl NodeQueue {
         self.is_on.store(threshold.is_some(), Ordering::Relaxed);
     }
 
-    /// Whether anybody may have to wait.
+    /// Whether a request may have to wait.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Asks for `milli_units` for a request of `tenant`. The place in the queue is taken now; dropping the answer gives
-    /// it back, and what was charged.
+    /// Asks for `milli_units` for a request of `tenant`. The place in the queue is taken now. Dropping the answer gives
+    /// back the place, or what was charged.
     ///
     /// # Errors
     /// The answer is [`NodeBusy`] when the units do not come in time.
@@ -138,7 +139,7 @@ impl NodeQueue {
         NodeAdmission { queue: Arc::clone(self), slot, access, tenant, milli_units }
     }
 
-    /// A request that passed with `charged` has cost `actual`.
+    /// Settles a request that passed with `charged` and has cost `actual`.
     pub fn settle(&self, charged: u64, actual: u64) {
         if !self.is_on() || charged == actual {
             return;
@@ -146,7 +147,7 @@ impl NodeQueue {
         if actual < charged {
             self.with_state(|state, _| state.units.refund(charged - actual));
         } else {
-            // Takes units away: nobody can go because of it.
+            // This takes units away: nobody can go because of it.
             let now = self.clock.now();
             self.state.lock().units.take(actual - charged, now);
         }
@@ -157,13 +158,13 @@ impl NodeQueue {
         self.state.lock().stats
     }
 
-    /// How many wait in each.
+    /// How many requests wait in each queue.
     pub fn waiting(&self) -> [usize; 2] {
         let state = self.state.lock();
         [state.queues[0].len(), state.queues[1].len()]
     }
 
-    /// Changes something, and lets go whoever now can.
+    /// Changes something, and lets all requests go that now can.
     fn with_state<R>(&self, change: impl FnOnce(&mut NodeQueues, Nanos) -> R) -> R {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -186,7 +187,7 @@ impl NodeQueues {
         self.queues.iter().all(FairQueue::is_empty)
     }
 
-    /// The slot in which it waits; `None`: it has passed.
+    /// The slot in which the request waits; `None` = it has passed.
     fn enter(&mut self, access: Access, tenant: u32, milli_units: u64, now: Nanos) -> Option<SlotId> {
         if self.is_empty() && self.units.try_take(milli_units, now) {
             return None;
@@ -198,7 +199,7 @@ impl NodeQueues {
         Some(slot)
     }
 
-    /// Lets pass all who can go now, and refuses whose patience is at its end.
+    /// Lets all requests pass that can go now, and refuses those whose patience has ended.
     fn pump(&mut self, now: Nanos) -> Effects {
         let mut effects = Effects::default();
         self.alarm.pumped(now);
@@ -250,7 +251,7 @@ impl NodeQueues {
         }
     }
 
-    /// Who waited gave up: its place, or what it was given and never used, goes to the others. Pump afterwards.
+    /// A waiter has given up: its place, or what it was given and never used, goes to the others. Pump afterwards.
     fn cancel(&mut self, slot: SlotId, access: Access, tenant: u32, milli_units: u64) {
         match self.slots.look(slot, None) {
             Poll::Pending => {
@@ -268,7 +269,7 @@ impl NodeQueues {
 #[must_use = "nothing passes before this says so"]
 pub struct NodeAdmission {
     queue: Arc<NodeQueue>,
-    /// Where it waits; `None` once it has been told.
+    /// The slot in which it waits; `None` once it has its answer.
     slot: Option<SlotId>,
     access: Access,
     tenant: u32,
@@ -276,7 +277,7 @@ pub struct NodeAdmission {
 }
 
 impl NodeAdmission {
-    /// Whether it has not passed at once.
+    /// Whether the request has to wait: it has not passed at once.
     pub fn waits(&self) -> bool {
         self.slot.is_some()
     }

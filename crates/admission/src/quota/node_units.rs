@@ -1,5 +1,5 @@
-//! The request units of the node (XS-26): what tenants use within their limits is taken from it whatever is there, and
-//! may leave it in debt; what goes beyond a tenant's limit needs something to be left.
+//! The request units of the node (XS-26). What tenants use within their limits is taken from them whatever is there,
+//! and may leave a debt. What a tenant uses beyond its limit is given only if something is left.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,25 +12,26 @@ use super::node_queue::NodeQueue;
 use super::request_order::RequestOrder;
 use crate::bucket::Bucket;
 
-/// Units of this time are kept while nobody uses them, in nanoseconds.
+/// The units of this time, in nanoseconds, are kept while nobody uses them.
 const BURST: Nanos = 1_000_000_000;
 
-/// More is given out than the machine has, in percent: hardly anybody uses all at once (U-18).
+/// How much is given out of what the machine has, in percent: more than all of it, as tenants hardly ever use
+/// everything at once (U-18).
 const OVER_SUBSCRIBED_PERCENT: u64 = 150;
 
-/// Of what the machine has so much may be used before requests wait in its queues, in percent (U-18): above it what
+/// How much may be used of what the machine has before requests wait in its queues, in percent (U-18). Above that, what
 /// waits for a processor or the device grows fast, and has no order there.
 const QUEUE_ABOVE_PERCENT: u64 = 80;
 
-/// See the module. Its lock is the innermost.
+/// The request units of one node. The lock is the innermost.
 pub struct NodeUnits {
     clock: Arc<dyn Clock>,
     bucket: Mutex<Bucket>,
-    /// Thousandths that were given beyond tenants' limits.
+    /// Thousandths of units that were given beyond tenants' limits.
     extra: AtomicU64,
-    /// Where requests wait while all tenants together use too many.
+    /// The queues in which requests wait while all tenants together use too many units.
     queue: Arc<NodeQueue>,
-    /// Numbers of tenants so far.
+    /// How many numbers of tenants were given out so far.
     numbers: AtomicU32,
 }
 
@@ -42,33 +43,33 @@ impl NodeUnits {
         Arc::new(Self { clock, bucket, extra: AtomicU64::new(0), queue, numbers: AtomicU32::new(0) })
     }
 
-    /// Where requests wait while all tenants together use too many.
+    /// The queues in which requests wait while all tenants together use too many units.
     #[inline]
     pub fn queue(&self) -> &Arc<NodeQueue> {
         &self.queue
     }
 
-    /// A number for a tenant. After 2^32 they come again, and two tenants share a place in the queues.
+    /// A number for a tenant. After 2^32 of them numbers come again, and two tenants share a place in the queues.
     pub(super) fn new_number(&self) -> u32 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The machine has `milli_units` thousandths of units a second.
+    /// Sets what the machine has: `milli_units` thousandths of units a second.
     pub fn set(&self, milli_units: u64) {
         let rate = u64::try_from(u128::from(milli_units) * u128::from(OVER_SUBSCRIBED_PERCENT) / 100);
-        // The largest number would be no limit.
+        // The largest number would mean no limit.
         self.bucket.lock().set(rate.unwrap_or(u64::MAX).min(u64::MAX - 1), BURST, self.clock.now());
     }
 
-    /// While more than [`QUEUE_ABOVE_PERCENT`] of `milli_units` a second are used, requests wait in queues, in `order`;
-    /// never where that is `None`.
+    /// Turns the knobs of the queues: while more than [`QUEUE_ABOVE_PERCENT`] of `milli_units` a second are used,
+    /// requests wait in queues, in `order`. With `None` they never wait.
     pub fn set_queues(&self, milli_units: u64, order: Option<RequestOrder>) {
         let threshold = u128::from(milli_units) * u128::from(QUEUE_ABOVE_PERCENT) / 100;
         let threshold = u64::try_from(threshold).unwrap_or(u64::MAX);
         self.queue.set(order.map(|_| threshold), order.unwrap_or_default());
     }
 
-    /// `milli_units` were used within a limit.
+    /// Takes in that `milli_units` were used within a limit.
     pub(super) fn used(&self, milli_units: u64) {
         let mut bucket = self.bucket.lock();
         if bucket.rate() > 0 {
@@ -76,7 +77,7 @@ impl NodeUnits {
         }
     }
 
-    /// `milli_units` that were used within a limit were given back.
+    /// Takes in that `milli_units` that were used within a limit were given back.
     pub(super) fn given_back(&self, milli_units: u64) {
         self.bucket.lock().refund(milli_units);
     }
@@ -93,7 +94,7 @@ impl NodeUnits {
         is_there
     }
 
-    /// Thousandths that were given beyond tenants' limits so far.
+    /// Thousandths of units that were given beyond tenants' limits so far.
     pub fn extra(&self) -> u64 {
         self.extra.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! When those who wait lose patience, in the order in which they came.
+//! When waiters lose patience, in the order in which they came.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,13 @@ use weir_io::Nanos;
 
 use crate::slots::{SlotId, Slots};
 
-/// Somebody in a queue.
+/// A waiter in a queue.
 pub(super) struct Waiting {
     pub(super) slot: SlotId,
     pub(super) since: Nanos,
 }
 
-/// When somebody's patience ends. Stale if the slot has another ticket by now.
+/// When a waiter's patience ends. This entry is stale if the slot has another ticket by now.
 struct Deadline<T> {
     at: Nanos,
     slot: SlotId,
@@ -20,18 +20,18 @@ struct Deadline<T> {
     of: T,
 }
 
-/// See the module. Of each who waits it knows a `T`, by which the queue finds it.
+/// The deadlines of all waiters. For each waiter it has a `T`, by which the queue finds the waiter.
 pub(super) struct Patience<T> {
-    /// In the order of arrival, which is theirs unless a knob was turned meanwhile.
+    /// In the order of arrival, which is the order of the deadlines unless a knob was turned meanwhile.
     deadlines: VecDeque<Deadline<T>>,
 }
 
-/// Who is next to lose patience.
+/// The next waiter to lose patience.
 pub(super) enum Next<T> {
     Nobody,
-    /// Somebody, then.
+    /// Somebody will lose patience at this time.
     At(Nanos),
-    /// This one has lost it, and is forgotten.
+    /// This waiter has lost patience, and is forgotten here.
     Overdue(SlotId, T),
 }
 
@@ -40,7 +40,7 @@ impl<T> Patience<T> {
         Self { deadlines: VecDeque::new() }
     }
 
-    /// Whoever waits in `slot` with this ticket, one of `waiting`, does so until `at`.
+    /// Takes in that the waiter in `slot` with this ticket, one of `waiting` waiters, waits until `at`.
     pub(super) fn ends<A>(
         &mut self,
         at: Nanos,
@@ -49,14 +49,14 @@ impl<T> Patience<T> {
         waiting: usize,
         slots: &Slots<A>,
     ) {
-        // Those who were answered leave theirs behind.
+        // Waiters that were answered leave their deadlines behind.
         if self.deadlines.len() > 2 * waiting + 64 {
             self.deadlines.retain(|deadline| slots.is_waiting(deadline.slot, deadline.ticket));
         }
         self.deadlines.push_back(Deadline { at, slot, ticket, of });
     }
 
-    /// Who is next. Again, until nobody is overdue.
+    /// The next waiter to lose patience. To be called again until nobody is overdue.
     pub(super) fn next<A>(&mut self, now: Nanos, slots: &Slots<A>) -> Next<T> {
         while let Some(deadline) = self.deadlines.front() {
             let is_live = slots.is_waiting(deadline.slot, deadline.ticket);

@@ -1,8 +1,8 @@
-//! Which of the node's two queues of requests goes next (XS-27): that of reads or that of writes.
+//! Which of the node's two queues of requests goes next (XS-27): the queue of reads or that of writes.
 //!
-//! While both wait, each is to get its share of the units. A read goes as soon as that leaves reads within their share,
-//! and a write in all other cases. So nobody starves: a read waits for as many times its own units of writes as the
-//! shares say, at most; and writes go at once as long as reads have had their share.
+//! While both wait, each is to get its share of the units. A read goes as soon as that leaves reads within their share;
+//! in all other cases a write goes. So nobody starves. A read waits for at most as many times its own units of writes
+//! as the shares say, and writes go at once as long as reads have had their share.
 
 /// The two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,18 +19,18 @@ impl Access {
     pub const ALL: [Access; 2] = [Access::Read, Access::Write];
 }
 
-/// How the two share what there is while both wait.
+/// How the two queues share the units while both wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestOrder {
-    /// Half of it each.
+    /// Half of the units each.
     #[default]
     InTurn,
-    /// Writes first: nine tenths are theirs. For loads that lose what is not written in time, such as time series.
+    /// Writes first: they have nine tenths. For loads that lose what is not written in time, such as time series.
     WritesFirst,
 }
 
 impl RequestOrder {
-    /// Parts of reads and of writes.
+    /// The parts of reads and of writes.
     const fn shares(self) -> [u64; 2] {
         match self {
             RequestOrder::InTurn => [1, 1],
@@ -39,8 +39,8 @@ impl RequestOrder {
     }
 }
 
-/// Which goes next. `heads` are the units of the first of each queue, and `served` is what each of them got since both
-/// began to wait.
+/// Which queue goes next. `heads` are the units of the first request of each queue, and `served` is what each queue got
+/// since both began to wait.
 pub fn next(order: RequestOrder, heads: [Option<u64>; 2], served: [u64; 2]) -> Option<Access> {
     let [reads, writes] = order.shares().map(u128::from);
     match heads {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the sizes: reads never have more than their share, and never less by more than one read.
+        /// Whatever the sizes are, reads never have more than their share, and never less by more than one read.
         #[test]
         fn nobody_starves(costs in prop::collection::vec((1_u64..10_000, 1_u64..10_000), 1..300)) {
             for (order, [reads, writes]) in [(RequestOrder::InTurn, [1, 1]), (RequestOrder::WritesFirst, [1, 9])] {

@@ -1,5 +1,5 @@
-//! Units that were not used lately (XS-25): large queries pay from them, and so does what is paid afterwards, so that
-//! what is bought for the current second is there for short commands.
+//! Units that were not used lately (XS-25). Large queries and what is paid afterwards are paid from them, so that the
+//! units of the current second are there for short commands.
 
 use std::collections::VecDeque;
 
@@ -7,23 +7,23 @@ use weir_io::Nanos;
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// Unused units by the second in which they were not used. A pure function of what it is told, and exact: what was not
-/// used is there for `window` seconds after its own second, and then no more.
+/// Unused units by the second in which they were not used. A pure function of its inputs, and exact: units that were
+/// not used are there for `window` seconds after their own second, and no longer.
 #[derive(Clone, Debug)]
 pub(super) struct Savings {
-    /// Seconds for which they are kept; 0 keeps nothing.
+    /// Seconds for which unused units are kept; 0 keeps nothing.
     window: u64,
     /// Units that come in a second.
     rate: u64,
-    /// The numbers of seconds and what is left of each, the oldest first.
+    /// The number of each second and what is left of its units, the oldest first.
     seconds: VecDeque<(u64, u64)>,
     sum: u64,
-    /// Until when is known what was used, and the most that this has been in all: what is given back afterwards pays
-    /// for what is used next.
+    /// The time until which the use is known, and in `used` the most that was used in all: what is given back
+    /// afterwards pays for what is used next.
     at: Nanos,
     used: u64,
-    /// What was used before it came, and has not come since: a debt is paid by the seconds behind it, and nothing of
-    /// those is unused.
+    /// Units that were used before they came, and have not come since: a debt is paid by the seconds that follow, and
+    /// nothing of those seconds is unused.
     owed: u128,
 }
 
@@ -33,20 +33,21 @@ impl Savings {
         Self { window: window.into(), rate, seconds: VecDeque::new(), sum: 0, at: now, used, owed: 0 }
     }
 
-    /// Turns the knobs. What was saved up under others stays, as far as the window has it.
+    /// Turns the knobs. What was saved up under the old ones stays, as far as it is within the window.
     pub(super) fn set(&mut self, rate: u64, window: u32, now: Nanos, used: u64) {
         self.look(now, used);
         (self.rate, self.window) = (rate, window.into());
         self.forget(now / SECOND);
     }
 
-    /// What is there at `now`, when `used` units have been used in all, those from here not counted.
+    /// What is saved up at `now`, when `used` units have been used in all, not counting those that were taken from
+    /// here.
     pub(super) fn available(&mut self, now: Nanos, used: u64) -> u64 {
         self.look(now, used);
         self.sum
     }
 
-    /// Takes up to `units`, the oldest first; gives how many those were.
+    /// Takes up to `units`, the oldest first, and gives how many that were.
     pub(super) fn take(&mut self, units: u64, now: Nanos, used: u64) -> u64 {
         self.look(now, used);
         let taken = units.min(self.sum);
@@ -65,7 +66,7 @@ impl Savings {
         taken
     }
 
-    /// Books what was not used since the last look: evenly over the time since then.
+    /// Books the units that were not used since the last look, evenly over the time since then.
     fn look(&mut self, now: Nanos, used: u64) {
         if self.window == 0 || self.rate == 0 {
             (self.at, self.used, self.owed) = (now.max(self.at), used, 0);
@@ -76,18 +77,18 @@ impl Savings {
         }
         let came = u128::from(self.rate) * u128::from(now - self.at) / u128::from(SECOND);
         if came == 0 {
-            // Too short a time: it is looked at together with what follows.
+            // The time is too short: it is looked at together with the time that follows.
             return;
         }
-        // Up to when the last whole unit came: the part of one that has come since is not lost, however often it is
-        // looked at.
+        // Only up to when the last whole unit came: the part of a unit that has come since is not lost, however often
+        // one looks.
         let span = (came * u128::from(SECOND)).div_ceil(self.rate.into());
         let now = self.at + u64::try_from(span).unwrap_or(now - self.at);
         let owed = self.owed + u128::from(used.saturating_sub(self.used));
         let unused = came.saturating_sub(owed);
         self.owed = owed.saturating_sub(came);
         let last = now / SECOND;
-        // What is older than the window has gone already.
+        // Units that are older than the window are gone already.
         let first = (self.at / SECOND).max(last.saturating_sub(self.window));
         for second in first..=last {
             let from = self.at.max(second * SECOND);
@@ -141,7 +142,7 @@ mod tests {
     fn what_is_older_than_the_window_is_gone() {
         let mut savings = Savings::new(100, 60, 0, 0);
         assert_eq!(savings.available(1000 * SECOND, 0), 6000);
-        // Everything is used: what was saved up goes second by second.
+        // Everything is used: what was saved up expires second by second.
         let used = |seconds: u64| 100 * seconds;
         assert_eq!(savings.available(1030 * SECOND, used(30)), 3000);
         assert_eq!(savings.available(1100 * SECOND, used(100)), 0);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     proptest! {
-        /// However it is looked at, it never has more than came within the window, nor more than what was not used.
+        /// However often one looks, there is never more than came within the window, nor more than was not used.
         #[test]
         fn it_never_has_more_than_was_not_used(
             rate in 1_u64..100_000, window in 1_u32..90,
@@ -192,7 +193,7 @@ mod tests {
                 let there = u128::from(savings.available(now, used));
                 let came = u128::from(rate) * u128::from(now) / u128::from(SECOND);
                 prop_assert!(there <= u128::from(rate) * u128::from(window + 1));
-                // What is used at once may be more than came; what comes then is for that.
+                // What is used at once may be more than came; the units that come next pay for that.
                 prop_assert!(there + taken <= came);
                 prop_assert!(there + taken + u128::from(savings.used) <= came + savings.owed);
                 taken += u128::from(savings.take(wants, now, used));

@@ -1,10 +1,12 @@
 //! Request units (XS-17 to XS-21): what a request takes of a machine, in one number.
 //!
-//! - A request is counted in invocations of [`Module`]s, and in the bytes that they handle ([`Work`]).
-//! - A [`CostTable`] says what each of them takes, by [`Dimension`]: that gives the request's physical units, a vector.
-//! - A [`Pod`] says what there is a second. What a request takes of the dimension that it takes most of, times what the
-//!   pod has in all, is the request's logical units: one number, for limits and bills.
-//! - [`Prices`] are both, worked out once, so that a request is priced by additions and multiplications of integers.
+//! - A request is counted as invocations of [`Module`]s and as the bytes that these handle ([`Work`]).
+//! - A [`CostTable`] says what each of these takes, by [`Dimension`]. That gives the request's physical units, a
+//!   vector.
+//! - A [`Pod`] says how much there is a second. The share that a request takes of the dimension of which it takes most,
+//!   times what the pod has in all, gives the request's logical units: one number, for limits and bills.
+//! - [`Prices`] are a table and a pod, worked out once, so that a request is priced by additions and multiplications of
+//!   integers.
 //!
 //! The formulas, and what was measured, are in `docs/policy/request-units.md`.
 

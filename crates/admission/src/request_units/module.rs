@@ -1,12 +1,12 @@
-//! The modules that requests go through, and how often a request has.
+//! The modules that requests go through, and how often a request went through each.
 
 use std::fmt;
 use std::ops::{AddAssign, Index};
 
 macro_rules! modules {
     ($($(#[$doc:meta])* $id:ident $name:literal,)*) => {
-        /// What takes the resources of a request (XS-19). What handles bytes is counted in bytes, all else in
-        /// invocations.
+        /// A piece of work that takes resources for a request (XS-19). Modules that handle bytes are counted in bytes,
+        /// all others in invocations.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(usize)]
         pub enum Module { $($(#[$doc])* $id,)* }
@@ -15,7 +15,7 @@ macro_rules! modules {
             /// All of them, in their order.
             pub const ALL: [Module; [$(Module::$id),*].len()] = [$(Module::$id),*];
 
-            /// Its name in files and replies.
+            /// The module's name in files and replies.
             pub const fn name(self) -> &'static str {
                 match self { $(Module::$id => $name,)* }
             }
@@ -24,7 +24,7 @@ macro_rules! modules {
 }
 
 modules! {
-    /// Requests that came together: received at once, and answered at once. The first of them pays.
+    /// Requests that came together: received at once, and answered at once. The first of them pays for all.
     Round "round",
     /// A command: found, checked, timed, answered.
     Command "command",
@@ -34,23 +34,24 @@ modules! {
     RequestByte "request_byte",
     /// A byte of a reply.
     ReplyByte "reply_byte",
-    /// An element of a reply: of an array, a set or a map, which has two for each pair.
+    /// An element of a reply: of an array, a set or a map. A map has two for each pair.
     ReplyElement "reply_element",
-    /// A command that works on rows, apart from what each row takes: handed to the partition, and ended there. Of those
-    /// that run as one, the first pays.
+    /// A command that works on rows, apart from what each row takes: handed to the partition, and ended there. Of
+    /// commands that run as one, the first pays.
     RowCommand "row_command",
-    /// A command that writes whatever was there before was gathered with its neighbours: counted instead of that.
+    /// A blind write (a command that writes whatever was there before) was gathered with its neighbours. This is
+    /// counted instead of the module above.
     Gathered "gathered",
-    /// A command ran as one with others, or could have: in front of them or behind.
+    /// A command ran as one with others before or behind it, or could have.
     Member "member",
     /// A row was looked up and found.
     RowFound "row_found",
     /// A row was looked up and is not there.
     RowMissing "row_missing",
-    /// A row or a part was looked up that the command itself has written, or one in front of it whose changes are not
-    /// handed over yet: the engine is not asked.
+    /// A row or a part was looked up that was written by the command itself, or by one in front of it whose changes are
+    /// not handed over yet. The engine is not asked.
     InHand "in_hand",
-    /// The head of a row of many parts was read: decoded.
+    /// The head of a row of many parts was read, and decoded.
     HeadRead "head_read",
     /// A part of a row was looked up and found.
     PartFound "part_found",
@@ -58,43 +59,43 @@ modules! {
     PartMissing "part_missing",
     /// A byte of a value that was found.
     ReadByte "read_byte",
-    /// A part was passed in a row that keeps all of its parts in one piece, or a bucket in a tally.
+    /// A part was passed in a row that keeps all of its parts in one piece; or a bucket was passed in a tally.
     PackedPart "packed_part",
-    /// A part that was passed so has a name as long as the one that was looked for: both were compared.
+    /// A part that was passed like this has a name as long as the one that was looked for: both were compared.
     PackedCompared "packed_compared",
     /// A name of a part, or another text, was copied out of such a row, or out of a page of parts, for a command that
     /// works on it.
     PartCopied "part_copied",
-    /// The same of a value, which is kept so that several may have it.
+    /// The same for a value, which is kept so that several may share it.
     ValueCopied "value_copied",
     /// A row that keeps all of its parts in one piece was changed: a part put in, replaced or taken out.
     PackedChange "packed_change",
-    /// A byte of such a row after a change: what stands behind the changed part is moved.
+    /// A byte of such a row after a change: everything behind the changed part is moved.
     PackedByte "packed_byte",
     /// A row was written or deleted: a string, or the head of a row of many parts.
     RowWritten "row_written",
-    /// What was written is the head of a row of many parts: encoded, and kept for the next command.
+    /// The head of a row of many parts was written: encoded, and kept for the next command.
     HeadWritten "head_written",
     /// A part was written or deleted.
     PartWritten "part_written",
     /// A part of another order of the same row, such as that by score, was written or deleted.
     IndexWritten "index_written",
-    /// A byte of what was written: of keys, values and what stands around them.
+    /// A byte that was written: of keys, values and what stands around them.
     WrittenByte "written_byte",
-    /// A change was left out of what is written, as the same key is changed again behind it: it counts as this instead
-    /// of as a row or a part that was written.
+    /// A change was left out of what is written, because the same key is changed again behind it. It counts as this,
+    /// and not as a row or a part that was written.
     LeftOut "left_out",
     /// Rows were kept as they were at one moment while they are read.
     Moment "moment",
-    /// It was seen afterwards that what was read is of one moment.
+    /// It was checked afterwards that everything that was read is of one moment.
     Judged "judged",
-    /// A step through rows or parts in their order: up to the first of them.
+    /// A step through rows or parts in their order: the way to the first of them.
     Page "page",
     /// The key of a row that such a step gave.
     KeyScanned "key_scanned",
     /// A part that such a step gave.
     Scanned "scanned",
-    /// What is deleted, expired or old was passed by such a step, or what it has taken and not given.
+    /// Such a step passed something that is deleted, expired or old, or that it took and did not give.
     Passed "passed",
     /// A byte that such a step passed.
     ScannedByte "scanned_byte",
@@ -102,14 +103,14 @@ modules! {
     Locked "locked",
     /// Changes were handed to the log.
     LogRecord "log_record",
-    /// Requests that came together have written, and what they wrote was awaited before they were answered. The first
-    /// of them that writes pays.
+    /// Requests that came together have written, and their commit was awaited before they were answered. The first of
+    /// them that writes pays for all.
     Commit "commit",
     /// A step of computing: a cell of a table.
     Step "step",
-    /// Two things that are put in order were compared.
+    /// Two things were compared to put them in order.
     Compared "compared",
-    /// All registers of a HyperLogLog were gone through: to count what they tell of, or to make them.
+    /// All registers of a HyperLogLog were gone through: to estimate the count, or to make them.
     Registers "registers",
     /// A number with a fraction was read or written as text.
     Fraction "fraction",
@@ -117,7 +118,7 @@ modules! {
     Script "script",
     /// A key or an argument was handed to a script.
     ScriptWord "script_word",
-    /// A command that a script has called.
+    /// A command was called by a script.
     ScriptCall "script_call",
     /// A slice of a script: a hundred instructions of Lua.
     ScriptSlice "script_slice",
@@ -133,28 +134,28 @@ const MODULES: usize = Module::ALL.len();
 
 /// How often a request went through each module.
 ///
-/// Most requests go through a third of them. Only those are ever looked at, so that a request is counted, priced and
-/// forgotten without a touch of the others.
+/// Most requests go through a third of the modules. Only those are ever looked at, so that a request is counted, priced
+/// and forgotten without touching the others.
 #[derive(Clone, Copy)]
 pub struct Work {
-    /// Of modules that are not used, whatever was there before.
+    /// The counts. Those of modules that are not used have whatever was there before.
     counts: [u64; MODULES],
-    /// Bit `i` for the i-th module, if it was counted.
+    /// Bit `i` is set if the i-th module was counted.
     used: u64,
 }
 
 const _: () = assert!(MODULES < u64::BITS as usize, "a bit for each module");
 
 impl Work {
-    /// `n` more of `module`.
+    /// Counts `n` more of `module`.
     #[inline]
     pub fn count(&mut self, module: Module, n: u64) {
         self.counts[module as usize] = self[module].saturating_add(n);
         self.used |= 1 << module as usize;
     }
 
-    /// So many more of each of several modules, none of which is named twice: less work than one after the other, where
-    /// none of them is used yet.
+    /// Counts more of several modules at once, none of which is named twice. Where none of them is used yet, this is
+    /// less work than counting one after the other.
     #[inline(always)]
     pub fn count_all<const K: usize>(&mut self, counts: [(Module, u64); K]) {
         let bits = counts.iter().fold(0_u64, |bits, (module, _)| bits | 1 << *module as usize);
@@ -168,20 +169,20 @@ impl Work {
         }
     }
 
-    /// Whether the same was surely counted: a quick look, which may say no though it was.
+    /// Whether the same was surely counted. This is a quick look, which may say no although the counts are the same.
     #[inline]
     pub fn is_surely(&self, other: &Self) -> bool {
         self.used == other.used && self.used().all(|(module, count)| other.counts[module as usize] == count)
     }
 
-    /// `n` less of `module`, which was counted so often.
+    /// Counts `n` less of `module`, which was counted at least that often.
     pub fn discount(&mut self, module: Module, n: u64) {
         let left = self[module].saturating_sub(n);
         self.counts[module as usize] = left;
         self.used |= 1 << module as usize;
     }
 
-    /// Nothing is counted any more.
+    /// Forgets all counts.
     #[inline]
     pub fn clear(&mut self) {
         self.used = 0;
@@ -193,13 +194,13 @@ impl Work {
         self.used().filter(|&(_, count)| count > 0)
     }
 
-    /// The same, and perhaps some that were not.
+    /// The same, and perhaps modules with a count of zero.
     #[inline]
     pub(super) fn used(&self) -> impl Iterator<Item = (Module, u64)> + '_ {
         let mut left = self.used;
         std::iter::from_fn(move || {
             let place = left.trailing_zeros() as usize;
-            // Nothing is left: past all modules.
+            // Where nothing is left, `place` is past all modules.
             let module = *Module::ALL.get(place)?;
             left &= left - 1;
             Some((module, self.counts[place]))
@@ -250,7 +251,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside a map: whatever was counted before something was forgotten does not come back.
+        /// Compared with a map: what was counted before something was forgotten does not come back.
         #[test]
         fn work_is_a_map_of_counts(
             steps in proptest::collection::vec((0..MODULES + 3, 0..4_u64, any::<bool>()), 0..60),

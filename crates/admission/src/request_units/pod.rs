@@ -1,18 +1,18 @@
-//! What a machine gives, in units (XS-18, XS-20). Exact: in rational numbers, rounded once.
+//! How many units a machine gives (XS-18, XS-20). The arithmetic is exact: in rational numbers, rounded once.
 
 use super::resources::{Dimension, MILLI, Resources};
 
-/// What there is to share out.
+/// The resources of a machine, which are to be shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// What there is a second, in each dimension. Never 0.
+    /// How much there is a second, in each dimension. Never 0.
     capacity: Resources,
     /// What the reference read takes. Never 0.
     read: Resources,
 }
 
 impl Pod {
-    /// A machine with `capacity` a second, where the reference read takes `read`. What is 0 counts as the least there
+    /// A machine with `capacity` a second, where the reference read takes `read`. A 0 counts as the least that there
     /// can be.
     pub fn new(mut capacity: Resources, mut read: Resources) -> Self {
         for dimension in Dimension::ALL {
@@ -22,7 +22,7 @@ impl Pod {
         Self { capacity, read }
     }
 
-    /// What there is a second.
+    /// How much there is a second.
     pub fn capacity(&self) -> Resources {
         self.capacity
     }
@@ -37,7 +37,7 @@ impl Pod {
         self.capacity[dimension] / self.read[dimension]
     }
 
-    /// The dimension that the machine has the fewest physical units of; the first of several.
+    /// The dimension of which the machine has the fewest physical units; the first one if there are several.
     pub fn scarcest(&self) -> Dimension {
         let order = |left: Dimension, right: Dimension| {
             let crossed =
@@ -64,12 +64,12 @@ impl Pod {
         }
     }
 
-    /// The same of one thousandth of the dimension's unit: a fraction.
+    /// The same for one thousandth of the dimension's unit, as a fraction.
     pub(super) fn milli_units_each(&self, dimension: Dimension) -> (u128, u128) {
         let scarcest = self.scarcest();
         let above = [u128::from(MILLI), u128::from(self.capacity[scarcest])];
         let below = [u128::from(self.read[scarcest]), u128::from(self.capacity[dimension])];
-        // The same numbers above and below the line go first: machines of one balance give one result.
+        // Common factors above and below the line are cancelled first: machines of one balance give one result.
         let common = gcd(above[1], below[1]);
         (above[0] * (above[1] / common), below[0] * (below[1] / common))
     }
@@ -103,7 +103,8 @@ mod tests {
         let pod = Pod::new(Resources::new([6000, 50_000, 900, 4000]), Resources::new([2, 10, 3, 1]));
         assert_eq!(Dimension::ALL.map(|dimension| pod.physical(dimension)), [3000, 5000, 300, 4000]);
         assert_eq!((pod.scarcest(), pod.logical()), (Dimension::Io, 300));
-        // The reference read costs one unit, by the dimension that it takes most of; less of another costs less.
+        // The reference read costs one unit, by the dimension of which it takes most. Less of another dimension costs
+        // less.
         assert_eq!(pod.request(&pod.read()), 1000);
         assert_eq!(pod.request(&Resources::new([2, 10, 0, 1])), 100);
         assert_eq!(pod.request(&Resources::new([200, 0, 3, 0])), 10_000);
@@ -140,7 +141,7 @@ mod tests {
                                        units in prop::array::uniform4(1_u64..1 << 10),
                                        taken in prop::array::uniform4(0_u64..1 << 10)) {
             let all: u64 = 1 << 20;
-            // Capacities that are multiples of the reads, and requests that are, too.
+            // The capacities and the requests are multiples of the reads.
             let by = |factors: [u64; 4]| {
                 Resources::new(std::array::from_fn(|at| read[at] * factors[at]))
             };

@@ -1,39 +1,40 @@
-//! A cost table and a machine, worked out: what a request pays, in integers and without a division.
+//! A cost table and a machine, worked out beforehand: the price of a request, in integers and without a division.
 
 use super::module::{Module, Work};
 use super::pod::Pod;
 use super::resources::{Dimension, Resources};
 use super::table::CostTable;
 
-/// Prices are kept in fractions of a thousandth of a unit, with so many binary places.
+/// Prices are kept in fractions of a thousandth of a unit, with this many binary places.
 const PLACES: u32 = 48;
 
-/// Counts and costs below this are multiplied and added up without a look at whether the sum is still a number: there
-/// are fewer than 64 modules, and 28 + 28 + 6 bits are less than 64.
+/// Counts and costs below this are multiplied and added up without a check for overflow: there are fewer than 64
+/// modules, and 28 + 28 + 6 bits are less than 64.
 const SMALL: u64 = 1 << 28;
 
 /// What a request has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
-    /// What it took of the machine.
+    /// What the request took of the machine.
     pub resources: Resources,
     /// Thousandths of a logical unit.
     pub milli_units: u64,
 }
 
-/// See the module.
+/// The prices of requests on one machine.
 #[derive(Clone, Debug)]
 pub struct Prices {
     table: CostTable,
     pod: Pod,
-    /// Of a thousandth of the dimension's unit, in 2^-[`PLACES`] thousandths of a logical unit, rounded down.
+    /// The price of a thousandth of each dimension's unit, in 2^-[`PLACES`] thousandths of a logical unit, rounded
+    /// down.
     each: [u64; Dimension::ALL.len()],
-    /// Whether all that modules take, in every dimension, is [`SMALL`].
+    /// Whether the costs of all modules, in every dimension, are below [`SMALL`].
     is_small: bool,
 }
 
 impl Prices {
-    /// What requests pay where modules take what `table` says, on `pod`.
+    /// The prices of requests on `pod`, where modules take what `table` says.
     pub fn new(table: CostTable, pod: Pod) -> Self {
         let each = Dimension::ALL.map(|dimension| {
             let (above, below) = pod.milli_units_each(dimension);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// However large counts and costs are, nothing is lost on the short way.
+        /// However large counts and costs are, nothing is lost on the fast path.
         #[test]
         fn what_is_taken_is_what_the_table_says(
             counts in prop::collection::vec((0..Module::ALL.len(), 0_u32..65, any::<u64>()), 0..12),
@@ -136,7 +137,7 @@ mod tests {
             prop_assert_eq!(Prices::new(table, default_pod()).of(&work).resources, table.resources(&work));
         }
 
-        /// What is paid is what the formula says: never more, and less by no more than a part in a million and two
+        /// The price is what the formula says: never more, and less by no more than a part in a million and two
         /// thousandths.
         #[test]
         fn prices_are_the_formula(

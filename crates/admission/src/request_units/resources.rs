@@ -1,8 +1,8 @@
-//! What something takes of a machine, or what a machine has a second.
+//! Amounts of resources: what something takes of a machine, or what a machine has a second.
 
 use std::ops::{AddAssign, Index, IndexMut};
 
-/// What can run short (XS-17).
+/// The resources that can run short (XS-17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Dimension {
@@ -20,7 +20,7 @@ impl Dimension {
     /// All of them, in their order.
     pub const ALL: [Dimension; 4] = [Dimension::Cpu, Dimension::Memory, Dimension::Io, Dimension::Network];
 
-    /// Its name in files, metrics and replies.
+    /// The dimension's name in files, metrics and replies.
     pub const fn name(self) -> &'static str {
         match self {
             Dimension::Cpu => "cpu",
@@ -31,13 +31,13 @@ impl Dimension {
     }
 }
 
-/// The parts of a logical unit: what a request costs is rounded up to one.
+/// How many parts a logical unit has. The price of a request is rounded up to one part.
 pub const MILLI: u64 = 1000;
 
-/// The parts of a unit of [`Resources`]: what a byte costs is less than a nanosecond.
+/// How many parts a unit of [`Resources`] has, because a byte costs less than a nanosecond.
 pub const THOUSAND: u64 = 1000;
 
-/// Amounts by dimension, in thousandths of its unit. Sums end at the largest number.
+/// Amounts by dimension, in thousandths of its unit. Sums saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources([u64; Dimension::ALL.len()]);
 

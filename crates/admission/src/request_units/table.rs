@@ -1,11 +1,11 @@
-//! What each module takes (XS-19).
+//! The cost of each module (XS-19).
 
 use std::ops::{Index, IndexMut};
 
 use super::module::{Module, Work};
 use super::resources::Resources;
 
-/// What one invocation, or one byte, of each module takes.
+/// The cost of one invocation, or one byte, of each module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostTable([Resources; Module::ALL.len()]);
 
@@ -17,7 +17,7 @@ impl Default for CostTable {
 }
 
 impl CostTable {
-    /// What `work` takes: its physical units, before they are divided by the reference read.
+    /// What `work` takes: its physical units before they are divided by the reference read.
     #[inline]
     pub fn resources(&self, work: &Work) -> Resources {
         let mut sum = Resources::default();

@@ -1,4 +1,4 @@
-//! What the tests share: owners, gates on a simulated clock, and a disk that remembers what it was asked.
+//! What the tests share: owners, gates on a simulated clock, and a disk that remembers what it was asked for.
 #![allow(dead_code, reason = "each program uses its part")]
 
 use std::path::Path;
@@ -52,15 +52,16 @@ pub struct Seen {
     pub bytes: usize,
 }
 
-/// A disk with one file: no faults, `ns_per_byte` per byte after all that came before, and a list of what was asked.
+/// A disk with one file: it has no faults, takes `ns_per_byte` per byte after everything that came before, and keeps a
+/// list of what it was asked for.
 pub struct TraceDisk {
     clock: Arc<dyn Clock>,
     ns_per_byte: u64,
-    /// Its file is behind the page cache.
+    /// Whether its file is behind the page cache.
     pub is_cached: AtomicBool,
     pub content: Mutex<Vec<u8>>,
     pub seen: Mutex<Vec<Seen>>,
-    /// When all that was asked so far is done.
+    /// When everything that was asked for so far is done.
     busy_until: Mutex<Nanos>,
     /// The longest the queue before the device ever was, in device time.
     pub longest_queue: Mutex<Nanos>,
@@ -79,7 +80,7 @@ impl TraceDisk {
         })
     }
 
-    /// Notes an I/O; returns when it will be done.
+    /// Notes an I/O, and returns when it will be done.
     fn note(&self, class: Class, write: bool, offset: u64, bytes: usize) -> Nanos {
         let at = self.clock.now();
         self.seen.lock().push(Seen { at, class, write, offset, bytes });

@@ -14,9 +14,9 @@ const SECOND: u64 = 1_000_000_000;
 /// 3 MB/s and memtables of 16 MB: the paper's partition.
 const INGEST: f64 = 3e6;
 const MEMTABLE: f64 = 16e6;
-/// Memtables that one flush takes.
+/// How many memtables one flush takes.
 const FLUSHED_MAX: f64 = 12.0;
-/// Background bytes for a byte, where nothing is put off (FX-13).
+/// Background bytes for a byte ingested, where nothing is put off (FX-13).
 const AMPLIFICATION: f64 = 20.0;
 
 #[derive(Clone, Default)]
@@ -25,11 +25,11 @@ struct Fluid {
     unflushed: f64,
     /// Runs of level 0, the oldest first, in bytes.
     runs: Vec<f64>,
-    /// What is to be merged out of level 0 before the merge under way is done.
+    /// Bytes that are to be merged out of level 0 before the merge under way is done.
     merging: f64,
     l1: f64,
     owed: f64,
-    /// Memtables that it may have; 0 before anybody said so.
+    /// How many memtables it may have; 0 before a policy said so.
     buffers: u64,
 }
 
@@ -38,7 +38,8 @@ impl Fluid {
         (self.unflushed / MEMTABLE).floor()
     }
 
-    /// A second: `ingest` bytes come, `flush` and `merge` bytes may be moved. Gives what merges used.
+    /// Advances by a second: `ingest` bytes come, and `flush` and `merge` bytes may be moved. Gives the bytes that
+    /// merges used.
     fn step(&mut self, knobs: &PartitionKnobs, ingest: f64, flush: f64, merge: f64) -> f64 {
         self.buffers = knobs.write_buffers;
         self.unflushed += ingest;
@@ -48,7 +49,7 @@ impl Fluid {
         let is_last = self.sealed() + 1.0 >= knobs.write_buffers as f64;
         if self.sealed() >= gather || is_last && self.sealed() >= 1.0 {
             let run = gather.max(FLUSHED_MAX).min(self.sealed()) * MEMTABLE;
-            // As a fluid it takes its time; as a run it is there at once.
+            // As a fluid a run takes its time; as a run it is there at once.
             if flush >= ingest.min(run) {
                 self.unflushed -= run;
                 self.runs.push(run);
@@ -100,25 +101,26 @@ impl Fluid {
     }
 }
 
-/// What came out of a run.
+/// The outcome of one simulation.
 #[derive(Default)]
 struct Outcome {
     /// Seconds in which some tree would have stalled.
     stalled: u64,
     /// Most runs of any level 0.
     longest: usize,
-    /// When each partition changed to which stage.
+    /// When each partition changed its stage, and to which.
     changes: BTreeMap<usize, Vec<(u64, Stage)>>,
     /// Bytes owed at the end.
     owed: f64,
-    /// Partitions that caught up, second by second.
+    /// How many partitions caught up, second by second.
     catching_up: Vec<usize>,
-    /// Partitions in stage one, second by second, and those of them that may compact everything all the same.
+    /// How many partitions were in stage one, second by second, and how many of these could compact everything all the
+    /// same.
     put_off: Vec<[usize; 2]>,
 }
 
-/// Runs `partitions` trees on a device that has `background` bytes per second beside their logs for so many `seconds`;
-/// `load` is the share of what was sold that all of them write in a second.
+/// Runs `partitions` trees for `seconds` seconds on a device that has `background` bytes per second beside their logs.
+/// `load` is the share of what was sold that each of them writes in a second.
 fn run(profile: Profile, partitions: usize, background: f64, seconds: u64, load: impl Fn(u64) -> f64) -> Outcome {
     let device = Limits::bytes((background + partitions as f64 * INGEST) as u64);
     run_on(device, profile, partitions, background, seconds, load)
@@ -178,8 +180,8 @@ fn the_hardest_shortages_are_bridged() {
 
 #[test]
 fn where_reads_and_writes_have_budgets_of_their_own_the_fuller_one_counts() {
-    // Calibrated disks often read twice as fast as they write. What is needed is 1.1 of the writes, and 0.6 of both
-    // together.
+    // Calibrated disks often read twice as fast as they write. The load needs 1.1 of the write budget, and 0.6 of both
+    // budgets together.
     let need = 4.0 * INGEST * AMPLIFICATION;
     let write = (need * 25.0 / 46.0 + 4.0 * INGEST) / 1.1;
     let rates = |bytes: f64| Rates::bytes(bytes as u64);
@@ -201,14 +203,14 @@ fn what_fits_puts_nothing_off() {
 
 #[test]
 fn stages_do_not_flap_and_few_catch_up_at_a_time() {
-    // U-3, U-4: a minute too much, two minutes next to nothing, for an hour.
+    // U-3, U-4: a minute of too much load, two minutes of next to nothing, and so on for an hour.
     let background = 8.0 * INGEST * AMPLIFICATION / 3.0;
     let outcome = run(Profile::Weir, 8, background, 3600, |second| if second % 180 < 60 { 1.0 } else { 0.02 });
     assert_eq!(outcome.stalled, 0);
     for (partition, changes) in &outcome.changes {
         for pair in changes.windows(2) {
             let (from, to) = (pair[0], pair[1]);
-            // What has been caught up on may end at once.
+            // A partition that has caught up may leave its stage at once.
             assert!(to.0 - from.0 >= 10 || from.1 == Stage::Resume, "partition {partition}: {from:?} {to:?}");
         }
         assert!(changes.len() <= 20 * 6, "partition {partition} changed {} times", changes.len());
@@ -223,7 +225,7 @@ fn stages_do_not_flap_and_few_catch_up_at_a_time() {
 
 #[test]
 fn who_waits_for_its_turn_waits_for_it_whatever_the_load_becomes() {
-    // U-4: much too much, then calm until the shortage is over, then a load that leaves a third of the device.
+    // U-4: far too much load, then calm until the shortage is over, then a load that leaves a third of the device.
     let background = 8.0 * INGEST * AMPLIFICATION / 3.0;
     let load = |second| match second {
         0..=120 => 1.0,

@@ -1,4 +1,4 @@
-//! Fixtures: a script of samples, and what a profile says to them.
+//! Fixtures: a script of samples, and what a profile decides about them.
 
 use std::fmt::Write as _;
 
@@ -11,18 +11,18 @@ use weir_admission::policy::{
 use weir_io::Owner;
 
 const SECOND: u64 = 1_000_000_000;
-/// Of the device, in bytes per second.
+/// The rate of the device, in bytes per second.
 const DEVICE: u64 = 16_000_000;
-/// Memory for memtables, and the block cache, where a script says how much of them is used.
+/// The sizes of the memory for memtables and of the block cache, where a script says how much of them is used.
 const BUFFERS: u64 = 240_000_000;
 const CACHE: u64 = 1_000_000_000;
 
-/// What all profiles are configured with.
+/// The settings of all profiles.
 pub fn settings() -> Settings {
     Settings::new(BandwidthSettings { read_amplification: 4, background: 60_000_000 })
 }
 
-/// A tree of the paper's sizes, empty.
+/// An empty tree of the paper's sizes.
 pub fn tree() -> TreeFacts {
     TreeFacts {
         depth: 3,
@@ -37,7 +37,7 @@ pub fn tree() -> TreeFacts {
     }
 }
 
-/// The script with the lines that `profile` has to say.
+/// The script with the lines that `profile` adds.
 pub fn play(profile: Profile, script: &str) -> String {
     play_as(profile, script, words)
 }
@@ -75,7 +75,7 @@ pub fn play_as(profile: Profile, script: &str, words: impl Fn(&PartitionKnobs) -
     said
 }
 
-/// The words of a line that have a number.
+/// The words of a line that carry a number.
 fn numbers(line: &str) -> impl Iterator<Item = (&str, f64)> {
     let words = line.split_whitespace().filter_map(|word| word.split_once('='));
     words.map(|(key, value)| (key, value.parse().expect("a number")))
@@ -141,7 +141,7 @@ fn words(knobs: &PartitionKnobs) -> String {
     let write = knobs.write_rate.map_or("free".to_owned(), |rate| format!("{:.1}", rate as f64 / 1e6));
     let cold = if knobs.warm { "" } else { " cold" };
     let eager = if knobs.l0_gathers { "" } else { " eager" };
-    // What the first weighs, and who has nothing to flush.
+    // The weight of the first flush, which a partition with nothing to flush has, too.
     let first = 1 << 18;
     let turn = knobs
         .flush_weight

@@ -1,4 +1,4 @@
-//! YCSB's workloads: in every round every case, and of each case every contestant, so that all are interleaved.
+//! YCSB's workloads: every round runs every case, and each case runs every contestant, so that all are interleaved.
 
 use weir_scenario::args::{Scenario, Ycsb};
 use weir_scenario::plan::Plan;
@@ -9,11 +9,11 @@ use super::compare::{Comparison, Measured, line};
 use crate::Result;
 use crate::harness::in_turn;
 
-/// Runs every case of `args` as `like` has it, whose scenario is one of them; what is measured is told on standard
-/// error as it comes. All cases begin with the same data.
+/// Runs every case of `args` with the settings of `like`, whose scenario is one of them, and reports each result on
+/// standard error as it comes. All cases begin with the same data.
 ///
 /// # Errors
-/// What went wrong first.
+/// The error says what went wrong first.
 pub fn compare(like: &Comparison, args: &Ycsb) -> Result<Vec<(Case, Measured)>> {
     let progress = Progress::default();
     like.preload(&progress)?;
@@ -36,14 +36,14 @@ pub fn compare(like: &Comparison, args: &Ycsb) -> Result<Vec<(Case, Measured)>> 
 /// The scenario of `case`, and its plan.
 ///
 /// # Errors
-/// What cannot be run, in words.
+/// The error says in words what cannot be run.
 pub fn scenario(args: &Ycsb, case: Case) -> Result<(Scenario, Plan)> {
     let scenario = Scenario::Ycsb { args: args.clone(), case };
     let plan = args.plan(case, args.seed, 0)?;
     Ok((scenario, plan))
 }
 
-/// A comparison as `like`, of another case.
+/// A comparison like `like`, of another case.
 fn of(like: &Comparison, args: &Ycsb, case: Case) -> Result<Comparison> {
     let (scenario, plan) = scenario(args, case)?;
     Ok(Comparison { scenario, plan: Plan { caps: like.plan.caps, ..plan }, ..like.clone() })

@@ -1,4 +1,5 @@
-//! The child process: one contestant on one directory, told on standard output line by line, led on standard input.
+//! The child process: runs one contestant on one directory, reports on standard output line by line, and takes its cues
+//! on standard input.
 //!
 //! ```text
 //! parent: go          it is under the throttle, which limits nothing yet
@@ -39,8 +40,8 @@ use crate::throttle::Caps;
 
 /// Level-0 runs at which writes stop, in both engines: those of the peer's own papers.
 const L0_STOP: usize = 32;
-/// The peer's auto-tuned limiter may go up to so many times what a partition was sold to write: 1.2 times what
-/// compacting it takes (27).
+/// The upper limit of the peer's auto-tuned limiter, as a multiple of what a partition was sold to write: 1.2 times
+/// what compacting that takes (27).
 const AUTO_TUNED_TIMES_SOLD: f64 = 33.0;
 /// Largest sizes that the peer's options take without overflowing.
 const SIZE_MAX: u64 = 1 << 50;
@@ -49,41 +50,41 @@ const SIZE_MAX: u64 = 1 << 50;
 #[cfg(not(feature = "redb"))]
 const NO_REDB: &str = "this program was built without redb";
 
-/// Everything a child needs to know; crosses as JSON on its command line.
+/// Everything a child needs to know; the parent passes it as JSON on the child's command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// What to do.
     pub task: Task,
-    /// Who.
+    /// The contestant to run.
     pub contestant: Entry,
-    /// In which directory.
+    /// The directory to run in.
     pub dir: PathBuf,
     /// The scenario.
     pub scenario: Scenario,
-    /// Make the disk so many bytes a second slow, in this process. Weir only.
+    /// Slow the disk down to this many bytes a second, in this process. Weir only.
     pub slowed: Option<u64>,
-    /// What the disk is capped to while the load runs.
+    /// The caps of the disk while the load runs.
     pub caps: Caps,
-    /// Weir takes the caps for the device, as a calibration under them would find it. Else it takes what the scenario
-    /// says.
+    /// Whether Weir takes the caps for the device, as a calibration under them would find it. Otherwise it takes what
+    /// the scenario says.
     pub calibrated: bool,
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
 }
 
 /// What a child is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
-    /// Write what is there before.
+    /// Write the data that is there before the load.
     Preload,
     /// Send the load.
     Drive,
 }
 
-/// What a child says.
+/// What a child reports.
 #[derive(Clone, Debug)]
 pub enum Line {
-    /// Opened and settled.
+    /// The stores are open and settled.
     Ready,
     /// A second of the load is over.
     Second(Box<Second>),
@@ -103,14 +104,14 @@ impl Said for Line {
     }
 }
 
-/// Does `order` (JSON).
+/// Carries out `order` (JSON).
 pub fn main(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
-    // A parent that is killed leaves nothing running.
+    // A parent that is killed leaves no child running.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let plan = Plan { caps: order.caps.all(), ..order.scenario.clone().plan()? };
-    // Not before the plan, which may read a trace: the scenario's settings name the node's directory relative to
-    // wherever it runs.
+    // Not before the plan, which may read a trace. The scenario's settings name the node's directory relative to the
+    // current one.
     std::env::set_current_dir(&order.dir).map_err(|error| format!("{}: {error}", order.dir.display()))?;
     if matches!(order.contestant, Entry::Weir(_)) {
         // As `weir serve` does.
@@ -128,7 +129,7 @@ pub fn main(order: &str) -> Result<()> {
             say("ready", &())?;
             wait_for_word()?;
             let mut told = |second: &Second| {
-                // A parent that is gone ends us by closing our standard input.
+                // If the parent is gone, the end of our standard input ends us.
                 let _ = say("second", second);
             };
             let (run, disk) = drive(&*fleet, &plan, &order.contestant.name(), order.caps, order.round, &mut told)?;
@@ -191,7 +192,7 @@ impl Order {
     }
 }
 
-/// The preload, in both engines level by level, the deepest first.
+/// Preloads, in both engines level by level, the deepest first.
 fn write_all(order: &Order, plan: &Plan) -> Result<()> {
     match &order.contestant {
         Entry::Weir(_) => {
@@ -239,7 +240,7 @@ fn write_level(plan: &Plan, library: &Path, level: usize, items: std::ops::Range
     Ok(())
 }
 
-/// A name for messages.
+/// The contestant's name, for messages.
 pub fn title(order: &Order) -> String {
     format!("{} on the {WORLD}, round {}", order.contestant.name(), order.round)
 }

@@ -1,8 +1,8 @@
 //! The clients of a mix: threads that wait for their answers, each with one operation at a time.
 //!
 //! In a closed loop a client sends its next operation when the last one is answered. In an open loop operations have
-//! times of their own, which the clients of a partition take one after the other: what finds none of them free waits,
-//! and is measured from its time.
+//! times of their own, and the clients of a partition take them one after the other. An operation that finds no client
+//! free waits, and is measured from its own time.
 
 use std::sync::Arc;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -23,7 +23,7 @@ const OPEN_CLIENTS: u32 = 100;
 /// When a client sends.
 #[derive(Clone)]
 enum Times {
-    /// So long after an answer, on average.
+    /// This long after an answer, on average.
     After(Nanos),
     /// At times that all clients of a partition share.
     At(Arc<Mutex<Schedule>>),
@@ -85,7 +85,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Does one operation and counts it from `at`. A read that finds nothing has failed.
+    /// Does one operation, and counts it from `at`. A read that finds nothing has failed.
     fn operate(
         &self,
         partition: usize,

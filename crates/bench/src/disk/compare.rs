@@ -23,25 +23,25 @@ use crate::throttle::{Caps, Pool, Throttle};
 /// A whole comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The scenario, for the children.
+    /// The scenario, in the form that children get.
     pub scenario: Scenario,
-    /// The same.
+    /// The plan of the same scenario.
     pub plan: Plan,
-    /// In this order, turned round with every round.
+    /// The contestants, in this order, which is turned round with every round.
     pub contestants: Vec<Entry>,
     /// Rounds.
     pub rounds: u32,
-    /// The kernel's.
+    /// The kernel's caps.
     pub caps: Caps,
-    /// Weir takes them for the device; see [`Order::calibrated`].
+    /// Whether Weir takes them for the device; see [`Order::calibrated`].
     pub calibrated: bool,
-    /// Make the disk of every Weir so many bytes a second slow, without the kernel's help.
+    /// Slow the disk of every Weir down to this many bytes a second, without the kernel's help.
     pub slowed: Option<u64>,
     /// Directory on the disk to measure; created if missing.
     pub dir: PathBuf,
     /// Leave the preloaded data in `dir` for the next comparison.
     pub keep: bool,
-    /// What is started for each run.
+    /// The program that is started for each run.
     pub program: Program,
     /// The children that run.
     pub children: Arc<Children>,
@@ -56,7 +56,7 @@ pub struct Measured {
     pub disk: Disk,
 }
 
-/// Runs it; what is measured is in the result, in order, and told on standard error as it comes.
+/// Runs the comparison. The results are returned in order, and reported on standard error as they come.
 pub fn compare(comparison: &Comparison) -> Result<Vec<Measured>> {
     let plan = &comparison.plan;
     let has_peer = comparison.contestants.iter().any(Entry::is_peer);
@@ -96,7 +96,7 @@ impl Comparison {
         Session::start(&self.program, &self.children, order, title(order))
     }
 
-    /// One contestant's run with a bar called `name`.
+    /// Runs one contestant, with a bar called `name`.
     pub(super) fn in_round(&self, contestant: &Entry, round: u32, name: &str, progress: &Progress) -> Result<Measured> {
         let bar = progress.bar(name, self.plan.args.seconds);
         let mut told = |second: &Second| {
@@ -109,20 +109,20 @@ impl Comparison {
         result
     }
 
-    /// One contestant's run, on its own copy of the preloaded data: a directory called `name` below that of the
+    /// Runs one contestant on its own copy of the preloaded data: a directory called `name` below that of the
     /// comparison.
     pub fn one(&self, contestant: &Entry, round: u32, name: &str, told: &mut dyn FnMut(&Second)) -> Result<Measured> {
         let dir = self.dir.join(name);
         remove(&dir)?;
         image::clone(&image::of(contestant, &self.plan, &self.dir).dir, &dir)?;
-        // What cloning left in the page cache is not the contestant's.
+        // Dirty pages that cloning left in the page cache must not count for the contestant.
         rustix::fs::sync();
         let measured = self.drive(&self.order(Task::Drive, contestant, &dir, round), told);
         remove(&dir)?;
         measured
     }
 
-    /// The run of `order`, told as it goes on.
+    /// Runs `order`, and reports every second to `told`.
     fn drive(&self, order: &Order, told: &mut dyn FnMut(&Second)) -> Result<Measured> {
         // Before the session: its group can be removed only once the child is gone.
         let throttle = if self.caps.is_none() { None } else { Some(Arc::new(Throttle::create(&self.dir)?)) };
@@ -157,11 +157,11 @@ impl Comparison {
         Ok(Measured { run: Run { outcome, series }, disk })
     }
 
-    /// Makes the data that all runs start from, unless they are there.
+    /// Makes the data that all runs start from, unless it is there already.
     pub fn preload(&self, progress: &Progress) -> Result<()> {
         std::fs::create_dir_all(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
         if !self.caps.is_none() {
-            // Before the minutes that preloading may take.
+            // Before the preloading, which may take minutes.
             drop(Throttle::create(&self.dir)?);
         }
         for contestant in &self.contestants {
@@ -179,7 +179,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Removes those data, unless they are to be kept.
+    /// Removes that data, unless it is to be kept.
     pub fn tidy(&self) -> Result<()> {
         if !self.keep {
             for contestant in &self.contestants {

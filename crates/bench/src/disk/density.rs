@@ -22,24 +22,24 @@ use crate::throttle::Caps;
 pub struct Question {
     /// The machine, and what its tenants were sold.
     pub args: Density,
-    /// Of what the device moves, what may be reads (0 to 1), so that each direction has a limit of its own; `None` =
-    /// they share the device.
+    /// The share of what the device moves that may be reads (0 to 1), so that each direction has a limit of its own;
+    /// `None` = reads and writes share the device.
     pub read_share: Option<f64>,
-    /// In this order, turned round with every week.
+    /// The contestants, in this order, which is turned round with every week.
     pub contestants: Vec<Entry>,
     /// Directory on the disk to measure; created if missing.
     pub dir: PathBuf,
-    /// What is started for each run.
+    /// The program that is started for each run.
     pub program: Program,
     /// The children that run.
     pub children: Arc<Children>,
 }
 
 impl Question {
-    /// Says what cannot be asked.
+    /// Checks whether this can be asked.
     ///
     /// # Errors
-    /// In words.
+    /// The error says in words what cannot be asked.
     pub fn check(&self) -> Result<()> {
         if self.read_share.is_some_and(|share| !(0.05..=0.95).contains(&share)) {
             return Err("--reads must be between 5 and 95 percent".into());
@@ -47,10 +47,10 @@ impl Question {
         Ok(self.args.check()?)
     }
 
-    /// Every contestant's answer in every week, told on standard error as it comes.
+    /// Every contestant's answer in every week, reported on standard error as it comes.
     ///
     /// # Errors
-    /// What went wrong first.
+    /// The error says what went wrong first.
     pub fn answer(&self) -> Result<Vec<Found>> {
         let progress = Progress::default();
         let mut found = Vec::new();
@@ -76,7 +76,7 @@ impl Question {
         }
     }
 
-    /// The load of `plan` on `contestant`, from data of its own.
+    /// Runs the load of `plan` on `contestant`, from data of its own.
     fn run(&self, contestant: &Entry, plan: &Plan, round: u32, progress: &Progress) -> Result<Measured> {
         let (caps, tenants) = (self.caps(plan), plan.args.partitions);
         let week = Density { seed: plan.args.seed, ..self.args.clone() };
@@ -87,8 +87,8 @@ impl Question {
             rounds: 1,
             caps,
             slowed: None,
-            // As on a node that was calibrated. With their sum alone it would not know that writes are at their cap
-            // while reads have room, which is where this load ends.
+            // As on a node that was calibrated. Knowing only the sum of both caps, Weir would not notice that writes
+            // are at their cap while reads have room, and that is where this load ends.
             calibrated: !caps.shared,
             dir: self.dir.clone(),
             keep: false,
@@ -108,8 +108,8 @@ impl Question {
     }
 }
 
-/// The outcome, its writes judged as they are on a disk: within 10 ms, less what a writer that had nothing to do until
-/// then woke up late.
+/// The outcome, with its writes judged as they are on a disk: within 10 ms, less the time by which a writer that had
+/// nothing to do until then woke up late.
 fn awake(measured: Measured) -> Outcome {
     Outcome { normally_served: measured.disk.within_10ms_awake, ..measured.run.outcome }
 }

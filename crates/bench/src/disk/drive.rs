@@ -1,6 +1,6 @@
-//! The load, from one thread per partition, and what comes of it.
+//! Sends the load, from one thread for each partition, and measures what happens.
 //!
-//! Open loop: every write has its own time, whatever became of the one before, and is measured from that time. A
+//! Open loop: every write has a time of its own, whatever happened to the one before, and is measured from that time. A
 //! partition's writes stand in one [queue](weir_scenario::queue), as in the simulation; its reads follow one another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,33 +33,33 @@ use crate::{Failure, Result};
 /// How often the state of every partition is looked at.
 const LOOK: Nanos = 20_000_000;
 
-/// What only the real world has.
+/// Figures that only the real world has.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Disk {
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
     /// Name and version of the contestant.
     pub version: String,
-    /// What it was told.
+    /// The settings that the contestant got.
     pub remarks: String,
     /// Kernel caps.
     pub caps: Caps,
     /// Share of a partition's writes done at most 10 ms after they were to be sent.
     pub within_10ms: Spread,
-    /// The same, less the time by which a writer that had nothing to do until then woke up late: that is the machine's,
-    /// or that of whoever took its processors.
+    /// The same, less the time by which a writer that had nothing to do until then woke up late: the machine is to
+    /// blame for that, or whoever took its processors.
     #[serde(default)]
     pub within_10ms_awake: Spread,
     /// Share of the time in which a partition's store neither delayed nor stopped writes.
     pub flowing: Spread,
-    /// Seconds until a store first did; `None` = never.
+    /// Seconds until a store first delayed or stopped writes; `None` = never.
     pub first_stall_seconds: Option<f64>,
-    /// Bytes that the kernel says this process had read from the disk during the load.
+    /// Bytes that this process had read from the disk during the load, by the kernel's count.
     pub kernel_read: u64,
-    /// And written.
+    /// Bytes that it had written, likewise.
     pub kernel_written: u64,
-    /// Of those two together, all but the log, for each byte that users wrote. Unlike the background amplification by
-    /// cause it counts what jobs that are not done have moved, in every contestant alike; users' reads are in it, too.
+    /// Those two together, less the log, for each byte that users wrote. Unlike the background amplification by cause,
+    /// this figure includes what unfinished jobs have moved, in every contestant alike; it also includes users' reads.
     #[serde(default)]
     pub beside_log: f64,
     /// The most memory that the process had resident, from its start to the end of the load, in bytes.
@@ -71,16 +71,17 @@ pub struct Disk {
     /// hypervisor ran somebody else: a write that is late then may be late for no fault of the contestant's.
     #[serde(default)]
     pub stolen: f64,
-    /// The machine's load average (one minute) when the load began: 16 waiting threads count little, compilers count.
+    /// The machine's load average (one minute) when the load began: 16 waiting threads count little, but compilers
+    /// count.
     pub load_average: f64,
     /// Files per level of the first partition before the load and after it.
     pub shape: [String; 2],
 }
 
-/// Bytes of all partitions, of each where the stores say, and the process's account, at one moment.
+/// Bytes of all partitions, bytes of each partition if the stores tell, and the process's account, at one moment.
 type Moved = (Bytes, Option<Vec<Bytes>>, Account);
 
-/// Sends the load of `plan` to `fleet`; `told` hears of every second.
+/// Sends the load of `plan` to `fleet`, and reports every second to `told`.
 pub fn drive(
     fleet: &dyn Fleet,
     plan: &Plan,
@@ -133,7 +134,7 @@ pub fn drive(
             scope.spawn(move || load.read(partition, rng));
         }
         let watched = load.watch(&start, &mut look, &mut series, told);
-        // Now: who is stuck in a stall moves bytes long after the last second.
+        // Read now, because a writer that is stuck in a stall moves bytes long after the last second.
         let moved = fleet.bytes().and_then(|bytes| Ok((bytes, fleet.bytes_of_each(), Account::now()?)));
         let stolen = MachineTime::now().stolen_since(&machine);
         load.over.store(true, Ordering::Release);
@@ -186,12 +187,12 @@ pub(super) struct Load<'a> {
     pub(super) from: Nanos,
     pub(super) until: Nanos,
     pub(super) sizes: Sizes,
-    /// Which items are read.
+    /// Chooses the items to read.
     choice: Choice,
-    /// Which items are written.
+    /// Chooses the items to write.
     written: Choice,
     failed: StdMutex<Option<Failure>>,
-    /// Nobody needs another operation.
+    /// Whether nobody needs another operation.
     over: AtomicBool,
 }
 
@@ -213,7 +214,7 @@ impl Load<'_> {
         })
     }
 
-    /// Nothing more can be measured.
+    /// Ends the run, because nothing more can be measured.
     pub(super) fn fail(&self, error: Failure) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
@@ -228,7 +229,7 @@ impl Load<'_> {
         for at in Schedule::of(self.from, self.until, self.plan.reads(partition), rng.fork("times")) {
             self.sleep_until(at);
             self.tally.lock().partition_reads[partition].0 += 1;
-            // What stands behind a slow one until the end was not answered in time.
+            // A read that stands behind a slow one until the end was not answered in time.
             if self.is_over() {
                 self.tally.lock().reads_failed += 1;
                 continue;
@@ -316,10 +317,10 @@ impl Target for Writer<'_> {
 /// What was seen of the partitions' states.
 struct Look {
     states: Vec<super::fleet::State>,
-    /// For each partition: looks in all, and those at which writes flowed.
+    /// For each partition: all looks, and how many of them saw writes flow.
     seen: Vec<(u64, u64)>,
     first_stall: Option<Nanos>,
-    /// For each partition: times that it stopped flowing, and how long it did not.
+    /// For each partition: how often writes stopped flowing, and for how long in all.
     stalls: Vec<(u64, Nanos)>,
     last: Nanos,
     stages: Vec<StageChange>,
@@ -393,7 +394,7 @@ fn stage_name(stage: u8) -> String {
     STAGES.get(usize::from(stage)).copied().unwrap_or("?").to_owned()
 }
 
-/// Of what the caps allow, in the directions that have one; without caps of what the plan's device would have.
+/// The share that was used of what the caps allow, in the directions that have one; without caps, of the plan's device.
 fn utilisation(plan: &Plan, caps: Caps, disk: &Disk) -> f64 {
     let moved = |cap: u64, bytes: u64| if cap == 0 && !caps.is_none() { 0 } else { bytes };
     let moved = moved(caps.read, disk.kernel_read) + moved(caps.write, disk.kernel_written);

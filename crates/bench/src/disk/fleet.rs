@@ -1,4 +1,4 @@
-//! What a scenario asks of a contestant: one store for each partition, in one process.
+//! What a scenario asks from a contestant: one store for each partition, in one process.
 
 use serde_json::{Map, Value};
 use weir_scenario::outcome::Bytes;
@@ -13,7 +13,7 @@ pub enum Flow {
     Free,
     /// Delayed.
     Slow,
-    /// Not before a flush or compaction has ended.
+    /// The write has to wait until a flush or compaction has ended.
     Stopped,
 }
 
@@ -26,9 +26,9 @@ pub struct State {
     pub l0: u16,
     /// Memtables that wait for their flush.
     pub sealed: u16,
-    /// Stage of deferral; 0 where there is none.
+    /// Stage of deferral; 0 if there are none.
     pub stage: u8,
-    /// Bytes in memtables and in levels 0 and 1, where the store tells.
+    /// Bytes in memtables and in levels 0 and 1, if the store tells.
     pub memory: u64,
 }
 
@@ -37,10 +37,10 @@ pub trait Fleet: Send + Sync {
     /// Name and version.
     fn version(&self) -> String;
 
-    /// What it was told, in its own words.
+    /// The settings that the contestant got, in its own words.
     fn remarks(&self) -> String;
 
-    /// Of that, what a result is to state: how often logs are synced, and the like.
+    /// The settings that a result has to state: how often logs are synced, and the like.
     fn params(&self) -> Map<String, Value>;
 
     /// Stores one pair in the store of `partition` and returns when it is in the kernel.
@@ -49,22 +49,22 @@ pub trait Fleet: Send + Sync {
     /// Whether `key` is there.
     fn get(&self, partition: usize, key: &[u8]) -> Result<bool>;
 
-    /// Reads up to `limit` pairs of `partition` from `from` on; how many there were.
+    /// Reads up to `limit` pairs of `partition` from `from` on, and returns how many there were.
     fn scan(&self, partition: usize, from: &[u8], limit: u64) -> Result<u64>;
 
     /// Flushes, and returns when no level of `partition` wants compaction.
     fn settle(&self, partition: usize) -> Result<()>;
 
-    /// The partition now. Asked by one thread, many times a second.
+    /// The partition now. One thread asks for it, many times a second.
     fn state(&self, partition: usize) -> State;
 
-    /// Why its stage is what it is; empty where there are no stages.
+    /// The reason for the partition's stage; empty if there are no stages.
     fn why(&self, partition: usize) -> String;
 
     /// Device bytes by cause so far, of all partitions together; `user` stays 0.
     fn bytes(&self) -> Result<Bytes>;
 
-    /// The same, for each partition; `None` where the stores do not say.
+    /// The same for each partition; `None` if the stores do not tell.
     fn bytes_of_each(&self) -> Option<Vec<Bytes>> {
         None
     }

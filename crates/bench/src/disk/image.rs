@@ -9,10 +9,10 @@ use super::Entry;
 use crate::Result;
 use crate::harness::kept::Kept;
 
-/// Raise it when what is preloaded changes.
+/// Raise this when the preloaded data changes.
 const VERSION: u32 = 3;
 
-/// What is preloaded for `plan` and contestants of this kind, in `home`.
+/// The data that is preloaded for `plan` and contestants of this kind, in `home`.
 pub(super) fn of(contestant: &Entry, plan: &Plan, home: &Path) -> Kept {
     let args = &plan.args;
     let name = contestant.kind();

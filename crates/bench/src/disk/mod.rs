@@ -8,9 +8,9 @@
 //!     control group -> child -> caps            outcome             -> "run {…}"
 //! ```
 //!
-//! Parameters, load and outcome are those of `weir sim`; what only a disk has (caps, the peer, shares done within 10 ms
-//! as the peer's own papers count them) is under `disk` in the outcome. The caps come after the trees have settled, and
-//! go before they are closed.
+//! Parameters, load and outcome are those of `weir sim`. What only a disk has (caps, the peer, shares done within 10 ms
+//! as the peer's own papers count them) is under `disk` in the outcome. The caps are set after the trees have settled,
+//! and removed before the trees are closed.
 
 pub mod cases;
 pub mod child;
@@ -29,10 +29,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// How the outcome names this world.
+/// The name of this world in an outcome.
 pub const WORLD: &str = "disk";
 
-/// Who runs a scenario, and what is needed to open it; crosses to the child process.
+/// A contestant, and what is needed to open it; the parent passes it to the child process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entry {
@@ -45,28 +45,28 @@ pub enum Entry {
         /// Its shared library.
         library: PathBuf,
     },
-    /// One redb for each partition: a B-tree. Where it was built in.
+    /// One redb, a B-tree, for each partition; only in builds that include it.
     Redb,
 }
 
-/// Ways to set a RocksDB up; the profiles of the same names are copies of them.
+/// Ways to set up a RocksDB; the profiles of the same names are copies of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Setup {
-    /// As it comes.
+    /// With its default settings.
     #[default]
     Plain,
     /// With its auto-tuned rate limiter.
     AutoTuned,
-    /// For a shortage: memtables merged in fours, up to twelve of them; what is flushed goes into the block cache.
+    /// For a shortage: memtables merged in fours, up to twelve of them; flushed blocks go into the block cache.
     Merging,
 }
 
 impl Setup {
-    /// All of them.
+    /// All setups.
     pub const ALL: [Setup; 3] = [Setup::Plain, Setup::AutoTuned, Setup::Merging];
 
-    /// On the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Setup::Plain => "rocksdb",
@@ -86,12 +86,12 @@ impl Entry {
         }
     }
 
-    /// Whether it is somebody else's.
+    /// Whether it is a peer, and not Weir.
     pub fn is_peer(&self) -> bool {
         !matches!(self, Entry::Weir(_))
     }
 
-    /// Data that contestants of one kind may share.
+    /// The kind of preloaded data; contestants of one kind may share it.
     fn kind(&self) -> &'static str {
         match self {
             Entry::Weir(_) => "weir",
@@ -104,7 +104,7 @@ impl Entry {
 /// The B-tree's name on the command line and in tables.
 const REDB: &str = "redb";
 
-/// The peers called `names`; those that are RocksDB's of `library`.
+/// The peers called `names`; RocksDB comes from `library`.
 pub fn peers(names: &[String], library: impl Fn() -> Result<PathBuf>) -> Result<Vec<Entry>> {
     names
         .iter()

@@ -1,8 +1,8 @@
-//! A real disk that is made as slow as was planned, where the kernel's throttle is not to be had (that needs root).
+//! A real disk that is made as slow as planned, where the kernel's throttle cannot be used (it needs root).
 //!
-//! One queue, first come, first served, reads and writes alike: every I/O waits until the bytes before it are through
-//! at the given rate, and then takes as long as the disk takes. Data written through the page cache pass when they are
-//! synced, as they do on a disk.
+//! There is one queue, first come, first served, for reads and writes alike. Every I/O waits until the bytes before it
+//! have passed at the given rate, and then takes as long as the disk takes. Data written through the page cache passes
+//! when it is synced, as on a disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use weir_io::{AlignedBuf, Clock, File, Fs, Nanos, Op, OpenOptions, Tag, forward_
 struct Device {
     clock: Arc<dyn Clock>,
     bytes_per_sec: u64,
-    /// When all that is queued will be through.
+    /// When all that is queued will have passed.
     free_at: Mutex<Nanos>,
 }
 
 impl Device {
-    /// When `bytes` that are queued now will be through.
+    /// When `bytes` that are queued now will have passed.
     fn queue(&self, bytes: u64) -> Nanos {
         let mut free_at = self.free_at.lock();
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_sec);
@@ -34,14 +34,14 @@ impl Device {
     }
 }
 
-/// See the module.
+/// A file system whose I/O passes at a limited rate.
 pub struct SlowedFs {
     inner: Arc<dyn Fs>,
     device: Arc<Device>,
 }
 
 impl SlowedFs {
-    /// `inner` at `bytes_per_sec` (at least 1), reads and writes together.
+    /// Limits `inner` to `bytes_per_sec` (at least 1), reads and writes together.
     pub fn new(inner: Arc<dyn Fs>, clock: Arc<dyn Clock>, bytes_per_sec: u64) -> Arc<Self> {
         let device = Device { clock, bytes_per_sec: bytes_per_sec.max(1), free_at: Mutex::default() };
         Arc::new(Self { inner, device: Arc::new(device) })

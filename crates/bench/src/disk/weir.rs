@@ -1,4 +1,4 @@
-//! Weir as a fleet: one node, a tenant with one partition for each.
+//! Weir as a fleet: one node, with a tenant of one partition for each store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use super::fleet::{Fleet, Flow, State};
 use super::slowed::SlowedFs;
 use crate::{Result, embedded};
 
-/// Threads of the background: what `weir serve` has with its default of two compactions.
+/// Background threads: as many as `weir serve` has with its default of two compactions.
 const BACKGROUND_THREADS: usize = 3;
 
-/// See the module.
+/// A node, and the partition of each of its tenants.
 pub struct Weir {
     node: Node,
     partitions: Vec<Arc<Partition>>,
-    /// Writes of each partition that had waited when its state was looked at last.
+    /// Writes of each partition that had waited by the last look at its state.
     waited: Vec<AtomicU64>,
     remarks: String,
     params: Map<String, Value>,
 }
 
-/// The machine itself, for a node below the current directory; with a disk of so many bytes a second, if `slowed`.
+/// The machine itself, for a node below the current directory; `slowed` limits its disk to this many bytes a second.
 pub fn machine(slowed: Option<u64>) -> Result<Machine> {
     let real = RealFs::new(RealFsOptions { probe_dir: Some(PathBuf::from(".")), ..RealFsOptions::default() });
     let clock: Arc<dyn Clock> = RealClock::new();
@@ -73,14 +73,14 @@ impl Weir {
 }
 
 impl Weir {
-    /// As the last tick of the policy has it.
+    /// The knobs of the partition, as set by the last tick of the policy.
     fn knobs(&self, partition: usize) -> Option<PartitionKnobs> {
         let tick = self.node.last_tick()?;
         let owner = self.partitions[partition].owner();
         tick.decision.knobs.partitions.iter().find(|knobs| knobs.owner == owner).copied()
     }
 
-    /// Whether a write has waited since the last look, for the tree, for the rate of a policy, or for memory.
+    /// Whether a write has waited since the last look: for the tree, for the rate of a policy, or for memory.
     fn has_waited(&self, partition: usize) -> bool {
         let stalls = self.partitions[partition].metrics().stalls;
         let now = stalls.iter().map(|times| times.slowed + times.stopped).sum();

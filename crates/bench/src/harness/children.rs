@@ -1,9 +1,9 @@
-//! Child processes that run, so that whoever is told to end can end them.
+//! Child processes that run, so that they can be ended when this program is told to end.
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// See the module. What was asked of a child that is ended fails.
+/// The children that run. An order to a child that is ended fails.
 #[derive(Debug, Default)]
 pub struct Children(Mutex<Ids>);
 
@@ -14,7 +14,7 @@ struct Ids {
 }
 
 impl Children {
-    /// Ends all, and all that come later.
+    /// Ends all children, and every child that is added later.
     pub fn end(&self) {
         let mut ids = self.0.lock();
         ids.ended = true;
@@ -31,7 +31,7 @@ impl Children {
         if ids.ended { kill(id) } else { ids.running.push(id) }
     }
 
-    /// Before it is waited for: then its number may become another's.
+    /// Removes a child before it is waited for: after that its number may become another process's.
     pub(super) fn remove(&self, id: u32) {
         self.0.lock().running.retain(|&other| other != id);
     }
@@ -40,7 +40,7 @@ impl Children {
 /// A child that has ended already keeps its number until it was waited for.
 fn kill(id: u32) {
     if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-        // It fails harmlessly where that has happened.
+        // Fails harmlessly if the child has ended already.
         let _ = kill_process(pid, Signal::KILL);
     }
 }

@@ -5,43 +5,43 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 
-/// See the module.
+/// A directory of data and its mark.
 pub struct Kept {
     /// The data.
     pub dir: PathBuf,
-    /// The file of the mark. It is there only while the data are whole.
+    /// The file of the mark. It is there only while the data is whole.
     pub mark: PathBuf,
-    /// What decides whether the data may be used again.
+    /// The text of the mark, which decides whether the data may be used again.
     pub words: String,
 }
 
 impl Kept {
-    /// Whether they are there, whole, and what is wanted.
+    /// Whether the data that is wanted is there, and whole.
     pub fn is_there(&self) -> bool {
         fs::read_to_string(&self.mark).is_ok_and(|words| words == self.words)
     }
 
-    /// Makes room for them.
+    /// Removes the mark and what is there, to make room for new data.
     ///
     /// # Errors
-    /// I/O.
+    /// The disk fails.
     pub fn begin(&self) -> Result<()> {
         remove(&self.mark)?;
         fresh(&self.dir)
     }
 
-    /// They are whole.
+    /// Notes that the data is whole.
     ///
     /// # Errors
-    /// I/O.
+    /// The disk fails.
     pub fn end(&self) -> Result<()> {
         Ok(fs::write(&self.mark, &self.words)?)
     }
 
-    /// Removes them.
+    /// Removes the data and its mark.
     ///
     /// # Errors
-    /// I/O.
+    /// The disk fails.
     pub fn remove(&self) -> Result<()> {
         remove(&self.mark)?;
         remove(&self.dir)
@@ -51,7 +51,7 @@ impl Kept {
 /// Makes `dir` an empty directory.
 ///
 /// # Errors
-/// I/O.
+/// The disk fails.
 pub fn fresh(dir: &Path) -> Result<()> {
     remove(dir)?;
     fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()).into())
@@ -60,7 +60,7 @@ pub fn fresh(dir: &Path) -> Result<()> {
 /// Removes a file or a directory, if it is there.
 ///
 /// # Errors
-/// I/O.
+/// The disk fails.
 pub fn remove(path: &Path) -> Result<()> {
     let outcome = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match outcome {

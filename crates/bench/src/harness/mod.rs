@@ -1,4 +1,4 @@
-//! What every comparison is made with: contestants that take turns, runs in processes of their own, and data that are
+//! What every comparison is built from: contestants that take turns, runs in processes of their own, and data that is
 //! kept from run to run.
 
 pub mod children;

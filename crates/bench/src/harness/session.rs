@@ -1,4 +1,5 @@
-//! A run in a process of its own: this very program, started with an order, told on standard output line by line.
+//! A run in a process of its own: this very program, started with an order, which reports on standard output line by
+//! line.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use super::children::Children;
 use crate::Result;
 
-/// What is started for a run.
+/// The program that is started for a run.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The executable.
@@ -32,7 +33,7 @@ impl Program {
 
 /// One line from child to parent.
 pub trait Said: Sized {
-    /// `None` for what is not ours: a peer may print too.
+    /// Parses a line; `None` if it is not ours, because a peer may print too.
     fn parse(text: &str) -> Option<Self>;
 }
 
@@ -46,7 +47,7 @@ pub struct Session {
 struct Guard(Child, Arc<Children>);
 
 impl Guard {
-    /// Waits for a child that is at its end.
+    /// Waits for a child that is about to end.
     fn wait(&mut self) -> std::io::Result<ExitStatus> {
         self.1.remove(self.0.id());
         self.0.wait()
@@ -55,7 +56,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Fails harmlessly when it has ended already.
+        // Fails harmlessly if the child has ended already.
         let _ended = self.0.kill().and_then(|()| self.wait());
     }
 }
@@ -64,7 +65,7 @@ impl Session {
     /// Starts `program` with `order`, which messages call `title`, as one of `children`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The child cannot be started.
     pub fn start(program: &Program, children: &Arc<Children>, order: &impl Serialize, title: String) -> Result<Self> {
         let mut child = Command::new(&program.path)
             .args(&program.arguments)
@@ -78,7 +79,7 @@ impl Session {
         Ok(Self { child: Guard(child, Arc::clone(children)), lines, title })
     }
 
-    /// Its process id.
+    /// The child's process id.
     pub fn id(&self) -> u32 {
         self.child.0.id()
     }
@@ -86,18 +87,18 @@ impl Session {
     /// Lets a child go on that waits for a line on its standard input.
     ///
     /// # Errors
-    /// It has none.
+    /// The child has no standard input.
     pub fn go(&mut self) -> Result<()> {
         let stdin = self.child.0.stdin.as_mut().ok_or("the child has no standard input")?;
-        // A child that failed is gone; why, its next line (which never comes) tells.
+        // A child that failed is gone; the read of its next line, which never comes, tells why.
         let _ = stdin.write_all(b"go\n");
         Ok(())
     }
 
-    /// What the child says next.
+    /// Waits for the next message of the child.
     ///
     /// # Errors
-    /// It ended instead.
+    /// The child ended instead.
     pub fn hear<L: Said>(&mut self) -> Result<L> {
         for line in self.lines.by_ref() {
             if let Some(line) = L::parse(&line?) {
@@ -108,12 +109,12 @@ impl Session {
         Err(format!("{} ended with {status} and without a result", self.title).into())
     }
 
-    /// Waits until the child has ended, and says how.
+    /// Waits until the child has ended, and returns its exit status.
     ///
     /// # Errors
-    /// I/O.
+    /// Its output cannot be read, or it cannot be waited for.
     pub fn ended(&mut self) -> Result<ExitStatus> {
-        // Its output ends with it. Until then others may end it.
+        // The child's output ends with the child. Until then others may end the child.
         self.lines.by_ref().try_for_each(|line| line.map(drop))?;
         Ok(self.child.wait()?)
     }
@@ -121,7 +122,7 @@ impl Session {
     /// Waits until the child has ended well.
     ///
     /// # Errors
-    /// It did not; I/O.
+    /// The child ended badly, or could not be waited for.
     pub fn end(mut self) -> Result<()> {
         let status = self.ended()?;
         if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", self.title).into()) }
@@ -132,7 +133,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// Any line that begins so.
+    /// Any line that begins with our word.
     struct Ours(String);
 
     impl Said for Ours {

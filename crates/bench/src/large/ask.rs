@@ -1,4 +1,4 @@
-//! Requests of a part of the set, and of a row beside it: one connection that asks, waits and asks again.
+//! Requests for a part of the set, and for a row beside it: one connection that asks, waits and asks again.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,11 @@ use crate::scrape::sum;
 use crate::tenants::victim::NICE;
 use crate::wire::{Client, Reply};
 
-/// What is asked for.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// A row that does not fit the cache with the others.
+    /// One of the rows that do not all fit the cache.
     Get,
     /// A new score for a member.
     Zadd,
@@ -32,7 +32,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Request; 4] = [Request::Get, Request::Zadd, Request::Zrange, Request::Zrank];
 
     /// The name in tables.
@@ -64,9 +64,9 @@ impl Request {
 /// One round of one kind of request.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Asked {
-    /// What was asked for.
+    /// The kind of request.
     pub request: Request,
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
     /// Requests answered.
     pub ops: u64,
@@ -76,13 +76,13 @@ pub struct Asked {
     pub p99_ns: u64,
     /// The slowest.
     pub max_ns: u64,
-    /// Processor time of the server for each, in nanoseconds.
+    /// Processor time of the server for each request, in nanoseconds.
     pub cpu_ns: u64,
-    /// Reads of the device for each.
+    /// Reads of the device for each request.
     pub reads: f64,
 }
 
-/// All kinds, by turns.
+/// Measures all kinds, by turns.
 pub(super) fn all(
     plan: &Plan,
     server: &ChildServer,
@@ -93,7 +93,7 @@ pub(super) fn all(
     for round in 1..=plan.rounds {
         for request in Request::ALL {
             progress(&format!("round {round}: {}", request.name()));
-            // A thread of its own: nobody else is to inherit its niceness.
+            // In a thread of its own, so that nobody else inherits its niceness.
             let asked = std::thread::scope(|scope| scope.spawn(|| one(plan, server, users, request, round)).join());
             all.push(asked.map_err(|_| "who asks panicked")??);
         }
@@ -131,7 +131,7 @@ fn one(plan: &Plan, server: &ChildServer, users: &Users, request: Request, round
     })
 }
 
-/// Asks for `duration`; the latencies, and how many there are.
+/// Asks for `duration`, and returns the latencies and how many there are.
 fn ask(
     client: &mut Client,
     request: Request,

@@ -1,4 +1,4 @@
-//! What is asked for later: rows, the set, and the same set in a redis-server.
+//! Loads the data that is asked for later: rows, the set, and the same set in a redis-server.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const PIPELINE: u64 = 100;
 const MEMBERS_AT_ONCE: u64 = 100;
 /// How long flushes and merges may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// So often in a row nothing must be running.
+/// How many looks in a row must find nothing running.
 const QUIET_LOOKS: u32 = 5;
 /// Members whose ranks are compared with those in the redis-server.
 const COMPARED: u64 = 1_000;
@@ -35,13 +35,13 @@ const COMPARED: u64 = 1_000;
 /// What loading the set took.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Loaded {
-    /// Until the last reply.
+    /// Seconds until the last reply.
     pub seconds: f64,
     /// Processor seconds of the server.
     pub cpu_seconds: f64,
 }
 
-/// Sends the commands that `push` puts into the pipeline for each number below `count`, and hears how many are done.
+/// Sends the commands that `push` puts into the pipeline for each number below `count`, and reports how many are done.
 pub(super) fn pipelined(
     client: &mut Client,
     count: u64,
@@ -64,7 +64,7 @@ pub(super) fn pipelined(
     Ok(())
 }
 
-/// Rows that do not fit the cache.
+/// Loads rows that do not fit the cache.
 pub(super) fn rows(user: &User, server: &ChildServer, progress: &mut impl FnMut(&str)) -> Result<()> {
     let mut client = user.connect(server.port())?;
     let (values, mut value) = (Values::new(ROW_BYTES), Vec::new());
@@ -83,7 +83,7 @@ fn zadd(client: &mut Client, members: u64, command: u64) {
     client.push(&words);
 }
 
-/// Puts `members` into the set of whoever `client` is; `progress` hears how many there are.
+/// Puts `members` into the set of the user that `client` is; `progress` hears how many there are.
 fn fill(client: &mut Client, members: u64, mut progress: impl FnMut(u64)) -> Result<()> {
     let commands = members.div_ceil(MEMBERS_AT_ONCE);
     pipelined(
@@ -98,7 +98,7 @@ fn fill(client: &mut Client, members: u64, mut progress: impl FnMut(u64)) -> Res
     }
 }
 
-/// The set.
+/// Loads the set.
 pub(super) fn set(server: &ChildServer, user: &User, members: u64, progress: &mut impl FnMut(&str)) -> Result<Loaded> {
     let mut client = user.connect(server.port())?;
     let (watch, before) = (Stopwatch::start(), server.cpu_seconds());
@@ -122,12 +122,12 @@ pub(super) fn settle(server: &ChildServer) -> Result<()> {
     Ok(())
 }
 
-/// What a tenant has on disk and in memtables.
+/// Bytes that a tenant has on disk and in memtables.
 pub(super) fn disk_bytes(server: &ChildServer, user: &User) -> Result<u64> {
     Ok(sum(&server.metrics()?, "weir_tenant_disk_bytes", &[("tenant", &user.name)]) as u64)
 }
 
-/// Puts the same set into a redis-server, compares ranks, and gives the bytes of its dump file.
+/// Puts the same set into a redis-server, compares ranks, and returns the bytes of its dump file.
 pub(super) fn redis(plan: &Plan, server: &ChildServer, user: &User, progress: &mut impl FnMut(&str)) -> Result<u64> {
     let dir = plan.dir.join("large-redis");
     let redis = Server::start(Kind::Redis, &dir, &plan.weir)?;

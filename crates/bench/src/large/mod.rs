@@ -1,5 +1,5 @@
-//! A sorted set that does not fit the cache, beside rows that do not fit it either, over loopback: how long its
-//! commands take, how many bytes it takes on disk, and what it costs to delete, rename or expire as a whole.
+//! A sorted set that does not fit the cache, beside rows that do not fit it either, over loopback: how long commands on
+//! the set take, how many bytes it takes on disk, and what it costs to delete, rename or expire it as a whole.
 
 mod ask;
 mod load;
@@ -34,15 +34,15 @@ pub struct Plan {
     pub rounds: u32,
     /// Seconds of each kind of request in each round, after a quarter of that as a warm-up.
     pub seconds: u64,
-    /// How the server compresses tables, as its configuration calls that; `None` = as it comes.
+    /// How the server compresses tables, in the words of its configuration; `None` = its default.
     pub compression: Option<String>,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
     /// Members of the set.
@@ -53,22 +53,22 @@ pub struct Found {
     pub rdb_bytes: u64,
     /// Bytes of the same set in the shape in which Kvrocks keeps it, as rows of the same engine.
     pub shape_bytes: u64,
-    /// What loading it took.
+    /// What loading the set took.
     pub loaded: Loaded,
     /// Requests, round by round.
     pub asked: Vec<Asked>,
-    /// What is done to the set as a whole.
+    /// What commands on the set as a whole took.
     pub whole: Whole,
 }
 
-/// Users of the server: who has the set, who has the rows, and who does nothing but ask all the time.
+/// The users of the server: one has the set, one has the rows, and the neighbour does nothing but ask all the time.
 struct Users {
     set: User,
     rows: User,
     neighbour: User,
 }
 
-/// Loads, asks, and deletes; `progress` hears what goes on.
+/// Loads, asks, and deletes; reports to `progress`.
 pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Found> {
     let members = plan.members;
     let dir = plan.dir.join("large");
@@ -91,7 +91,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Found> {
     Ok(Found { members, set_bytes, rdb_bytes, shape_bytes, loaded, asked, whole })
 }
 
-/// A server on an empty directory.
+/// Starts a server on an empty directory.
 fn start(plan: &Plan, dir: &std::path::Path) -> Result<ChildServer> {
     child_server::remove(dir)?;
     let compression = plan.compression.iter().map(|codec| format!("compression = \"{codec}\"\n"));
@@ -102,12 +102,12 @@ fn start(plan: &Plan, dir: &std::path::Path) -> Result<ChildServer> {
 /// The key of the set.
 const SET: &[u8] = b"large";
 
-/// The member of this number.
+/// The member with this number.
 fn member(number: u64) -> Vec<u8> {
     format!("player:{number:010}").into_bytes()
 }
 
-/// Its score: 32 bits that look drawn, in no order.
+/// Its score: 32 bits that look random, in no order.
 fn score(number: u64) -> u64 {
     let mixed = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 32

@@ -1,6 +1,6 @@
-//! The same set in the shape in which Kvrocks keeps it, as rows of the same engine: its published layout has two rows
-//! for each member, both with the namespace, the set's key and its version in front: member to score, and score and
-//! member to nothing. Beside them one row says how many there are.
+//! The same set in the shape in which Kvrocks keeps it, as rows of the same engine. Kvrocks' published layout has two
+//! rows for each member, both with the namespace, the set's key and its version in front: one from member to score, one
+//! from score and member to nothing. One more row has the number of members.
 
 use super::load::{disk_bytes, pipelined, settle};
 use super::{Plan, SET, member, score, start};
@@ -9,12 +9,12 @@ use crate::child_server;
 use crate::tenants::user::User;
 use crate::wire::Client;
 
-/// The namespace of who has not chosen one.
+/// The namespace of users that have not chosen one.
 const NAMESPACE: &[u8] = b"__namespace";
 /// A version is 53 bits of microseconds and a counter.
 const VERSION: u64 = 0x0006_1d2f_0000_0001;
 
-/// What comes in front of all of the set's rows.
+/// The bytes in front of all of the set's rows.
 fn prefix() -> Vec<u8> {
     let mut prefix = vec![NAMESPACE.len() as u8];
     prefix.extend_from_slice(NAMESPACE);
@@ -26,13 +26,13 @@ fn prefix() -> Vec<u8> {
 
 /// The two rows of a member: key and value of each.
 fn rows_of(prefix: &[u8], number: u64) -> [(Vec<u8>, Vec<u8>); 2] {
-    // A score that is not negative: the sign's bit is set, so that its bytes have its order.
+    // For a score that is not negative the sign's bit is set, so that the bytes have the order of the scores.
     let score = ((score(number) as f64).to_bits() | 1 << 63).to_be_bytes();
     let member = member(number);
     [([prefix, &member].concat(), score.to_vec()), ([prefix, &score, &member].concat(), Vec::new())]
 }
 
-/// Bytes on disk of all of it, on a server of its own.
+/// Bytes of all of it on disk, on a server of its own.
 pub(super) fn bytes(plan: &Plan, progress: &mut impl FnMut(&str)) -> Result<u64> {
     let dir = plan.dir.join("large-shape");
     let server = start(plan, &dir)?;

@@ -1,19 +1,19 @@
-//! The report: what was wanted, what was measured.
+//! The report: what was wanted, and what was measured.
 
 use super::Found;
 use super::ask::{Asked, Request};
 use crate::report::words::{align, bytes, count, time};
 
-/// P99 of a request of the set, to that of a row.
+/// The largest ratio of the P99 of a request of the set to that of a row.
 const RATIO_MAX: f64 = 2.0;
-/// Bytes on disk, to a dump file of the same.
+/// The largest ratio of bytes on disk to those of a dump file of the same set.
 const BYTES_MAX: f64 = 2.0;
-/// What a command on the set as a whole may take, in nanoseconds.
+/// The longest time that a command on the set as a whole may take, in nanoseconds.
 const WHOLE_NS_MAX: u64 = 2_000_000;
-/// The neighbour's P99, to the worse of what it is alone before and after.
+/// The largest ratio of the neighbour's P99 to the worse of its two P99s alone, before and after.
 const NEIGHBOUR_MAX: f64 = 1.25;
 
-/// In words and columns.
+/// The report as text.
 pub fn table(found: &Found) -> String {
     [requests(found), space(found), whole(found)].join("\n")
 }

@@ -1,4 +1,4 @@
-//! What is done to the set as a whole, beside a neighbour who does nothing but ask.
+//! Commands on the set as a whole, beside a neighbour that does nothing but ask.
 
 use std::thread;
 use std::time::Duration;
@@ -16,34 +16,34 @@ use crate::tenants::user::User;
 use crate::tenants::victim::{self, Felt, NICE};
 use crate::wire::{Client, Reply};
 
-/// Its other name.
+/// The set's other name.
 const OTHER: &[u8] = b"large:renamed";
-/// Between two commands.
+/// Time between two commands.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Whole {
     /// Each `RENAME`, in nanoseconds.
     pub rename_ns: Vec<u64>,
-    /// Each `EXPIRE`.
+    /// Each `EXPIRE`, in nanoseconds.
     pub expire_ns: Vec<u64>,
-    /// The `DEL`.
+    /// The `DEL`, in nanoseconds.
     pub del_ns: u64,
-    /// The neighbour before anything was done.
+    /// What the neighbour felt before anything was done.
     pub alone: Felt,
-    /// Beside `RENAME` and `EXPIRE`.
+    /// What it felt beside `RENAME` and `EXPIRE`.
     pub beside_changes: Felt,
-    /// Beside the `DEL`, and for as long behind it.
+    /// What it felt beside the `DEL`, and for as long after it.
     pub beside_deletion: Felt,
-    /// Alone once more.
+    /// What it felt alone once more.
     pub alone_again: Felt,
     /// Bytes that flushes and compactions of the set's tenant read and wrote because of the deletion, until nothing was
     /// left to do.
     pub background_bytes: u64,
 }
 
-/// Does all of it. The set is gone behind it.
+/// Measures all of it. The set is gone afterwards.
 pub(super) fn measure(
     plan: &Plan,
     server: &ChildServer,
@@ -72,7 +72,7 @@ pub(super) fn measure(
     Ok(whole)
 }
 
-/// What the neighbour felt while `work` was done, by a thread that goes before others as the neighbour's does.
+/// What the neighbour felt while `work` was done by a thread that goes before others, as the neighbour's does.
 fn beside<T: Send>(
     felt: impl Fn() -> Result<Felt> + Send + Sync,
     work: impl FnOnce() -> Result<T> + Send,
@@ -88,7 +88,7 @@ fn beside<T: Send>(
     })
 }
 
-/// Renames the set there and back, and lets it expire in a day, and not at all, so often.
+/// Renames the set there and back, lets it expire in a day, and takes that back again, `times` times.
 fn changes(client: &mut Client, times: u64) -> Result<(Vec<u64>, Vec<u64>)> {
     let (mut renames, mut expiries) = (Vec::new(), Vec::new());
     for _ in 0..times.max(1) {
@@ -104,7 +104,7 @@ fn changes(client: &mut Client, times: u64) -> Result<(Vec<u64>, Vec<u64>)> {
     Ok((renames, expiries))
 }
 
-/// How long a command takes that finds the set.
+/// How long a command took, which must find the set.
 fn timed(client: &mut Client, words: &[&[u8]]) -> Result<u64> {
     let watch = Stopwatch::start();
     let reply = client.call(words)?;
@@ -115,7 +115,7 @@ fn timed(client: &mut Client, words: &[&[u8]]) -> Result<u64> {
     }
 }
 
-/// What background work of a tenant has moved.
+/// Bytes that background work of a tenant has moved.
 fn background_bytes(server: &ChildServer, user: &User) -> Result<u64> {
     let page = server.metrics()?;
     let is_of = |class: Option<&str>| matches!(class, Some("flush" | "l0" | "deep" | "reclaim"));

@@ -22,7 +22,7 @@ macro_rules! functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// `rocksdb_cache_create_hyper_clock(capacity, estimated_entry_charge)`, which came after 7.8.
             pub(super) cache_create_hyper_clock: Option<unsafe extern "C" fn(usize, usize) -> Handle>,
-            /// `rocksdb_ratelimiter_create_auto_tuned(rate, period, fairness)`, which Debian's 7.8 has not.
+            /// `rocksdb_ratelimiter_create_auto_tuned(rate, period, fairness)`, which Debian's 7.8 lacks.
             pub(super) ratelimiter_create_auto_tuned: Option<unsafe extern "C" fn(i64, i64, i32) -> Handle>,
         }
 

@@ -1,13 +1,14 @@
-//! One RocksDB for each partition, in one process: as a service would run them that gives every tenant a tree of its
-//! own.
+//! One RocksDB for each partition, in one process, as a service that gives every tenant a tree of its own would run
+//! them.
 //!
-//! They share an `Env` with one flush thread for each (the fairest set-up: with fewer, waiting for a flush thread alone
-//! makes the cliff that is to be measured), a few compaction threads, and one block cache.
+//! They share an `Env` with as many flush threads as stores, a few compaction threads, and one block cache. This is the
+//! fairest set-up: with fewer flush threads, waiting for one of them would by itself make the cliff that is to be
+//! measured.
 //!
 //! RocksDB by itself never syncs a log of 512 KiB (`wal_bytes_per_sync` leaves the last megabyte alone), so the kernel
-//! would write it back some day and charge nobody. A thread for each partition syncs it with `rocksdb_flush_wal` as
-//! often as Weir's logs are synced, off the writers' path: a power cut takes as much from either, and the pages that
-//! are written again for it cost either the same.
+//! would write it back some day and charge nobody. A thread for each partition syncs the log with `rocksdb_flush_wal`
+//! as often as Weir's logs are synced, off the writers' path. So a power cut takes as much from either, and rewriting
+//! the last page costs either the same.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -33,30 +34,30 @@ use crate::{Failure, Result};
 const RECORD_BYTES: u64 = 7 + 12 + 5;
 const PAGE: u64 = 4096;
 
-/// How the stores are set up.
+/// The settings of the stores.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
     /// Sizes and thresholds.
     pub tree: TreeOptions,
-    /// Of all together.
+    /// Bytes of the cache that all stores share.
     pub cache_bytes: usize,
-    /// Of all together.
+    /// Compaction threads that all stores share.
     pub compaction_threads: usize,
-    /// RocksDB's auto-tuned rate limiter, one for each store, with this upper bound in bytes a second.
+    /// Use RocksDB's auto-tuned rate limiter, one for each store, with this upper bound in bytes a second.
     pub auto_tuned: Option<u64>,
-    /// Memtables are merged before they are flushed, there are more of them, and what is flushed is cached: see
+    /// Whether memtables are merged before they are flushed, there are more of them, and flushed blocks are cached: see
     /// [`settings::MERGING`].
     pub merging: bool,
-    /// Logs are written, and synced so often where there is something new; `None` = no log.
+    /// Logs are written, and synced this often if there is something new; `None` = no log.
     pub log_synced: Option<Duration>,
 }
 
-/// See the module.
+/// The stores of all partitions.
 ///
 /// Invariant: every handle came from this API and is destroyed exactly once, in `drop`, after the threads that use it
 /// have ended.
 pub struct RocksFleet {
-    /// In front of the stores, so that its threads have ended when these are closed.
+    /// Declared before the stores, so that its threads have ended when the stores are closed.
     #[expect(dead_code, reason = "it ends its threads when it is dropped")]
     syncers: Option<Syncers>,
     stores: Arc<Stores>,
@@ -82,11 +83,11 @@ struct Store {
     options: Handle,
     /// Bytes of log records so far.
     appended: AtomicU64,
-    /// Of these, what is synced.
+    /// How many of these bytes are synced.
     synced: AtomicU64,
     /// Device bytes of its log so far.
     log_bytes: AtomicU64,
-    /// Why a sync failed.
+    /// Why a sync failed, if one did.
     failed: Mutex<Option<String>>,
 }
 
@@ -98,8 +99,8 @@ unsafe impl Sync for Stores {}
 impl RocksFleet {
     /// Opens (creates if missing) `partitions` databases below `dir`.
     pub fn open(library: &Path, dir: &Path, partitions: usize, options: &FleetOptions) -> Result<Self> {
-        // Before anything is opened: journals begin there, too, and what is flushed and compacted while stores open is
-        // in both.
+        // Before anything is opened, because RocksDB's own logs begin there, too: what is flushed and compacted while
+        // stores open is in both accounts.
         let before = Account::now()?;
         let api = Api::load(library)?;
         // SAFETY: handles are used as c.h says: created, passed on, destroyed once.
@@ -145,7 +146,7 @@ impl Stores {
             let options = settings::options(api, block_bytes, filter_bits, self.cache, words)?;
             (api.options_set_env)(options, self.env);
             if let Some((rate, create)) = auto_tuned {
-                // 100 ms and fairness 10 are its defaults.
+                // 100 ms and fairness 10 are RocksDB's defaults.
                 let limiter = create(rate as i64, 100_000, 10);
                 (api.options_set_ratelimiter)(options, limiter);
                 (api.ratelimiter_destroy)(limiter);
@@ -169,7 +170,7 @@ impl Stores {
         Ok(())
     }
 
-    /// Syncs a log that has something new, and says whether that went well.
+    /// Syncs a log that has something new, and returns whether that succeeded.
     fn sync(&self, index: usize) -> bool {
         let store = &self.each[index];
         let (appended, synced) = (store.appended.load(Ordering::Relaxed), store.synced.load(Ordering::Relaxed));
@@ -312,12 +313,12 @@ impl Drop for Stores {
     }
 }
 
-/// How often logs are synced.
+/// How often logs are synced, in words.
 fn in_words(interval: Option<Duration>) -> String {
     interval.map_or_else(|| "never".to_owned(), |interval| format!("every {} ms", interval.as_millis()))
 }
 
-/// The options in RocksDB's own words. What is not named has its default of this version.
+/// The options in RocksDB's own words. Everything else has the default of this version.
 fn option_string(options: &FleetOptions) -> String {
     let tree = &options.tree;
     let (buffers, more) = match options.merging {

@@ -1,5 +1,5 @@
-//! What RocksDB writes into its own log about flushes and compactions: the only place where it says which level a byte
-//! was for.
+//! What RocksDB writes into its own log about flushes and compactions: only there does it say which level a byte was
+//! for.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,11 +17,11 @@ pub(super) struct JobBytes {
     pub flush: u64,
     /// Read by compactions into level 0 or 1.
     pub l0_read: u64,
-    /// Written by them.
+    /// Written by compactions into level 0 or 1.
     pub l0_written: u64,
-    /// Read by all others.
+    /// Read by all other compactions.
     pub deep_read: u64,
-    /// Written by them.
+    /// Written by all other compactions.
     pub deep_written: u64,
 }
 
@@ -34,18 +34,18 @@ pub(super) struct Journal {
     rest: String,
     /// What running compactions read, by job.
     running: BTreeMap<u64, u64>,
-    /// What ended so far.
+    /// Bytes of the jobs that have ended so far.
     pub bytes: JobBytes,
 }
 
 impl Journal {
-    /// From the beginning of the log in `dir`.
+    /// Follows the log in `dir` from its beginning.
     pub fn new(dir: &std::path::Path) -> Self {
         let path = dir.join("LOG");
         Self { path, read_to: 0, rest: String::new(), running: BTreeMap::new(), bytes: JobBytes::default() }
     }
 
-    /// Takes in what was written since.
+    /// Reads what was written since the last call.
     pub fn follow(&mut self) -> Result<()> {
         let mut file = File::open(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
         file.seek(SeekFrom::Start(self.read_to))?;

@@ -1,11 +1,11 @@
-//! Where the peer's library is.
+//! Finds the peer's library.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
 
-/// Names of the file: the library inside `org.rocksdb:rocksdbjni`, then what distributions install.
+/// Names of the library: first the one inside `org.rocksdb:rocksdbjni`, then the one that distributions install.
 const NAMES: [&str; 2] = ["librocksdbjni-linux64.so", "librocksdb.so"];
 
 /// Directories where distributions keep libraries.

@@ -1,4 +1,4 @@
-//! What is asked of an open RocksDB, whether there is one or a fleet of them.
+//! Operations on an open RocksDB, whether it is alone or one of a fleet.
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
@@ -35,7 +35,7 @@ impl<'a> Opened<'a> {
     /// Stores one pair.
     ///
     /// # Errors
-    /// Those of RocksDB.
+    /// The errors of RocksDB.
     pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
         // SAFETY: pointers and lengths are those of live slices; RocksDB copies them.
@@ -45,7 +45,7 @@ impl<'a> Opened<'a> {
     /// Shows the value of `key` to `see`; false if there is none.
     ///
     /// # Errors
-    /// Those of RocksDB.
+    /// The errors of RocksDB.
     pub(super) fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
         // SAFETY: the key is a live slice. The slice that comes back is valid until it is destroyed, after `see`.
         unsafe {
@@ -65,7 +65,7 @@ impl<'a> Opened<'a> {
     /// Shows up to `limit` pairs from `from` on, in order, to `see`.
     ///
     /// # Errors
-    /// Those of RocksDB.
+    /// The errors of RocksDB.
     pub(super) fn scan(&self, from: &[u8], limit: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         // SAFETY: the iterator is created and destroyed here; what it shows is valid until its next step, after `see`.
         unsafe {
@@ -88,7 +88,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// The number behind a property; 0 if it is not known.
+    /// The number of a property; 0 if RocksDB does not know it.
     pub(super) fn number(&self, name: &CStr) -> u64 {
         let mut value = 0;
         // SAFETY: `db` is open, `name` is a C string, `value` outlives the call.
@@ -120,7 +120,7 @@ impl<'a> Opened<'a> {
     /// Waits until what was written is in tables, and nothing is left to be compacted.
     ///
     /// # Errors
-    /// Those of the flush and of the background's jobs.
+    /// The errors of the flush and of background jobs.
     pub(super) fn settle(&self) -> Result<()> {
         // SAFETY: `db` is open, and the options live for the call.
         unsafe {

@@ -43,7 +43,7 @@ impl RocksDb {
         let options =
             unsafe { settings::options(&api, settings.block_bytes as usize, settings.filter_bits, cache, &words) };
         let options = options.inspect_err(|_| {
-            // SAFETY: nobody else has it.
+            // SAFETY: nobody else has the cache.
             unsafe { (api.cache_destroy)(cache) }
         })?;
         // SAFETY: handles are used as c.h says; from here on `Drop` destroys what was created.
@@ -62,7 +62,7 @@ impl RocksDb {
     }
 
     fn store(&self) -> Opened<'_> {
-        // SAFETY: all are there until this is dropped.
+        // SAFETY: all three stay open until this is dropped.
         unsafe { Opened::of(&self.api, self.db, [self.read, self.write]) }
     }
 }
@@ -116,7 +116,7 @@ impl Drop for RocksDb {
     }
 }
 
-/// The settings in RocksDB's own words. What is not named has its default of this version.
+/// The settings in RocksDB's own words. Everything else has the default of this version.
 fn option_string(settings: &Settings) -> String {
     let Settings { write_buffer_bytes, write_buffers, l0_trigger, l0_slowdown, l0_stop, .. } = settings;
     let Settings { base_level_bytes, level_ratio, table_bytes, compaction_threads, flush_threads, .. } = settings;

@@ -1,16 +1,16 @@
-//! What every store is opened with: a cache, and options of which some have no words in RocksDB's own language.
+//! What every store is opened with: a cache, and options, some of which RocksDB's option strings cannot express.
 
 use std::ffi::CString;
 
 use super::api::{Api, Handle, checked};
 use crate::Result;
 
-/// More words for stores that are set up for a shortage, as an expert would without us: a flush merges four memtables
-/// into one run of level 0, there are up to twelve, and what is flushed is in the block cache when it is read or
-/// compacted. (What compactions write has no such setting.)
+/// Further options for stores that are set up for a shortage, as an expert would set them up without us: a flush merges
+/// four memtables into one run of level 0, there are up to twelve memtables, and what was flushed is in the block cache
+/// when it is read or compacted. (There is no such setting for what compactions write.)
 pub(super) const MERGING: &str =
     ";min_write_buffer_number_to_merge=4;block_based_table_factory={prepopulate_block_cache=kFlushOnly}";
-/// Their memtables.
+/// Memtables of such a store.
 pub(super) const MERGING_BUFFERS: usize = 12;
 
 /// A block cache of `bytes`, to be destroyed by the caller.
@@ -18,17 +18,17 @@ pub(super) fn cache(api: &Api, bytes: usize) -> Handle {
     // SAFETY: both take plain numbers.
     unsafe {
         match api.cache_create_hyper_clock {
-            // Its makers' choice, and the faster one here.
+            // The choice of RocksDB's makers, and the faster one here.
             Some(create) => create(bytes, 0),
             None => (api.cache_create_lru)(bytes),
         }
     }
 }
 
-/// Options of `words` with full Bloom filters and a block cache, to be destroyed by the caller.
+/// The options of `words`, with full Bloom filters and a block cache, to be destroyed by the caller.
 ///
 /// # Errors
-/// RocksDB does not take the words.
+/// RocksDB does not accept the words.
 ///
 /// # Safety
 /// `cache` came from `api` and was not destroyed. The options keep a reference of their own.

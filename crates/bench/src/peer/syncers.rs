@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A thread for each store. They end when this is dropped.
+/// A thread for each store. The threads end when this is dropped.
 pub(super) struct Syncers {
     threads: Vec<JoinHandle<()>>,
     closing: Arc<AtomicBool>,
 }
 
 impl Syncers {
-    /// Calls `sync` with the number of each of so many `stores`, on its own thread, every `interval`, until it says
-    /// false. Not all at the same moment, as Weir's.
+    /// Calls `sync` with the number of each of `stores` stores, on a thread of its own, every `interval`, until `sync`
+    /// returns false. The stores are not all synced at the same moment, just as Weir's are not.
     pub(super) fn start(
         stores: usize,
         interval: Duration,
@@ -27,11 +27,12 @@ impl Syncers {
                 while !closing.load(Ordering::Acquire) {
                     let now = Instant::now();
                     if now < next {
-                        // Woken early where it is to end.
+                        // Woken early if the thread is to end.
                         thread::park_timeout(next - now);
                         continue;
                     }
-                    // From beginning to beginning: on a throttled disk a sync takes a part of the interval, or all.
+                    // Measured from beginning to beginning: on a throttled disk a sync takes a part of the interval, or
+                    // all of it.
                     next = now + interval;
                     if !sync(index) {
                         return;
@@ -48,7 +49,7 @@ impl Drop for Syncers {
         self.closing.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // A panic has been printed.
+            // A panic has been printed already.
             let _ = thread.join();
         }
     }

@@ -33,7 +33,7 @@ impl Load {
         self.command == "set"
     }
 
-    /// Runs it against `server`, which must be ready.
+    /// Runs the load against `server`, which must be ready.
     pub(super) fn run(&self, plan: &Plan, server: &Server) -> Result<Outcome> {
         let requests = ((f64::from(self.requests) * plan.scale) as u64).max(1);
         let words = ["-t", self.command, "-d", &plan.value_bytes.to_string()].map(str::to_owned).to_vec();

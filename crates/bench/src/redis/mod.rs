@@ -1,8 +1,8 @@
 //! `redis-benchmark`, unchanged, against `redis-server` and `weir serve` in turn.
 //!
 //! Every round starts every server afresh on an empty directory, fills it through the pipelined SET, and runs the other
-//! loads on what is there then. One server runs at a time. Weir runs twice: as it comes, and with tenants, a login and
-//! limits, which must cost next to nothing.
+//! loads on what is there then. One server runs at a time. Weir runs twice: with its defaults, and with tenants, a
+//! login and limits, which must cost next to nothing.
 
 mod load;
 pub(crate) mod program;
@@ -40,7 +40,7 @@ pub struct Plan {
     pub weir: PathBuf,
 }
 
-/// Runs the plan. Every finished load is told on standard error.
+/// Runs the plan. Every finished load is reported on standard error.
 pub fn run(plan: &Plan) -> Result<Vec<Outcome>> {
     program::check_installed()?;
     let mut outcomes = Vec::new();
@@ -59,7 +59,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// What Weir promises, for the table: against Redis, and with tenants against itself as it comes.
+/// What Weir promises, for the table: against Redis, and with tenants against Weir with its defaults.
 pub fn subjects() -> Vec<Subject> {
     let subject = |load: &Load| {
         let against_redis = if load.is_set() { 1.0 } else { 0.8 };

@@ -21,7 +21,7 @@ pub(crate) struct Run<'a> {
     pub(crate) clients: u32,
     /// Numbers to draw from.
     pub(crate) keys: u32,
-    /// Its further options, and the command where it is none of its own.
+    /// Further options, and the command if `redis-benchmark` has no test of it.
     pub(crate) words: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Run<'_> {
     }
 }
 
-/// An error that says what to install, unless the program is there.
+/// Checks that the program is there; the error says what to install.
 pub(crate) fn check_installed() -> Result<()> {
     let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
     match found {
@@ -71,7 +71,7 @@ pub(crate) fn check_installed() -> Result<()> {
     }
 }
 
-/// What the CSV says of one test.
+/// The CSV line of one test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     ops_per_sec: f64,
@@ -81,7 +81,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// The line after the header, by the header's names; `None` if that is not what `text` is.
+    /// Parses the line after the header, by the header's names; `None` if `text` is something else.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines().skip_while(|line| !line.starts_with("\"test\""));
         let names: Vec<_> = lines.next()?.split(',').collect();

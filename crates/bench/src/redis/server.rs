@@ -21,16 +21,16 @@ use crate::wire::Client;
 const START_TRIES: u32 = 500;
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
-/// Units of each kind that the tenant under load may use in a second: far above any load, so that they are counted and
+/// Units of each kind that the tenant under load may use in a second: far above any load, so that units are counted and
 /// nothing waits.
 const UNITS: u64 = 100_000_000;
-/// Tenants beside it, awake and idle.
+/// Tenants beside the one under load, awake and idle.
 const NEIGHBOURS: usize = 5;
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `weir serve`, as it comes.
+    /// `weir serve`, with its defaults.
     Weir,
     /// The same, with a tenant under load that has a secret and limits, and others beside it.
     WeirTenants,
@@ -83,7 +83,7 @@ pub(crate) struct Server {
     dir: PathBuf,
     version: String,
     remarks: String,
-    /// Whose the load is; nobody's, where no one has to say.
+    /// The user that the load comes from; `None` if no login is needed.
     user: Option<User>,
 }
 
@@ -138,12 +138,12 @@ impl Server {
         Ok(())
     }
 
-    /// What `redis-benchmark` has to say to be let in.
+    /// The login options for `redis-benchmark`.
     pub(crate) fn login_args(&self) -> impl Iterator<Item = &str> {
         self.user.iter().flat_map(User::login_args)
     }
 
-    /// A connection of whoever the load comes from.
+    /// A connection of the user that the load comes from.
     pub(crate) fn connect(&self) -> Result<Client> {
         match &self.user {
             Some(user) => user.connect(self.port),
@@ -151,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Asks it to end and waits until it has.
+    /// Asks the server to end, and waits until it has.
     pub(crate) fn stop(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;
@@ -190,7 +190,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail harmlessly when the server has ended already; the directory holds nothing that anybody needs.
+        // Both fail harmlessly if the server has ended already; the directory holds nothing that anybody needs.
         let _ended = self.child.kill().and_then(|()| self.child.wait());
         let _removed = fs::remove_dir_all(&self.dir);
         let _removed = fs::remove_file(self.dir.with_extension("log"));
@@ -202,7 +202,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Whether somebody on `port` answers PING with PONG.
+/// Whether a server on `port` answers PING with PONG.
 fn answers(port: u16) -> bool {
     let ask = || -> std::io::Result<bool> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -4,7 +4,7 @@ pub(crate) use weir_scenario::ratio::{Ratio, median};
 
 use crate::outcome::Outcome;
 
-/// Of what `measure` finds in the runs of both sides; `None` unless both ran in one round at least.
+/// The ratio of what `measure` finds in the runs of both sides; `None` unless both ran in one round at least.
 pub(crate) fn ratio_of(ours: &[&Outcome], theirs: &[&Outcome], measure: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
     let in_round = |outcome: &&Outcome| {
         let peer = theirs.iter().find(|peer| peer.round == outcome.round)?;

@@ -1,4 +1,4 @@
-//! The final table: medians of every contestant, and what was promised against them.
+//! The final table: medians of every contestant, and the promises that they are compared with.
 
 use super::median::{Ratio, median, ratio_of};
 use super::words::{align, count, time};
@@ -7,26 +7,26 @@ use crate::outcome::Outcome;
 /// What a promise is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Operations per second, at least so many times the peer's.
+    /// Operations per second, at least `limit` times the peer's.
     Speed,
-    /// Processor time of an operation, at most so many times the peer's.
+    /// Processor time of an operation, at most `limit` times the peer's.
     Processor,
-    /// Bytes written, at most so many times the peer's.
+    /// Bytes written, at most `limit` times the peer's.
     Written,
-    /// Space, at most so many times the peer's.
+    /// Space, at most `limit` times the peer's.
     Space,
-    /// Seconds, at most; promised against nobody.
+    /// Seconds, at most; no peer is involved.
     Seconds,
-    /// Bytes written, at most so many times those of the same load without its deletion; promised against nobody.
+    /// Bytes written, at most `limit` times those of the same load without its deletion; no peer is involved.
     WrittenToKeep,
 }
 
 /// What the first contestant promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promise {
-    /// About what.
+    /// The quantity that is promised.
     pub quantity: Quantity,
-    /// Against which contestant; not used for what is promised against nobody.
+    /// The contestant to compare with; not used if no peer is involved.
     pub against: &'static str,
     /// The limit.
     pub limit: f64,
@@ -39,7 +39,7 @@ pub struct Subject {
     pub work: &'static str,
     /// What is promised for it.
     pub promises: Vec<Promise>,
-    /// Bytes that the user stored, where bytes written and space are shown as multiples of them.
+    /// Bytes that the user stored, if bytes written and space are shown as multiples of them.
     pub user_bytes: Option<u64>,
 }
 
@@ -62,8 +62,8 @@ const HEADER: [&str; COLUMNS] = [
     "",
 ];
 
-/// One row per work and contestant, then one per further promise; the columns after `|` compare the first contestant of
-/// `engines` with the row's.
+/// One row per work and contestant, then one per further promise. The columns after `|` compare the first contestant of
+/// `engines` with that of the row.
 pub fn table(outcomes: &[Outcome], subjects: &[Subject], engines: &[&str]) -> String {
     let mut rows = vec![HEADER.map(str::to_owned)];
     for subject in subjects {
@@ -115,7 +115,7 @@ impl Verdict {
     }
 }
 
-/// Promises against nobody.
+/// The promises that involve no peer.
 fn absolute(subject: &Subject, runs: &[&Outcome], own: &Summary) -> Vec<Verdict> {
     let judge = |promise: &Promise| match promise.quantity {
         Quantity::Seconds => Some(Verdict {
@@ -134,7 +134,7 @@ fn absolute(subject: &Subject, runs: &[&Outcome], own: &Summary) -> Vec<Verdict>
     subject.promises.iter().filter_map(judge).collect()
 }
 
-/// A ratio that is to be no more than promised.
+/// The verdict on a ratio that is to be no more than promised.
 fn at_most(name: &str, promise: &Promise, ratio: &Ratio) -> Verdict {
     Verdict {
         value: format!("{name} {:.2}", ratio.of_medians),
@@ -143,7 +143,7 @@ fn at_most(name: &str, promise: &Promise, ratio: &Ratio) -> Verdict {
     }
 }
 
-/// Speed against `peer`, promised or not, and what else is promised against it.
+/// The verdict on speed against `peer`, promised or not, and on what else is promised against it.
 fn compare(subject: &Subject, peer: &str, ours: &[&Outcome], theirs: &[&Outcome]) -> Vec<Verdict> {
     let promised =
         |quantity| subject.promises.iter().find(|promise| promise.against == peer && promise.quantity == quantity);
@@ -168,7 +168,7 @@ fn compare(subject: &Subject, peer: &str, ours: &[&Outcome], theirs: &[&Outcome]
 
 /// All rounds of one work on one contestant.
 struct Summary {
-    /// The unit is seconds, not operations per second.
+    /// Whether the unit is seconds, and not operations per second.
     in_seconds: bool,
     median: f64,
     min: f64,
@@ -176,7 +176,7 @@ struct Summary {
     p99_ns: u64,
     /// Processor microseconds per operation: steadier than speed on a busy machine.
     cpu_us: f64,
-    /// Multiples of what the user stored.
+    /// Bytes written and space, as multiples of what the user stored.
     bytes: Option<(f64, f64)>,
 }
 

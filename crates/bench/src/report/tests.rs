@@ -1,4 +1,4 @@
-//! Numbers, ratios and verdicts, on runs made up for the purpose.
+//! Numbers, ratios and verdicts, on runs that are made up for the purpose.
 
 use super::median::{median, ratio_of};
 use super::words::align;

@@ -1,4 +1,4 @@
-//! Commands that are measured: some of every family, with short and long values, on few parts and on many.
+//! The commands that are measured: some of every family, with short and long values, on few parts and on many.
 
 use super::families::{FAMILIES, Line};
 
@@ -6,23 +6,23 @@ use super::families::{FAMILIES, Line};
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
-    /// What is there before.
+    /// Commands that make the data that is there before.
     pub(super) setup: Vec<Words>,
-    /// What is measured, again and again.
+    /// The commands that are measured, again and again.
     pub(super) body: Vec<Words>,
-    /// Each comes by itself, not in a pipeline.
+    /// Whether each command comes by itself, not in a pipeline.
     pub(super) alone: bool,
-    /// It is predicted, and tells nothing to the table.
+    /// Whether the case is only predicted, and not used for the table.
     pub(super) held_out: bool,
 }
 
 /// The words of a command.
 pub(super) type Words = Vec<Vec<u8>>;
 
-/// Keys over which a case goes, or times that the one command of a case without them is in a pipeline.
+/// Keys that a case goes through. A case of one command without keys is repeated this many times in a pipeline.
 const KEYS: usize = 16;
 
-/// All of [`FAMILIES`].
+/// The cases of all [`FAMILIES`].
 pub(super) fn cases() -> Vec<Case> {
     FAMILIES.iter().copied().flatten().map(|(name, setup, body)| case(name, setup, body)).collect()
 }

@@ -1,19 +1,20 @@
 //! The commands themselves, family by family.
 //!
-//! Each module is told apart from the others by commands that go through it often, seldom and not at all, with the rest
-//! as much the same as can be: in pipelines, and alone.
+//! The cost of each module is told apart from the others by commands that go through it often, seldom and not at all,
+//! with everything else as equal as possible: in pipelines, and alone.
 
-/// A line of words: `*` is the number of the key, `~N` are N bytes, `[A..B x y]` stands for the words `xA yA`, `xB yB`
-/// and all between, where `#.3` has the number in front. Lines are separated by `;`.
+/// A line of words: `*` is the number of the key, `~N` stands for N bytes, and `[A..B x y]` stands for the words `xA
+/// yA`, `xB yB` and all between, where `#.3` has the number in front. Lines are separated by `;`.
 pub(super) type Line = &'static str;
 
-/// What is measured: its name, what is there before, and the commands. `!` in front of a name: alone; `?`: held out.
+/// Cases: the name, the commands that prepare, and the commands that are measured. A name with `!` in front: each
+/// command comes alone; with `?`: the case is held out.
 pub(super) type Family = &'static [(&'static str, Line, Line)];
 
-/// All of them.
+/// All families.
 pub(super) const FAMILIES: [Family; 7] = [STRINGS, ROWS, HASHES, SETS, LISTS, SORTED_SETS, OTHERS];
 
-/// Strings, and what touches no row.
+/// Strings, and commands that touch no row.
 const STRINGS: Family = &[
     ("PING", "", "PING"),
     ("!PING", "", "PING"),

@@ -1,22 +1,22 @@
-//! Which costs explain what was measured?
+//! Finds the costs that explain the measurements.
 
-/// Most passes over all unknowns, and how far a pass still moves one, as a share of all measurements together, where
-/// the costs are found.
+/// The most passes over all unknowns; and how far a pass may still move a cost, as a share of all measurements
+/// together, once the costs are found.
 const PASSES: usize = 50_000;
 const FOUND: f64 = 1e-10;
-/// Times that the measurements are weighed anew.
+/// How often the measurements are weighed anew.
 const WEIGHINGS: usize = 20;
-/// An error up to this, as a share of the measurement, counts by its square; of a larger one the excess counts less
-/// and less. It is what a prediction may be off.
+/// An error up to this size, as a share of the measurement, counts by its square; of a larger error the excess counts
+/// less and less. A prediction may be off by this much.
 const ORDINARY_ERROR: f64 = 0.15;
 
-/// Counts of what was gone through, and what was measured.
+/// How often each module was gone through, and what was measured.
 pub(super) type Row = (Vec<f64>, f64);
 
-/// The costs, none below 0, for which the sums of counts times costs are near to what was measured, each error as a
-/// share of its measurement. A cost that may not be, or that nobody counts, is `None`.
+/// The costs, none below 0, for which the sums of counts times costs come close to the measurements, each error taken
+/// as a share of its measurement. A cost that is not allowed, or that no row counts, is `None`.
 ///
-/// Least squares would let a few rows that no costs explain spoil all the others: these weigh less, the farther they
+/// Least squares would let a few rows that no costs explain spoil all the others. So these weigh less, the farther they
 /// are off (weights of Cauchy).
 pub(super) fn robust_fit(rows: &[Row], may: &[bool]) -> Vec<Option<f64>> {
     let mut weights = vec![1.0; rows.len()];
@@ -33,8 +33,8 @@ pub(super) fn robust_fit(rows: &[Row], may: &[bool]) -> Vec<Option<f64>> {
     costs.iter().enumerate().map(|(at, &cost)| is_used(at).then_some(cost)).collect()
 }
 
-/// What there is of each pair of unknowns together, over all rows, each count as a share of its row's measurement; and
-/// of each unknown alone.
+/// The weighted sums over all rows: of the product of each pair of unknowns, each count as a share of its row's
+/// measurement; and of each unknown alone.
 fn normal_equations(rows: &[Row], weights: &[f64], unknowns: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let (mut pairs, mut alone) = (vec![vec![0.0; unknowns]; unknowns], vec![0.0; unknowns]);
     for ((counts, value), weight) in rows.iter().zip(weights) {
@@ -51,7 +51,7 @@ fn normal_equations(rows: &[Row], weights: &[f64], unknowns: usize) -> (Vec<Vec<
 fn descend(rows: &[Row], weights: &[f64], may: &[bool], costs: &mut [f64]) {
     let (pairs, alone) = normal_equations(rows, weights, may.len());
     let told = |pairs: &[f64]| -> f64 { pairs.iter().zip(&*costs).map(|(pair, cost)| pair * cost).sum() };
-    // How much there is to be won by raising each.
+    // How much would be gained by raising each cost.
     let mut slopes: Vec<f64> = pairs.iter().zip(&alone).map(|(pairs, alone)| alone - told(pairs)).collect();
     for _ in 0..PASSES {
         let mut moved = 0.0_f64;
@@ -70,14 +70,14 @@ fn descend(rows: &[Row], weights: &[f64], may: &[bool], costs: &mut [f64]) {
 }
 
 /// How well each unknown is told apart from all others together: the share of its counts that no mixture of the others
-/// explains. `None` for one that may not be, or that nobody counts.
+/// explains. `None` for an unknown that is not allowed, or that no row counts.
 pub(super) fn told_apart(rows: &[Row], may: &[bool]) -> Vec<Option<f64>> {
-    /// Added to each unknown's own: two that always come together are told apart this badly.
+    /// Added to each unknown's own product: two that always come together are told apart as badly as this.
     const RIDGE: f64 = 1e-9;
     let (pairs, _) = normal_equations(rows, &vec![1.0; rows.len()], may.len());
     let used: Vec<usize> = (0..may.len()).filter(|&at| may[at] && pairs[at][at] > 0.0).collect();
     let cosine = |one: usize, other: usize| pairs[one][other] / (pairs[one][one] * pairs[other][other]).sqrt();
-    // Behind the cosines stands the identity, which becomes their inverse.
+    // To the right of the cosines stands the identity matrix, which becomes their inverse.
     let n = used.len();
     let mut table: Vec<Vec<f64>> = (0..n)
         .map(|row| {
@@ -87,7 +87,7 @@ pub(super) fn told_apart(rows: &[Row], may: &[bool]) -> Vec<Option<f64>> {
         })
         .collect();
     for at in 0..n {
-        // The matrix is positive definite: no other row need be looked for.
+        // The matrix is positive definite, so that no other row need be searched for.
         let by = table[at][at];
         table[at].iter_mut().for_each(|cell| *cell /= by);
         let pivot = table[at].clone();
@@ -107,7 +107,7 @@ mod tests {
 
     const COSTS: [f64; 4] = [3.0, 0.0, 0.25, 100.0];
 
-    /// Rows that [`COSTS`] explain, each measured `wrong(row)` times as much as it took.
+    /// Rows that [`COSTS`] explain, each measured as `wrong(row)` times what it took.
     fn rows(wrong: impl Fn(u32) -> f64) -> Vec<Row> {
         let counts = |row: u32| (0..4).map(|at| f64::from((row * 7 + at * 13 + row * at) % 11)).collect::<Vec<f64>>();
         let row = |row: u32| {
@@ -143,7 +143,7 @@ mod tests {
         let shares = told_apart(&rows(|_| 1.0), &[true, true, true, false]);
         assert!(shares[..3].iter().flatten().all(|&share| share > 0.05 && share <= 1.0), "{shares:?}");
         assert_eq!(shares[3], None);
-        // A fifth that is twice the first, and a sixth that nobody counts.
+        // A fifth unknown that is twice the first, and a sixth that no row counts.
         let doubled: Vec<Row> = rows(|_| 1.0)
             .into_iter()
             .map(|(mut counts, value)| {

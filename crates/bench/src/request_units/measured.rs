@@ -1,4 +1,4 @@
-//! One case: how often its commands go through which module, and what they take.
+//! The measurement of one case: how often its commands go through each module, and what they take.
 
 use std::fs;
 
@@ -10,11 +10,11 @@ use crate::child_server::ChildServer;
 use crate::meter::Stopwatch;
 use crate::wire::{self, Client, Reply};
 
-/// Each case is measured so often; the least counts, as everything else on the machine only adds.
+/// How often each case is measured; the least result counts, because everything else on the machine only adds to it.
 const TURNS: usize = 5;
-/// The commands run for so long before they are measured, in milliseconds.
+/// How long the commands run before they are measured, in milliseconds.
 const SETTLE_MILLIS: u64 = 15;
-/// Threads that serve clients, by the beginnings of their names; all others work for everybody.
+/// Threads that serve clients, by the beginnings of their names; all other threads work for everybody.
 const SERVING: [&str; 4] = ["gateway", "weir-io-fg", "weir-io-ring", "script"];
 
 /// What one command of a case takes.
@@ -22,7 +22,7 @@ const SERVING: [&str; 4] = ["gateway", "weir-io-fg", "weir-io-ring", "script"];
 pub struct Measured {
     /// The case.
     pub name: String,
-    /// It tells nothing to the table.
+    /// Whether the case is not used for the table.
     pub held_out: bool,
     /// How often it goes through each module, in the order of [`Module::ALL`].
     pub counts: [f64; Module::ALL.len()],
@@ -33,15 +33,15 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What `table` says that it takes of `dimension`.
+    /// What the command takes of `dimension` according to `table`.
     pub fn predicted(&self, table: &CostTable, dimension: Dimension) -> f64 {
         let each = |module: Module| self.counts[module as usize] * table[module][dimension] as f64 / 1000.0;
         Module::ALL.into_iter().map(each).sum()
     }
 }
 
-/// Measures every case in turn, and all of them so often: what disturbs one measurement of a case does not last until
-/// the next one. `progress` hears what is measured, and how many thousandths are done.
+/// Measures every case in turn, and then all of them again, [`TURNS`] times: what disturbs one measurement of a case
+/// does not last until the next. `progress` hears the case and how many thousandths are done.
 pub(super) fn measure(
     server: &ChildServer,
     client: &mut Client,
@@ -65,10 +65,10 @@ pub(super) fn measure(
     Ok(best.into_iter().flatten().collect())
 }
 
-/// What the commands of `case` take during `millis`, and how often they go through which module meanwhile.
+/// What the commands of `case` take during `millis`, and how often they go through each module meanwhile.
 fn once(server: &ChildServer, client: &mut Client, case: &Case, millis: u64) -> Result<Measured> {
     run(client, &case.setup, false)?;
-    // What was there before is given back meanwhile, and is not these commands'.
+    // Meanwhile the server gives back what was there before, which must not count for these commands.
     let watch = Stopwatch::start();
     while watch.nanos() < SETTLE_MILLIS * 1_000_000 {
         run(client, &case.body, case.alone)?;
@@ -118,7 +118,7 @@ fn run(client: &mut Client, commands: &[Words], alone: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the commands since `RU RESET` were counted as.
+/// How often the commands since `RU RESET` went through each module.
 fn sum(client: &mut Client) -> Result<[u64; Module::ALL.len()]> {
     let Reply::Array(told) = client.call(&[b"RU", b"SUM"])? else { return Err("RU SUM told no map".into()) };
     let Some(Reply::Array(modules)) = told.last() else { return Err("RU SUM told no modules".into()) };

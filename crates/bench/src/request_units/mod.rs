@@ -1,12 +1,12 @@
-//! What the modules of requests take (XS-17 to XS-19): commands of every family are run on a server of their own, and
-//! counted and timed there; what the modules take is what explains those times best.
+//! What the modules of requests take (XS-17 to XS-19). Commands of every family run on a server of their own, and are
+//! counted and timed there. The costs of the modules are those that explain the times best.
 //!
-//! - A server of each engine, in a process of its own. What is counted is the processor time of the threads that serve
-//!   clients, as the kernel tells it, and the device bytes of reads and of the log, as the ledger tells them: what
-//!   flushes and compactions take is on nobody's bill (U-17).
+//! - There is a server of each engine, in a process of its own. What counts is the processor time of the threads that
+//!   serve clients, by the kernel's account, and the device bytes of reads and of the log, by the ledger. What flushes
+//!   and compactions take is on nobody's bill (U-17).
 //! - Commands come in pipelines, so that what they take themselves stands out against what each round of a connection
-//!   takes; and alone, for that.
-//! - How often they go through which module meanwhile, `RU SUM` tells.
+//!   takes; and they come alone, to measure that round.
+//! - `RU SUM` tells how often they go through each module meanwhile.
 
 mod cases;
 mod families;
@@ -29,9 +29,9 @@ use crate::tenants::user::User;
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the servers have their data; removed in the end.
+    /// The directory for the servers' data, which is removed in the end.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
     /// Milliseconds of each measurement.
     pub millis: u64,
@@ -40,17 +40,18 @@ pub struct Plan {
 /// One engine's measurements, and the table that explains them.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
-    /// What modules take.
+    /// The costs of modules.
     pub table: CostTable,
     /// Commands, as they were measured.
     pub measured: Vec<Measured>,
-    /// How well these tell the processor time of each module apart from that of all others, in the order of
-    /// [`Module::ALL`]: from 0, not at all, to 1. `None` where none goes through it, or its cost is set.
+    /// How well the measured commands tell the processor time of each module apart from that of all others, in the
+    /// order of [`Module::ALL`]: from 0, not at all, to 1. `None` if no command goes through the module, or if its cost
+    /// is set.
     pub told_apart: Vec<Option<f64>>,
 }
 
-/// Measures every case on a server whose default engine is `engine` (`lsm` or `memory`). `progress` hears what is
-/// measured, and how many thousandths are done.
+/// Measures every case on a server whose default engine is `engine` (`lsm` or `memory`). `progress` hears the case and
+/// how many thousandths are done.
 pub fn measure(plan: &Plan, engine: &str, progress: &mut dyn FnMut(&str, u64)) -> Result<Vec<Measured>> {
     let dir = plan.dir.join(format!("request-units-{engine}"));
     child_server::remove(&dir)?;
@@ -67,10 +68,11 @@ pub fn measure(plan: &Plan, engine: &str, progress: &mut dyn FnMut(&str, u64)) -
     Ok(measured)
 }
 
-/// Long scripts run on threads that do other work, too, and what they take there is not measured: it is set.
+/// Long scripts run on threads that do other work, too, so that what they take there cannot be measured: this cost is
+/// set.
 const SET: Module = Module::ScriptSlice;
 
-/// The table that explains `measured` best; of what no case tells, what the built-in table says.
+/// The table that explains `measured` best. Costs about which no case tells anything are those of the built-in table.
 pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
     let before = default_table(in_memory);
     let fitted: Vec<&Measured> = measured.iter().filter(|one| !one.held_out).collect();
@@ -78,14 +80,14 @@ pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
     for (dimension, of) in
         [(Dimension::Cpu, (|one| one.nanos) as fn(&Measured) -> f64), (Dimension::Io, |one| one.device_bytes)]
     {
-        // What is set is known already: the others explain the rest.
+        // The cost that is set is known already: the others explain the rest.
         let known = |one: &Measured| one.counts[SET as usize] * before[SET][dimension] as f64 / THOUSAND as f64;
         let rows: Vec<(Vec<f64>, f64)> = fitted
             .iter()
             .map(|one| (Module::ALL.map(|module| one.counts[module as usize]).to_vec(), of(one) - known(one)))
             .filter(|(_, value)| *value > 0.0)
             .collect();
-        // What moves no bytes of the device moves none however it is measured.
+        // A module that moves no bytes of the device has none in the table, whatever is measured.
         let may = |module: Module| module != SET && (dimension == Dimension::Cpu || before[module][dimension] > 0);
         let costs = fit::robust_fit(&rows, &Module::ALL.map(may));
         if dimension == Dimension::Cpu {
@@ -100,7 +102,7 @@ pub fn fit(measured: Vec<Measured>, in_memory: bool) -> Calibrated {
     Calibrated { table, measured, told_apart }
 }
 
-/// Bytes a second that one thread moves in memory, both directions counted.
+/// Bytes a second that one thread moves in memory, counting both directions.
 pub fn memory_bytes_per_second() -> u64 {
     const BYTES: usize = 64 << 20;
     let (from, mut to) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
@@ -114,7 +116,7 @@ pub fn memory_bytes_per_second() -> u64 {
     best
 }
 
-/// Whether `path` is free for servers to have their data below it.
+/// Whether servers may have their data below `path`, because nothing is there yet.
 pub fn is_free(path: &Path) -> bool {
     !path.join("request-units-lsm").exists() && !path.join("request-units-memory").exists()
 }

@@ -1,4 +1,4 @@
-//! What was measured, beside what tables say.
+//! The measurements beside what tables predict.
 
 use std::borrow::Borrow;
 
@@ -6,11 +6,11 @@ use weir_admission::request_units::{CostTable, Dimension, Module, Pod, Resources
 
 use super::measured::Measured;
 
-/// Predictions this near to what was measured are good, as a share of it.
+/// A prediction is good if it is off by no more than this share of the measurement.
 const NEAR: f64 = 0.15;
-/// Modules of whose counts others explain all but this share are hardly told apart from those.
+/// A module is hardly told apart from others if they explain all but this share of its counts.
 const TOLD_APART: f64 = 0.01;
-/// Device bytes are compared where a command moves at least so many.
+/// Device bytes are compared if a command moves at least this many.
 const DEVICE_BYTES_MIN: f64 = 16.0;
 
 /// Prints a table of costs, and the vector of the reference read.
@@ -31,8 +31,8 @@ pub fn print_table(engine: &str, table: &CostTable, pod: &Pod) {
     println!("physical units a second: {}; logical units a second: {}", units.join(", "), pod.logical());
 }
 
-/// Prints the modules whose costs the measured commands hardly tell apart from those of others: they may be taken one
-/// for the other.
+/// Prints the modules whose costs the measured commands hardly tell apart from those of others: one may be taken for
+/// the other.
 pub fn print_told_apart(told_apart: &[Option<f64>]) {
     let few = Module::ALL.into_iter().zip(told_apart).filter_map(|(module, &share)| Some((module, share?)));
     let few: Vec<String> = few
@@ -51,7 +51,7 @@ fn listed<T: Borrow<str>>(names: &[T]) -> String {
 
 /// The source of `weir-admission`'s `default_rows.rs` for these tables, of rows on disk and in memory, on this machine.
 pub fn source([on_disk, in_memory]: [&CostTable; 2], pod: &Pod) -> String {
-    // As people write numbers in source.
+    // With underscores, as people write numbers in source.
     let number = |number: u64| -> String {
         let digits = number.to_string();
         if digits.len() < 5 {
@@ -86,7 +86,8 @@ pub(super) type Row = (Module, [u64; 4]);
     text
 }
 
-/// Prints predicted and measured for each command, and how many are near; gives the share of processor times that are.
+/// Prints predicted and measured costs for each command, and how many are near; returns the share of processor times
+/// that are near.
 pub fn print_check(engine: &str, table: &CostTable, measured: &[Measured]) -> f64 {
     println!("engine {engine}: predicted and measured, of one command (+ = held out: the table was made without it)");
     println!(

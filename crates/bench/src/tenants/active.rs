@@ -1,4 +1,4 @@
-//! The same load over one tenant, a hundred, a thousand: what it costs that they are many.
+//! The same load over one tenant, a hundred, a thousand: what it costs that there are many.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::report::words::{align, time};
 /// Keys over all tenants together.
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: usize = 128;
-/// Bounds of a number of tenants against the one before.
+/// Bounds of a number of tenants, relative to the number before it.
 const P99_MAX: f64 = 1.2;
 const CPU_MAX: f64 = 1.1;
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Numbers of tenants, each measured against the one before.
+    /// Numbers of tenants, each compared with the number before it.
     pub tenants: Vec<usize>,
     /// Requests per second in all, half of them writes.
     pub rate: u32,
     /// Every round measures every number, in turn.
     pub rounds: u32,
-    /// Of each measurement.
+    /// Seconds of each measurement.
     pub seconds: u64,
     /// `sync` of the server.
     pub sync: String,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
 }
 
@@ -43,9 +43,9 @@ pub struct Plan {
 pub struct Measured {
     /// Active tenants.
     pub tenants: usize,
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
-    /// What came back.
+    /// What clients felt.
     pub felt: Felt,
 }
 
@@ -90,7 +90,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Measured>>
     Ok(all)
 }
 
-/// Medians of the rounds; ratios against the number before, with their range over rounds.
+/// Medians of the rounds, and ratios to the number before, with their range over rounds.
 pub fn table(all: &[Measured], numbers: &[usize]) -> String {
     let header = [
         "tenants",

@@ -10,30 +10,30 @@ use crate::Result;
 use crate::child_server::ChildServer;
 use crate::scrape::sum;
 
-/// Time between two looks: a page of metrics is work for the server, too.
+/// Time between two looks: a page of metrics costs the server work, too.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often whoever looks sees whether to end.
+/// How often the thread that looks checks whether to end.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Memory of a server, in bytes: what it was before, and the most that was seen.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Held {
-    /// Resident before.
+    /// Resident memory before.
     pub resident_before: u64,
-    /// Resident at most.
+    /// The most resident memory.
     pub resident_max: u64,
-    /// Beside memtables, rows in memory and cached blocks, before.
+    /// Memory besides memtables, rows in memory and cached blocks, before.
     pub beside_before: u64,
-    /// The same at most.
+    /// The most of that.
     pub beside_max: u64,
-    /// Memtables of the tenant at most.
+    /// The most memory in memtables of the tenant.
     pub memtables_max: u64,
-    /// Open connections of the tenant at most.
+    /// The most open connections of the tenant.
     pub connections_max: u64,
 }
 
 impl Held {
-    /// How much more the server held beside memtables, rows in memory and cached blocks than before.
+    /// How much more than before the server held besides memtables, rows in memory and cached blocks.
     pub fn grown(&self) -> u64 {
         self.beside_max.saturating_sub(self.beside_before)
     }
@@ -74,7 +74,7 @@ pub fn before(server: &ChildServer, tenant: &str) -> Result<Held> {
     })
 }
 
-/// Looks again and again until `stop`, and gives the most that was seen, `before` included.
+/// Looks again and again until `stop`, and returns the most that was seen, `before` included.
 pub fn watch(server: &ChildServer, tenant: &str, before: Held, stop: &AtomicBool) -> Result<Held> {
     let mut held = before;
     let mut next = Instant::now();

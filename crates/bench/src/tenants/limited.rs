@@ -26,22 +26,22 @@ pub struct Plan {
     pub limit: u32,
     /// Rounds, each first within and then above the limit.
     pub rounds: u32,
-    /// Of each measurement.
+    /// Seconds of each measurement.
     pub seconds: u64,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
 }
 
 /// One round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Limited {
-    /// What the tenant got that was offered twice its limit, against its limit.
+    /// What the tenant was served when it was offered twice its limit, relative to the limit.
     pub served: f64,
-    /// The neighbour beside a tenant that stays within its limit.
+    /// What the neighbour felt beside the tenant within its limit.
     pub beside_tame: Felt,
-    /// The neighbour beside that tenant offered twice its limit.
+    /// What the neighbour felt beside the tenant that was offered twice its limit.
     pub beside_wild: Felt,
 }
 
@@ -83,7 +83,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Limited>> 
     Ok(all)
 }
 
-/// In words.
+/// The results in words.
 pub fn words(all: &[Limited]) -> String {
     let mut served: Vec<f64> = all.iter().map(|one| one.served).collect();
     served.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Many users of one server: what one of them feels of the others. A real `weir serve`, over loopback.
+//! Many users of one server: how much one of them feels the others. A real `weir serve`, over loopback.
 
 pub mod active;
 pub mod attack;
@@ -31,29 +31,29 @@ use crate::report::words::{align, bytes, time};
 
 /// Bound of the victim's P99 in nanoseconds.
 const P99_MAX: u64 = 5_000_000;
-/// Bound of the same as a multiple of what it is beside a process that burns as much.
+/// Bound of the same P99, as a multiple of what it is beside a process that burns as much processor time.
 const RATIO_MAX: f64 = 3.0;
-/// Who comes in and does not say who he is.
+/// The user of connections that do not log in.
 const DEFAULT: &str = "default";
-/// Before the victim is looked at, where there are no attackers.
+/// Time before the victim is measured, if there are no attackers.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Connections that a server of this benchmark takes, as far as files may be open.
+/// Connections that a server of this benchmark takes, if as many files may be open.
 const CONNECTIONS: u64 = 60_000;
-/// Files that a server opens beside its connections, at most.
+/// The most files that a server opens besides its connections.
 const FILES_BESIDE: u64 = 1_000;
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In this order.
+    /// The attacks, in this order.
     pub attacks: Vec<Attack>,
-    /// Each is measured so often, in turn with its counterpart.
+    /// How often each is measured, in turn with its counterpart.
     pub rounds: u32,
-    /// Of each measurement.
+    /// Seconds of each measurement.
     pub seconds: u64,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
 }
 
@@ -62,21 +62,21 @@ pub struct Plan {
 pub struct Beside {
     /// The attack's name.
     pub attack: String,
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
     /// Processors that server and attackers kept busy, the victim included.
     pub processors: f64,
-    /// Beside the attack.
+    /// What the victim felt beside the attack.
     pub attacked: Felt,
-    /// Beside the burner.
+    /// What it felt beside the burner.
     pub burnt: Felt,
-    /// What the server held meanwhile.
+    /// What the server held in memory meanwhile.
     pub held: Held,
-    /// What the attacker's limits allow of that beside memtables and cached blocks, in bytes.
+    /// How much of that, besides memtables and cached blocks, the attacker's limits allow, in bytes.
     pub held_max: u64,
 }
 
-/// Runs every attack in every round; `progress` hears what goes on.
+/// Runs every attack in every round, and reports to `progress`.
 pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Beside>> {
     raise_file_limit();
     let dir = plan.dir.join("tenants");
@@ -122,14 +122,14 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Beside>> {
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that is refused, there are fewer attackers.
+    // If that is refused, there are fewer attackers.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
 type Threads = Vec<thread::JoinHandle<()>>;
 
-/// The victim's latencies while `start` does something as `attacker`, after `warm_up`; the processors busy meanwhile,
-/// and what the server held.
+/// The victim's latencies while `start` does something as `attacker`, after `warm_up`. Also the processors busy
+/// meanwhile, and what the server held.
 fn beside(
     server: &ChildServer,
     user: &User,
@@ -153,7 +153,7 @@ fn beside(
         Ok((felt?, processors, held))
     });
     for thread in threads {
-        // A panic has been printed; the measurement stands or falls with the victim's own.
+        // A panic has been printed already; the measurement depends on the victim's own threads.
         let _ = thread.join();
     }
     measured
@@ -171,7 +171,8 @@ fn burn(processors: f64, stop: &Arc<AtomicBool>) -> Threads {
                 while begin.elapsed() < slice {
                     std::hint::spin_loop();
                 }
-                // What was burnt, not how long it took: on a busy machine this thread may not have run all the time.
+                // Judged by the processor time burnt, not by how long it took: on a busy machine this thread may not
+                // have run all the time.
                 thread::sleep(slice.mul_f64((1.0 - share) / share.max(0.01)));
             }
         }
@@ -207,7 +208,7 @@ pub fn table(all: &[Beside]) -> String {
         let of = |number: fn(&Beside) -> u64| median(all.iter().filter(|one| one.attack == name).map(number).collect());
         let (p99, burnt) = (of(|one| one.attacked.p99_ns), of(|one| one.burnt.p99_ns));
         let ratio = p99 as f64 / burnt.max(1) as f64;
-        // Memory that was too much once was too much.
+        // Memory that was too much once is too much.
         let rounds = || all.iter().filter(|one| one.attack == name);
         let grown = rounds().map(|one| one.held.grown()).max().unwrap_or(0);
         let allowed = of(|one| one.held_max);

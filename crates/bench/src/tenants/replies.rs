@@ -1,5 +1,5 @@
 //! The replies of many connections, received by one thread. A thread for each would cost more than the server that is
-//! measured: on two processors they are who keeps it, and one another, waiting.
+//! measured: on two processors such threads keep the server, and one another, waiting.
 
 use std::net::TcpStream;
 use std::sync::mpsc;
@@ -13,20 +13,20 @@ use rustix::net::{RecvFlags, recv};
 use crate::Result;
 use crate::wire;
 
-/// Replies that have come are looked for so often at least.
+/// The longest time between two looks for replies.
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// Connections that are looked after at a time.
+/// Connections that are handled at a time.
 const READY_MAX: usize = 256;
-/// Room for what one of them has received.
+/// Room for what one connection has received.
 const RECEIVE_BYTES: usize = 16 << 10;
 
 /// What one connection saw of one request.
 pub struct Answer {
     /// When the request was to be sent.
     pub due: Instant,
-    /// When its reply had come, or was waited for no more.
+    /// When its reply had come, or when the wait for it ended.
     pub at: Instant,
-    /// It was above the tenant's limit.
+    /// Whether the request was refused, being above the tenant's limit.
     pub refused: bool,
 }
 
@@ -45,12 +45,12 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// Adds the receiving end of `stream`; `sent` brings when each of its requests was due, before it is sent.
+    /// Adds the receiving end of `stream`; `sent` delivers the time at which each request was due, before it is sent.
     pub fn add(&mut self, stream: TcpStream, sent: mpsc::Receiver<Instant>) {
         self.connections.push(Connection { stream, sent, received: Vec::new() });
     }
 
-    /// Receives until `end`. Requests that are not answered by then took as long as they were waited for.
+    /// Receives until `end`. A request that is not answered by then took as long as it was waited for.
     ///
     /// # Errors
     /// A connection was closed, or a request failed.
@@ -84,7 +84,7 @@ impl Replies {
 }
 
 impl Connection {
-    /// Takes what has come.
+    /// Takes the replies that have come.
     fn receive(&mut self, answers: &mut Vec<Answer>) -> Result<()> {
         let mut bytes = [0; RECEIVE_BYTES];
         match recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Two ends of a connection.
+    /// The two ends of a connection.
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

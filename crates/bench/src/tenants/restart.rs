@@ -18,17 +18,17 @@ const VALUE_BYTES: u64 = 1000;
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Tenants.
+    /// Number of tenants.
     pub tenants: usize,
     /// Bytes in all their logs together.
     pub log_bytes: u64,
-    /// Kills.
+    /// Number of kills.
     pub rounds: u32,
     /// `sync` of the server.
     pub sync: String,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
 }
 
@@ -39,7 +39,7 @@ pub struct Restarted {
     pub ready_ns: u64,
     /// From the start of the process until the first reply of the median tenant.
     pub p50_ns: u64,
-    /// 99 of 100 tenants have theirs sooner.
+    /// 99 of 100 tenants have their first reply sooner.
     pub p99_ns: u64,
 }
 
@@ -86,7 +86,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Restarted>
     Ok(all)
 }
 
-/// In words, a line for each start.
+/// The results in words, a line for each start.
 pub fn words(all: &[Restarted]) -> String {
     let line = |one: &Restarted| {
         let (ready, p50, p99) = (time(one.ready_ns), time(one.p50_ns), time(one.p99_ns));

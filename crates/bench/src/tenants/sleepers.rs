@@ -19,46 +19,46 @@ use crate::wire;
 
 /// How long all of them may take to fall asleep.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// So many are asked for something.
+/// How many tenants are asked for something.
 const ASKED: usize = 1000;
-/// Time between two questions: nobody waits for his turn.
+/// Time between two questions, so that nobody waits for another's turn.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Tenants.
+    /// Number of tenants.
     pub tenants: usize,
     /// `sync` of the server.
     pub sync: String,
     /// Directory on the disk to measure.
     pub dir: PathBuf,
-    /// The binary.
+    /// The `weir` binary.
     pub weir: PathBuf,
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Slept {
-    /// Tenants.
+    /// Number of tenants.
     pub tenants: usize,
-    /// Resident memory of the server without them, and with all of them asleep, in bytes.
+    /// Resident memory of the server without them, in bytes.
     pub rss_before: u64,
-    /// See above.
+    /// Resident memory with all of them asleep, in bytes.
     pub rss_asleep: u64,
-    /// Files of theirs that were open then.
+    /// Files of these tenants that were open then.
     pub open_files: usize,
-    /// Of a first read, in nanoseconds.
+    /// Median of a first read, in nanoseconds.
     pub read_p50_ns: u64,
     /// 99 of 100 are faster.
     pub read_p99_ns: u64,
-    /// Of a first write.
+    /// Median of a first write, in nanoseconds.
     pub write_p50_ns: u64,
     /// 99 of 100 are faster.
     pub write_p99_ns: u64,
 }
 
-/// Lets them fall asleep, and wakes some.
+/// Lets the tenants fall asleep, and wakes some.
 pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Slept> {
     super::raise_file_limit();
     let dir = plan.dir.join("sleepers");
@@ -121,7 +121,7 @@ fn awake(server: &ChildServer) -> Result<u64> {
     Ok(tenants.iter().filter_map(|tenant| tenant["awake"].as_u64()).sum())
 }
 
-/// In words.
+/// The results in words.
 pub fn words(slept: &Slept) -> String {
     let mut text = String::new();
     let each = slept.rss_asleep.saturating_sub(slept.rss_before) / slept.tenants.max(1) as u64;

@@ -1,5 +1,5 @@
-//! A steady load over many connections: each request is due at its moment, whatever happens, and its latency counts
-//! from there, so that a server that stands still is charged for all that it kept waiting.
+//! A steady load over many connections. Each request is due at its own moment, whatever happens, and its latency counts
+//! from there, so that a server that stands still is charged for every request that it kept waiting.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -20,11 +20,11 @@ use crate::meter::Latencies;
 use crate::outcome::Outcome;
 use crate::wire;
 
-/// How long after the end replies are waited for.
+/// How long replies are waited for after the end.
 const GRACE: Duration = Duration::from_millis(200);
 const VALUE: [u8; 128] = [b'v'; 128];
 
-/// What to send.
+/// The load to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Requests per second, over all connections together.
@@ -33,22 +33,22 @@ pub struct Load {
     pub connections: usize,
     /// Keys of each user.
     pub keys: u64,
-    /// Of a hundred requests, so many write.
+    /// How many of a hundred requests write.
     pub writes: u64,
-    /// Before anything is measured.
+    /// Time before anything is measured.
     pub warm_up: Duration,
-    /// What is measured.
+    /// Time that is measured.
     pub duration: Duration,
 }
 
-/// What came back.
+/// What clients felt.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Felt {
     /// Requests answered while it was measured.
     pub ops: u64,
     /// Requests refused meanwhile.
     pub refused: u64,
-    /// Of what was answered and due meanwhile.
+    /// The median of the requests that were due and answered meanwhile, in nanoseconds.
     pub p50_ns: u64,
     /// 99 of 100 are faster.
     pub p99_ns: u64,
@@ -58,9 +58,9 @@ pub struct Felt {
     pub cpu_seconds: f64,
 }
 
-/// Loads `server` as `users`. Requests that are not answered 0.2 s after the end are no more among the answered ones,
-/// and took as long as they were waited for. Who sends and who receives go before all others, where the system lets
-/// them: users have machines of their own.
+/// Loads `server` as `users`. A request that is not answered 0.2 s after the end does not count as answered, and took
+/// as long as it was waited for. The threads that send and receive go before all others, if the system lets them: users
+/// have machines of their own.
 pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt> {
     let (mut senders, mut replies) = (Vec::new(), Replies::default());
     for number in 0..load.connections {
@@ -85,7 +85,7 @@ pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt
     let before = server.cpu_seconds();
     thread::sleep(until.saturating_duration_since(Instant::now()));
     let cpu_seconds = server.cpu_seconds() - before;
-    // Connections are kept until the last reply is waited for.
+    // Connections are kept until the wait for the last reply is over.
     let _streams = sender.join().map_err(|_| "the sender panicked")??;
     let answers = receiver.join().map_err(|_| "the receiver panicked")??;
     let mut latencies = Latencies::default();
@@ -104,7 +104,7 @@ pub fn measure(server: &ChildServer, users: &[User], load: &Load) -> Result<Felt
     Ok(Felt { p50_ns: outcome.p50_ns, p99_ns: outcome.p99_ns, max_ns: outcome.max_ns, ..felt })
 }
 
-/// Every user's partition is awake and has a log to write to when this returns: waking thousands takes seconds, and is
+/// When this returns, every user's partition is awake and has a log to write to. Waking thousands takes seconds, and is
 /// measured elsewhere.
 fn wake(server: &ChildServer, users: &[User]) -> Result<()> {
     for user in users {

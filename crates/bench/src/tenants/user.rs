@@ -1,4 +1,4 @@
-//! A tenant of a server under test, and how one gets there.
+//! A tenant of a server under test, and how to connect as one.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::child_server::ChildServer;
 use crate::data::key;
 use crate::wire::{self, Client};
 
-/// Requests in a pipeline that loads.
+/// Requests in a pipeline that loads data.
 const LOAD_PIPELINE: u64 = 1000;
 
 /// A tenant's name and its secret.
@@ -24,7 +24,7 @@ impl User {
         Self::create_at(server.admin(), name, settings)
     }
 
-    /// The same at this port for operators.
+    /// The same at this port of operators.
     pub fn create_at(admin: u16, name: &str, settings: &Value) -> Result<Self> {
         Self::order_at(admin, &json!({ "name": name, "settings": settings }))
     }
@@ -37,17 +37,17 @@ impl User {
         Ok(Self { name: name.to_owned(), secret: secret.to_owned() })
     }
 
-    /// Tenants `prefix`0, `prefix`1 and so on.
+    /// Creates the tenants `prefix`0, `prefix`1 and so on.
     pub fn create_many(server: &ChildServer, prefix: &str, count: usize) -> Result<Vec<Self>> {
         (0..count).map(|number| Self::create(server, &format!("{prefix}{number}"), &json!({}))).collect()
     }
 
-    /// Who it is, in the words of Redis' own programs.
+    /// The login options of Redis' own programs.
     pub fn login_args(&self) -> [&str; 4] {
         ["--user", &self.name, "-a", &self.secret]
     }
 
-    /// What a connection says first, as it is sent.
+    /// The first command of a connection, encoded.
     pub fn login(&self) -> Vec<u8> {
         let mut request = Vec::new();
         wire::encode(&mut request, &[b"AUTH", self.name.as_bytes(), self.secret.as_bytes()]);

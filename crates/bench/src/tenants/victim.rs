@@ -1,9 +1,9 @@
-//! One well-behaved user: reads and writes at a steady rate, whatever happens. Latency counts from the moment at which
-//! a request was due, so that a server that stands still is charged for all that it kept waiting.
+//! One well-behaved user: it reads and writes at a steady rate, whatever happens. Latency counts from the moment at
+//! which a request was due, so that a server that stands still is charged for every request that it kept waiting.
 //!
-//! Its own threads go before all others, where the system lets them. A user has a machine of its own: on two processors
-//! that are also the attackers', three of a hundred of its requests were sent more than 3 ms late, and that had nothing
-//! to do with the server.
+//! The victim's own threads go before all others, if the system lets them. A user has a machine of its own: on two
+//! processors shared with the attackers, three of a hundred of its requests were sent more than 3 ms late, which had
+//! nothing to do with the server.
 
 use std::sync::mpsc;
 use std::thread;
@@ -35,7 +35,7 @@ pub const NICE: i32 = -10;
 pub struct Felt {
     /// Requests answered.
     pub ops: u64,
-    /// Latencies.
+    /// The median latency, in nanoseconds.
     pub p50_ns: u64,
     /// 99 of 100 are faster.
     pub p99_ns: u64,
@@ -45,14 +45,14 @@ pub struct Felt {
     pub has_precedence: bool,
 }
 
-/// The victim's keys.
+/// Stores the victim's keys.
 pub fn load(server: &ChildServer, user: &User) -> Result<()> {
     user.load(server.port(), KEYS, VALUE.len())
 }
 
-/// Works for `duration`.
+/// Works for `duration`, and returns what it felt.
 pub fn measure(server: &ChildServer, user: &User, duration: Duration) -> Result<Felt> {
-    // Threads of its own: whoever attacks next is not to inherit their niceness.
+    // In threads of its own, so that whoever attacks next does not inherit their niceness.
     let work = thread::scope(|scope| scope.spawn(|| work(server, user, duration)).join());
     work.map_err(|_| "the victim panicked")?
 }

@@ -1,4 +1,4 @@
-//! Which controller there is, and what is written to its files.
+//! Finds the machine's I/O controller, and knows what to write to its files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::Caps;
 use super::device::Device;
 use crate::Result;
 
-/// Of the control groups.
+/// Version of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// `blkio.throttle.*`.
@@ -22,21 +22,21 @@ pub(super) enum Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Controller {
     pub version: Version,
-    /// Ours becomes a child of this one.
+    /// Our group becomes a child of this one.
     pub parent: PathBuf,
 }
 
 /// Bytes that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// From the disk.
+    /// Bytes read from the disk.
     pub read: u64,
-    /// To the disk.
+    /// Bytes written to the disk.
     pub written: u64,
 }
 
 impl Controller {
-    /// What this machine has.
+    /// Finds the controller that this machine has.
     pub fn find() -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| format!("mountinfo: {error}"))?;
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -48,7 +48,7 @@ impl Controller {
         })
     }
 
-    /// Version 2 hands a controller to children only if told to; it stays so.
+    /// Version 2 hands a controller to children only if told to; this setting stays.
     pub fn enable(&self) -> Result<()> {
         let file = self.parent.join("cgroup.subtree_control");
         let is_on = || fs::read_to_string(&file).is_ok_and(|text| text.split_whitespace().any(|word| word == "io"));
@@ -59,7 +59,7 @@ impl Controller {
     }
 }
 
-/// From `/proc/self/mountinfo`, `/proc/self/cgroup` and what a mount of version 2 has in `cgroup.controllers`.
+/// Chooses from `/proc/self/mountinfo`, `/proc/self/cgroup` and what a mount of version 2 has in `cgroup.controllers`.
 pub(super) fn choose(mounts: &str, own: &str, controllers: impl Fn(&Path) -> String) -> Option<Controller> {
     let mut second = None;
     for line in mounts.lines() {
@@ -69,7 +69,7 @@ pub(super) fn choose(mounts: &str, own: &str, controllers: impl Fn(&Path) -> Str
         let (kind, options) = (right.next().unwrap_or_default(), right.nth(1).unwrap_or_default());
         let Some(mount) = left.split(' ').nth(4).map(unescaped) else { continue };
         if kind == "cgroup" && options.split(',').any(|option| option == "blkio") {
-            // Groups nest: below our own, so that whoever limited us is obeyed.
+            // Groups nest: ours is made below the one we are in, so that limits on us still hold.
             let below = own.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
             let own = below
                 .into_iter()
@@ -81,7 +81,8 @@ pub(super) fn choose(mounts: &str, own: &str, controllers: impl Fn(&Path) -> Str
             });
         }
         if kind == "cgroup2" && controllers(&mount).split_whitespace().any(|name| name == "io") {
-            // Below the root: in version 2 a group that has processes of its own cannot have children with limits.
+            // Below the root, because in version 2 a group that has processes of its own cannot have children with
+            // limits.
             second = Some(Controller { version: Version::Two, parent: mount });
         }
     }
@@ -109,7 +110,7 @@ fn unescaped(text: &str) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Files and what to write into them.
+/// The files and what to write into them.
 pub(super) fn settings(version: Version, device: Device, caps: Caps) -> Vec<(&'static str, String)> {
     match version {
         // 0 takes a limit away.
@@ -132,7 +133,7 @@ pub(super) const fn counters(version: Version) -> &'static str {
     }
 }
 
-/// What the counters say about `device`; nothing said is nothing moved.
+/// What the counters say about `device`; zeros if they say nothing.
 pub(super) fn moved(version: Version, device: Device, text: &str) -> Moved {
     let device = device.to_string();
     let mut moved = Moved::default();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::Result;
 
-/// A whole disk: limits are set there and not on its partitions.
+/// A whole disk: limits are set on disks and not on their partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     pub major: u32,
@@ -32,7 +32,7 @@ impl Device {
                 dir.display()
             )
         };
-        // Numbers with major 0 are made up by file systems without a disk of their own.
+        // File systems without a disk of their own make up numbers with major 0.
         let node = Path::new("/sys/dev/block").join(device.to_string());
         if device.major == 0 || !node.exists() {
             return Err(no_disk().into());
@@ -40,14 +40,14 @@ impl Device {
         if !node.join("partition").exists() {
             return Ok(device);
         }
-        // What the link names is the partition's directory, inside its disk's.
+        // The link names the partition's directory, which is inside its disk's.
         let disk = fs::canonicalize(&node)?.parent().ok_or_else(no_disk)?.join("dev");
         let text = fs::read_to_string(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;
         parse(&text).ok_or_else(|| no_disk().into())
     }
 }
 
-/// `254:0`, with a line end or without.
+/// Parses `254:0`, with a line end or without.
 pub(super) fn parse(text: &str) -> Option<Device> {
     let (major, minor) = text.trim().split_once(':')?;
     Some(Device { major: major.parse().ok()?, minor: minor.parse().ok()? })

@@ -1,9 +1,10 @@
-//! The kernel's block throttle around a child process: the disk becomes as slow as we say, for this child alone.
+//! The kernel's block throttle around a child process: the disk becomes as slow as we say, but only for this child.
 //!
-//! A control group of ours, made for one run and removed after it: version 1 of the `blkio` controller where it is
-//! mounted, else `io` of version 2. Limits hold for reads and for writes separately, in bytes per second on the whole
-//! disk below the directory. What the page cache holds is charged when it is written back: to whoever syncs, or to
-//! nobody we know. So contestants read and write tables directly, and sync their logs themselves.
+//! A control group of ours is made for one run and removed after it: with version 1 of the `blkio` controller if that
+//! is mounted, else with `io` of version 2. Limits hold for reads and for writes separately, in bytes per second on the
+//! whole disk below the directory. Writes from the page cache are charged when they are written back: to the process
+//! that syncs, or to nobody that we know of. So contestants read and write tables directly, and sync their logs
+//! themselves.
 
 mod controller;
 mod device;
@@ -23,7 +24,7 @@ use self::device::Device;
 pub(crate) use self::pool::Pool;
 use crate::Result;
 
-/// How the names of our groups begin; the number of the process that made it follows.
+/// The beginning of our groups' names; the number of the process that made the group follows.
 const PREFIX: &str = "weir-bench-";
 /// A group can be removed a moment after its last process has ended.
 const REMOVE_TRIES: u32 = 50;
@@ -32,11 +33,11 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes per second in each direction; 0 = not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
-    /// From the disk.
+    /// Limit of reads from the disk.
     pub read: u64,
-    /// To the disk.
+    /// Limit of writes to the disk.
     pub write: u64,
-    /// Both are one pool, of which each direction has what it asks for; see [`Pool`].
+    /// Whether both are one pool, of which each direction gets what it asks for; see [`Pool`].
     #[serde(default)]
     pub shared: bool,
 }
@@ -45,18 +46,18 @@ impl Caps {
     /// No limit.
     pub const NONE: Caps = Caps { read: 0, write: 0, shared: false };
 
-    /// From decimal megabytes per second, as the command line has them.
+    /// Caps from decimal megabytes per second, as the command line has them.
     pub fn from_mbps(read: Option<f64>, write: Option<f64>) -> Self {
         let bytes = |mbps: Option<f64>| (mbps.unwrap_or(0.0).max(0.0) * 1e6) as u64;
         Self { read: bytes(read), write: bytes(write), shared: false }
     }
 
-    /// `bytes` a second for reads and writes together; divided evenly to begin with.
+    /// A pool of `bytes` a second for reads and writes together, divided evenly to begin with.
     pub fn pool(bytes: u64) -> Self {
         Self { read: bytes / 2, write: bytes - bytes / 2, shared: true }
     }
 
-    /// Both together, where both are limited.
+    /// The sum of both, if both are limited.
     pub fn all(self) -> Option<u64> {
         (self.read > 0 && self.write > 0).then_some(self.read + self.write)
     }
@@ -79,7 +80,8 @@ impl Throttle {
     /// Makes a group for the disk that `dir` is on. It limits nothing yet.
     ///
     /// # Errors
-    /// In words for the person at the terminal: not root, no such controller, no disk below the directory.
+    /// The error says in words for the person at the terminal what is missing: we are not root, or there is no such
+    /// controller, or no disk below the directory.
     pub fn create(dir: &Path) -> Result<Self> {
         let device = Device::below(dir)?;
         let controller = Controller::find()?;
@@ -88,7 +90,7 @@ impl Throttle {
         let group = controller.parent.join(format!("{PREFIX}{}", std::process::id()));
         controller.enable()?;
         match fs::create_dir(&group) {
-            // One of ours at a time: an earlier one of this process is on its way out.
+            // We have one group at a time: an earlier one of this process is about to be removed.
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(format!(
                     "no control group can be made in {}: {error}; the caps need root, without them everything else works",
@@ -114,7 +116,7 @@ impl Throttle {
         controller::settings(self.version, self.device, caps).iter().try_for_each(|(file, text)| self.write(file, text))
     }
 
-    /// What the kernel says the group has read and written on this disk since it was made.
+    /// What the group has read and written on this disk since it was made, by the kernel's count.
     pub fn moved(&self) -> Result<Moved> {
         let path = self.group.join(controller::counters(self.version));
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -129,7 +131,8 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        // Whoever is still inside ends at full speed. If that fails the group stays, and the next run sweeps it away.
+        // Processes that are still inside end at full speed. If the removal fails, the group stays, and the next run
+        // sweeps it away.
         let _ = self.cap(Caps::NONE);
         for _ in 0..REMOVE_TRIES {
             match fs::remove_dir(&self.group) {
@@ -145,7 +148,7 @@ impl Drop for Throttle {
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if is_left_over(&entry.file_name().to_string_lossy(), |process| Path::new("/proc").join(process).exists()) {
-            // Somebody may still be in it, or somebody else sweeps.
+            // A process may still be in it, or another run sweeps as well.
             let _ = fs::remove_dir(entry.path());
         }
     }

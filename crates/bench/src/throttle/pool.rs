@@ -1,12 +1,12 @@
-//! One pool of bandwidth for reads and writes, as most disks that one can rent have it.
+//! One pool of bandwidth for reads and writes, as most rented disks have it.
 //!
-//! The kernel limits each direction by itself, and no fixed split is fair to contestants of which one reads half of
-//! what it moves and another hardly anything. So a thread divides the pool anew whenever what is asked for has changed,
-//! in proportion to what waits or was asked for in each direction. That is how a disk with one queue would serve them.
+//! The kernel limits each direction by itself. No fixed split is fair to contestants of which one reads half of what it
+//! moves and another hardly anything. So a thread divides the pool anew whenever demand has changed, in proportion to
+//! what waits or was asked for in each direction. A disk with one queue would serve them like that.
 //!
-//! A limit that is set anew lets a whole slice of the kernel's (0.1 s) pass at once, whatever passed before. With
-//! twenty divisions a second a contestant moved twice what it was to. So limits are set seldom, and what passed beyond
-//! the pool is a debt, by which the pool is smaller from then on.
+//! When a limit is set anew the kernel lets a whole slice (0.1 s) pass at once, whatever passed before. With twenty
+//! divisions a second a contestant moved twice what it should. So limits are set seldom, and what passed beyond the
+//! pool is a debt: the pool is smaller from then on until the debt is paid.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -19,32 +19,32 @@ use crate::meter::Stopwatch;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_millis(100);
-/// What either direction has at least, of the pool: bytes that come between two looks pass at this rate until the next
-/// one.
+/// The least share of the pool that either direction has: bytes that come between two looks pass at this rate until the
+/// next look.
 const LEAST: f64 = 0.05;
-/// A direction that used so much of its part may have wanted more.
+/// A direction that used more than this share of its part may have wanted more.
 const USED_UP: f64 = 0.9;
-/// What such a direction is taken to have asked for beyond what it used, of the pool: counters do not show what waits.
-/// Where both are used up, so are both taken, and the pool is divided evenly in the end.
+/// What such a direction is taken to have asked for beyond what it used, as a share of the pool: counters do not show
+/// what waits. If both directions are used up, both are taken to want more, and the pool is divided evenly in the end.
 const WANTS_MORE: f64 = 0.25;
 /// What was asked for is an average over this time, in seconds.
 const MEMORY: f64 = 1.0;
 /// A debt is paid within this time, in seconds.
 const PAID_WITHIN: f64 = 1.0;
-/// The pool is never smaller than this part of itself, whatever is owed.
+/// The pool is never smaller than this share of itself, whatever is owed.
 const LEAST_POOL: f64 = 0.25;
-/// Limits are set anew when one of them changes by more than this part of the pool.
+/// Limits are set anew when one of them changes by more than this share of the pool.
 const STEP: f64 = 0.05;
 
 /// Divides a pool until it is ended.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The thread and what it listens to: it ends at once when that is dropped.
+    /// The thread, and the channel it listens to: the thread ends at once when the sender is dropped.
     running: Option<(Sender<()>, JoinHandle<Result<()>>)>,
 }
 
 impl Pool {
-    /// Divides both of `caps` together from now on.
+    /// Divides the two `caps` together from now on.
     ///
     /// # Errors
     /// No thread can be started.
@@ -55,10 +55,10 @@ impl Pool {
         Ok(Self { running: Some((sender, thread)) })
     }
 
-    /// Divides no more. The last division stays.
+    /// Ends the division. The last limits stay.
     ///
     /// # Errors
-    /// What went wrong while it was divided.
+    /// The error says what went wrong during the division.
     pub(crate) fn end(mut self) -> Result<()> {
         self.stop()
     }
@@ -72,7 +72,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Only where the run has failed already, with an error of its own.
+        // Only reached if the run has failed already, with an error of its own.
         let _ = self.stop();
     }
 }
@@ -95,13 +95,13 @@ fn divide(throttle: &Throttle, caps: Caps, until: &Receiver<()>) -> Result<()> {
 /// How a pool is divided: reads first, writes second, in bytes and bytes a second.
 #[derive(Debug)]
 struct Division {
-    /// Of both.
+    /// The pool, for both directions together.
     pool: f64,
-    /// The limits that hold.
+    /// The limits that are set now.
     caps: Caps,
-    /// What each asked for of late.
+    /// What each direction asked for of late.
     wanted: [f64; 2],
-    /// What passed beyond the pool.
+    /// Bytes that passed beyond the pool.
     debt: f64,
 }
 
@@ -110,7 +110,7 @@ impl Division {
         Self { pool: (caps.read + caps.write) as f64, caps, wanted: [0.0; 2], debt: 0.0 }
     }
 
-    /// The limits to set now, if others are due, when so many bytes passed in the `seconds` since the last look.
+    /// The limits to set now, if other ones are due, after `passed` bytes in the `seconds` since the last look.
     fn next(&mut self, passed: [f64; 2], seconds: f64) -> Option<Caps> {
         let limits = [self.caps.read, self.caps.write].map(|cap| cap as f64);
         let weight = (seconds / MEMORY).min(1.0);
@@ -120,7 +120,7 @@ impl Division {
             let wanted = rate + if is_used_up { self.pool * WANTS_MORE } else { 0.0 };
             self.wanted[direction] += weight * (wanted - self.wanted[direction]);
         }
-        // What was not used is not saved up.
+        // Bandwidth that was not used is not saved up.
         self.debt = (self.debt + passed.iter().sum::<f64>() - self.pool * seconds).max(0.0);
         let [read, written] = self.wanted;
         let share = if read + written > 0.0 { read / (read + written) } else { limits[0] / (limits[0] + limits[1]) };
@@ -142,8 +142,8 @@ mod tests {
     const POOL: f64 = 10e6;
     const LOOK: f64 = 0.1;
 
-    /// What passes while each direction asks for so many bytes a second, at most what its limit and a slice of the
-    /// kernel's for each new limit let through: on average over the last half of a minute.
+    /// What passes on average over the last half of a minute, while each direction asks for so many bytes a second and
+    /// gets at most its limit, and a slice of the kernel's for each new limit.
     fn settled(asked: [f64; 2]) -> [f64; 2] {
         let mut division = Division::new(Caps::pool(POOL as u64));
         let (mut waiting, mut sum) = ([0.0; 2], [0.0; 2]);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn what_passes_beyond_the_pool_is_made_up_for() {
         let mut division = Division::new(Caps::pool(POOL as u64));
-        // Half a second's worth beyond what may pass.
+        // Half a second's worth beyond what is allowed to pass.
         let caps = division.next([3e6, 3e6], LOOK).expect("limits that are lower");
         assert!(((caps.read + caps.write) as f64) < 0.6 * POOL, "{caps:?}");
         let mut least = caps;

@@ -72,7 +72,8 @@ fn where_there_is_no_disk_the_error_says_what_to_do() {
     assert!(error.contains("--dir") && error.contains("caps"), "{error}");
 }
 
-/// The kernel itself: where it lets us (root, a controller, a disk below the build directory), else nothing is tested.
+/// The kernel itself, if possible (we are root, there is a controller, and a disk below the build directory); otherwise
+/// nothing is tested.
 #[test]
 fn a_direct_write_takes_as_long_as_its_cap_says() {
     let program = std::env::current_exe().expect("a test has a program");
@@ -86,7 +87,8 @@ fn a_direct_write_takes_as_long_as_its_cap_says() {
     };
     let file = dir.join(format!("throttled-{}", std::process::id()));
     throttle.cap(Caps { write: 2 << 20, ..Caps::NONE }).expect("a cap can be set");
-    // A child of its own: this process keeps its speed. It waits for its standard input before it writes 1 MiB.
+    // The child has a group of its own, so that this process keeps its speed. It waits for its standard input before it
+    // writes 1 MiB.
     let script = format!("read go; exec dd if=/dev/zero of='{}' bs=64k count=16 oflag=direct 2>&1", file.display());
     let mut child =
         Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("sh");
@@ -104,7 +106,7 @@ fn a_direct_write_takes_as_long_as_its_cap_says() {
         return;
     }
     assert!(moved.expect("counters").written >= 1 << 20);
-    // A lower bound: a busy machine makes it longer, nothing makes it shorter. The kernel lets a slice of 100 ms pass
-    // at once.
+    // A lower bound: a busy machine makes the time longer, and nothing makes it shorter. The kernel lets a slice of 100
+    // ms pass at once.
     assert!(took >= Duration::from_millis(250), "{took:?} for 1 MiB at 2 MiB/s");
 }

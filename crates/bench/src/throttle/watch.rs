@@ -1,4 +1,4 @@
-//! Cleans up when this process is asked to end: a control group outlives its maker.
+//! Cleans up when this process is asked to end, because a control group outlives its maker.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 static GROUP: Mutex<Option<PathBuf>> = Mutex::new(None);
 static STARTED: Once = Once::new();
 
-/// From now on a SIGINT, SIGTERM or SIGHUP kills what is in `group`, removes it, and ends this process.
+/// From now on a SIGINT, SIGTERM or SIGHUP kills the processes in `group`, removes the group, and ends this process.
 pub(super) fn remove_on_signals(group: &Path) {
     *GROUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(group.to_path_buf());
     STARTED.call_once(|| {
@@ -21,13 +21,13 @@ pub(super) fn remove_on_signals(group: &Path) {
     });
 }
 
-/// Nothing is left to remove.
+/// Forgets the group, because it is removed already.
 pub(super) fn forget() {
     *GROUP.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 fn wait() {
-    // Without a runtime of its own, signals have their default effect: the next run sweeps what this one leaves.
+    // Without a runtime, signals have their default effect, and the next run sweeps away what this one leaves.
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     let number = runtime.block_on(async {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
@@ -42,7 +42,7 @@ fn wait() {
     if let Some(group) = GROUP.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
         for member in members.split_whitespace() {
-            // Our own children: nobody else is put into the group.
+            // These are our own children: no other process is put into the group.
             let _ = Command::new("kill").args(["-9", member]).status();
         }
         for _ in 0..50 {

@@ -1,8 +1,8 @@
-//! Commands of every type, by `redis-benchmark`, on `redis-server`, on `weir serve` as it comes (engine `lsm`) and on a
-//! tenant of it whose rows are in memory, in turn.
+//! Commands of every type, by `redis-benchmark`, in turn on `redis-server`, on `weir serve` with its defaults (engine
+//! `lsm`), and on a tenant of such a server whose rows are in memory.
 //!
-//! Every round starts every server afresh on an empty directory, and each runs all works there, one after the other:
-//! first one request at a time, then in pipelines.
+//! Every round starts every server afresh on an empty directory, and runs all works on each, one after the other: first
+//! one request at a time, then in pipelines.
 
 mod table;
 mod work;
@@ -20,16 +20,16 @@ use crate::report;
 pub use table::table;
 pub use work::Work;
 
-/// Who is compared, in the order of the odd rounds.
+/// The servers to compare, in the order of the odd rounds.
 const SERVERS: [Kind; 3] = [Kind::Redis, Kind::Weir, Kind::WeirMemory];
 
-/// Requests of a cheap command at a time, and in pipelines of how many: half a second to a second each.
+/// Depths of pipelines, and how many requests of a cheap command are sent at each: half a second to a second.
 const DEPTHS: [(u32, u32); 2] = [(1, 60_000), (16, 300_000)];
 
 /// A whole comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In this order.
+    /// The works, in this order.
     pub works: Vec<Work>,
     /// Rounds.
     pub rounds: u32,
@@ -47,7 +47,7 @@ pub struct Plan {
     pub weir: PathBuf,
 }
 
-/// Runs the plan. Every finished run is told on standard error.
+/// Runs the plan. Every finished run is reported on standard error.
 pub fn run(plan: &Plan) -> Result<Vec<Outcome>> {
     check_installed()?;
     let mut outcomes = Vec::new();
@@ -81,7 +81,7 @@ fn one(plan: &Plan, server: &Server, work: &Work, pipeline: u32, requests: u32) 
     Run { work: &name, requests, pipeline, clients: plan.clients, keys, words }.on(server)
 }
 
-/// What outcomes and tables call a work at a depth.
+/// The name of a work at a depth in outcomes and tables.
 fn label(work: &Work, pipeline: u32) -> String {
     format!("{} -P {pipeline}", work.name)
 }

@@ -6,14 +6,14 @@ use crate::redis::Kind;
 use crate::report::median::{median, ratio_of};
 use crate::report::words::count;
 
-/// Speed of `memory` that is wanted, to Redis'.
+/// The speed that is wanted of `memory`, relative to Redis.
 const MEMORY_WANTED: f64 = 1.0;
-/// The same of reads of `lsm`; of its writes as much as of `memory`.
+/// The speed that is wanted of reads of `lsm`; writes of `lsm` should be as fast as those of `memory`.
 const LSM_READS_WANTED: f64 = 0.8;
 
 const COLUMNS: usize = 9;
 
-/// In Markdown.
+/// The table in Markdown.
 pub fn table(outcomes: &[Outcome]) -> String {
     let header =
         ["", "Redis", "lsm", "to Redis", "wanted", "memory", "to Redis", "wanted", "CPU, us: Redis, lsm, memory"];
@@ -27,7 +27,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
     rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect()
 }
 
-/// One row; none, if not all have run it.
+/// One row; `None` unless all contestants have run it.
 fn row(outcomes: &[Outcome], work: &Work, pipeline: u32) -> Option<[String; COLUMNS]> {
     let name = label(work, pipeline);
     let runs = |kind: Kind| -> Vec<&Outcome> {

@@ -1,11 +1,11 @@
-//! The works: a command, what must be there before, and how much of it.
+//! The works: a command, the data that must be there before, and how many requests.
 
 use crate::Result;
 use crate::wire::{Client, Reply};
 
 /// Stands for a value in the words of a command.
 const DATA: &str = "__data__";
-/// Stands for a number in the words that fill.
+/// Stands for a number in the words of filling commands.
 const NUMBER: &str = "{}";
 /// Commands of a pipeline that fills.
 const FILL_PIPELINE: u64 = 1000;
@@ -17,11 +17,11 @@ enum Times {
     Keys,
     /// Once for each request, so that nothing runs out.
     Requests,
-    /// So often.
+    /// This many times.
     Count(u32),
 }
 
-/// What must be there before.
+/// The data that must be there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fill {
     words: &'static str,
@@ -35,11 +35,11 @@ pub struct Work {
     pub name: &'static str,
     words: &'static str,
     fill: Option<Fill>,
-    /// It writes, so that more is wanted of it.
+    /// Whether it writes: more is wanted of writes.
     pub writes: bool,
-    /// Requests, to those of a cheap command.
+    /// Number of requests, relative to that of a cheap command.
     share: f64,
-    /// Numbers to draw from, where that is less than in other works.
+    /// Numbers to draw from, if they are fewer than in other works.
     keys: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ const fn write(name: &'static str, words: &'static str, share: f64) -> Work {
 }
 
 impl Work {
-    /// Those of `redis-benchmark`, and others on larger rows.
+    /// The tests of `redis-benchmark`, and others on larger rows.
     pub const ALL: [Work; 30] = [
         read("ping", "PING", 1.0),
         write("set", "SET key:__rand_int__ __data__", 1.0),
@@ -115,17 +115,17 @@ impl Work {
         found.ok_or_else(|| format!("no work is called {name}; there are {}", names()).into())
     }
 
-    /// Whether its requests take away what was filled, so that each run needs it anew.
+    /// Whether its requests take away what was filled, so that each run must fill anew.
     pub(super) fn is_used_up(&self) -> bool {
         self.fill.is_some_and(|fill| fill.times == Times::Requests)
     }
 
-    /// Of so many requests of a cheap command, those of this one.
+    /// The number of requests of this work, if a cheap command has `of`.
     pub(super) fn requests(&self, of: u32) -> u64 {
         ((f64::from(of) * self.share) as u64).max(1)
     }
 
-    /// Of so many numbers to draw from, those of this one.
+    /// The numbers that this work draws from, if there are `of`.
     pub(super) fn keys(&self, of: u32) -> u32 {
         self.keys.map_or(of, |keys| keys.min(of))
     }
@@ -135,7 +135,7 @@ impl Work {
         words(self.words, value_bytes)
     }
 
-    /// Fills what it needs for so many requests and keys.
+    /// Fills the data that it needs for this many requests and keys.
     pub(super) fn fill(&self, client: &mut Client, requests: u64, keys: u32, value_bytes: usize) -> Result<()> {
         let Some(Fill { words: template, times }) = self.fill else { return Ok(()) };
         let template = words(template, value_bytes);
@@ -163,7 +163,7 @@ impl Work {
         Ok(())
     }
 
-    /// One request of it, to see that it is not refused: `redis-benchmark` counts errors as replies.
+    /// Sends one request, to see that it is not refused: `redis-benchmark` counts errors as replies.
     pub(super) fn check(&self, client: &mut Client, value_bytes: usize) -> Result<()> {
         let words: Vec<_> =
             self.command(value_bytes).iter().map(|word| word.replace("__rand_int__", "000000000007")).collect();

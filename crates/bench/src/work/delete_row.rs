@@ -1,9 +1,9 @@
 //! What it costs to delete a row of many parts.
 //!
-//! A row is loaded, and all is merged. Then it is deleted, its log and a reader looking on; all is merged once more;
-//! and other rows come, whose parts lie on both sides of the deleted ones, until all is merged again. Another run does
-//! the same and leaves the row alone: merges for the others' sake carry its parts along, which shows what the deletion
-//! has saved, or cost.
+//! A row is loaded, and everything is merged. Then the row is deleted, while its log and a reader are watched, and
+//! everything is merged once more. Then other rows come, whose parts lie on both sides of the deleted ones, until
+//! everything is merged again. Another run does the same and leaves the row alone: there the merges of the other rows
+//! carry the row's parts along, which shows what the deletion has saved, or cost.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,13 @@ use crate::meter::{Account, Stopwatch};
 use crate::outcome::{Deletion, Outcome};
 use crate::{Failure, Result};
 
-/// The row: others have names before and behind it.
+/// The row; the names of other rows sort before and after it.
 const ROW: &[u8] = b"m";
 
 /// Parts of one write.
 const PARTS_PER_WRITE: usize = 100;
 
-/// The row has so many times as many parts as all others together.
+/// The row has this many times as many parts as all others together.
 const PARTS_PER_OTHER: u32 = 4;
 
 pub(super) fn measure(
@@ -56,7 +56,7 @@ pub(super) fn measure(
     finish(store, outcome)
 }
 
-/// Whether the row is there, or not, as it should be.
+/// Checks that the row is there, or not, as it should be.
 fn check(rows: &dyn Rows, should_be_there: bool) -> Result<()> {
     match rows.has(ROW)? {
         true if !should_be_there => Err("the row was deleted and is there".into()),
@@ -98,7 +98,7 @@ fn delete(rows: &dyn Rows) -> Result<Deletion> {
     })
 }
 
-/// The row, its parts in random order.
+/// Loads the row, its parts in random order.
 fn load(rows: &dyn Rows, size: &Size, seed: u64, progress: Progress<'_>) -> Result<()> {
     let order = data::permutation(size.parts, &mut Rng::new(seed));
     let values = Values::new(size.value_bytes);
@@ -109,7 +109,7 @@ fn load(rows: &dyn Rows, size: &Size, seed: u64, progress: Progress<'_>) -> Resu
     Ok(())
 }
 
-/// The others, which have as many parts as one write, in random order.
+/// Loads the other rows, which have as many parts as one write, in random order.
 fn load_others(rows: &dyn Rows, size: &Size, seed: u64, progress: Progress<'_>) -> Result<()> {
     let others = size.parts / PARTS_PER_OTHER / PARTS_PER_WRITE as u32;
     let values = Values::new(size.value_bytes);

@@ -1,4 +1,4 @@
-//! The works: what is done to a contestant, and what Weir promises for it.
+//! The works: what each does to a contestant, and what Weir promises for it.
 
 mod delete_row;
 mod fill;
@@ -49,7 +49,7 @@ pub enum Needs {
     Loaded,
     /// The log that a killed process left.
     Log,
-    /// An empty directory of its own, and what the same load writes without the work's deletion.
+    /// An empty directory of its own, and the bytes that the same load writes without the work's deletion.
     Comparison,
 }
 
@@ -92,7 +92,7 @@ impl Work {
         })
     }
 
-    /// What it runs on.
+    /// The data that the work needs.
     pub const fn needs(self) -> Needs {
         match self {
             Work::FillSeq | Work::FillRandom | Work::FillSync => Needs::Nothing,
@@ -116,7 +116,7 @@ impl Work {
             _ => 1.2,
         };
         let mut promises = vec![against(Engine::WeirUngated, Quantity::Speed, 0.97)];
-        // Bytes compare only where both sides end in the same shape.
+        // Bytes compare only if both sides end in the same shape.
         let settles = matches!(self, Work::FillSeq | Work::FillRandom);
         match self {
             Work::Recovery => promises.push(against(Engine::Weir, Quantity::Seconds, 2.0)),
@@ -154,9 +154,9 @@ pub struct Size {
 /// When a read work ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Until {
-    /// After so many seconds, following a warm-up of a quarter of that.
+    /// After this many seconds, following a warm-up of a quarter of that.
     Seconds(f64),
-    /// After so many operations, without a warm-up.
+    /// After this many operations, without a warm-up.
     Ops(u64),
 }
 
@@ -185,11 +185,11 @@ impl Size {
 pub enum Task {
     /// Measure the work.
     Measure(Work),
-    /// Load the tree that reads need; what `fillrandom` does, not counted.
+    /// Load the tree that reads need, as `fillrandom` does, without counting.
     Load,
     /// Write a log, and end without closing.
     LeaveLog,
-    /// What `deleterow` does, but for the deletion.
+    /// Do what `deleterow` does, except for the deletion.
     KeepRow,
 }
 
@@ -205,7 +205,7 @@ impl Task {
     }
 }
 
-/// Told how much of a run is done, from 0 to 1.
+/// Is called with the part of a run that is done, from 0 to 1.
 pub type Progress<'a> = &'a (dyn Fn(f64) + Sync);
 
 /// Opens (creates if missing) the contestant's store.

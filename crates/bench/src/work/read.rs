@@ -22,7 +22,7 @@ const SCAN_ITEMS: usize = 50;
 /// slower store less to read through.
 const WRITES_PER_SEC: u64 = 10_000;
 
-/// One of so many reads is timed: reading the clock twice costs 40 ns, which a cached read would notice.
+/// One of this many reads is timed: reading the clock twice costs 40 ns, which a cached read would notice.
 const TIMED_ONE_OF: u64 = 16;
 
 /// How often the coordinator looks at the counters.
@@ -45,8 +45,8 @@ pub(super) fn measure(
     if work == Work::ReadCached {
         warm(&*store, range)?;
     }
-    // One read under way per thread, on every contestant: many futures on two threads of Weir's measured slower, even
-    // with more threads than processors.
+    // One read in flight per thread, on every contestant: many futures on two threads of Weir measured slower, even
+    // compared with more threads than processors.
     let threads = if work == Work::ReadRandom16 { 16 } else { 2 };
     let run = Run::new(threads, size.reads);
     let body = |reader: &mut Reader<'_>| match work {
@@ -92,7 +92,7 @@ fn hot_items(size: &Size, cache_bytes: u64) -> u64 {
     (cache_bytes / 2 / per_item).clamp(1, u64::from(size.items))
 }
 
-/// Reads every item of the range, twice: some caches admit at the second sight only.
+/// Reads every item of the range twice, because some caches admit a block only when they see it a second time.
 fn warm(store: &dyn Contestant, range: u64) -> Result<()> {
     for item in (0..range).chain(0..range) {
         store.get(&data::key(item), &mut |_| ())?;
@@ -120,7 +120,7 @@ fn scan_lane(store: &dyn Contestant, reader: &mut Reader<'_>) -> Result<()> {
             right &= data::item(key) == Some(item) && reader.values.is_of(item, value);
             seen += 1;
         })?;
-        // Near the end of the keys there are fewer.
+        // Near the end of the keys there are fewer items.
         let expected = (SCAN_ITEMS as u64).min(reader.range - ticket.item);
         if !right || seen != expected {
             return Err(format!("a scan from item {} gave {seen} items, or wrong ones", ticket.item).into());
@@ -130,7 +130,7 @@ fn scan_lane(store: &dyn Contestant, reader: &mut Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Overwrites random items at [`WRITES_PER_SEC`] until the run ends; gives the rate reached.
+/// Overwrites random items at [`WRITES_PER_SEC`] until the run ends, and returns the rate reached.
 fn write_paced(store: &dyn Contestant, values: &Values, size: &Size, seed: u64, run: &Run) -> Result<f64> {
     let mut rng = Rng::new(seed ^ 0x77);
     let mut value = Vec::new();
@@ -150,7 +150,7 @@ fn write_paced(store: &dyn Contestant, values: &Values, size: &Size, seed: u64, 
     Ok(written as f64 / watch.seconds())
 }
 
-/// What readers and coordinator share.
+/// What readers and the coordinator share.
 struct Run {
     watch: Stopwatch,
     until: Until,
@@ -225,7 +225,7 @@ impl Run {
 struct Ticket {
     item: u64,
     key: [u8; data::KEY_BYTES],
-    /// When it was handed out, in nanoseconds of the run's watch; 0 if it is not timed.
+    /// When the read was handed out, in nanoseconds of the run's watch; 0 if it is not timed.
     started: u64,
 }
 
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         Some(Ticket { item, key: data::key(item), started })
     }
 
-    /// `ticket` is answered, and rightly.
+    /// Notes that `ticket` was answered, and rightly.
     fn count(&mut self, ticket: &Ticket) {
         if ticket.started != 0 {
             self.latencies.record(self.run.watch.nanos() - ticket.started);
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         self.run.counts[self.lane].0.store(self.counted, Ordering::Relaxed);
     }
 
-    /// The lane is finished, with `result` of its body.
+    /// Notes that the lane is finished, with `result` of its body.
     fn leave(self, result: Result<()>) -> Result<Latencies> {
         if let Err(failure) = result {
             if let Ok(mut first) = self.run.failure.lock() {

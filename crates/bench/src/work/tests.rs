@@ -80,7 +80,7 @@ fn a_row_that_is_deleted_and_stays_fails_the_deletion() {
     assert!(failure.to_string().contains("is there"), "{failure}");
 }
 
-/// What a deletion logs, of a row of so many parts in a real store.
+/// What the deletion of a row of this many parts logs in a real store.
 fn logged(engine: Engine, parts: u32) -> (u64, u64) {
     let dir = std::env::temp_dir().join(format!("weir-deleterow-{}-{}-{parts}", engine.name(), std::process::id()));
     fresh(&dir).expect("there is room");
@@ -96,7 +96,7 @@ fn logged(engine: Engine, parts: u32) -> (u64, u64) {
 fn the_log_takes_as_much_for_the_deletion_of_a_small_row_as_of_a_large_one() {
     for engine in [Engine::Weir, Engine::WeirMemory] {
         let (small, large) = (logged(engine, 8), logged(engine, 8000));
-        // The cover says how many bytes are dead: a varint.
+        // The cover says how many bytes are dead, in a varint.
         assert!(small.0 == large.0 && large.1 - small.1 <= 3, "{}: {small:?}, {large:?}", engine.name());
         assert_eq!(small.0, 1, "{}", engine.name());
     }

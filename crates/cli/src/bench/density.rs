@@ -14,20 +14,20 @@ use super::scenario::Rivals;
 
 /// How many bursty tenants one disk carries; next to RocksDB
 ///
-/// `weir sim density` on a real disk under the real clock. The kernel's block throttle makes the disk the device that
-/// --device says, divided by the scale (that needs root), so that every contestant has the same: one pool for reads and
-/// writes, or a part for each (--reads), of which Weir is then told, as `weir calibrate` would find it. Every number of
-/// tenants is a run of --seconds on data of its own; an operation is in time within 10 ms, less the time by which a
-/// writer that had nothing to do woke up late, which is the machine's. A run of few seconds or a large scale has few
-/// writes for each tenant: with fewer than 1000, one late write is more than 0.1 % (--served).
+/// `weir sim density` on a real disk under the real clock. The kernel's block throttle turns the disk into the device
+/// that --device says, divided by the scale (this needs root), so that every contestant has the same: one pool for
+/// reads and writes, or a part for each (--reads). Weir is told of the parts, as `weir calibrate` would find them.
+/// Every number of tenants is a run of --seconds on data of its own. An operation is in time within 10 ms, not counting
+/// the time by which an idle writer woke up late, which is the machine's fault. A run of few seconds or of a large
+/// scale has few writes for each tenant: with fewer than 1000, one late write is more than 0.1 % (--served).
 #[derive(Debug, Args)]
 pub struct DensityArgs {
     #[command(flatten)]
     machine: Density,
     #[command(flatten)]
     rivals: Rivals,
-    /// Limit reads and writes apart: percent of what the device moves that may be reads, the rest is for writes
-    /// [default: they share it]
+    /// Limit reads and writes separately: the percentage of what the device moves that may be reads; the rest is for
+    /// writes [default: they share the device]
     #[arg(long, value_name = "PERCENT")]
     reads: Option<f64>,
     /// Directory on the disk to measure; created if missing
@@ -36,7 +36,7 @@ pub struct DensityArgs {
 }
 
 impl DensityArgs {
-    /// Runs it.
+    /// Runs the benchmark.
     pub fn run(self) -> Result<()> {
         let question = Question {
             contestants: self.rivals.entries(&self.machine.profiles)?,

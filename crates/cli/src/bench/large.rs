@@ -14,25 +14,25 @@ use super::write_as_json;
 /// beside a dump file of redis-server, and what it takes to rename or delete it as a whole
 ///
 /// One server with a cache of 256 MiB has the set, 1 GiB of rows of 1 KiB and a neighbour, each as a tenant. Loading a
-/// set of ten million members takes minutes; what it is at is shown. Needs redis-server.
+/// set of ten million members takes minutes; progress is shown. Needs redis-server.
 #[derive(Debug, Args)]
 pub struct LargeArgs {
     /// Members of the set
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
     members: u64,
-    /// Rounds; every round asks for everything in turn
+    /// Rounds; every round sends all kinds of requests in turn
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Seconds of each kind of request, after a warm-up of a quarter of that
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// How the server compresses tables: none, lz4 or zstd; else as it comes
+    /// How the server compresses tables: none, lz4 or zstd [default: the server's default]
     #[arg(long, value_name = "CODEC", value_parser = ["none", "lz4", "zstd"])]
     compression: Option<String>,
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]
     dir: PathBuf,
-    /// Also write what was found as JSON to this file
+    /// Also write the results as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

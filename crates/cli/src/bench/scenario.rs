@@ -18,9 +18,9 @@ use weir_scenario::{profile, report, steadiness, table};
 /// A scenario of `weir sim` on a real disk, next to RocksDB
 ///
 /// The same load with the same parameters and the same JSON as `weir sim`, on a real disk under the real clock, and
-/// next to one RocksDB for each partition. What the disk can do is decided by the kernel: --cap-mbps, or
-/// --cap-read-mbps and --cap-write-mbps, put a control group with a block throttle around each contestant in turn (that
-/// needs root). The BOSR that is printed then follows from them, and --bosr says what Weir takes for the device.
+/// next to one RocksDB for each partition. The kernel limits what the disk can do: --cap-mbps, or --cap-read-mbps and
+/// --cap-write-mbps, put a control group with a block throttle around each contestant in turn (this needs root). The
+/// BOSR that is printed then follows from these caps, and --bosr sets the bandwidth that Weir assumes for the device.
 /// Without caps the disk is as fast as it is.
 #[derive(Debug, Args)]
 pub struct OnDisk<S: Args> {
@@ -30,7 +30,7 @@ pub struct OnDisk<S: Args> {
     disk: DiskArgs,
 }
 
-/// Who is compared.
+/// The contestants to compare.
 #[derive(Debug, Args)]
 pub struct Rivals {
     /// Contestants to compare with, separated by commas: rocksdb, rocksdb-autotune, and rocksdb-merging, which is set
@@ -41,13 +41,13 @@ pub struct Rivals {
     /// searched
     #[arg(long, value_name = "FILE")]
     peer_lib: Option<PathBuf>,
-    /// Measure the peers alone
+    /// Measure only the peers
     #[arg(long, requires = "peer")]
     alone: bool,
 }
 
 impl Rivals {
-    /// Weir under `profiles`, and the peers.
+    /// The contestants: Weir under `profiles`, and the peers.
     pub fn entries(&self, profiles: &[String]) -> Result<Vec<Entry>> {
         let ours = if self.alone { &[] } else { profiles };
         let peers = peers(&self.peer, || {
@@ -58,38 +58,38 @@ impl Rivals {
     }
 }
 
-/// What only the disk needs.
+/// The arguments that only a run on a disk needs.
 #[derive(Debug, Args)]
 pub(super) struct DiskArgs {
     #[command(flatten)]
     rivals: Rivals,
-    /// Let the kernel read and write at most so many MB/s together for each contestant while the load runs: one pool,
-    /// as most disks that one can rent have it, and as `weir sim` has it
+    /// Let the kernel read and write at most this many MB/s together for each contestant while the load runs: one pool,
+    /// as most rented disks and `weir sim` have it
     #[arg(long, value_name = "RW", conflicts_with_all = ["cap_read_mbps", "cap_write_mbps"])]
     cap_mbps: Option<f64>,
-    /// Let it read at most so many MB/s
+    /// Let the kernel read at most this many MB/s
     #[arg(long, value_name = "R")]
     cap_read_mbps: Option<f64>,
-    /// Let it write at most so many MB/s
+    /// Let the kernel write at most this many MB/s
     #[arg(long, value_name = "W")]
     cap_write_mbps: Option<f64>,
-    /// Have Weir take both caps for the device, reads and writes apart, as `weir calibrate` would find it; without this
-    /// it takes the sum that the scenario says (--bosr, --device)
+    /// Let Weir assume both caps for the device, reads and writes apart, as `weir calibrate` would find them; without
+    /// this it assumes the sum that the scenario says (--bosr, --device)
     #[arg(long, requires_all = ["cap_read_mbps", "cap_write_mbps"])]
     calibrated: bool,
-    /// Rounds; every round runs every contestant, and the order turns round
+    /// Rounds; every round runs every contestant, and the order rotates
     #[arg(long, default_value_t = 1)]
     rounds: u32,
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]
     pub(super) dir: PathBuf,
-    /// Leave the preloaded data in the directory, and use what an earlier run left
+    /// Leave the preloaded data in the directory, and use the data that an earlier run left
     #[arg(long)]
     keep: bool,
 }
 
 impl DiskArgs {
-    /// The kernel's.
+    /// The caps that the kernel enforces.
     pub(super) fn caps(&self) -> Caps {
         match self.cap_mbps {
             Some(pool) => Caps::pool((pool.max(0.0) * 1e6) as u64),
@@ -97,7 +97,7 @@ impl DiskArgs {
         }
     }
 
-    /// What is to be compared in `scenario`, whose plan is `plan`.
+    /// The comparison in `scenario`, whose plan is `plan`.
     pub(super) fn comparison(self, scenario: Scenario, plan: Plan) -> Result<Comparison> {
         Ok(Comparison {
             contestants: self.rivals.entries(&plan.args.profiles)?,
@@ -116,7 +116,7 @@ impl DiskArgs {
 }
 
 impl<S: Args> OnDisk<S> {
-    /// Runs it, `which` being the scenario of these arguments.
+    /// Runs the scenario that `which` makes of these arguments.
     pub fn run(self, which: fn(S) -> Scenario) -> Result<()> {
         let (scenario, disk) = (which(self.scenario), self.disk);
         let plan = Plan { caps: disk.caps().all(), ..scenario.clone().plan()? };
@@ -138,7 +138,7 @@ impl<S: Args> OnDisk<S> {
     }
 }
 
-/// Time series of all runs; they are told apart by their rounds.
+/// Writes the time series of all runs; the number of its round tells a run from the others.
 pub(super) fn page<'a>(path: &Path, plan: &Plan, results: impl IntoIterator<Item = &'a Measured>) -> Result<()> {
     let named = |result: &Measured| {
         let mut run: Run = result.run.clone();
@@ -153,7 +153,7 @@ pub(super) fn page<'a>(path: &Path, plan: &Plan, results: impl IntoIterator<Item
     Ok(())
 }
 
-/// The outcomes of the simulation's form, with what only the disk has under `disk`.
+/// The outcomes in the form of the simulation, with the figures that only a disk has under `disk`.
 pub(super) fn json<'a>(results: impl IntoIterator<Item = &'a Measured>) -> Result<Vec<Value>> {
     let one = |result: &Measured| {
         let mut value = serde_json::to_value(&result.run.outcome)?;

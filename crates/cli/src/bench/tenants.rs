@@ -12,27 +12,27 @@ use weir_scenario::progress::spinner;
 
 use super::write_as_json;
 
-/// Many tenants on one server: what one feels of another's attacks; with one of the options, what it costs that they
-/// are many
+/// Many tenants on one server: how much one suffers from another's attacks; or, with one of the options, what many
+/// tenants cost
 #[derive(Debug, Args)]
 pub struct TenantsArgs {
-    /// The same load over so many active tenants, each number against the one before: 1,100,1000
+    /// The same load over each of these numbers of active tenants, compared with the number before: 1,100,1000
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["sleepers", "restart", "limited"])]
     active: Vec<usize>,
-    /// So many tenants asleep: memory, open files, the first reply
+    /// N tenants asleep: memory, open files, the first reply
     #[arg(long, value_name = "N", conflicts_with_all = ["restart", "limited"])]
     sleepers: Option<usize>,
     /// A hundred tenants with 1 GB of log, a kill, and all of them asking at once
     #[arg(long, conflicts_with = "limited")]
     restart: bool,
-    /// A tenant offered twice its limit, and its neighbour
+    /// A tenant with twice the load that its limit allows, and its neighbour
     #[arg(long)]
     limited: bool,
     /// Attacks, separated by commas, or `all`: flood, large-values, keys, hgetall, smembers, lrange, zrange, sort, lua,
     /// lua-calls, half-sent, announced, unread, unread-messages, storm, blocked
     #[arg(long, default_value = "all")]
     attacks: String,
-    /// Rounds; every round runs every attack, and beside it a process that burns as much
+    /// Rounds; every round runs every attack, and for comparison a process that burns as much processor time
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Seconds of each measurement
@@ -58,7 +58,7 @@ impl TenantsArgs {
         let bar = spinner();
         let outcome = self.measure(&bar);
         bar.finish_and_clear();
-        // Where it failed, something may be left in there, and why it failed is what matters.
+        // If it failed, files may be left in the directory; the reason of the failure is what matters.
         let text = outcome?;
         if ours && self.dir.exists() {
             fs::remove_dir(&self.dir)?;

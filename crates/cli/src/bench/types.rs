@@ -9,7 +9,7 @@ use weir_bench::types::{self, Plan, Work};
 
 use super::{medians_of, write_json};
 
-/// Commands of every type, over the wire, on both engines against Redis: `redis-benchmark` with their words
+/// Commands of every data type, over the wire, both engines against Redis: `redis-benchmark` sends the commands
 #[derive(Debug, Args)]
 pub struct TypesArgs {
     /// Works, separated by commas, or `all`: ping, set, get, incr, mset, lpush, rpush, lpop, rpop, lrange_100,
@@ -20,7 +20,7 @@ pub struct TypesArgs {
     /// Rounds; every round starts every server afresh
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Multiplies the requests of every work; 1 is half a second to a second each on two cores
+    /// Multiplies the requests of every work; with 1 each takes half a second to a second on two cores
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Connections

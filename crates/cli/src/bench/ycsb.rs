@@ -11,10 +11,10 @@ use super::scenario::{DiskArgs, json, page};
 
 /// YCSB's core workloads A to F on the disk; next to RocksDB, and a B-tree where that is built in
 ///
-/// `weir sim ycsb` on a real disk under the real clock, with threads for clients, which rest for nothing between their
-/// operations. Every round runs every workload on every contestant. What the disk can do is decided by --cap-mbps, or
-/// by --cap-read-mbps and --cap-write-mbps (that needs root); --device says what Weir takes for it, at scale 1. Without
-/// caps the disk is as fast as it is.
+/// `weir sim ycsb` on a real disk under the real clock. The clients are threads that do not rest between their
+/// operations. Every round runs every workload on every contestant. --cap-mbps, or --cap-read-mbps and --cap-write-mbps
+/// limit what the disk can do (this needs root); --device sets the bandwidth that Weir assumes for it, at scale 1.
+/// Without caps the disk is as fast as it is.
 #[derive(Debug, Args)]
 pub struct YcsbArgs {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub struct YcsbArgs {
 }
 
 impl YcsbArgs {
-    /// Runs it.
+    /// Runs the benchmark.
     pub fn run(self) -> Result<()> {
         let args = self.ycsb;
         if args.seeds > 1 {
@@ -46,7 +46,7 @@ impl YcsbArgs {
         if let Some(path) = &plan.args.report {
             page(path, plan, runs.iter().copied())?;
         }
-        // All are compared with the first peer, or with the first profile.
+        // All contestants are compared with the first peer, or with the first profile.
         let with = comparison.contestants.iter().find(|entry| entry.is_peer()).or(comparison.contestants.first());
         let with = with.map(|entry| entry.name()).unwrap_or_default();
         let measured = results.iter().map(|(case, measured)| table::Measured {

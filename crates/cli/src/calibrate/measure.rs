@@ -1,5 +1,5 @@
-//! What a device does under mixes of reads and writes: closed loops on one scratch file, through the door that the
-//! server uses.
+//! Measures what a device does under mixes of reads and writes: closed loops on one scratch file, through the door that
+//! the server uses.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ pub const MIXES: [u64; 5] = [100, 75, 50, 25, 0];
 const LARGE: Shape = Shape { block_bytes: 256 << 10, depth: 8 };
 /// Small operations find the operations per second: a page, as a read of one key.
 const SMALL: Shape = Shape { block_bytes: 4 << 10, depth: 32 };
-/// The scratch file is not longer than this, in bytes: more than most devices cache, short to write.
+/// Longest scratch file, in bytes: more than most devices cache, and quickly written.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Nor shorter, however slow the device is: random offsets need room.
+/// Shortest scratch file, in bytes, however slow the device is: random offsets need room.
 const FILE_BYTES_MIN: u64 = 16 << 20;
 const SECOND: Nanos = 1_000_000_000;
 
@@ -32,7 +32,7 @@ struct Shape {
 pub struct Plan {
     /// The scratch file; removed in the end.
     pub scratch: PathBuf,
-    /// Nanoseconds over all: a fifth to write the file, the rest for the loops.
+    /// Nanoseconds for everything: a fifth to write the file, the rest for the loops.
     pub time: Nanos,
     /// The tag for reads: as if a client waited.
     pub read: Tag,
@@ -46,17 +46,17 @@ impl Plan {
         Self {
             scratch: dir.join(".weir-calibrate.tmp"),
             time: seconds * SECOND,
-            // Foreground classes: they have worker threads enough for the depth of the small loops.
+            // Foreground classes: they have enough worker threads for the depth of the small loops.
             read: Tag::new(Owner::default(), Class::Read),
             write: Tag::new(Owner::default(), Class::Log),
         }
     }
 }
 
-/// Measures every mix; `progress` hears what is measured, and how many thousandths are done.
+/// Measures every mix; `progress` is told what is measured, and how many thousandths are done.
 ///
 /// # Errors
-/// The disk's.
+/// Those of the disk.
 pub fn measure(
     fs: &Arc<dyn Fs>,
     clock: &Arc<dyn Clock>,
@@ -111,7 +111,7 @@ fn measure_on_scratch(
     })
 }
 
-/// Writes the scratch file front to back, a fifth of the time at most; gives how long it has become.
+/// Writes the scratch file front to back, for a fifth of the time at most; gives the file's length.
 fn fill(file: &Arc<dyn File>, clock: &Arc<dyn Clock>, plan: &Plan, rng: &mut Rng) -> Result<u64> {
     let content = noise(rng);
     let end = clock.now() + plan.time / 5;
@@ -140,8 +140,8 @@ struct Work<'a> {
     time: Nanos,
 }
 
-/// One closed loop: whenever an operation completes, another begins, until the time is over. Counted is what completed,
-/// the last operations under way included, over the time it took.
+/// One closed loop: whenever an operation completes, another begins, until the time is over. It counts the operations
+/// that completed, including the last ones under way, over the time that they took.
 fn run(file: &Arc<dyn File>, clock: &Arc<dyn Clock>, plan: &Plan, rng: &mut Rng, work: &Work<'_>) -> Result<Loop> {
     let block = work.shape.block_bytes;
     let content = noise(rng);

@@ -16,10 +16,10 @@ use weir_io::{Class, Clock, ErrorKind, Fs, Owner, Tag};
 use self::measure::Plan;
 use self::stored::{Calibration, Measurement};
 
-/// Measures what the disk below a directory can do, for the setting `device_bandwidth = "calibrated"`; and, where asked
+/// Measures what the disk below a directory can do, for the setting `device_bandwidth = "calibrated"`; and, if asked
 /// to, what requests take of this machine.
 ///
-/// Five mixes of reads and writes, from reads alone to writes alone, in large blocks (bandwidth) and in pages
+/// It runs five mixes of reads and writes, from only reads to only writes, in large blocks (bandwidth) and in pages
 /// (operations per second), with direct I/O on a scratch file of at most 1 GiB, which is removed. The result is printed
 /// and stored as DIR/calibration.json.
 #[derive(Debug, Args)]
@@ -28,15 +28,15 @@ pub struct Calibrate {
     /// The directory that is, or will be, given to `weir serve --dir`
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// How long to measure, in seconds; short runs see the device's cache
+    /// How long to measure, in seconds; a short run measures the device's cache
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Measure, too, what requests take of processors and device, by the modules that they go through: the table of
-    /// request units. It takes three minutes more, with servers of its own below DIR
+    /// Also measure what requests take of processors and device, by the modules that they go through: the table of
+    /// request units. This takes three minutes more, with servers of its own below DIR
     #[arg(long)]
     request_units: bool,
-    /// Measure neither: run each command, and show what it takes beside what the table says that is stored for DIR, or
-    /// else the built-in one
+    /// Measure neither: run each command, and show what it takes beside what the table stored for DIR says, or else the
+    /// built-in table
     #[arg(long, conflicts_with = "request_units")]
     check: bool,
     /// Measure nothing: print the table of request units that is stored for DIR as Rust source, in the form of
@@ -84,7 +84,7 @@ impl Calibrate {
         })?;
         bar.finish_and_clear();
         print(&measurement);
-        // What was measured before of requests stays, where they are not measured again.
+        // An earlier measurement of requests stays, if they are not measured again.
         let before = block_on(stored::load(&fs, &self.dir)).ok();
         if !self.request_units && before.as_ref().is_some_and(|before| before.has_outdated_units) {
             println!("{}: measure it again, with --request-units", stored::OUTDATED_UNITS);
@@ -134,7 +134,7 @@ pub fn in_words(limits: &Limits) -> String {
 mod tests {
     use super::*;
 
-    /// On the real disk, as short as it gets: whether the loops end, count and clean up.
+    /// On the real disk, as short as possible: the loops end, count and clean up.
     #[test]
     fn a_short_calibration_measures_every_mix_and_leaves_only_its_result() {
         let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp-calibrate");

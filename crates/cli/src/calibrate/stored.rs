@@ -1,4 +1,4 @@
-//! What was measured, as it lies beside the data, and what follows from it for the node gate.
+//! The measurements, as they are stored beside the data, and what follows from them for the node gate.
 //! `docs/format/calibration.md` describes the file.
 
 use std::collections::BTreeMap;
@@ -15,40 +15,40 @@ use weir_gateway::UnitPrices;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, Result, Tag};
 use weir_node::EngineKind;
 
-/// Of a file that says what the device does, and nothing else.
+/// Version of a file that says what the device does, and nothing else.
 const VERSION_DEVICE: u32 = 1;
-/// Of those that say, too, what requests take, by modules that are not those of today.
+/// Versions of files that also say what requests take, but by modules that differ from today's.
 const VERSIONS_EARLIER_UNITS: RangeInclusive<u32> = 2..=3;
-/// Of one that says what requests take.
+/// Version of a file that also says what requests take, by today's modules.
 const VERSION_UNITS: u32 = 4;
-/// The first whose checksum is of the version, too.
+/// The first version whose checksum covers the version, too.
 const VERSION_IN_CHECKSUM: u32 = 3;
-/// Why a table that was measured is not used.
+/// Says why a table that was measured is not used.
 pub const OUTDATED_UNITS: &str = "what requests take was measured by an earlier version, which counted other modules: \
                                   it is not used, and the built-in table holds";
 /// A file longer than this was not written by us, in bytes.
 const LEN_MAX: u64 = 64 << 10;
-/// How much of what the device can do the gate hands out, in percent: a little less, so that the queue is ours, where
-/// it has an order, and not the device's.
+/// How much of what the device can do the gate hands out, in percent: a little less, so that requests queue at the
+/// gate, which orders them, and not in the device.
 const HANDED_OUT_PERCENT: u64 = 95;
-/// Reads and writes count as independent if half and half each still get this much, in percent, of what the slower gets
-/// alone.
+/// Reads and writes count as independent if in a mix of half and half each still gets this much, in percent, of what
+/// the slower one gets alone.
 const INDEPENDENT_PERCENT: u64 = 90;
 const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 
-/// What was measured of a machine.
+/// The measurements of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calibration {
     /// Its disk.
     pub measurement: Measurement,
-    /// What requests take, where that was measured.
+    /// What requests take, if that was measured.
     pub request_units: Option<RequestUnits>,
-    /// It was measured by an earlier version, and says nothing: that version's modules took part of what others take
-    /// today, so its costs beside built-in ones would charge some things twice.
+    /// What requests take was measured by an earlier version, and is not used: some modules of that version included
+    /// costs that other modules have today, so its costs beside built-in ones would charge some things twice.
     pub has_outdated_units: bool,
 }
 
-/// What requests take of a machine, and what that has a second.
+/// What requests take of a machine, and what the machine has per second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestUnits {
@@ -56,10 +56,10 @@ pub struct RequestUnits {
     pub measured_unix_ms: u64,
     /// Processors.
     pub cores: u64,
-    /// Bytes that are moved in memory.
+    /// Bytes per second that the machine moves in memory.
     pub memory_bytes_per_second: u64,
-    /// By module, for tenants whose rows are on disk: picoseconds, and thousandths of bytes of memory, of the device,
-    /// and of the network. All modules are there.
+    /// Costs by module, for tenants whose rows are on disk: picoseconds, and thousandths of bytes of memory, of the
+    /// device, and of the network. All modules are there.
     pub lsm: BTreeMap<String, [u64; 4]>,
     /// The same for tenants whose rows are in memory.
     pub memory: BTreeMap<String, [u64; 4]>,
@@ -76,7 +76,7 @@ pub struct Measurement {
     pub file_bytes: u64,
     /// Whether the file system took direct I/O; if not, the page cache was measured.
     pub direct: bool,
-    /// One for each share of reads.
+    /// One mix for each share of reads.
     pub mixes: Vec<Mix>,
 }
 
@@ -85,9 +85,9 @@ pub struct Measurement {
 pub struct Mix {
     /// Reads per hundred operations.
     pub read_percent: u64,
-    /// In large blocks: the bandwidth.
+    /// The loop with large blocks: the bandwidth.
     pub large: Loop,
-    /// In pages: operations per second.
+    /// The loop with pages: operations per second.
     pub small: Loop,
 }
 
@@ -109,7 +109,7 @@ pub struct Loop {
 struct Envelope {
     format: String,
     version: u32,
-    /// Of all else, eight hexadecimal digits: see `docs/format/calibration.md`.
+    /// Checksum of everything else, eight hexadecimal digits: see `docs/format/calibration.md`.
     crc32c: String,
     measurement: Measurement,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +124,7 @@ pub fn path(dir: &Path) -> PathBuf {
 /// The file's bytes.
 pub fn encode(calibration: &Calibration) -> serde_json::Result<Vec<u8>> {
     let Calibration { measurement, request_units, .. } = calibration.clone();
-    // Who knows the device alone can read what says no more.
+    // A version that knows only the device can read a file that says nothing else.
     let version = if request_units.is_some() { VERSION_UNITS } else { VERSION_DEVICE };
     let crc32c = checksum(version, &measurement, request_units.as_ref())?;
     let envelope = Envelope { format: "weir calibration".to_owned(), version, crc32c, measurement, request_units };
@@ -133,7 +133,7 @@ pub fn encode(calibration: &Calibration) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What was measured in a file's bytes, or what is wrong with them.
+/// The measurements in a file's bytes, or what is wrong with these bytes.
 pub fn decode(bytes: &[u8]) -> std::result::Result<Calibration, String> {
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| format!("no calibration: {error}"))?;
     let is_known = match envelope.version {
@@ -163,13 +163,13 @@ fn checksum(version: u32, measurement: &Measurement, units: Option<&RequestUnits
         bytes.extend(serde_json::to_vec(units)?);
     }
     if version >= VERSION_IN_CHECKSUM {
-        // A damaged version is not to say that the modules are others.
+        // A damaged version number must not make the file look as if it had other modules.
         bytes.extend(version.to_string().bytes());
     }
     Ok(format!("{:08x}", crc32c::crc32c(&bytes)))
 }
 
-/// Stores `calibration` beside the data of `dir`, durably, in the place of an earlier one.
+/// Stores `calibration` beside the data of `dir`, durably; it replaces an earlier one.
 pub async fn store(fs: &Arc<dyn Fs>, dir: &Path, calibration: &Calibration) -> Result<()> {
     let path = path(dir);
     let bytes =
@@ -186,7 +186,7 @@ pub async fn store(fs: &Arc<dyn Fs>, dir: &Path, calibration: &Calibration) -> R
     fs.sync_dir(dir, TAG).await
 }
 
-/// What was measured, beside the data of `dir`.
+/// Loads the calibration that is stored beside the data of `dir`.
 ///
 /// # Errors
 /// `NotFound` if there is none, `Invalid` if it cannot be understood.
@@ -203,7 +203,7 @@ pub async fn load(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Calibration> {
 }
 
 impl RequestUnits {
-    /// Of these tables, on a machine with so many processors.
+    /// Makes them from these tables, for a machine with `cores` processors.
     pub fn new(
         measured_unix_ms: u64,
         cores: u64,
@@ -218,7 +218,7 @@ impl RequestUnits {
         Self { measured_unix_ms, cores, memory_bytes_per_second, lsm, memory }
     }
 
-    /// Another version may know other modules: what they take must not be taken for something else.
+    /// Another version may know other modules, whose costs must not be taken for those of ours.
     fn check(&self) -> std::result::Result<(), String> {
         for table in [&self.lsm, &self.memory] {
             let is_known = |name: &&String| Module::ALL.into_iter().any(|module| module.name() == name.as_str());
@@ -247,7 +247,7 @@ impl RequestUnits {
         table
     }
 
-    /// This machine, whose device gives what `limits` say.
+    /// The capacity of this machine, whose device gives what `limits` say.
     pub fn pod(&self, limits: &Limits) -> Pod {
         let io = limits.rates(Direction::Read).bytes;
         let thousandths = |whole: u64| whole.saturating_mul(THOUSAND);
@@ -258,7 +258,7 @@ impl RequestUnits {
         Pod::new(capacity, self.table(EngineKind::Lsm).resources(&reference_read()))
     }
 
-    /// What requests pay.
+    /// The prices of requests.
     pub fn prices(&self, limits: &Limits) -> UnitPrices {
         let pod = self.pod(limits);
         let of = |engine| Arc::new(Prices::new(self.table(engine), pod));
@@ -267,8 +267,8 @@ impl RequestUnits {
 }
 
 impl Measurement {
-    /// What the node gate may hand out. Reads and writes that hardly disturb each other get a budget each, what they
-    /// did alone; others share the least that the device did under any mix.
+    /// What the node gate may hand out. If reads and writes hardly disturb each other, each gets a budget of its own:
+    /// what the device did for it alone. Otherwise they share the least that the device did under any mix.
     ///
     /// # Errors
     /// A mix is missing, or the device did nothing.
@@ -379,7 +379,7 @@ mod tests {
         assert!(less.is_err_and(|error| error.contains("row_command") && error.contains("calibrate again")));
     }
 
-    /// As the versions before `row_command`, and before `member`, wrote them: device and request units.
+    /// Files as the versions before `row_command`, and before `member`, wrote them: device and request units.
     const EARLIER: [&str; 2] = [
         include_str!("../../tests/fixtures/calibration-2.json"),
         include_str!("../../tests/fixtures/calibration-3.json"),
@@ -391,11 +391,11 @@ mod tests {
             let found = decode(earlier.as_bytes()).expect("it is read");
             assert!(found.has_outdated_units && found.request_units.is_none());
             assert!(found.measurement.limits().is_ok());
-            // It is read as carefully as others.
+            // Such a file is read as carefully as others.
             let damaged = earlier.replace("\"cores\": 2", "\"cores\": 3");
             assert_ne!(damaged, earlier);
             assert!(decode(damaged.as_bytes()).is_err_and(|error| error.contains("checksum")));
-            // What is written in its place is of this version again.
+            // The file that replaces it is of this version again.
             let again = encode(&found).expect("numbers");
             assert_eq!(decode(&again), Ok(Calibration { has_outdated_units: false, ..found }));
         }
@@ -410,7 +410,7 @@ mod tests {
             assert_ne!(&other, file);
             assert!(decode(other.as_bytes()).is_err_and(|error| error.contains("not known")), "{from} as {to}");
         }
-        // These differ in what their modules mean alone.
+        // These versions differ only in what their modules mean.
         let files = [(&units[..], 4, 2), (&units, 4, 3), (EARLIER[0], 2, 4), (EARLIER[1], 3, 4)];
         for (file, from, to) in files {
             let file = file.replace(&format!("\"version\": {from}"), &format!("\"version\": {to}"));

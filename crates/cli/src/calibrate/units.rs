@@ -1,4 +1,4 @@
-//! What requests take of this machine: measured, and compared with what the table says.
+//! Measures what requests take of this machine, and compares that with what the table says.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub fn measure(dir: &Path, measured_unix_ms: u64, device: &Measurement) -> Outco
     Ok(units)
 }
 
-/// Shows what commands take beside what the table of `dir` says, or else the built-in one.
+/// Shows what commands take beside what the table of `dir` says, or else the built-in table.
 pub fn check(fs: &Arc<dyn Fs>, dir: &Path) -> Outcome {
     let units = match block_on(stored::load(fs, dir)) {
         Ok(calibration) => {
@@ -75,10 +75,10 @@ pub fn print_source(fs: &Arc<dyn Fs>, dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// The engines that have prices of their own: a tree has the same with and without level 0.
+/// The engines that have prices of their own: a tree has the same prices with and without a level 0.
 const PRICED: [EngineKind; 2] = [EngineKind::Lsm, EngineKind::Memory];
 
-/// Measured with tenants of each engine, in the order of [`PRICED`].
+/// The measurements with tenants of each engine, in the order of [`PRICED`].
 fn each_engine(dir: &Path) -> Outcome<[Vec<Measured>; 2]> {
     let weir = std::env::current_exe()?;
     let plan = Plan { dir: dir.to_owned(), weir, millis: MILLIS };

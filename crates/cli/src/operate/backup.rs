@@ -1,4 +1,4 @@
-//! `weir backup`: a copy of a tenant while it is served, and whether a copy is good.
+//! `weir backup`: copies a tenant while it is served, and verifies such copies.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ Each partition is copied as it was at one moment, and every write answered befor
 a backup. One that was broken off has no file CURRENT, and cannot be restored.";
 
 impl Backup {
-    /// Does it.
+    /// Runs the command.
     pub fn run(self) -> Outcome {
         if let Some(dir) = &self.verify {
             let _scope = blocking_scope();
@@ -58,7 +58,7 @@ impl Backup {
         let (Some(tenant), Some(to)) = (&self.tenant, &self.to) else {
             return Err("name a tenant, and a directory with --to".into());
         };
-        // The server's working directory is another one.
+        // The server may have another working directory.
         let dir = std::path::absolute(to)?;
         let dir = dir.to_str().ok_or("the directory's name is no UTF-8")?.to_owned();
         let order = BackupOrder { dir: dir.clone() };

@@ -11,13 +11,13 @@ use crate::units::bytes;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Bill {
-    /// Of this tenant only
+    /// Only this tenant
     #[arg(value_name = "TENANT")]
     tenant: Option<String>,
-    /// Of hours that begin at this second since 1970 or later
+    /// Only hours that begin at this second since 1970 or later
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     from: u64,
-    /// Of hours that begin before this second since 1970
+    /// Only hours that begin before this second since 1970
     #[arg(long, value_name = "SECONDS", default_value_t = u64::MAX)]
     to: u64,
     /// Print comma-separated values, with device bytes by cause
@@ -40,7 +40,7 @@ Of an hour in which a tenant was dropped, the last minute is missing. The server
 address in WEIR_ADMIN, else at 127.0.0.1:6380.";
 
 impl Bill {
-    /// Asks and prints.
+    /// Asks the server and prints its answer.
     pub fn run(self) -> Outcome {
         let path = format!("/v1/bill?from={}&to={}", self.from, self.to);
         let mut bill: Lines = self.server.client()?.get(&path)?;

@@ -1,4 +1,4 @@
-//! Talking to a running server's operators' API.
+//! A client of the operators' API of a running server.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use weir_gateway::admin::wire::Problem;
 
 use super::Outcome;
 
-/// Which server.
+/// Which server to talk to.
 #[derive(Clone, Debug, Args)]
 pub struct Server {
     /// The operators' address of the running server, as `weir serve --admin` has it
@@ -20,7 +20,8 @@ pub struct Server {
     admin: String,
 }
 
-/// Longer answers were not sent by a weir, in bytes: some kilobytes for each of a hundred thousand tenants.
+/// Longest answer, in bytes; a longer one does not come from a Weir server. It allows some kilobytes for each of a
+/// hundred thousand tenants.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Loopback answers at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,14 +33,14 @@ pub struct Client {
 }
 
 impl Server {
-    /// A client of it. Nothing is sent yet.
+    /// A client of this server. It sends nothing yet.
     pub fn client(&self) -> Outcome<Client> {
         let addresses = self.admin.to_socket_addrs();
         let addresses = addresses.map_err(|error| format!("--admin {}: not a HOST:PORT ({error})", self.admin))?;
         let addresses: Vec<SocketAddr> = addresses.collect();
         let address = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
         let address = *address.ok_or_else(|| format!("--admin {}: this name has no address", self.admin))?;
-        // Whatever proxy the environment names is for other places.
+        // A proxy that the environment names is for other servers.
         let config = Agent::config_builder()
             .proxy(None)
             .http_status_as_error(false)
@@ -56,7 +57,7 @@ impl Client {
         self.understood(self.agent.get(self.url(path)).call())
     }
 
-    /// `GET path`, as it comes.
+    /// `GET path`; gives the body as it is.
     pub fn get_bytes(&self, path: &str) -> Outcome<Vec<u8>> {
         self.answer(self.agent.get(self.url(path)).call())
     }
@@ -78,7 +79,7 @@ impl Client {
         self.answer(self.agent.delete(self.url(path)).call()).map(drop)
     }
 
-    /// By address: a name would be refused, as it might be a trick played on a browser.
+    /// The URL of `path`, by address: the server refuses a name, as it might be a trick played on a browser.
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -91,7 +92,7 @@ impl Client {
         })
     }
 
-    /// The body of a success.
+    /// The body of a successful response.
     fn answer(&self, response: Result<Response<Body>, ureq::Error>) -> Outcome<Vec<u8>> {
         let address = self.address;
         let mut response = response.map_err(|error| {

@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-/// Seconds since 1970 of `text`: a number of them, or RFC 3339 (`2026-11-21T14:03:00Z`, `2026-11-21T15:03:00+01:00`).
+/// Seconds since 1970 of `text`: such a number, or RFC 3339 (`2026-11-21T14:03:00Z`, `2026-11-21T15:03:00+01:00`).
 ///
 /// # Errors
-/// It is neither, or before 1970; in words.
+/// `text` is neither, or before 1970; the error says so in words.
 pub fn unix_seconds(text: &str) -> Result<u64, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
@@ -15,7 +15,7 @@ pub fn unix_seconds(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| "a time is wanted, as 2026-11-21T14:03:00Z or in seconds since 1970".to_owned())
 }
 
-/// The same moments the other way: so many milliseconds since 1970 as `2026-11-21T14:03:00.250Z`. What lies beyond the
+/// The other direction: `unix_ms` milliseconds since 1970 in the form `2026-11-21T14:03:00.250Z`. A moment after the
 /// year 9999 stays a number.
 pub fn utc(unix_ms: u64) -> String {
     let moment = i64::try_from(unix_ms).ok().and_then(|unix_ms| Timestamp::from_millisecond(unix_ms).ok());

@@ -8,14 +8,14 @@ use weir_gateway::admin::wire::{Changed, RestoreOrder};
 use super::client::Server;
 use super::{Outcome, secret, show_secret};
 
-/// Makes a new tenant of a backup, on a running server. It is there as a whole or not at all.
+/// Makes a new tenant from a backup, on a running server. The tenant appears as a whole or not at all.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Restore {
     /// The backup, a directory on the server's machine
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The tenant to make; there must be none of that name
+    /// The tenant to make; no tenant may have this name yet
     #[arg(long = "as", value_name = "NAME")]
     name: String,
     /// Its secret, instead of a generated one; `-` reads it from standard input
@@ -32,7 +32,7 @@ Examples:
 Limits come with the backup; the secret does not: a new one is generated and printed, once. Every byte is verified while it is copied.";
 
 impl Restore {
-    /// Does it.
+    /// Runs the command.
     pub fn run(self) -> Outcome {
         let dir = std::path::absolute(&self.dir)?;
         let dir = dir.to_str().ok_or("the directory's name is no UTF-8")?.to_owned();

@@ -39,8 +39,8 @@ enum What {
     Create {
         /// 1 to 63 characters of a-z, 0-9, _ and -, the first one a letter or a digit
         name: String,
-        /// Partitions that its keys are spread over, 1 to 256; they cannot be changed later. More than one lets a
-        /// tenant use more than one core, and confines commands on several keys to keys with the same {hash tag}
+        /// Partitions that its keys are spread over, 1 to 256; their number cannot be changed later. With more than one
+        /// a tenant can use more than one core, but commands on several keys need keys with the same {hash tag}
         /// [default: 1]
         #[arg(long, value_name = "N")]
         partitions: Option<u16>,
@@ -49,8 +49,8 @@ enum What {
         /// cannot be changed later [default: lsm]
         #[arg(long, value_name = "ENGINE", value_parser = ["lsm", "memory", "sp-lsm"])]
         engine: Option<String>,
-        /// Where its writes are logged: `own`, a log for each partition; or `shared`, one log for all such tenants, for
-        /// many that write little. It cannot be changed later [default: own]
+        /// Where its writes are logged: `own`, a log for each partition; or `shared`, one log for all such tenants, if
+        /// many tenants write little. It cannot be changed later [default: own]
         #[arg(long, value_name = "LOG", value_parser = ["own", "shared"])]
         log: Option<String>,
         #[command(flatten)]
@@ -73,13 +73,13 @@ enum What {
         #[command(flatten)]
         common: Common,
     },
-    /// Change a tenant's settings; what is not named stays as it is
+    /// Change a tenant's settings; settings that are not named stay as they are
     Alter {
         /// The tenant
         name: String,
         #[command(flatten)]
         limits: Limits,
-        /// A new secret of your choice; `-` reads it from standard input. Connections that are open stay
+        /// A new secret of your choice; `-` reads it from standard input. Open connections stay open
         #[arg(long, value_name = "S", conflicts_with = "new_secret")]
         secret: Option<String>,
         /// Generate a new secret and print it, once
@@ -133,41 +133,41 @@ struct Limits {
     #[arg(long, value_name = "N")]
     wcu: Option<u64>,
     /// Request units per second, 0 = unlimited: one is what a read of 1 KiB from the device takes of the machine, and
-    /// every command is charged what it takes, whatever it does. A limit of its own, beside --rcu and --wcu
+    /// every command of any kind is charged what it takes. This limit holds in addition to --rcu and --wcu
     #[arg(long, value_name = "N")]
     ru: Option<u64>,
-    /// Whether it may use more request units than --ru, as long as the node has some left: what others bought comes
-    /// first
+    /// Whether the tenant may use more request units than --ru, as long as the node has some left: the units that
+    /// others bought come first
     #[arg(long, value_name = "true|false")]
     spare: Option<bool>,
-    /// Units that were not used are saved up for so many seconds, and may be used at once
+    /// Save up unused units, at most those of this many seconds; they may then be used at once
     #[arg(long, value_name = "N")]
     burst_seconds: Option<u32>,
     /// What happens beyond the limit: the request waits, or is refused with -THROTTLED
     #[arg(long, value_name = "WHAT")]
     on_limit: Option<OnLimit>,
-    /// Longest wait of a request beyond the limit, in milliseconds; what would have to wait longer is refused
+    /// Longest wait of a request beyond the limit, in milliseconds; a request that would have to wait longer is refused
     #[arg(long, value_name = "MS")]
     delay_max_ms: Option<u32>,
-    /// Connections at most; 0 = as many as the node allows
+    /// Most connections; 0 = as many as the node allows
     #[arg(long, value_name = "N")]
     connections_max: Option<u32>,
-    /// Space on disk at most, in bytes or with a unit, such as 10GiB; 0 = unlimited
+    /// Most space on disk, in bytes or with a unit, such as 10GiB; 0 = unlimited
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     disk_bytes_max: Option<u64>,
-    /// Memory at most that its rows take, in bytes or with a unit, such as 1GiB; 0 = unlimited. For tenants of the
-    /// engine `memory`
+    /// Most memory for its rows, in bytes or with a unit, such as 1GiB; 0 = unlimited. For tenants of the engine
+    /// `memory`
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_max: Option<u64>,
     /// Its part of the write memory, of the block cache and of the flush slots in proportion to others', 1 to 1000; a
-    /// new tenant has 1. Counts where the server's `write_memory_shares`, `cache_shares` or `flush_slot_shares` is
-    /// `fair` (but for the cache), `quota` or `delta`
+    /// new tenant has 1. It counts where the server's `write_memory_shares`, `cache_shares` or `flush_slot_shares` is
+    /// `fair` (except for the cache), `quota` or `delta`
     #[arg(long, value_name = "N")]
     weight: Option<u16>,
     /// How long it may have to wait for that part while others use it, where the server shares by `delta`:
-    /// milliseconds, for each of the three; `never`: nothing is promised to it, and it takes nothing of what is kept
-    /// for others; or `node`: as long as the server promises to everybody, as for a new tenant. What would keep more
-    /// than half of the write memory or of the slots from others is refused
+    /// milliseconds, for each of the three; `never`: it is promised nothing, and takes nothing that is kept for others;
+    /// or `node`: as long as the server promises to all tenants, which is the setting of a new tenant. A value that
+    /// would keep more than half of the write memory or of the slots from others is refused
     #[arg(long, value_name = "MS|never|node")]
     delta_ms: Option<DeltaMs>,
 }
@@ -222,7 +222,7 @@ impl Common {
 }
 
 impl Tenant {
-    /// Does what was asked for.
+    /// Runs the subcommand.
     pub fn run(self) -> Outcome {
         match self.what {
             What::Create { name, partitions, engine, log, limits, secret: given, common } => {
@@ -274,7 +274,7 @@ fn suspend(name: &str, suspended: bool, common: &Common) -> Outcome {
     common.changed(&common.client()?.patch(&path(name)?, &change)?)
 }
 
-/// The route of a tenant. Names need no escapes; what is none must not become another route.
+/// The route of a tenant. Names of tenants need no escapes; a text that is no such name must not become another route.
 pub fn path(name: &str) -> Outcome<String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     if name.is_empty() || !name.bytes().all(plain) {
@@ -283,7 +283,7 @@ pub fn path(name: &str) -> Outcome<String> {
     Ok(format!("/v1/tenants/{name}"))
 }
 
-/// The name again, typed: a `y` is typed too easily for data that does not come back.
+/// Asks for the name once more: a `y` is typed too easily for data that does not come back.
 fn confirmed(name: &str) -> Outcome<bool> {
     if !stdin().is_terminal() {
         return Err(format!("this would drop {name} and all its data: say --yes, as there is nobody to ask").into());

@@ -13,17 +13,18 @@ use super::client::Server;
 use super::moment::{unix_seconds, utc};
 use super::tenant::path;
 
-/// Explains what a tenant feels, and what the policies decided about it: stage, reason, time until a write would stall.
+/// Explains what slows a tenant down, and what the policies decided about it: stage, reason, time until a write would
+/// stall.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Why {
     /// The tenant
     #[arg(required_unless_present_any = ["json", "replay"])]
     tenant: Option<String>,
-    /// So many seconds ago; some minutes are remembered
+    /// Explain the moment this many seconds ago; some minutes are remembered
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     ago: u64,
-    /// At that time, as RFC 3339 has it or in seconds since 1970
+    /// Explain this moment, in the form of RFC 3339 or in seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = unix_seconds, conflicts_with = "ago")]
     at: Option<u64>,
     /// Show every slow reply that is remembered, not only the last ten
@@ -32,7 +33,8 @@ pub struct Why {
     /// Print everything that the policies saw and decided lately, about all tenants, as JSON
     #[arg(long, conflicts_with_all = ["tenant", "ago", "at", "replay"])]
     json: bool,
-    /// Decide again what --json printed into this file, and say whether the decisions are the same; needs no server
+    /// Decide again from the samples that --json has written to this file, and say whether the decisions are the same;
+    /// needs no server
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tenant", "ago", "at"])]
     replay: Option<PathBuf>,
     #[command(flatten)]
@@ -54,7 +56,7 @@ A replay exits with 1 if a decision differs. Policies remember: a recording whos
 first minutes, and says so.";
 
 impl Why {
-    /// Does it.
+    /// Runs the command.
     pub fn run(self) -> Outcome {
         if let Some(file) = &self.replay {
             return replay(file);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 /// The address that `text`, given to `option`, means. Other machines can reach it only if that was asked for.
 ///
 /// # Errors
-/// It is no address, or reachable from outside without `insecure`.
+/// `text` is no address, or other machines can reach it and `insecure` is not set.
 pub fn resolve(text: &str, option: &str, insecure: bool) -> Result<SocketAddr, String> {
     let addresses = text.to_socket_addrs().map_err(|error| format!("{option} {text}: not a HOST:PORT ({error})"))?;
     let addresses: Vec<SocketAddr> = addresses.collect();
@@ -21,11 +21,11 @@ pub fn resolve(text: &str, option: &str, insecure: bool) -> Result<SocketAddr, S
     Ok(address)
 }
 
-/// Whether clients may connect to `listen`, given to `option`: from other machines only where they must show secrets,
+/// Checks that clients may connect to `listen`, given to `option`: from other machines only if they must show secrets
 /// or certificates (S1).
 ///
 /// # Errors
-/// They need not, and `insecure` does not say that this is meant.
+/// They need not show any, and `insecure` does not say that this is intended.
 pub fn check(listen: SocketAddr, option: &str, secrets: bool, insecure: bool) -> Result<(), String> {
     if is_loopback(listen) || secrets || insecure {
         return Ok(());
@@ -36,12 +36,12 @@ pub fn check(listen: SocketAddr, option: &str, secrets: bool, insecure: bool) ->
     ))
 }
 
-/// What `localhost` is besides `listen`: `::1`, where that is `127.0.0.1`.
+/// The other address that `localhost` may mean: `::1`, if `listen` is `127.0.0.1`.
 pub fn twin(listen: SocketAddr) -> Option<SocketAddr> {
     (listen.ip() == Ipv4Addr::LOCALHOST).then(|| SocketAddr::from((Ipv6Addr::LOCALHOST, listen.port())))
 }
 
-/// `127.0.0.0/8`, in either notation, and `::1`.
+/// Whether the address is in `127.0.0.0/8`, in either notation, or `::1`.
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

@@ -1,5 +1,5 @@
-//! The certificates of `tls_listen`: read at the start, at SIGHUP, and when their files have changed. Files that cannot
-//! be used at the start end it; later the server goes on with what it has.
+//! The certificates of `tls_listen`: read at the start, at SIGHUP, and when their files have changed. If the files
+//! cannot be used at the start, the server does not start; later it goes on with the certificates that it has.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,12 @@ use weir_io::{Clock, Nanos, sleep_until};
 use super::Outcome;
 use super::config::Config;
 
-/// How often it is looked whether the files have changed.
+/// Time between two looks whether the files have changed.
 const LOOK_NANOS: Nanos = 10_000_000_000;
-/// More than any certificate has; other files are taken for a mistake.
+/// More bytes than any certificate has; a longer file is taken for a mistake.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// See the module.
+/// The certificate files of the configuration, and what handshakes are made with now.
 pub struct Certificates {
     paths: Paths,
     clients: ClientCertificates,
@@ -34,11 +34,11 @@ struct Paths {
     client_ca: Option<PathBuf>,
 }
 
-/// What tells that a file was written or replaced, of each file; `None` where there is none.
+/// For each file, the facts that differ once it was written or replaced; `None` if there is no such file.
 type Stamps = [Option<(u64, u64, i64, i64)>; 3];
 
 impl Certificates {
-    /// Those that `config` names, if it names any. To be called where `tls_listen` is on.
+    /// The certificates that `config` names. Call it only if `tls_listen` is on.
     ///
     /// # Errors
     /// One of the files cannot be used.
@@ -52,17 +52,17 @@ impl Certificates {
         Ok(Arc::new(Self { paths, clients, clock, tls: Tls::new(material), changes }))
     }
 
-    /// What the doors share.
+    /// The TLS state that the doors share.
     pub fn tls(&self) -> &Arc<Tls> {
         &self.tls
     }
 
-    /// Whether nobody comes in without a certificate.
+    /// Whether no client is let in without a certificate.
     pub fn are_required(&self) -> bool {
         self.clients == ClientCertificates::Required
     }
 
-    /// Reads the files again. New connections get what is in them; if that cannot be used, what there was.
+    /// Reads the files again. New connections get the new certificates; if the files cannot be used, the old ones.
     pub fn reload(&self, because: &str) {
         self.changes.lock().read(self.paths.stamps());
         let certificate = self.paths.certificate.display();
@@ -79,7 +79,7 @@ impl Certificates {
         }
     }
 
-    /// Reads the files again whenever they have changed, until nobody has `certificates` any more.
+    /// Reads the files again whenever they have changed, until `certificates` is dropped.
     pub async fn watch(certificates: Weak<Self>) {
         loop {
             let Some(clock) = certificates.upgrade().map(|it| Arc::clone(&it.clock)) else { return };
@@ -95,7 +95,7 @@ impl Certificates {
 }
 
 impl Paths {
-    /// What handshakes are made with, or which file is wrong, and what to do.
+    /// Reads what handshakes are made with. The error says which file is wrong, and what to do.
     fn read(&self, clients: ClientCertificates, clock: &Arc<dyn Clock>) -> Result<Material, String> {
         let files = Files {
             certificate: read("tls_certificate", &self.certificate)?,
@@ -155,27 +155,27 @@ fn unreadable(setting: &str, path: &Path, error: &io::Error) -> String {
     format!("{setting} {}: {error}: {hint}", path.display())
 }
 
-/// When what changes is to be read again: not while it is still being changed, and once for each change, also where
-/// that was in vain.
+/// Decides when something that changes is to be read again: not while it is still changing, and once for each change,
+/// also if that reading failed.
 struct Changes<T> {
     read: T,
     last: T,
 }
 
 impl<T: Copy + PartialEq> Changes<T> {
-    /// It was read as `now`.
+    /// It was read in the state `now`.
     fn new(now: T) -> Self {
         Self { read: now, last: now }
     }
 
-    /// Whether it is to be read, as it is `now`.
+    /// Whether it is to be read again, given its state `now`.
     fn look(&mut self, now: T) -> bool {
         let is_still = now == self.last;
         self.last = now;
         is_still && now != self.read
     }
 
-    /// It is about to be read.
+    /// To be called just before it is read, in the state `now`.
     fn read(&mut self, now: T) {
         (self.read, self.last) = (now, now);
     }

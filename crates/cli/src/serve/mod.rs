@@ -1,4 +1,4 @@
-//! `weir serve`: the machine, a node on it, and its doors.
+//! `weir serve`: sets up the machine, a node on it, and the node's doors.
 
 mod address;
 mod certificates;
@@ -42,36 +42,36 @@ use self::signals::Signals;
 use self::traffic::Traffic;
 use crate::calibrate::{in_words, stored};
 
-/// Background threads are this much nicer than those that serve requests.
+/// How much nicer background threads are than the threads that serve requests.
 const BACKGROUND_NICE: i32 = 10;
 
 /// Starts a server.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
-    /// Where the data is; made if missing [default: weir-data]
+    /// Directory of the data; made if missing [default: weir-data]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where Redis clients connect [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Where operators look: /metrics and /healthz over HTTP [default: 127.0.0.1:6380]
+    /// Where operators connect: /metrics and /healthz over HTTP [default: 127.0.0.1:6380]
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
-    /// Settings, as docs/config.md explains them; the options here win over the file
+    /// File of settings, as docs/config.md explains them; the options here win over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Writes down what tenants ask for, every ten seconds, as shares of what they bought (3000 units where they have
-    /// no limits), into a new file that `weir sim trace --trace FILE.csv` replays
+    /// Record how much tenants ask for, every ten seconds, as shares of what they bought (3000 units for tenants
+    /// without limits), in a new file that `weir sim trace --trace FILE.csv` replays
     #[arg(long, value_name = "FILE.csv")]
     record_traffic: Option<PathBuf>,
-    /// Let clients from other machines in although no secret is asked of them, and operators likewise
+    /// Let in clients from other machines although they need no secret, and operators from other machines, too
     #[arg(long)]
     insecure: bool,
-    /// Where the rows of the tenant `default` are: `lsm`, `memory` or `sp-lsm`; asked when the directory is made
+    /// The engine of the tenant `default`: `lsm`, `memory` or `sp-lsm`; used only when the directory is made
     #[arg(long, value_name = "ENGINE", default_value = "lsm", value_parser = ["lsm", "memory", "sp-lsm"])]
     engine: String,
-    /// Let clients say DEBUG, of which tests make use. Not for a server that others can reach
+    /// Let clients use DEBUG, which tests need. Not for a server that others can reach
     #[arg(long)]
     allow_debug: bool,
 }
@@ -99,7 +99,7 @@ impl Serve {
             tracing::warn!(%error, "writes may wait for milliseconds now and then");
         }
         let config = self.config()?;
-        // Whether clients show secrets is known once the catalogue has been read.
+        // Whether clients must show secrets is only known once the catalogue has been read.
         let resolve = |text: &str, option| match text {
             OFF => Ok(None),
             text => address::resolve(text, option, true).map(Some),
@@ -134,7 +134,7 @@ impl Serve {
             .block_on(serve(config, doors, recording, reload))
     }
 
-    /// The file's settings, with the command line's on top.
+    /// The file's settings, overridden by those of the command line.
     fn config(&self) -> Outcome<Config> {
         let mut config = match &self.config {
             Some(path) => Config::parse(path, &read(path)?)?,
@@ -164,13 +164,14 @@ struct Doors {
     tls_listen: Option<SocketAddr>,
     admin: SocketAddr,
     insecure: bool,
-    /// Of the tenant that is made with the directory.
+    /// The engine of the tenant that is made with the directory.
     engine: EngineKind,
     /// Whether clients may say `DEBUG`.
     allow_debug: bool,
 }
 
-/// Sockets first, so that an address in use is known before a log is replayed; clients that connect meanwhile wait.
+/// Opens the sockets first, so that an address in use is known before a log is replayed. Clients that connect meanwhile
+/// wait.
 async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic<File>)>, reload: Reload) -> Outcome {
     let Doors { listen, tls_listen, admin, insecure, engine, allow_debug } = doors;
     let mut signals = Signals::new()?;
@@ -190,10 +191,10 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     }
     let operators = listen_at(admin, "--admin")?;
     let admin = operators.local_addr()?;
-    // Who shows a certificate is no stranger.
+    // A client that shows a certificate is no stranger.
     let are_known = certificates.as_ref().is_some_and(|certificates| certificates.are_required());
     if !has_data(&config.dir) {
-        // Nobody has a secret in it: nothing is made that would only be refused.
+        // A new directory has no secrets: do not make one only to refuse it afterwards.
         entrances.check(false, are_known, insecure)?;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -235,13 +236,13 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     opened.for_each(|entrance| gateway.listen_also(entrance));
     let secured = tls.map(|tls| (tls, clock.clone() as Arc<dyn Clock>));
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before, secured);
-    // Its own thread: where the files are far away, nobody waits for them.
+    // It has a thread of its own: if the files are slow to read, nobody else waits for them.
     let watching = certificates.as_ref().map(|certificates| {
         let spawn = RealSpawn::new(1, BACKGROUND_NICE);
         spawn.spawn(Box::pin(Certificates::watch(Arc::downgrade(certificates))));
         spawn
     });
-    // Its thread is not the hashes': those who log in wait for them.
+    // Not the thread of the hashes: clients that log in wait for those.
     let aside = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
     let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, gateway.observer());
     let operator: Arc<dyn Operator> = Arc::new(operator);
@@ -286,10 +287,10 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     Ok(())
 }
 
-/// Time between two entries of the bill, in nanoseconds: what a crash may cost of it.
+/// Time between two entries of the bill, in nanoseconds: a crash may lose this much of it.
 const BILL_EVERY: u64 = 60_000_000_000;
 
-/// Hands over to the bill, each minute, what was used.
+/// Adds to the bill, each minute, what was used.
 async fn keep_bill(bill: Arc<Bill>, clock: Arc<dyn Clock>) {
     loop {
         sleep_until(&clock, clock.now() + BILL_EVERY).await;
@@ -299,15 +300,15 @@ async fn keep_bill(bill: Arc<Bill>, clock: Arc<dyn Clock>) {
     }
 }
 
-/// What was measured of the machine.
+/// What `weir calibrate` has measured of the machine.
 struct Calibrated {
     /// What its device gives.
     limits: Limits,
-    /// What requests pay.
+    /// The prices of requests.
     prices: UnitPrices,
 }
 
-/// What was measured, if the configuration asks for it.
+/// The stored calibration, if the configuration asks for it.
 async fn calibrated(config: &Config, fs: Arc<dyn Fs>) -> Outcome<Option<Calibrated>> {
     if config.device_bandwidth != Device::Calibrated {
         return Ok(None);
@@ -357,12 +358,12 @@ fn listen_at(address: SocketAddr, option: &str) -> Outcome<TcpListener> {
 #[derive(Default)]
 struct Entrances {
     opened: Vec<Entrance>,
-    /// What was asked for, and by which option.
+    /// The addresses that were asked for, each with its option.
     asked: Vec<(SocketAddr, &'static str)>,
 }
 
 impl Entrances {
-    /// Opens one at `listen`, and at what `localhost` means besides; `option` has asked for it.
+    /// Opens a door at `listen`, and at the other address that `localhost` may mean; `option` has asked for it.
     fn open(&mut self, listen: SocketAddr, option: &'static str, of: impl Fn(TcpListener) -> Entrance) -> Outcome {
         let listener = listen_at(listen, option)?;
         let listen = listener.local_addr()?;
@@ -372,7 +373,8 @@ impl Entrances {
         Ok(())
     }
 
-    /// Whether others may reach them; `are_known` says that those who come with TLS have shown a certificate (S1).
+    /// Checks that other machines may reach the doors. `are_known` says that clients with TLS must show a certificate
+    /// (S1).
     fn check(&self, secrets: bool, are_known: bool, insecure: bool) -> Outcome {
         for &(listen, option) in &self.asked {
             address::check(listen, option, secrets || are_known && option == "tls_listen", insecure)?;
@@ -380,20 +382,20 @@ impl Entrances {
         Ok(())
     }
 
-    /// Where the one is that `option` has asked for, for the log.
+    /// The address that `option` has asked for, for the log.
     fn address(&self, option: &str) -> Option<SocketAddr> {
         self.asked.iter().find(|(_, by)| *by == option).map(|(listen, _)| *listen)
     }
 }
 
-/// What to type.
+/// What to type to connect.
 fn how_to_connect(address: SocketAddr, tls: bool) -> String {
     let tls = if tls { " --tls" } else { "" };
     format!("redis-cli{tls} -h {} -p {}", address.ip(), address.port())
 }
 
-/// Whoever connects to `localhost` may mean `::1` (S1). A machine without IPv6 has none, and what another server has is
-/// that server's.
+/// Listens at `::1`, too: a client that connects to `localhost` may mean it (S1). There is no listener on a machine
+/// without IPv6, or if another server has the port.
 fn listen_at_twin(listen: SocketAddr) -> Option<TcpListener> {
     let twin = address::twin(listen)?;
     match listener::listen(twin) {
@@ -422,7 +424,8 @@ fn explain(config: &Config, error: &weir_io::Error) -> String {
 /// Files that are open beside connections: logs and tables of the partitions that are awake.
 const FILES_BESIDE_CONNECTIONS: u64 = 256;
 
-/// To standard error, one line an event; `WEIR_LOG` chooses which, `WEIR_LOG_FORMAT` how: `text` or `json`.
+/// Starts the log on standard error, one line per event. `WEIR_LOG` chooses the events, `WEIR_LOG_FORMAT` their form:
+/// `text` or `json`.
 fn start_log() -> Outcome {
     let filter = match std::env::var("WEIR_LOG") {
         Err(std::env::VarError::NotPresent) => "info".to_owned(),
@@ -433,7 +436,7 @@ fn start_log() -> Outcome {
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         format!("WEIR_LOG is \"{filter}\": {error}; it can be info, debug, warn, or weir_node=debug,info")
     })?;
-    // Whoever reads the log may be gone: that is said nowhere, where the alternative is a panic.
+    // The reader of the log may be gone: then nothing reports it, as the alternative is a panic.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     match std::env::var("WEIR_LOG_FORMAT").as_deref() {
         Err(_) | Ok("" | "text") => log.with_ansi(std::io::stderr().is_terminal()).init(),
@@ -443,11 +446,11 @@ fn start_log() -> Outcome {
     Ok(())
 }
 
-/// As many connections as the system lets us have; gives how many files.
+/// Raises the limit on open files as far as the system allows; gives the limit.
 fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Being refused leaves the limit as it was, which is what getrlimit then says.
+    // If this is refused, the limit stays as it was, and getrlimit says so.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current
 }

@@ -1,4 +1,4 @@
-//! Who moves partitions away while there is no other node to move them to: the operator, who reads the log.
+//! Moves partitions away as far as that is possible without another node: it tells the operator, in the log.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use weir_node::{Mover, Node, TenantId, Violation};
 
-/// Says in the log when the node becomes short, when others should leave, and when it is over.
+/// Says in the log when the node becomes short of bandwidth, when other tenants should leave, and when that is over.
 pub struct Told {
     node: Weak<Node>,
-    /// Who should leave, as the log has it; `None` while the node is not short.
+    /// The tenants that should leave, as the log last said; `None` while the node is not short.
     named: Mutex<Option<BTreeSet<String>>>,
 }
 
@@ -30,7 +30,7 @@ impl Mover for Told {
     fn hear(&self, violation: Option<&Violation>) {
         let now = violation.map(|violation| self.names(violation));
         let mut named = self.named.lock();
-        // Second by second the figures change; who should leave seldom does, and once somebody is named, fewer are no
+        // The figures change every second; the tenants that should leave seldom do. Once some are named, fewer are no
         // news.
         let news = match (&*named, &now) {
             (Some(before), Some(now)) => !now.is_subset(before),

@@ -1,8 +1,8 @@
 //! SIGHUP: the configuration file is read again, and the log says what a restart would change. Certificates are read
 //! again, too, and new connections get them.
 //!
-//! No setting changes while the server runs, so nothing is applied; what can be altered live is a tenant's, and goes
-//! through `weir tenant alter`. But an operator learns that the file is sound before a restart depends on it.
+//! No setting changes while the server runs, so nothing is applied. Only settings of tenants can be altered live, with
+//! `weir tenant alter`. But an operator learns that the file is sound before a restart depends on it.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Of a server that was started as `serve` says, under `running`.
+    /// For a server that was started with the arguments `serve`, and runs under `running`.
     pub fn new(serve: Serve, running: Config) -> Self {
         Self { serve, running, certificates: None }
     }
 
-    /// With these certificates.
+    /// Adds the certificates that are read again, too.
     pub fn with(self, certificates: Option<Arc<Certificates>>) -> Self {
         Self { certificates, ..self }
     }
 
-    /// Reads the file, and says in the log what is there.
+    /// Reads the file again, and says in the log what a restart would change.
     pub fn run(&self) {
         if let Some(certificates) = &self.certificates {
             certificates.reload("SIGHUP");

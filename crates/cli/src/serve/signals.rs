@@ -1,4 +1,4 @@
-//! What the server does with signals. Only SIGTERM, SIGINT, SIGQUIT and SIGKILL end it.
+//! How the server handles signals. Only SIGTERM, SIGINT, SIGQUIT and SIGKILL end it.
 
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -6,8 +6,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Outcome;
 use super::reload::Reload;
 
-/// Signals whose default is to end a process, and that mean nothing to this one: those that a person may send by
-/// mistake, and those that the kernel sends where a system call would fail as well (SIGPIPE, SIGXFSZ).
+/// Signals that by default end a process, and that mean nothing to this one: a person may send some by mistake, and
+/// the kernel sends others (SIGPIPE, SIGXFSZ) where the system call would fail anyway.
 const IGNORED: [Number; 10] = [
     Number::PIPE,
     Number::USR1,
@@ -21,7 +21,7 @@ const IGNORED: [Number; 10] = [
     Number::XFSZ,
 ];
 
-/// See the module.
+/// The handlers of the signals that end the server or make it read its configuration again.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -29,13 +29,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on no other signal ends the process.
+    /// Sets the handlers. From here on no other signal ends the process.
     ///
     /// # Errors
     /// A handler cannot be set.
     pub fn new() -> Outcome<Self> {
         for number in IGNORED {
-            // The handler stays when what it tells is dropped.
+            // The handler stays when its receiver is dropped.
             drop(signal(SignalKind::from_raw(number.as_raw()))?);
         }
         Ok(Self {
@@ -45,7 +45,7 @@ impl Signals {
         })
     }
 
-    /// Until the process is to end. At each SIGHUP meanwhile the configuration is read again.
+    /// Waits until the process is to end. At each SIGHUP before that, the configuration is read again.
     pub async fn wait(&mut self, reload: Reload) {
         let name = loop {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! `weir serve --record-traffic`: what tenants ask for, written down as a trace that `weir sim trace` replays.
+//! `weir serve --record-traffic`: records the requests of tenants as a trace that `weir sim trace` replays.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,12 +12,12 @@ use weir_io::{Clock, Nanos, sleep_until};
 use weir_node::cost::{RCU_BYTES, WCU_BYTES};
 use weir_scenario::trace::{HEADER, Sold, TENANTS_MAX, line, sold_line};
 
-/// Time of a step, in nanoseconds.
+/// Length of a step, in nanoseconds.
 const STEP: Nanos = 10_000_000_000;
-/// What a tenant without limits is taken to have bought: the paper's partition.
+/// The units that a tenant without limits is assumed to have bought: those of the paper's partition.
 const SOLD_WITHOUT_LIMIT: u64 = 3000;
 
-/// What was asked for in each step, as shares of what was bought.
+/// Writes the recording: for each step, what was asked for as a share of what was bought.
 pub struct Traffic<W> {
     to: W,
     started: Option<Nanos>,
@@ -31,7 +31,7 @@ pub struct Traffic<W> {
 }
 
 impl Traffic<File> {
-    /// Into a new file at `path`.
+    /// A recording into a new file at `path`.
     #[allow(clippy::disallowed_methods, reason = "the operator's file, no data of a node")]
     pub fn create(path: &Path) -> io::Result<Self> {
         Traffic::new(File::create_new(path)?)
@@ -51,7 +51,8 @@ impl<W: Write> Traffic<W> {
         })
     }
 
-    /// The counters at the end of a step; the first ones are its beginning. Only shares that have changed are written.
+    /// Takes the counters at the end of a step; the first counters are the beginning of the first step. Only shares
+    /// that have changed are written.
     fn step(&mut self, now: Top) -> io::Result<()> {
         let Some(started) = self.started else {
             (self.started, self.before) = (Some(now.at_nanos), now);
@@ -64,7 +65,7 @@ impl<W: Write> Traffic<W> {
         for tenant in &now.tenants {
             let next = self.numbers.len();
             let number = *self.numbers.entry(tenant.id).or_insert(next);
-            // A trace holds no more: whoever came last is left out.
+            // A trace holds no more tenants: those that came last are left out.
             if number >= TENANTS_MAX {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Which columns a width has room for. Columns are dropped whole, the least important first: half a number is a wrong
-//! number.
+//! Chooses the columns that fit into a width. Columns are dropped whole, the least important first: half a number is a
+//! wrong number.
 
 use super::rates::{Row, Sort};
 use crate::units::{bytes, number};
@@ -25,7 +25,7 @@ pub enum Column {
 
 use Column::{Delayed, Device, For, In, Out, P50, P99, Processor, Reads, Refused, State, Wait, Writes};
 
-/// From left to right.
+/// The columns from left to right.
 const ORDER: [Column; 18] = [
     State,
     Reads,
@@ -47,10 +47,10 @@ const ORDER: [Column; 18] = [
     Refused,
 ];
 
-/// What a tenant does and how it fares. A long name makes room for these, and for nothing else.
+/// The columns that say what a tenant does and how it fares. A long name is shortened for these, and for no others.
 const ESSENTIAL: [Column; 5] = [Reads, Writes, Wait, For, P99];
 
-/// The others, the most important first.
+/// The other columns, the most important first.
 const FURTHER: [Column; 13] = [
     State,
     Processor,
@@ -71,11 +71,11 @@ const FURTHER: [Column; 13] = [
 const TENANT: &str = "TENANT";
 /// Characters that a name keeps before an essential column is dropped for it.
 const NAME_MIN: usize = 12;
-/// Characters of a figure: `number` and its kin need no more, so columns do not jump from second to second.
+/// Characters of a figure: `number` and similar functions need no more, so columns do not jump from second to second.
 const FIGURE: usize = 6;
 
 impl Column {
-    /// What stands above it.
+    /// The head of the column.
     pub fn head(self) -> &'static str {
         match self {
             State => "STATE",
@@ -94,7 +94,7 @@ impl Column {
         }
     }
 
-    /// What it says about `row`. Nothing is a dot, so that the eye finds what is there.
+    /// The text for `row`. Zero is shown as a dot, so that the eye finds the other figures.
     pub fn cell(self, row: &Row) -> String {
         let nothing = || "·".to_owned();
         let or_nothing = |count: u64, words: fn(u64) -> String| if count == 0 { nothing() } else { words(count) };
@@ -119,7 +119,7 @@ impl Column {
         self == State
     }
 
-    /// Characters that it takes without any row.
+    /// Characters that the column needs even without a row.
     fn width_min(self) -> usize {
         match self {
             State => "suspended".len(),
@@ -132,15 +132,15 @@ impl Column {
 /// The columns of a table, and how wide each is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// Of TENANT.
+    /// Width of TENANT.
     name: usize,
-    /// The others, from left to right.
+    /// The other columns with their widths, from left to right.
     shown: Vec<(Column, usize)>,
 }
 
 impl Columns {
-    /// As many as fit into `width` characters, for a table of `rows` that are sorted by `sort`; `None` = as wide as
-    /// need be.
+    /// As many columns as fit into `width` characters, for a table of `rows` that are sorted by `sort`; `None` = as
+    /// wide as needed.
     pub fn fit<'a>(rows: impl Iterator<Item = &'a Row> + Clone, sort: Sort, width: Option<usize>) -> Self {
         let longest = |column: Column| {
             let cells = rows.clone().map(|row| column.cell(row).chars().count());
@@ -154,7 +154,7 @@ impl Columns {
         let essential = sorted_by.iter().chain(ESSENTIAL.iter().filter(|column| !sorted_by.contains(column)));
         let mut room = width.saturating_sub(name_max.min(NAME_MIN));
         let mut chosen: Vec<(Column, usize)> = Vec::new();
-        // Stops at the first that does not fit: what is shown at a width is shown at every larger one.
+        // Stops at the first that does not fit: so a column that is shown at a width is shown at every larger one.
         let mut is_full = false;
         let mut take = |column: &Column, room: &mut usize| {
             if is_full || chosen.iter().any(|(known, _)| known == column) {
@@ -170,7 +170,7 @@ impl Columns {
             }
         };
         essential.for_each(|column| take(column, &mut room));
-        // What follows leaves every name whole.
+        // The columns that follow leave every name whole.
         if let Some(mut beside_names) = room.checked_sub(name_max - name_max.min(NAME_MIN)) {
             FURTHER.iter().for_each(|column| take(column, &mut beside_names));
         }
@@ -198,7 +198,7 @@ impl Columns {
     fn line<T: std::fmt::Display>(&self, name: &str, cell: impl Fn(Column) -> T) -> String {
         let mut line = format!("{:1$}", shortened(name, self.name), self.name);
         for &(column, width) in &self.shown {
-            // Text first: padding is by the characters of a text, whatever shows it.
+            // Make it a text first: then padding counts its characters, whatever type shows it.
             let cell = cell(column).to_string();
             line.push_str(&if column.is_text() { format!(" {cell:<width$}") } else { format!(" {cell:>width$}") });
         }
@@ -206,7 +206,7 @@ impl Columns {
     }
 }
 
-/// What rows are sorted by is seen.
+/// The columns that rows are sorted by: these are always shown.
 fn sorted_by(sort: Sort) -> &'static [Column] {
     match sort {
         Sort::Name => &[],
@@ -218,7 +218,7 @@ fn sorted_by(sort: Sort) -> &'static [Column] {
     }
 }
 
-/// `name` in at most `width` characters, with an ellipsis where something is missing.
+/// `name` in at most `width` characters, with an ellipsis where characters are left out.
 fn shortened(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();
@@ -227,7 +227,7 @@ fn shortened(name: &str, width: usize) -> String {
     if width == 0 { kept } else { kept + "…" }
 }
 
-/// A time in the unit that it has the fewest digits in.
+/// A time in the unit that gives the fewest digits.
 fn micros(micros: u64) -> String {
     match micros {
         ..1000 => format!("{micros}us"),

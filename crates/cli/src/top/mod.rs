@@ -29,7 +29,7 @@ pub struct Top {
     /// Print one table of what happens within the interval, and end; also without a terminal
     #[arg(long)]
     once: bool,
-    /// What the first rows have most of
+    /// What rows are sorted by, the largest first
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
     /// Seconds between two looks
@@ -52,7 +52,7 @@ while others want to be served, and goes behind them. DELAYED and REFUSED are th
 A narrow terminal shows fewer columns, each of them whole; those by which it sorts are always among them. A pipe or a file gets all.";
 
 impl Top {
-    /// Shows until the user has seen enough.
+    /// Shows the table until the user quits.
     pub fn run(self) -> Outcome {
         let client = self.server.client()?;
         if self.once || !stdout().is_terminal() {
@@ -70,7 +70,7 @@ impl Top {
         let clock: Arc<dyn Clock> = RealClock::new();
         block_on(sleep_until(&clock, clock.now() + self.interval * 1_000_000_000));
         let rates = Rates::between(&before, &counts(client)?, self.sort);
-        // A terminal breaks lines that are too long for it; a pipe or a file takes all.
+        // A terminal breaks lines that are too long for it; a pipe or a file takes lines of any length.
         let size = if stdout().is_terminal() { terminal::size().ok() } else { None };
         let width = size.map(|(columns, _)| usize::from(columns)).filter(|&width| width > 0);
         Ok(stdout().write_all(screen::plain(&rates, self.sort, width).as_bytes())?)
@@ -84,7 +84,7 @@ impl Top {
         let mut next = clock.now() + interval;
         loop {
             let rates = Rates::between(&before, &now, chosen.sort);
-            // Also after a change of its size, which comes as an event.
+            // Draws again after a change of the terminal's size, too, which comes as an event.
             let page = screen::page(terminal.draw(|frame| screen::draw(frame, &rates, &mut chosen))?.area.height);
             let left = Duration::from_nanos(next.saturating_sub(clock.now()));
             if event::poll(left)? {
@@ -113,7 +113,7 @@ impl Top {
                     before = std::mem::replace(&mut now, counts);
                     chosen.trouble = None;
                 }
-                // It may be starting again: what was seen last stays.
+                // The server may be starting again: the last figures stay on the screen.
                 Err(error) => chosen.trouble = Some(error.to_string()),
             }
         }

@@ -1,4 +1,4 @@
-//! What happens per second: two counts, one taken from the other.
+//! What happens per second: the difference of two counts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use weir_node::waits::Waits;
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// What it is: active, noisy, asleep, suspended.
+    /// Its state: active, noisy, asleep, suspended.
     pub state: &'static str,
     /// Keys read.
     pub reads: u64,
@@ -24,12 +24,12 @@ pub struct Row {
     pub written_bytes: u64,
     /// Device bytes, read and written, in the order of [`CAUSES`].
     pub device: [u64; CAUSES.len()],
-    /// Milliseconds that its requests waited, over all of them, in the order of
+    /// Milliseconds that its requests waited, summed over all of them, in the order of
     /// [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
     pub waited_ms: Waits,
-    /// Half of the replies took at most so many microseconds, as clients see it; `None` if there were none.
+    /// Half of the replies took at most this many microseconds, as clients see it; `None` if there were no replies.
     pub p50_micros: Option<u64>,
-    /// And 99 of a hundred.
+    /// The same for 99 of a hundred replies.
     pub p99_micros: Option<u64>,
     /// Processor time of the threads that serve clients, in hundredths of one processor.
     pub processor_percent: u64,
@@ -44,24 +44,24 @@ const NANOS_OF_SECOND: u64 = 1_000_000_000;
 /// The causes of device I/O, as the server calls them.
 pub const CAUSES: [&str; 6] = ["read", "log", "flush", "l0", "deep", "maintenance"];
 
-/// Everything, per second.
+/// All tenants, per second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Open connections.
     pub connections: u64,
     /// Bytes in the block cache.
     pub cache_bytes: u64,
-    /// Blocks found in the cache, of a hundred looked for; `None` if none was.
+    /// Blocks found in the cache, of a hundred looked for; `None` if none was looked for.
     pub cache_hit_percent: Option<u64>,
-    /// What they have bought, in hundredths of the device, if anybody knows what that gives.
+    /// What the tenants have bought, in hundredths of the device, if it is known what the device gives.
     pub sold_percent: Option<u64>,
     /// Tenants that exist.
     pub tenants: usize,
-    /// One for each tenant.
+    /// One row for each tenant.
     pub rows: Vec<Row>,
 }
 
-/// By what rows are sorted, the largest first (names: the first first).
+/// What rows are sorted by, the largest first (names: in the order of the alphabet).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// The tenant's name
@@ -80,7 +80,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// The next one, round and round.
+    /// The next one; after the last one the first.
     pub fn next(self) -> Self {
         let all = Self::value_variants();
         let at = all.iter().position(|&sort| sort == self).unwrap_or(0);
@@ -101,12 +101,12 @@ impl Sort {
 }
 
 impl Row {
-    /// Milliseconds that its requests waited, whatever for.
+    /// Milliseconds that its requests waited, for all causes.
     pub fn waited(&self) -> u64 {
         sum(&self.waited_ms)
     }
 
-    /// What its requests waited for most, as one word; `None` if they did not.
+    /// What its requests waited for most, as one word; `None` if they did not wait.
     pub fn waited_for(&self) -> Option<&'static str> {
         let most = self.waited_ms.iter().zip(["units", "stall", "share", "disk"]).max_by_key(|(ms, _)| **ms);
         most.filter(|(ms, _)| **ms > 0).map(|(_, word)| word)
@@ -124,7 +124,7 @@ impl Row {
     }
 }
 
-/// Figures come from a server: a sum of nonsense is a large number, no panic.
+/// Figures come from a server: a sum of senseless ones must be a large number, not a panic.
 fn sum(figures: &[u64]) -> u64 {
     figures.iter().copied().fold(0, u64::saturating_add)
 }
@@ -138,7 +138,7 @@ impl Rates {
             let more = now.checked_sub(before).unwrap_or(now);
             u64::try_from(u128::from(more) * u128::from(NANOS_OF_SECOND) / u128::from(nanos)).unwrap_or(u64::MAX)
         };
-        // By number: a name may have been dropped and created again.
+        // By number: a tenant may have been dropped, and its name created again.
         let old: BTreeMap<u32, &TopTenant> = before.tenants.iter().map(|tenant| (tenant.id, tenant)).collect();
         let fresh = TopTenant::default();
         let row = |tenant: &TopTenant| {
@@ -208,7 +208,7 @@ fn state(tenant: &TopTenant) -> &'static str {
     }
 }
 
-/// Replies by how long they took, since `before`.
+/// The replies since `before`, by how long they took.
 fn replies(now: &TopTenant, before: &TopTenant) -> Vec<u64> {
     let mut counts = vec![0; latency::BUCKETS];
     let mut each = |tenant: &TopTenant, change: fn(u64, u64) -> u64| {
@@ -224,7 +224,7 @@ fn replies(now: &TopTenant, before: &TopTenant) -> Vec<u64> {
     counts
 }
 
-/// What is moved for the space of what is dead counts with the deep compactions, beside which it goes.
+/// Bytes that were moved to free the space of dead data count with the deep compactions, which they run beside.
 fn device(tenant: &TopTenant, class: &str) -> u64 {
     let is_of = |of: &str| of == class || (class == "deep" && of == "reclaim");
     tenant

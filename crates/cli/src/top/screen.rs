@@ -1,4 +1,4 @@
-//! What is shown, as lines of text: the terminal and the plain text get the same.
+//! The table as lines of text: the terminal and the plain output get the same lines.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -12,11 +12,11 @@ use crate::units::{bytes, number};
 /// What the user has chosen to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// What the first rows have most of.
+    /// What rows are sorted by.
     pub sort: Sort,
     /// Tenants above the first row.
     pub scrolled: usize,
-    /// Which columns are hidden is said instead of the keys.
+    /// The bottom line names the hidden columns instead of the keys.
     pub names_hidden: bool,
     /// What is wrong with the server, if anything.
     pub trouble: Option<String>,
@@ -25,7 +25,7 @@ pub struct Chosen {
 /// Lines at the bottom that a long text may take.
 const FOOT_MAX: usize = 4;
 
-/// The line above the table: of its parts, in this order, as many as fit into `width`, each of them whole.
+/// The line above the table: as many of its parts, in this order, as fit into `width`, each of them whole.
 fn summary(rates: &Rates, chosen: &Chosen, rows: usize, width: Option<usize>) -> String {
     let hits = rates.cache_hit_percent.map_or("-".to_owned(), |percent| format!("{percent} %"));
     let mut parts = vec![format!("{} tenants", rates.tenants), format!("per second, by {}", chosen.sort.name())];
@@ -41,7 +41,7 @@ fn summary(rates: &Rates, chosen: &Chosen, rows: usize, width: Option<usize>) ->
     joined(parts, ", ", width)
 }
 
-/// Small numbers exactly.
+/// Shows small numbers exactly.
 fn plainly(count: u64) -> String {
     if count < 100_000 { count.to_string() } else { number(count) }
 }
@@ -74,7 +74,7 @@ fn keys(hidden: usize, width: usize) -> String {
     joined(parts, "   ", Some(width))
 }
 
-/// Which columns there is no room for, and what to do about it.
+/// Says which columns there is no room for, and what to do about it.
 fn hidden(heads: &[&str], width: usize) -> String {
     if heads.is_empty() {
         return format!("all columns fit into {width} characters");
@@ -100,7 +100,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The table as lines of text, for a terminal of `width` characters; `None` = as wide as need be, for a file or a pipe.
+/// The table as lines of text, for a terminal of `width` characters; `None` = as wide as needed, for a file or a pipe.
 pub fn plain(rates: &Rates, sort: Sort, width: Option<usize>) -> String {
     let total = rates.total();
     let rows = || rates.rows.iter().chain([&total]);
@@ -122,12 +122,12 @@ pub fn page(height: u16) -> usize {
     usize::from(height).saturating_sub(4).max(1)
 }
 
-/// Draws everything; scrolls back where nothing would be left to see.
+/// Draws everything; scrolls back if no row would be left to see.
 pub fn draw(frame: &mut Frame<'_>, rates: &Rates, chosen: &mut Chosen) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let total = rates.total();
-    // By all rows, seen or not: columns do not come and go while one scrolls.
+    // Fit the columns to all rows, seen or not: then columns do not come and go while the user scrolls.
     let columns = Columns::fit(rates.rows.iter().chain([&total]), chosen.sort, Some(width));
     let missing = columns.hidden();
     let foot = match (&chosen.trouble, chosen.names_hidden) {
@@ -135,7 +135,7 @@ pub fn draw(frame: &mut Frame<'_>, rates: &Rates, chosen: &mut Chosen) {
         (None, true) => wrapped(&hidden(&missing, width), width),
         (None, false) => vec![keys(missing.len(), width)],
     };
-    // Tenants come first: heads, the total and one tenant, then what is above and below.
+    // Tenants come first: heads, the total and one tenant have room before the lines above and below the table.
     let foot_lines = foot.len().min(FOOT_MAX).min(height.saturating_sub(3));
     let head_lines = height.saturating_sub(3 + foot_lines).min(1);
     let [head_area, body_area, foot_area] = Layout::vertical([
@@ -180,7 +180,7 @@ mod tests {
     /// Rows whose figures are as long as figures get, with names of these lengths.
     fn extreme(names: &[usize]) -> Rates {
         let row = |(index, &len): (usize, &usize)| {
-            // 999_949 is six characters, the most there are; the largest number there is has fewer.
+            // 999_949 takes six characters, the most that a figure takes; the largest number takes fewer.
             let figure = [u64::MAX, 999_949_999, 0, 99_950, 1][index % 5];
             Row {
                 name: "n".repeat(len),
@@ -257,7 +257,7 @@ mod tests {
             let whole: Vec<&str> = whole.lines().collect();
             for sort in [Sort::Name, Sort::Ops, Sort::Device, Sort::Waits, Sort::Processor, Sort::Throttles] {
                 let mut before = 0;
-                // Every width by the usual order; of the others every fifth.
+                // Every width in the usual order of rows; in other orders every fifth width.
                 for width in (40..=250).step_by(if sort == Sort::Ops { 1 } else { 5 }) {
                     let lines = drawn(&rates, &mut Chosen { sort, ..Chosen::default() }, width, 9);
                     let heads = &lines[1];
@@ -270,7 +270,7 @@ mod tests {
                     for (line, printed) in lines[2..8].iter().zip(printed) {
                         let mut cells: Vec<&str> = line.split_whitespace().collect();
                         let mut wanted = expected(whole[1], printed, heads);
-                        // Of a name as much as there is room for, of everything else all.
+                        // A name may be shortened to the room there is; everything else is whole.
                         let (name, wanted_name) = (cells.remove(0), wanted.remove(0));
                         let kept = name.trim_end_matches('…');
                         assert!(

@@ -23,7 +23,7 @@ use crate::units::bytes;
 pub struct Export {
     /// The tenant
     tenant: String,
-    /// The file to write; there must be none of that name
+    /// The file to write; it must not exist yet
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     #[command(flatten)]
@@ -47,7 +47,7 @@ tenant to which nobody writes: `weir backup shop --to DIR`, `weir restore DIR --
 Keys with more than 64 MB in their parts, and hashes whose fields have ends of their own, are not exported: they are listed, and
 the exit status is 1 then.";
 
-/// What a file is called until it is whole.
+/// The name of a file until it is whole.
 fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".unfinished");
@@ -55,7 +55,7 @@ fn unfinished(path: &Path) -> PathBuf {
 }
 
 impl Export {
-    /// Does it.
+    /// Runs the command.
     #[allow(clippy::disallowed_methods, reason = "the user's file is no part of the data directory")]
     pub fn run(self) -> Outcome {
         let clock: Arc<dyn Clock> = RealClock::new();
@@ -73,14 +73,14 @@ impl Export {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let exported = runtime.block_on(export(&target, &choice, &tally, &facts, &mut file));
         let written = exported.map_err(|failure| failure.to_string()).and_then(|written| {
-            // A file that has its name is whole, also after a power cut.
+            // A file that has its final name is whole, also after a power cut.
             file.sync_all().and_then(|()| fs::rename(&part, &self.to)).map_err(|error| wrong(&part, error))?;
             Ok(written)
         });
         let written = match written {
             Ok(written) => written,
             Err(error) => {
-                // What cannot be removed is named for what it is.
+                // If it cannot be removed, its name says that it is unfinished.
                 let _ = fs::remove_file(&part);
                 return Err(error.into());
             }

@@ -1,4 +1,4 @@
-//! `weir import`: a dump file, or all that a running Redis has and does, into a tenant.
+//! `weir import`: imports a dump file, or the data and changes of a running Redis, into a tenant.
 
 use std::fs::File;
 use std::path::Path;
@@ -23,11 +23,11 @@ use super::progress::{Shown, show};
 use crate::operate::Outcome;
 use crate::units::parse_bytes;
 
-/// Brings a dump file, or all that a running Redis has and does, into a tenant of a running server.
+/// Imports a dump file, or the data and changes of a running Redis, into a tenant of a running server.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Import {
-    /// A dump file of Redis (RDB), or redis://USER:PASSWORD@HOST:PORT of a running one, which is followed
+    /// A dump file of Redis (RDB), or redis://USER:PASSWORD@HOST:PORT of a running Redis, which is followed
     #[arg(value_name = "SOURCE")]
     source: String,
     /// The tenant that takes it
@@ -35,10 +35,10 @@ pub struct Import {
     tenant: String,
     #[command(flatten)]
     login: Login,
-    /// A database, 0 to 15, that is imported into that of the same number; may be given several times [default: all]
+    /// A database, 0 to 15, to import into the one of the same number; may be given several times [default: all]
     #[arg(long = "db", value_name = "N", value_parser = clap::value_parser!(u8).range(0..16))]
     databases: Vec<u8>,
-    /// Let the tenant have keys: those of the same name are replaced, the others stay
+    /// Allow a tenant that has keys: keys of the same name are replaced, the others stay
     #[arg(long)]
     replace: bool,
     /// Leave out keys of modules, and count them
@@ -47,16 +47,16 @@ pub struct Import {
     /// Bytes a second that are read from the source at most, such as 20MB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     rate_limit: Option<u64>,
-    /// Of a running Redis: end as soon as all that it has is here
+    /// With a running Redis: end as soon as the tenant has all its data
     #[arg(long)]
     until_in_step: bool,
     /// Import nothing: compare the tenant's keys with those of the source
     #[arg(long, conflicts_with_all = ["replace", "until_in_step", "rate_limit", "skip_modules"])]
     verify: bool,
-    /// Of a running Redis: compare about so many keys, chosen by chance
+    /// With a running Redis: compare only about N keys, chosen at random
     #[arg(long, value_name = "N", requires = "verify")]
     sample: Option<u64>,
-    /// Print progress and result as JSON, an object a line
+    /// Print progress and result as JSON, one object per line
     #[arg(long)]
     json: bool,
 }
@@ -81,14 +81,14 @@ has keys `weir:import:position`, by which an import that was killed goes on when
 counted and listed with the reason, and the exit status is 1 then. Dumps of Redis 2.4 to 7.2 are read; functions come along where
 the server takes them. docs/operations.md has more.";
 
-/// What is imported.
+/// Where data is imported from.
 enum Source {
     File(File, u64),
     Server(Address),
 }
 
 impl Import {
-    /// Does it.
+    /// Runs the command.
     pub fn run(self) -> Outcome {
         let source = self.source()?;
         let clock: Arc<dyn Clock> = RealClock::new();
@@ -133,7 +133,7 @@ impl Import {
         };
         let told_twice = async {
             told().await;
-            // Nobody listens any more only where all is done.
+            // This fails only if nobody listens any more, when all is done.
             let _ = stop.send(true);
             told().await;
         };
@@ -219,7 +219,7 @@ impl Import {
     }
 }
 
-/// Lists what was refused, and gives how often that was.
+/// Lists what was refused, and gives how many refusals there were.
 pub fn refused(tally: &Tally) -> u64 {
     let (first, reasons) = tally.refused();
     for one in &first {

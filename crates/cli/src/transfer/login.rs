@@ -1,4 +1,4 @@
-//! How a tenant is reached through the port of its clients.
+//! How to reach a tenant through the clients' port.
 
 use clap::Args;
 use weir_transfer::address::Address;
@@ -8,7 +8,7 @@ use crate::operate::{Outcome, secret};
 /// Where a server is, and a tenant's secret.
 #[derive(Clone, Debug, Args)]
 pub struct Login {
-    /// Where clients of the server connect, as `weir serve --listen` has it
+    /// Where clients of the server connect: its `weir serve --listen`
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379", env = "WEIR_SERVER")]
     server: String,
     /// The tenant's secret; `-` reads it from standard input

@@ -1,4 +1,4 @@
-//! Commands that bring data in and out.
+//! The commands that import and export data.
 
 pub mod export;
 pub mod import;

@@ -1,4 +1,4 @@
-//! How far a transfer is, a line a second.
+//! Shows how far a transfer is, one line per second.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use weir_transfer::tally::{Phase, Tally};
 use crate::units::{bytes, number};
 
 const SECOND: u64 = 1_000_000_000;
-/// Seconds between two lines where nobody watches a terminal.
+/// Seconds between two lines if nobody watches on a terminal.
 const QUIET_SECONDS: u64 = 10;
 
-/// How it is shown.
+/// How progress is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
-    /// As objects of JSON.
+    /// As JSON objects.
     pub json: bool,
-    /// Both sides are compared.
+    /// This is a comparison of both sides.
     pub is_verifying: bool,
 }
 
-/// What was so a second ago.
+/// The figures of a second ago.
 #[derive(Default)]
 struct Before {
     keys: u64,
@@ -44,7 +44,7 @@ pub async fn show(shown: Shown, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
             println!("{}", shown.object(&tally, &before, note.as_deref(), false));
             continue;
         }
-        // Whoever reads it may be gone: the transfer goes on.
+        // The reader of these lines may be gone: the transfer goes on.
         let mut out = stderr().lock();
         if let Some(note) = note {
             let _ = writeln!(out, "{}{note}", if is_watched { "\r\x1b[K" } else { "" });
@@ -57,7 +57,7 @@ pub async fn show(shown: Shown, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
     }
 }
 
-/// In words.
+/// The lag in words.
 fn lag(tally: &Tally) -> String {
     tally.lag().map_or_else(|| "not known".to_owned(), |lag| format!("{lag} bytes"))
 }
@@ -130,7 +130,7 @@ impl Shown {
         })
     }
 
-    /// Says what has become of it. `position` is up to where a source was followed.
+    /// Says how the transfer ended. `position` is how far a source was followed.
     pub fn end(self, tally: &Tally, position: Option<&str>, is_whole: bool) {
         if self.json {
             let mut object = self.object(tally, &Before::default(), tally.take_note().as_deref(), true);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 pub struct Dir(pub PathBuf);
 
 impl Dir {
@@ -28,7 +28,7 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        // What stays behind is below `target`.
+        // If it cannot be removed, the rest is below `target`.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -64,12 +64,12 @@ impl Server {
         Self::begin(dir, config, level, [address, address], true)
     }
 
-    /// The same, listening for clients where another one did that is gone.
+    /// The same, listening for clients where a server that is gone did.
     pub fn start_in_place_of(dir: &Dir, clients: SocketAddr) -> Self {
         Self::begin(dir, "", "info", [&clients.to_string(), "127.0.0.1:0"], true)
     }
 
-    /// With a log that is read until the server is ready, and closed then.
+    /// The same, with a log that is read until the server is ready, and then closed.
     pub fn start_deaf(dir: &Dir) -> Self {
         Self::begin(dir, "", "info", ["127.0.0.1:0"; 2], false)
     }
@@ -97,7 +97,7 @@ impl Server {
             let mut line = Vec::new();
             while log.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
                 if loud {
-                    // For whoever reads the test's output.
+                    // For people who read the test's output.
                     let _ = std::io::stderr().write_all(&line);
                 }
                 kept.lock().expect("no panic").append(&mut line);
@@ -113,19 +113,19 @@ impl Server {
         Self { clients: word("listen=", ' '), admin: word("metrics=http://", '/'), child, log: told }
     }
 
-    /// What it has logged.
+    /// The lines that it has logged.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().expect("no panic")).into_owned()
     }
 
-    /// The same, once it says `words` so often: what is written is read by another thread.
+    /// The same, once the log has `words` this many times: another thread reads what the server writes.
     pub fn log_with(&self, words: &str, times: usize) -> String {
         loop {
             let log = self.log();
             if log.matches(words).count() >= times {
                 return log;
             }
-            // Who has ended serves nobody, and this panics.
+            // If the server has ended, this panics.
             expect(&mut self.connect(), b"PING\r\n", b"+PONG\r\n");
         }
     }
@@ -167,8 +167,8 @@ impl Server {
         self.child.wait().expect("it ends")
     }
 
-    /// A line of the kernel's status of the process, in bytes: `RssAnon` is memory in use without pages of files,
-    /// `VmSize` also what was asked for and never touched.
+    /// A line of the kernel's status of the process, in bytes: `RssAnon` is memory in use without pages of files;
+    /// `VmSize` also has memory that was requested and never touched.
     pub fn memory_bytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("Linux");
         let line = status.lines().find(|line| line.starts_with(name)).expect("it runs");
@@ -195,7 +195,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

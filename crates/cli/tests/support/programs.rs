@@ -1,11 +1,12 @@
-//! Programs in other languages: what they need is installed once, below `target`, and they run for so long at most.
+//! Programs in other languages: their dependencies are installed once, below `target`, and their running time is
+//! limited.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whole installation and run of one library.
+/// Longest time for the installation and the run of one library together.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A directory of sources below `tests`.
@@ -13,7 +14,7 @@ pub fn sources(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name).canonicalize().expect("in the repository")
 }
 
-/// Where what was installed stays.
+/// The directory of an installation, which stays after the test.
 pub fn installed(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../clients").join(name);
     std::fs::create_dir_all(&dir).expect("target can be written");
@@ -22,7 +23,7 @@ pub fn installed(name: &str) -> PathBuf {
 
 /// Says that something was not tested, and why.
 pub fn skip(name: &str, reason: &str) {
-    // Not captured, unlike print: who reads the results must see what was not tested.
+    // Unlike print this is not captured: people who read the results must see what was not tested.
     let _ = writeln!(std::io::stderr(), "{name}: skipped, {reason}");
 }
 
@@ -55,8 +56,8 @@ pub fn run(command: &mut Command) -> Option<Output> {
     Some(output)
 }
 
-/// Runs a step of an installation once: `mark` remembers that it went well with these sources. False where it cannot be
-/// done.
+/// Runs the steps of an installation once: a `mark` remembers that it succeeded with these sources. False if it cannot
+/// be done.
 pub fn install(name: &str, dir: &Path, pinned: &str, steps: &mut [Command]) -> bool {
     let mark = dir.join("installed");
     if std::fs::read_to_string(&mark).is_ok_and(|found| found == pinned) {

@@ -1,6 +1,6 @@
 //! A set of numbers, one bit each.
 
-/// See the module.
+/// A set of numbers, one bit each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits(Vec<u64>);
 
@@ -9,7 +9,7 @@ impl Bits {
         Self(Vec::new())
     }
 
-    /// The numbers 0 to `count`.
+    /// The numbers from 0 up to `count`, which is not included.
     pub(super) fn first(count: usize) -> Self {
         let mut bits = Self(vec![u64::MAX; count / 64]);
         (count / 64 * 64..count).for_each(|number| bits.set(number, true));
@@ -35,13 +35,13 @@ impl Bits {
             return;
         }
         self.0[word] &= !bit;
-        // Equal sets are equal values.
+        // Without zeros at the end, equal sets are equal values.
         while self.0.last() == Some(&0) {
             self.0.pop();
         }
     }
 
-    /// How many numbers are in both, and how many in the other alone.
+    /// How many numbers are in both sets, and how many only in the other.
     pub(super) fn compare(&self, other: &Self) -> (u32, u32) {
         let words = other.0.iter().enumerate();
         words.fold((0, 0), |(both, alone), (place, &other)| {
@@ -50,7 +50,7 @@ impl Bits {
         })
     }
 
-    /// The numbers that are in both.
+    /// The numbers that are in both sets.
     pub(super) fn and(&self, other: &Self) -> Self {
         Self(self.0.iter().enumerate().map(|(place, word)| word & other.word(place)).collect())
     }

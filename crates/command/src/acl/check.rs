@@ -1,4 +1,4 @@
-//! Whether a request is allowed: its command, every key that it names, and every channel.
+//! Whether a request is allowed: its command, every key that it names, and every channel that it names.
 
 use weir_io::Yield;
 
@@ -10,16 +10,17 @@ use crate::error::Error;
 use crate::glob::Turn;
 use crate::table::{ChannelUse, Command};
 
-/// What is not allowed. Of several the one is told that came furthest: a later one is greater.
+/// What is not allowed. If several selectors refuse a request, the denial that came furthest is told; a later one is
+/// greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
-    /// The command. (Or there is no such subcommand: [`Denied::as_error`] says so.)
+    /// The command. (Or there is no such subcommand; [`has_unknown_subcommand`] tells.)
     Command,
-    /// What is done to the key that is the word with this number.
+    /// What is done to a key, which is the word with this number.
     Key(usize),
-    /// The use of the channel that is the word with this number.
+    /// The use of a channel, which is the word with this number.
     Channel(usize),
-    /// This option, which names keys by what is stored: only who may read all keys may ask for it.
+    /// This option, which names keys that depend on what is stored: only a user that may read all keys may use it.
     Following(&'static str),
 }
 
@@ -32,7 +33,7 @@ impl Denied {
         }
     }
 
-    /// Redis' word for the reason, if it is one for `ACL LOG`.
+    /// Redis' word for the reason, if `ACL LOG` has one.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Denied::Command => Some("command"),
@@ -62,7 +63,7 @@ impl Denied {
         }
     }
 
-    /// The same at `EXEC`, of what was allowed when it was queued.
+    /// The answer at `EXEC`, for a command that was allowed when it was queued.
     pub fn as_error_at_exec(self, command: &Command, args: Args<'_>) -> Error {
         let why = match self {
             Denied::Command => "no permission to execute the command or subcommand",
@@ -75,7 +76,7 @@ impl Denied {
         Error::bytes([front, why].concat().into_bytes())
     }
 
-    /// The same to a script.
+    /// The answer to a script.
     pub fn as_error_in_script(self, command: &Command, args: Args<'_>) -> Error {
         match self {
             Denied::Command => Error::new("ERR The user executing the script can't run this command or subcommand"),
@@ -90,7 +91,7 @@ impl Denied {
         }
     }
 
-    /// The same in words, for `ACL DRYRUN`.
+    /// The reason in words, for `ACL DRYRUN`.
     pub fn explain(self, command: &Command, args: Args<'_>) -> Vec<u8> {
         let front = &b"This user has no permissions to "[..];
         let object = self.object(command, args);
@@ -103,13 +104,13 @@ impl Denied {
     }
 }
 
-/// Whether `args`, of `command`, ask for a subcommand that there is not: nobody runs it, whatever he may do.
+/// Whether `args`, of `command`, name a subcommand that does not exist: it cannot be run, whatever the user may do.
 pub fn has_unknown_subcommand(command: &Command, args: Args<'_>) -> bool {
     ALL.number_in(command, args).is_none()
 }
 
 impl Rules {
-    /// Whether `args`, of `command`, may be asked. Others are served meanwhile where it takes long.
+    /// Whether a user may ask for `args`, of `command`. If the check takes long, others are served meanwhile.
     ///
     /// # Errors
     /// What is not allowed.
@@ -124,7 +125,7 @@ impl Rules {
         Err(denied)
     }
 
-    /// The same where it is about to be run: options that name keys by what is stored count, too.
+    /// As [`Rules::check`], for a request that is about to run: options that name keys by what is stored count, too.
     ///
     /// # Errors
     /// What is not allowed.
@@ -145,8 +146,8 @@ impl Rules {
         false
     }
 
-    /// Whether who may listen to `name` under the rules `before` may under these: a channel, or a pattern. As in Redis,
-    /// all selectors count together.
+    /// Whether a user that may listen to `name`, a channel or a pattern, under other rules may do so under these rules.
+    /// As in Redis, all selectors count together.
     pub async fn keep_listening(&self, name: &[u8], is_pattern: bool, yields: Yield) -> bool {
         let mut turn = Turn::new(yields);
         for selector in &self.selectors {
@@ -157,7 +158,7 @@ impl Rules {
         false
     }
 
-    /// Whether these allow all channels that `before` allow, as far as that can be told without a name.
+    /// Whether these rules allow all channels that the rules `before` allow, as far as that can be told without a name.
     pub fn keep_channels_of(&self, before: &Self) -> bool {
         let has = |text: &[u8]| self.selectors.iter().any(|selector| selector.channel_texts().any(|own| own == text));
         self.selectors.iter().any(Selector::has_all_channels)
@@ -194,7 +195,7 @@ impl Selector {
     }
 }
 
-/// The option of a `SORT` that names keys by what is stored, if one does.
+/// The option of a `SORT` that names keys by what is stored, if there is one.
 fn following_option(command: &Command, args: Args<'_>) -> Option<&'static str> {
     let mut place = 2;
     while let Some(word) = args.get(place).filter(|_| command.follows) {

@@ -8,13 +8,13 @@ use super::rule_error::RuleError;
 use crate::args::Args;
 use crate::table::{Categories, Command};
 
-/// See the module.
+/// The commands that a selector allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Commands {
     allowed: Bits,
-    /// It began with all, not with none: what there will be one day is allowed.
+    /// The rules began with all commands, not with none: commands that are added to Weir later are allowed.
     is_open: bool,
-    /// First arguments with which a command is allowed that is not otherwise.
+    /// For a command that is not allowed otherwise, the first arguments with which it is allowed.
     first_args: BTreeMap<usize, Vec<String>>,
 }
 
@@ -27,12 +27,12 @@ impl Commands {
         *self = Self::default();
     }
 
-    /// Whether nothing is refused.
+    /// Whether no command is refused.
     pub(super) fn are_all(&self) -> bool {
         self.is_open && self.allowed == Bits::first(ALL.named.len())
     }
 
-    /// Applies `+…` or `-…`: `what` is behind the sign.
+    /// Applies `+…` or `-…`; `what` is the text behind the sign.
     pub(super) fn apply(&mut self, what: &[u8], allow: bool) -> Result<(), RuleError> {
         if let Some(category) = what.strip_prefix(b"@") {
             return self.set_category(category, allow);
@@ -60,7 +60,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Applies `+command|argument`, `what` as a whole: a subcommand, or a first argument.
+    /// Applies `+command|argument`, which is `what` as a whole: `argument` is a subcommand, or a first argument.
     fn allow_behind(&mut self, what: &[u8], command: &[u8], argument: &[u8]) -> Result<(), RuleError> {
         let number = ALL.number_of(command).ok_or(RuleError::Unknown)?;
         let named = &ALL.named[number];
@@ -76,7 +76,7 @@ impl Commands {
         }
         let argument = std::str::from_utf8(argument).map_err(|_| RuleError::Syntax)?;
         if self.allowed.has(number) {
-            // It is allowed with any, and where it is not any more, all of that is forgotten.
+            // The command is allowed with any argument, and once it is not, all first arguments are forgotten.
             return Ok(());
         }
         let known = self.first_args.entry(number).or_default();
@@ -86,16 +86,16 @@ impl Commands {
         Ok(())
     }
 
-    /// Allows it or not, and its subcommands.
+    /// Allows or forbids the command with this number, and its subcommands.
     fn set(&mut self, number: usize, allow: bool) {
         self.allowed.set(number, allow);
         self.first_args.remove(&number);
         ALL.named[number].subcommands.iter().for_each(|&number| self.allowed.set(number, allow));
     }
 
-    /// Whether `args` may be asked, which are of `command` and mean what has this number.
+    /// Whether a user may ask for `args`, of `command`; `number` is the number of what they ask for.
     pub(super) fn admit(&self, command: &Command, number: usize, args: Args<'_>) -> bool {
-        // Who may not say who he is could never be somebody else.
+        // A user that may not log in could never become somebody else.
         if self.allowed.has(number) || command.is_for_strangers() {
             return true;
         }
@@ -104,15 +104,15 @@ impl Commands {
         known.into_iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
     }
 
-    /// Rules that allow the same, beginning with all or none: of all categories those that say most, and single
-    /// commands for the rest.
+    /// Rules that allow the same commands. They begin with all or with none, go on with the categories that say most,
+    /// and end with single commands.
     pub(super) fn rules(&self) -> Vec<String> {
         let base = if self.is_open { "+@all" } else { "-@all" };
         let (mut rules, mut said) = (vec![base.to_owned()], Self::default());
         if self.is_open {
             said.allow_all();
         }
-        // What is left to be said: the categories that were chosen are taken out of it.
+        // What is left to be said: chosen categories are taken out of it.
         let mut left = self.clone();
         let sign = if self.is_open { '-' } else { '+' };
         let mut unused: Vec<usize> = (0..Categories::NAMES.len()).collect();
@@ -120,7 +120,7 @@ impl Commands {
             let name = Categories::NAMES[best];
             rules.push(format!("{sign}@{name}"));
             unused.retain(|&place| place != best);
-            // The names are known: neither can fail.
+            // The names are known, so neither call can fail.
             let _ = said.set_category(name.as_bytes(), !self.is_open);
             let _ = left.set_category(name.as_bytes(), self.is_open);
         }
@@ -128,7 +128,8 @@ impl Commands {
         rules
     }
 
-    /// The category that has most commands of `left` and fewest others, if it has more of the former.
+    /// Of the categories with more commands of `left` than others, the one with the fewest others; of several such, the
+    /// one with the most commands of `left`.
     fn best_category(&self, left: &Self, unused: &[usize]) -> Option<usize> {
         let mut best = None;
         for &place in unused {
@@ -141,7 +142,7 @@ impl Commands {
         best.map(|(place, ..)| place)
     }
 
-    /// Rules about single commands, for what differs from what is said.
+    /// Adds rules about single commands, where `said` differs from what is allowed.
     fn add_single_rules(&self, mut said: Self, rules: &mut Vec<String>) {
         let containers = ALL.named.iter().enumerate().filter(|(_, named)| named.container.is_none());
         for (number, named) in containers {

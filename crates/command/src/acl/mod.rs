@@ -1,8 +1,8 @@
 //! Redis' access control lists: what a user may do, in rules.
 //!
-//! [`Rules`] are made of words as `ACL SETUSER` takes them, tell themselves in such words, and say whether a request is
-//! allowed. They know nothing of passwords but that there are rules about some ([`PasswordRule`]). Nothing of it awaits
-//! more than its turn.
+//! [`Rules`] are made from words as `ACL SETUSER` takes them, give themselves back in such words, and say whether a
+//! request is allowed. All they know about passwords is that some rules are about them ([`PasswordRule`]). Nothing here
+//! awaits more than its turn.
 
 mod bits;
 mod check;

@@ -1,5 +1,5 @@
 //! Everything that a rule about commands can name: the commands of the table, their subcommands, and the commands of
-//! Redis that are not here. Each has a number, its bit in what is allowed.
+//! Redis that Weir does not have. Each has a number, which is its bit in the set of allowed commands.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,27 +10,27 @@ use crate::args::Args;
 use crate::table::redis_facts::is_in_redis_7_0;
 use crate::table::{COMMANDS, Categories, Command, find, subcommands};
 
-/// See the module.
+/// A command or subcommand that a rule can name.
 pub(super) struct Named {
-    /// In lower case; of a subcommand behind its container's and a `|`.
+    /// The name in lower case; a subcommand's name follows its container's name and a `|`.
     pub(super) name: String,
-    /// The number of the container whose subcommand it is.
+    /// The number of its container, if it is a subcommand.
     pub(super) container: Option<usize>,
     /// The numbers of its subcommands.
     pub(super) subcommands: Vec<usize>,
 }
 
-/// All of them. The first are the commands of the table, in its order.
+/// Everything that can be named. The commands of the table come first, in its order.
 pub(super) struct All {
     pub(super) named: Vec<Named>,
     by_name: BTreeMap<String, usize>,
-    /// Who is in each category, in the order of [`Categories::NAMES`].
+    /// The members of each category, in the order of [`Categories::NAMES`].
     pub(super) categories: Vec<Bits>,
-    /// Those that Redis 7.0 has.
+    /// The commands and subcommands that Redis 7.0 has.
     pub(super) known_to_redis: Bits,
 }
 
-/// All that can be named.
+/// Everything that can be named.
 pub(super) static ALL: LazyLock<All> = LazyLock::new(All::gather);
 
 impl All {
@@ -73,14 +73,14 @@ impl All {
         self.named.push(Named { name, container, subcommands: Vec::new() });
     }
 
-    /// The number of what is called `name`, in any case.
+    /// The number of the command or subcommand called `name`, in upper or lower case.
     pub(super) fn number_of(&self, name: &[u8]) -> Option<usize> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.by_name.get(&name).copied()
     }
 
-    /// The number of what `args` ask for: of a subcommand, where `command` has some. `None` where it has, and this is
-    /// none.
+    /// The number of what `args` ask for: of a subcommand, if `command` has any. `None` if `command` has subcommands,
+    /// and `args` name none of them.
     pub(super) fn number_in(&self, command: &Command, args: Args<'_>) -> Option<usize> {
         let subcommands = &self.named[command.index].subcommands;
         let Some(word) = args.get(1).filter(|_| !subcommands.is_empty()) else { return Some(command.index) };
@@ -92,7 +92,7 @@ impl All {
     }
 }
 
-/// The names of the commands here, and of their subcommands, that are in the category at `place` of
+/// The names of Weir's commands, and of their subcommands, that are in the category at `place` of
 /// [`Categories::NAMES`].
 pub fn members(place: usize) -> impl Iterator<Item = &'static str> {
     let is_here = |named: &Named, number: usize| named.container.unwrap_or(number) < COMMANDS.len();

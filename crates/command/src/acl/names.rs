@@ -1,5 +1,5 @@
-//! The names that rules may use beside those of the table: the commands of Redis 7.0 that are not here, so that rules
-//! which were written for a Redis are understood.
+//! Names that rules may use beside those of the table: the commands of Redis 7.0 that Weir does not have. So Weir
+//! understands rules that were written for a Redis.
 
 use crate::table::Categories;
 
@@ -11,7 +11,7 @@ pub(super) struct Names {
 
 macro_rules! commands {
     ($([$($category:ident)+] $($name:literal)+;)+) => {
-        /// Commands of Redis that are not here.
+        /// Commands of Redis that Weir does not have.
         pub(super) static OTHERS: &[Names] = &[$(Names {
             categories: Categories::of(&[$(stringify!($category)),+]),
             names: &[$($name),+],

@@ -1,22 +1,22 @@
-//! A pattern of keys or channels, made ready to be compared with many.
+//! A pattern of keys or channels, made ready to be compared with many names.
 
 use std::sync::Arc;
 
 use super::rule_error::RuleError;
 use crate::glob::{self, Glob, Turn};
 
-/// See the module.
+/// A pattern that is ready to be compared.
 #[derive(Clone)]
 pub(super) struct Pattern {
     pub(super) text: Arc<[u8]>,
     matcher: Matcher,
 }
 
-/// Most patterns are a name, or what names begin with: those take no memory and hardly any time.
+/// Most patterns are a whole name, or what names begin with: matching these takes no memory and hardly any time.
 #[derive(Clone)]
 enum Matcher {
     Exact,
-    /// All of the text but the star at its end.
+    /// The name has to begin with the pattern's text, without the star at its end.
     Prefix,
     Glob(Arc<Glob>),
 }
@@ -38,7 +38,7 @@ impl Pattern {
         Ok(Self { text: text.into(), matcher })
     }
 
-    /// Whether it means everything.
+    /// Whether the pattern matches everything.
     pub(super) fn is_any(&self) -> bool {
         *self.text == *b"*"
     }
@@ -46,14 +46,14 @@ impl Pattern {
     pub(super) async fn matches(&self, text: &[u8], turn: &mut Turn) -> bool {
         match &self.matcher {
             Matcher::Exact => *self.text == *text,
-            // As in Redis, a star does not match what is empty.
+            // As in Redis, a star does not match an empty text.
             Matcher::Prefix => !text.is_empty() && text.starts_with(&self.text[..self.text.len() - 1]),
             Matcher::Glob(glob) => glob.matches_in_turns(text, turn).await,
         }
     }
 }
 
-/// Whether what is to be a word of a rule is not one.
+/// Whether `text` has bytes that may not be in a word of a rule.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
     text.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b))
 }

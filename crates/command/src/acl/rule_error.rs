@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-/// See the module. Shown in Redis' words.
+/// Why a rule is refused, shown in Redis' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    /// It is no rule.
+    /// The word is not a rule.
     Syntax,
     /// There is no such command, subcommand or category.
     Unknown,
-    /// A pattern of keys, where all keys are allowed.
+    /// A pattern of keys, although all keys are allowed already.
     AllKeys,
-    /// A pattern of channels, where all channels are allowed.
+    /// A pattern of channels, although all channels are allowed already.
     AllChannels,
     /// A first argument behind a subcommand.
     FirstArgOfSubcommand,
-    /// A hash that is none.
+    /// A hash that is malformed.
     BadHash,
-    /// A password to be removed that the user has not.
+    /// A password to be removed that the user does not have.
     NoSuchPassword,
     /// A pattern that is too long.
     LongPattern,

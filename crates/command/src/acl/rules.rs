@@ -1,43 +1,44 @@
-//! What a user may do: his rules, as Redis 7.0 writes them.
+//! What a user may do, as rules in the form of Redis 7.0.
 
 use super::pattern::has_spaces;
 use super::rule_error::RuleError;
 use super::selector::Selector;
 
-/// Selectors of one user, at most.
+/// Most selectors of one user.
 pub const SELECTORS_MAX: usize = 16;
 
 /// A SHA-256.
 pub type Hash = [u8; 32];
 
-/// Bytes of a hash as text.
+/// How many digits a hash has as text.
 const HASH_DIGITS: usize = 64;
 
-/// A rule about passwords: they are kept elsewhere.
+/// A rule about passwords, which are kept elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordRule<'a> {
-    /// This one is right, too.
+    /// Adds this password.
     Add(&'a [u8]),
-    /// And the one with this hash.
+    /// Adds the password with this hash.
     AddHash(Hash),
-    /// This one is not right any more.
+    /// Removes this password.
     Remove(&'a [u8]),
-    /// Nor is the one with this hash.
+    /// Removes the password with this hash.
     RemoveHash(Hash),
-    /// None is.
+    /// Removes all passwords.
     Clear,
 }
 
-/// See the module.
+/// What a user may do.
 #[derive(Clone)]
 pub struct Rules {
     /// The user may log in.
     pub is_on: bool,
-    /// Any password is right.
+    /// The user may log in with any password.
     pub needs_no_password: bool,
-    /// What was said of the payload of `RESTORE`, which is always looked at.
+    /// What a rule said about checking the payload of `RESTORE`. Weir always checks it.
     sanitizes: Option<bool>,
-    /// The first one is what rules outside of parentheses are about. Each that allows something allows it.
+    /// The selectors. Rules outside of parentheses are about the first one. A request is allowed if any selector allows
+    /// it.
     pub(super) selectors: Vec<Selector>,
 }
 
@@ -59,15 +60,15 @@ pub struct SelectorWords {
 }
 
 impl Rules {
-    /// Of one who may do everything.
+    /// The rules of a user that may do everything.
     pub fn full() -> Self {
         Self { is_on: true, needs_no_password: false, sanitizes: None, selectors: vec![Selector::full()] }
     }
 
-    /// Applies a rule. One about passwords comes back, also where it is about other things, too.
+    /// Applies a rule. A rule about passwords is also returned, even if it is about other things, too.
     ///
     /// # Errors
-    /// It is none. Nothing has changed.
+    /// The word is not a rule. Nothing has changed.
     pub fn apply<'a>(&mut self, word: &'a [u8]) -> Result<Option<PasswordRule<'a>>, RuleError> {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         match word {
@@ -101,7 +102,7 @@ impl Rules {
             [b'<', password @ ..] => return Ok(Some(PasswordRule::Remove(password))),
             [b'!', hash @ ..] => return Ok(Some(PasswordRule::RemoveHash(parse_hash(hash)?))),
             [b'(', inside @ .., b')'] => self.add_selector(inside)?,
-            // Patterns look at that themselves, and at what comes first.
+            // Patterns check their spaces themselves, after other checks.
             [first, ..] if !b"~%&".contains(first) && has_spaces(word) => return Err(RuleError::Syntax),
             _ => self.selectors[0].apply(word)?,
         }
@@ -120,23 +121,24 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether nothing is refused.
+    /// Whether these rules refuse nothing.
     pub fn are_full(&self) -> bool {
         self.selectors.iter().any(Selector::is_full)
     }
 
-    /// Patterns of keys and channels in all selectors.
+    /// How many patterns of keys and channels all selectors have.
     pub fn patterns(&self) -> usize {
         self.selectors.iter().map(Selector::patterns).sum()
     }
 
-    /// Rules that make these out of none, each a word, or a selector in parentheses. Passwords are not among them.
+    /// Rules that make these rules out of none. Each is a word, or a selector in parentheses. Passwords are not
+    /// included.
     pub fn words(&self) -> Vec<Vec<u8>> {
         let flags = self.flags().map(|flag| flag.as_bytes().to_vec());
         flags.chain(self.selector_rules(false)).collect()
     }
 
-    /// The words that are about commands, keys or channels, as Redis tells them. It cannot read all of them again.
+    /// The words that are about commands, keys or channels, as Redis shows them. Redis cannot read all of them again.
     pub fn told(&self) -> impl Iterator<Item = Vec<u8>> {
         self.selector_rules(true)
     }
@@ -165,7 +167,7 @@ impl Rules {
     }
 }
 
-/// The bytes of a hash in 64 small hexadecimal digits.
+/// The bytes of a hash, from its 64 hexadecimal digits in lower case.
 fn parse_hash(text: &[u8]) -> Result<Hash, RuleError> {
     let digit = |byte: &u8| match byte {
         b'0'..=b'9' => Ok(byte - b'0'),
@@ -182,10 +184,10 @@ fn parse_hash(text: &[u8]) -> Result<Hash, RuleError> {
     Ok(hash)
 }
 
-/// The rules in `words`, those of a selector that stands in several words put together.
+/// The rules in `words`. A selector that is spread over several words is put together.
 ///
 /// # Errors
-/// A parenthesis is not closed: the word that opens it.
+/// A parenthesis is not closed: gives the word that opens it.
 pub fn merged<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, &'a [u8]> {
     let (mut rules, mut open) = (Vec::new(), None::<(&[u8], Vec<u8>)>);
     for word in words {

@@ -1,4 +1,4 @@
-//! A selector: commands, and the keys and channels that they may be about.
+//! A selector: commands, and the keys and channels that they may be used with.
 
 use super::commands::Commands;
 use super::pattern::Pattern;
@@ -6,7 +6,7 @@ use super::rule_error::RuleError;
 use crate::glob::Turn;
 use crate::table::UsedKey;
 
-/// Keys, and what may be done to them.
+/// A pattern of keys, and what may be done to them.
 #[derive(Clone)]
 struct KeyPattern {
     pattern: Pattern,
@@ -14,7 +14,7 @@ struct KeyPattern {
     write: bool,
 }
 
-/// See the module.
+/// Commands that are allowed on some keys and channels.
 #[derive(Clone, Default)]
 pub(super) struct Selector {
     pub(super) commands: Commands,
@@ -25,7 +25,7 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    /// Everything.
+    /// A selector that allows everything.
     pub(super) fn full() -> Self {
         let mut selector = Self { all_keys: true, all_channels: true, ..Self::default() };
         selector.commands.allow_all();
@@ -103,7 +103,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Whether it refuses nothing.
+    /// Whether the selector refuses nothing.
     pub(super) fn is_full(&self) -> bool {
         self.all_keys && self.all_channels && self.commands.are_all()
     }
@@ -121,7 +121,7 @@ impl Selector {
         self.all_channels
     }
 
-    /// Whether what is done to this key may be.
+    /// Whether the command may use this key as it does.
     pub(super) async fn admits_key(&self, used: &UsedKey<'_>, turn: &mut Turn) -> bool {
         if self.all_keys {
             return true;
@@ -136,7 +136,7 @@ impl Selector {
         false
     }
 
-    /// Whether this channel may be used, or these, if it `is_pattern`: of patterns only those that are said.
+    /// Whether this channel may be used. If `name` is a pattern, it has to be one of the selector's patterns literally.
     pub(super) async fn admits_channel(&self, name: &[u8], is_pattern: bool, turn: &mut Turn) -> bool {
         if self.all_channels {
             return true;
@@ -150,7 +150,7 @@ impl Selector {
         false
     }
 
-    /// Patterns that it has.
+    /// How many patterns the selector has.
     pub(super) fn patterns(&self) -> usize {
         self.keys.len() + self.channels.len()
     }
@@ -160,7 +160,7 @@ impl Selector {
         self.channels.iter().map(|pattern| &*pattern.text)
     }
 
-    /// Rules that make its keys; as Redis tells them, or so that they can be read again.
+    /// Rules that make the selector's keys: with `told` as Redis shows them, otherwise so that they can be read again.
     pub(super) fn key_rules(&self, told: bool) -> Vec<Vec<u8>> {
         if self.all_keys {
             return vec![b"~*".to_vec()];
@@ -169,8 +169,8 @@ impl Selector {
             let front = match (keys.read, keys.write) {
                 (true, false) => &b"%R~"[..],
                 (false, true) => b"%W~",
-                // Where `*` was allowed for reading and for writing apart, Redis tells `~*`, which is all keys, and
-                // refuses the patterns behind it.
+                // If `*` was allowed for reading and for writing separately, Redis shows `~*`. That means all keys, and
+                // patterns behind it are refused.
                 _ if !told && &*keys.pattern.text == b"*" => b"%RW~",
                 _ => b"~",
             };
@@ -179,7 +179,7 @@ impl Selector {
         self.keys.iter().map(rule).collect()
     }
 
-    /// Rules that make its channels.
+    /// Rules that make the selector's channels.
     pub(super) fn channel_rules(&self) -> Vec<Vec<u8>> {
         if self.all_channels {
             return vec![b"&*".to_vec()];
@@ -187,7 +187,7 @@ impl Selector {
         self.channels.iter().map(|pattern| [b"&", &*pattern.text].concat()).collect()
     }
 
-    /// Rules that make it out of an empty one; see [`Selector::key_rules`].
+    /// Rules that make this selector out of an empty one; for `told`, see [`Selector::key_rules`].
     pub(super) fn rules(&self, told: bool) -> Vec<Vec<u8>> {
         let mut rules = self.key_rules(told);
         if !self.all_channels {

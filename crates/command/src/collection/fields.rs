@@ -1,12 +1,13 @@
 //! Fields of a hash that expire before their row does.
 //!
-//! Where a hash is spread, such a field stands in a space of its own, its deadline in front of its value, and once more
-//! in the order of the deadlines ([`weir_model::parts::fields`]). A packed hash has the deadline beside the field.
+//! In a spread hash, such a field stands in a space of its own, with its deadline in front of its value. It stands once
+//! more in the order of the deadlines ([`weir_model::parts::fields`]). A packed hash keeps the deadline beside the
+//! field.
 //!
-//! The head counts a field until it is taken out, and no command sees it from its deadline on. A packed hash is without
-//! its expired fields as soon as it is read. Those of a spread one stay until they are [swept](Collection::sweep), a
-//! few at a time: reads look past them, and [how many](Collection::count_expired) there are is counted where a command
-//! tells how many fields a hash has.
+//! The head counts a field until the field is taken out, but no command sees it from its deadline on. A packed hash
+//! loses its expired fields as soon as it is read. The expired fields of a spread hash stay until they are
+//! [swept](Collection::sweep), a few at a time. Reads skip them, and a command that tells how many fields a hash has
+//! [counts them](Collection::count_expired).
 
 use std::ops::Bound;
 
@@ -19,7 +20,7 @@ use super::members::{Member, MembersPage, SPACE, place};
 use crate::context::{Context, Part, Subkeys};
 use crate::error::Outcome;
 
-/// Deadlines that are counted between two turns.
+/// How many deadlines are counted between two turns.
 const PAGE_DEADLINES: usize = 1000;
 
 /// The subkey of `field` in the order of the deadlines.
@@ -27,13 +28,13 @@ fn deadline_subkey(version: u64, at_ms: u64, field: &[u8]) -> Vec<u8> {
     [&at_ms.to_be_bytes()[..], &placed(version, field)].concat()
 }
 
-/// Up to the deadline `now_ms`, this one included.
+/// All deadlines up to `now_ms`, which is included.
 fn until(now_ms: u64) -> Subkeys {
     let to = Bound::Excluded(now_ms.saturating_add(1).to_be_bytes().to_vec());
     Subkeys { to, ..Subkeys::all(DEADLINE_SPACE) }
 }
 
-/// What stands at a field that expires.
+/// The field in a part that is stored with a deadline.
 fn mortal_member(Part { mut subkey, value }: Part) -> Option<Member> {
     let (at_ms, _) = take_deadline(&value)?;
     subkey.drain(..PLACE_BYTES.min(subkey.len()));
@@ -57,23 +58,23 @@ impl Context<'_> {
 }
 
 impl Collection<'_> {
-    /// The fields that expire before the row does.
+    /// The number and the first and last deadlines of the fields that expire before the row does.
     pub(super) fn mortal(&self) -> Option<MortalFields> {
         self.head.mortal()
     }
 
     fn set_mortal(&mut self, mortal: Option<MortalFields>) {
         let is_large = self.head.is_large();
-        // The row's own deadline is put in when the head is written.
+        // The row's own deadline is filled in when the head is written.
         self.head.detail = HashDetail { is_large, mortal, row_ms: None }.encode();
     }
 
-    /// Whether some of its fields have keys of their own and expire.
+    /// Whether the hash is spread and has fields that expire.
     pub(super) fn has_mortal_parts(&self) -> bool {
         self.packed().is_none() && self.mortal().is_some()
     }
 
-    /// Takes out of a packed hash what has expired at `now_ms`.
+    /// Removes from a packed hash the fields that have expired at `now_ms`.
     pub(super) fn drop_packed_expired(&mut self, now_ms: u64) {
         if self.mortal().is_none_or(|mortal| mortal.first_ms > now_ms) {
             return;
@@ -90,7 +91,7 @@ impl Collection<'_> {
         self.note_packed_deadlines();
     }
 
-    /// Finds in a packed hash which fields expire when.
+    /// Finds out which deadlines the fields of a packed hash have.
     pub(super) fn note_packed_deadlines(&mut self) {
         let Some(packed) = &self.head.packed else { return };
         let deadlines = packed.iter().filter_map(|part| part.expire_at_ms);
@@ -105,13 +106,13 @@ impl Collection<'_> {
     /// The field called `name`, whether or not it has expired.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The field cannot be read.
     pub async fn field(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
         let found = self.field_value(cx, name).await?;
         Ok(found.map(|(value, expire_at_ms)| Member { name: name.into(), value, expire_at_ms }))
     }
 
-    /// Its value, and when it expires.
+    /// The value of the field `name`, and when the field expires.
     pub(super) async fn field_value(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<(Value, Option<u64>)>> {
         if let Some(packed) = self.packed() {
             let (mut passed, mut compared) = (0, 0);
@@ -139,7 +140,7 @@ impl Collection<'_> {
         Ok(part.and_then(mortal_member).map(|member| (member.value, member.expire_at_ms)))
     }
 
-    /// Puts a field that expires at `expire_at_ms` (`None` = with its row) in the place of `before`: what
+    /// Puts a field that expires at `expire_at_ms` (`None` = with its row) in the place of `before`, which is what
     /// [`Collection::field`] gives for its name.
     ///
     /// # Errors
@@ -177,10 +178,10 @@ impl Collection<'_> {
         }
     }
 
-    /// Takes `field`, which is there, out.
+    /// Takes out `field`, which has to be there.
     ///
     /// # Errors
-    /// Of the batch.
+    /// The name is too long.
     pub fn remove_field(&mut self, cx: &mut Context<'_>, field: &Member) -> Outcome {
         let Some(at_ms) = field.expire_at_ms else { return self.remove_member(cx, field) };
         self.deadlines_changed = true;
@@ -196,8 +197,8 @@ impl Collection<'_> {
         cx.delete_part(self.life(), DEADLINE_SPACE, &deadline_subkey(version, at_ms, &field.name))
     }
 
-    /// Books fields of a spread hash that have a deadline from now on, or have none any more. When the first and the
-    /// last expire is found out by [`Collection::settle_deadlines`].
+    /// Counts fields of a spread hash that have got a deadline, or have lost theirs. [`Collection::settle_deadlines`]
+    /// finds out when the first and the last of them expire.
     fn count_mortal(&mut self, more: i64) {
         if more != 0 {
             let known = self.mortal().unwrap_or(MortalFields { count: 0, first_ms: 1, last_ms: 1 });
@@ -206,7 +207,7 @@ impl Collection<'_> {
         }
     }
 
-    /// Finds out when the first and the last of the fields expire, where that may have changed.
+    /// Finds out when the first and the last of the fields expire, if that may have changed.
     async fn settle_deadlines(&mut self, cx: &mut Context<'_>) -> Outcome {
         if !std::mem::take(&mut self.deadlines_changed) {
             return Ok(());
@@ -222,7 +223,7 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// The first deadline, or the last.
+    /// The first deadline, or with `reverse` the last.
     async fn end_of_deadlines(&self, cx: &mut Context<'_>, reverse: bool) -> Outcome<Option<u64>> {
         let mut left = Some(Subkeys { reverse, ..Subkeys::all(DEADLINE_SPACE) });
         while let Some(subkeys) = left {
@@ -236,10 +237,10 @@ impl Collection<'_> {
         Ok(None)
     }
 
-    /// Counts the fields that have expired and are still there: from now on [`Collection::len`] is without them.
+    /// Counts the fields that have expired and are still there. From now on [`Collection::len`] leaves them out.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The deadlines cannot be read.
     pub async fn count_expired(&mut self, cx: &mut Context<'_>) -> Outcome {
         let now_ms = cx.now_ms();
         if !self.has_mortal_parts() || self.mortal().is_none_or(|mortal| mortal.first_ms > now_ms) {
@@ -256,8 +257,8 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// As [`Collection::members_from`], of a spread hash with fields that expire: those of both spaces up to the same
-    /// place, without what has expired.
+    /// As [`Collection::members_from`], for a spread hash with fields that expire: the fields of both spaces up to the
+    /// same place, without those that have expired.
     pub(super) async fn living_fields_from(
         &self,
         cx: &mut Context<'_>,
@@ -275,13 +276,14 @@ impl Collection<'_> {
         Ok(MembersPage { members, next })
     }
 
-    /// Takes up to `limit` fields out that have expired; gives whether there was one. To be saved as a hash.
+    /// Takes out up to `limit` fields that have expired; gives whether there was any. The caller has to save the row as
+    /// a hash.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The fields cannot be read.
     pub async fn sweep(&mut self, cx: &mut Context<'_>, limit: usize) -> Outcome<bool> {
         if self.packed().is_some() {
-            // It is without them already, and has yet to be written so.
+            // The packed hash in memory has lost these fields already; it has to be written without them.
             self.is_changed = true;
             return Ok(true);
         }

@@ -1,5 +1,5 @@
-//! Which keys a part gets when its row is spread: what a packed row leaves out, because it follows from the rest, is
-//! made here (`docs/format/rows.md`).
+//! Which keys a part gets when its row is spread. Keys that a packed row leaves out, because they follow from the rest,
+//! are made here (`docs/format/rows.md`).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use weir_model::parts::{Head, PackedPart, RowType, placed, put_i64, score_of, sc
 /// Space, subkey and value of a part with a key of its own.
 type Keyed<'p> = (u8, Vec<u8>, Cow<'p, [u8]>);
 
-/// Spaces, subkeys and values of `part`, the one with the number `index` of the row that has `head`.
+/// Spaces, subkeys and values of `part`, which has the number `index` in the row with `head`.
 pub(super) fn keys_of<'p>(head: &Head, index: usize, part: &PackedPart<'p>) -> Vec<Keyed<'p>> {
     let PackedPart { space, subkey, value, expire_at_ms } = *part;
     let value = Cow::Borrowed(value);

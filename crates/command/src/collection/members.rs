@@ -1,6 +1,7 @@
 //! Members: the fields of a hash, the members of a set or a sorted set. Each has a name, and is found by it.
 //!
-//! A small row keeps them in the order in which they came; a large one in the order of a hash that nobody knows.
+//! A small row keeps its members in the order in which they came; a large one keeps them in the order of a hash that
+//! nobody knows.
 
 use std::ops::Bound;
 
@@ -12,20 +13,20 @@ use crate::context::{Context, Part, Subkeys};
 use crate::error::Outcome;
 use crate::reply::Replies;
 
-/// The order that members stand in.
+/// The space of the members.
 pub(super) const SPACE: u8 = 0;
 
-/// Members that are read between two turns.
+/// How many members are read between two turns.
 const PAGE_MEMBERS: usize = 500;
 
-/// One of them.
+/// A member of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
+    /// The member's name.
     pub name: Vec<u8>,
-    /// What it has: the value of a field, the score of a member of a sorted set.
+    /// The value of a field, or the score of a member of a sorted set; empty for a member of a set.
     pub value: Value,
-    /// First millisecond since 1970 at which it no longer exists; `None` = it stays as long as its row.
+    /// First millisecond since 1970 at which the member no longer exists; `None` = it lives as long as its row.
     pub expire_at_ms: Option<u64>,
 }
 
@@ -39,7 +40,7 @@ impl Member {
         Self { name: subkey, value, expire_at_ms: None }
     }
 
-    /// Whether it is there at `now_ms` still.
+    /// Whether the member still exists at `now_ms`.
     pub fn lives(&self, now_ms: u64) -> bool {
         self.expire_at_ms.is_none_or(|at| at > now_ms)
     }
@@ -51,15 +52,15 @@ impl Member {
 
 /// A step through the members.
 pub struct MembersPage {
-    /// Some of them.
+    /// Some of the members.
     pub members: Vec<Member>,
-    /// Where to go on: a number for a client, who may come again with it at any time; `None` at the end.
+    /// Where to go on, as a number for a client, which may come back with it at any time; `None` at the end.
     pub next: Option<u32>,
 }
 
 impl Context<'_> {
-    /// What the member that is called `name` has in the row of `key`, which is to be a `kind`. For a command that reads
-    /// nothing else: both are of one moment, but what it reads later need not be.
+    /// The value of the member `name` of the row of `key`, which has to be of the type `kind`. For a command that reads
+    /// nothing else: the row and the member are of the same moment, but what the command reads later need not be.
     ///
     /// # Errors
     /// As [`Context::collection`].
@@ -81,7 +82,7 @@ impl Context<'_> {
 }
 
 impl Collection<'_> {
-    /// So many members were copied out: their names, and their values where they have some.
+    /// Counts that the names of `members` members were copied out, and their values if they have values.
     pub(super) fn copied(&self, cx: &mut Context<'_>, members: usize) {
         cx.copied_parts(members);
         if self.kind() != RowType::Set {
@@ -89,26 +90,26 @@ impl Collection<'_> {
         }
     }
 
-    /// The member that is called `name`.
+    /// The member `name`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The member cannot be read.
     pub async fn member(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Member>> {
         let now_ms = cx.now_ms();
         Ok(self.field(cx, name).await?.filter(|member| member.lives(now_ms)))
     }
 
-    /// What the member that is called `name` has, without a copy of its name.
+    /// The value of the member `name`, without a copy of its name.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The member cannot be read.
     pub async fn member_value(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Value>> {
         let now_ms = cx.now_ms();
         let found = self.field_value(cx, name).await?;
         Ok(found.filter(|(_, expire_at_ms)| expire_at_ms.is_none_or(|at| at > now_ms)).map(|(value, _)| value))
     }
 
-    /// Puts a member in the place of `before`, which is the one with its name, if there is one.
+    /// Puts a member in the place of `before`, the member of the same name, if there is one.
     ///
     /// # Errors
     /// The name is too long.
@@ -123,10 +124,10 @@ impl Collection<'_> {
         })
     }
 
-    /// Takes `member`, which is there, out.
+    /// Takes out `member`, which has to be there.
     ///
     /// # Errors
-    /// Of the batch.
+    /// The name is too long.
     pub fn remove_member(&mut self, cx: &mut Context<'_>, member: &Member) -> Outcome {
         self.count(-1, -member.bytes());
         if self.packed().is_none() {
@@ -137,11 +138,11 @@ impl Collection<'_> {
         })
     }
 
-    /// Some members from the place `from` on: about `limit`, all where they are packed. Members that are there all the
-    /// time are met by whoever goes on until the end.
+    /// Some members from the place `from` on: about `limit`, or all of them if the row is packed. A caller that goes on
+    /// until the end meets every member that is there all the time.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The members cannot be read.
     pub async fn members_from(&self, cx: &mut Context<'_>, from: u32, limit: usize) -> Outcome<MembersPage> {
         if let Some(packed) = self.packed() {
             let members: Vec<Member> = packed.iter().map(Member::packed).collect();
@@ -156,7 +157,7 @@ impl Collection<'_> {
         Ok(MembersPage { members: parts.into_iter().map(Member::spread).collect(), next })
     }
 
-    /// Some placed parts of `space` from the place `from` on, about `limit`; and the place behind them.
+    /// Some placed parts of `space` from the place `from` on, about `limit` of them, and the place behind them.
     pub(super) async fn placed_from(
         &self,
         cx: &mut Context<'_>,
@@ -168,18 +169,18 @@ impl Collection<'_> {
         let mut left = Some(Subkeys { from: Bound::Included(from.to_be_bytes().into()), ..Subkeys::all(space) });
         let mut parts: Vec<Part> = Vec::new();
         while let Some(subkeys) = left {
-            // One more than wanted tells where to go on.
+            // One part more than wanted tells where to go on.
             let page = cx.parts(self.key, self.life(), subkeys, limit + 1).await?;
             left = page.next;
             parts.extend(page.parts);
-            // A number tells places apart, and no members of one place: those are given together.
+            // The number tells places apart, but not the members of one place, so these are returned together.
             let places = |at: usize| (place(&parts[at - 1].subkey), place(&parts[at].subkey));
             if let Some(end) = (limit..parts.len()).find(|&at| places(at).0 < places(at).1) {
                 let next = places(end).1;
                 parts.truncate(end);
                 return Ok((parts, Some(next)));
             }
-            // The work of a page is bounded: it may have met few that are there.
+            // The work of a page is bounded, so it may have met few living parts.
             let next = left.as_ref().filter(|_| parts.len() <= limit).and_then(|left| match &left.from {
                 Bound::Included(subkey) => Some(place(subkey)),
                 _ => None,
@@ -192,11 +193,11 @@ impl Collection<'_> {
         Ok((parts, None))
     }
 
-    /// Hands name and value of every member to `tell`, which writes to the answer. What is answered leaves meanwhile,
-    /// however many there are.
+    /// Hands name and value of every member to `tell`, which writes them to the answer. The answer is sent while the
+    /// row is read, however many members there are.
     ///
     /// # Errors
-    /// They cannot be read; whoever asked is gone.
+    /// The members cannot be read; the client is gone.
     pub async fn tell_members(
         &self,
         cx: &mut Context<'_>,

@@ -1,19 +1,19 @@
-//! Rows of many parts as handlers see them: whether a row is packed in its head or spread over keys of its own is
+//! Rows of many parts as handlers see them. Whether a row is packed in its head or spread over keys of its own is
 //! decided here, and nowhere else.
 //!
 //! A handler asks its context for a [`Collection`], reads and changes it, and [saves](Context::save) it. Changes of a
-//! packed row are made in memory and leave with its head, in one record; those of a spread row leave part by part. A
-//! packed row that has grown is spread, and stays so.
+//! packed row are made in memory and are written with its head, in one record; those of a spread row are written part
+//! by part. A packed row that has grown too large is spread, and stays spread.
 //!
 //! | | |
 //! |---|---|
 //! | [`members`] | what a hash, a set and a sorted set have in common: parts found by name, in no order |
 //! | [`fields`] | fields of a hash that expire |
 //! | [`layout`] | which keys the parts of a packed row get when it is spread |
-//! | [`random`] | members by chance |
+//! | [`random`] | random members |
 //! | [`sets`] | members of a set |
-//! | [`scored`] | the members of a sorted set in the order of their scores: what it is asked |
-//! | [`rescored`] | and how it is changed |
+//! | [`scored`] | the members of a sorted set in the order of their scores: how it is read |
+//! | [`rescored`] | how that order is changed |
 //! | [`counted`] | ranks in that order without a walk |
 //! | [`values`] | what a list has: values by their index |
 //! | [`ordered`] | parts by their subkeys, in several orders |
@@ -52,33 +52,34 @@ const PACKED_PARTS_MAX: u64 = 128;
 /// Most bytes of a packed row's parts: every change writes all of them.
 const PACKED_BYTES_MAX: usize = 2 << 10;
 
-/// Detail of a hash or a set that Redis would not keep as a small one.
+/// The detail of a hash or a set that Redis would no longer keep as a small one.
 const LARGE: u8 = 1;
 
-/// A row of many parts. What is changed is written by [`Context::save`].
+/// A row of many parts. [`Context::save`] writes what was changed.
 pub struct Collection<'k> {
     key: &'k [u8],
     head: Head,
     expire_at_ms: Option<u64>,
-    /// The row is to be written, and not only its parts.
+    /// The head has to be written, and not only parts.
     is_changed: bool,
-    /// Of a hash: some field has another deadline than before.
+    /// Hashes only: some field has another deadline than before.
     deadlines_changed: bool,
-    /// Of a hash: fields that are known to have expired, and are still counted in the head.
+    /// Hashes only: how many fields are known to have expired, and are still counted in the head.
     expired: u64,
 }
 
 impl Context<'_> {
-    /// The row of `key`, which is to be a `kind`. A spread row is read as of one moment from now on.
+    /// The row of `key`, which has to be of the type `kind`. If the row is spread, all reads from now on see the same
+    /// moment.
     ///
     /// # Errors
-    /// As [`Context::get`], and it is something else.
+    /// As [`Context::get`], and if the row is of another type.
     pub async fn collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Outcome<Option<Collection<'k>>> {
         let found = self.head_of_one_moment(key, kind).await?;
         Ok(found.map(|found| Collection::found(key, found, self.now_ms())))
     }
 
-    /// The same; a new one where there is none, which exists when it is saved with a part.
+    /// As [`Context::collection`], or a new row if there is none. A new row exists once it is saved with a part.
     ///
     /// # Errors
     /// As [`Context::collection`].
@@ -89,13 +90,13 @@ impl Context<'_> {
         })
     }
 
-    /// A row without parts, which takes the place of whatever is at `key` when it is saved.
+    /// A row without parts, which replaces whatever is at `key` when it is saved.
     pub fn new_collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Collection<'k> {
         let head = Head { packed: Some(Packed::default()), ..self.new_head(kind) };
         Collection { key, head, expire_at_ms: None, is_changed: false, deadlines_changed: false, expired: 0 }
     }
 
-    /// Writes what was changed. A row without parts does not exist.
+    /// Writes what was changed. A row without parts is deleted.
     ///
     /// # Errors
     /// The key is too long.
@@ -111,51 +112,51 @@ impl Context<'_> {
 }
 
 impl<'k> Collection<'k> {
-    /// The row of `key` with a head that was read, and when it expires.
+    /// The row of `key` from a head that was read, and from the time at which the row expires.
     pub(crate) fn found(key: &'k [u8], (head, expire_at_ms): (Head, Option<u64>), now_ms: u64) -> Self {
         let mut row = Self { key, head, expire_at_ms, is_changed: false, deadlines_changed: false, expired: 0 };
         row.drop_packed_expired(now_ms);
         row
     }
 
-    /// The row expires then (milliseconds since 1970; `None` = never).
+    /// Sets when the row expires (milliseconds since 1970; `None` = never).
     pub fn expires_at(&mut self, expire_at_ms: Option<u64>) {
         self.expire_at_ms = expire_at_ms;
         self.is_changed = true;
     }
 
-    /// How many parts its users count. Of a hash, those that have expired are among them, if they have not been
+    /// How many parts users count. For a hash, expired fields are included until they have been
     /// [counted](Collection::count_expired).
     pub fn len(&self) -> u64 {
         self.head.count.saturating_sub(self.expired)
     }
 
-    /// What it is.
+    /// The row's type.
     pub fn kind(&self) -> RowType {
         self.head.kind
     }
 
-    /// Whether Redis would not keep it as a small one.
+    /// Whether Redis would not keep the row as a small one.
     pub fn is_large(&self) -> bool {
         self.head.is_large()
     }
 
-    /// Bytes of its subkeys and values.
+    /// Bytes of the row's subkeys and values.
     pub fn bytes(&self) -> u64 {
         self.head.bytes
     }
 
-    /// Whether it has no part: then it does not exist, or will not when it is saved.
+    /// Whether the row has no part. Then it does not exist, or will not exist once it is saved.
     pub fn is_empty(&self) -> bool {
         self.head.count == 0
     }
 
-    /// Where its parts are, if they have keys of their own.
+    /// The life that the keys of its parts belong to, if its parts have keys of their own.
     pub(crate) fn life(&self) -> Life {
         Life::new(self.head.version)
     }
 
-    /// Its parts, if they stand in its head.
+    /// The parts, if they stand in the row's head.
     fn packed(&self) -> Option<&Packed> {
         self.head.packed.as_ref()
     }
@@ -166,11 +167,11 @@ impl<'k> Collection<'k> {
             if is_planted(Plant::CountLeft) && self.packed().is_none() { (0, 0) } else { (parts, bytes) };
         self.head.count = self.head.count.saturating_add_signed(parts);
         self.head.bytes = self.head.bytes.saturating_add_signed(bytes);
-        // Also where the numbers stay: whoever watches the row looks at its head.
+        // The head is written even if the numbers stay the same: whoever watches the row looks at its head.
         self.is_changed = true;
     }
 
-    /// Changes a packed row by `change`, and spreads it if it has grown too large. To be called where it is packed.
+    /// Changes a packed row by `change`, and spreads it if it has grown too large. To be called only on a packed row.
     fn change_packed(&mut self, cx: &mut Context<'_>, change: impl FnOnce(&mut Packed)) -> Outcome {
         self.is_changed = true;
         let Some(packed) = &mut self.head.packed else { return Ok(()) };
@@ -189,7 +190,7 @@ impl<'k> Collection<'k> {
         Ok(())
     }
 
-    /// Notes that Redis would not keep the row as a small one any more. It never goes back to that.
+    /// Notes that Redis would not keep the row as a small one any more. A row never becomes small again.
     pub fn note_large(&mut self) {
         if !self.is_large() {
             match self.head.detail.first_mut() {
@@ -200,7 +201,7 @@ impl<'k> Collection<'k> {
         }
     }
 
-    /// Gives `part`, the one with the number `index`, keys of its own.
+    /// Gives `part`, which has the number `index`, keys of its own.
     fn spread(&self, cx: &mut Context<'_>, index: usize, part: &PackedPart<'_>) -> Outcome {
         for (space, subkey, value) in layout::keys_of(&self.head, index, part) {
             cx.put_part(self.life(), space, &subkey, &value)?;

@@ -1,4 +1,4 @@
-//! Parts in the order of their subkeys, in several spaces: they stand so in the head, or have keys of their own.
+//! Parts in the order of their subkeys, in several spaces. They stand in the row's head, or have keys of their own.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use super::Collection;
 use crate::context::{Context, PartsPage, StoredPartsPage, Subkeys};
 use crate::error::Outcome;
 
-/// The space whose parts users count.
+/// The space of the parts that users count.
 const COUNTED: u8 = 0;
 
 fn has(subkeys: &Subkeys, part: &PackedPart<'_>) -> bool {
@@ -31,7 +31,7 @@ impl Collection<'_> {
     /// The value of the part at `subkey` in `space`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The part cannot be read.
     pub(super) async fn ordered(&self, cx: &mut Context<'_>, space: u8, subkey: &[u8]) -> Outcome<Option<Value>> {
         match self.packed() {
             Some(packed) => {
@@ -43,10 +43,10 @@ impl Collection<'_> {
         }
     }
 
-    /// Up to `limit` of `subkeys`, in order. It may find nothing and still have something left.
+    /// Up to `limit` of `subkeys`, in order. A page may be empty although more parts follow.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The parts cannot be read.
     pub(super) async fn ordered_page(
         &self,
         cx: &mut Context<'_>,
@@ -61,10 +61,10 @@ impl Collection<'_> {
         Ok(page.into_owned())
     }
 
-    /// The same in one piece.
+    /// As [`Collection::ordered_page`], with all parts in one piece of memory.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The parts cannot be read.
     pub(super) async fn stored_ordered_page(
         &self,
         cx: &mut Context<'_>,
@@ -72,7 +72,7 @@ impl Collection<'_> {
         limit: usize,
     ) -> Outcome<StoredPartsPage> {
         let Some(packed) = self.packed() else { return cx.stored_parts(self.key, self.life(), subkeys, limit).await };
-        // One more than wanted tells whether there is more. Who wants the last ones looks at all.
+        // One part more than wanted tells whether there are more. For the last parts, all parts have to be looked at.
         let most = if subkeys.reverse { usize::MAX } else { limit.max(1).saturating_add(1) };
         let wanted = packed.iter().filter(|part| has(&subkeys, part)).take(most);
         let mut parts: Vec<PackedPart<'_>> = wanted.collect();
@@ -91,7 +91,7 @@ impl Collection<'_> {
         Ok(StoredPartsPage::of_subkeys(parts, next))
     }
 
-    /// Puts a part at `subkey` in `space`, where one with a value of `before` bytes stands, or none.
+    /// Puts a part at `subkey` in `space`. Before, there was a part with a value of `before` bytes, or none.
     ///
     /// # Errors
     /// The subkey is too long.
@@ -112,7 +112,7 @@ impl Collection<'_> {
         if self.packed().is_none() {
             return cx.put_part(self.life(), space, subkey, value);
         }
-        // Its place is looked for, whether it is there, and the place once more.
+        // Looks for its place, looks whether the part is there, and looks for the place once more.
         cx.passed_packed(2 * self.len() as usize);
         self.change_packed(cx, |packed| {
             let order = |part: &PackedPart<'_>| (part.space, part.subkey).cmp(&(space, subkey));
@@ -126,10 +126,10 @@ impl Collection<'_> {
         })
     }
 
-    /// Takes the part at `subkey` in `space` out, which is there and has a value of so many bytes.
+    /// Takes out the part at `subkey` in `space`, which has to be there and to have a value of `value_bytes` bytes.
     ///
     /// # Errors
-    /// Of the batch.
+    /// As [`Context::delete_part`].
     pub(super) fn remove_ordered(
         &mut self,
         cx: &mut Context<'_>,

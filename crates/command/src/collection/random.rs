@@ -1,12 +1,13 @@
-//! Members by chance.
+//! Random members.
 //!
-//! A packed row's are numbered. In a large row a random place is looked up, and one of the members behind it is taken:
-//! places are as good as random, so every member has about the same chance, but for the gaps in front of it.
+//! The members of a packed row are numbered. In a large row a random place is looked up, and one of the members behind
+//! it is taken. Places are as good as random, so every member has about the same chance, apart from the gap in front of
+//! it.
 //!
-//! Members that are *popped* leave dead parts behind, which stay until a merge drops them. If pops looked up random
-//! places, too, each would step over more of these. So pops go round: the head of a set says where the last one was,
-//! and the next takes the member behind it. The order is that of a hash that nobody knows, and a member that is put
-//! back waits for the next round.
+//! Members that are *popped* leave dead parts behind, which stay until a merge drops them. If pops also looked up
+//! random places, each would have to step over more of these. So pops go round: the head of a set says where the last
+//! pop was, and the next pop takes the member behind it. The order is that of a hash that nobody knows, and a member
+//! that is put back waits for the next round.
 
 use std::collections::BTreeSet;
 
@@ -18,30 +19,30 @@ use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::turn::end_turn;
 
-/// Members behind a random place among which one is taken: the more, the less gaps matter.
+/// One of this many members behind a random place is taken: the more there are, the less gaps matter.
 const NEAR_MEMBERS: usize = 16;
 
-/// Random places that are tried before the living members behind dead ones are waited for.
+/// How many random places are tried before waiting for the living members behind dead ones.
 const TRIES: u32 = 4;
 
-/// Where more than this part of all members is wanted, all are gone through.
+/// If more than one part in this many of all members is wanted, all members are gone through.
 const FEW: u64 = 4;
 
-/// Members that are looked up one by one between two turns.
+/// How many members are looked up one by one between two turns.
 const TURN_MEMBERS: usize = 64;
 
-/// Most bytes of members that are chosen together.
+/// Most bytes of members that are chosen at once.
 const CHOSEN_BYTES_MAX: usize = 64 << 20;
-/// What a member takes beside its bytes.
+/// How many bytes a member takes beside its name and value.
 const MEMBER_BYTES: usize = 96;
-/// There are more.
+/// The error for more bytes than that.
 const TOO_MANY: Error = Error::new("ERR more than 64 MiB of members: ask for fewer at a time");
 
 impl Collection<'_> {
-    /// A member by chance; `None` if there is none.
+    /// A random member; `None` if there is none.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The members cannot be read.
     pub async fn random_member(&self, cx: &mut Context<'_>) -> Outcome<Option<Member>> {
         let mut rng = Rng::new(cx.random());
         if let Some(packed) = self.packed() {
@@ -55,10 +56,10 @@ impl Collection<'_> {
         Ok(near.into_iter().nth(at))
     }
 
-    /// Up to `count` different members by chance.
+    /// Up to `count` different random members.
     ///
     /// # Errors
-    /// They cannot be read; they are too many.
+    /// The members cannot be read, or are too many.
     pub async fn random_members(&self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
         if self.packed().is_some() || count.saturating_mul(FEW) >= self.len() {
             return self.sample(cx, count).await;
@@ -80,7 +81,7 @@ impl Collection<'_> {
         Ok(found)
     }
 
-    /// Goes through all members, and keeps `count` of them: each with the same chance.
+    /// Goes through all members, and keeps `count` of them, each with the same chance.
     async fn sample(&self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
         let mut rng = Rng::new(cx.random());
         let (mut kept, mut met, mut from, mut bytes): (Vec<Member>, _, _, _) = (Vec::new(), 0, Some(0), 0);
@@ -110,16 +111,16 @@ impl Collection<'_> {
             from = rng.next_u64() as u32;
             let mut page = self.members_from(cx, from, NEAR_MEMBERS).await?;
             if page.members.is_empty() && page.next.is_none() {
-                // Behind the last one comes the first: that is its gap, too.
+                // The first member follows the last one, so the gap behind the last one belongs to the first.
                 page = self.members_from(cx, 0, NEAR_MEMBERS).await?;
             }
             if !page.members.is_empty() {
                 return Ok(page.members);
             }
-            // A page may have met nothing but what was removed: there are other places.
+            // The page may have met nothing but removed members: another place may be better.
             cx.yields().now().await;
         }
-        // Most of them are gone. Behind the last pop, there are none that are dead.
+        // Most members near here are gone. Right behind the last pop there are no dead ones.
         for from in [self.popped().unwrap_or(from), 0] {
             let mut next = Some(from);
             while let Some(from) = next {
@@ -134,10 +135,10 @@ impl Collection<'_> {
         Ok(Vec::new())
     }
 
-    /// Takes `count` members by chance out of a set that has more.
+    /// Takes `count` random members out of a set that has more.
     ///
     /// # Errors
-    /// They cannot be read; they are too many.
+    /// The members cannot be read, or are too many.
     pub async fn pop_members(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
         let popped = match self.packed() {
             Some(_) if count == 1 => self.random_member(cx).await?.into_iter().collect(),
@@ -153,7 +154,7 @@ impl Collection<'_> {
 
     /// The `count` members of a large set that are to be popped next.
     async fn members_round(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
-        // Behind the last one: others at its place, which are rare, wait for the next round.
+        // Starts behind the last popped member. Others at the same place, which are rare, wait for the next round.
         let start = self.popped().map(|place| place.wrapping_add(1));
         let start = start.unwrap_or_else(|| Rng::new(cx.random()).next_u64() as u32);
         let (mut found, mut bytes): (Vec<Member>, _) = (Vec::new(), 0);
@@ -179,7 +180,8 @@ impl Collection<'_> {
         Ok(found)
     }
 
-    /// The place of the member that was popped last, if some was: behind the byte that says whether a set is large.
+    /// The place of the member that was popped last, if there is one. It follows the byte that says whether a set is
+    /// large.
     fn popped(&self) -> Option<u32> {
         let place = (self.head.kind == RowType::Set).then(|| self.head.detail.get(1..)?.first_chunk()).flatten();
         place.map(|place| u32::from_be_bytes(*place))
@@ -192,7 +194,7 @@ impl Collection<'_> {
     }
 }
 
-/// Books `member` among `bytes`.
+/// Adds the size of `member` to `bytes`.
 fn grow(bytes: &mut usize, member: &Member) -> Outcome {
     *bytes += size(member);
     if *bytes > CHOSEN_BYTES_MAX { Err(TOO_MANY) } else { Ok(()) }

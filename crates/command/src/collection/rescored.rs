@@ -1,4 +1,4 @@
-//! Changes of sorted sets: every member stands by its name and by its score, and is counted.
+//! Changes of sorted sets. Every member is stored by its name and by its score, and is counted.
 
 use std::ops::Bound;
 
@@ -11,35 +11,35 @@ use super::{Collection, PACKED_BYTES_MAX, PACKED_PARTS_MAX};
 use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
 
-/// The space that members are found in by their names.
+/// The space in which members are found by their names.
 const MEMBERS: u8 = 0;
 
-/// Parts that are read in one step at an end of the order.
+/// How many parts are read in one step at an end of the order.
 const PAGE_PARTS: usize = 256;
 
-/// Bytes of a score as they are counted.
+/// How many bytes a score counts for.
 const SCORE_BYTES: usize = 8;
 
-/// Members that Redis keeps in one piece, and bytes of each, by its defaults.
+/// Redis keeps a sorted set in one piece up to this many members, and bytes of each, by its defaults.
 const SMALL_MEMBERS: u64 = 128;
 const SMALL_BYTES: usize = 64;
 
-/// Most bytes of members that a command changes or combines as one: they are in memory until it is done.
+/// Most bytes of members that one command changes or combines at once: they are in memory until it is done.
 pub const AT_ONCE_BYTES_MAX: usize = 64 << 20;
-/// What is said beyond.
+/// The error for more members than that.
 pub const TOO_MANY_AT_ONCE: Error = Error::new(
     "ERR too many members for one command: with 64 bytes for each, those that are changed or combined at once may have 64 MB",
 );
 
-/// A score would be NaN.
+/// The error for a score that would be NaN.
 pub const NOT_A_SCORE: Error = Error::new("ERR resulting score is not a number (NaN)");
 
-/// What a member called `name` counts among those [`AT_ONCE_BYTES_MAX`].
+/// How many bytes a member called `name` takes of [`AT_ONCE_BYTES_MAX`].
 pub fn weight(name: &[u8]) -> usize {
     name.len() + 64
 }
 
-/// The number of the first part of `packed` that stands behind `place`.
+/// The number of the first part of `packed` that does not stand in front of `place`.
 fn index_behind(packed: &Packed, place: &[u8]) -> usize {
     let is_in_front = |part: &PackedPart<'_>| Scored::packed(*part).is_some_and(|member| &member.place()[..] < place);
     packed.iter().take_while(is_in_front).count()
@@ -49,9 +49,9 @@ fn value_of(score: f64) -> Outcome<[u8; SCORE_BYTES]> {
     score_value(score).map_err(|_| NOT_A_SCORE)
 }
 
-/// The scores of `members` as Redis keeps them when it puts one behind the other into a new row, which is small as long
-/// as it can be, or, where it `is_known` how many they are, large from the beginning if they are too many: only a large
-/// row knows that a zero was a negative one.
+/// Changes the scores of `members` to those that Redis keeps when it adds the members one after the other to a new row.
+/// Such a row is small for as long as it can be. But if Redis knows beforehand how many members there are (`is_known`),
+/// the row is large from the beginning if they are too many. Only a large row knows that a zero was a negative one.
 pub fn stored_one_by_one(members: &mut [Scored], is_known: bool) {
     let mut is_large = is_known && members.len() as u64 > SMALL_MEMBERS;
     for (member, before) in members.iter_mut().zip(0_u64..) {
@@ -64,10 +64,10 @@ pub fn stored_one_by_one(members: &mut [Scored], is_known: bool) {
 }
 
 impl Context<'_> {
-    /// Writes what was changed of `zset`: its members are counted, now or with what others change of it.
+    /// Writes what was changed of `zset`, and counts its members: now, or later along with what others change of it.
     ///
     /// # Errors
-    /// As [`Context::save`], and its counts cannot be read.
+    /// As [`Context::save`], and if the counts cannot be read.
     pub async fn save_sorted(&mut self, zset: &mut Collection<'_>) -> Outcome {
         zset.count_some(self).await?;
         self.save(zset)
@@ -75,7 +75,7 @@ impl Context<'_> {
 }
 
 impl Collection<'_> {
-    /// Redis keeps such a row in one piece while it has few members, and short ones.
+    /// Notes whether Redis would still keep the row in one piece: it does while the members are few and short.
     fn note_member(&mut self, name: &[u8], members: u64) {
         if name.len() > SMALL_BYTES || members > SMALL_MEMBERS {
             self.note_large();
@@ -87,7 +87,8 @@ impl Collection<'_> {
         if self.is_large() { score } else { score + 0.0 }
     }
 
-    /// Counts the members that came and went, unless somebody else does. To be saved all the same.
+    /// Counts the members that came and went, unless the caller of the command does that. The row has to be saved
+    /// either way.
     ///
     /// # Errors
     /// The counts cannot be read.
@@ -95,7 +96,7 @@ impl Collection<'_> {
         if cx.counts_later() { Ok(()) } else { self.count_changes(cx).await }
     }
 
-    /// Counts the members that came and went. A row without members goes, and its counts with it.
+    /// Counts the members that came and went. A row without members goes away, and its counts with it.
     ///
     /// # Errors
     /// The counts cannot be read.
@@ -112,25 +113,26 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Gives the member called `name` this score; `before` is what it has, if it is there. To be
+    /// Gives the member `name` this score; `before` is its score so far, if it is there. The row has to be
     /// [saved](Context::save_sorted).
     ///
     /// # Errors
-    /// The name is too long; what stands around it cannot be read.
+    /// The name is too long; or the parts around the member cannot be read.
     pub async fn put_score(&mut self, cx: &mut Context<'_>, before: Option<f64>, name: &[u8], score: f64) -> Outcome {
         let is_new = before.is_none();
         if is_new {
             self.note_member(name, self.len() + 1);
             self.count(1, (name.len() + SCORE_BYTES) as i64);
         } else {
-            // The head is written all the same: whoever watches the row looks at it.
+            // The head is written even so: whoever watches the row looks at it.
             self.count(0, 0);
         }
         let score = self.kept(score);
         let value = value_of(score)?;
         let (new, beside) = scored(score, name);
         if self.packed().is_some() {
-            // The old one is looked for, and the place of the new one, beside the places of those in front of it.
+            // The old member is looked for, and the place of the new one; and the places of the members in front of it
+            // are made.
             cx.passed_packed(self.len() as usize);
             let mut in_front = 0;
             self.change_packed(cx, |packed| {
@@ -165,11 +167,12 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Takes `members`, which are there, out. They ascend or descend. Where they are the outermost ones, and somebody
-    /// has seen it, `next` is the one that is outermost then. To be [saved](Context::save_sorted).
+    /// Takes out `members`, which have to be there, and to ascend or descend. If they are the outermost ones, and the
+    /// caller knows that, `next` is the member that is outermost afterwards. The row has to be
+    /// [saved](Context::save_sorted).
     ///
     /// # Errors
-    /// What stands around them cannot be read.
+    /// The parts around the members cannot be read.
     pub async fn remove_scored(&mut self, cx: &mut Context<'_>, members: &[Scored], next: Option<&Scored>) -> Outcome {
         let bytes: usize = members.iter().map(|member| member.name.len() + SCORE_BYTES).sum();
         self.count(-(members.len() as i64), -(bytes as i64));
@@ -187,12 +190,12 @@ impl Collection<'_> {
             places.push(place);
         }
         if self.is_empty() {
-            // The row goes, and with it all of its parts.
+            // The row goes away, and with it all of its parts.
             return Ok(());
         }
         places.sort_unstable();
         let mut order = self.order()?;
-        // A row from which something is taken may be a queue: from now on its ends are known.
+        // A row from which members are taken may be a queue, so its ends are tracked from now on.
         let is_known = order.ends.is_some();
         let mut ends = order.ends.take().unwrap_or(OrderEnds { first: vec![0], last: vec![u8::MAX] });
         let left = |place: Option<&Vec<u8>>, bound: &[u8]| place.is_some_and(|place| place.starts_with(bound));
@@ -213,8 +216,8 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Looks for the first member, and the last, where these may have `left`, and up to `removed` members that stood
-    /// beside them.
+    /// Looks for the first member if the known one may have left (`left.0`), and for the last one (`left.1`). Up to
+    /// `removed` members beside them may have left, too.
     async fn find_ends(
         &self,
         cx: &mut Context<'_>,
@@ -245,7 +248,7 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Gives a row that has no members these, which ascend.
+    /// Gives these members, which ascend, to a row without members.
     ///
     /// # Errors
     /// A name is too long.

@@ -1,7 +1,8 @@
-//! The members of a sorted set in the order of their scores, and of their names where scores are the same.
+//! The members of a sorted set in the order of their scores; members with the same score are in the order of their
+//! names.
 //!
-//! A *place* in this order is the bytes of a score with a name behind them, whether a member has them or not; a
-//! *stretch* goes from one place up to another.
+//! A *place* in this order is the bytes of a score followed by a name, whether or not a member has them. A *stretch*
+//! reaches from one place up to another.
 
 use std::ops::Bound;
 
@@ -14,7 +15,7 @@ use crate::error::Outcome;
 use crate::reply::FLUSH_BYTES;
 use crate::stored_parts::{StoredPart, StoredParts};
 
-/// The space that has the order.
+/// The space of that order.
 pub(super) const ORDER: u8 = 1;
 
 /// Most members that are read between two turns.
@@ -34,13 +35,13 @@ impl Scored {
         Some(Self { name: part.subkey.into(), score: score_of(part.value)? })
     }
 
-    /// Where it stands.
+    /// The member's place in the order.
     pub fn place(&self) -> Vec<u8> {
         place(self.score, &self.name)
     }
 }
 
-/// A member where it lies.
+/// A member, borrowed from where it was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoredRef<'p> {
     /// Its name.
@@ -53,7 +54,7 @@ impl<'p> ScoredRef<'p> {
     fn spread(part: StoredPart<'p>) -> Option<Self> {
         let mut name = part.key;
         let score = take_f64(&mut name)?;
-        // What stands beside it says that the zero is a negative one.
+        // A value beside the place says that the zero is a negative one.
         let score = if part.value.is_empty() { score } else { -score };
         Some(Self { name, score })
     }
@@ -63,13 +64,13 @@ impl<'p> ScoredRef<'p> {
     }
 }
 
-/// Members that were read, where they lie: for whoever looks at each once.
+/// Members that were read, without a copy of each: for code that looks at each member once.
 #[derive(Default)]
 pub struct ScoredPage {
     parts: StoredPartsPage,
-    /// So many of the first do not belong to it.
+    /// How many parts at the front do not belong to the page.
     skipped: usize,
-    /// It is to be seen from its end.
+    /// The page is iterated from its end.
     is_turned: bool,
 }
 
@@ -78,7 +79,7 @@ impl ScoredPage {
         Self { parts, skipped, is_turned: false }
     }
 
-    /// Of members that stand in a head.
+    /// A page of members that stand in a head.
     fn of(members: impl Iterator<Item = Scored>) -> Self {
         let mut parts = StoredParts::default();
         for member in members {
@@ -88,17 +89,17 @@ impl ScoredPage {
         Self::new(StoredPartsPage::of_subkeys(parts, None), 0)
     }
 
-    /// How many there are.
+    /// How many members there are.
     pub fn len(&self) -> usize {
         self.parts.iter().len().saturating_sub(self.skipped)
     }
 
-    /// The same in the other order.
+    /// The same members in reverse order.
     pub fn turned(self) -> Self {
         Self { is_turned: !self.is_turned, ..self }
     }
 
-    /// Each of them.
+    /// Each member, in order.
     pub fn iter(&self) -> impl Iterator<Item = Outcome<ScoredRef<'_>>> {
         let (len, skipped) = (self.len(), self.skipped);
         (0..len).map(move |index| {
@@ -113,15 +114,15 @@ impl ScoredPage {
     }
 }
 
-/// The score of the member of a sorted set that has this value.
+/// The score in the `value` of a member of a sorted set.
 ///
 /// # Errors
-/// It has none.
+/// The value has no score.
 pub fn score_in(value: &[u8]) -> Outcome<f64> {
     score_of(value).ok_or_else(damaged)
 }
 
-/// Where a member called `name` with this score stands.
+/// The place of a member called `name` with this score.
 pub fn place(score: f64, name: &[u8]) -> Vec<u8> {
     scored(score, name).0
 }
@@ -132,12 +133,12 @@ pub fn above(mut place: Vec<u8>) -> Vec<u8> {
     place
 }
 
-/// Members that stand one behind the other.
+/// Consecutive members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The first place.
     pub from: Vec<u8>,
-    /// The place behind the last; `None`: to the end of all.
+    /// The place behind the last; `None` = to the end of the order.
     pub to: Option<Vec<u8>>,
 }
 
@@ -151,7 +152,7 @@ impl Stretch {
 }
 
 impl<'k> Collection<'k> {
-    /// What the head of a spread row knows of its order.
+    /// What the head of a spread row says about its order.
     pub(super) fn order(&self) -> Outcome<OrderDetail> {
         OrderDetail::decode(&self.head.detail).ok_or_else(damaged)
     }
@@ -161,7 +162,7 @@ impl<'k> Collection<'k> {
         Ok(Counted::new(self.key, self.life(), ORDER, &self.order()?))
     }
 
-    /// All members of a packed row, in order: it keeps them so.
+    /// All members of a packed row, in order; the row keeps them in that order.
     fn in_order(&self, cx: &mut Context<'_>) -> Option<impl DoubleEndedIterator<Item = Scored> + use<>> {
         let members: Vec<Scored> = self.packed()?.iter().filter_map(Scored::packed).collect();
         cx.passed_packed(members.len());
@@ -169,10 +170,10 @@ impl<'k> Collection<'k> {
         Some(members.into_iter())
     }
 
-    /// The score of the member that is called `name`.
+    /// The score of the member `name`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The member cannot be read.
     pub async fn score(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<f64>> {
         self.member_value(cx, name).await?.map(|value| score_in(&value)).transpose()
     }
@@ -180,7 +181,7 @@ impl<'k> Collection<'k> {
     /// How many members stand in front of `place`.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The row cannot be read.
     pub async fn count_before(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<u64> {
         match self.in_order(cx) {
             Some(members) => Ok(members.take_while(|member| &member.place()[..] < place).count() as u64),
@@ -191,7 +192,7 @@ impl<'k> Collection<'k> {
     /// How many members are in `stretch`.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The row cannot be read.
     pub async fn count_in(&self, cx: &mut Context<'_>, stretch: &Stretch) -> Outcome<u64> {
         let front = if stretch.from.is_empty() { 0 } else { self.count_before(cx, &stretch.from).await? };
         let end = match &stretch.to {
@@ -201,10 +202,11 @@ impl<'k> Collection<'k> {
         Ok(end.saturating_sub(front))
     }
 
-    /// Where the member stands in front of which there are `rank` others; behind all where there are not so many.
+    /// The place of the member with `rank` others in front of it; `None`, which is behind all, if there are not so
+    /// many.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The row cannot be read.
     pub async fn place_at(&self, cx: &mut Context<'_>, rank: u64) -> Outcome<Option<Vec<u8>>> {
         if rank == 0 {
             return Ok(Some(Vec::new()));
@@ -222,10 +224,10 @@ impl<'k> Collection<'k> {
         }
     }
 
-    /// The members with the ranks from `first` up to `end`, which is behind the last.
+    /// The members with the ranks from `first` up to `end`, which is not included.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The row cannot be read.
     pub async fn stretch_of_ranks(&self, cx: &mut Context<'_>, first: u64, end: u64) -> Outcome<Stretch> {
         let Some(from) = self.place_at(cx, first).await?.filter(|_| first < end) else {
             return Ok(Stretch { from: Vec::new(), to: Some(Vec::new()) });
@@ -233,11 +235,11 @@ impl<'k> Collection<'k> {
         Ok(Stretch { from, to: self.place_at(cx, end).await? })
     }
 
-    /// Those members themselves, in order: for a few, without a look at where they begin and end. If their names are
-    /// longer than what is told at a time, not all of them.
+    /// The members with these ranks, in order. For few members: it does not look up where they begin and end. If their
+    /// names are longer than what is answered at a time, only the first of them are returned.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The members cannot be read.
     pub async fn ranked(&self, cx: &mut Context<'_>, first: u64, end: u64) -> Outcome<ScoredPage> {
         let end = end.min(self.len());
         let wanted = end.saturating_sub(first) as usize;
@@ -250,7 +252,7 @@ impl<'k> Collection<'k> {
         if first == 0 {
             return self.in_a_row(cx, Stretch::ALL, false, 0, wanted).await;
         }
-        // The last ones need no counts.
+        // The last members need no counts.
         if end == self.len() {
             return Ok(self.in_a_row(cx, Stretch::ALL, true, 0, wanted).await?.turned());
         }
@@ -258,7 +260,7 @@ impl<'k> Collection<'k> {
         self.in_a_row(cx, Stretch { from, to: None }, false, passed as usize, wanted).await
     }
 
-    /// Members of `stretch` of a spread row, as many as are `wanted` behind those that are `passed`.
+    /// Members of `stretch` of a spread row: `wanted` members, after skipping `passed` others.
     async fn in_a_row(
         &self,
         cx: &mut Context<'_>,
@@ -269,14 +271,14 @@ impl<'k> Collection<'k> {
     ) -> Outcome<ScoredPage> {
         let (first, mut left) = self.stored_page(cx, stretch, reverse, passed + wanted).await?;
         if left.is_none() || first.iter().len() >= passed + wanted {
-            // Mostly they are all in one page.
+            // Mostly one page has them all.
             return Ok(ScoredPage::new(first, passed));
         }
         let (mut page, mut parts, mut bytes) = (first, StoredParts::default(), 0);
         loop {
             let here = passed.min(page.iter().len());
             passed -= here;
-            // What is passed is not copied.
+            // Members that are skipped are not copied.
             for part in page.iter().skip(here) {
                 bytes += part.key.len();
                 parts.push_stored(part);
@@ -288,10 +290,11 @@ impl<'k> Collection<'k> {
         Ok(ScoredPage::new(StoredPartsPage::of_subkeys(parts, None), 0))
     }
 
-    /// Some of `stretch`, up to `limit`, the last ones first if `reverse`; and what is left of it, if there is more.
+    /// Up to `limit` members of `stretch`, the last ones first if `reverse`; and what is left of the stretch, if there
+    /// is more.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The members cannot be read.
     pub async fn scored_page(
         &self,
         cx: &mut Context<'_>,
@@ -308,10 +311,10 @@ impl<'k> Collection<'k> {
         Ok((ScoredPage::new(page, 0).to_members(cx)?, left))
     }
 
-    /// The same where they lie.
+    /// As [`Collection::scored_page`], without a copy of each member.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The members cannot be read.
     pub async fn scored_in_place(
         &self,
         cx: &mut Context<'_>,
@@ -327,7 +330,7 @@ impl<'k> Collection<'k> {
         Ok((ScoredPage::new(page, 0), left))
     }
 
-    /// The same of a spread row, where the members stand.
+    /// As [`Collection::scored_in_place`], for a spread row.
     async fn stored_page(
         &self,
         cx: &mut Context<'_>,
@@ -354,8 +357,8 @@ impl<'k> Collection<'k> {
         Ok((page, left))
     }
 
-    /// `stretch` without what is known to be in front of the first member of a spread row and behind its last one:
-    /// these may be very many dead parts.
+    /// `stretch` without the range that is known to be in front of the first member of a spread row or behind its last
+    /// one: there may be very many dead parts in it.
     fn within_ends(&self, stretch: Stretch) -> Outcome<Stretch> {
         let Some(ends) = self.order()?.ends else { return Ok(stretch) };
         let to = match (stretch.to, ends.behind()) {
@@ -365,10 +368,10 @@ impl<'k> Collection<'k> {
         Ok(Stretch { from: stretch.from.max(ends.first), to })
     }
 
-    /// The first member of all, or the last.
+    /// The first member of all, or with `is_last` the last.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The members cannot be read.
     pub async fn outermost(&self, cx: &mut Context<'_>, is_last: bool) -> Outcome<Option<Scored>> {
         let mut left = Some(Stretch::ALL);
         while let Some(stretch) = left {

@@ -1,6 +1,7 @@
-//! Members of a set: they have names alone.
+//! Members of a set: they have names only.
 //!
-//! A set of whole numbers is told in their order, as long as Redis would keep it as numbers: a packed one stands so.
+//! A set of whole numbers is returned in the order of the numbers, as long as Redis would keep it as numbers. A packed
+//! set is stored in that order.
 
 use weir_model::parts::PackedPart;
 
@@ -9,7 +10,7 @@ use crate::context::Context;
 use crate::error::Outcome;
 use crate::number::parse_i64;
 
-/// Most whole numbers that Redis keeps as such, by its defaults.
+/// Most members of a set that Redis keeps as whole numbers, by its defaults.
 pub const NUMBERS_MAX: usize = 512;
 
 impl Collection<'_> {
@@ -21,7 +22,7 @@ impl Collection<'_> {
     /// Adds `member` to a set; `false` if it was there.
     ///
     /// # Errors
-    /// It cannot be read; it is too long.
+    /// The member cannot be read; it is too long.
     pub async fn add_member(&mut self, cx: &mut Context<'_>, member: &[u8]) -> Outcome<bool> {
         let is_new = self.member(cx, member).await?.is_none();
         if is_new {
@@ -30,10 +31,10 @@ impl Collection<'_> {
         Ok(is_new)
     }
 
-    /// Adds `member`, which is not there, to a set.
+    /// Adds `member`, which has to be missing, to a set.
     ///
     /// # Errors
-    /// It is too long.
+    /// The member is too long.
     pub fn add_new_member(&mut self, cx: &mut Context<'_>, member: &[u8]) -> Outcome {
         let number = parse_i64(member);
         if number.is_none() || self.len() >= NUMBERS_MAX as u64 {
@@ -45,7 +46,7 @@ impl Collection<'_> {
             }
             _ => return self.put_member(cx, None, member, &[]),
         };
-        // Where it stands among the numbers was looked for.
+        // The place of the number among the others was looked for.
         cx.passed_packed(self.len() as usize);
         self.count(1, member.len() as i64);
         self.change_packed(cx, |packed| {

@@ -1,8 +1,8 @@
 //! The values of a list, by their index.
 //!
-//! A large list has its values at positions that follow one another, and its head says where the first is: so both ends
-//! grow and shrink without a look at the rest. What is put in or taken out in between moves the values on the shorter
-//! side of it.
+//! A large list has its values at consecutive positions, and its head says where the first one is. So both ends grow
+//! and shrink without a look at the rest. To insert or remove a value in between, the values on the shorter side of it
+//! are moved.
 
 use std::ops::Range;
 
@@ -15,22 +15,22 @@ use crate::error::{Error, Outcome};
 
 mod removal;
 
-/// The order that values stand in.
+/// The space of the values.
 const SPACE: u8 = 0;
 
 /// Bytes of a position.
 const POSITION_BYTES: usize = 8;
 
-/// Values that are read between two turns.
+/// How many values are read between two turns.
 const PAGE_VALUES: usize = 1000;
 
-/// Most values, and bytes of them, that one command moves or takes out one by one.
+/// Most values, and most bytes of values, that one command moves or takes out one by one.
 const CHANGED_VALUES_MAX: u64 = 100_000;
 const CHANGED_BYTES_MAX: u64 = 64 << 20;
 const TOO_MANY: Error =
     Error::new("ERR the list is too large for this: more than 100000 values, or 64 MB of them, would have to move");
 
-/// Most bytes of several values that are taken out and answered at once.
+/// Most bytes of several values that are taken out and returned at once.
 const TAKEN_BYTES_MAX: usize = 16 << 20;
 const TOO_MUCH: Error = Error::new("ERR these values have more than 16 MB together: take less at a time");
 
@@ -46,14 +46,14 @@ pub enum End {
     Back,
 }
 
-/// What a command may still change of a list's values.
+/// What a command may still change in a list's values.
 struct Budget {
     values: u64,
     bytes: u64,
 }
 
 impl Budget {
-    /// For a command that changes `values`.
+    /// The budget of a command that changes `values` values.
     fn of(values: u64) -> Outcome<Self> {
         if values > CHANGED_VALUES_MAX { Err(TOO_MANY) } else { Ok(Self { values, bytes: CHANGED_BYTES_MAX }) }
     }
@@ -78,7 +78,7 @@ fn bytes_of(value: &[u8]) -> i64 {
 }
 
 impl Collection<'_> {
-    /// The position of the first value. That of a packed list is 0.
+    /// The position of the first value; 0 for a packed list.
     fn first(&self) -> i64 {
         take_i64(&mut &self.head.detail[..]).unwrap_or(0)
     }
@@ -88,15 +88,15 @@ impl Collection<'_> {
         self.head.detail.extend_from_slice(&subkey(position));
     }
 
-    /// The position of the value with this index, `by` further.
+    /// The position of the value with the number `index`, moved by `by`.
     fn position(&self, index: u64, by: i64) -> Outcome<i64> {
         self.first().checked_add_unsigned(index).and_then(|position| position.checked_add(by)).ok_or(NO_POSITION)
     }
 
-    /// The value with the number `index`, which is less than the length.
+    /// The value with the number `index`, which has to be less than the length.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The value cannot be read.
     pub async fn value(&self, cx: &mut Context<'_>, index: u64) -> Outcome<Value> {
         let found = match self.packed() {
             Some(packed) => {
@@ -112,11 +112,11 @@ impl Collection<'_> {
         found.ok_or(MISSING)
     }
 
-    /// Some of the values with the numbers in `range`: the first ones, or in `reverse` order the last ones. At least
-    /// one, unless there is none in the range.
+    /// Some of the values with the numbers in `range`: the first ones, or in `reverse` order the last ones. It is at
+    /// least one value, unless the range is empty.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The values cannot be read.
     pub async fn some_values(&self, cx: &mut Context<'_>, range: Range<u64>, reverse: bool) -> Outcome<Vec<Value>> {
         if range.is_empty() {
             return Ok(Vec::new());
@@ -136,7 +136,7 @@ impl Collection<'_> {
         Ok(page.iter().map(|part| part.to_value()).collect())
     }
 
-    /// The same of a spread list, which has some in the range.
+    /// The same for a spread list and a range that is not empty.
     async fn spread_page(&self, cx: &mut Context<'_>, range: Range<u64>, reverse: bool) -> Outcome<StoredPartsPage> {
         let (first, last) = (self.position(range.start, 0)?, self.position(range.end - 1, 0)?);
         let (from, to) =
@@ -160,14 +160,14 @@ impl Collection<'_> {
         Err(MISSING)
     }
 
-    /// Answers with the values whose numbers are in `range`, which the list has, behind whatever says that they follow.
-    /// What is answered leaves meanwhile, however many there are.
+    /// Answers with the values whose numbers are in `range`, all of which the list has; the caller has announced them.
+    /// The answer is sent while the list is read, however long the list is.
     ///
     /// # Errors
-    /// They cannot be read; whoever asked is gone.
+    /// The values cannot be read; the client is gone.
     pub async fn tell_values(&self, cx: &mut Context<'_>, range: Range<u64>) -> Outcome {
         if range.is_empty() {
-            // It may lie far behind the last value.
+            // An empty range may lie far behind the last value.
             return Ok(());
         }
         if let Some(packed) = self.packed() {
@@ -220,16 +220,16 @@ impl Collection<'_> {
         self.change_packed(cx, |packed| packed.insert(index as usize, packed_part(value)))
     }
 
-    /// Puts `value` in the place of the one with the number `index`, which is `before`.
+    /// Puts `value` in the place of the value with the number `index`, which is `before`.
     ///
     /// # Errors
-    /// Of the batch.
+    /// As [`Context::put_part`].
     pub fn set_value(&mut self, cx: &mut Context<'_>, index: u64, before: &[u8], value: &[u8]) -> Outcome {
         self.count(0, bytes_of(value) - bytes_of(before));
         if self.packed().is_none() {
             return cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value);
         }
-        // The place of the old one is looked for, and that of the new one.
+        // The place of the old value is looked for, and the place of the new one.
         cx.passed_packed(self.len() as usize);
         self.change_packed(cx, |packed| {
             packed.remove_nth(index as usize);
@@ -237,10 +237,11 @@ impl Collection<'_> {
         })
     }
 
-    /// Puts `value` in front of the one with the number `index`, or behind all. Values on the shorter side are moved.
+    /// Puts `value` in front of the value with the number `index`, or behind all values. Values on the shorter side
+    /// move.
     ///
     /// # Errors
-    /// These are too many; they cannot be read.
+    /// Too many values have to move; they cannot be read.
     pub async fn insert_value(&mut self, cx: &mut Context<'_>, index: u64, value: &[u8]) -> Outcome {
         if self.packed().is_some() {
             return self.insert_packed(cx, index, value);
@@ -257,9 +258,10 @@ impl Collection<'_> {
         cx.put_part(self.life(), SPACE, &subkey(self.position(index, 0)?), value)
     }
 
-    /// Puts the values with the numbers in `range` at positions that are `by` further. Where they were is left alone.
+    /// Copies the values with the numbers in `range` to positions that are `by` further. Their old positions are left
+    /// alone.
     async fn shift(&self, cx: &mut Context<'_>, range: Range<u64>, by: i64, budget: &mut Budget) -> Outcome {
-        // None is written where others have yet to be read.
+        // The order makes sure that no value is overwritten before it is read.
         let reverse = by > 0;
         let mut left = range;
         while !left.is_empty() {
@@ -273,10 +275,10 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Takes the value at an end out; `None` where there is none.
+    /// Takes out the value at an end; `None` if the list is empty.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The value cannot be read.
     pub async fn pop_value(&mut self, cx: &mut Context<'_>, end: End) -> Outcome<Option<Value>> {
         let Some(last) = self.len().checked_sub(1) else { return Ok(None) };
         let (index, kept) = if end == End::Front { (0, 1..last + 1) } else { (last, 0..last) };
@@ -285,10 +287,10 @@ impl Collection<'_> {
         Ok(Some(value))
     }
 
-    /// Takes up to `count` values out at an end; the outermost comes first.
+    /// Takes out up to `count` values at an end; the outermost comes first.
     ///
     /// # Errors
-    /// They are too many; they cannot be read.
+    /// The values are too many, or cannot be read.
     pub async fn pop_values(&mut self, cx: &mut Context<'_>, end: End, count: u64) -> Outcome<Vec<Value>> {
         let count = count.min(self.len());
         let (taken, kept, reverse) = match end {
@@ -312,7 +314,7 @@ impl Collection<'_> {
     }
 }
 
-/// The first number of `range`, or its last, which is taken out of it.
+/// Takes the first number out of `range`, or in `reverse` the last one.
 fn take_index(range: &mut Range<u64>, reverse: bool) -> u64 {
     if reverse {
         range.end -= 1;

@@ -1,4 +1,4 @@
-//! What a command asks for: a row or a part of one, of the rows or of what the command itself has written.
+//! What a command asks for: a row or a part of one, either stored or written by the command itself.
 
 use weir_model::parts::Head;
 use weir_model::{Change, Row, StoredKey, Value};
@@ -6,7 +6,7 @@ use weir_model::{Change, Row, StoredKey, Value};
 use crate::draft::Draft;
 use crate::rows::{Read, Rows};
 
-/// What is read.
+/// What is to be read.
 #[derive(Clone, Copy)]
 pub(super) enum Asked<'k> {
     /// The row of a key in the database with a number.
@@ -39,7 +39,7 @@ impl<'k> Asked<'k> {
     }
 }
 
-/// What has become in `draft` of what is read.
+/// What `draft` has made of the row or part that is asked for.
 pub(super) fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
     let stored = asked.stored();
     let change = draft.last_of(&stored)?;
@@ -53,7 +53,7 @@ pub(super) fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Opt
     Some(Some(row).filter(|_| lives(&change, now_ms)))
 }
 
-/// Whether `change` leaves something that is there at `now_ms`.
+/// Whether `change` leaves something that exists at `now_ms`.
 pub(super) fn lives(change: &Change<'_>, now_ms: u64) -> bool {
     match change {
         Change::Put { expire_at_ms, .. } | Change::Head { expire_at_ms, .. } => {

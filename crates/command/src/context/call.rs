@@ -1,4 +1,4 @@
-//! A command on rows that is run: what it begins with, and what it has done.
+//! One run of a command on rows: what it begins with, and what it has done.
 
 use weir_model::Databases;
 
@@ -11,50 +11,51 @@ const STREAM_NODE_ENTRIES: u64 = 100;
 /// What is known of a command before it runs, and what it has done so far.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What the database is called that its keys are in.
+    /// The name of the database that the command's keys are in.
     pub database: u8,
-    /// Under which number each database is stored, while the command runs.
+    /// The number under which each database is stored, while the command runs.
     pub databases: Databases,
-    /// The moment that it is judged by, in milliseconds since 1970: what has expired then does not exist.
+    /// The moment that the command is judged by, in milliseconds since 1970: what has expired by then does not exist.
     pub now_ms: u64,
     /// The longest value that may be built up, in bytes.
     pub value_bytes_max: usize,
-    /// Entries of a stream that go together where it is trimmed approximately.
+    /// How many entries of a stream are removed together where it is trimmed approximately.
     pub stream_node_entries: u64,
     /// What it costs.
     pub bill: OwnBill,
-    /// Keys that were found, and that were not. Of commands that write, nothing.
+    /// Keys that were found. Commands that write count neither hits nor misses.
     pub hits: u64,
-    /// See [`Call::hits`].
+    /// Keys that were not found: see [`Call::hits`].
     pub misses: u64,
-    /// It is no command that writes, though its rows are locked: it runs as one with others that do.
+    /// The command does not write, though its rows are locked: it runs in a group with others that do.
     pub only_reads: bool,
-    /// It has waited, and runs again because a row was written to.
+    /// The command has waited, and runs again because a row was written to.
     pub is_again: bool,
-    /// A script asks for it.
+    /// A script asks for the command.
     pub is_scripted: bool,
-    /// What it changes of counts of sorted sets is [counted](crate::settle_counts) behind it, by whoever runs it.
+    /// The caller [counts](crate::settle_counts) afterwards how the command has changed the counts of sorted sets.
     pub counts_later: bool,
-    /// The longest value that it has met, in bytes.
+    /// The longest value that the command has met, in bytes.
     pub longest: usize,
-    /// It has written something.
+    /// The command has written something.
     pub wrote: bool,
-    /// It has found nothing, and what it has answered is for whoever does not wait.
+    /// How the command would wait, if it has found nothing: its answer so far is for a client that does not wait.
     pub wait: Option<Wait>,
-    /// What somebody wants to be told of what it does to keys.
+    /// Which events on keys somebody wants to be told of.
     pub wants: Classes,
-    /// Whose it is: the number of a connection; 0 = nobody's.
+    /// The number of the connection that runs the command; 0 = none.
     pub by: u64,
 }
 
-/// How long a command that has found nothing would wait for its rows to be filled.
+/// How a command that has found nothing waits for its rows to be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// In milliseconds; `None` = for ever.
+    /// How long, in milliseconds; `None` = for ever.
     pub timeout_ms: Option<u64>,
-    /// What it takes is not there for others. (Who reads a stream takes nothing.)
+    /// The command takes what it finds away from others. (A command that reads a stream takes nothing.)
     pub takes: bool,
-    /// Words that mean something else when the command runs again, by their place, and what is to stand there instead.
+    /// Words that would mean something else when the command runs again, by their place, and the words that replace
+    /// them.
     pub resolved: Vec<(usize, Vec<u8>)>,
 }
 

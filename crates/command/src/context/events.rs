@@ -1,4 +1,5 @@
-//! What a command says of events, and what those who derive them ask ([`derived`](crate::derived)).
+//! What a command tells of events, and what the code that derives events from its writes asks
+//! ([`derived`](crate::derived)).
 
 use weir_model::BatchRef;
 
@@ -7,13 +8,13 @@ use crate::error::Outcome;
 use crate::events::{Classes, KeyEvent};
 
 impl Context<'_> {
-    /// `name`, an event of `class`, has happened to `key`: to be said by handlers of which that does not follow from
-    /// what they have written.
+    /// Tells that `name`, an event of `class`, has happened to `key`. Handlers call it for events that do not follow
+    /// from what they have written.
     pub fn tell(&mut self, class: Classes, name: &'static str, key: &[u8]) {
         self.tell_of(self.number(), key, (class, name));
     }
 
-    /// The same of a key in the database with a number.
+    /// As [`Context::tell`], for a key in the database with the number `database`.
     #[inline]
     pub(crate) fn tell_of(&mut self, database: u8, key: &[u8], (class, name): (Classes, &'static str)) {
         if self.call.wants.has(class) {
@@ -22,7 +23,8 @@ impl Context<'_> {
         }
     }
 
-    /// `key` was made: in front of what else is told of it, or `first` of all.
+    /// Tells that `key` was made. The event goes in front of all others of that key, or with `first` in front of all
+    /// others.
     pub(crate) fn tell_new(&mut self, database: u8, key: &[u8], first: bool) {
         if !self.call.wants.has(Classes::NEW) {
             return;
@@ -44,23 +46,23 @@ impl Context<'_> {
         }
     }
 
-    /// What somebody wants to be told.
+    /// Which events somebody wants to be told of.
     #[inline]
     pub(crate) fn wants(&self) -> Classes {
         self.call.wants
     }
 
-    /// Nobody is told of keys that are not there: the command only looks at what there is about them.
+    /// Tells nobody of missing keys: the command only looks at facts about keys.
     pub(crate) fn miss_nothing(&mut self) {
         self.call.wants = self.call.wants.without(Classes::KEY_MISS);
     }
 
-    /// What the command looks for and is not there is told, also of rows that are not its own.
+    /// Tells of missing keys that the command looks for, even if they are not among its own rows.
     pub(crate) fn tell_misses(&mut self) {
         self.tells_misses = self.call.wants.has(Classes::KEY_MISS);
     }
 
-    /// Whether nobody else may write to its rows while it runs.
+    /// Whether nobody else may write to the command's rows while it runs.
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked
     }
@@ -70,10 +72,10 @@ impl Context<'_> {
         self.draft.since(self.begin)
     }
 
-    /// Whether there is a row of `key` in the database with a number, without a bill.
+    /// Whether there is a row of `key` in the database with the number `database`. The look is not on the bill.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The row cannot be read.
     pub(crate) async fn exists(&mut self, database: u8, key: &[u8]) -> Outcome<bool> {
         let asked = Asked::Row(database, key);
         if let Some(own) = own_write(&mut self.draft, asked, self.call.now_ms) {

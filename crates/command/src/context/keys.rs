@@ -1,5 +1,5 @@
-//! Pages of keys, for commands that go through all of them. What the command has written itself, and those in front of
-//! it in a transaction or a script, is among them.
+//! Pages of keys, for commands that go through all of them. They include what the command itself has written, and what
+//! the commands before it in a transaction or a script have written.
 
 use std::cmp::Ordering;
 
@@ -23,7 +23,7 @@ impl Context<'_> {
         let page = self.rows.page(database, from, limit);
         let page = letting_go(page, || self.host.replies().own_values()).await?;
         self.call.bill.scanned(&page);
-        // Whoever has written is where all of its rows are: places are keys.
+        // A command that has written runs where all of its rows are, so places are keys.
         let now_ms = self.call.now_ms;
         Ok(if self.draft.is_empty() { page } else { with_own(&mut self.draft, page, (database, from), limit, now_ms) })
     }
@@ -32,13 +32,13 @@ impl Context<'_> {
 /// `page` of `database`, which begins at the key `from`, with the changes of `draft`.
 fn with_own(draft: &mut Draft, page: Page, (database, from): (u8, &[u8]), limit: usize, now_ms: u64) -> Page {
     let Page { keys, kinds, next, passed } = page;
-    // What the page has covered: behind it, there is the rest.
+    // The part of the range that the page covers; `next` goes on behind it.
     let end = next.as_ref().map_or_else(|| vec![database + 1], |next| StoredKey::new(database, next).to_vec());
     let first = StoredKey::new(database, from);
     let mut own = draft.last_in(&first[..]..&end[..]).peekable();
     let mut stored = keys.into_iter().enumerate().peekable();
     let mut page = Page { next, passed, ..Page::default() };
-    // A command may have written very many.
+    // The loop is bounded, because a command may have written very many keys.
     while page.keys.len() < limit {
         let order = match (own.peek(), stored.peek()) {
             (None, None) => return page,

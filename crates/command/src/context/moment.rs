@@ -1,4 +1,5 @@
-//! What a command reads is of one moment: a snapshot is held, or it is seen afterwards that nobody has written.
+//! Commands whose reads all have to see the same moment. Such a command either holds a snapshot, or checks afterwards
+//! that nobody has written meanwhile.
 
 use weir_admission::request_units::Module;
 use weir_model::{Content, Row};
@@ -8,8 +9,8 @@ use crate::error::Outcome;
 use crate::in_hand::letting_go;
 
 impl Context<'_> {
-    /// All that is read from now on is of one moment: of what is committed now, where the row of `key` is. Nothing has
-    /// to be done where rows are locked.
+    /// From now on all reads see the same moment: what is committed now, where the row of `key` is. Where rows are
+    /// locked, nothing has to be done.
     ///
     /// # Errors
     /// The rows cannot be read.
@@ -22,14 +23,14 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Whether all that it reads is of one moment.
+    /// Whether all reads of the command see the same moment.
     pub fn is_of_one_moment(&self) -> bool {
         self.is_locked || self.moment.is_some() || self.judged_reads.is_some()
     }
 
-    /// Nothing is held for what is read of the row of `key` from now on, if that can be: whether it was of one moment,
-    /// [`Context::was_one_moment`] says of what this gives. Mostly nothing is written meanwhile. Who has read at two
-    /// moments reads again, and has answered nothing yet.
+    /// Reads the row of `key` from now on without a snapshot, if that is possible; [`Context::was_one_moment`] tells
+    /// afterwards, from the number that this gives, whether all reads have seen the same moment. Mostly nothing is
+    /// written meanwhile. If something was, the command reads again; it must not have answered anything yet.
     pub(crate) fn judge_behind(&mut self, key: &[u8]) -> Option<u64> {
         let before = if self.is_of_one_moment() { None } else { self.rows.settled(key) };
         if before.is_some() {
@@ -39,9 +40,9 @@ impl Context<'_> {
         before
     }
 
-    /// Whether all that was read since [`Context::judge_behind`] gave `before` is of one moment: a single read always
-    /// is. If not, it is forgotten, and to be [read anew](Context::read_anew). What is read from now on is judged by
-    /// itself.
+    /// Whether all reads since [`Context::judge_behind`] gave `before` have seen the same moment. A single read always
+    /// has. If they have not, they are struck off the bill, and the caller has to read [again](Context::read_anew).
+    /// Reads from now on are not judged any more.
     pub(crate) fn was_one_moment(&mut self, key: &[u8], before: Option<u64>) -> bool {
         let reads = self.judged_reads.take().unwrap_or_default();
         let was = reads <= 1 || before.is_none_or(|before| self.rows.settled(key) == Some(before));
@@ -51,8 +52,8 @@ impl Context<'_> {
         was
     }
 
-    /// The same where a command that has read some of the row `goes_on` to read the rest: a moment is held for that,
-    /// and what was read before is to be of it.
+    /// As [`Context::was_one_moment`], for a command that has read some of the row and `goes_on` to read the rest: it
+    /// takes a snapshot for the rest, and tells whether the reads before have seen the same moment.
     ///
     /// # Errors
     /// As [`Context::hold_moment`].
@@ -63,7 +64,7 @@ impl Context<'_> {
         goes_on: bool,
     ) -> Outcome<bool> {
         if !goes_on || before.is_none() {
-            // Where nothing was judged, a moment is held already, or need not be.
+            // Where nothing is judged, a snapshot is held already, or is not needed.
             return Ok(self.was_one_moment(key, before));
         }
         self.judged_reads = None;
@@ -76,7 +77,7 @@ impl Context<'_> {
         Ok(was)
     }
 
-    /// One read more that is judged behind, where it is.
+    /// Counts one more read, if reads are being judged.
     #[inline]
     pub(crate) fn judged_read(&mut self) {
         if let Some(reads) = &mut self.judged_reads {
@@ -84,16 +85,16 @@ impl Context<'_> {
         }
     }
 
-    /// All that was read so far is forgotten, because it is not of one moment, and is read again: it counts and costs
-    /// what it does then.
+    /// Forgets all reads so far, because they have not seen the same moment. They are made again, and count and cost
+    /// what they do then.
     pub(super) fn read_anew(&mut self) {
         self.host.let_go();
         self.call.bill.forget();
         (self.call.hits, self.call.misses) = (0, 0);
     }
 
-    /// The row of `key`; where it has parts with keys of their own, all that is read from now on is of one moment, and
-    /// the row as it is then: it may be gone, or another one. It counts and costs one look.
+    /// The row of `key`. If it has parts with keys of their own, all reads from now on see the same moment, and the row
+    /// is returned as it is at that moment: it may be gone meanwhile, or be another one. It counts and costs one look.
     ///
     /// # Errors
     /// As [`Context::get`].
@@ -104,7 +105,7 @@ impl Context<'_> {
         let is_spread = |row: &Row| matches!(&row.content, Content::Parts(head) if head.packed.is_none());
         if !self.is_of_one_moment() && row.as_ref().is_some_and(is_spread) {
             self.hold_moment(key).await?;
-            // Mostly nothing was written meanwhile, and the row is what it was.
+            // Mostly nothing was written meanwhile, and the row is the same.
             if before.is_none() || self.rows.settled(key) != before {
                 row = self.fetch(asked, books).await?;
             }

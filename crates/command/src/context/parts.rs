@@ -1,10 +1,10 @@
-//! What handlers of rows of many parts see besides: heads, parts one by one, bounded pages of parts in order.
+//! What handlers see of rows of many parts: heads, single parts, and bounded pages of parts in order.
 //!
-//! A row is read and written part by part, and its head with it where that changes. A handler that makes a row asks
-//! for a [head](Context::new_head), whose version no other row has, so that the row has no parts. One that deletes a
-//! row, or puts something else in its place, needs to know nothing of its parts.
+//! A row is read and written part by part, and its head along with its parts where the head changes. A handler that
+//! makes a row asks for a [head](Context::new_head), whose version no other row has; so the new row has no parts. A
+//! handler that deletes a row, or puts something else in its place, needs to know nothing of its parts.
 //!
-//! Where rows are not locked, every read is of its own moment.
+//! Where rows are not locked, two reads may see two different moments.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -22,18 +22,18 @@ use crate::stored_parts::{StoredPart, StoredParts};
 /// Some of the parts of a row, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subkeys {
-    /// The order that is meant.
+    /// The space (that is, the order) that the subkeys are in.
     pub space: u8,
-    /// Where they begin.
+    /// Where the subkeys begin.
     pub from: Bound<Vec<u8>>,
-    /// Where they end.
+    /// Where the subkeys end.
     pub to: Bound<Vec<u8>>,
     /// Largest first.
     pub reverse: bool,
 }
 
 impl Subkeys {
-    /// All of `space`.
+    /// All subkeys of `space`.
     pub fn all(space: u8) -> Self {
         Self { space, from: Bound::Unbounded, to: Bound::Unbounded, reverse: false }
     }
@@ -57,28 +57,28 @@ impl Subkeys {
 /// A part that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it stands in its order.
+    /// The subkey: where the part stands in its order.
     pub subkey: Vec<u8>,
-    /// What it says.
+    /// The part's value.
     pub value: Value,
 }
 
 /// A bounded step through the parts of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartsPage {
-    /// Living parts, in the order asked for.
+    /// Living parts, in the order that was asked for.
     pub parts: Vec<Part>,
     /// What has yet to be read; `None` at the end.
     pub next: Option<Subkeys>,
 }
 
-/// The same where they stand: for whoever looks at each once.
+/// The same without a copy of each part: for code that looks at each part once.
 #[derive(Default)]
 pub(crate) struct StoredPartsPage {
     parts: StoredParts,
-    /// Where in their keys their subkeys begin.
+    /// Where the subkeys begin in the stored keys.
     subkey_at: usize,
-    /// As of a [`PartsPage`].
+    /// What has yet to be read; `None` at the end.
     pub next: Option<Subkeys>,
 }
 
@@ -88,12 +88,12 @@ impl StoredPartsPage {
         Self { parts, subkey_at: 0, next }
     }
 
-    /// The part with the number `index`, likewise.
+    /// The part with the number `index`, with its subkey as its key.
     pub fn get(&self, index: usize) -> Option<StoredPart<'_>> {
         self.parts.get(index).map(|part| part.behind(self.subkey_at))
     }
 
-    /// Each part on its own.
+    /// Each part by itself, with its key and value in memory of its own.
     pub fn into_owned(self) -> PartsPage {
         let parts = self.parts.into_owned(self.subkey_at).map(|(subkey, value)| Part { subkey, value });
         PartsPage { parts: parts.collect(), next: self.next }
@@ -105,14 +105,14 @@ impl StoredPartsPage {
     }
 }
 
-/// A head, and when its row expires; `None` where there is no row.
+/// A head, and when its row expires; `None` if there is no row.
 type FoundHead = Outcome<Option<(Head, Option<u64>)>>;
 
 impl Context<'_> {
-    /// The head of the row of `key`, which is to be a `kind`, and the row's expiry.
+    /// The head of the row of `key`, which has to be of the type `kind`, and the row's expiry.
     ///
     /// # Errors
-    /// As [`Context::get`], and it is something else.
+    /// As [`Context::get`], and if the row is of another type.
     pub async fn head(&mut self, key: &[u8], kind: RowType) -> Outcome<Option<(Head, Option<u64>)>> {
         match self.head_in_hand(key, kind) {
             Some(head) => head,
@@ -120,7 +120,7 @@ impl Context<'_> {
         }
     }
 
-    /// The same, as [`Context::row_of_one_moment`].
+    /// As [`Context::head`], for a row that is read as [`Context::row_of_one_moment`] reads it.
     ///
     /// # Errors
     /// As [`Context::head`].
@@ -135,8 +135,8 @@ impl Context<'_> {
         }
     }
 
-    /// The head that the command in front of this one has written, if there is one in the draft: it need not be
-    /// decoded. It counts and costs a look.
+    /// The head that the previous command has written, if the draft still has it: then it need not be decoded. It
+    /// counts and costs a look.
     fn head_in_hand(&mut self, key: &[u8], kind: RowType) -> Option<FoundHead> {
         let number = self.number();
         let (head, expire_at_ms) = self.draft.take_head(number, key)?;
@@ -150,13 +150,13 @@ impl Context<'_> {
         })
     }
 
-    /// A head for a row that is to be made: it has no parts, whatever was at its key. To be [put](Context::put_head)
-    /// by the same command.
+    /// A head for a row that is to be made. The row has no parts, whatever was at its key. The same command has to
+    /// [put](Context::put_head) the head.
     pub fn new_head(&self, kind: RowType) -> Head {
         Head::new(kind, self.rows.new_version())
     }
 
-    /// The row of `key` has this head from now on, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
+    /// Sets the head of the row of `key`, until `expire_at_ms` (milliseconds since 1970; `None` = for ever).
     ///
     /// # Errors
     /// The key is too long.
@@ -173,7 +173,7 @@ impl Context<'_> {
         Ok(value.map(|value| Part { subkey: subkey.into(), value }))
     }
 
-    /// What stands at the part of `member`, which is placed in `space`, of the row of `key`, whose `life` it is.
+    /// The value of the part of `member`, which is placed in `space`, of the row of `key`, whose `life` it is.
     ///
     /// # Errors
     /// As [`Context::get`].
@@ -187,11 +187,11 @@ impl Context<'_> {
         Ok(row.map(|row| row.value))
     }
 
-    /// Up to `limit` of `subkeys` of the row of `key`, whose `life` it is; what the command has written itself is among
-    /// them. The work is bounded: it may find nothing and still have something left.
+    /// Up to `limit` of `subkeys` of the row of `key`, whose `life` it is, including what the command itself has
+    /// written. The work is bounded: a page may be empty although more parts follow.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The parts cannot be read.
     pub async fn parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<PartsPage> {
         let page = self.stored_parts(key, life, subkeys, limit).await?;
         self.copied_parts(page.iter().len());
@@ -199,10 +199,10 @@ impl Context<'_> {
         Ok(page.into_owned())
     }
 
-    /// The same, without a copy of each.
+    /// As [`Context::parts`], without a copy of each part.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The parts cannot be read.
     pub(crate) async fn stored_parts(
         &mut self,
         key: &[u8],
@@ -230,10 +230,10 @@ impl Context<'_> {
         Ok(StoredPartsPage { parts: page.parts, subkey_at: at, next })
     }
 
-    /// How many of `subkeys` of the row of `key` there are, whose `life` it is; all of them, in steps of `limit`.
+    /// How many of `subkeys` the row of `key`, whose `life` it is, has. Counts all of them, in steps of `limit`.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The parts cannot be read.
     pub(crate) async fn count_parts(&mut self, key: &[u8], life: Life, subkeys: Subkeys, limit: usize) -> Outcome<u64> {
         let (mut count, mut left) = (0, Some(subkeys));
         while let Some(subkeys) = left.take_if(|_| !self.draft.is_empty()) {
@@ -256,9 +256,9 @@ impl Context<'_> {
         Ok(count)
     }
 
-    /// In front of a page.
+    /// Pays, before a page is read, if much is owed.
     async fn pay_for_page(&mut self) -> Outcome {
-        // Who holds rows does not wait, and what it reads is bounded.
+        // A command that holds rows does not wait, and what it reads is bounded.
         if !self.is_locked && self.host.must_pay(&mut self.call.bill) {
             self.host.pay_page(&mut self.call.bill).await?;
         }
@@ -277,7 +277,7 @@ impl Context<'_> {
         Ok(if is_kept { self.draft.ahead().keep(range, page, limit) } else { page })
     }
 
-    /// The part at `subkey` has this value from now on, as long as its row: no part expires by itself.
+    /// Sets the value of the part at `subkey`. The part lives as long as its row: no part expires by itself.
     ///
     /// # Errors
     /// The subkey is too long.
@@ -288,7 +288,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// The part of `member`, which is placed in `space`, has this value from now on.
+    /// Sets the value of the part of `member`, which is placed in `space`.
     ///
     /// # Errors
     /// The member is too long.
@@ -299,7 +299,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// It does not exist from now on.
+    /// Deletes the part of `member`, which is placed in `space`.
     ///
     /// # Errors
     /// The member is too long.
@@ -309,7 +309,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// The part at `subkey` does not exist from now on.
+    /// Deletes the part at `subkey`.
     ///
     /// # Errors
     /// The subkey is too long.
@@ -321,7 +321,7 @@ impl Context<'_> {
 }
 
 impl Context<'_> {
-    /// The entry of the agenda with the stored key `entry` is no row's: it goes.
+    /// Deletes the agenda's entry with the stored key `entry`, which belongs to no row.
     pub(crate) fn forget_agenda(&mut self, entry: &[u8]) {
         self.draft.push(Change::Delete { key: entry });
     }
@@ -348,7 +348,7 @@ fn check_member(member: &[u8]) -> Outcome {
 /// `page`, which is a step through `range`, with the changes of `draft`.
 fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize) -> PartPage {
     let PartPage { parts, next, passed } = page;
-    // What the page has covered: behind it, there is the rest.
+    // The part of the range that the page covers; `next` goes on behind it.
     let (from, to) = match &next {
         None => (&range.from, &range.to),
         Some(rest) if range.reverse => (&rest.to, &range.to),
@@ -362,7 +362,8 @@ fn with_own(draft: &mut Draft, page: PartPage, range: &PartRange, limit: usize) 
         return PartPage { parts, next, passed };
     }
     let (mut stored, mut all) = (parts.iter().peekable(), StoredParts::default());
-    // One more than wanted tells whether there is more: a command may have written very many.
+    // One part more than wanted tells whether there are more. The loop is bounded, because a command may have written
+    // very many.
     while all.len() <= limit {
         let order = match (own.peek(), stored.peek()) {
             (None, None) => break,

@@ -1,5 +1,5 @@
-//! Events that follow from what a command has written: which of its rows were there before, what became of them, and
-//! the [rule] of the command.
+//! Events that follow from what a command has written: which of its rows were there before, what has become of them,
+//! and the [rule] of the command.
 
 mod rule;
 
@@ -13,7 +13,7 @@ use crate::error::Outcome;
 use crate::events::Classes;
 use crate::table::{Command, Id};
 
-/// What a change has left at a row's key.
+/// What a command has left at a row's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// The command has not written to it.
@@ -22,24 +22,24 @@ enum Left {
     Nothing,
 }
 
-/// A row of a command.
+/// One row of a command, before and after it.
 struct Fate {
     row: StoredKey,
     existed: bool,
     left: Left,
-    /// Where the same row stands in front of it among the command's rows.
+    /// The index of the same row's first mention, if the command names the row more than once.
     first: Option<usize>,
 }
 
-/// The rows of a command, as they were before it. None where it only reads.
+/// The rows of a command, as they were before it. Empty if the command only reads.
 pub(crate) struct Fates(Vec<Fate>);
 
 const DELETED: Event = (Classes::GENERIC, "del");
 const MISSED: Event = (Classes::KEY_MISS, "keymiss");
 
 impl Fates {
-    /// Looks at `rows`, which are those of `command`, before it runs. That also finds what has expired, for commands
-    /// that write whatever was there before.
+    /// Looks at `rows`, the rows of `command`, before it runs. For commands that write whatever was there before, this
+    /// look also finds rows that have expired.
     ///
     /// # Errors
     /// The rows cannot be read.
@@ -50,7 +50,7 @@ impl Fates {
         rows: Vec<StoredKey>,
     ) -> Outcome<Self> {
         if command.id == Id::XRead && cx.wants().has(Classes::KEY_MISS) {
-            // It looks whether all of them are streams before it reads any.
+            // `XREAD` looks whether all keys are streams before it reads any of them.
             for row in &rows {
                 if !cx.exists(row[0], &row[1..]).await? {
                     cx.tell_of(row[0], &row[1..], MISSED);
@@ -64,7 +64,7 @@ impl Fates {
             return Ok(Self(Vec::new()));
         }
         if command.follows {
-            // Nobody knows yet which keys it will look for.
+            // Nobody knows yet which keys the command will look for.
             cx.tell_misses();
         }
         let mut fates: Vec<Fate> = Vec::with_capacity(rows.len());
@@ -73,7 +73,7 @@ impl Fates {
             let first = known.get(&row[..]).copied();
             let existed = match first {
                 Some(first) => fates[first].existed,
-                // A longer one is refused by whoever wants to have it.
+                // The code that wants a longer key refuses it.
                 None if row.len() > KEY_BYTES_MAX => false,
                 None => cx.exists(row[0], &row[1..]).await?,
             };
@@ -102,13 +102,13 @@ impl Fates {
         for fate in self.0.iter().filter(|fate| fate.first.is_none() && fate.left == Left::Something) {
             let is_put_anew = matches!(rule, Rule::Renamed | Rule::Moved | Rule::Copied);
             if !fate.existed || is_put_anew {
-                // It was made before anything was done to it, and before what it was made of went.
+                // The row was made before anything was done to it, and before the row that it was made from went away.
                 cx.tell_new(fate.row[0], &fate.row[1..], is_put_anew);
             }
         }
     }
 
-    /// What the command has left of its rows.
+    /// Finds out what the command has left of its rows.
     fn see(&mut self, cx: &Context<'_>) {
         let mut has_parts = false;
         let places: std::collections::BTreeMap<Vec<u8>, usize> =
@@ -143,7 +143,8 @@ impl Fates {
             Rule::Said | Rule::Silent => {}
             Rule::Gone => self.0.iter().filter(is_gone).for_each(|fate| tell(fate, DELETED)),
             Rule::Each(event) | Rule::EachExpiring(event) => {
-                // A key that is set twice by one command is told twice, and any other once.
+                // A key that one of these commands sets twice is told twice; with other commands, each key is told
+                // once.
                 let repeats = matches!(command.id, Id::MSet | Id::MSetNx);
                 for fate in self.0.iter().filter(|fate| repeats || fate.first.is_none()) {
                     if fate.left == Left::Something {

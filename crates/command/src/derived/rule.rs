@@ -1,4 +1,4 @@
-//! What a command that has written is told as: its name among events, and those that go with it.
+//! Which events a command that has written is told as: its own event, and those that go with it.
 
 use crate::args::Args;
 use crate::events::Classes;
@@ -10,31 +10,31 @@ pub(super) type Event = (Classes, &'static str);
 /// How the events of a command follow from what it has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The handler says what there is to say.
+    /// The handler tells all events.
     Said,
-    /// Nothing that anybody reads has changed; the handler says what there is to say.
+    /// Nothing that anybody reads has changed; the handler tells what there is to tell.
     Silent,
-    /// `del` of each key that is gone.
+    /// `del` for each key that is gone.
     Gone,
-    /// This of each key that was written; `del` of each that is gone.
+    /// This event for each key that was written; `del` for each key that is gone.
     Each(Event),
-    /// The same, and then that it expires.
+    /// As `Each`, followed by the event that the key expires.
     EachExpiring(Event),
-    /// This of each key that was written to; then `del` of each that is gone.
+    /// This event for each key that was written to; then `del` for each key that is gone.
     Taken(Event),
-    /// This of the key that took the result; `del` where the result was nothing and there had been something.
+    /// This event for the key that took the result; `del` if the result was empty and the key had existed.
     Stored(Event),
-    /// The first key has another name.
+    /// The first key has got another name.
     Renamed,
-    /// The key is in another database.
+    /// The key has moved to another database.
     Moved,
-    /// There is a copy.
+    /// A copy was made.
     Copied,
-    /// The first of `taken` from the first key, then of `put` into the second; with `put_first` the other way round.
+    /// `taken` for the first key, then `put` for the second one; with `put_first` the other way round.
     HandedOver { taken: Event, put: Event, put_first: bool },
 }
 
-/// Whether the words from `from` on have one of `names`, in any case.
+/// Whether the words from `from` on include one of `names`, in upper or lower case.
 fn has_word(args: Args<'_>, from: usize, names: &[&str]) -> bool {
     args.iter_from(from).any(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
 }
@@ -51,7 +51,7 @@ fn scores(name: &'static str) -> Event {
     (Classes::SORTED_SET, name)
 }
 
-/// How a value that is handed over leaves one list and enters the other: `from` and `to` are its ends.
+/// How a value moves from one list to another: `from` and `to` are the ends at which it leaves and enters.
 fn handed_over(from: &[u8], to: &[u8]) -> Rule {
     let is_left = |word: &[u8]| word.eq_ignore_ascii_case(b"LEFT");
     Rule::HandedOver {
@@ -61,7 +61,7 @@ fn handed_over(from: &[u8], to: &[u8]) -> Rule {
     }
 }
 
-/// The end that stands behind the counted keys of a command: `LMPOP` and its kin.
+/// The end of a list that is named behind the counted keys of a command: `LMPOP` and its kin.
 fn end_of<'a>(command: &Command, args: Args<'a>) -> &'a [u8] {
     let place = command.counted_keys(args).map_or(usize::MAX, |keys| keys.end);
     args.get(place).unwrap_or_default()
@@ -139,12 +139,11 @@ pub(super) fn rule(command: &Command, args: Args<'_>) -> Rule {
     }
 }
 
-/// Whether `command` looks for the key at `place` among its rows as a read does: where it is not there, somebody has
-/// missed it.
+/// Whether `command` looks for the key at `place` among its rows as a read does, so that a missing key is a miss.
 pub(super) fn misses(command: &Command, args: Args<'_>, place: usize) -> bool {
     match command.id {
         Id::Object => false,
-        // It tells what it has missed as it goes.
+        // Such a command tells its misses as it goes.
         _ if command.follows => false,
         Id::BitField => !has_word(args, 2, &["SET", "INCRBY"]),
         _ if !command.writes() => true,

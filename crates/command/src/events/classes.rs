@@ -1,47 +1,47 @@
 //! Classes of events, as the setting `notify-keyspace-events` names them.
 
-/// Some of the classes, and where events are told.
+/// Some of the classes of events, and the channels where events are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Classes(u32);
 
 impl Classes {
     /// None at all.
     pub const NONE: Self = Self(0);
-    /// Events are told to channels named by the key.
+    /// Events go to channels named by the key.
     pub const KEYSPACE: Self = Self(1);
-    /// Events are told to channels named by the event.
+    /// Events go to channels named by the event.
     pub const KEYEVENT: Self = Self(1 << 1);
-    /// Of commands on keys of any type.
+    /// Events of commands on keys of any type.
     pub const GENERIC: Self = Self(1 << 2);
-    /// Of strings.
+    /// Events of strings.
     pub const STRING: Self = Self(1 << 3);
-    /// Of lists.
+    /// Events of lists.
     pub const LIST: Self = Self(1 << 4);
-    /// Of sets.
+    /// Events of sets.
     pub const SET: Self = Self(1 << 5);
-    /// Of hashes.
+    /// Events of hashes.
     pub const HASH: Self = Self(1 << 6);
-    /// Of sorted sets.
+    /// Events of sorted sets.
     pub const SORTED_SET: Self = Self(1 << 7);
     /// A key was found expired, and is gone.
     pub const EXPIRED: Self = Self(1 << 8);
-    /// A key had to go for others. Nothing is evicted here.
+    /// A key was evicted to make room for others. Weir evicts nothing.
     pub const EVICTED: Self = Self(1 << 9);
-    /// Of streams.
+    /// Events of streams.
     pub const STREAM: Self = Self(1 << 10);
     /// Somebody has asked for a key that is not there.
     pub const KEY_MISS: Self = Self(1 << 11);
-    /// Of types of modules. There are none.
+    /// Events of module types. Weir has none.
     pub const MODULE: Self = Self(1 << 12);
     /// A key was made.
     pub const NEW: Self = Self(1 << 13);
-    /// A key was changed, for those who keep values of theirs: no letter of the setting means it.
+    /// A key was changed, for clients that keep values of their own. No letter of the setting stands for this class.
     pub const CHANGED: Self = Self(1 << 14);
-    /// A connection has read a key behind changes of its own that are applied with what it reads, and keeps its value:
-    /// no letter of the setting means it.
+    /// A connection has read a key after changes of its own that are applied along with the read, and keeps the value.
+    /// No letter of the setting stands for this class.
     pub const KEPT: Self = Self(1 << 15);
 
-    /// What `A` stands for, in the order in which Redis tells the letters.
+    /// The classes that `A` stands for, in the order in which Redis lists the letters.
     const ALL: [(u8, Self); 10] = [
         (b'g', Self::GENERIC),
         (b'$', Self::STRING),
@@ -55,11 +55,11 @@ impl Classes {
         (b'd', Self::MODULE),
     ];
 
-    /// Those that `A` does not stand for.
+    /// The classes that `A` does not stand for.
     const OTHERS: [(u8, Self); 4] =
         [(b'n', Self::NEW), (b'K', Self::KEYSPACE), (b'E', Self::KEYEVENT), (b'm', Self::KEY_MISS)];
 
-    /// All of both.
+    /// The classes of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -71,13 +71,13 @@ impl Classes {
         self.0 & other.0 != 0
     }
 
-    /// What is left without `other`.
+    /// These classes without those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The classes whose letters these are; `None` where something is none.
+    /// The classes that these letters stand for; `None` if one of them stands for no class.
     pub fn parse(letters: &[u8]) -> Option<Self> {
         let of = |&letter: &u8| match letter {
             b'A' => Some(Self::all()),
@@ -86,7 +86,7 @@ impl Classes {
         letters.iter().try_fold(Self::NONE, |classes, letter| Some(classes.and(of(letter)?)))
     }
 
-    /// Their letters, as Redis tells them: beside `A` it does not say `n`.
+    /// The letters of these classes, as Redis lists them: with `A` it leaves `n` out.
     pub fn letters(self) -> String {
         let letters_of = |table: &[(u8, Self)]| -> String {
             table.iter().filter(|(_, class)| self.has(*class)).map(|(letter, _)| char::from(*letter)).collect()
@@ -97,7 +97,7 @@ impl Classes {
         }
     }
 
-    /// What is needed to know for it, while its letters are as they are: nothing where nobody would be told.
+    /// The classes that have to be known for this setting: none if no channel is chosen, as nobody would be told.
     #[must_use]
     pub fn in_use(self) -> Self {
         let places = Self::KEYSPACE.and(Self::KEYEVENT);
@@ -108,12 +108,12 @@ impl Classes {
         Self::ALL.iter().fold(Self::NONE, |all, (_, class)| all.and(*class))
     }
 
-    /// As a number, to be kept in one atomic.
+    /// The classes as a number, to be kept in one atomic.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Those of [`Classes::bits`].
+    /// The classes of a number that [`Classes::bits`] gave.
     pub const fn of_bits(bits: u32) -> Self {
         Self(bits)
     }

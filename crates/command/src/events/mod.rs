@@ -1,11 +1,11 @@
-//! What happens to keys, for those who want to be told: subscribers of keyspace notifications, and clients who keep
+//! What happens to keys, for those who want to be told: subscribers of keyspace notifications, and clients that keep
 //! values of their own.
 //!
-//! Events ride with the changes of the command that they are about ([`Draft`](crate::Draft)): what is not applied is
-//! not told. Most follow from what a command has written ([`derived`](crate::derived)); handlers say the others. While
-//! nobody wants to be told anything nothing is looked at.
+//! Events travel with the changes of the command that they are about ([`Draft`](crate::Draft)): a change that is not
+//! applied is not told either. Most events follow from what a command has written ([`derived`](crate::derived));
+//! handlers tell the others. While nobody wants to be told anything, none of this code looks at anything.
 //!
-//! Whoever has the rows hands the events to a [`Witness`] where he orders the changes: so the events of a row come in
+//! The owner of the rows hands the events to a [`Witness`] where it orders the changes, so the events of a row come in
 //! the order of its changes.
 
 mod classes;
@@ -15,21 +15,21 @@ pub use self::classes::Classes;
 /// Something that has happened to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvent {
-    /// Its class.
+    /// The event's class.
     pub class: Classes,
-    /// What it is called; nothing where a key was changed ([`Classes::CHANGED`]) or is kept ([`Classes::KEPT`]).
+    /// The event's name; empty where a key was changed ([`Classes::CHANGED`]) or is kept ([`Classes::KEPT`]).
     pub name: &'static str,
-    /// The number under which the database is stored that the key is in; whoever tells it on says what it is called.
+    /// The number under which the key's database is stored. Whoever passes the event on finds the database's name.
     pub database: u8,
     /// The key, as its users know it.
     pub key: Box<[u8]>,
-    /// Who has caused it: the number of a connection; 0 = nobody.
+    /// The number of the connection that has caused the event; 0 = none.
     pub by: u64,
 }
 
 impl KeyEvent {
-    /// A key was found expired, and is gone: what of that `wants` asks for, which is that it was changed, too. `stored`
-    /// is the row's key as engines know it.
+    /// The events of a key that was found expired, and is gone, as far as `wants` asks for them. That the key was
+    /// changed is one of them. `stored` is the row's key as engines know it.
     pub fn expired(stored: &[u8], wants: Classes) -> impl Iterator<Item = Self> + use<> {
         let row = stored.split_first().map(|(&database, key)| (database, Box::<[u8]>::from(key)));
         let classes = [(Classes::CHANGED, ""), (Classes::EXPIRED, "expired")];
@@ -45,16 +45,17 @@ impl KeyEvent {
     }
 }
 
-/// Who wants to be told what happens to keys.
+/// Somebody who wants to be told what happens to keys.
 pub trait Witness: Send + Sync {
-    /// What it wants to be told now.
+    /// The classes that the witness wants to be told of now.
     fn wants(&self) -> Classes;
 
-    /// Whether anybody listens to what it is told.
+    /// Whether anybody listens to what the witness is told.
     fn is_heard(&self) -> bool {
         self.wants() != Classes::NONE
     }
 
-    /// These happened, one after the other. Whoever tells it holds others up meanwhile: it only remembers.
+    /// These events happened, in this order. The caller holds others up meanwhile, so an implementation should only
+    /// remember them.
     fn tell(&self, events: Vec<KeyEvent>);
 }

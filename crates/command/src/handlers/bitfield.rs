@@ -8,7 +8,8 @@ use crate::error::{Error, Outcome, SYNTAX};
 use crate::keyword::lower;
 use crate::number::parse_i64;
 
-/// Sixteen bytes from the one with bit `offset` on; zeros beyond the value's end. A field lies in the first nine.
+/// Sixteen bytes, beginning with the one that has bit `offset`; zeros behind the value's end. A field lies in the first
+/// nine.
 fn window(value: &[u8], offset: u64) -> u128 {
     let from = usize::try_from(offset >> 3).map_or(&[][..], |first| value.get(first..).unwrap_or_default());
     let mut bytes = [0; 16];
@@ -16,11 +17,11 @@ fn window(value: &[u8], offset: u64) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// `i5`, `u63`.
+/// The type of a field, such as `i5` or `u63`.
 #[derive(Clone, Copy)]
 struct Kind {
     signed: bool,
-    /// 1 to 64, to 63 without a sign.
+    /// 1 to 64 bits, or up to 63 for an unsigned field.
     bits: u32,
 }
 
@@ -38,13 +39,14 @@ impl Kind {
         Ok(Self { signed, bits: bits as u32 })
     }
 
-    /// Where the field at bit `offset` lies in the [`window`] there: how far from its lowest bit, and the bits.
+    /// Where the field at bit `offset` lies in the [`window`] there: its distance from the lowest bit, and the mask of
+    /// its bits.
     fn place(self, offset: u64) -> (u32, u128) {
         let shift = 128 - (offset & 7) as u32 - self.bits;
         (shift, (u128::from(u64::MAX) >> (64 - self.bits)) << shift)
     }
 
-    /// The field at bit `offset`; zero beyond the value's end.
+    /// The field at bit `offset`; zero behind the value's end.
     fn read(self, value: &[u8], offset: u64) -> i64 {
         let (shift, mask) = self.place(offset);
         let raw = ((window(value, offset) & mask) >> shift) as u64;
@@ -59,7 +61,7 @@ impl Kind {
         bytes.zip(changed.to_be_bytes()).for_each(|(byte, changed)| *byte = changed);
     }
 
-    /// `value + increment`, or what the rule makes of it where that does not fit; `None` if the rule is to fail.
+    /// `value + increment`, or what the rule makes of the sum if it does not fit; `None` if the rule is to fail.
     fn add(self, value: i64, increment: i64, rule: Overflow) -> Option<i64> {
         let limit =
             if self.signed { self.signed_limit(value, increment) } else { self.unsigned_limit(value, increment) };
@@ -74,8 +76,8 @@ impl Kind {
         }
     }
 
-    /// The limit that a signed sum passes; `None` if it fits. Differences wrap as they do in Redis: `SET` may come with
-    /// a value far outside the field.
+    /// The limit that a signed sum exceeds; `None` if it fits. Differences wrap as in Redis, because `SET` may have a
+    /// value far outside of the field.
     fn signed_limit(self, value: i64, increment: i64) -> Option<i64> {
         let max = i64::MAX >> (64 - self.bits);
         let min = -max - 1;
@@ -164,7 +166,7 @@ impl Step {
         Ok(steps)
     }
 
-    /// Does it to `value`; gives what to reply.
+    /// Applies the operation to `value`; gives the reply.
     fn run(&self, value: &mut [u8]) -> Option<i64> {
         let old = self.kind.read(value, self.offset);
         let (new, reply) = match self.action {
@@ -179,7 +181,7 @@ impl Step {
         Some(reply)
     }
 
-    /// Length in bytes of a value that holds what is written; 0 where nothing is.
+    /// Length in bytes of the shortest value that holds what is written; 0 if nothing is written.
     fn written_bytes(&self) -> usize {
         match self.action {
             Action::Get => 0,
@@ -214,7 +216,7 @@ pub async fn bitfield_ro(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     read(cx, args.at(1), &steps).await
 }
 
-/// They are one turn, and so is to read them.
+/// Refuses too many operations: they are one turn, and so is reading them.
 fn check_count(count: usize) -> Outcome {
     if count <= ONE_TURN_KEYS_MAX {
         Ok(())
@@ -255,7 +257,7 @@ mod tests {
             let mut value = noise;
             kind.write(&mut value, offset, field);
             prop_assert_eq!(kind.read(&value, offset), field);
-            // Nothing around it has changed.
+            // The bits around the field have not changed.
             kind.write(&mut value, offset, kind.read(&noise, offset));
             prop_assert_eq!(value, noise);
         }

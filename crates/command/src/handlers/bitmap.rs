@@ -1,4 +1,5 @@
-//! Values as arrays of bits: `SETBIT`, `GETBIT`, `BITCOUNT`, `BITPOS`, `BITOP`. Bit 0 is the highest of the first byte.
+//! Values as arrays of bits: `SETBIT`, `GETBIT`, `BITCOUNT`, `BITPOS`, `BITOP`. Bit 0 is the highest bit of the first
+//! byte.
 //!
 //! Counting and combining go through a value a turn at a time (S14).
 
@@ -13,24 +14,25 @@ use crate::keyword::lower;
 use crate::number::parse_i64;
 use crate::turn::end_turn;
 
-/// Bytes that are counted, searched or combined between two turns: less than a millisecond's work.
+/// How many bytes are counted, searched or combined between two turns: less than a millisecond's work.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Sources of `BITOP` shorter than this (all together) are combined at once.
+/// Sources of a `BITOP` that are shorter than this, all together, are combined at once.
 const AT_ONCE_BYTES: usize = 64 << 10;
 
-/// Most bytes of all sources of a `BITOP`: they are in hand together, and a key may be named ten thousand times.
+/// Most bytes of all sources of a `BITOP`. They are all held at the same time, and a key may be named ten thousand
+/// times.
 const SOURCE_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of the longest value that Redis has: so far bits are looked for, also where values are shorter.
+/// The length in bytes of the longest value in Redis. Bits may be read up to there, even if values are limited to less.
 const READ_BYTES_MAX: usize = 512 << 20;
 
-/// As [`bit_offset`], of a bit that is only read: it is zero where no value can have it.
+/// As [`bit_offset`], for a bit that is only read: a bit that no value can have is zero.
 pub fn read_offset(arg: &[u8], width: Option<u32>, value_bytes_max: usize) -> Outcome<u64> {
     bit_offset(arg, width, value_bytes_max.max(READ_BYTES_MAX))
 }
 
-/// The offset of a bit that some value may have; with `width`, `#n` means the n-th field of so many bits.
+/// The offset of a bit that some value may have. With `width`, `#n` stands for the n-th field of `width` bits.
 pub fn bit_offset(arg: &[u8], width: Option<u32>, value_bytes_max: usize) -> Outcome<u64> {
     let (number, factor) = match (arg, width) {
         ([b'#', number @ ..], Some(width)) => (number, i64::from(width)),
@@ -81,8 +83,8 @@ fn in_bits(word: &[u8]) -> Outcome<bool> {
     }
 }
 
-/// The bits from `start` to `end`, both included and counted from the value's end where negative; `None` if there is
-/// none.
+/// The bits from `start` to `end`, both included, which count from the value's end if they are negative; `None` if the
+/// range is empty.
 fn bit_range(start: i64, end: i64, bits: bool, value_len: usize) -> Option<(u64, u64)> {
     let unit = if bits { 1 } else { 8 };
     let len = value_len as i64 * 8 / unit;
@@ -91,8 +93,8 @@ fn bit_range(start: i64, end: i64, bits: bool, value_len: usize) -> Option<(u64,
     (start <= end).then(|| ((start * unit) as u64, (end * unit + unit - 1) as u64))
 }
 
-/// Calls `visit` for the bytes that hold bits `from` to `to`, with the bits outside set to `outside` (all or none), and
-/// the offset of their first bit; a turn's worth at a time, until it gives something.
+/// Calls `visit` for the bytes that hold the bits `from` to `to`, with the bits outside set to `outside` (all or none),
+/// and with the offset of their first bit. It goes a turn's worth at a time, until `visit` returns something.
 async fn in_turns<R>(
     value: &[u8],
     (from, to): (u64, u64),
@@ -130,7 +132,7 @@ fn ones(bytes: &[u8]) -> u64 {
 }
 
 pub async fn bitcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    // A key that does not exist is answered before the range is looked at.
+    // A missing key is answered before the range is checked.
     let Some(row) = cx.string(args.at(1)).await? else {
         cx.replies().integer(0);
         return Ok(());
@@ -159,7 +161,7 @@ pub async fn bitcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The first bit of `bytes` that is (or is not) set.
+/// The first bit of `bytes` that is set, or that is not set.
 fn first_bit(bytes: &[u8], set: bool) -> Option<u64> {
     let nothing = if set { 0 } else { 0xff };
     let index = bytes.iter().position(|&byte| byte != nothing)?;
@@ -191,7 +193,7 @@ pub async fn bitpos(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             let outside = if set { 0 } else { 0xff };
             let first = |bytes: &[u8], offset| first_bit(bytes, set).map(|bit| offset + bit);
             let found = in_turns(value, range, outside, cx.yields(), first).await;
-            // Without an end, zeros follow the value.
+            // If no end is given, zeros follow the value.
             found.or((!set && end.is_none()).then_some(value.len() as u64 * 8))
         }
     };
@@ -218,7 +220,7 @@ impl Operation {
         }
     }
 
-    /// Combines `source` into `result`, which is as long; beyond its end the source is zero.
+    /// Combines `source` into `result`, which is at least as long. Behind its end, the source counts as zero.
     fn apply(self, result: &mut [u8], source: &[u8]) {
         let (both, beyond) = result.split_at_mut(source.len().min(result.len()));
         let pairs = both.iter_mut().zip(source);
@@ -233,7 +235,7 @@ impl Operation {
         }
     }
 
-    /// Bytes `from..to` of the result over all sources.
+    /// The bytes `from..to` of the result over all sources.
     fn range(self, sources: &[&[u8]], from: usize, to: usize, result: &mut Vec<u8>) {
         let part = |source: &&[u8]| -> std::ops::Range<usize> { from.min(source.len())..to.min(source.len()) };
         let start = result.len();
@@ -270,7 +272,7 @@ pub async fn bitop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut result = Vec::new();
     if bytes > AT_ONCE_BYTES {
         result.reserve_exact(len);
-        // What one turn combines is so many bytes of all sources together.
+        // The bytes that one turn combines are those of all sources together.
         let step = (TURN_BYTES / count).max(64);
         while result.len() < len {
             cx.yields().now().await;

@@ -1,6 +1,6 @@
-//! Commands that wait until one of their rows has something: each tries once, and says how long it would wait.
+//! Commands that wait until one of their rows has something. Each tries once, and says how long it would wait.
 //!
-//! Whoever runs the command decides: a connection waits and runs it again, a transaction does not.
+//! The caller decides what happens then: a connection waits and runs the command again, a transaction does not.
 
 use super::list_moves::{end, lmpop_from, move_value};
 use super::lists::list;
@@ -13,7 +13,7 @@ use crate::error::{Error, Outcome, WRONG_TYPE};
 const NOT_A_TIME: Error = Error::new("ERR timeout is not a float or out of range");
 const NEGATIVE: Error = Error::new("ERR timeout is negative");
 
-/// How long a command waits, in milliseconds; `None` = for ever. `word` counts seconds.
+/// How long a command waits, in milliseconds; `None` = for ever. `word` is in seconds.
 fn timeout_ms(word: &[u8]) -> Outcome<Option<u64>> {
     let text = std::str::from_utf8(word).map_err(|_| NOT_A_TIME)?;
     let seconds: f64 = text.parse().map_err(|_| NOT_A_TIME)?;
@@ -24,7 +24,7 @@ fn timeout_ms(word: &[u8]) -> Outcome<Option<u64>> {
     if ms < 0.0 { Err(NEGATIVE) } else { Ok(Some(ms as u64).filter(|&ms| ms > 0)) }
 }
 
-/// Nothing was found.
+/// Asks to wait, because nothing was found.
 fn wait(cx: &mut Context<'_>, timeout_ms: Option<u64>) {
     cx.wait_for_rows(Wait { timeout_ms, takes: true, resolved: Vec::new() });
 }
@@ -68,11 +68,11 @@ pub async fn brpoplpush(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     move_or_wait(cx, args, (End::Back, End::Front), timeout).await
 }
 
-/// One that has waited fails if what it would go to is no list. If what it would come from is none, it waits on.
+/// A command that has waited fails if its target is no list. If its source is no list, it goes on waiting.
 async fn move_or_wait(cx: &mut Context<'_>, args: Args<'_>, ends: (End, End), timeout_ms: Option<u64>) -> Outcome {
     if cx.is_again() && list(cx, args.at(1)).await.is_err_and(|error| error == WRONG_TYPE) {
         cx.replies().null();
-        // Others may find something.
+        // Others that wait may find something.
         cx.wait_for_rows(Wait { timeout_ms, takes: false, resolved: Vec::new() });
         return Ok(());
     }

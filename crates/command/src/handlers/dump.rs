@@ -1,4 +1,4 @@
-//! `DUMP`, `RESTORE` and `MIGRATE`: values on their way between servers.
+//! `DUMP`, `RESTORE` and `MIGRATE`: values that move between servers.
 
 use weir_model::Content;
 use weir_model::parts::{Head, RowType};
@@ -15,10 +15,10 @@ use crate::turn::end_turn;
 const BAD_FORMAT: Error = Error::new("ERR Bad data format");
 const TOO_LARGE: Error = Error::new("ERR the key is too large for DUMP: its parts have more than 64 MB");
 
-/// Most bytes of parts that are dumped: the payload is gathered as a whole.
+/// Most bytes of parts that can be dumped: the payload is gathered as a whole.
 const DUMPED_BYTES_MAX: u64 = 64 << 20;
 
-/// Members that are read at once.
+/// How many members are read at once.
 const PAGE_MEMBERS: usize = 500;
 
 pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -32,17 +32,17 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let payload = rdb::encode(&loaded, cx.yields()).await;
     cx.copied_parts(loaded.texts());
-    // A step for each byte of its checksum.
+    // One step for each byte of the checksum.
     cx.computed(payload.len());
     cx.replies().bulk_value(payload);
     Ok(())
 }
 
-/// The row of `key`, which has `head`, as [`Context::row_of_one_moment`] gave it, as a whole. It is not looked at
-/// again: one whose parts are in its head may be gone by now, or another one.
+/// All of the row of `key`, which has `head`, as [`Context::row_of_one_moment`] gave it. The row is not looked up
+/// again: a row whose parts are in its head may be gone by now, or may be another one.
 ///
 /// # Errors
-/// It cannot be read, or is too large.
+/// The row cannot be read, or is too large.
 pub async fn whole_row(cx: &mut Context<'_>, key: &[u8], head: Head) -> Outcome<Loaded> {
     if head.bytes > DUMPED_BYTES_MAX {
         return Err(TOO_LARGE);
@@ -99,8 +99,8 @@ async fn all_members(cx: &mut Context<'_>, row: &Collection<'_>) -> Outcome<Vec<
     Ok(members)
 }
 
-/// The words behind `RESTORE key ttl payload`. How long a key was idle and how often it was used is checked and
-/// forgotten.
+/// The words behind `RESTORE key ttl payload`. The options that say how long a key was idle and how often it was used
+/// are checked, and then ignored.
 #[derive(Default)]
 struct Options {
     replace: bool,
@@ -136,7 +136,7 @@ impl Options {
     }
 }
 
-/// When the key ends, in milliseconds since 1970, from the `ttl` argument.
+/// When the key expires, in milliseconds since 1970, from the `ttl` argument.
 fn end_of(ttl: &[u8], options: &Options, now_ms: u64) -> Outcome<Option<u64>> {
     let ttl = u64::try_from(integer(ttl)?).map_err(|_| Error::new("ERR Invalid TTL value, must be >= 0"))?;
     Ok((ttl > 0).then_some(if options.absolute { ttl } else { ttl.saturating_add(now_ms) }))
@@ -146,7 +146,7 @@ pub async fn restore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let key = args.at(1);
     let options = Options::parse(args)?;
     let now_ms = cx.now_ms();
-    // Whether the key is there is answered first, whatever the rest is like.
+    // Whether the key exists is answered first, whatever the other words are.
     let is_there = cx.get(key).await?.is_some();
     if is_there && !options.replace {
         return Err(Error::new("BUSYKEY Target key name already exists."));
@@ -167,14 +167,14 @@ pub async fn restore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Puts what was dumped at `key`.
+/// Puts the dumped value at `key`.
 async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms: Option<u64>) -> Outcome {
     let mut row = match loaded {
         Loaded::String(value) => return cx.put(key, &value, expire_at_ms),
         Loaded::Hash(fields) => {
             let mut row = cx.new_collection(key, RowType::Hash);
             let now_ms = cx.now_ms();
-            // What has expired on the way does not exist, as if it had been there.
+            // Fields that have expired on the way do not exist, as if they had expired here.
             let living = fields.iter().filter(|field| field.expire_at_ms.is_none_or(|at| at > now_ms));
             for (index, field) in living.enumerate() {
                 end_turn(cx.yields(), index).await;
@@ -214,7 +214,7 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
     cx.save(&mut row)
 }
 
-/// A server that opens connections to addresses a client names is a hole in the wall between tenants.
+/// Refused: a server that opens connections to addresses that a client names is a hole in the wall between tenants.
 pub async fn migrate(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Err(Error::new("ERR MIGRATE is not supported: use DUMP here and RESTORE there"))
 }

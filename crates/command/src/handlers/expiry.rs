@@ -1,4 +1,4 @@
-//! When keys end: `EXPIRE`, `TTL` and their kin, and the times in the options of `SET` and `GETEX`.
+//! When keys expire: `EXPIRE`, `TTL` and their kin, and the times in the options of `SET` and `GETEX`.
 
 use super::integer;
 use crate::args::Args;
@@ -28,7 +28,7 @@ impl Unit {
             .map(|(_, unit)| unit)
     }
 
-    /// `time` as milliseconds since 1970; `None` where that does not fit 63 bits.
+    /// `time` as milliseconds since 1970; `None` if that does not fit 63 bits.
     pub(super) fn absolute_ms(self, time: i64, now_ms: u64) -> Option<i64> {
         let millis = match self {
             Unit::InSeconds | Unit::AtSeconds => time.checked_mul(1000)?,
@@ -45,7 +45,7 @@ impl Unit {
 pub struct Expiry;
 
 impl Expiry {
-    /// Milliseconds since 1970. These commands refuse a time of zero or less.
+    /// The time in milliseconds since 1970. These commands refuse a time of zero or less.
     pub fn parse(unit: Unit, time: &[u8], now_ms: u64, command: &'static str) -> Outcome<u64> {
         let time = integer(time)?;
         let at = Some(time).filter(|&time| time > 0).and_then(|time| unit.absolute_ms(time, now_ms));
@@ -56,9 +56,9 @@ impl Expiry {
 /// The words behind `EXPIRE key time`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Conditions {
-    /// `NX`: only where there is no expiry.
+    /// `NX`: only if the key has no expiry.
     none: bool,
-    /// `XX`: only where there is one.
+    /// `XX`: only if the key has an expiry.
     some: bool,
     /// `GT`: only to a later time (no expiry is the latest).
     later: bool,
@@ -67,7 +67,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// The condition that `word` is, where there may be one only; `None` if it is none.
+    /// The condition that `word` names, where only one is allowed; `None` if it names none.
     pub(super) fn of(word: &[u8]) -> Option<Self> {
         let mut condition = Self::default();
         let is = match upper(word).as_slice() {
@@ -121,7 +121,7 @@ async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'
     if let Some(row) = &row {
         match u64::try_from(new) {
             Ok(at) if at > now_ms => cx.put_content(cx.database(), key, &row.content, Some(at))?,
-            // A time that has passed: the key ends now.
+            // The time has passed, so the key expires now.
             _ => cx.delete(key)?,
         }
     }
@@ -155,8 +155,8 @@ pub async fn persist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replies with a time made from the expiry and now, both in milliseconds since 1970: -2 without a key, -1 without
-/// an expiry.
+/// Replies with a time that is computed from the expiry and the current time, both in milliseconds since 1970; with -2
+/// if there is no key, and -1 if it has no expiry.
 async fn time_of(cx: &mut Context<'_>, args: Args<'_>, time: impl FnOnce(i64, i64) -> i64) -> Outcome {
     let row = cx.get(args.at(1)).await?;
     let now_ms = cx.now_ms() as i64;
@@ -168,9 +168,9 @@ async fn time_of(cx: &mut Context<'_>, args: Args<'_>, time: impl FnOnce(i64, i6
     Ok(())
 }
 
-/// Milliseconds, no less than zero, as the nearest second.
+/// `millis`, which is not negative, rounded to the nearest second.
 fn seconds(millis: i64) -> i64 {
-    // Half a second more than the last time of all fits without a sign.
+    // The largest time plus half a second fits an unsigned number.
     ((millis as u64 + 500) / 1000) as i64
 }
 

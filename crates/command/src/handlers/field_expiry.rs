@@ -1,4 +1,4 @@
-//! When fields of hashes end: `HEXPIRE`, `HTTL` and their kin.
+//! When fields of hashes expire: `HEXPIRE`, `HTTL` and their kin.
 
 use super::expiry::{Conditions, Unit};
 use super::hashes::hash;
@@ -18,7 +18,7 @@ pub(super) const NEGATIVE: Error = Error::new("ERR invalid expire time, must be 
 
 /// There is no such field, or no such hash.
 const NO_FIELD: i64 = -2;
-/// The field stays as long as its row.
+/// The field lives as long as its row.
 const NO_DEADLINE: i64 = -1;
 
 /// What has become of a field.
@@ -26,10 +26,11 @@ const NOT_MET: i64 = 0;
 const DONE: i64 = 1;
 const GONE: i64 = 2;
 
-/// Where the fields begin, behind `FIELDS numfields` at word `at`: each is `words_each` words, and nothing follows.
+/// The position of the fields, which follow `FIELDS numfields` at word `at`. Each field is `words_each` words, and
+/// nothing may follow the last.
 ///
 /// # Errors
-/// It is not so; the two errors are what Redis says of the number.
+/// The words are different; the two errors are what Redis says about the number.
 pub(super) fn fields_at(
     args: Args<'_>,
     at: usize,
@@ -47,13 +48,13 @@ pub(super) fn fields_at(
     if words != Some(args.len().saturating_sub(begin)) { Err(wrong_count.clone()) } else { Ok(begin) }
 }
 
-/// The deadline that `time` means, in milliseconds since 1970.
+/// The deadline that `time` stands for, in milliseconds since 1970.
 pub(super) fn deadline(unit: Unit, time: i64, now_ms: u64, command: &'static str) -> Outcome<i64> {
     let at = unit.absolute_ms(time, now_ms).filter(|&at| at <= FIELD_DEADLINE_MS_MAX as i64);
     at.ok_or_else(|| Error::expire(command))
 }
 
-/// Answers what `tell` says of each field from word `begin` on.
+/// Answers for each field from word `begin` on with what `tell` says about it.
 async fn tell_each(cx: &mut Context<'_>, args: Args<'_>, begin: usize, tell: impl Fn(&Member) -> i64) -> Outcome {
     let hash = hash(cx, args.at(1)).await?;
     cx.replies().array(args.len() - begin);
@@ -146,9 +147,10 @@ pub async fn hpersist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     cx.save_hash(&mut hash).await
 }
 
-/// Answers with times made from the deadlines of fields and now, both in milliseconds since 1970.
+/// Answers with times that are computed from the deadlines of fields and the current time, both in milliseconds since
+/// 1970.
 async fn times_of(cx: &mut Context<'_>, args: Args<'_>, time: impl Fn(i64, i64) -> i64) -> Outcome {
-    // As in Redis, what the key holds counts before the rest of the words.
+    // As in Redis, the type of the key's value is checked before the rest of the words.
     hash(cx, args.at(1)).await?;
     let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
     let now_ms = cx.now_ms() as i64;
@@ -159,7 +161,7 @@ async fn times_of(cx: &mut Context<'_>, args: Args<'_>, time: impl Fn(i64, i64) 
     tell_each(cx, args, begin, tell).await
 }
 
-/// Milliseconds, no less than zero, as seconds: a begun one counts.
+/// `millis`, which is not negative, in seconds; a fraction of a second counts as a whole one.
 fn seconds(millis: i64) -> i64 {
     (millis as u64).div_ceil(1000) as i64
 }

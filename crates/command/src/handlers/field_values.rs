@@ -1,4 +1,4 @@
-//! Fields of hashes that are read or set together with when they end: `HGETDEL`, `HGETEX`, `HSETEX`.
+//! Fields of hashes that are read or set along with their deadlines: `HGETDEL`, `HGETEX`, `HSETEX`.
 
 use weir_model::parts::RowType;
 
@@ -24,16 +24,17 @@ const ONE_EXPIRY_OR_PERSIST: Error =
 /// What becomes of the deadlines of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// They keep them.
+    /// The fields keep their deadlines.
     Kept,
-    /// They have none.
+    /// The fields lose their deadlines.
     None,
-    /// They have this one, in milliseconds since 1970.
+    /// The fields get this deadline, in milliseconds since 1970.
     At(i64),
 }
 
 impl Ending {
-    /// The deadline of a field that had `old`; the field itself is gone where that has passed at `now_ms`.
+    /// The new deadline of a field that had the deadline `old`. If the new deadline has passed at `now_ms`, the field
+    /// itself is gone.
     fn of(self, old: Option<u64>, now_ms: u64) -> Result<Option<u64>, Passed> {
         match self {
             Ending::Kept => Ok(old),
@@ -49,14 +50,15 @@ struct Passed;
 /// The words in front of `FIELDS`.
 struct Options {
     ending: Option<Ending>,
-    /// `Some(true)`: only where all fields exist; `Some(false)`: only where none does.
+    /// `Some(true)`: only if all fields exist; `Some(false)`: only if none of them does.
     all_exist: Option<bool>,
-    /// Where the fields begin.
+    /// The position of the fields.
     begin: usize,
 }
 
 impl Options {
-    /// `kept` is the word for [`Ending`] that is no time: what it means; `conditions` may stand there, too.
+    /// Reads the options. `kept_word` is the one word that gives an [`Ending`] without a time, and `kept` is that
+    /// ending. If `conditions` is set, conditions are allowed, too.
     fn parse(
         args: Args<'_>,
         now_ms: u64,

@@ -1,4 +1,4 @@
-//! Places: members of sorted sets whose scores say where they are.
+//! Places: members of sorted sets whose scores are positions on Earth.
 
 use super::zsets::{AddOptions, add_all, zset};
 use crate::args::Args;
@@ -13,7 +13,7 @@ use crate::turn::end_turn;
 
 const NO_UNIT: Error = Error::new("ERR unsupported unit provided. please use M, KM, FT, MI");
 
-/// The place that two words say.
+/// The place that two words give.
 pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Outcome<Place> {
     let number = |word: &[u8]| parse_f64(word).ok_or(NOT_A_FLOAT);
     let place = Place { longitude: number(longitude)?, latitude: number(latitude)? };
@@ -24,7 +24,7 @@ pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Outcome<Place> {
     Err(Error::bytes(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into_bytes()))
 }
 
-/// Meters of a unit.
+/// How many meters a unit has.
 pub(super) fn unit(word: &[u8]) -> Outcome<f64> {
     match lower(word).as_slice() {
         b"m" => Ok(1.0),

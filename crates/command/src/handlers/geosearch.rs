@@ -1,4 +1,4 @@
-//! Searches for members by where they are.
+//! Searches for members by their places.
 
 use std::cmp::Ordering;
 
@@ -27,13 +27,13 @@ const STORE_WITH: Error =
 const SEARCH_STORE_WITH: Error =
     Error::new("ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options");
 
-/// Members that are read, or answered, in one piece.
+/// How many members are read, or answered, in one piece.
 const PAGE_MEMBERS: usize = 500;
 
-/// Which command it is.
+/// Which kind of command it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Center and radius are said first; whether it is the center of a member, and whether it may store.
+    /// Center and radius come first. `of_member`: the center is that of a member; `may_store`: the command may store.
     Radius {
         of_member: bool,
         may_store: bool,
@@ -42,24 +42,24 @@ enum Kind {
     SearchStore,
 }
 
-/// What is asked for.
+/// What is searched for.
 struct Query<'a> {
     center: Option<Place>,
-    /// What is looked for, and the meters of the unit that it is said in.
+    /// The shape of the search, and how many meters its unit has.
     shape: Option<(Shape, f64)>,
     with_distance: bool,
     with_score: bool,
     with_place: bool,
-    /// Nearest first, or farthest.
+    /// The nearest members first, or the farthest.
     order: Option<Ordering>,
-    /// So many at most; 0: all.
+    /// Most members that are wanted; 0 = all.
     count: u64,
     any: bool,
     store: Option<&'a [u8]>,
     stores_distance: bool,
 }
 
-/// A member that was found.
+/// A member that was found, with its place.
 struct Found {
     member: Scored,
     place: Place,
@@ -84,7 +84,7 @@ fn rectangle(width: &[u8], height: &[u8], word: &[u8]) -> Outcome<(Shape, f64)> 
     Ok((Shape::Box(width * meters, height * meters), meters))
 }
 
-/// Where the member called `name` is; nowhere where there is no such set.
+/// The place of the member `name`; `None` if there is no such set.
 async fn center_of(cx: &mut Context<'_>, zset: Option<&Collection<'_>>, name: &[u8]) -> Outcome<Option<Place>> {
     let Some(zset) = zset else { return Ok(None) };
     Ok(Some(Place::of_score(zset.score(cx, name).await?.ok_or(NO_MEMBER)?)))
@@ -193,14 +193,14 @@ impl<'a> Query<'a> {
         if self.any && self.count == 0 {
             return Err(ANY_OF_ALL);
         }
-        // So many of all would be any of them.
+        // Without an order, the first `count` members would be arbitrary ones.
         if self.count > 0 && !self.any {
             self.order = self.order.or(Some(Ordering::Less));
         }
         Ok(())
     }
 
-    /// What is found in `zset`, in the order asked for.
+    /// The members that are found in `zset`, in the order that was asked for.
     async fn run(&self, cx: &mut Context<'_>, zset: &Collection<'_>) -> Outcome<Vec<Found>> {
         let Some((center, (shape, _))) = self.center.zip(self.shape) else { return Ok(Vec::new()) };
         let enough = if self.any { usize::try_from(self.count).unwrap_or(usize::MAX) } else { usize::MAX };
@@ -239,7 +239,7 @@ impl<'a> Query<'a> {
     async fn answer(&self, cx: &mut Context<'_>, found: &[Found]) -> Outcome {
         let meters = self.shape.map_or(1.0, |(_, meters)| meters);
         let extra = [self.with_distance, self.with_score, self.with_place].into_iter().filter(|is| *is).count();
-        // A distance is told as one number with a fraction, and a place as two.
+        // A distance is answered as one number with a fraction, and a place as two.
         let fractions = usize::from(self.with_distance) + 2 * usize::from(self.with_place);
         cx.fractions(found.len() * fractions);
         cx.replies().array(found.len());

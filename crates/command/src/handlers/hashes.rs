@@ -23,11 +23,11 @@ pub(super) async fn hash<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Opt
     cx.collection(key, RowType::Hash).await
 }
 
-/// Fields that Redis keeps in one piece, and bytes of each and of its value, by its defaults.
+/// Redis keeps a hash in one piece up to this many fields, and bytes of each field and value, by its defaults.
 const SMALL_FIELDS: u64 = 128;
 const SMALL_BYTES: usize = 64;
 
-/// Puts `value` at `field`, in the place of `before`, which may have expired.
+/// Puts `value` at `field`, in the place of `before`, which may have expired already.
 pub(super) fn put(
     cx: &mut Context<'_>,
     hash: &mut Collection<'_>,
@@ -42,7 +42,7 @@ pub(super) fn put(
     hash.put_field(cx, before, field, value, expire_at_ms)
 }
 
-/// Fields and values from word 2 on; gives how many fields are new.
+/// Puts the fields and values from word 2 on; gives how many fields are new.
 async fn put_all(cx: &mut Context<'_>, args: Args<'_>, name: &str) -> Outcome<i64> {
     if !args.len().is_multiple_of(2) {
         return Err(Error::arity(name));
@@ -84,7 +84,7 @@ pub async fn hsetnx(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The value of `field`, where there is such a hash with it.
+/// The field and its value, if there is a hash that has it.
 async fn value_of(cx: &mut Context<'_>, hash: Option<&Collection<'_>>, field: &[u8]) -> Outcome<Option<Member>> {
     match hash {
         Some(hash) => hash.member(cx, field).await,
@@ -150,7 +150,7 @@ pub async fn hdel(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The hash of `key`, which knows how many fields it has.
+/// The hash of `key`, with its expired fields counted, so that it knows how many fields it has.
 async fn counted<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
     let mut hash = hash(cx, key).await?;
     if let Some(hash) = &mut hash {
@@ -190,7 +190,7 @@ pub async fn hvals(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
 }
 
-/// Puts `value` at `field`, where `before` stands; the expiry of the field stays, if it has not expired.
+/// Puts `value` at `field`, in the place of `before`. The field keeps its deadline, unless it has expired.
 async fn replace(
     cx: &mut Context<'_>,
     hash: &mut Collection<'_>,
@@ -222,7 +222,7 @@ pub async fn hincrby(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn hincrbyfloat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let increment = Extended::parse(args.at(3)).ok_or(NOT_A_FLOAT)?;
-    // What is no finite number is refused before there is anything to add it to.
+    // An increment that is not finite is refused before there is anything to add it to.
     if Extended::ZERO.plus(increment).is_none() {
         return Err(NOT_FINITE);
     }
@@ -239,8 +239,8 @@ pub async fn hincrbyfloat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Fields by chance: one; or with a number, that many different ones; or with a negative one, so many of which some may
-/// be the same. In RESP3 each with its value is an array of its own.
+/// Random fields: without a number, one field; with a number, that many different fields; with a negative number, that
+/// many fields that may repeat. In RESP3, each field with its value is an array of its own.
 pub async fn hrandfield(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let Some(word) = args.get(2) else {
         let hash = hash(cx, args.at(1)).await?;

@@ -1,4 +1,4 @@
-//! HyperLogLogs: `PFADD`, `PFCOUNT`, `PFMERGE`, and what looks into one.
+//! HyperLogLogs: `PFADD`, `PFCOUNT`, `PFMERGE`, and commands that look into one.
 
 use weir_model::StringRow;
 
@@ -16,7 +16,7 @@ use crate::turn::end_turn;
 const NOT_ONE: Error = Error::new("WRONGTYPE Key is not a valid HyperLogLog string value.");
 const CORRUPTED: Error = Error::new("INVALIDOBJ Corrupted HLL object detected");
 
-/// Values whose registers are looked at between two turns.
+/// How many values are merged between two turns.
 const TURN_VALUES: usize = 16;
 
 impl From<Corrupted> for Error {
@@ -25,7 +25,7 @@ impl From<Corrupted> for Error {
     }
 }
 
-/// The value of `key`, which is to be a HyperLogLog.
+/// The value of `key`, which has to be a HyperLogLog.
 async fn found(cx: &mut Context<'_>, key: &[u8]) -> Outcome<Option<StringRow>> {
     match cx.string(key).await? {
         Some(row) if !is_hyperloglog(&row.value) => Err(NOT_ONE),
@@ -33,7 +33,7 @@ async fn found(cx: &mut Context<'_>, key: &[u8]) -> Outcome<Option<StringRow>> {
     }
 }
 
-/// The one of `key`, to be changed, and its expiry.
+/// The HyperLogLog of `key`, to be changed, and its expiry.
 async fn to_change(cx: &mut Context<'_>, key: &[u8]) -> Outcome<Option<(HyperLogLog, Option<u64>)>> {
     let row = found(cx, key).await?;
     row.map(|row| Ok((HyperLogLog::of(&row.value).ok_or(NOT_ONE)?, row.expire_at_ms))).transpose()
@@ -55,7 +55,7 @@ pub async fn pfadd(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Raises `registers` to those of all `keys`; whether one of these is dense.
+/// Raises `registers` to those of all `keys`; gives whether one of these HyperLogLogs is dense.
 async fn merged<'k>(
     cx: &mut Context<'_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -76,13 +76,13 @@ async fn merged<'k>(
     Ok(any_dense)
 }
 
-/// Counts that registers were raised to those of `value`: a step and a half for each register of a dense one, a step
-/// for each byte of one that has them as runs.
+/// Counts the work of raising registers to those of `value`: one and a half steps for each register of a dense value,
+/// one step for each byte of a sparse one.
 fn count_merged(cx: &mut Context<'_>, value: &[u8]) {
     cx.computed(if is_dense(value) { REGISTERS / 2 * 3 } else { value.len() });
 }
 
-/// What Redis notes in the value, how many elements it tells of, is noted by nobody here: this command only reads.
+/// Redis stores the computed count in the value. Weir does not, because this command only reads.
 pub async fn pfcount(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 2 {
         let mut registers = Box::new([0; REGISTERS]);
@@ -154,7 +154,7 @@ pub async fn pfdebug(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// What of `PFDEBUG` changes nothing.
+/// The subcommands of `PFDEBUG` that change nothing.
 fn tell_about(cx: &mut Context<'_>, value: &HyperLogLog, subcommand: &[u8]) -> Outcome {
     let is_dense = is_dense(value.as_bytes());
     match lower(subcommand).as_slice() {
@@ -172,7 +172,7 @@ fn tell_about(cx: &mut Context<'_>, value: &HyperLogLog, subcommand: &[u8]) -> O
     Ok(())
 }
 
-/// Registers that are raised by chance are those that an array says, in both forms.
+/// Raises random registers, and checks in both encodings that they are those of an array.
 pub async fn pfselftest(cx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     const ROUNDS: usize = 2000;
     let (mut value, mut model) = (HyperLogLog::empty(), Box::new([0; REGISTERS]));
@@ -182,7 +182,7 @@ pub async fn pfselftest(cx: &mut Context<'_>, _: Args<'_>) -> Outcome {
         if round == ROUNDS / 2 {
             value.densify()?;
         }
-        // Runs have no room for higher ranks.
+        // Sparse values have no room for higher ranks.
         let rank = if round < ROUNDS / 2 { rank % 32 + 1 } else { rank };
         let is_higher = rank > model[index];
         model[index] = rank.max(model[index]);

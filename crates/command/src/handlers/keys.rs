@@ -1,4 +1,4 @@
-//! Keys as such: `DEL`, `EXISTS`, `TYPE`.
+//! Keys as a whole: `DEL`, `EXISTS`, `TYPE`.
 
 use weir_model::parts::RowType;
 
@@ -8,9 +8,9 @@ use crate::context::Context;
 use crate::error::Outcome;
 use crate::turn::end_turn;
 
-/// `DEL` and `UNLINK`: the same here, because freeing memory is never on the path of a command.
+/// `DEL` and `UNLINK`. In Weir they are the same, because freeing memory is never on the path of a command.
 pub async fn del(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    // Sorted: a key that comes again is gone by then.
+    // Sorted, so that repeated keys are neighbours: a key that comes again is gone by then.
     let mut keys: Vec<&[u8]> = args.iter_from(1).collect();
     keys.sort_unstable();
     keys.dedup();

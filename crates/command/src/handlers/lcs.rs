@@ -1,7 +1,7 @@
 //! `LCS`: the longest common subsequence of two values.
 //!
-//! The table of lengths is not kept: going back through it needs one bit per cell, which way to go where the bytes
-//! differ. So the memory is a thirty-second of what Redis takes; the limit and its error are the same.
+//! The table of lengths is not kept. Going back through it needs only one bit for each cell: which way to go if the
+//! bytes differ. So it takes a thirty-second of the memory that Redis needs; the limit and its error are the same.
 
 use weir_io::Yield;
 use weir_model::StringRow;
@@ -14,7 +14,7 @@ use crate::in_hand::{InHand, letting_go};
 use crate::keyword::upper;
 use crate::reply::Replies;
 
-/// Cells computed between two turns: a fraction of a millisecond.
+/// How many cells are computed between two turns: a fraction of a millisecond.
 const TURN_CELLS: usize = 128 << 10;
 
 #[derive(Default)]
@@ -65,11 +65,12 @@ impl Directions {
     }
 }
 
-/// The length of the subsequence, and (if `keep`) for each pair of positions whether to step back in `a` from there.
+/// The length of the subsequence, and, if `keep` is set, for each pair of positions whether to step back in `a` from
+/// there.
 async fn table(a: &[u8], b: &[u8], keep: bool, yields: Yield) -> (u32, Directions) {
     let cells = if keep { a.len() * b.len() } else { 0 };
     let mut directions = Directions { bits: vec![0; cells.div_ceil(64)], columns: b.len() };
-    // Row `i` of the table in place: `row[j + 1]` is of this row left of `j`, of the row above from `j` on.
+    // Row `i` of the table, in place: `row[j + 1]` is of this row to the left of `j`, and of the row above from `j` on.
     let mut row = vec![0_u32; b.len() + 1];
     let mut done = 0;
     for (i, &byte) in a.iter().enumerate() {
@@ -100,13 +101,13 @@ async fn table(a: &[u8], b: &[u8], keep: bool, yields: Yield) -> (u32, Direction
     (row[b.len()], directions)
 }
 
-/// A piece that both values have: its first and last position in each.
+/// A common piece of both values: its first and last position in each.
 struct Match {
     a: (usize, usize),
     b: (usize, usize),
 }
 
-/// Goes back from the ends: the matches from the last to the first, and the subsequence.
+/// Goes back from the ends; gives the matches from the last to the first, and the subsequence.
 async fn trace(a: &[u8], b: &[u8], directions: &Directions, yields: Yield) -> (Vec<Match>, Vec<u8>) {
     let (mut matches, mut common) = (Vec::<Match>::new(), Vec::new());
     let (mut i, mut j) = (a.len(), b.len());
@@ -134,7 +135,7 @@ async fn trace(a: &[u8], b: &[u8], directions: &Directions, yields: Yield) -> (V
     (matches, common)
 }
 
-/// Redis has an error of its own for this command.
+/// As [`Context::string`], with the error that Redis has for this command.
 async fn string(cx: &mut Context<'_>, key: &[u8]) -> Outcome<Option<StringRow>> {
     const NOT_STRINGS: Error = Error::new("ERR The specified keys must contain string values");
     cx.get(key).await?.map(|row| row.into_string().ok_or(NOT_STRINGS)).transpose()
@@ -196,21 +197,21 @@ mod tests {
         let (a, b) = (b"abcd".repeat(200), b"abd".repeat(300));
         let (turns, (length, directions)) = turns(table(&a, &b, true, Yield::PLAIN));
         assert!(turns >= a.len() * b.len() / TURN_CELLS, "{turns}");
-        // "abd" 200 times: every "c" is left out, and there are enough of the others.
+        // "abd" 200 times: every "c" is left out, and there are enough of the other letters.
         assert_eq!(length, 600);
         assert_eq!(directions.bits.len(), (a.len() * b.len()).div_ceil(64), "one bit for each pair");
     }
 
     #[test]
     fn s14_turns_end_whatever_the_lengths_are() {
-        // Rows that end where a turn does, rows longer than one, and rows of nothing.
+        // Rows that end where a turn does, rows longer than a turn, and empty rows.
         for (rows, columns) in
             [(512, 1023), (4, TURN_CELLS - 1), (3, TURN_CELLS), (2, 3 * TURN_CELLS + 5), (TURN_CELLS * 3, 0)]
         {
             let (turns, _) = turns(table(&vec![1; rows], &vec![2; columns], false, Yield::PLAIN));
             assert!(turns >= rows * (columns + 1) / TURN_CELLS - 1, "{rows} rows of {columns}: {turns}");
         }
-        // Back along the diagonal: the sum of the positions stays odd.
+        // The way back goes along the diagonal: the sum of the positions stays odd.
         let nothing = Directions { bits: Vec::new(), columns: 0 };
         let (turns, (matches, _)) =
             turns(trace(&vec![1; 2 * TURN_CELLS + 1], &vec![1; 2 * TURN_CELLS], &nothing, Yield::PLAIN));

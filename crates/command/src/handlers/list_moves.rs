@@ -1,4 +1,5 @@
-//! Values that go from one list to another, or out of the first of several: `LMOVE`, `RPOPLPUSH`, `LMPOP`.
+//! Values that move from one list to another, or are taken out of the first of several lists: `LMOVE`, `RPOPLPUSH`,
+//! `LMPOP`.
 
 use weir_model::parts::RowType;
 
@@ -22,8 +23,8 @@ pub(super) fn end(word: &[u8]) -> Outcome<End> {
     }
 }
 
-/// Takes a value out of the list at word 1, and puts it into the one at word 2, which may be the same; `false` where
-/// there is none.
+/// Takes a value out of the list at word 1, and puts it into the list at word 2, which may be the same; `false` if
+/// there is no value.
 pub(super) async fn move_value(cx: &mut Context<'_>, args: Args<'_>, from: End, to: End) -> Outcome<bool> {
     let Some(mut source) = list(cx, args.at(1)).await? else {
         cx.replies().null();
@@ -62,7 +63,7 @@ pub async fn lmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// `numkeys key [key ...] LEFT|RIGHT [COUNT count]` from word `at` on; `false` where all lists are empty.
+/// Runs `numkeys key [key ...] LEFT|RIGHT [COUNT count]`, which begins at word `at`; `false` if all lists are empty.
 pub(super) async fn lmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) -> Outcome<bool> {
     let positive = |word: &[u8]| integer(word).ok().and_then(|number| u64::try_from(number).ok()).filter(|&n| n > 0);
     let keys = positive(args.at(at)).ok_or(KEYS)?;

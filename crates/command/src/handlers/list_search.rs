@@ -1,4 +1,4 @@
-//! `LPOS`: where in a list an element is.
+//! `LPOS`: the positions of an element in a list.
 
 use super::integer;
 use super::lists::list;
@@ -20,11 +20,11 @@ const TOO_MANY: Error = Error::new("ERR the element is met too often: ask for le
 
 /// The words behind `LPOS key element`.
 struct Options {
-    /// The match that is told first.
+    /// The number of the first match that is answered.
     rank: u64,
-    /// From the last value to the first.
+    /// Searches from the last value to the first.
     reverse: bool,
-    /// How many matches are told; without it the first alone, and not as an array.
+    /// How many matches are answered; without this option only one, and not as an array.
     count: Option<u64>,
     /// How many values are looked at.
     values_max: u64,

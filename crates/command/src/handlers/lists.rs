@@ -1,4 +1,4 @@
-//! Lists: values in the order that they were put in.
+//! Lists: values in the order in which they were added.
 
 use std::ops::Range;
 
@@ -21,7 +21,8 @@ pub(super) async fn list<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Opt
     cx.collection(key, RowType::List).await
 }
 
-/// Puts the words from number 2 on at an end, one after the other; where there is no list, makes one only if `makes`.
+/// Pushes the words from number 2 on at an end, one after the other. If there is no list, makes one only if `makes` is
+/// set.
 async fn push(cx: &mut Context<'_>, args: Args<'_>, end: End, makes: bool) -> Outcome {
     let mut list = cx.collection_or_new(args.at(1), RowType::List).await?;
     if makes || !list.is_empty() {
@@ -51,7 +52,7 @@ pub async fn rpushx(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     push(cx, args, End::Back, false).await
 }
 
-/// Takes one value out at an end; or as many as word 2 says, which are told as an array.
+/// Takes out one value at an end; or as many as word 2 says, which are answered as an array.
 async fn pop(cx: &mut Context<'_>, args: Args<'_>, end: End, name: &str) -> Outcome {
     if args.len() > 3 {
         return Err(Error::arity(name));
@@ -108,13 +109,14 @@ pub async fn llen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// What a client calls `index`, counted from the end where it is negative; `None` where there is no such value.
+/// The number of the value that a client calls `index`, which counts from the end if it is negative; `None` if there is
+/// no such value.
 fn resolve(index: i64, len: u64) -> Option<u64> {
     let index = if index < 0 { len.checked_sub(index.unsigned_abs())? } else { index as u64 };
     (index < len).then_some(index)
 }
 
-/// The numbers from `first` to `last`, both counted from the end where they are negative.
+/// The numbers from `first` to `last`, both of which count from the end if they are negative.
 fn resolve_range(first: i64, last: i64, len: u64) -> Range<u64> {
     let from_front = |index: i64| if index < 0 { index.saturating_add_unsigned(len) } else { index };
     let start = u64::try_from(from_front(first)).unwrap_or(0);
@@ -209,7 +211,7 @@ pub async fn lrem(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub async fn ltrim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (first, last) = (integer(args.at(2))?, integer(args.at(3))?);
     if let Some(mut list) = list(cx, args.at(1)).await? {
-        // Also where all of it stays.
+        // Told even if all values stay.
         cx.tell(Classes::CHANGED, "", args.at(1));
         cx.tell(Classes::LIST, "ltrim", args.at(1));
         let kept = resolve_range(first, last, list.len());

@@ -1,4 +1,4 @@
-//! What commands on hashes, sets and sorted sets have in common: going through members a step at a time.
+//! What commands on hashes, sets and sorted sets have in common: stepping through members.
 
 use weir_model::parts::RowType;
 
@@ -11,10 +11,10 @@ use crate::glob::{self, Glob};
 use crate::number::parse_u64;
 use crate::reply::Replies;
 
-/// Most members that one step looks at, whatever its `COUNT`: the client is told where to go on.
+/// Most members that one step looks at, whatever its `COUNT` is: the client is told where to go on.
 const SCAN_MEMBERS_MAX: usize = 10_000;
 
-/// How a client goes through the members of a row: `NAME key cursor [MATCH pattern] [COUNT count]`.
+/// How a client steps through the members of a row: `NAME key cursor [MATCH pattern] [COUNT count]`.
 struct ScanOptions {
     pattern: Option<Glob>,
     count: usize,
@@ -38,21 +38,22 @@ impl ScanOptions {
     }
 }
 
-/// How many members are wanted; negative where some may be the same.
+/// How many members are wanted; negative if members may repeat.
 ///
 /// # Errors
-/// It is no number, or cannot be turned over.
+/// The word is no number, or has no positive counterpart.
 pub fn signed_count(word: &[u8]) -> Outcome<i64> {
     const OUT_OF_RANGE: Error =
         Error::new("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807");
     integer(word).and_then(|count| if count == i64::MIN { Err(OUT_OF_RANGE) } else { Ok(count) })
 }
 
-/// Answers a step through the members of the row of a `kind` at word 1: each with its name, and the `extra` elements
-/// that `tell` writes. As in Redis, nobody looks at the options where there is no such row.
+/// Answers a step through the members of the row at word 1, which has to be of the type `kind`. Each member is answered
+/// with its name, and with the `extra` elements that `tell` writes. As in Redis, the options are not checked if there
+/// is no such row.
 ///
 /// # Errors
-/// What is wrong with the words; the row is something else, or cannot be read.
+/// The words are wrong; the row is of another type, or cannot be read.
 pub async fn scan(
     cx: &mut Context<'_>,
     args: Args<'_>,
@@ -63,7 +64,7 @@ pub async fn scan(
     scan_of(cx, args, kind, extra, |replies, member, _| tell(replies, member)).await
 }
 
-/// The same; `tell` knows the row, too.
+/// As [`scan`], with a `tell` that also gets the row.
 ///
 /// # Errors
 /// As [`scan`].
@@ -82,7 +83,7 @@ pub async fn scan_of(
         return Ok(());
     };
     let options = ScanOptions::parse(args)?;
-    // A number that no step has given leads to the end, or near it.
+    // A number that no step has returned leads to the end, or near it.
     let from = u32::try_from(cursor).unwrap_or(u32::MAX);
     let page = row.members_from(cx, from, options.count.min(SCAN_MEMBERS_MAX)).await?;
     let mut turn = glob::Turn::new(cx.yields());

@@ -1,4 +1,4 @@
-//! What the commands on rows do, one file per family.
+//! The handlers of the commands on rows, one file for each family.
 
 pub mod bitfield;
 pub mod bitmap;
@@ -50,18 +50,19 @@ use crate::number::parse_i64;
 /// What `TYPE` calls a string.
 const STRING: &str = "string";
 
-/// Keys, or fields of a value, that a command can look at and change as one: they are one turn, however long it is.
+/// Most keys, or fields of a value, that a command looks at and changes at once. They are one turn, however long it
+/// takes.
 const ONE_TURN_KEYS_MAX: usize = 10_000;
 
-/// A whole number among the words.
+/// The whole number that `word` is.
 ///
 /// # Errors
-/// It is none.
+/// It is no whole number.
 pub fn integer(word: &[u8]) -> Outcome<i64> {
     parse_i64(word).ok_or(NOT_AN_INTEGER)
 }
 
-/// A database's number.
+/// The database number that `word` is.
 ///
 /// # Errors
 /// There is no such database.

@@ -1,4 +1,4 @@
-//! Keys that get another name or place: `RENAME`, `COPY`, `MOVE`.
+//! Keys that get another name or another database: `RENAME`, `COPY`, `MOVE`.
 
 use weir_model::parts::{Head, Life, SPACES, moved_subkey};
 use weir_model::{Content, Row};
@@ -10,14 +10,14 @@ use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 
 const SAME: Error = Error::new("ERR source and destination objects are the same");
 
-/// Most bytes of parts that are copied as one.
+/// Most bytes of parts that are copied at once.
 const COPIED_BYTES_MAX: u64 = 64 << 20;
 const TOO_LARGE: Error = Error::new("ERR the key is too large to be copied: its parts have more than 64 MB");
 
-/// Parts that are copied between two turns.
+/// How many parts are copied between two turns.
 const PAGE_PARTS: usize = 500;
 
-/// Whether it was done: not where the new name exists and `only_new` is set.
+/// Gives whether the row was renamed; it is not if the new name exists and `only_new` is set.
 async fn rename_to(cx: &mut Context<'_>, args: Args<'_>, only_new: bool) -> Outcome<bool> {
     let (from, to) = (args.at(1), args.at(2));
     let source = cx.get(from).await?;
@@ -70,16 +70,16 @@ impl CopyOptions {
     }
 }
 
-/// The database that the second row of a `COPY` or `MOVE` is in; `None` where the command will fail.
+/// The database of the second row of a `COPY` or `MOVE`; `None` if the command will fail.
 pub fn other_database(args: Args<'_>, chosen: u8) -> Option<u8> {
     match args.at(0).len() {
-        // There are two such commands, and both names have four letters.
+        // There are only these two commands, and both names have four letters.
         4 if args.at(0).eq_ignore_ascii_case(b"MOVE") => database(args.at(2)).ok(),
         _ => CopyOptions::parse(args, chosen).ok().map(|options| options.database),
     }
 }
 
-/// `content` of the row of `key`, with a life of its own.
+/// A copy of `content`, which is of the row of `key`, with a life of its own.
 async fn copied(cx: &mut Context<'_>, key: &[u8], content: &Content) -> Outcome<Content> {
     let Content::Parts(head) = content else { return Ok(content.clone()) };
     let copy = Head { version: cx.new_head(head.kind).version, ..Head::clone(head) };
@@ -92,7 +92,7 @@ async fn copied(cx: &mut Context<'_>, key: &[u8], content: &Content) -> Outcome<
     Ok(Content::Parts(Box::new(copy)))
 }
 
-/// Gives every part of the row of `key`, which has the head `from`, a copy in the life of `to`.
+/// Copies every part of the row of `key`, which has the head `from`, into the life of `to`.
 async fn copy_parts(cx: &mut Context<'_>, key: &[u8], from: &Head, to: &Head) -> Outcome {
     for space in 0..SPACES {
         let mut left = Some(Subkeys::all(space));

@@ -7,8 +7,8 @@ use crate::error::{DECREMENT_OVERFLOW, NOT_A_FLOAT, NOT_A_NUMBER, NOT_AN_INTEGER
 use crate::extended::Extended;
 use crate::number::{parse_i64, push_i64};
 
-/// What it takes to add two numbers as Redis does, in more digits than a `double` has: to read both and to write their
-/// sum, each of which is as much work as several of those.
+/// The cost of adding two numbers as Redis does, in more digits than a `double` has, counted in numbers with a
+/// fraction. Both numbers are read and their sum is written, each of which is as much work as several such numbers.
 pub(super) const EXTENDED_FRACTIONS: usize = 16;
 
 async fn add(cx: &mut Context<'_>, key: &[u8], increment: i64) -> Outcome {

@@ -1,4 +1,5 @@
-//! `OBJECT`: how Redis would keep a value. Nothing here is kept that way, so the answers follow from the value alone.
+//! `OBJECT`: how Redis would store a value. Weir does not store values that way, so the answers follow from the value
+//! alone.
 
 use weir_model::Content;
 use weir_model::parts::RowType;
@@ -13,7 +14,7 @@ use crate::table::subcommands;
 
 /// Redis keeps a value up to this length in one piece with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
-/// Redis keeps the whole numbers below this once for all keys.
+/// Redis stores whole numbers below this only once, for all keys.
 const SHARED_NUMBERS: i64 = 10_000;
 
 const HELP: [&str; 5] = [
@@ -27,11 +28,11 @@ const HELP: [&str; 5] = [
 fn encoding(content: &Content) -> &'static str {
     match content {
         Content::String(value) if parse_i64(value).is_some() => "int",
-        // Those were not put there as a whole.
+        // HyperLogLogs were not put there as a whole.
         Content::String(value) if is_hyperloglog(value) => "raw",
         Content::String(value) if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
         Content::String(_) => "raw",
-        // The first byte of the detail says whether Redis would keep it as a small one.
+        // The first byte of the detail says whether Redis would keep the row as a small one.
         Content::Parts(head) => match head.kind {
             RowType::Hash if head.detail.first() == Some(&0) => "listpackex",
             RowType::Hash if head.detail.is_empty() => "listpack",
@@ -45,7 +46,7 @@ fn encoding(content: &Content) -> &'static str {
     }
 }
 
-/// Whether Redis keeps it once for all keys.
+/// Whether Redis would store the value only once, for all keys.
 fn is_shared(content: &Content) -> bool {
     let Content::String(value) = content else { return false };
     parse_i64(value).is_some_and(|number| (0..SHARED_NUMBERS).contains(&number))

@@ -26,7 +26,7 @@ pub async fn getrange(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// From `start` to `end` of `len` bytes, both included; negative positions count from the end.
+/// The range from `start` to `end` of `len` bytes, both included; negative positions count from the end.
 fn range(len: usize, start: i64, end: i64) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
         return 0..0;
@@ -48,7 +48,7 @@ pub async fn append(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if row.is_none() || !tail.is_empty() {
         cx.put(key, &[old, tail].concat(), row.as_ref().and_then(|row| row.expire_at_ms))?;
     } else {
-        // As in Redis, who appends nothing has changed the value all the same.
+        // As in Redis, appending nothing also counts as a change of the value.
         cx.tell(Classes::CHANGED, "", key);
         cx.tell(Classes::STRING, "append", key);
     }

@@ -11,25 +11,25 @@ use crate::glob::{self, Glob};
 use crate::number::parse_u64;
 use crate::reply::Replies;
 
-/// Keys looked at between two turns.
+/// How many keys are looked at between two turns.
 pub const PAGE_KEYS: usize = 1000;
 
-/// Most keys that one `SCAN` looks at, whatever its `COUNT`: the client is told where to go on.
+/// Most keys that one `SCAN` looks at, whatever its `COUNT` is: the client is told where to go on.
 const SCAN_KEYS_MAX: usize = 10_000;
 
-/// Bytes of keys and values passed after which `SCAN` gives what it has, whatever its `COUNT`.
+/// After passing this many bytes of keys and values, `SCAN` returns what it has, whatever its `COUNT` is.
 const SCAN_BYTES_MAX: u64 = 1 << 20;
 
-/// Most bytes of reply that `KEYS` gathers: its length stands in front, so it cannot be sent bit by bit.
+/// Most bytes of the reply of `KEYS`. It is gathered, because its length comes first, so it cannot be sent bit by bit.
 const KEYS_BYTES_MAX: usize = 32 << 20;
 
-/// Keys among which `RANDOMKEY` chooses, and how often it jumps before it does.
+/// `RANDOMKEY` chooses among this many keys, after this many jumps.
 const NEAR_KEYS: usize = 16;
 const RANDOM_JUMPS: usize = 16;
-/// Bytes of keys and values passed after which `RANDOMKEY` jumps no more.
+/// After passing this many bytes of keys and values, `RANDOMKEY` does not jump any more.
 const RANDOM_BYTES_MAX: u64 = 4 << 20;
 
-/// Which rows `SCAN` gives.
+/// Which rows `SCAN` returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     All,
@@ -49,7 +49,7 @@ impl Wanted {
         }
     }
 
-    /// Whether it gives a row that is `kind`; `None` is a string.
+    /// Whether a row of the type `kind` is wanted; `None` is a string.
     fn is(self, kind: Option<RowType>) -> bool {
         match self {
             Wanted::All => true,
@@ -97,7 +97,8 @@ pub async fn scan(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut left = options.count.min(SCAN_KEYS_MAX);
     while let Some(from) = next.take_if(|_| left > 0) {
         let page = cx.page(&from, left.min(PAGE_KEYS)).await?;
-        // A page may be empty and yet cost its bounded work: it counts, so that the call as a whole is bounded.
+        // A page may be empty and still cost its bounded work. It counts as a key, so that the call as a whole is
+        // bounded.
         left = left.saturating_sub(page.keys.len().max(1));
         bytes += page.passed.bytes;
         left = if bytes < SCAN_BYTES_MAX { left } else { 0 };
@@ -155,8 +156,8 @@ pub async fn keys(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The first keys from `from` on, or else from the start on; none if there are none. What is passed is taken from
-/// `budget`, in bytes; when that is used up and no key was met, `None`.
+/// The first keys from `from` on, or from the start if there are none behind it; empty if there are no keys at all. The
+/// bytes that are passed are taken from `budget`. `None` if it is used up before a key was met.
 async fn keys_near(cx: &mut Context<'_>, from: Vec<u8>, budget: &mut u64) -> Outcome<Option<Vec<Vec<u8>>>> {
     for from in [from, Vec::new()] {
         let mut next = Some(from);
@@ -176,18 +177,19 @@ async fn keys_near(cx: &mut Context<'_>, from: Vec<u8>, budget: &mut u64) -> Out
     Ok(Some(Vec::new()))
 }
 
-/// A walk of a few random jumps: take a key near where we are, change one byte of it to another, and go on
-/// from there if there are keys that begin so. Every key can be met, those behind gaps more often; a jump costs a page.
+/// A walk of a few random jumps. A jump takes a key near the current place, changes one of its bytes, and moves there
+/// if there are keys with that beginning. Every key can be met, but keys behind gaps are met more often. A jump costs a
+/// page.
 pub async fn randomkey(cx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let mut rng = Rng::new(cx.random());
-    // Some key is found, however much was deleted in front of it.
+    // This finds a key, however much was deleted in front of it.
     let mut keys = keys_near(cx, Vec::new(), &mut { u64::MAX }).await?.unwrap_or_default();
     let mut budget = RANDOM_BYTES_MAX;
     for _ in 0..RANDOM_JUMPS {
         let mut pick = || keys.get(rng.below(keys.len() as u64) as usize).filter(|key| !key.is_empty()).cloned();
         let (Some(mut place), Some(other)) = (pick(), pick()) else { continue };
         let at = rng.below(place.len() as u64) as usize;
-        // The alphabet in use, or what most alphabets are made of.
+        // The byte comes from the alphabet in use, or from what most alphabets are made of.
         place[at] = match rng.below(2) {
             0 => other[rng.below(other.len() as u64) as usize],
             _ => b'0' + rng.below(75) as u8,

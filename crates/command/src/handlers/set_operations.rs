@@ -1,8 +1,8 @@
-//! What sets have in common, together, or for themselves: `SINTER`, `SUNION`, `SDIFF` and their kin.
+//! Intersections, unions and differences of sets: `SINTER`, `SUNION`, `SDIFF` and their kin.
 //!
-//! One set is gone through a page at a time, and the others are asked for each of its members: so memory is needed in
-//! proportion to the result, and not to the sets. How many there are stands in front of them, so they are gathered,
-//! up to [`RESULT_BYTES_MAX`].
+//! The command goes through one set, a page at a time, and looks up each of its members in the others. So the memory
+//! that it needs grows with the result, and not with the sets. A reply begins with the number of its members, so they
+//! are gathered, up to [`RESULT_BYTES_MAX`].
 
 use weir_model::parts::RowType;
 
@@ -18,37 +18,37 @@ use crate::turn::end_turn;
 /// Most bytes of a result.
 const RESULT_BYTES_MAX: usize = 64 << 20;
 const TOO_LARGE: Error = Error::new("ERR the result has more than 64 MiB of members");
-/// What a member that is stored takes beside its bytes.
+/// How many bytes a member that is to be stored takes beside its name.
 const PART_BYTES: usize = 32;
 
 const TOO_MANY_KEYS: Error = Error::new("ERR operations on sets take at most 10000 keys at a time");
 
-/// Members of the set that is gone through between two turns, each of which the others are asked for.
+/// How many members of the set are gone through between two turns; each of them is looked up in the others.
 const PAGE_MEMBERS: usize = 100;
 
-/// Members that are told at once, behind their number.
+/// Members that are answered at once, after their number.
 pub struct Answer {
     replies: Replies,
     count: usize,
-    /// What they are, as long as Redis would keep them as whole numbers: then they are told in order.
+    /// The members as numbers, as long as Redis would keep them as whole numbers: then they are answered in order.
     numbers: Option<Vec<i64>>,
 }
 
 impl Answer {
-    /// One without members.
+    /// An answer without members.
     pub fn new() -> Self {
         Self { numbers: Some(Vec::new()), ..Self::in_any_order() }
     }
 
-    /// One whose members are told as they come.
+    /// An answer whose members are told in the order in which they come.
     pub fn in_any_order() -> Self {
         Self { replies: Replies::default(), count: 0, numbers: None }
     }
 
-    /// Takes a member.
+    /// Adds a member.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many members.
     pub fn push(&mut self, member: &[u8]) -> Outcome {
         self.numbers = match (self.numbers.take(), parse_i64(member)) {
             (Some(mut numbers), Some(number)) if numbers.len() < NUMBERS_MAX => {
@@ -62,7 +62,7 @@ impl Answer {
         if self.replies.len() > RESULT_BYTES_MAX { Err(TOO_LARGE) } else { Ok(()) }
     }
 
-    /// Answers.
+    /// Writes the answer.
     pub fn tell(self, cx: &mut Context<'_>) {
         let replies = cx.replies();
         replies.set(self.count);
@@ -77,7 +77,7 @@ impl Answer {
     }
 }
 
-/// Members that are to be stored, one behind the other.
+/// The names of members that are to be stored, one behind the other.
 #[derive(Default)]
 struct Names {
     bytes: Vec<u8>,
@@ -100,15 +100,15 @@ impl Names {
 /// What is asked of several sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
-    /// Members that all have.
+    /// Members that are in all sets.
     Intersect,
-    /// Members that any has.
+    /// Members that are in any set.
     Unite,
-    /// Members of the first that no other has.
+    /// Members of the first set that are in no other.
     Subtract,
 }
 
-/// The sets of `keys`, in their order, as of one moment; `None` where there is none.
+/// The sets of `keys`, in their order, all read at the same moment; `None` for a set that does not exist.
 async fn sets<'k>(
     cx: &mut Context<'_>,
     keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
@@ -128,7 +128,7 @@ async fn sets<'k>(
 }
 
 impl Operation {
-    /// Hands the members of the result to `take`, each once, in no order, as long as that wants more.
+    /// Hands the members of the result to `take`, each once, in no order, until `take` wants no more.
     async fn each(
         self,
         cx: &mut Context<'_>,
@@ -138,7 +138,7 @@ impl Operation {
         let mut there: Vec<&Collection<'_>> = sets.iter().flatten().collect();
         match self {
             Operation::Intersect => {
-                // The smallest is gone through, and those are asked first that have the least.
+                // It goes through the smallest set, and looks in small sets before large ones.
                 there.sort_by_key(|set| set.len());
                 if there.len() == sets.len() {
                     self.filter(cx, there[0], &there[1..], &mut take).await?;
@@ -146,7 +146,7 @@ impl Operation {
             }
             Operation::Unite => {
                 for (index, set) in there.iter().enumerate() {
-                    // The first that has a member tells it.
+                    // The first set that has a member reports it.
                     if !self.filter(cx, set, &there[..index], &mut take).await? {
                         break;
                     }
@@ -154,7 +154,7 @@ impl Operation {
             }
             Operation::Subtract => {
                 if let Some(Some(first)) = sets.first() {
-                    // Those are asked first that have most.
+                    // Large sets are asked before small ones.
                     there[1..].sort_by_key(|set| std::cmp::Reverse(set.len()));
                     self.filter(cx, first, &there[1..], &mut take).await?;
                 }
@@ -163,8 +163,8 @@ impl Operation {
         Ok(())
     }
 
-    /// Hands those members of `set` to `take` which all `others` have, or, but for an intersection, none; whether it
-    /// wants more.
+    /// Hands members of `set` to `take`: for an intersection those that all `others` have, otherwise those that none of
+    /// them has. Gives whether `take` wants more.
     async fn filter(
         self,
         cx: &mut Context<'_>,
@@ -207,8 +207,8 @@ impl Operation {
         Ok(())
     }
 
-    /// Stores the result for the keys from word 2 on at word 1, whatever was there, and answers how many members it
-    /// has.
+    /// Stores the result for the keys from word 2 on at word 1, whatever was there. Answers with the number of its
+    /// members.
     async fn store(self, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let sets = sets(cx, args.iter_from(2)).await?;
         let is_large = match sets.first() {
@@ -240,9 +240,9 @@ impl Operation {
     }
 }
 
-/// Whether Redis would copy `first`, the first of `sets`, and take the members of the others out, which it does where
-/// the first is large beside the others: the copy is not kept as whole numbers if the first cannot be, whatever is left
-/// of it.
+/// Whether Redis would copy `first`, the first of `sets`, and take the members of the others out of the copy. It does
+/// so if the first set is large compared to the others. The copy is not kept as whole numbers if the first set cannot
+/// be, no matter what is left in it.
 fn takes_out(first: &Collection<'_>, sets: &[Option<Collection<'_>>]) -> bool {
     let there = sets.iter().flatten();
     let by_asking = there.clone().fold(0, |work: u64, _| work.saturating_add(first.len())) / 2;
@@ -320,7 +320,7 @@ mod tests {
     fn a_result_is_bounded() {
         let member = vec![b'm'; 1 << 20];
         let (mut answer, mut names) = (Answer::new(), Names::default());
-        // What is beside a member counts, too: 64 of them are more than 64 MiB.
+        // The overhead of each member counts, too: 64 of these members are more than 64 MiB.
         for _ in 0..63 {
             assert_eq!((answer.push(&member), names.push(&member)), (Ok(()), Ok(())));
         }

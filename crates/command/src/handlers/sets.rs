@@ -1,4 +1,4 @@
-//! Sets: members, each once.
+//! Sets: members that occur once each.
 
 use weir_model::parts::RowType;
 
@@ -12,7 +12,7 @@ use crate::number::parse_i64;
 use crate::reply::Replies;
 use crate::turn::end_turn;
 
-/// Members that are gathered between two turns.
+/// How many members are gathered between two turns.
 const PAGE_MEMBERS: usize = 500;
 
 async fn set<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
@@ -81,12 +81,12 @@ pub async fn scard(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// All members of `set`, behind whatever says that they follow.
+/// Answers with all members of `set`; the caller has announced them.
 async fn tell_all(cx: &mut Context<'_>, set: &Collection<'_>) -> Outcome {
     set.tell_members(cx, |replies: &mut Replies, member, _| replies.bulk(member)).await
 }
 
-/// All members of `set` as an answer that is told at once: nothing of it leaves before the command has ended.
+/// All members of `set` as a complete answer: none of it is sent before the command has ended.
 async fn gathered(cx: &mut Context<'_>, set: &Collection<'_>) -> Outcome<Answer> {
     let (mut answer, mut from) = (Answer::new(), Some(0));
     while let Some(place) = from {
@@ -103,7 +103,7 @@ async fn gathered(cx: &mut Context<'_>, set: &Collection<'_>) -> Outcome<Answer>
 pub async fn smembers(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match set(cx, args.at(1)).await? {
         None => cx.replies().set(0),
-        // There are few, and they are told in their order.
+        // There are few members, and they are answered in order.
         Some(set) if set.is_of_numbers() => gathered(cx, &set).await?.tell(cx),
         Some(set) => {
             cx.replies().set(set.len() as usize);
@@ -113,8 +113,8 @@ pub async fn smembers(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Members by chance: one; or with a number, that many different ones; or with a negative one, so many of which some
-/// may be the same.
+/// Random members: without a number, one member; with a number, that many different members; with a negative number,
+/// that many members that may repeat.
 pub async fn srandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let Some(word) = args.get(2) else {
         let set = set(cx, args.at(1)).await?;
@@ -160,7 +160,7 @@ async fn tell_several(cx: &mut Context<'_>, members: &[Member]) -> Outcome {
     Ok(())
 }
 
-/// `count` members, each by chance.
+/// Answers with `count` members, each of them random.
 async fn tell_repeating(cx: &mut Context<'_>, set: &Collection<'_>, count: u64) -> Outcome {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     cx.replies().array(count);
@@ -214,7 +214,7 @@ async fn spop_one(cx: &mut Context<'_>, key: &[u8]) -> Outcome {
 
 pub async fn smove(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (from, to, member) = (args.at(1), args.at(2), args.at(3));
-    // Nobody looks at the second where there is no first.
+    // The second set is not looked at if the first does not exist.
     let Some(mut source) = set(cx, from).await? else {
         cx.replies().integer(0);
         return Ok(());

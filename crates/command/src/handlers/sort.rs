@@ -1,6 +1,6 @@
-//! `SORT`: the elements of a list, set or sorted set in order, or what other keys say about them.
+//! `SORT`: the elements of a list, set or sorted set in order, or what other keys say about the elements.
 //!
-//! All that it has in hand is bounded, as everything must be there before the first element is told.
+//! All that a `SORT` holds is bounded, because all of it has to be there before the first element is answered.
 
 mod elements;
 mod options;
@@ -18,14 +18,14 @@ use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::turn::end_turn;
 
-/// Most bytes that are in hand at once: elements, what they are sorted by, what is told of them.
+/// Most bytes that are held at once: elements, what they are sorted by, and what is answered for them.
 const IN_HAND_BYTES_MAX: usize = 64 << 20;
-/// What an element takes besides its bytes.
+/// How many bytes an element takes beside its own.
 const ELEMENT_BYTES: usize = 128;
 const TOO_MUCH: Error =
     Error::new("ERR SORT has at most 64 MB in hand: the elements, or what belongs to them, are more");
 
-/// What may still be taken in hand.
+/// How many more bytes may be held.
 struct Room(usize);
 
 impl Room {
@@ -50,14 +50,14 @@ pub async fn sort_ro(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     tell(cx, told).await
 }
 
-/// What is to be told of the row of `key`, in order; nothing where other keys do not know.
+/// What is answered for the row of `key`, in order; `None` where another key has no value.
 async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outcome<Vec<Option<Value>>> {
     let mut room = Room(IN_HAND_BYTES_MAX);
     if !cx.is_of_one_moment() && options.names_others() {
         cx.hold_moment(key).await?;
     }
     let Some(row) = elements::row(cx, key).await? else { return Ok(Vec::new()) };
-    // What comes from a set is to be in the same order whenever it is stored, or met by a script.
+    // The elements of a set need a fixed order if they are stored, or if a script sees them.
     let is_fixed = options.store.is_some() || cx.is_scripted();
     let stored_set = [By::Itself { alpha: true }];
     let by = match &options.by {
@@ -74,7 +74,7 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         }
     };
     if options.get.is_empty() {
-        // Each becomes a value, and that goes into the answer.
+        // Each element becomes a value, which goes into the answer.
         cx.copied_values(2 * elements.len());
         return Ok(elements.into_iter().map(|element| Some(element.into())).collect());
     }
@@ -103,7 +103,7 @@ async fn tell(cx: &mut Context<'_>, told: Vec<Option<Value>>) -> Outcome {
     Ok(())
 }
 
-/// Makes a list at `target` of it.
+/// Makes a list of `told` at `target`.
 async fn store(cx: &mut Context<'_>, target: &[u8], told: Vec<Option<Value>>) -> Outcome {
     if told.is_empty() {
         if cx.exists(cx.number(), target).await? {

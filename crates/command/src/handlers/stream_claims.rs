@@ -1,4 +1,4 @@
-//! `XCLAIM` and `XAUTOCLAIM`: what is pending for one consumer is given to another.
+//! `XCLAIM` and `XAUTOCLAIM`: entries that are pending for one consumer are given to another.
 
 use weir_model::parts::stream::{EntryId, PendingValue};
 
@@ -12,28 +12,28 @@ use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::turn::end_turn;
 
-/// Pending entries that `XAUTOCLAIM` looks at for each one that it may claim.
+/// How many pending entries `XAUTOCLAIM` looks at for each one that it may claim.
 const LOOKS_PER_CLAIM: u64 = 10;
-/// Entries that it claims where nobody says how many.
+/// How many entries it claims if the client does not say.
 const COUNT_USUALLY: u64 = 100;
-/// Most entries that are claimed at once, and bytes of them.
+/// Most entries, and bytes of them, that are claimed at once.
 const CLAIMED_MAX: u64 = 10_000;
 const CLAIMED_BYTES_MAX: usize = 16 << 20;
-/// Largest number that `XAUTOCLAIM` takes for `COUNT`: as in Redis.
+/// The largest `COUNT` that `XAUTOCLAIM` accepts, as in Redis.
 const CLAIM_COUNT_MAX: u64 = i64::MAX as u64 / 16;
 
 const TOO_MUCH: Error = Error::new("ERR these entries have more than 16 MB together: claim less at a time");
 
-/// Who claims.
+/// A claim: who claims, and what.
 struct Claim<'a> {
     consumer: &'a [u8],
-    /// Only what was delivered so long ago.
+    /// Only entries that were delivered at least this long ago.
     idle_min_ms: u64,
-    /// Only ids are told, and nothing counts as delivered.
+    /// Only ids are answered, and the claim does not count as a delivery.
     just_ids: bool,
-    /// When it counts as delivered; milliseconds since 1970.
+    /// The time of delivery that is noted, in milliseconds since 1970.
     delivered_ms: u64,
-    /// How often it counts as delivered.
+    /// The number of deliveries that is noted, if the client gives one.
     deliveries: Option<u64>,
 }
 
@@ -66,14 +66,14 @@ impl Claimed {
     }
 }
 
-/// How long a consumer must have had an entry, at least.
+/// How long a consumer must have had an entry, at least, before it can be claimed.
 fn idle_min(word: &[u8], name: &str) -> Outcome<u64> {
     let text = || Error::bytes(format!("ERR Invalid min-idle-time argument for {name}").into_bytes());
-    // Less than nothing is nothing.
+    // A negative time counts as zero.
     Ok(integer(word).map_err(|_| text())?.max(0) as u64)
 }
 
-/// The stream and the group of words 1 and 2.
+/// The stream of word 1, and the group of word 2 in it.
 async fn of_key<'k>(cx: &mut Context<'_>, args: Args<'k>) -> Outcome<(Stream<'k>, Group)> {
     let (key, name) = (args.at(1), args.at(2));
     let stream = cx.stream(key).await?.ok_or_else(|| no_group(key, name))?;
@@ -81,7 +81,7 @@ async fn of_key<'k>(cx: &mut Context<'_>, args: Args<'k>) -> Outcome<(Stream<'k>
     if args.at(3).len() > NAME_BYTES_MAX { Err(NAME_TOO_LONG) } else { Ok((stream, group)) }
 }
 
-/// Gives `id` to the consumer that claims it; `pending` is the entry of the one that had it.
+/// Gives `id` to the claiming consumer; `pending` is the pending entry of the consumer that had it.
 async fn give(
     cx: &mut Context<'_>,
     stream: &mut Stream<'_>,
@@ -130,7 +130,7 @@ impl Options {
                 }
                 Some(value) if is("RETRYCOUNT") => {
                     let count = number(value, "RETRYCOUNT")?;
-                    // Redis takes a number below zero for none.
+                    // Redis ignores a negative number.
                     options.deliveries = u64::try_from(count).ok();
                     place += 1;
                 }
@@ -152,7 +152,7 @@ impl Options {
 pub async fn xclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (mut stream, mut group) = of_key(cx, args).await?;
     let idle_min_ms = idle_min(args.at(4), "XCLAIM")?;
-    // The ids go up to the first word that is none.
+    // The ids end at the first word that is no id.
     let ids: Vec<EntryId> = args.iter_from(5).map_while(|word| stream_ids::exact(word, 0).ok()).collect();
     let now_ms = cx.now_ms();
     let options = Options::parse(args, 5 + ids.len(), now_ms)?;
@@ -160,7 +160,7 @@ pub async fn xclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         consumer: args.at(3),
         idle_min_ms,
         just_ids: options.just_ids,
-        // Nothing is delivered in the future.
+        // Nothing can be delivered in the future.
         delivered_ms: options.delivered_ms.unwrap_or(now_ms).min(now_ms),
         deliveries: options.deliveries,
     };
@@ -192,13 +192,13 @@ pub async fn xclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     claimed.tell(cx).await
 }
 
-/// What an `XAUTOCLAIM` has come to.
+/// The result of an `XAUTOCLAIM`.
 #[derive(Default)]
 struct Swept {
     /// The first pending entry that was not looked at; 0-0 at the end.
     next: EntryId,
     claimed: Claimed,
-    /// Entries that were pending, and are not in the stream any more.
+    /// Entries that were pending, but are not in the stream any more.
     gone: Vec<EntryId>,
 }
 

@@ -1,4 +1,4 @@
-//! Streams as wholes, for `DUMP` and `RESTORE`.
+//! Whole streams, for `DUMP` and `RESTORE`.
 
 use weir_model::parts::stream::EntryId;
 use weir_model::parts::{GroupShape, StreamShape};
@@ -12,7 +12,7 @@ use crate::turn::end_turn;
 /// All of `stream`.
 ///
 /// # Errors
-/// It cannot be read.
+/// The stream cannot be read.
 pub async fn whole(cx: &mut Context<'_>, stream: &Stream<'_>) -> Outcome<StreamShape> {
     let detail = stream.detail();
     let mut shape = StreamShape {

@@ -1,4 +1,4 @@
-//! `XGROUP` and `XACK`: groups of consumers are made and ended, and entries are acknowledged.
+//! `XGROUP` and `XACK`: making and removing groups of consumers, and acknowledging entries.
 
 use super::integer;
 use super::stream_ids;
@@ -34,7 +34,7 @@ const HELP: [&str; 12] = [
     "HELP: this text.",
 ];
 
-/// The error for a group that is not there.
+/// The error for a group that does not exist.
 pub fn no_such_group(key: &[u8], group: &[u8]) -> Error {
     let front = &b"NOGROUP No such consumer group '"[..];
     Error::bytes([front, group, b"' for key name '", key, b"'"].concat())
@@ -44,7 +44,7 @@ pub fn no_such_group(key: &[u8], group: &[u8]) -> Error {
 #[derive(Default)]
 struct Options {
     makes_stream: bool,
-    /// `Some(None)`: nobody can tell.
+    /// How many entries the group has read; `Some(None)` = not known.
     read: Option<Option<u64>>,
 }
 
@@ -125,7 +125,7 @@ pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
 }
 
-/// The stream of word 2, which has to be there, and the group of word 3 in it.
+/// The stream of word 2, which has to exist, and the group of word 3 in it.
 async fn of_key<'k>(cx: &mut Context<'_>, args: Args<'k>) -> Outcome<(Stream<'k>, Group)> {
     let stream = cx.stream(args.at(2)).await?.ok_or(NO_STREAM)?;
     let group = stream.group(cx, args.at(3)).await?.ok_or_else(|| no_such_group(args.at(2), args.at(3)))?;

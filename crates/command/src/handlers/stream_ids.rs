@@ -8,24 +8,24 @@ use crate::reply::Replies;
 
 pub const INVALID: Error = Error::new("ERR Invalid stream ID specified as stream command argument");
 
-/// Longer words are no ids.
+/// Longer words cannot be ids.
 const WORD_BYTES_MAX: usize = 127;
 
-/// The digits of the largest number.
+/// How many digits the largest number has.
 const NUMBER_BYTES_MAX: usize = 20;
 
-/// What `XADD` is to call its entry.
+/// The id that `XADD` gives to its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewId {
-    /// `*`: by the clock.
+    /// `*`: an id by the clock.
     ByClock,
-    /// `ms-*`: this time, and the next number.
+    /// `ms-*`: this time, and the next free number.
     InMillisecond(u64),
-    /// This one.
+    /// This id.
     Exact(EntryId),
 }
 
-/// A number without a sign, as C reads it: blanks, a plus and zeros in front do no harm.
+/// An unsigned number as C reads it: leading blanks, a plus and zeros are allowed.
 fn number(word: &[u8]) -> Option<u64> {
     let digits = word.trim_ascii_start();
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);
@@ -35,7 +35,7 @@ fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// `word` as time and number, the latter as text if there is one.
+/// `word` split into time and number; the number is text, and may be missing.
 fn split(word: &[u8]) -> Outcome<(u64, Option<&[u8]>)> {
     if word.len() > WORD_BYTES_MAX {
         return Err(INVALID);
@@ -47,20 +47,20 @@ fn split(word: &[u8]) -> Outcome<(u64, Option<&[u8]>)> {
     Ok((number(ms).ok_or(INVALID)?, seq))
 }
 
-/// The id that `word` says; `missing` is the number of one that says only its time.
+/// The id that `word` gives; `missing` is the number of an id that has only its time.
 ///
 /// # Errors
-/// It says none.
+/// The word is no id.
 pub fn exact(word: &[u8], missing: u64) -> Outcome<EntryId> {
     let (ms, seq) = split(word)?;
     let seq = seq.map_or(Ok(missing), |seq| number(seq).ok_or(INVALID))?;
     Ok(EntryId { ms, seq })
 }
 
-/// The same; `-` is the smallest id and `+` the largest.
+/// As [`exact`], and `-` is the smallest id, and `+` the largest.
 ///
 /// # Errors
-/// As of [`exact`].
+/// As [`exact`].
 pub fn any(word: &[u8], missing: u64) -> Outcome<EntryId> {
     match word {
         b"-" => Ok(EntryId::MIN),
@@ -69,10 +69,10 @@ pub fn any(word: &[u8], missing: u64) -> Outcome<EntryId> {
     }
 }
 
-/// What `XADD` is told.
+/// The id that `XADD` is asked to use.
 ///
 /// # Errors
-/// It is no id.
+/// The word is no id.
 pub fn new_id(word: &[u8]) -> Outcome<NewId> {
     if word == b"*" {
         return Ok(NewId::ByClock);
@@ -86,7 +86,7 @@ pub fn new_id(word: &[u8]) -> Outcome<NewId> {
 /// Where a range begins: at this id, or behind it.
 ///
 /// # Errors
-/// It is no id, or nothing is behind it.
+/// The word is no id, or nothing is behind it.
 pub fn start(word: &[u8]) -> Outcome<EntryId> {
     match word.strip_prefix(b"(") {
         Some(word) => {
@@ -100,7 +100,7 @@ pub fn start(word: &[u8]) -> Outcome<EntryId> {
 /// Where a range ends: at this id, or in front of it.
 ///
 /// # Errors
-/// It is no id, or nothing is in front of it.
+/// The word is no id, or nothing is in front of it.
 pub fn end(word: &[u8]) -> Outcome<EntryId> {
     match word.strip_prefix(b"(") {
         Some(word) => {

@@ -1,4 +1,4 @@
-//! `XINFO` and `XPENDING`: what is known of a stream, its groups and consumers, and of what is pending.
+//! `XINFO` and `XPENDING`: facts about a stream, its groups and consumers, and pending entries.
 
 use weir_model::parts::stream::EntryId;
 
@@ -16,9 +16,10 @@ use crate::keyword::lower;
 use crate::reply::Replies;
 use crate::table::subcommands;
 
-/// Entries, and pending entries of each group and consumer, that `XINFO STREAM FULL` tells where nobody says how many.
+/// How many entries, and pending entries of each group and consumer, `XINFO STREAM FULL` tells if the client does not
+/// say.
 const FULL_COUNT: u64 = 10;
-/// Entries of a node in Redis, by which the numbers of its tree are told.
+/// How many entries a node in Redis has; the reported numbers of its tree follow from that.
 const NODE_ENTRIES: u64 = 100;
 
 /// Most bytes of an answer that is gathered before its length is known.
@@ -116,9 +117,9 @@ async fn stream(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Elements that an array has announced, and that have not been told yet. The number is what a row says of its parts:
-/// where there are more or fewer of them, the row is damaged, and the client must not take the next reply for a part of
-/// this one.
+/// How many of the elements that an array has announced have yet to be answered. The announced number is what a row
+/// says about its parts. If there are more or fewer of them, the row is damaged, and the client must not take the next
+/// reply for a part of this one.
 struct Untold(u64);
 
 impl Untold {
@@ -128,7 +129,7 @@ impl Untold {
         Self(count)
     }
 
-    /// `count` more are about to be told.
+    /// Counts `count` elements that are about to be answered.
     ///
     /// # Errors
     /// There are more than were announced.
@@ -137,7 +138,7 @@ impl Untold {
         Ok(())
     }
 
-    /// All have been told.
+    /// Checks that all elements have been answered.
     ///
     /// # Errors
     /// There are fewer than were announced.
@@ -146,7 +147,7 @@ impl Untold {
     }
 }
 
-/// All groups, one after the other.
+/// Iterates over all groups.
 struct Groups(Option<Vec<u8>>);
 
 impl Groups {
@@ -211,7 +212,8 @@ async fn full_group(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group, co
     }
 }
 
-/// Tells the first `count` pending entries, of which there are so many: of the group with their consumers, or of one.
+/// Answers with the first `count` pending entries, all of which have to exist: those of the group, with their
+/// consumers, or those of one consumer.
 async fn tell_pending(
     cx: &mut Context<'_>,
     stream: &Stream<'_>,
@@ -309,7 +311,7 @@ impl<'a> Wanted<'a> {
                 return Err(SYNTAX);
             }
         }
-        // Behind the count there is a consumer, or nothing.
+        // The count is followed by a consumer, or by nothing.
         if args.len() > place + 4 {
             return Err(SYNTAX);
         }
@@ -334,7 +336,7 @@ pub async fn xpending(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
 }
 
-/// The first pending entry of `range`, or of it in reverse.
+/// The first pending entry of `range`, or the last one if the range is reversed.
 async fn first_of(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group, range: Subkeys) -> Outcome<EntryId> {
     let mut left = Some(range);
     while let Some(range) = left {

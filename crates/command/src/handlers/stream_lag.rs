@@ -1,23 +1,23 @@
-//! How many entries a group has read, and how many it has not: pure functions of what the head of a stream says.
+//! How many entries a group has read, and how many it has not: pure functions of the head of a stream.
 //!
-//! A stream counts what was added to it. That tells how many entries are in front of an id as long as none was deleted
-//! in between, which is known by the largest id that was; else nobody can tell.
+//! A stream counts the entries that were added to it. That tells how many entries are in front of an id, as long as no
+//! entry in between was deleted. The largest id that was deleted tells whether one was; if so, the number is not known.
 
 use weir_model::parts::stream::{EntryId, GroupValue, StreamDetail};
 
-/// Whether an entry from `from` on was deleted by its id, behind the first one that is there.
+/// Whether an entry from `from` on may have been deleted by its id, behind the first existing entry.
 fn has_gaps(detail: &StreamDetail, len: u64, from: EntryId) -> bool {
     let deleted = detail.max_deleted;
     len > 0 && deleted != EntryId::MIN && deleted >= detail.first && from <= deleted
 }
 
-/// How many entries were added up to `id`, which need not be one; `None` where nobody can tell.
+/// How many entries were added up to `id`, which need not be that of an entry; `None` if that is not known.
 pub fn added_up_to(detail: &StreamDetail, len: u64, id: EntryId) -> Option<u64> {
     let StreamDetail { first, last, max_deleted, added, .. } = *detail;
     if added == 0 {
         return Some(0);
     }
-    // Of an empty stream every id is behind all entries; and so is that of the last one.
+    // In an empty stream every id is behind all entries, and so is the last entry's id in any stream.
     if id == last || (len == 0 && id < last) {
         return Some(added);
     }
@@ -31,7 +31,7 @@ pub fn added_up_to(detail: &StreamDetail, len: u64, id: EntryId) -> Option<u64> 
     Some(added.saturating_sub(len) + u64::from(id == first))
 }
 
-/// How many entries a group has read that has just been given `id`, a new one.
+/// How many entries a group has read that has just been given the new entry `id`.
 pub fn read_with(detail: &StreamDetail, len: u64, read: Option<u64>, id: EntryId) -> Option<u64> {
     match read {
         Some(read) if !has_gaps(detail, len, id) => Some(read + 1),
@@ -40,7 +40,7 @@ pub fn read_with(detail: &StreamDetail, len: u64, read: Option<u64>, id: EntryId
     }
 }
 
-/// How many entries `group` has yet to read; `None` where nobody can tell.
+/// How many entries `group` has yet to read; `None` if that is not known.
 pub fn lag(detail: &StreamDetail, len: u64, group: &GroupValue) -> Option<i64> {
     if detail.added == 0 {
         return Some(0);

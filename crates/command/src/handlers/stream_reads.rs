@@ -1,4 +1,4 @@
-//! `XREAD` and `XREADGROUP`: what is new in several streams, for who asks or for one of a group.
+//! `XREAD` and `XREADGROUP`: new entries of several streams, for a client or for a consumer of a group.
 
 use weir_model::parts::stream::{EntryId, PendingValue};
 
@@ -30,25 +30,25 @@ const GROUP_GONE: Error = Error::new("NOGROUP the consumer group this client was
 pub const NAME_TOO_LONG: Error =
     Error::new("ERR the name of a group or of a consumer is too long: it has at most 8192 bytes");
 
-/// Bytes of entries that are kept from the look whether there are some to their answer.
+/// Most bytes of entries that are kept between the look whether there are any and the answer.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Most entries that are given to a consumer at once, and bytes of them: they are written as pending in one record. Who
-/// asks again gets more.
+/// Most entries, and bytes of them, that a consumer is given at once: they are written as pending in one record. A
+/// consumer that asks again gets more.
 const DELIVERED_MAX: u64 = 10_000;
 const DELIVERED_BYTES_MAX: usize = 16 << 20;
 
 /// The words in front of the keys.
 struct Options<'a> {
-    /// In milliseconds; `Some(None)` = waits for ever.
+    /// How long to wait, in milliseconds; `Some(None)` = for ever.
     block: Option<Option<u64>>,
     /// Most entries of each stream.
     count: u64,
     /// Group and consumer.
     group: Option<(&'a [u8], &'a [u8])>,
-    /// What is delivered does not become pending.
+    /// Delivered entries do not become pending.
     no_ack: bool,
-    /// Where the keys begin, and how many there are.
+    /// The position of the first key, and how many keys there are.
     keys: (usize, usize),
 }
 
@@ -57,7 +57,7 @@ struct Options<'a> {
 enum From {
     /// Behind this entry.
     Behind(EntryId),
-    /// Behind what the group was given last.
+    /// Behind the last entry that the group was given.
     New,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Options<'a> {
                 options.block = Some(block_ms(args.at(place + 1))?);
                 place += 1;
             } else if is("COUNT") && more > 0 {
-                // 0 = all, and so is less.
+                // 0 and less mean all.
                 let count = integer(args.at(place + 1))?;
                 options.count = u64::try_from(count).ok().filter(|&count| count > 0).unwrap_or(u64::MAX);
                 place += 1;
@@ -107,7 +107,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Each key, and the place of its id among the words.
+    /// Each key, and the position of its id among the words.
     fn streams(&self, args: Args<'a>) -> impl Iterator<Item = (&'a [u8], usize)> + use<'a> {
         let (first, count) = self.keys;
         (first..first + count).map(move |place| (args.at(place), place + count))
@@ -136,23 +136,24 @@ fn begin_stream(cx: &mut Context<'_>, key: &[u8]) {
     cx.replies().bulk(key);
 }
 
-/// A stream that `XREAD` reads, and where from.
+/// A stream that `XREAD` reads, and the entry behind which it begins.
 struct Source<'k> {
     key: &'k [u8],
     stream: Option<Stream<'k>>,
     behind: EntryId,
 }
 
-/// A stream that has something, and what was read of it.
+/// A stream that has new entries, and what was read of it.
 type Found<'k> = (&'k [u8], Stream<'k>, Told);
 
-/// Words that mean something else when the command runs again, by their place.
+/// Words that would mean something else when the command runs again, by their position, and the words that replace
+/// them.
 type Resolved = Vec<(usize, Vec<u8>)>;
 
 pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = Options::parse(args, false)?;
     let (first, count) = options.keys;
-    // What is read of several streams is of one moment each.
+    // Reads of several streams may see a different moment for each of them.
     let before = if count == 1 { cx.judge_behind(args.at(first)) } else { None };
     let mut looked = look(cx, &options, args).await;
     let goes_on = |found: &[Found<'_>]| found.iter().any(|(_, _, told)| told.goes_on(options.count));
@@ -176,13 +177,13 @@ pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The streams that have something for who asks with `options`.
+/// The streams that have entries which `options` ask for.
 async fn look<'k>(cx: &mut Context<'_>, options: &Options<'k>, args: Args<'k>) -> Outcome<(Vec<Found<'k>>, Resolved)> {
     let (mut sources, mut resolved) = (Vec::new(), Vec::new());
     for (key, place) in options.streams(args) {
         let stream = cx.stream(key).await?;
         let behind = match args.at(place) {
-            // Who waits for what is new waits for what is new now.
+            // A client that waits for new entries waits for those that are new from now on.
             b"$" => {
                 let last = stream.as_ref().map(|stream| stream.detail().last).unwrap_or_default();
                 resolved.push((place, stream_ids::text(last).into_bytes()));
@@ -196,7 +197,7 @@ async fn look<'k>(cx: &mut Context<'_>, options: &Options<'k>, args: Args<'k>) -
     Ok((find(cx, sources, options.count).await?, resolved))
 }
 
-/// The streams among `sources` that have something, with what was read of each.
+/// The streams among `sources` that have new entries, with what was read of each.
 async fn find<'k>(cx: &mut Context<'_>, sources: Vec<Source<'k>>, count: u64) -> Outcome<Vec<Found<'k>>> {
     let (mut found, mut kept_bytes) = (Vec::new(), 0);
     for Source { key, stream, behind } in sources {
@@ -224,19 +225,19 @@ async fn find<'k>(cx: &mut Context<'_>, sources: Vec<Source<'k>>, count: u64) ->
     Ok(found)
 }
 
-/// What a consumer is given of a stream: entries, or ids of those that are gone.
+/// What a consumer is given of a stream: entries, or the ids of entries that are gone.
 type Delivered = Vec<(EntryId, Option<Entry>)>;
 
-/// Who is given what.
+/// The consumer that asks, and how much it may be given.
 struct Asking<'a> {
     consumer: &'a [u8],
     no_ack: bool,
     count: u64,
-    /// Bytes that may still be delivered.
+    /// How many more bytes may be delivered.
     bytes: usize,
 }
 
-/// The error for a group or a stream that is not there.
+/// The error for a group or a stream that does not exist.
 pub fn no_group(key: &[u8], group: &[u8]) -> Error {
     let front = &b"NOGROUP No such key '"[..];
     Error::bytes([front, key, b"' or consumer group '", group, b"'"].concat())
@@ -275,7 +276,7 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             b">" => From::New,
             b"$" => return Err(NO_DOLLAR),
             word => match stream_ids::exact(word, 0)? {
-                // As Redis has it: nothing is behind the largest id, and it stands for what is new.
+                // As in Redis: nothing is behind the largest id, so it stands for new entries.
                 EntryId::MAX => From::New,
                 id => From::Behind(id),
             },
@@ -285,7 +286,7 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut asking = Asking { consumer, no_ack: options.no_ack, count: options.count, bytes: DELIVERED_BYTES_MAX };
     let mut found: Vec<(&[u8], Delivered)> = Vec::new();
     for (key, from) in froms {
-        // Read again: the same stream may be named twice.
+        // The stream is read again, because the same stream may be named twice.
         let (mut stream, mut group) = of_group(cx, key, group).await?;
         let delivered = match from {
             From::New => deliver(cx, &mut stream, &mut group, &mut asking).await?,
@@ -323,7 +324,7 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Gives entries to a consumer that nobody of its group has been given; `None` where there are none.
+/// Gives a consumer entries that its group has not been given yet; `None` if there are none.
 async fn deliver(
     cx: &mut Context<'_>,
     stream: &mut Stream<'_>,
@@ -333,7 +334,7 @@ async fn deliver(
     let first = group.value.delivered.next();
     let mut left = first.and_then(|from| stream.range(from, EntryId::MAX, false));
     let (mut delivered, mut wanted) = (Delivered::new(), asking.count.min(DELIVERED_MAX));
-    // Only where the group was set back.
+    // Entries can be pending already only if the group was set back.
     let mut may_be_pending = None;
     'pages: while let Some(range) = left.filter(|_| wanted > 0) {
         let (entries, rest) = stream.entries(cx, range, wanted as usize).await?;
@@ -367,7 +368,7 @@ async fn deliver(
     Ok(Some(delivered))
 }
 
-/// Whether entries are pending that the group has yet to be given.
+/// Whether entries are pending that the group, by its position, has yet to be given.
 async fn is_ahead(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group) -> Outcome<bool> {
     let Some(from) = group.value.delivered.next().filter(|_| group.value.pending > 0) else { return Ok(false) };
     let mut left = Some(stream.pending_range(group, None, from, EntryId::MAX));
@@ -381,7 +382,7 @@ async fn is_ahead(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group) -> O
     Ok(false)
 }
 
-/// What a consumer was given behind `id` and has not acknowledged.
+/// The entries behind `id` that a consumer was given and has not acknowledged.
 async fn history(
     cx: &mut Context<'_>,
     stream: &mut Stream<'_>,

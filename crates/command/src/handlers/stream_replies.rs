@@ -1,4 +1,4 @@
-//! How entries of a stream are answered.
+//! How entries of a stream are written to the answer.
 
 use crate::collection::{EntriesPage, EntryRef, PAGE_ENTRIES, Stream};
 use crate::context::{Context, Subkeys};
@@ -8,7 +8,7 @@ use crate::reply::Replies;
 
 /// How much of a range was read.
 pub enum Told {
-    /// All of it is left; `None` = it is empty.
+    /// Nothing was read, and all of the range is left; `None` = the range is empty.
     Nothing(Option<Subkeys>),
     /// The first page, and what is left.
     Page(EntriesPage, Option<Subkeys>),
@@ -18,7 +18,7 @@ impl Told {
     /// The first page of `range` of `stream`, for an answer of `count` entries.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The stream cannot be read.
     pub async fn first(cx: &mut Context<'_>, stream: &Stream<'_>, range: Option<Subkeys>, count: u64) -> Outcome<Self> {
         let Some(range) = range else { return Ok(Self::Nothing(None)) };
         let (entries, left) = stream.entries_page(cx, range, page_of(count)).await?;
@@ -42,7 +42,7 @@ pub fn page_of(count: u64) -> usize {
 /// Answers with `entry`: its id, and its fields and values.
 ///
 /// # Errors
-/// It is damaged.
+/// The entry is damaged.
 pub fn tell_entry(replies: &mut Replies, entry: EntryRef<'_>) -> Outcome {
     let (count, words) = entry.words()?;
     replies.array(2);
@@ -54,11 +54,11 @@ pub fn tell_entry(replies: &mut Replies, entry: EntryRef<'_>) -> Outcome {
 
 /// Answers with the first `count` entries of a range, as an array.
 ///
-/// A short range is read once. How long a longer one is has to be known before its first entry is told: it is read
-/// twice, so that any number of entries takes no more memory than a page of them.
+/// A short range is read once. The length of a longer range has to be known before its first entry is answered. So it
+/// is read twice, and any number of entries takes no more memory than a page of them.
 ///
 /// # Errors
-/// They cannot be read; whoever asked is gone.
+/// The entries cannot be read; the client is gone.
 pub async fn tell_range(cx: &mut Context<'_>, stream: &Stream<'_>, told: Told, count: u64) -> Outcome {
     let (mut entries, mut left) = match told {
         Told::Page(entries, left) => (entries, left),

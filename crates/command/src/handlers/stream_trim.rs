@@ -13,13 +13,13 @@ const LIMIT_ALONE: Error = Error::new("ERR syntax error, LIMIT cannot be used wi
 const LIMIT_EXACT: Error = Error::new("ERR syntax error, LIMIT cannot be used without the special ~ option");
 const NO_STRATEGY: Error = Error::new("ERR syntax error, XTRIM must be called with a trimming strategy");
 
-/// Most entries that go by an approximate trim that says no limit, in nodes; where all are in one node, in entries; and
-/// however long nodes are. As in Redis.
+/// Most entries that an approximate trim without a limit removes, as in Redis: in nodes; in entries, if all entries are
+/// in one node; and in entries, however long nodes are.
 const LIMIT_NODES: u64 = 100;
 const LIMIT_OF_ONE: u64 = 10_000;
 const LIMIT_MAX: u64 = 1_000_000;
 
-/// Most entries that go by an approximate trim that says no limit, where a node has `node` of them.
+/// Most entries that an approximate trim without a limit removes if a node has `node` entries.
 fn usual_limit(node: u64) -> u64 {
     if node == 0 { LIMIT_OF_ONE } else { node.saturating_mul(LIMIT_NODES).min(LIMIT_MAX) }
 }
@@ -27,17 +27,17 @@ fn usual_limit(node: u64) -> u64 {
 /// The options of an `XADD`.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What the entry is to be called.
+    /// The id that the entry is to have.
     pub id: NewId,
-    /// Nothing is done where there is no stream.
+    /// Nothing is done if there is no stream.
     pub makes_none: bool,
-    /// What is done behind it.
+    /// How the stream is trimmed afterwards.
     pub trim: Option<Trim>,
-    /// Where its fields begin.
+    /// The position of the fields.
     pub end: usize,
 }
 
-/// What is gathered of the words.
+/// What was read of the words so far.
 #[derive(Default)]
 struct Words {
     keep: Option<Keep>,
@@ -46,7 +46,7 @@ struct Words {
 }
 
 impl Words {
-    /// Takes the option at `place`; gives where the next one is, or `None` if it is none of those that trim.
+    /// Reads the option at `place`; gives the position of the next one, or `None` if the option is not about trimming.
     fn take(&mut self, args: Args<'_>, place: usize) -> Outcome<Option<usize>> {
         let is =
             |place: usize, name: &str| args.get(place).is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()));
@@ -73,7 +73,7 @@ impl Words {
         Ok(None)
     }
 
-    /// The error is the one that Redis names first.
+    /// Gives the trim that the words ask for, or the error that Redis names first.
     fn trim(self, is_needed: bool, node: u64) -> Outcome<Option<Trim>> {
         let Self { keep, is_approximate, limit } = self;
         match (keep, limit) {
@@ -93,7 +93,7 @@ impl Options {
     /// The options in the words of an `XADD`, where a node has `node` entries.
     ///
     /// # Errors
-    /// They are not as they must be.
+    /// The words are wrong.
     pub fn of_xadd(args: Args<'_>, node: u64) -> Outcome<Self> {
         let (mut words, mut makes_none, mut place) = (Words::default(), false, 2);
         while let Some(word) = args.get(place) {
@@ -110,7 +110,7 @@ impl Options {
                 return Ok(Self { id, makes_none, trim: words.trim(false, node)?, end: place + 1 });
             }
         }
-        // No id: then there are no fields.
+        // There is no id, and so there are no fields.
         Ok(Self { id: NewId::ByClock, makes_none, trim: words.trim(false, node)?, end: args.len() })
     }
 }
@@ -118,7 +118,7 @@ impl Options {
 /// How an `XTRIM` trims, where a node has `node` entries.
 ///
 /// # Errors
-/// Its words are not as they must be.
+/// The words are wrong.
 pub fn of_xtrim(args: Args<'_>, node: u64) -> Outcome<Trim> {
     let (mut words, mut place) = (Words::default(), 2);
     while place < args.len() {

@@ -1,4 +1,4 @@
-//! Streams: entries that are added at the end, read by their ids, and taken out. What consumers share out is in
+//! Streams: entries are added at the end, read by their ids, and removed. Groups of consumers are in
 //! [`super::stream_groups`].
 
 use weir_model::parts::stream::EntryId;
@@ -18,7 +18,7 @@ const NOT_ABOVE_LAST: Error =
     Error::new("ERR The ID specified in XADD is equal or smaller than the target stream top item");
 const EXHAUSTED: Error = Error::new("ERR The stream has exhausted the last possible ID, unable to add more items");
 
-/// The id of the next entry of `stream`; `new` is what the client has said.
+/// The id of the next entry of `stream`; `new` is what the client asks for.
 fn next_id(stream: &Stream<'_>, new: NewId, now_ms: u64) -> Outcome<EntryId> {
     let last = stream.detail().last;
     if last == EntryId::MAX {
@@ -126,8 +126,8 @@ async fn range(cx: &mut Context<'_>, args: Args<'_>, reverse: bool) -> Outcome {
     Ok(())
 }
 
-/// The stream of `key`, with the first page of its entries from one id to another, in `reverse` or not, of which
-/// `count` are wanted.
+/// The stream of `key`, with the first page of its entries from one id to another, in reverse order if `reverse` is
+/// set. `count` entries are wanted.
 async fn begin_range<'k>(
     cx: &mut Context<'_>,
     key: &'k [u8],

@@ -26,7 +26,7 @@ pub async fn mget(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     cx.replies().array(args.len() - 1);
     for (index, key) in args.iter_from(1).enumerate() {
         end_turn(cx.yields(), index).await;
-        // What is no string is answered as if it were not there.
+        // A row that is no string is answered as if it were missing.
         let row = cx.get(key).await?.and_then(Row::into_string);
         reply_value(cx, row.map(|row| row.value));
         cx.drain().await?;
@@ -41,8 +41,7 @@ enum Condition {
     Present,
 }
 
-/// The words behind `SET key value`.
-/// The same unit may be given twice, as in Redis: the last time counts.
+/// The words behind `SET key value`. As in Redis, the same unit may be given twice; the last time counts.
 #[derive(Default)]
 struct SetOptions<'a> {
     expiry: Option<(Unit, &'a [u8])>,
@@ -52,7 +51,7 @@ struct SetOptions<'a> {
 }
 
 impl<'a> SetOptions<'a> {
-    /// Whether what was there before does not matter.
+    /// Whether the command does not depend on what was there before.
     fn is_blind(&self) -> bool {
         self.condition.is_none() && !self.keep_ttl && !self.give_old
     }
@@ -82,7 +81,7 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-/// Whether a `SET` writes whatever was there before.
+/// Whether a `SET` writes regardless of what was there before.
 pub fn is_plain_set(args: Args<'_>) -> bool {
     args.len() == 3 || SetOptions::parse(args).is_ok_and(|options| options.is_blind())
 }
@@ -180,7 +179,7 @@ pub async fn getex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             return Err(SYNTAX);
         }
     }
-    // A key that does not exist is answered before the time is looked at.
+    // A missing key is answered before the time is checked.
     if let Some(row) = cx.string(key).await? {
         if persist || expiry.is_some() {
             let expire_at_ms = match expiry {

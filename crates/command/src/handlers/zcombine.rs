@@ -1,4 +1,4 @@
-//! Unions, intersections and differences of sorted sets. A plain set takes part as one whose scores are all 1.
+//! Unions, intersections and differences of sorted sets. A plain set takes part as if all of its scores were 1.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::turn::end_turn;
 const NOT_A_WEIGHT: Error = Error::new("ERR weight value is not a float");
 const NEGATIVE_LIMIT: Error = Error::new("ERR LIMIT can't be negative");
 
-/// Members that are read, or answered, in one piece.
+/// How many members are read, or answered, in one piece.
 const PAGE_MEMBERS: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ enum Combine {
     Union,
     Inter,
     Diff,
-    /// How many an intersection has.
+    /// The number of members of an intersection.
     Card,
 }
 
-/// What becomes of the scores that a member has in several sets.
+/// How the scores that a member has in several sets are combined.
 #[derive(Clone, Copy, Debug)]
 enum Aggregate {
     Sum,
@@ -40,7 +40,7 @@ enum Aggregate {
 impl Aggregate {
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
-            // The sum of both infinities counts as nothing.
+            // The sum of plus and minus infinity counts as 0.
             Self::Sum => Some(a + b).filter(|sum| !sum.is_nan()).unwrap_or(0.0),
             Self::Min => {
                 if b < a {
@@ -71,7 +71,7 @@ impl Input<'_> {
         self.set.as_ref().map_or(0, Collection::len)
     }
 
-    /// The score of `member`, which is of this set, by its weight.
+    /// The score of `member`, which is in this set, times the set's weight.
     fn score(&self, member: &Member) -> f64 {
         let is_plain = self.set.as_ref().is_some_and(|set| set.kind() == RowType::Set);
         let score = if is_plain { 1.0 } else { score_of(&member.value).unwrap_or_default() };
@@ -83,7 +83,7 @@ impl Input<'_> {
         Ok(set.member(cx, name).await?.map(|member| self.score(&member)))
     }
 
-    /// Some members from the place `from` on, and where to go on.
+    /// Some members from the place `from` on, and the place to go on.
     async fn page(&self, cx: &mut Context<'_>, from: u32) -> Outcome<(Vec<Member>, Option<u32>)> {
         let Some(set) = &self.set else { return Ok((Vec::new(), None)) };
         let page = set.members_from(cx, from, PAGE_MEMBERS).await?;
@@ -97,13 +97,13 @@ struct Query<'k> {
     inputs: Vec<Input<'k>>,
     aggregate: Aggregate,
     with_scores: bool,
-    /// Where it is only counted: up to which number; 0: to the end.
+    /// If members are only counted, the number at which counting stops; 0 = count all.
     limit: u64,
 }
 
 impl<'k> Query<'k> {
     /// The query of the command called `name`, with the number of keys at word `at`. As in Redis, the rows are looked
-    /// at before the options.
+    /// at before the options are.
     async fn parse(cx: &mut Context<'_>, args: Args<'k>, combine: Combine, at: usize, name: &str) -> Outcome<Self> {
         let count = integer(args.at(at))?;
         if count < 1 {
@@ -155,10 +155,10 @@ impl<'k> Query<'k> {
         Ok(())
     }
 
-    /// What it comes to, in no order.
+    /// The result, in no order.
     async fn run(mut self, cx: &mut Context<'_>) -> Outcome<Vec<Scored>> {
         if self.combine != Combine::Diff {
-            // As Redis does: in another order, sums of more than two numbers may be others.
+            // As Redis does. In another order, sums of more than two numbers may differ.
             self.inputs.sort_by_key(Input::len);
         }
         let (mut found, mut bytes) = (Vec::new(), 0);
@@ -201,7 +201,8 @@ impl<'k> Query<'k> {
         Ok(found.into_iter().map(|(name, score)| Scored { name, score }).collect())
     }
 
-    /// Hands those of the first set that all others have, or none of them, to `keep`; gives how many they are.
+    /// Hands to `keep` those members of the first set that all others have, or for a difference those that none of them
+    /// has; gives how many they are.
     async fn sieve(&self, cx: &mut Context<'_>, mut keep: impl FnMut(Scored) -> Outcome) -> Outcome<u64> {
         let mut count = 0;
         let Some((first, others)) = self.inputs.split_first() else { return Ok(count) };
@@ -222,7 +223,7 @@ impl<'k> Query<'k> {
         Ok(count)
     }
 
-    /// The score of `member` in the result; `None` where it is not in it.
+    /// The score of `member` in the result; `None` if it is not in the result.
     async fn passed(
         &self,
         cx: &mut Context<'_>,
@@ -243,7 +244,7 @@ impl<'k> Query<'k> {
     }
 }
 
-/// `score`, or nothing where it is no number: of a weight of 0 and an infinity.
+/// `score`, or 0 if it is not a number, as for a weight of 0 times an infinity.
 fn number(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
@@ -283,7 +284,7 @@ pub async fn zdiff(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn zintercard(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut query = Query::parse(cx, args, Combine::Card, 1, "zintercard").await?;
-    // Few of the smallest are looked for in the others.
+    // The members of the smallest set are the fewest to look up in the others.
     query.inputs.sort_by_key(Input::len);
     let count = query.sieve(cx, |_| Ok(())).await?;
     cx.replies().integer(count as i64);

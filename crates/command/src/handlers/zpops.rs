@@ -1,4 +1,4 @@
-//! Members that are taken from an end of a sorted set.
+//! Taking members from an end of a sorted set.
 
 use super::integer;
 use super::zranges::{begin, tell};
@@ -13,7 +13,7 @@ const NOT_POSITIVE: Error = Error::new("ERR value is out of range, must be posit
 const NO_KEYS: Error = Error::new("ERR numkeys should be greater than 0");
 const NO_COUNT: Error = Error::new("ERR count should be greater than 0");
 
-/// Takes up to `count` members out of `zset`, the row of `key`, the last ones first if `from_end`.
+/// Takes out up to `count` members of `zset`, the row of `key`, the last ones first if `from_end` is set.
 async fn take(
     cx: &mut Context<'_>,
     key: &[u8],
@@ -26,7 +26,7 @@ async fn take(
     let (mut taken, mut bytes, mut left) = (Vec::new(), 0, Some(Stretch::ALL));
     while let Some(stretch) = left.take_if(|_| taken.len() < count) {
         let missing = count - taken.len();
-        // And the one behind them, which is the outermost then.
+        // Also reads the next member, which is the outermost one afterwards.
         let (mut members, rest) = zset.scored_page(cx, stretch, from_end, missing.saturating_add(1)).await?;
         let next = if members.len() > missing { members.pop() } else { None };
         bytes += members.iter().map(|member| weight(&member.name)).sum::<usize>();
@@ -64,7 +64,7 @@ async fn pop(cx: &mut Context<'_>, args: Args<'_>, from_end: bool) -> Outcome {
     };
     let members = take(cx, args.at(1), zset, from_end, count.unwrap_or(1)).await?;
     if count.is_none() {
-        // One member and its score are a flat answer in both protocols.
+        // In both protocols, one member and its score are a flat answer.
         cx.replies().array(2 * members.len());
         for member in &members {
             cx.replies().bulk(&member.name);
@@ -85,7 +85,7 @@ pub async fn zpopmax(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     pop(cx, args, true).await
 }
 
-/// From which end, and how many: what stands behind the keys of a `ZMPOP`, from word `at` on.
+/// Which end, and how many members: the words behind the keys of a `ZMPOP`, from word `at` on.
 fn end_and_count(args: Args<'_>, at: usize) -> Outcome<(bool, u64)> {
     let from_end = match lower(args.get(at).ok_or(SYNTAX)?).as_slice() {
         b"min" => false,
@@ -109,13 +109,13 @@ pub async fn zmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// The member at an end of the sorted set of `key`, taken out; `None` where there is none.
+/// Takes out the member at an end of the sorted set of `key`; `None` if there is none.
 pub(super) async fn pop_first(cx: &mut Context<'_>, key: &[u8], from_end: bool) -> Outcome<Option<Scored>> {
     let Some(zset) = zset(cx, key).await? else { return Ok(None) };
     Ok(take(cx, key, zset, from_end, 1).await?.pop())
 }
 
-/// What a `ZMPOP` says from word `at` on, the number of its keys; `false` where all sets are empty.
+/// Runs the words of a `ZMPOP` from word `at` on, which is the number of its keys; `false` if all sets are empty.
 pub(super) async fn zmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) -> Outcome<bool> {
     let keys = positive(args.at(at)).ok_or(NO_KEYS)?;
     let first = at + 1;

@@ -1,4 +1,4 @@
-//! A range of a sorted set in a client's words, and the stretch of its order that it is.
+//! A range of a sorted set in a client's words, and the stretch of the set's order that it stands for.
 
 use crate::collection::{Collection, Stretch, above, place};
 use crate::context::Context;
@@ -9,14 +9,14 @@ use crate::handlers::integer;
 const NOT_SCORES: Error = Error::new("ERR min or max is not a float");
 const NOT_NAMES: Error = Error::new("ERR min or max not valid string range item");
 
-/// What a range is told by.
+/// What the ends of a range are given by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Numbers from 0 on; negative: from the end.
+    /// Ranks from 0 on; negative ranks count from the end.
     Rank,
     /// Scores.
     Score,
-    /// Names, of members whose scores are all the same.
+    /// Names of members, all of which have to have the same score.
     Name,
 }
 
@@ -30,16 +30,16 @@ pub struct ScoreEnd {
 /// An end of a range of names.
 #[derive(Clone, Copy, Debug)]
 pub enum NameEnd<'a> {
-    /// In front of all.
+    /// In front of all names.
     First,
-    /// Behind all.
+    /// Behind all names.
     Last,
-    /// A name; and whether it is left out.
+    /// A name, and whether it is excluded.
     Name(&'a [u8], bool),
 }
 
 impl NameEnd<'_> {
-    /// Whether `member` is in front of a range that begins here.
+    /// Whether `member` is in front of a range that begins at this end.
     fn is_above(self, member: &[u8]) -> bool {
         match self {
             Self::First => false,
@@ -48,7 +48,7 @@ impl NameEnd<'_> {
         }
     }
 
-    /// Whether nothing is between this and `end`, whatever the scores.
+    /// Whether nothing is between this end and `end`, whatever the scores are.
     fn is_behind(self, end: NameEnd<'_>) -> bool {
         match (self, end) {
             (Self::Name(from, from_excluded), NameEnd::Name(to, to_excluded)) => {
@@ -59,7 +59,7 @@ impl NameEnd<'_> {
         }
     }
 
-    /// Whether `member` is behind a range that ends here.
+    /// Whether `member` is behind a range that ends at this end.
     fn is_below(self, member: &[u8]) -> bool {
         match self {
             Self::First => true,
@@ -72,11 +72,11 @@ impl NameEnd<'_> {
 /// A range.
 #[derive(Clone, Copy, Debug)]
 pub enum Range<'a> {
-    /// From a rank to another, which is in it.
+    /// From one rank to another, which is included.
     Ranks(i64, i64),
-    /// From a score to another.
+    /// From one score to another.
     Scores(ScoreEnd, ScoreEnd),
-    /// From a name to another.
+    /// From one name to another.
     Names(NameEnd<'a>, NameEnd<'a>),
 }
 
@@ -100,27 +100,27 @@ fn name_end(word: &[u8]) -> Outcome<NameEnd<'_>> {
     }
 }
 
-/// Where the members with a score begin.
+/// The place where the members with this score begin.
 fn begin_of(score: f64) -> Vec<u8> {
     place(score, b"")
 }
 
-/// Where those with a larger score begin.
+/// The place where the members with a larger score begin.
 fn end_of(score: f64) -> Vec<u8> {
     let begin = begin_of(score);
     let bits = begin.first_chunk().map_or(u64::MAX, |bits| u64::from_be_bytes(*bits));
-    // There is something above infinity: what would be NaN.
+    // Even above infinity there is a place: that of a NaN.
     (bits + 1).to_be_bytes().into()
 }
 
-/// No member.
+/// The stretch that has no members.
 const NONE: Stretch = Stretch { from: Vec::new(), to: Some(Vec::new()) };
 
 impl<'a> Range<'a> {
-    /// The range from `min` to `max`, in this order also where it is gone through the other way round.
+    /// The range from `min` to `max`. Both are in this order even if the range is gone through backwards.
     ///
     /// # Errors
-    /// The words say none.
+    /// The words are no range.
     pub fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Outcome<Self> {
         Ok(match by {
             By::Rank => Self::Ranks(integer(min)?, integer(max)?),
@@ -129,18 +129,18 @@ impl<'a> Range<'a> {
         })
     }
 
-    /// The first rank of those that it asks for and the one behind the last, of `len` members, in ascending order also
-    /// where they are counted from the end (`reverse`); `None` where there are none, or it is no range of ranks.
+    /// The first of the ranks that it asks for, and the one behind the last, among `len` members. They ascend even if
+    /// ranks are counted from the end (`reverse`). `None` if the range is empty, or is no range of ranks.
     pub fn ranks(self, len: u64, reverse: bool) -> Option<(u64, u64)> {
         let Self::Ranks(start, stop) = self else { return None };
         let (first, end) = ranks(start, stop, len)?;
         Some(if reverse { (len - end, len - first) } else { (first, end) })
     }
 
-    /// What it is of `zset`; ranks are counted from the end if `reverse`.
+    /// The stretch of `zset` that the range stands for; with `reverse`, ranks are counted from the end.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The set cannot be read.
     pub async fn stretch(self, cx: &mut Context<'_>, zset: &Collection<'_>, reverse: bool) -> Outcome<Stretch> {
         match self {
             Self::Ranks(..) => match self.ranks(zset.len(), reverse) {
@@ -156,8 +156,8 @@ impl<'a> Range<'a> {
             Self::Names(min, max) => {
                 let (first, last) = (zset.outermost(cx, false).await?, zset.outermost(cx, true).await?);
                 let (Some(first), Some(last)) = (first, last) else { return Ok(NONE) };
-                // Where scores differ, names have no order to search in. Redis at least gives nothing if the outermost
-                // members are on the wrong sides of the range; so does this.
+                // If scores differ, names have no order that can be searched. Redis at least returns nothing if the
+                // outermost members are on the wrong sides of the range, and so does Weir.
                 if min.is_above(&last.name) || max.is_below(&first.name) {
                     return Ok(NONE);
                 }
@@ -181,7 +181,8 @@ fn ordered(from: Vec<u8>, to: Option<Vec<u8>>) -> Stretch {
     if to.as_ref().is_some_and(|to| *to <= from) { NONE } else { Stretch { from, to } }
 }
 
-/// The first rank of those from `start` to `stop`, and the one behind the last, of `len`; `None` where there are none.
+/// The first of the ranks from `start` to `stop`, and the one behind the last, among `len` members; `None` if there are
+/// none.
 fn ranks(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
     let signed = i64::try_from(len).unwrap_or(i64::MAX);
     let from_front = |rank: i64| if rank < 0 { rank.saturating_add(signed) } else { rank };

@@ -1,4 +1,4 @@
-//! Ranges of sorted sets: told, counted, stored, removed.
+//! Ranges of sorted sets: answered, counted, stored, removed.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ const LIMIT_OF_RANKS: Error =
     Error::new("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX");
 const SCORES_OF_NAMES: Error = Error::new("ERR syntax error, WITHSCORES not supported in combination with BYLEX");
 
-/// Members that are answered in one piece.
+/// How many members are answered in one piece.
 const PAGE_MEMBERS: usize = 500;
 
 /// What a command asks for, and how it is answered.
@@ -29,14 +29,15 @@ struct Query<'a> {
     range: Range<'a>,
     reverse: bool,
     with_scores: bool,
-    /// So many are left out at first.
+    /// How many members are skipped at first.
     offset: i64,
-    /// So many are taken; all where it is negative.
+    /// How many members are taken; all if it is negative.
     limit: i64,
 }
 
 impl<'a> Query<'a> {
-    /// The query whose key is word `at`. What its name does not say (`by`, `reverse`) may be among the options.
+    /// The query whose key is word `at`. What the command's name does not say (`by`, `reverse`) may be among its
+    /// options.
     fn parse(args: Args<'a>, at: usize, by: Option<By>, reverse: Option<bool>, may_have_scores: bool) -> Outcome<Self> {
         let (mut told_by, mut told_reverse, mut with_scores) = (by, reverse, false);
         let (mut offset, mut limit) = (0, -1);
@@ -71,12 +72,12 @@ impl<'a> Query<'a> {
         Ok(Self { key: args.at(at), range: Range::parse(by, min, max)?, reverse, with_scores, offset, limit })
     }
 
-    /// How many are wanted at most.
+    /// Most members that are wanted.
     fn limit(&self) -> u64 {
         u64::try_from(self.limit).unwrap_or(u64::MAX)
     }
 
-    /// What is asked for of `zset`, but for the limit; `None` where it is nothing.
+    /// The stretch of `zset` that is asked for, without the limit; `None` if it is empty.
     async fn stretch(&self, cx: &mut Context<'_>, zset: &Collection<'_>) -> Outcome<Option<Stretch>> {
         let stretch = self.range.stretch(cx, zset, self.reverse).await?;
         let Ok(offset) = u64::try_from(self.offset) else { return Ok(None) };
@@ -94,7 +95,7 @@ impl<'a> Query<'a> {
         }))
     }
 
-    /// The first members that it asks for; `None` where it asks for nothing.
+    /// The first members that the query asks for; `None` if it asks for nothing.
     async fn first_page(&self, cx: &mut Context<'_>) -> Outcome<Option<FirstPage<'a>>> {
         let Some(zset) = zset(cx, self.key).await? else { return Ok(None) };
         let Some(stretch) = self.stretch(cx, &zset).await? else { return Ok(None) };
@@ -102,7 +103,8 @@ impl<'a> Query<'a> {
         Ok(Some((zset, members, left)))
     }
 
-    /// The members that it asks for by their ranks, in the order of the answer; `None` where they are many, or long.
+    /// The members that the query asks for by their ranks, in the order of the answer; `None` if they are many, or
+    /// long.
     async fn few(&self, cx: &mut Context<'_>) -> Outcome<Option<ScoredPage>> {
         let Some(zset) = zset(cx, self.key).await? else { return Ok(Some(ScoredPage::default())) };
         let Some((first, end)) = self.range.ranks(zset.len(), self.reverse) else {
@@ -119,17 +121,17 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A sorted set with the first of the members that are asked for, and what is left.
+/// A sorted set, with the first of the members that are asked for, and what is left of the stretch.
 type FirstPage<'k> = (Collection<'k>, ScoredPage, Option<Stretch>);
 
-/// Writes members to the answer, with their scores in the way of the protocol.
+/// Writes members to the answer, with their scores in the form that the protocol has.
 pub(super) fn tell(cx: &mut Context<'_>, members: &[Scored], with_scores: bool) {
     for member in members {
         tell_one(cx, &member.name, member.score, with_scores);
     }
 }
 
-/// The same of a page.
+/// As [`tell`], for a page.
 fn tell_page(cx: &mut Context<'_>, members: &ScoredPage, with_scores: bool) -> Outcome {
     for member in members.iter() {
         let ScoredRef { name, score } = member?;
@@ -153,7 +155,7 @@ pub(super) fn begin(replies: &mut Replies, count: usize, with_scores: bool) {
     replies.array(if with_scores && replies.protocol == Protocol::Resp2 { count * 2 } else { count });
 }
 
-/// How many members are read at a time where so many are missing.
+/// How many members are read at a time if `missing` are missing.
 fn page_of(missing: u64) -> usize {
     usize::try_from(missing).unwrap_or(usize::MAX).min(PAGE_MEMBERS)
 }
@@ -220,7 +222,7 @@ pub async fn zrevrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     answer(cx, Query::parse(args, 1, Some(By::Name), Some(true), true)?).await
 }
 
-/// Puts `members` into their order, and counts that.
+/// Sorts `members`, and counts the comparisons.
 pub(super) fn sort(cx: &mut Context<'_>, members: &mut [Scored]) {
     let mut comparisons = 0;
     members.sort_unstable_by(|a, b| {
@@ -300,7 +302,7 @@ async fn remove(cx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
     let stretch = range.stretch(cx, &zset, false).await?;
     let count = zset.count_in(cx, &stretch).await?;
     if count == zset.len() {
-        // However many there are: what they have goes with the row.
+        // However many members there are, their parts end with the row.
         cx.delete(args.at(1))?;
         cx.replies().integer(count as i64);
         return Ok(());
@@ -313,7 +315,7 @@ async fn remove(cx: &mut Context<'_>, args: Args<'_>, by: By) -> Outcome {
             return Err(TOO_MANY_AT_ONCE);
         }
         zset.remove_scored(cx, &members, None).await?;
-        // There may be very many.
+        // There may be very many members, so they are counted after each page.
         zset.count_some(cx).await?;
         left = rest;
         cx.end_step(left.is_some()).await;

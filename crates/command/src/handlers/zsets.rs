@@ -34,7 +34,7 @@ pub(super) struct AddOptions {
 }
 
 impl AddOptions {
-    /// Takes those of the options `known` that stand from word 2 on; gives where they end.
+    /// Reads those of the `known` options that begin at word 2; gives where they end.
     pub(super) fn parse(&mut self, args: Args<'_>, known: &[&[u8]]) -> usize {
         for (index, word) in args.iter_from(2).enumerate() {
             let word = lower(word);
@@ -53,7 +53,7 @@ impl AddOptions {
         args.len()
     }
 
-    /// Whether they speak of members that are there and of those that are not.
+    /// Whether both `NX` and `XX` are given, which exclude each other.
     pub(super) fn are_exclusive(&self) -> bool {
         self.nx && self.xx
     }
@@ -71,7 +71,7 @@ impl AddOptions {
         Ok(())
     }
 
-    /// The score of a member that has `before` and is given `score`; `None` where it stays as it is.
+    /// The new score of a member that has the score `before` and is given `score`; `None` if it keeps its score.
     fn decide(&self, before: Option<f64>, score: f64) -> Outcome<Option<f64>> {
         let Some(before) = before else { return Ok(Some(score).filter(|_| !self.xx)) };
         if self.nx {
@@ -86,7 +86,7 @@ impl AddOptions {
     }
 }
 
-/// Options of a `ZADD`, in small letters.
+/// The options of a `ZADD`, in lower case.
 const OPTIONS: [&[u8]; 6] = [b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"];
 
 async fn add(cx: &mut Context<'_>, args: Args<'_>, mut options: AddOptions) -> Outcome {
@@ -107,7 +107,7 @@ async fn add(cx: &mut Context<'_>, args: Args<'_>, mut options: AddOptions) -> O
     add_all(cx, args.at(1), &options, members.into_iter()).await
 }
 
-/// Gives `members` scores by `options`, and answers.
+/// Gives scores to `members` as the options say, and answers.
 pub(super) async fn add_all<'a>(
     cx: &mut Context<'_>,
     key: &[u8],
@@ -231,7 +231,7 @@ pub async fn zrevrank(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     rank(cx, args, true).await
 }
 
-/// Members by chance: as those of a hash.
+/// Random members: as `HRANDFIELD` for a hash.
 pub async fn zrandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let Some(word) = args.get(2) else {
         let member = match zset(cx, args.at(1)).await? {
@@ -291,7 +291,7 @@ pub async fn zrandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Scores as Redis keeps them: those of a small row with all digits.
+/// Answers scores as Redis stores them: those of a small row with all digits.
 pub async fn zscan(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let tell = |replies: &mut Replies, member: &Member, zset: &Collection<'_>| {
         let (mut text, score) = (Vec::new(), score_of(&member.value).unwrap_or_default());

@@ -1,9 +1,9 @@
-//! How many elements registers tell of: Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
-//! (arXiv:1702.01284), as Redis has it, step by step, so that the same registers give the same number.
+//! How many elements registers stand for. This is Ertl, "New cardinality estimation algorithms for HyperLogLog
+//! sketches" (arXiv:1702.01284), step by step as Redis has it, so that the same registers give the same number.
 
 use super::{REGISTERS, Registers};
 
-/// The highest rank that an element can have: what is higher was not counted, but put there.
+/// The highest rank that an element can have. A higher rank did not come from counting, but was put there.
 const RANK_MAX: usize = 51;
 
 /// 1 / (2 ln 2)
@@ -41,7 +41,7 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// About how many different elements have made `registers`.
+/// About how many different elements were counted in `registers`.
 pub fn count(registers: &Registers) -> u64 {
     let mut of_rank = [0_u32; 256];
     registers.iter().for_each(|&rank| of_rank[usize::from(rank)] += 1);

@@ -10,12 +10,12 @@ pub const REGISTER_MAX: u8 = (1 << BITS) - 1;
 /// Bytes of all registers.
 pub(super) const BYTES: usize = REGISTERS * BITS / 8;
 
-/// Where the register `index` begins: byte and bit.
+/// The byte and the bit at which the register `index` begins.
 fn place(index: usize) -> (usize, usize) {
     (index * BITS / 8, index * BITS % 8)
 }
 
-/// The two bytes from `byte` on as one number; behind the last one there is nothing.
+/// The two bytes from `byte` on as one number; a byte behind the last one counts as 0.
 fn two(bytes: &[u8], byte: usize) -> u16 {
     u16::from_le_bytes([bytes[byte], bytes.get(byte + 1).copied().unwrap_or(0)])
 }
@@ -25,7 +25,7 @@ fn get(bytes: &[u8], index: usize) -> u8 {
     (two(bytes, byte) >> bit) as u8 & REGISTER_MAX
 }
 
-/// Raises the register `index` of `bytes` to `rank`; whether it was lower.
+/// Raises the register `index` of `bytes` to `rank`; gives whether it was lower.
 pub(super) fn raise(bytes: &mut [u8], index: usize, rank: u8) -> bool {
     if get(bytes, index) >= rank {
         return false;
@@ -40,7 +40,7 @@ pub(super) fn raise(bytes: &mut [u8], index: usize, rank: u8) -> bool {
     true
 }
 
-/// Raises `registers` to those in `bytes`, of which there are [`BYTES`]: four of them in three bytes.
+/// Raises `registers` to those in `bytes`, which has [`BYTES`] bytes. Three bytes have four registers.
 pub(super) fn merge(bytes: &[u8], registers: &mut Registers) {
     let (threes, _) = bytes.as_chunks::<3>();
     let (fours, _) = registers.as_chunks_mut::<4>();

@@ -6,7 +6,7 @@ const SEED: u64 = 0xadc8_3b19;
 const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
 const SHIFT: u32 = 47;
 
-/// Bits of a hash that say which register it is; the others make the rank.
+/// How many bits of a hash give the register; the others give the rank.
 const INDEX_BITS: u32 = REGISTERS.trailing_zeros();
 
 fn mixed(word: u64) -> u64 {
@@ -28,10 +28,10 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ hash >> SHIFT
 }
 
-/// The register of `element`, and its rank: how many zeros the rest of its hash ends in, and one.
+/// The register of `element`, and its rank: the number of zeros that the rest of its hash ends in, plus one.
 pub(super) fn place_of(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
-    // A one behind the last bit ends the zeros.
+    // A one behind the last bit limits the zeros.
     let rest = hash >> INDEX_BITS | 1 << (u64::BITS - INDEX_BITS);
     (hash as usize & (REGISTERS - 1), rest.trailing_zeros() as u8 + 1)
 }

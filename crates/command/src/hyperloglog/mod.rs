@@ -1,20 +1,21 @@
-//! HyperLogLogs: strings that tell about how many different elements were counted, in Redis' own format, so that a
-//! value means the same on every server.
+//! HyperLogLogs: strings that tell about how many different elements were counted. They are in Redis' own format, so
+//! that a value means the same on every server.
 //!
 //! ```text
 //! value  := "HYLL" | encoding u8 | 0 0 0 | count u64 little-endian | registers
 //! encoding := 0 dense | 1 sparse
 //! ```
 //!
-//! An element belongs to one of 16,384 registers by its hash, and has a rank by the rest of that. A register keeps the
-//! highest rank that it has met. The highest bit of `count` is set where the count has to be made anew.
+//! The hash of an element gives the register that the element belongs to; the rest of the hash gives its rank. A
+//! register keeps the highest rank that it has met. The highest bit of `count` is set if the count has to be computed
+//! anew.
 //!
 //! | | |
 //! |---|---|
-//! | [`hash`] | which register an element belongs to, and its rank |
-//! | [`sparse`] | registers as runs: of few elements |
+//! | [`hash`] | the register of an element, and its rank |
+//! | [`sparse`] | registers as runs: for few elements |
 //! | [`dense`] | registers of six bits each |
-//! | [`count`](mod@count) | how many elements registers tell of |
+//! | [`count`](mod@count) | the number of elements that registers stand for |
 
 mod count;
 mod dense;
@@ -37,15 +38,15 @@ const MAGIC: &[u8; 4] = b"HYLL";
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
 const ENCODING_AT: usize = 4;
-/// The last byte of the count: it has the highest bits.
+/// The last byte of the count, which has its highest bits.
 const STALE_AT: usize = 15;
 const STALE: u8 = 0x80;
 const HEADER_BYTES: usize = 16;
 const DENSE_BYTES: usize = HEADER_BYTES + dense::BYTES;
-/// No registers have more runs.
+/// Registers as runs never take more bytes than this.
 const SPARSE_BYTES_MAX: usize = HEADER_BYTES + 2 * REGISTERS;
 
-/// It looks like a HyperLogLog, but its registers are not all there.
+/// A value looks like a HyperLogLog, but not all of its registers are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupted;
 
@@ -57,16 +58,16 @@ pub fn is_hyperloglog(value: &[u8]) -> bool {
     }
 }
 
-/// How many elements `value`, a HyperLogLog, says itself to tell of, if that is known.
+/// The number of elements that `value`, a HyperLogLog, has stored, if that is still valid.
 pub fn known_count(value: &[u8]) -> Option<u64> {
     let count: [u8; 8] = value.get(HEADER_BYTES - 8..HEADER_BYTES)?.try_into().ok()?;
     (value[STALE_AT] & STALE == 0).then(|| u64::from_le_bytes(count))
 }
 
-/// Raises `registers` to those of `value`, a HyperLogLog, where these are higher.
+/// Raises `registers` to those of `value`, a HyperLogLog, where the latter are higher.
 ///
 /// # Errors
-/// See [`Corrupted`]: some may have been raised.
+/// As [`Corrupted`] says. Some registers may have been raised already.
 pub fn merge(value: &[u8], registers: &mut Registers) -> Result<(), Corrupted> {
     match is_dense(value) {
         true => dense::merge(&value[HEADER_BYTES..], registers),
@@ -76,34 +77,34 @@ pub fn merge(value: &[u8], registers: &mut Registers) -> Result<(), Corrupted> {
     Ok(())
 }
 
-/// Whether `value`, a HyperLogLog, has all registers one behind the other.
+/// Whether `value`, a HyperLogLog, is dense: all registers are stored one behind the other.
 pub fn is_dense(value: &[u8]) -> bool {
     value.get(ENCODING_AT) == Some(&DENSE)
 }
 
-/// One that is changed.
+/// A HyperLogLog that is being changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HyperLogLog(Vec<u8>);
 
 impl HyperLogLog {
-    /// One that has not counted anything.
+    /// A HyperLogLog that has not counted anything.
     pub fn empty() -> Self {
         let mut value = [&MAGIC[..], &[SPARSE], &[0; HEADER_BYTES - ENCODING_AT - 1]].concat();
         sparse::put_run(&mut value, 0, REGISTERS);
         Self(value)
     }
 
-    /// `value`, if it looks like one.
+    /// The HyperLogLog in `value`, if it looks like one.
     pub fn of(value: &[u8]) -> Option<Self> {
         is_hyperloglog(value).then(|| Self(value.to_vec()))
     }
 
-    /// As a value.
+    /// The HyperLogLog as a value.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Counts `element`; whether that has changed anything.
+    /// Counts `element`; gives whether that has changed anything.
     ///
     /// # Errors
     /// See [`Corrupted`].
@@ -112,7 +113,7 @@ impl HyperLogLog {
         self.raise(index, rank)
     }
 
-    /// Raises the register `index` to `rank`; whether it was lower.
+    /// Raises the register `index` to `rank`; gives whether it was lower.
     ///
     /// # Errors
     /// See [`Corrupted`].
@@ -130,7 +131,7 @@ impl HyperLogLog {
         Ok(dense::raise(&mut self.0[HEADER_BYTES..], index, rank))
     }
 
-    /// Gives each register its own bits; whether they had none.
+    /// Makes the HyperLogLog dense; gives whether it was sparse.
     ///
     /// # Errors
     /// See [`Corrupted`].
@@ -149,7 +150,7 @@ impl HyperLogLog {
         Ok(true)
     }
 
-    /// It has changed: how many elements it tells of is not known any more.
+    /// Marks the stored count as invalid, because registers have changed.
     pub fn forget_count(&mut self) {
         self.0[STALE_AT] |= STALE;
     }
@@ -168,7 +169,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Beside an array of registers: with many of the same few, whose runs are split and put together.
+        /// Compared with an array of registers: with many elements for the same few registers, so that runs are split
+        /// and joined.
         #[test]
         fn both_forms_keep_the_highest_rank_of_each_register(
             steps in proptest::collection::vec((0..60_usize, 1..5_u8), 0..300),

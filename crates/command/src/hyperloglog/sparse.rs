@@ -8,37 +8,37 @@
 
 use super::{Corrupted, HEADER_BYTES, REGISTERS, Registers};
 
-/// Most registers of a run of zeros of one byte.
+/// Most registers of a run of zeros that takes one byte.
 const SHORT_ZEROS_MAX: usize = 64;
-/// Most registers of a run of others.
+/// Most registers of a run of another rank.
 const RANKS_MAX: usize = 4;
 /// The highest rank that a run can have.
 const RANK_MAX: u8 = 32;
-/// Longer values are dense: Redis' default.
+/// Longer values are made dense. This is Redis' default.
 const VALUE_BYTES_MAX: usize = 3000;
-/// Runs that are looked at for two that can be one, from the one in front of a change on.
+/// How many runs are searched for two that can be joined, beginning with the one in front of a change.
 const LOOKED_AT: usize = 5;
 
-/// What became of a register that was to be raised.
+/// What became of a register that had to be raised.
 pub(super) enum Raised {
-    /// It is higher.
+    /// It is higher now.
     Higher,
-    /// It was as high.
+    /// It was at least as high already.
     Same,
-    /// Runs cannot say it, or they would be too long.
+    /// Runs cannot express the rank, or would become too long.
     NoRoom,
 }
 
 /// A run.
 struct Run {
-    /// 0 or the rank of its registers.
+    /// The rank of its registers, or 0.
     rank: u8,
     registers: usize,
     bytes: usize,
 }
 
 impl Run {
-    /// The run at `at`, if it is whole.
+    /// The run at `at`, if it is complete.
     fn at(value: &[u8], at: usize) -> Option<Self> {
         let first = *value.get(at)?;
         Some(match first >> 6 {
@@ -56,7 +56,7 @@ fn run_of(rank: u8, registers: usize) -> u8 {
     0x80 | (rank - 1) << 2 | (registers - 1) as u8
 }
 
-/// Appends so many `registers` of `rank`; of a rank but 0, at most [`RANKS_MAX`].
+/// Appends a run of `registers` registers of `rank`; for a rank other than 0, at most [`RANKS_MAX`].
 pub(super) fn put_run(out: &mut Vec<u8>, rank: u8, registers: usize) {
     match (rank, registers) {
         (_, 0) => {}
@@ -66,12 +66,12 @@ pub(super) fn put_run(out: &mut Vec<u8>, rank: u8, registers: usize) {
     }
 }
 
-/// The runs of `value`, which has a header.
+/// The runs of `value`, which begins with a header.
 fn runs(value: &[u8]) -> impl Iterator<Item = Result<Run, Corrupted>> {
     let mut at = HEADER_BYTES;
     std::iter::from_fn(move || {
         let run = (at < value.len()).then(|| Run::at(value, at).ok_or(Corrupted))?;
-        // Behind a run that is not whole there is nothing.
+        // Nothing is read behind a run that is incomplete.
         at += run.as_ref().map_or(usize::MAX - at, |run| run.bytes);
         Some(run)
     })
@@ -92,7 +92,7 @@ pub(super) fn merge(value: &[u8], registers: &mut Registers) -> Result<(), Corru
 /// The runs of `value` as `PFDEBUG DECODE` shows them.
 ///
 /// # Errors
-/// One is not whole.
+/// A run is incomplete.
 pub fn describe(value: &[u8]) -> Result<String, Corrupted> {
     let mut shown = Vec::new();
     for run in runs(value).take(2 * REGISTERS) {
@@ -105,7 +105,7 @@ pub fn describe(value: &[u8]) -> Result<String, Corrupted> {
     Ok(shown.join(" "))
 }
 
-/// Raises the register `index` of `value` to `rank`, which is not 0. The runs become those that Redis makes of them.
+/// Raises the register `index` of `value` to `rank`, which is not 0. The resulting runs are those that Redis makes.
 pub(super) fn raise(value: &mut Vec<u8>, index: usize, rank: u8) -> Result<Raised, Corrupted> {
     if rank > RANK_MAX {
         return Ok(Raised::NoRoom);
@@ -135,7 +135,7 @@ pub(super) fn raise(value: &mut Vec<u8>, index: usize, rank: u8) -> Result<Raise
     Ok(Raised::Higher)
 }
 
-/// Makes one of two runs of the same rank, from `at` on.
+/// Joins adjacent runs of the same rank, from `at` on.
 fn join(value: &mut Vec<u8>, mut at: usize) {
     for _ in 0..LOOKED_AT {
         let Some(run) = Run::at(value, at) else { return };

@@ -1,4 +1,4 @@
-//! What stands around the values of a dump file.
+//! The parts of a dump file around its values.
 //!
 //! ```text
 //! file  := "REDIS" | version, four digits | entry… | 255 | CRC-64 of all before it, little-endian (since version 5)
@@ -31,19 +31,19 @@ pub const FREQUENCY: u8 = 249;
 pub const AUX: u8 = 250;
 /// How many keys the database has.
 pub const RESIZE: u8 = 251;
-/// When the next key ends, in milliseconds since 1970.
+/// When the next key expires, in milliseconds since 1970.
 pub const EXPIRE_MS: u8 = 252;
-/// When the next key ends, in seconds since 1970.
+/// When the next key expires, in seconds since 1970.
 pub const EXPIRE_SECONDS: u8 = 253;
 /// The database of all that follows.
 pub const SELECT: u8 = 254;
 /// The end.
 pub const END: u8 = 255;
 
-/// A file that is written: what waits to be handed on, and the checksum of all that is in front of it.
+/// A file that is being written: the bytes that wait to be handed on, and the checksum of everything in front of them.
 #[derive(Debug, Default)]
 pub struct Writer {
-    /// What waits.
+    /// The waiting bytes.
     pub waiting: Vec<u8>,
     crc: u64,
     bytes: u64,
@@ -57,14 +57,15 @@ impl Writer {
         writer
     }
 
-    /// Hands on what waits: to be called often, so that it is little.
+    /// Takes the waiting bytes. To be called often, so that they stay few.
     pub fn take(&mut self) -> Vec<u8> {
         self.crc = crc64(self.crc, &self.waiting);
         self.bytes += self.waiting.len() as u64;
         std::mem::take(&mut self.waiting)
     }
 
-    /// `piece` follows what waits, and is handed on from where it is. Gives what is in front of it.
+    /// Adds `piece` behind the waiting bytes, for the caller to hand on without a copy. Gives the bytes that come
+    /// before it.
     pub async fn pass(&mut self, piece: &[u8], yields: Yield) -> Vec<u8> {
         let before = self.take();
         self.crc = crc64_in_turns(self.crc, piece, yields).await;
@@ -72,7 +73,7 @@ impl Writer {
         before
     }
 
-    /// Ends the file. Gives the last of it.
+    /// Ends the file. Gives its last bytes.
     pub fn end(&mut self) -> Vec<u8> {
         self.waiting.push(END);
         let mut last = self.take();
@@ -81,7 +82,7 @@ impl Writer {
         last
     }
 
-    /// Bytes handed on so far.
+    /// How many bytes were handed on so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -98,13 +99,13 @@ fn push_header(out: &mut Vec<u8>, facts: &[(&str, &str)]) {
     }
 }
 
-/// Appends that what follows is of `database`.
+/// Appends that the following keys are in `database`.
 pub fn push_select(out: &mut Vec<u8>, database: u8) {
     out.push(SELECT);
     push_len(out, usize::from(database));
 }
 
-/// Appends a key whose value is of type `kind`, and when it ends; its value follows.
+/// Appends a key whose value is of type `kind`, and when it expires; its value follows.
 pub fn push_key(out: &mut Vec<u8>, kind: u8, key: &[u8], expire_at_ms: Option<u64>) {
     if let Some(at_ms) = expire_at_ms {
         out.push(EXPIRE_MS);

@@ -1,5 +1,5 @@
-//! Libraries of functions in the format of Redis' dump files, for `FUNCTION DUMP` and `FUNCTION RESTORE`: the code of
-//! each behind a byte of its own, and the footer of all payloads.
+//! Libraries of functions in the format of Redis' dump files, for `FUNCTION DUMP` and `FUNCTION RESTORE`: a marker byte
+//! and the code for each library, and the footer that all payloads have.
 
 use weir_io::Yield;
 
@@ -19,7 +19,7 @@ pub async fn encode<'a>(libraries: impl Iterator<Item = &'a [u8]>, yields: Yield
 /// The code of the libraries in `payload`, at most `bytes_max` bytes together.
 ///
 /// # Errors
-/// It is no such payload.
+/// The bytes are no such payload.
 pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<Vec<u8>>, Refusal> {
     let mut reader = Reader::new(checked(payload, yields).await?, bytes_max, yields);
     let mut libraries = Vec::new();
@@ -50,7 +50,7 @@ mod tests {
     fn payloads_of_redis_are_read_and_ours_come_back() {
         let yields = Yield::PLAIN;
         let decoded = |payload: &[u8]| now(decode(payload, 1 << 20, yields));
-        // Redis 7.0.15, of no library.
+        // From Redis 7.0.15, without any library.
         let none = b"\x0a\x00]\x9b\\@\x0f\x7f\xa2\xda";
         assert_eq!(decoded(none), Ok(vec![]));
         assert_eq!(now(encode(std::iter::empty(), yields)), none);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::number::parse_i64;
 
-/// A node of a quicklist that is one value.
+/// A node of a quicklist that is a single value.
 pub(super) const PLAIN: usize = 1;
 /// A node of a quicklist that is a listpack.
 pub(super) const PACKED: usize = 2;
@@ -28,35 +28,36 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// A field of a hash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// The field's name.
     pub name: Vec<u8>,
-    /// What it has.
+    /// The field's value.
     pub value: Vec<u8>,
-    /// Its deadline, in milliseconds since 1970; `None` where it has none.
+    /// The field's deadline, in milliseconds since 1970; `None` = it has none.
     pub expire_at_ms: Option<u64>,
 }
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loaded {
-    /// As it is.
+    /// The string's bytes.
     String(Vec<u8>),
-    /// In order, not empty.
+    /// The values in order; not empty.
     List(Vec<Vec<u8>>),
-    /// Different, not empty.
+    /// Different members; not empty.
     Set(Vec<Vec<u8>>),
-    /// Different fields with their values, not empty.
+    /// Different fields with their values; not empty.
     Hash(Vec<Field>),
-    /// Different members with their scores, of which none is NaN; not empty.
+    /// Different members with their scores, none of which is NaN; not empty.
     SortedSet(Vec<(Vec<u8>, f64)>),
-    /// It may have no entries.
+    /// A stream, which may have no entries.
     Stream(Box<StreamShape>),
 }
 
-/// The value in `body`, a type and what it says. All strings in it together have at most `bytes_max` bytes.
+/// The value in `body`, which is a type and the content of a value. All strings in it may have at most `bytes_max`
+/// bytes together.
 ///
 /// # Errors
-/// It is none, or longer.
+/// `body` is no value, or its strings are longer.
 pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
     let (&kind, rest) = body.split_first().ok_or(Refusal::Format)?;
     let mut reader = Reader::new(rest, bytes_max, yields);
@@ -83,11 +84,11 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
         _ => return Err(Refusal::Format),
     };
     check(&loaded)?;
-    // Strings have always been read so: whatever follows them is not looked at.
+    // A string may be followed by anything, which is ignored: it has always been so.
     if reader.rest.is_empty() || kind == STRING { Ok(loaded) } else { Err(Refusal::Format) }
 }
 
-/// Refuses what is empty, or has something twice.
+/// Refuses a value that is empty, or that has something twice.
 fn check(loaded: &Loaded) -> Result<(), Refusal> {
     let is_sound = match loaded {
         // A stream is checked as it is read.
@@ -124,7 +125,7 @@ impl Reader<'_> {
         Ok(pairs)
     }
 
-    /// The first deadline, which stands in front of the fields.
+    /// Reads the first deadline, which is in front of the fields.
     fn first_deadline(&mut self) -> Result<u64, Refusal> {
         Ok(u64::from_le_bytes(take_array(&mut self.rest)?))
     }
@@ -184,10 +185,10 @@ impl Reader<'_> {
     }
 }
 
-/// Takes a score: 8 bytes, or text behind its length.
+/// Takes a score: 8 bytes, or a text with its length in front.
 ///
 /// # Errors
-/// There is none, or it is no number.
+/// There is none, or it is not a number.
 pub fn take_score(rest: &mut &[u8], is_binary: bool) -> Result<f64, Lack> {
     if is_binary {
         return take_array(rest).map(f64::from_le_bytes);
@@ -200,12 +201,12 @@ pub fn take_score(rest: &mut &[u8], is_binary: bool) -> Result<f64, Lack> {
     }
 }
 
-/// The score that stands in a pack as `text`.
+/// The score in a pack's element `text`.
 pub fn text_f64(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Fields without deadlines.
+/// The fields, without deadlines.
 fn staying(pairs: Pairs) -> Vec<Field> {
     pairs.into_iter().map(|(name, value)| Field { name, value, expire_at_ms: None }).collect()
 }
@@ -231,7 +232,7 @@ fn scored(elements: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
 }
 
 impl Loaded {
-    /// How many texts it has: names, values, scores. An entry of a stream counts as one.
+    /// How many texts the value has: names, values, scores. An entry of a stream counts as one text.
     pub(crate) fn texts(&self) -> usize {
         match self {
             Loaded::String(_) => 1,
@@ -242,7 +243,7 @@ impl Loaded {
         }
     }
 
-    /// The version of dump files that has such values.
+    /// The version of dump files in which this value is written.
     pub(crate) fn version(&self) -> u16 {
         match self {
             Loaded::Hash(fields) if fields.iter().any(|field| field.expire_at_ms.is_some()) => VERSION_OF_DEADLINES,
@@ -250,8 +251,8 @@ impl Loaded {
         }
     }
 
-    /// Appends its type and what it says, in a form that every Redis since 5.0 reads; where fields have deadlines,
-    /// since 7.4.
+    /// Appends the value's type and content, in a form that every Redis since 5.0 reads, or since 7.4 if fields have
+    /// deadlines.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Loaded::String(value) => {

@@ -1,8 +1,8 @@
 //! Values in the format of Redis' dump files (version 10), for `DUMP` and `RESTORE`: a type byte, the value, and a
 //! footer of the version (16 bits) and a CRC-64 of all before it, both little-endian.
 //!
-//! Strings are written as whole numbers where they are short ones, else as they are; compressed ones (LZF) are read,
-//! too. [`loaded`] has the types, [`packs`] the pieces of memory that Redis writes as they are.
+//! A string is written as a whole number if it is a short one, and as it is otherwise; compressed strings (LZF) can be
+//! read, too. [`loaded`] has the types, and [`packs`] the pieces of memory that Redis writes as they are.
 
 pub mod file;
 pub mod functions;
@@ -19,38 +19,38 @@ pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, take_score, t
 pub use self::skip::{skip_module, skip_value};
 use crate::number::parse_i64;
 
-/// What we write, but for what it has no form for.
+/// The version that Weir writes, except for values that have no form in it.
 pub const VERSION: u16 = 10;
-/// Since this one, fields of hashes may have deadlines. All up to it are read.
+/// Since this version, fields of hashes may have deadlines. Weir reads all versions up to it.
 const VERSION_OF_DEADLINES: u16 = 12;
 
-/// First byte of a value that is not simply so many bytes: the lower six bits say what it is.
+/// First byte of a value that is not simply a number of bytes: the lower six bits say what it is.
 const ENCODED: u8 = 0xc0;
 const INT8: u8 = 0;
 const INT16: u8 = 1;
 const INT32: u8 = 2;
 const LZF: u8 = 3;
 
-/// Redis writes no longer text as a number.
+/// Redis writes no longer texts than this as numbers.
 const NUMBER_BYTES_MAX: usize = 11;
-/// LZF makes at most 264 bytes of 3: who announces more is lying, and gets no memory for it.
+/// LZF makes at most 264 bytes of 3. A text that announces more is forged, and gets no memory for it.
 const LZF_GROWTH_MAX: usize = 88;
 
-/// Bytes summed between two turns: well below a millisecond.
+/// How many bytes are summed between two turns: well below a millisecond.
 const TURN_BYTES: usize = 256 << 10;
 
 /// Why a payload is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not ours, or damaged.
+    /// The payload is of another format, or damaged.
     VersionOrChecksum,
-    /// The footer is right, but what is in front of it is no value.
+    /// The footer is right, but the bytes in front of it are no value.
     Format,
     /// The value would be longer than it may be.
     TooLong,
 }
 
-/// CRC-64 of Jones, bits reflected, eight tables to take eight bytes at a time.
+/// CRC-64 of Jones, with reflected bits; eight tables take eight bytes at a time.
 static TABLES: [[u64; 256]; 8] = {
     let mut tables = [[0; 256]; 8];
     let mut byte = 0;
@@ -77,7 +77,7 @@ static TABLES: [[u64; 256]; 8] = {
     tables
 };
 
-/// The checksum of dump files: `crc` is that of what stands in front of `bytes`, 0 of nothing.
+/// The checksum of dump files; `crc` is the checksum of the bytes in front of `bytes`, which is 0 for none.
 pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
@@ -121,7 +121,7 @@ pub(crate) fn push_long_len(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Appends a string: as a whole number where it is a short one.
+/// Appends a string, as a whole number if it is a short one.
 pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     let number = if value.len() <= NUMBER_BYTES_MAX { parse_i64(value) } else { None };
     match number.map(i32::try_from) {
@@ -150,7 +150,7 @@ pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
     seal(out, value.version(), yields).await
 }
 
-/// The payload of `version` for what is written as `body`: a type, and what a value of it says.
+/// The payload in `version` for `body`, which is a type and what a value of that type says.
 pub async fn seal(mut body: Vec<u8>, version: u16, yields: Yield) -> Vec<u8> {
     body.extend_from_slice(&version.to_le_bytes());
     let crc = crc64_in_turns(0, &body, yields).await;
@@ -163,7 +163,7 @@ pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<L
     loaded::load(checked(payload, yields).await?, bytes_max, yields).await
 }
 
-/// What stands in front of the footer, which is right.
+/// The bytes in front of the footer, if the footer is right.
 async fn checked(payload: &[u8], yields: Yield) -> Result<&[u8], Refusal> {
     let (summed, crc) = payload.split_last_chunk::<8>().ok_or(Refusal::VersionOrChecksum)?;
     let (body, version) = summed.split_last_chunk::<2>().ok_or(Refusal::VersionOrChecksum)?;
@@ -178,7 +178,7 @@ async fn checked(payload: &[u8], yields: Yield) -> Result<&[u8], Refusal> {
 /// Takes a string of at most `bytes_max` bytes from the front of `rest`.
 ///
 /// # Errors
-/// There is none, or it is longer.
+/// There is no string, or it is longer.
 pub async fn take_text(rest: &mut &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<u8>, Refusal> {
     match take_string(rest)? {
         Text::Plain(value) if value.len() <= bytes_max => Ok(value.to_vec()),
@@ -191,9 +191,9 @@ pub async fn take_text(rest: &mut &[u8], bytes_max: usize, yields: Yield) -> Res
 /// Why nothing can be taken from the front of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// They end too early: more may follow.
+    /// The bytes end too early, and more may follow.
     More,
-    /// Whatever follows, they are not what was looked for.
+    /// Whatever follows, the bytes are not what was looked for.
     Malformed,
 }
 
@@ -206,7 +206,7 @@ impl From<Lack> for Refusal {
 /// Takes `len` bytes from the front of `rest`.
 ///
 /// # Errors
-/// There are not so many.
+/// There are fewer bytes.
 pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], Lack> {
     let (taken, after) = rest.split_at_checked(len).ok_or(Lack::More)?;
     *rest = after;
@@ -216,7 +216,7 @@ pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], Lack> {
 /// Takes `N` bytes from the front of `rest`.
 ///
 /// # Errors
-/// There are not so many.
+/// There are fewer bytes.
 pub fn take_array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Lack> {
     let (taken, after) = rest.split_first_chunk().ok_or(Lack::More)?;
     *rest = after;
@@ -245,7 +245,7 @@ fn take_length(rest: &mut &[u8]) -> Result<Length, Lack> {
 /// Takes a length, or another number that is written like one.
 ///
 /// # Errors
-/// There is none.
+/// There is no length.
 pub fn take_bytes_len(rest: &mut &[u8]) -> Result<usize, Lack> {
     match take_length(rest)? {
         Length::Bytes(len) => Ok(len),
@@ -253,7 +253,7 @@ pub fn take_bytes_len(rest: &mut &[u8]) -> Result<usize, Lack> {
     }
 }
 
-/// Takes what stands in front of the bytes of a string, and gives how many they are.
+/// Takes the length in front of a string, and gives how many bytes the string has.
 ///
 /// # Errors
 /// There is no string.
@@ -276,18 +276,18 @@ pub fn take_string_len(rest: &mut &[u8]) -> Result<usize, Lack> {
 /// A string as it is written.
 #[derive(Debug)]
 pub enum Text<'a> {
-    /// As it is.
+    /// The bytes as they are.
     Plain(&'a [u8]),
     /// The decimal digits of a number.
     Number(i32),
-    /// By LZF, with the length that it announces.
+    /// Compressed by LZF, and the length that the text announces.
     Compressed(&'a [u8], usize),
 }
 
 /// Takes a string from the front of `rest`.
 ///
 /// # Errors
-/// There is none.
+/// There is no string.
 pub fn take_string<'a>(rest: &mut &'a [u8]) -> Result<Text<'a>, Lack> {
     let number = match take_length(rest)? {
         Length::Bytes(len) => return Ok(Text::Plain(take(rest, len)?)),
@@ -303,7 +303,8 @@ pub fn take_string<'a>(rest: &mut &'a [u8]) -> Result<Text<'a>, Lack> {
     Ok(Text::Number(number))
 }
 
-/// LZF: a byte below 32 announces one literal more than it says, others a copy from what is there already.
+/// LZF: a byte below 32 announces as many literals plus one; other bytes announce a copy of bytes that are there
+/// already.
 async fn decompress(mut rest: &[u8], len: usize, yields: Yield) -> Option<Vec<u8>> {
     if len > rest.len().saturating_mul(LZF_GROWTH_MAX) {
         return None;
@@ -321,7 +322,7 @@ async fn decompress(mut rest: &[u8], len: usize, yields: Yield) -> Option<Vec<u8
             }
             let back = (usize::from(control & 31) << 8 | usize::from(take(&mut rest, 1).ok()?[0])) + 1;
             let from = out.len().checked_sub(back)?;
-            // The copy may read what it has written: byte by byte.
+            // The copy may read bytes that it has written itself, so it goes byte by byte.
             (from..from + copied + 2).for_each(|at| out.push(out[at]));
         }
         if out.len() > len {
@@ -355,7 +356,7 @@ mod tests {
         assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     }
 
-    /// From a Redis 7.0.15.
+    /// From Redis 7.0.15.
     #[test]
     fn payloads_of_redis_are_read_and_numbers_are_written_like_it() {
         for (value, payload) in PAYLOADS {
@@ -417,7 +418,7 @@ mod tests {
         }
     }
 
-    /// As the descriptions of 7.4's dump files have it, byte by byte.
+    /// Byte by byte as the descriptions of 7.4's dump files say.
     #[test]
     fn hashes_whose_fields_expire_are_read_in_both_forms() {
         let body = |kind: u8, rest: &[u8]| {

@@ -1,14 +1,14 @@
 //! The pieces of memory that Redis writes into its files as they are: listpacks, the ziplists before them, and intsets.
 //!
-//! What is read is any bytes: each reader gives all elements, or nothing.
+//! The input may be any bytes: each reader gives all elements, or nothing.
 
 use crate::number::push_i64;
 
-/// First bytes of a listpack: all its bytes, and how many elements it has (or 65535, where there are more).
+/// First bytes of a listpack: its size in bytes, and the number of its elements (or 65535, if there are more).
 const LISTPACK_HEADER: usize = 6;
-/// First bytes of a ziplist: all its bytes, where the last element is, how many there are.
+/// First bytes of a ziplist: its size in bytes, the place of the last element, and the number of elements.
 const ZIPLIST_HEADER: usize = 10;
-/// Behind the last element of both.
+/// The byte behind the last element of both.
 const END: u8 = 0xff;
 
 fn number(value: i64) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn from_24([a, b, c]: [u8; 3]) -> i64 {
     i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
 }
 
-/// What stands between `header` bytes, of which the first four say how many there are in all, and the end.
+/// The bytes between `header` bytes, of which the first four give the size in bytes, and the end.
 fn content(bytes: &[u8], header: usize) -> Option<&[u8]> {
     let all = u32::from_le_bytes(*bytes.first_chunk()?);
     if usize::try_from(all) != Ok(bytes.len()) {
@@ -49,14 +49,14 @@ pub fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     while !rest.is_empty() {
         let before = rest.len();
         elements.push(listpack_element(&mut rest)?);
-        // Behind each its length, for those who go back.
+        // Behind each element is its length, for readers that go backwards.
         let len = before - rest.len();
         take(&mut rest, back_bytes(len))?;
     }
     Some(elements)
 }
 
-/// A listpack that is written.
+/// A listpack that is being written.
 #[derive(Default)]
 pub(super) struct Listpack {
     elements: Vec<u8>,
@@ -90,7 +90,7 @@ impl Listpack {
         self.end_element(before);
     }
 
-    /// As a number, where it is one.
+    /// Adds a string, as a number if it is one.
     pub(super) fn string(&mut self, value: &[u8]) {
         if let Some(number) = crate::number::parse_i64(value) {
             return self.number(number);
@@ -109,8 +109,8 @@ impl Listpack {
         self.end_element(before);
     }
 
-    /// Writes the length of the element that began at `before`: seven bits a byte, the lowest last, and every byte but
-    /// the first with its highest bit, as whoever goes back meets the last one first.
+    /// Writes the length of the element that began at `before`: seven bits a byte, the lowest last. Every byte but the
+    /// first has its highest bit set, because a reader that goes backwards meets the last byte first.
     fn end_element(&mut self, before: usize) {
         let len = self.elements.len() - before;
         for byte in (0..back_bytes(len)).rev() {
@@ -120,7 +120,7 @@ impl Listpack {
         self.count += 1;
     }
 
-    /// Its bytes.
+    /// The bytes of the listpack.
     pub(super) fn end(self) -> Vec<u8> {
         let all = (LISTPACK_HEADER + self.elements.len() + 1) as u32;
         let count = u16::try_from(self.count).unwrap_or(u16::MAX);
@@ -128,7 +128,7 @@ impl Listpack {
     }
 }
 
-/// How many bytes say the length of an element of `len` bytes to whoever goes back.
+/// How many bytes give the length of an element of `len` bytes to a reader that goes backwards.
 fn back_bytes(len: usize) -> usize {
     match len {
         0..=127 => 1,
@@ -171,7 +171,7 @@ pub fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut rest = content(bytes, ZIPLIST_HEADER)?;
     let mut elements = Vec::new();
     while !rest.is_empty() {
-        // In front of each the length of the one before it, for those who go back.
+        // In front of each element is the length of the one before it, for readers that go backwards.
         if take_array(&mut rest)? == [0xfe] {
             take(&mut rest, 4)?;
         }

@@ -1,23 +1,23 @@
-//! What reads any value of a dump file: strings and numbers one behind the other.
+//! Reads what every value of a dump file consists of: strings and numbers, one behind the other.
 
 use weir_io::Yield;
 
 use super::{Refusal, take_bytes_len, take_text};
 
-/// Elements that are read between two turns.
+/// How many elements are read between two turns.
 const TURN_ELEMENTS: usize = 1000;
 
-/// Reads one value, and keeps count of what it takes.
+/// Reads one value, and keeps count of the bytes of its strings.
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a [u8],
-    /// Bytes that it may still take.
+    /// How many more bytes its strings may have.
     left: usize,
     yields: Yield,
     elements: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `rest`, whose strings have at most `bytes_max` bytes together.
+    /// A reader of `rest`, whose strings may have at most `bytes_max` bytes together.
     pub(super) fn new(rest: &'a [u8], bytes_max: usize, yields: Yield) -> Self {
         Self { rest, left: bytes_max, yields, elements: 0 }
     }
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
 
     /// How many elements follow.
     pub(super) fn count(&mut self) -> Result<usize, Refusal> {
-        // Each element takes a byte at least: whoever announces more gets no memory for it.
+        // Each element takes at least one byte, so a value that announces more elements gets no memory for them.
         let count = take_bytes_len(&mut self.rest)?;
         if count <= self.rest.len() { Ok(count) } else { Err(Refusal::Format) }
     }

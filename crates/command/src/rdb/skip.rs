@@ -1,19 +1,19 @@
-//! Where a value of a dump file ends, without reading it.
+//! Finds out where a value of a dump file ends, without reading the value.
 
 use super::kind::*;
 use super::loaded::{PACKED, PLAIN};
 use super::streams::{take_id, take_ms};
 use super::{Lack, take, take_array, take_bytes_len, take_string};
 
-/// Bytes of a pending entry of a group: its id, when it was delivered. How often stands behind it.
+/// Bytes of a group's pending entry: its id, and when it was delivered. The number of deliveries follows them.
 const PENDING_BYTES: usize = 24;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
 
-/// Takes a value of type `kind` from the front of `rest`, without looking at what it says.
+/// Takes a value of type `kind` from the front of `rest`, without looking at its content.
 ///
 /// # Errors
-/// `rest` ends before it does, or nothing of this type begins so.
+/// `rest` ends before the value does, or no value of this type begins like this.
 pub fn skip_value(kind: u8, rest: &mut &[u8]) -> Result<(), Lack> {
     match kind {
         STRING | HASH_ZIPMAP | LIST_ZIPLIST | SET_INTSET | SORTED_SET_ZIPLIST | HASH_ZIPLIST | HASH_LISTPACK
@@ -66,7 +66,7 @@ fn skip_strings(count: usize, rest: &mut &[u8]) -> Result<(), Lack> {
 fn skip_score(is_binary: bool, rest: &mut &[u8]) -> Result<(), Lack> {
     let bytes = match is_binary {
         true => 8,
-        // What is no length is a number that has no digits.
+        // A byte that is no length stands for a number by itself, without digits.
         false => take_array(rest).map(|[len]: [u8; 1]| if len < 253 { usize::from(len) } else { 0 })?,
     };
     take(rest, bytes).map(drop)
@@ -105,10 +105,10 @@ fn skip_stream(kind: u8, rest: &mut &[u8]) -> Result<(), Lack> {
     Ok(())
 }
 
-/// Takes the next piece of what a module wrote, of the kind that others can skip; `false` at its end.
+/// Takes the next piece of what a module wrote, if it is of a kind that others can skip; `false` at its end.
 ///
 /// # Errors
-/// `rest` ends before it does, or it is none.
+/// `rest` ends before the piece does, or the piece is of no such kind.
 pub fn skip_module(rest: &mut &[u8]) -> Result<bool, Lack> {
     match take_bytes_len(rest)? {
         0 => return Ok(false),

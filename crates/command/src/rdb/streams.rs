@@ -1,11 +1,11 @@
-//! Streams, as Redis' dump files have them: nodes of entries, each a listpack behind the id that the ids in it are
-//! counted from; then numbers; then groups with what is pending.
+//! Streams as Redis' dump files have them: nodes of entries, each of which is a listpack behind the id that the ids in
+//! it are relative to; then numbers; then groups with their pending entries.
 //!
 //! ```text
 //! node   := id 16 bytes, big-endian | listpack
 //! first elements of a listpack := entries | deleted entries | number of fields | fields… | 0
 //! entry  := flags | ms - node's ms | number - node's number | (number of fields)? | words… | elements of this entry
-//! flags  := 1 it is deleted | 2 its fields are those of the node, and its words are values alone
+//! flags  := 1 it is deleted | 2 its fields are those of the node, and its words are only values
 //! ```
 
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ use crate::number::parse_i64;
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
 
-/// Entries and bytes of a node that is written: as many as Redis puts into one.
+/// Most entries and bytes of a node that Weir writes: as many as Redis puts into one.
 const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
 
-/// Elements of an entry beside its words and their number: flags, and two differences.
+/// How many elements an entry has beside its words and their number: flags, and two differences.
 const ENTRY_ELEMENTS: usize = 3;
 
 type Words = Vec<Vec<u8>>;
@@ -44,7 +44,7 @@ fn fields(words: &Words) -> impl Iterator<Item = &Vec<u8>> {
     words.iter().step_by(2)
 }
 
-/// The listpack of a node with `entries`, of which there is at least one.
+/// The listpack of a node with `entries`, of which there has to be at least one.
 fn node(entries: &[(&EntryId, &Words)]) -> Vec<u8> {
     let (first, master) = entries[0];
     let mut pack = Listpack::default();
@@ -56,7 +56,7 @@ fn node(entries: &[(&EntryId, &Words)]) -> Vec<u8> {
     for (id, words) in entries {
         let is_same = fields(words).eq(fields(master));
         pack.number(if is_same { SAME_FIELDS } else { 0 });
-        // As C does it, also where the number goes down with a new millisecond.
+        // As C does it, even if the number goes down with a new millisecond.
         pack.number(id.ms.wrapping_sub(first.ms) as i64);
         pack.number(id.seq.wrapping_sub(first.seq) as i64);
         let elements = if is_same {
@@ -72,7 +72,7 @@ fn node(entries: &[(&EntryId, &Words)]) -> Vec<u8> {
     pack.end()
 }
 
-/// Appends a stream, its type first.
+/// Appends a stream, beginning with its type.
 pub(super) fn put(out: &mut Vec<u8>, stream: &StreamShape) {
     out.push(STREAM_LISTPACKS_2);
     let mut nodes: Vec<Vec<(&EntryId, &Words)>> = Vec::new();
@@ -125,13 +125,13 @@ fn put_group(out: &mut Vec<u8>, name: &[u8], group: &GroupShape) {
     }
 }
 
-/// The id of 16 bytes.
+/// The id in 16 bytes.
 pub fn id_of(bytes: &[u8]) -> Option<EntryId> {
     let (ms, seq) = bytes.split_first_chunk()?;
     Some(EntryId::new(u64::from_be_bytes(*ms), u64::from_be_bytes(seq.try_into().ok()?)))
 }
 
-/// What stands in a listpack, one element after the other.
+/// The elements of a listpack, one after the other.
 struct Elements(std::vec::IntoIter<Vec<u8>>);
 
 impl Elements {
@@ -143,7 +143,7 @@ impl Elements {
         parse_i64(&self.word()?)
     }
 
-    /// So many words: whoever announces more than there are gets no memory for it.
+    /// Takes `count` words. A node that announces more words than it has gets no memory for them.
     fn words(&mut self, count: i64) -> Option<Words> {
         let count = usize::try_from(count).ok().filter(|&count| count <= self.0.len())?;
         (0..count).map(|_| self.word()).collect()
@@ -152,7 +152,7 @@ impl Elements {
 
 /// Adds the entries of a node to `entries`.
 ///
-/// Gives nothing where `pack` is no node, or one whose entries do not come behind those that are there.
+/// Gives nothing if `pack` is no node, or if its entries do not come behind those that are there.
 pub fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Vec<Vec<u8>>>) -> Option<()> {
     let mut elements = Elements(listpack(pack)?.into_iter());
     let (living, deleted, count) = (elements.number()?, elements.number()?, elements.number()?);
@@ -172,7 +172,7 @@ pub fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Ve
             let count = elements.number()?;
             elements.words(count.checked_mul(2)?)?
         };
-        // How many elements the entry has: for who goes back.
+        // The number of elements of the entry, for readers that go backwards.
         elements.number()?;
         if flags & DELETED != 0 {
             met_deleted += 1;
@@ -192,7 +192,7 @@ pub fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Ve
 /// Takes an id that is written as two numbers.
 ///
 /// # Errors
-/// There is none.
+/// There is no id.
 pub fn take_id(rest: &mut &[u8]) -> Result<EntryId, Lack> {
     Ok(EntryId::new(take_bytes_len(rest)? as u64, take_bytes_len(rest)? as u64))
 }
@@ -200,7 +200,7 @@ pub fn take_id(rest: &mut &[u8]) -> Result<EntryId, Lack> {
 /// Takes an id that is written as 16 bytes.
 ///
 /// # Errors
-/// There is none.
+/// There is no id.
 pub fn take_raw_id(rest: &mut &[u8]) -> Result<EntryId, Lack> {
     id_of(take(rest, 16)?).ok_or(Lack::Malformed)
 }
@@ -208,7 +208,7 @@ pub fn take_raw_id(rest: &mut &[u8]) -> Result<EntryId, Lack> {
 /// Takes milliseconds since 1970.
 ///
 /// # Errors
-/// There are none.
+/// There is no time.
 pub fn take_ms(rest: &mut &[u8]) -> Result<u64, Lack> {
     take_array(rest).map(u64::from_le_bytes)
 }
@@ -243,7 +243,7 @@ impl Reader<'_> {
         }
         stream.added = len;
         if has_counters {
-            // The first entry is known.
+            // The first entry's id, which is known.
             self.id()?;
             stream.max_deleted = self.id()?;
             stream.added = self.long()?;
@@ -274,7 +274,7 @@ impl Reader<'_> {
         for _ in 0..self.count()? {
             let (consumer, seen_ms) = (self.string().await?, take_ms(&mut self.rest)?);
             if kind == STREAM_LISTPACKS_3 {
-                // When it last got something is not kept.
+                // The time at which the consumer last got something is not kept.
                 take_ms(&mut self.rest)?;
             }
             for _ in 0..self.count()? {

@@ -1,10 +1,10 @@
 //! Replies as bytes, in RESP2 or RESP3, gathered for a whole pipeline.
 //!
-//! Small replies are copied into one buffer. A large value is not copied: it is remembered with its place in the
-//! stream and written from where it lies.
+//! Small replies are copied into one buffer. A large value is not copied: its place in the stream is remembered, and it
+//! is written directly from its own memory.
 //!
 //! Every command has exactly one reply, however it ends. [`Replies::begin`] and [`Replies::is_whole`] keep count, so
-//! that a handler that wrote less or more than one is found out before a byte of it leaves.
+//! that a handler that wrote less or more than one reply is found out before a byte of it leaves.
 
 mod places;
 #[cfg(test)]
@@ -20,11 +20,12 @@ use crate::number::parse_i64;
 /// Replies are written out when they reach this many bytes, even in the middle of a pipeline or of one long reply.
 pub const FLUSH_BYTES: usize = 256 << 10;
 
-/// Most bytes of replies that a connection holds, beside one value (S11). No command comes near it that lets them leave
-/// as it goes; one that does not is refused.
+/// Most bytes of replies that a connection holds, beside one value (S11). A command that lets its replies leave as it
+/// goes never comes near this limit; a command that does not is refused.
 pub const OUTPUT_BYTES_MAX: usize = 32 << 20;
 
-/// Values from this size on are written from where they lie: below, copying is cheaper than another piece to write.
+/// Values of at least this size are written directly from their own memory. Below, copying is cheaper than another
+/// piece to write.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// Spare memory above this is given back once the replies are written.
@@ -40,37 +41,37 @@ pub enum Protocol {
     Resp3,
 }
 
-/// A value that is not copied.
+/// A value that is shared instead of copied.
 struct Shared {
-    /// Where it belongs: in front of the bytes from here on.
+    /// The value belongs in front of the bytes from this place on.
     place: usize,
     value: Box<dyn Deref<Target = [u8]> + Send + Sync>,
-    /// Bytes that it keeps in memory and that are not written.
+    /// How many bytes the value keeps in memory beside those that are written.
     beside: usize,
-    /// Somebody else books its memory.
+    /// Other code books the memory of the value.
     is_booked: bool,
 }
 
 /// Replies not yet written to the socket.
 #[derive(Default)]
 pub struct Replies {
-    /// What the client asked for with `HELLO`.
+    /// The protocol that the client chose with `HELLO`.
     pub protocol: Protocol,
     bytes: Vec<u8>,
-    /// In ascending order of place.
+    /// The shared values, in ascending order of place.
     shared: Vec<Shared>,
     shared_bytes: usize,
-    /// Some of what is shared keeps memory of the store alive.
+    /// Some shared value keeps memory of the store alive.
     holds_values: bool,
-    /// Replies that are still to be written until the one begun last is whole: itself, and the elements it announced.
-    /// Negative where nothing was begun.
+    /// How many replies have yet to be written until the current one is whole: the reply itself, and the elements that
+    /// it has announced. Negative if no reply was begun.
     missing: i64,
-    /// Elements of arrays, sets and maps that were announced and nobody has asked about.
+    /// How many elements of arrays, sets and maps were announced since somebody last asked.
     announced: u64,
 }
 
 impl Replies {
-    /// Bytes that wait to be written.
+    /// How many bytes wait to be written.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.shared_bytes
     }
@@ -85,41 +86,41 @@ impl Replies {
         self.shared.push(Shared { place: self.bytes.len(), value: Box::new(value), beside, is_booked });
     }
 
-    /// Bytes behind the first `written` that nobody else books.
+    /// How many bytes behind the first `written` are not booked by other code.
     pub fn unbooked_bytes(&self, written: usize) -> usize {
         let booked = self.shared.iter().filter(|shared| shared.is_booked).map(|shared| shared.value.len()).sum();
         (self.len() - written).saturating_sub(booked)
     }
 
-    /// Bytes that wait beside the longest value among them: that one is bounded by what a value may be (S11).
+    /// How many bytes wait beside the longest value. That value is bounded by the limit on a value's length (S11).
     pub fn len_beside_one_value(&self) -> usize {
         self.len() - self.shared.iter().map(|shared| shared.value.len()).max().unwrap_or(0)
     }
 
-    /// Bytes that stay in memory for what is behind the first `written`.
+    /// How many bytes stay in memory for what is behind the first `written` bytes.
     pub fn kept_bytes(&self, written: usize) -> usize {
         let beside = || self.shared.iter().map(|shared| shared.beside).sum::<usize>();
         if written == self.len() { 0 } else { self.len() - written + beside() }
     }
 
-    /// All bytes in one piece.
+    /// A copy of all bytes in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         self.pieces(0, usize::MAX).iter().flat_map(|piece| piece.iter().copied()).collect()
     }
 
-    /// The number, if there is one whole number and nothing else.
+    /// The number, if the replies are a single whole number.
     pub fn as_integer(&self) -> Option<i64> {
         parse_i64(self.as_one_piece()?.strip_prefix(b":")?.strip_suffix(b"\r\n")?)
     }
 
-    /// The bytes, if they lie in one piece.
+    /// The bytes, if they are in one piece.
     pub fn as_one_piece(&self) -> Option<&[u8]> {
         self.shared.is_empty().then_some(&self.bytes)
     }
 
-    /// Up to `max` of the bytes in pieces, without the first `written`.
+    /// Up to `max` bytes, in pieces, without the first `written` bytes.
     pub fn pieces(&self, mut written: usize, mut max: usize) -> Vec<IoSlice<'_>> {
-        // A value with what is before and behind it, as most replies that are not in one piece.
+        // Most replies that are not in one piece are a value with the bytes before and behind it.
         let mut pieces = Vec::with_capacity(3);
         let mut add = |piece| {
             let piece: &[u8] = piece;
@@ -146,7 +147,7 @@ impl Replies {
         self.holds_values
     }
 
-    /// Copies what is kept where it lies, so that nothing of the store stays alive for it. Marks stay good.
+    /// Copies the shared values, so that they keep nothing of the store alive. Marks stay valid.
     pub fn own_values(&mut self) {
         if std::mem::take(&mut self.holds_values) {
             for Shared { value, beside, .. } in self.shared.iter_mut().filter(|shared| !shared.is_booked) {
@@ -155,8 +156,8 @@ impl Replies {
         }
     }
 
-    /// Copies what is not yet written into one piece, so that a client who reads slowly keeps nothing alive but the
-    /// bytes that he is going to get.
+    /// Copies what is not yet written into one piece, so that a client that reads slowly keeps nothing alive but the
+    /// bytes that it is going to get.
     pub fn detach(&mut self, written: usize) {
         let rest = self.pieces(written, usize::MAX);
         let mut bytes = Vec::with_capacity(rest.iter().map(|piece| piece.len()).sum());
@@ -167,7 +168,7 @@ impl Replies {
         self.holds_values = false;
     }
 
-    /// Everything is written: keeps a modest amount of memory for the next replies.
+    /// Everything is written: clears the replies, and keeps a modest amount of memory for the next ones.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES_MAX);
@@ -176,13 +177,13 @@ impl Replies {
         self.holds_values = false;
     }
 
-    /// Takes `buffer` as memory for the bytes. Only while nothing waits to be written.
+    /// Takes `buffer` as memory for the bytes. Allowed only while nothing waits to be written.
     pub fn lend(&mut self, buffer: Vec<u8>) {
         debug_assert!(self.bytes.is_empty());
         self.bytes = buffer;
     }
 
-    /// Gives the memory back. Only while nothing waits to be written.
+    /// Gives the memory back. Allowed only while nothing waits to be written.
     pub fn reclaim(&mut self) -> Vec<u8> {
         debug_assert!(self.bytes.is_empty());
         std::mem::take(&mut self.bytes)

@@ -1,5 +1,5 @@
-//! Places between replies, to come back to: what was written behind one is taken back, or replaced. And whether what
-//! was written since is one whole reply.
+//! Places between replies, to which a caller can come back: what was written behind a place can be taken back, or
+//! replaced. Also tells whether what was written since a place is one whole reply.
 
 use super::{Protocol, Replies, Shared};
 
@@ -11,25 +11,25 @@ pub struct Mark {
 }
 
 impl Replies {
-    /// A command's reply begins here. What is written before it is not touched until [`Replies::replace_with_error`].
+    /// A command's reply begins here. Earlier replies are not touched until [`Replies::replace_with_error`].
     #[inline]
     pub fn begin(&mut self) -> Mark {
         self.missing = 1;
         self.mark()
     }
 
-    /// An element of the reply under way begins, whose wholeness is looked at by itself. Gives what
-    /// [`Replies::end_element`] is to be given.
+    /// Begins an element of the current reply, which has to be one whole reply by itself. Gives the number that
+    /// [`Replies::end_element`] takes.
     pub fn begin_element(&mut self) -> i64 {
         std::mem::replace(&mut self.missing, 1)
     }
 
-    /// The element ends, which was one whole reply.
+    /// Ends an element that was one whole reply.
     pub fn end_element(&mut self, missing: i64) {
         self.missing = missing - 1;
     }
 
-    /// As if nothing had been written since [`Replies::begin`] gave `mark`.
+    /// Takes back everything that was written since [`Replies::begin`] gave `mark`.
     pub fn restart(&mut self, mark: Mark) {
         self.rewind(mark);
         self.missing = 1;
@@ -46,14 +46,14 @@ impl Replies {
         Mark { bytes: self.bytes.len(), shared: self.shared.len() }
     }
 
-    /// Bytes written since `mark`.
+    /// How many bytes were written since `mark`.
     pub fn len_since(&self, mark: Mark) -> usize {
         let shared: usize = self.shared[mark.shared..].iter().map(|shared| shared.value.len()).sum();
         self.bytes.len() - mark.bytes + shared
     }
 
-    /// Takes back what was written between the marks and puts `count` times the error `text` there. Marks behind
-    /// `to` are wrong afterwards: so replacing goes from the last to the first, when nobody holds any other mark.
+    /// Takes back what was written between the marks, and puts the error `text` there `count` times. Marks behind `to`
+    /// become invalid. So errors have to be replaced from the last to the first, and nobody may hold another mark.
     pub fn replace_with_error(&mut self, from: Mark, to: Mark, count: usize, text: &[u8]) {
         let mut error = Replies::default();
         error.error(text);
@@ -68,8 +68,8 @@ impl Replies {
         }
     }
 
-    /// Puts the attribute `name`, a number, in front of the reply that begins at `mark`, which is the last one. Marks
-    /// behind `mark` are wrong afterwards.
+    /// Puts the attribute `name`, a number, in front of the reply that begins at `mark`, which has to be the last one.
+    /// Marks behind `mark` become invalid.
     pub fn put_attribute(&mut self, mark: Mark, name: &str, value: f64) {
         let mut attribute = Replies { protocol: Protocol::Resp3, ..Replies::default() };
         attribute.bytes.extend_from_slice(b"|1\r\n");
@@ -88,12 +88,13 @@ impl Replies {
         }
     }
 
-    /// How many elements of the reply under way are not written yet.
+    /// How many elements of the current reply are not written yet.
     pub fn missing(&self) -> i64 {
         self.missing
     }
 
-    /// Forgets everything from `mark` on, where so many elements were [missing](Replies::missing).
+    /// Forgets everything from `mark` on, and restores the number of elements that were [missing](Replies::missing)
+    /// there.
     pub fn rewind_elements(&mut self, mark: Mark, missing: i64) {
         self.rewind(mark);
         self.missing = missing;

@@ -1,4 +1,4 @@
-//! Replies in both protocols, whole and not, kept where they lie, taken back and replaced.
+//! Replies in both protocols: whole and incomplete, with shared values, taken back and replaced.
 
 use std::io::IoSlice;
 
@@ -84,7 +84,7 @@ fn a_reply_is_whole_when_all_that_it_announced_is_there() {
             assert!(!replies.is_whole());
             replies.set(0);
             assert!(replies.is_whole());
-            // Gathered apart, as the keys of `KEYS`.
+            // The elements are gathered separately, as those of `KEYS` are.
             let mut apart = Replies::default();
             scalar(&mut apart);
             scalar(&mut apart);

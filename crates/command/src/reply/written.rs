@@ -1,4 +1,4 @@
-//! What replies are written of: lines, strings, numbers, and what announces several of them.
+//! How replies are written: lines, strings, numbers, and headers that announce several elements.
 
 use std::ops::{Deref, Range};
 
@@ -34,7 +34,7 @@ impl Replies {
         self.bytes.extend_from_slice(b"+OK\r\n");
     }
 
-    /// `-text`, made one line whatever is in it: a line end would be taken for the next reply.
+    /// `-text`, on one line whatever the text has in it: a line end would be taken for the next reply.
     pub fn error(&mut self, text: &[u8]) {
         let start = self.bytes.len() + 1;
         self.line(b'-', text);
@@ -51,7 +51,7 @@ impl Replies {
         self.bytes.extend_from_slice(reply);
     }
 
-    /// Bytes of a reply that is under way, kept where they lie if they are many.
+    /// Some bytes of the current reply, shared instead of copied if they are many.
     pub fn raw_value(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static) {
         if value.len() < SHARED_BYTES_MIN {
             return self.raw(&value);
@@ -66,7 +66,8 @@ impl Replies {
         self.raw(reply);
     }
 
-    /// Replies that were gathered apart; not copied if they are long. They hold no values of the store.
+    /// Appends replies that were gathered separately, without copying them if they are long. They may hold no values of
+    /// the store.
     pub fn append(&mut self, other: Replies) {
         debug_assert!(other.shared.is_empty());
         self.missing += other.missing;
@@ -77,15 +78,15 @@ impl Replies {
         self.share(other.bytes, 0, false);
     }
 
-    /// Begins a message of `len` elements, of which a command is answered with none, one or several: a push in RESP3,
-    /// an array in RESP2. It is no reply, and does not make one whole.
+    /// Begins a message of `len` elements: a push in RESP3, an array in RESP2. A command is answered with none, one or
+    /// several such messages. A message is no reply, and does not make a reply whole.
     pub fn begin_push(&mut self, len: usize) {
         self.missing += len as i64;
         self.push_header(len);
     }
 
-    /// Such a message whose elements are encoded already, in two pieces; without a `len` it is a line of its own.
-    /// Somebody else books the memory of `rest`, which is not copied if it is long.
+    /// Appends a message whose elements are encoded already, in two pieces; without a `len` it is a line of its own.
+    /// Other code books the memory of `rest`, which is not copied if it is long.
     pub fn push(&mut self, len: Option<usize>, front: &[u8], rest: impl Deref<Target = [u8]> + Send + Sync + 'static) {
         if let Some(len) = len {
             self.push_header(len);
@@ -119,7 +120,7 @@ impl Replies {
         self.end();
     }
 
-    /// A string of any bytes, kept where it lies if it is large.
+    /// A string of any bytes, shared instead of copied if it is large.
     #[inline]
     pub fn bulk_value(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static) {
         if value.len() < SHARED_BYTES_MIN {
@@ -128,8 +129,8 @@ impl Replies {
         self.bulk_shared(value, 0);
     }
 
-    /// A part of a string of any bytes, kept where it lies if it is so large that nothing is gathered behind it: many
-    /// small ones, each of which keeps a long value alive, would be more than a connection may hold.
+    /// A part of a string of any bytes. It is shared only if it is so large that nothing more is gathered behind it:
+    /// many small parts, each of which keeps a long value alive, would be more than a connection may hold.
     pub fn bulk_part(&mut self, value: impl Deref<Target = [u8]> + Send + Sync + 'static, range: Range<usize>) {
         if range.len() < FLUSH_BYTES {
             return self.bulk(&value[range]);
@@ -224,16 +225,16 @@ impl Replies {
         self.header(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// One reply begins, which has so many others as its elements. A damaged row may say that it has any number of
-    /// parts: numbers saturate, and its reply is never whole.
+    /// Begins a reply that has `elements` other replies as its elements. A damaged row may claim to have any number of
+    /// parts: numbers saturate, and its reply never becomes whole.
     fn announce(&mut self, elements: usize) {
         let missing = i64::try_from(elements).unwrap_or(i64::MAX) - 1;
         self.missing = self.missing.saturating_add(missing);
         self.announced = self.announced.saturating_add(elements as u64);
     }
 
-    /// How many elements of arrays, sets and maps were announced since this was last asked, whatever has become of
-    /// them. Messages are not among them.
+    /// How many elements of arrays, sets and maps were announced since this was last called, whatever has become of
+    /// them. Elements of messages are not counted.
     #[inline]
     pub fn take_announced(&mut self) -> u64 {
         std::mem::take(&mut self.announced)
@@ -248,7 +249,7 @@ impl Replies {
 
     #[inline]
     fn header(&mut self, kind: u8, len: usize) {
-        // Of most replies: in one piece.
+        // Most headers have one digit, and are appended in one piece.
         if len < 10 {
             return self.bytes.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']);
         }

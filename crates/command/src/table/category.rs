@@ -1,4 +1,4 @@
-//! The categories of Redis' ACLs, in which rules name many commands at once.
+//! The categories of Redis' ACLs, which rules use to name many commands at once.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Categories(u32);
 
 impl Categories {
-    /// The names of all, in Redis' order.
+    /// The names of all categories, in Redis' order.
     pub const NAMES: [&'static str; 21] = [
         "keyspace",
         "read",
@@ -32,10 +32,11 @@ impl Categories {
         "scripting",
     ];
 
-    /// None of them.
+    /// No category.
     pub const NONE: Self = Self(0);
 
-    /// Those called so. A name that there is not, and no name at all, ends the compilation of a table that has it.
+    /// The categories with these names. An unknown name, or no name at all, fails the compilation of a table that has
+    /// it.
     ///
     /// # Panics
     /// There is no such category, or no name.
@@ -44,7 +45,7 @@ impl Categories {
         Self::all_of(names)
     }
 
-    /// Those called so, or none: of what has others by its flags.
+    /// The categories with these names, which may be none: for entries that get others from their flags.
     ///
     /// # Panics
     /// There is no such category.
@@ -57,8 +58,8 @@ impl Categories {
         Self(set)
     }
 
-    /// These, and those that follow from the flags and the group of a command: what a script does is told by the
-    /// commands that it calls.
+    /// These categories, and those that follow from the flags and the group of a command. What a script does is decided
+    /// by the commands that it calls.
     pub const fn with_flags(self, flags: &[&str], group: &str) -> Self {
         let (mut set, mut at, mut is_fast) = (self.0, 0, false);
         while at < flags.len() {
@@ -85,17 +86,17 @@ impl Categories {
         panic!("there is no such category")
     }
 
-    /// The place in [`Categories::NAMES`] of the one called `name`, in any case.
+    /// The place in [`Categories::NAMES`] of the category called `name`, in upper or lower case.
     pub fn find(name: &[u8]) -> Option<usize> {
         Self::NAMES.iter().position(|known| name.eq_ignore_ascii_case(known.as_bytes()))
     }
 
-    /// Whether the one at `place` of [`Categories::NAMES`] is among them.
+    /// Whether the category at `place` of [`Categories::NAMES`] is in the set.
     pub fn has(self, place: usize) -> bool {
         self.0 >> place & 1 == 1
     }
 
-    /// The names of those that are in it.
+    /// The names of the categories in the set.
     pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
         Self::NAMES.iter().enumerate().filter(move |(place, _)| self.has(*place)).map(|(_, name)| *name)
     }
@@ -107,7 +108,7 @@ impl fmt::Debug for Categories {
     }
 }
 
-/// Whether two texts are equal, where the compiler asks.
+/// Whether two texts are equal, in a form that the compiler can evaluate.
 const fn equal(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len() != right.len() {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::{COMMANDS, Command};
 
-/// Longest name in the table, in bytes. With its length it fits three words, which are compared at once.
+/// Longest name in the table, in bytes. Together with its length it fits three words, which are compared at once.
 const NAME_BYTES_MAX: usize = 23;
 
 /// A name in lower case, and its length.
@@ -54,8 +54,8 @@ fn pack(name: &[u8]) -> Option<Packed> {
     Some([from(0), from(8), from(16) | (name.len() as u64) << 56])
 }
 
-/// Up to eight bytes as a number, the first one lowest. Loaded as words: bytes that are stored one by one and read as a
-/// word would have to reach the cache first.
+/// Up to eight bytes as a number, the first byte lowest. They are loaded as whole words: bytes that were stored one by
+/// one and then read as a word would have to reach the cache first.
 #[inline]
 fn first_bytes(bytes: &[u8]) -> u64 {
     let half = |place: usize| bytes[place..].first_chunk().map_or(0, |half| u64::from(u32::from_le_bytes(*half)));
@@ -66,14 +66,14 @@ fn first_bytes(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The same with small letters, all eight at once.
+/// The same bytes in lower case, all eight at once.
 #[inline]
 fn lower_case(word: u64) -> u64 {
     const fn each(byte: u8) -> u64 {
         u64::from_le_bytes([byte; 8])
     }
     let low = word & each(0x7f);
-    // The highest bit of each byte says: from `A` on, and behind `Z`.
+    // The highest bit of each byte tells: at least `A`, and behind `Z`.
     let (is_letter, is_behind) = (low + each(0x80 - b'A'), low + each(0x7f - b'Z'));
     let is_capital = is_letter & !is_behind & !word & each(0x80);
     word | (is_capital >> 2)
@@ -81,7 +81,7 @@ fn lower_case(word: u64) -> u64 {
 
 #[inline]
 fn slot_of([first, second, third]: Packed) -> usize {
-    // Rotated, so that words that are alike do not cancel each other.
+    // The words are rotated, so that similar ones do not cancel each other.
     let folded = first ^ second.rotate_left(24) ^ third.rotate_left(48);
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOTS.ilog2())) as usize
 }

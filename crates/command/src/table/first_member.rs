@@ -1,10 +1,10 @@
-//! The member of a row that a command looks for first: what can be made ready before it runs.
+//! The member of a row that a command looks for first, which can be made ready before the command runs.
 
 use super::{Command, Id};
 
 impl Command {
-    /// Where, among `words` of a request, the first member of its row stands; `None` where it names none, or where
-    /// nobody gains by knowing.
+    /// The position of the first member among the `words` words of a request; `None` if the request names no member, or
+    /// if nobody gains by knowing.
     pub fn first_member(&self, words: usize) -> Option<usize> {
         let place = match self.id {
             Id::HGet | Id::HMGet | Id::HExists | Id::HStrLen => 2,
@@ -12,7 +12,7 @@ impl Command {
             Id::SAdd | Id::SRem | Id::SIsMember | Id::SMIsMember => 2,
             Id::ZScore | Id::ZMScore | Id::ZRem | Id::ZRank | Id::ZRevRank => 2,
             Id::ZIncrBy => 3,
-            // Options, and a score, stand in front of it.
+            // Options and a score come before it.
             Id::ZAdd => words.checked_sub(1)?,
             _ => return None,
         };

@@ -1,23 +1,23 @@
-//! Where the keys of commands are, in the words that Redis 7.0 tells cluster clients: *key specifications*.
+//! Where the keys of commands are, in the terms that Redis 7.0 tells cluster clients: *key specifications*.
 
-/// Where to begin to look.
+/// Where to begin to look for keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// At this word.
     Index(i64),
-    /// Behind this word, looked for from a place on (negative: from the end, backwards).
+    /// Behind this word, which is searched from a position on (negative: from the end, backwards).
     Keyword(&'static str, i64),
     /// Nobody can tell.
     Unknown,
 }
 
-/// Which words are keys from there on.
+/// Which words are keys, from that position on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
-    /// Up to the last (negative: from the end), every so many words; of what is left only one part of so many (0 =
-    /// all).
+    /// The last key (negative: from the end), the step between keys, and a limit: only one part in this many of the
+    /// remaining words is keys (0 = all of them).
     Range(i64, i64, i64),
-    /// The number of keys stands at the first place, the first key at the second, and then one every so many words.
+    /// The position of the number of keys, the position of the first key, and the step between keys.
     Number(i64, i64, i64),
     /// Nobody can tell.
     Unknown,
@@ -26,11 +26,11 @@ pub enum Find {
 /// One place where there are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// What is done to them.
+    /// What is done to the keys.
     pub flags: &'static [&'static str],
-    /// Where to begin.
+    /// Where to begin to look for them.
     pub begin: Begin,
-    /// Which they are.
+    /// Which words they are.
     pub find: Find,
 }
 
@@ -38,7 +38,7 @@ const fn spec(flags: &'static [&'static str], begin: Begin, find: Find) -> KeySp
     KeySpec { flags, begin, find }
 }
 
-/// The specifications of the command called `name`, in small letters.
+/// The specifications of the command called `name`, in lower case.
 pub fn of(name: &str) -> &'static [KeySpec] {
     let has = |(names, _): &&(&str, &[KeySpec])| names.split_ascii_whitespace().any(|one| one == name);
     KEY_SPECS.iter().find(has).map_or(&[], |(_, specs)| specs)

@@ -1,8 +1,8 @@
 //! What commands do to their keys, in Redis' words, for `COMMAND GETKEYSANDFLAGS`.
 //!
-//! The first word says how the value is met: `RO` is read, `RW` is read and written, `OW` is overwritten unseen, `RM`
-//! is removed. Those behind it say what becomes of its data: it is returned or used (`access`), changed (`update`),
-//! grows (`insert`), or is gone (`delete`).
+//! The first word says how the command treats the value: `RO` reads it, `RW` reads and writes it, `OW` overwrites it
+//! unseen, `RM` removes it. The other words say what becomes of the data in it: it is returned or used (`access`),
+//! changed (`update`), it grows (`insert`), or it is gone (`delete`).
 
 /// Redis' words for what is done to one key.
 pub type Words = &'static [&'static str];
@@ -10,25 +10,25 @@ pub type Words = &'static [&'static str];
 /// What a command does to its keys.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyUse {
-    /// The same to all of them.
+    /// It does the same to all of them.
     Each(Words),
-    /// To the first, the second and so on; to those behind the last what is done to that.
+    /// It does this to the first, the second, and so on. Keys behind the last entry are treated as that entry says.
     InTurn(&'static [Words]),
-    /// It depends on whether one of `words`, in any case, is among its options.
+    /// It depends on whether one of `words`, in upper or lower case, is among its options.
     Option {
-        /// Words behind the first key that are no options.
+        /// How many words behind the first key are no options.
         values: usize,
-        /// Such words.
+        /// The words that decide.
         words: &'static [&'static str],
-        /// What it does with one of them.
+        /// What the command does if one of them is there.
         with: Words,
-        /// And without.
+        /// What the command does otherwise.
         without: Words,
     },
 }
 
 impl KeyUse {
-    /// What is done to the key at `position` (in the order of the keys) where `options` stand behind the first key.
+    /// What is done to the key at `position` (in the order of the keys) if `options` follow the first key.
     pub fn words<'a>(&self, position: usize, options: impl Iterator<Item = &'a [u8]>) -> Words {
         match *self {
             KeyUse::Each(words) => words,
@@ -43,30 +43,30 @@ impl KeyUse {
 
 /// There are no keys.
 pub(super) const NOTHING: KeyUse = KeyUse::Each(&[]);
-/// Whether there is a value, and what it is like.
+/// The command looks whether there is a value, and what it is like.
 pub(super) const LOOK: KeyUse = KeyUse::Each(&["RO"]);
 pub(super) const READ: KeyUse = KeyUse::Each(&["RO", "access"]);
-/// Its value counts, and is changed.
+/// The value is used, and changed.
 pub(super) const CHANGE: KeyUse = KeyUse::Each(&["RW", "access", "update"]);
-/// Changed, without a word about what it was.
+/// The value is changed, and its old state is not told.
 pub(super) const UPDATE: KeyUse = KeyUse::Each(&["RW", "update"]);
 pub(super) const EXTEND: KeyUse = KeyUse::Each(&["RW", "insert"]);
-/// Read and gone.
+/// The value is read and removed.
 pub(super) const TAKE: KeyUse = KeyUse::Each(&["RW", "access", "delete"]);
 pub(super) const OVERWRITE: KeyUse = KeyUse::Each(&["OW", "update"]);
-/// Made, where there was none.
+/// The value is made where there was none.
 pub(super) const INSERT: KeyUse = KeyUse::Each(&["OW", "insert"]);
-/// Some of its data goes.
+/// Some of the value's data is removed.
 pub(super) const REMOVE: KeyUse = KeyUse::Each(&["RW", "delete"]);
 pub(super) const DELETE: KeyUse = KeyUse::Each(&["RM", "delete"]);
-/// Its value counts, and may be written anew.
+/// The value is used, and may be written anew.
 pub(super) const REFRESH: KeyUse = KeyUse::Each(&["RW", "access"]);
 
-/// The first takes the result of the others.
+/// The first key takes the result of the others.
 pub(super) const COMBINE: KeyUse = KeyUse::InTurn(&[&["OW", "update"], &["RO", "access"]]);
 pub(super) const INTERSECT: KeyUse = KeyUse::InTurn(&[&["RW", "update"], &["RO", "access"]]);
 pub(super) const MERGE: KeyUse = KeyUse::InTurn(&[&["RW", "access", "insert"], &["RO", "access"]]);
-/// What the first loses the second gets.
+/// What the first key loses, the second gets.
 pub(super) const HAND_OVER: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["RW", "insert"]]);
 pub(super) const RENAME: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["OW", "update"]]);
 pub(super) const RENAME_NX: KeyUse = KeyUse::InTurn(&[&["RW", "access", "delete"], &["OW", "insert"]]);

@@ -1,17 +1,17 @@
 //! What Redis 7.0 tells of its commands beside where their keys are: hints for clients that spread requests over
-//! several servers, and since when there is each.
+//! several servers, and the version that introduced each command.
 
-/// The tips for the command, or the subcommand (`container|name`), called so in small letters.
+/// The tips for a command, or a subcommand (`container|name`), by its name in lower case.
 pub fn tips(name: &str) -> &'static [&'static str] {
     find(TIPS, name).map_or(&[], |(tips, _)| tips)
 }
 
-/// The version that it came with; `None` = not known.
+/// The version that introduced it; `None` = not known.
 pub fn since(name: &str) -> Option<&'static str> {
     find(SINCE, name).map(|(version, _)| *version)
 }
 
-/// Whether Redis 7.0 has the command, or the subcommand, called so in small letters.
+/// Whether Redis 7.0 has a command, or a subcommand, of this name in lower case.
 pub fn is_in_redis_7_0(name: &str) -> bool {
     since(name).is_some_and(|version| version < "7.1")
 }

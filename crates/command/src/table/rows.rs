@@ -1,22 +1,21 @@
-//! The rows of the table: one for each command, with all that is known of it.
+//! The rows of the table: one for each command, with all facts about it.
 //!
 //! ```text
 //! Id "name" arity "group" [flags] [categories] (first last step USE) handler { field: value } "summary";
 //! ```
 //!
-//! - `arity`: words with the name; negative: at least so many.
-//! - `group`: the part of Redis' manual that has it.
-//! - `[flags]`: Redis' words for what it does, as `COMMAND INFO` shows them; `write` is the first where it writes.
-//! - `[categories]`: of Redis' ACLs, at least one. `read`, `write`, `fast` and `slow` follow from the flags, and need
-//!   not be said where there are others.
+//! - `arity`: the number of words, the name included; negative: at least that many.
+//! - `group`: the part of Redis' manual that describes the command.
+//! - `[flags]`: Redis' flags, as `COMMAND INFO` shows them; `write` comes first if the command writes.
+//! - `[categories]`: Redis' ACL categories, at least one. `read`, `write`, `fast` and `slow` follow from the flags, and
+//!   may be left out if there are others.
 //! - `(first last step USE)`: where the keys are ([`Command::keys`](super::Command::keys)) and what is done to them
-//!   ([`key_use`](super::key_use)); `()` where there are none,
-//!   `(0 0 0 USE)` where there is one behind some subcommands only.
+//!   ([`key_use`](super::key_use)); `()` if there are none, `(0 0 0 USE)` if only some subcommands have one.
 //! - `handler`: a function of `handlers`; `session` if the command is not of rows.
 //! - `{ field: value }`: fields of [`Command`](super::Command) that most commands leave as they are.
 
-/// Hands all rows to the macro `$use_them`: in `table.rs` they become `COMMANDS`, in `run.rs` the calls of their
-/// handlers.
+/// Hands all rows to the macro `$use_them`. In `table.rs` they become `COMMANDS`; in `run.rs` they become the calls of
+/// their handlers.
 macro_rules! with_commands {
     ($use_them:ident) => {
         $use_them! {

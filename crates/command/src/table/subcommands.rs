@@ -21,26 +21,27 @@ use crate::error::{Error, Outcome};
 pub struct Subcommand {
     /// The command that has it.
     pub container: &'static str,
-    /// In lower case.
+    /// The name, in lower case.
     pub name: &'static str,
-    /// Arguments with both names; negative: at least so many.
+    /// The number of arguments, both names included; negative: at least that many.
     pub arity: i32,
-    /// Redis' words for what it does.
+    /// Redis' flags for what the subcommand does.
     pub flags: &'static [&'static str],
-    /// Redis' categories of ACLs that it is in.
+    /// Redis' ACL categories that the subcommand is in.
     pub categories: Categories,
-    /// What is done to its key, which is the word behind it; `None` = it has no key.
+    /// What is done to its key, which is the next word; `None` = it has no key.
     pub key_use: Option<KeyUse>,
 }
 
 impl Subcommand {
-    /// Both names, as Redis writes them.
+    /// Container and subcommand, as Redis writes them.
     pub fn full_name(&self) -> String {
         format!("{}|{}", self.container, self.name)
     }
 }
 
-/// Where in [`SUBCOMMANDS`] those of each container stand, which are together: each call of one asks several times.
+/// Where the subcommands of each container, which are adjacent, stand in [`SUBCOMMANDS`]. Each call of a container asks
+/// several times.
 static PLACES: LazyLock<HashMap<&'static str, Range<usize>, FixedState>> = LazyLock::new(|| {
     let mut places = HashMap::default();
     for (place, subcommand) in SUBCOMMANDS.iter().enumerate() {
@@ -68,10 +69,10 @@ pub fn find(container: &str, name: &[u8]) -> Option<&'static Subcommand> {
     place_of(container, name).map(|place| &SUBCOMMANDS[place])
 }
 
-/// Refuses a subcommand that `container` does not have, or that cannot be called with so many words.
+/// Refuses a subcommand that `container` does not have, or that does not take this number of words.
 ///
 /// # Errors
-/// What Redis answers then.
+/// Redis' answer in that case.
 pub(crate) fn check(container: &str, args: Args<'_>) -> Outcome {
     let Some(word) = args.get(1) else { return Ok(()) };
     match find(container, word) {
@@ -83,7 +84,7 @@ pub(crate) fn check(container: &str, args: Args<'_>) -> Outcome {
 
 macro_rules! subcommands {
     ($($container:literal $name:literal $arity:literal [$($flag:ident)*] [$($category:ident)*] ($($key_use:ident)?);)*) => {
-        /// All of them, those of one container together.
+        /// All subcommands; those of one container are adjacent.
         pub static SUBCOMMANDS: &[Subcommand] = &[$(Subcommand {
             container: $container,
             name: $name,

@@ -1,4 +1,4 @@
-//! What the table says of commands.
+//! What the table says about commands.
 
 use super::*;
 use crate::request::Request;
@@ -81,8 +81,8 @@ fn categories_follow_from_flags_or_stand_in_the_row() {
     }
 }
 
-/// The page names every command and subcommand once, and says of each that is not as in Redis how or why. What is
-/// not in the table is not there.
+/// The page names every command and subcommand once, and says how or why for each that differs from Redis. A command
+/// that the table does not have must be marked as missing.
 #[test]
 fn the_page_on_compatibility_knows_every_command() {
     let page = include_str!("../../../../docs/compatibility.md");
@@ -97,7 +97,7 @@ fn the_page_on_compatibility_knows_every_command() {
     }
     for command in COMMANDS {
         let state = rows.remove(command.name).unwrap_or_else(|| panic!("{} is not on the page", command.name));
-        // What is refused whatever it says is in the table for its arity, and is not there for users.
+        // A command that is always refused is in the table only for its arity, and does not exist for users.
         assert!(state != "no" || command.summary == "Refused", "{}", command.name);
     }
     for subcommand in subcommands::SUBCOMMANDS {

@@ -1,5 +1,5 @@
-//! The keys of a request, wherever it names them, and what is done to each: for whoever asks whether that is allowed,
-//! and for `COMMAND GETKEYS`.
+//! The keys of a request, wherever it names them, and what is done to each: for checks of what is allowed, and for
+//! `COMMAND GETKEYS`.
 
 use super::key_use::Words;
 use super::{Command, Id};
@@ -10,7 +10,7 @@ use crate::number::parse_i64;
 /// A key of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedKey<'a> {
-    /// Which word it is.
+    /// The number of the key's word.
     pub place: usize,
     /// The key.
     pub key: &'a [u8],
@@ -19,20 +19,20 @@ pub struct UsedKey<'a> {
 }
 
 impl UsedKey<'_> {
-    /// Whether what its value says is told, or used.
+    /// Whether the command tells or uses what the value says.
     pub fn is_read(&self) -> bool {
         self.words.contains(&"access")
     }
 
-    /// Whether its value is changed, made or removed.
+    /// Whether the command changes, makes or removes the value.
     pub fn is_written(&self) -> bool {
         ["update", "insert", "delete"].iter().any(|word| self.words.contains(word))
     }
 }
 
 impl Command {
-    /// The keys in `args`, in their order, also those that a word among the options names; not those that follow from
-    /// what is stored.
+    /// The keys in `args`, in their order, including keys that an option names, but not those that follow from what is
+    /// stored.
     pub fn used_keys<'a>(&'static self, args: Args<'a>) -> impl Iterator<Item = UsedKey<'a>> + Clone + use<'a> {
         let migrated = (self.id == Id::Migrate).then(|| migrated_keys(args)).flatten();
         let is_plain = migrated.is_none() && !self.miscounts(args);
@@ -49,8 +49,8 @@ impl Command {
 }
 
 impl Command {
-    /// Whether it says that there are more keys than there are words, or has streams without an id: then it names none,
-    /// as in Redis, and is refused by whoever runs it.
+    /// Whether the request announces more keys than it has words, or names streams without ids. As in Redis, it then
+    /// names no keys, and the code that runs it refuses it.
     fn miscounts(&self, args: Args<'_>) -> bool {
         let said = self.counted.and_then(|place| args.get(place)).and_then(parse_i64);
         let found = self.counted_keys(args).map_or(0, |keys| keys.len());
@@ -59,10 +59,10 @@ impl Command {
     }
 }
 
-/// Where the keys of a `MIGRATE` are whose single key is empty: behind its `KEYS`.
+/// The positions of the keys of a `MIGRATE` whose single key is empty: they follow its word `KEYS`.
 fn migrated_keys(args: Args<'_>) -> Option<std::ops::Range<usize>> {
     let mut at = 6;
-    // A `KEYS` at the end names none.
+    // A `KEYS` at the end is followed by no keys.
     while at + 1 < args.len() && args.at(3).is_empty() {
         at += match lower(args.at(at)).as_slice() {
             b"keys" => return Some(at + 1..args.len()),

@@ -1,5 +1,5 @@
-//! Fields that expire, beside a map of fields: packed and spread, whatever happens to the row in between, and its
-//! numbers agree with its parts at any time.
+//! Fields that expire, compared with a map of fields: packed and spread, whatever happens to the row in between. The
+//! numbers in its head agree with its parts at any time.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use weir_model::parts::{MortalFields, Part};
 
 use super::*;
 
-/// Value and deadline by field.
+/// Value and deadline of each field.
 type Fields = BTreeMap<String, (String, Option<u64>)>;
 
-/// What stands at a key.
+/// What a key has.
 #[derive(Clone, Default)]
 struct Hash {
     fields: Fields,
@@ -31,7 +31,7 @@ impl Hash {
 struct Model(BTreeMap<String, Hash>);
 
 impl Model {
-    /// What has expired is gone for good.
+    /// Removes what has expired, for good.
     fn pass(&mut self, now_ms: u64) {
         for hash in self.0.values_mut() {
             hash.fields = hash.living(now_ms);
@@ -39,7 +39,7 @@ impl Model {
         self.0.retain(|_, hash| !hash.fields.is_empty());
     }
 
-    /// The answer to a command on one field of `key`.
+    /// The answer to a command on one field of the row of `key`.
     fn ask(&mut self, words: &[&str], now_ms: u64) -> String {
         self.pass(now_ms);
         let key = words[1].to_owned();
@@ -157,7 +157,7 @@ impl Model {
     }
 }
 
-/// The parts of the row of `key` say what its head says.
+/// Checks that the parts of the row of `key` agree with its head.
 fn check(store: &Store, key: &str) {
     let Some(head) = store.map.get(&StoredKey::new(0, key.as_bytes())[..]).and_then(Row::head) else { return };
     let (mut count, mut bytes, mut deadlines, mut again) = (0, 0, Vec::new(), Vec::new());
@@ -197,7 +197,7 @@ fn check(store: &Store, key: &str) {
     assert_eq!(head.mortal(), mortal, "{key}");
 }
 
-/// As a partition sweeps, where a hash has something due.
+/// Sweeps as a partition does when a hash has a field that is due.
 fn sweep(store: &mut Store, key: &str) {
     let now_ms = NOW_MS + store.later_ms;
     let stored = StoredKey::new(0, key.as_bytes());
@@ -208,14 +208,14 @@ fn sweep(store: &mut Store, key: &str) {
     store.apply(draft.batch());
 }
 
-/// Fields and values of a reply, in order of fields.
+/// The fields and values of a reply, in the order of fields.
 fn pairs(reply: &str) -> BTreeMap<String, String> {
     let words: Vec<&str> = reply.split("\r\n").filter(|line| !line.starts_with(['*', '$', ':'])).collect();
     let words = &words[..words.len() - 1];
     words.chunks(2).map(|pair| (pair[0].into(), pair[1].into())).collect()
 }
 
-/// All fields, by steps.
+/// All fields, read in steps.
 fn scanned(store: &mut Store, key: &str) -> BTreeMap<String, String> {
     let (mut found, mut cursor) = (BTreeMap::new(), "0".to_owned());
     loop {
@@ -310,7 +310,7 @@ fn fields_expire_as_those_of_a_map() {
         for step in 0..250 {
             store.later_ms += rng.below(4) * rng.below(4);
             let now_ms = NOW_MS + store.later_ms;
-            // Half of the hashes are spread: such a field stays, or goes by a chance of its own.
+            // Half of the hashes are spread: such a field stays, or goes by its own chance.
             if seed % 2 == 0 && rng.chance(0.05) {
                 let long = "x".repeat(3000);
                 for key in ["a", "b"] {
@@ -353,7 +353,7 @@ fn fields_expire_as_those_of_a_map() {
                 }
             }
         }
-        // In the end nothing is left of what has expired.
+        // In the end, nothing is left of the expired fields.
         store.later_ms += 1000;
         model.pass(NOW_MS + store.later_ms);
         for key in ["a", "b"] {

@@ -1,10 +1,11 @@
-//! What commands on large lists write, and where that ends; and what of other rows is sorted.
+//! What commands on large lists write, and where their limits are; and the sorting of other rows.
 
 use weir_model::parts::{put_f64, put_i64};
 
 use super::*;
 
-/// A list whose values have keys of their own: the numbers in `values`, the first at the position `first`.
+/// A list whose values have keys of their own: they are the numbers in `values`, and the first one is at the position
+/// `first`.
 fn with_list(first: i64, values: std::ops::Range<i64>) -> Store {
     let mut store = Store::default();
     let made = store.run(async |cx| {
@@ -25,7 +26,7 @@ fn with_list(first: i64, values: std::ops::Range<i64>) -> Store {
 }
 
 impl Store {
-    /// What `line` is answered, and how many changes it makes.
+    /// The answer to `line`, and how many changes it makes.
     fn changes(&mut self, line: &str) -> (String, u64) {
         let before = self.newest;
         let answer = self.ask(line);
@@ -43,7 +44,7 @@ fn the_ends_of_a_large_list_cost_a_part_and_the_head() {
         ("LPOP l", "$1\r\na\r\n", 2),
         ("LMOVE l l LEFT RIGHT", "$1\r\n0\r\n", 3),
         ("LMOVE l l RIGHT LEFT", "$1\r\n0\r\n", 3),
-        // Also of the same length: whoever watches the row looks at its head.
+        // Also if the length stays: whoever watches the row looks at its head.
         ("LSET l 500 abc", "+OK\r\n", 2),
         ("LSET l 500 ab", "+OK\r\n", 2),
         ("LINDEX l 500", "$2\r\nab\r\n", 0),
@@ -67,7 +68,7 @@ fn what_is_put_in_or_taken_out_in_between_moves_the_shorter_side() {
         let mut store = with_list(-500, 0..1000);
         assert_eq!(store.changes(line), (format!(":{answer}\r\n"), changes), "{line}");
     }
-    // A few that are kept begin a new life.
+    // If only a few values are kept, they begin a new life.
     let mut store = with_list(0, 0..1000);
     let parts = |store: &Store| store.map.keys().filter(|key| key[0] == 128).count();
     assert_eq!(store.changes("LTRIM l 990 -1"), ("+OK\r\n".into(), 1));
@@ -77,7 +78,7 @@ fn what_is_put_in_or_taken_out_in_between_moves_the_shorter_side() {
     assert_eq!(store.changes("LTRIM l 300 -400"), ("+OK\r\n".into(), 301 + 1));
 }
 
-/// What `line` makes of a list of those `values`.
+/// What `line` makes of a list of these `values`.
 fn in_model(values: &mut Vec<String>, words: &[&str]) {
     let place = |values: &Vec<String>, value: &str| values.iter().position(|other| other == value);
     match words {
@@ -106,7 +107,7 @@ fn in_model(values: &mut Vec<String>, words: &[&str]) {
     }
 }
 
-/// Of so many values that they are read in several steps, and of few different ones.
+/// A list with so many values that they are read in several steps, and with few different ones.
 #[test]
 fn large_lists_are_changed_as_small_ones() {
     let mut rng = Rng::new(1);
@@ -117,14 +118,14 @@ fn large_lists_are_changed_as_small_ones() {
         for step in 0..60 {
             let value = rng.below(different + 3).to_string();
             let line = match rng.below(8) {
-                // So many that it begins a new life, from its end.
+                // So many values go that the list begins a new life, from its end.
                 _ if step == 0 => "LREM l -900 0".to_owned(),
                 0..4 => {
                     format!("LINSERT l {} {value} new-{}", ["BEFORE", "AFTER"][rng.below(2) as usize], rng.below(9))
                 }
                 4..7 => {
                     let count = [0, 1, -1, 3, -3, 40, -40, 900, -900][rng.below(9) as usize];
-                    // Now and then what was put in: it is anywhere.
+                    // Now and then a value that was added, which may be anywhere.
                     let value = if rng.chance(0.3) { format!("new-{}", rng.below(9)) } else { value };
                     format!("LREM l {} {value}", if count == 0 && different < 9 { 1 } else { count })
                 }
@@ -200,7 +201,7 @@ fn a_list_that_has_lost_a_value_is_an_error() {
     assert_eq!(store.ask("LINDEX l 8"), "$1\r\n8\r\n");
 }
 
-/// Large and small: `kind` with the members `10`, `9`, `1`, whose scores are in that order.
+/// Large and small rows: of the type `kind` with the members `10`, `9`, `1`, whose scores are in that order.
 fn with_members(kind: RowType, is_large: bool) -> Store {
     let mut store = Store::default();
     let made = store.run(async |cx| {
@@ -245,7 +246,7 @@ fn sets_and_sorted_sets_are_sorted_too() {
             assert_eq!(store.ask(line), told(&members), "{line} of a {kind:?}");
         }
         assert_eq!(store.ask("SORT m BY nosort STORE d"), ":3\r\n");
-        // What comes from a set has to be in some order that is always the same.
+        // The elements of a set have to be in some order that is always the same.
         let stored = if kind == RowType::Set { ["1", "10", "9"] } else { ["10", "9", "1"] };
         assert_eq!(store.ask("LRANGE d 0 -1"), told(&stored), "of a {kind:?}");
         if kind == RowType::SortedSet {

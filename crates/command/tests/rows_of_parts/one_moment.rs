@@ -1,5 +1,5 @@
-//! What is read without holding a moment: if the row is made anew between two reads, it is read again, and that counts
-//! and costs once.
+//! Reads without a snapshot: if the row is made anew between two reads, it is read again, and that counts and costs
+//! once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,13 +9,13 @@ use weir_command::{Moment, Read};
 
 use super::*;
 
-/// When a writer comes, who makes the row anew.
+/// When the writer comes, which makes the row anew.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Writer {
     Never,
-    /// Somebody has read the row's head and is about to read a part.
+    /// A command has read the row's head and is about to read a part.
     AtPart,
-    /// Somebody has read some of it and holds a moment for the rest.
+    /// A command has read some of the row and holds a snapshot for the rest.
     AtMoment,
 }
 
@@ -27,7 +27,7 @@ struct Racing {
 }
 
 impl Racing {
-    /// Of what `lines` make.
+    /// A store with the rows that `lines` make.
     fn new(lines: &str, writer: Writer) -> Self {
         let made = |first_version| {
             let mut store = Store { versions: AtomicU64::new(first_version), ..Store::default() };
@@ -41,7 +41,7 @@ impl Racing {
         if self.is_after.load(Ordering::Relaxed) { &self.after } else { &self.before }
     }
 
-    /// The writer may come now.
+    /// Called where the writer may come.
     fn meet(&self, writer: Writer) {
         self.is_after.fetch_or(self.writer == writer, Ordering::Relaxed);
     }
@@ -89,7 +89,7 @@ impl Moment for Held {
     }
 }
 
-/// Runs `line`; gives the answer, and what is known of the command.
+/// Runs `line`; gives the answer, and the state of the run.
 fn read(rows: &Racing, line: &str) -> (String, Call) {
     let request = Request::new(0, NOW_MS, line.split(' ').map(str::as_bytes));
     let command = table::find(request.args().at(0)).expect("a command");
@@ -103,7 +103,8 @@ fn counted(call: &Call, wanted: Module) -> u64 {
     call.bill.work.counts().find(|(module, _)| *module == wanted).map_or(0, |(_, count)| count)
 }
 
-/// What goes through the parts of a row holds a moment, and then looks at the row again: that counts once, too.
+/// A command that goes through the parts of a row takes a snapshot, and then looks at the row again: that counts once,
+/// too.
 #[test]
 fn a_row_of_which_many_parts_are_read_counts_once() {
     let fields: String = (0..300).map(|n| format!(" {n} v")).collect();
@@ -157,7 +158,7 @@ fn many_parts_of_a_row_that_is_made_anew_meanwhile_are_of_one_life_of_it() {
             let mut plain = Store::default();
             made.lines().for_each(|line| drop(plain.ask(line)));
             for writer in [Writer::Never, Writer::AtPart, Writer::AtMoment] {
-                // Members of a hash stand in another order in each of its lives.
+                // The members of a hash are in another order in each of its lives.
                 let sorted = |answer: &str| {
                     let mut words: Vec<String> = answer.split("\r\n").map(str::to_owned).collect();
                     words.sort_unstable();

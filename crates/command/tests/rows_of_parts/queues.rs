@@ -1,5 +1,5 @@
-//! Rows that are taken from again and again: what is gone is dead until a merge drops it, and nobody steps over it each
-//! time.
+//! Rows from which something is taken again and again: what is taken is dead until a merge drops it, and a command must
+//! not step over all of it each time.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use super::{Store, with_scores};
 
 const MEMBERS: u64 = 3_000;
 
-/// Asks `line`, and holds that it meets at most so many dead parts. Gives the words of the answer.
+/// Asks `line`, and checks that it meets no more than this number of dead parts. Gives the words of the answer.
 #[track_caller]
 fn ask(store: &mut Store, line: &str, dead_max: u64) -> Vec<String> {
     let before = store.dead_met.load(Ordering::Relaxed);
@@ -24,7 +24,7 @@ fn a_queue_is_popped_at_either_end_without_a_walk_over_what_is_gone() {
         let mut store = with_scores(MEMBERS);
         for popped in 0..MEMBERS {
             let number = first.abs_diff(popped);
-            // Where a level of counts goes, all of its buckets are met once more.
+            // If a level of counts goes away, all of its buckets are met once more.
             assert_eq!(ask(&mut store, pop, 64), [format!("m{number}"), number.to_string()]);
         }
         assert_eq!(ask(&mut store, "EXISTS z", 0), [":0"]);
@@ -41,8 +41,8 @@ fn jobs_that_are_due_are_found_and_removed_one_by_one() {
         assert_eq!(due, [format!("m{number}")]);
         assert_eq!(ask(&mut store, &format!("ZREM z m{number}"), 16), [":1"]);
         if number % 100 == 50 {
-            // One that is due before all others, and one whose time is changed.
-            // What is gone is between them and the others: that is stepped over.
+            // A member that is due before all others, and one whose time is changed. Removed members are between these
+            // and the others; the command steps over them.
             ask(&mut store, &format!("ZADD z -1 urgent {} moved", MEMBERS + number), 64);
             assert_eq!(ask(&mut store, "ZRANGE z 0 0", 2 * MEMBERS), ["urgent"]);
             ask(&mut store, &format!("ZADD z {} urgent", 2 * MEMBERS + number), 2 * MEMBERS);
@@ -66,14 +66,14 @@ fn members_are_popped_once_a_round_and_those_put_back_wait() {
         }
         assert_eq!(popped, all);
     }
-    // Several at once go round, too.
+    // Several members at once go round, too.
     let mut popped = BTreeSet::new();
     while popped.len() < all.len() {
-        // The last ones are all that there are: for these, all is gone through.
+        // Only the last ones are left, and to find them, all is gone through.
         let is_end = popped.len() + 7 >= all.len();
         let some = ask(&mut store, "SPOP s 7", if is_end { MEMBERS } else { 16 });
         assert!(!some.is_empty() && some.into_iter().all(|member| popped.insert(member)), "each comes once");
-        // One of those that are left is found, however few there are.
+        // One of the remaining members is found, however few there are.
         if popped.len() < all.len() {
             let [left] = &ask(&mut store, "SRANDMEMBER s", 3 * MEMBERS)[..] else { panic!("one is found") };
             assert!(!popped.contains(left));
@@ -82,7 +82,8 @@ fn members_are_popped_once_a_round_and_those_put_back_wait() {
     assert_eq!((ask(&mut store, "EXISTS s", 0), popped), (vec![":0".to_owned()], all));
 }
 
-/// What is noted for the next pop does not make a row large: neither numbers, nor few members with much in them.
+/// The note for the next pop does not make a row large: neither a row of numbers, nor a row of few members with many
+/// bytes.
 #[test]
 fn a_row_that_was_taken_from_is_encoded_as_before() {
     let mut store = Store::default();

@@ -1,4 +1,4 @@
-//! Streams that are damaged.
+//! Damaged streams.
 
 use weir_model::parts::stream::{EntryId, StreamDetail, consumer_subkey, pending_subkey};
 use weir_model::{Row, StoredKey};
@@ -7,7 +7,7 @@ use crate::Store;
 
 const DAMAGED: &str = "-ERR stored data is damaged: a stream has a part that cannot be read, or lacks one\r\n";
 
-/// A stream `x` of so many entries, the first of which is pending for the consumer `worker-1` of the group `g`.
+/// A stream `x` of `entries` entries, the first of which is pending for the consumer `worker-1` of the group `g`.
 fn with_stream(entries: usize) -> Store {
     let mut store = Store::default();
     for id in 1..=entries {

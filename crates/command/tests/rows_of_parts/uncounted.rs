@@ -1,5 +1,5 @@
-//! Commands that run as one leave what they change of the counts of sorted sets until somebody asks for a rank, or all
-//! have run: they answer what they answer one by one, and ranks are right behind them.
+//! Commands that run as one leave their changes of the counts of sorted sets uncounted until somebody asks for a rank,
+//! or all of them have run. They answer as they do one by one, and ranks are right afterwards.
 
 use weir_command::reply::Protocol;
 use weir_command::{Context, Draft, Headless, Request, must_settle_counts, run, settle_counts, table};
@@ -8,7 +8,7 @@ use weir_model::VALUE_BYTES_MAX;
 
 use super::{NOW_MS, Store, done, with_scores};
 
-/// Runs `lines` as one, as a connection does with a group, and applies what they leave; gives the answers.
+/// Runs `lines` as one, as a connection does with a group of commands, and applies what they leave; gives the answers.
 fn ask_as_one(store: &mut Store, lines: &[String]) -> Vec<String> {
     let (mut draft, mut answers) = (Draft::of_several(), Vec::new());
     let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
@@ -40,7 +40,7 @@ fn counted(store: &Store, host: &mut Headless, call: &mut weir_command::Call, dr
     draft
 }
 
-/// A command by chance on one of two sorted sets, whose members have the numbers up to `members` in their names.
+/// A random command on one of two sorted sets, whose members have numbers up to `members` in their names.
 fn draw(rng: &mut Rng, members: u64) -> String {
     let key = if rng.below(4) == 0 { "y" } else { "z" };
     let (one, other, score) = (rng.below(members), rng.below(members), rng.below(members));
@@ -52,7 +52,7 @@ fn draw(rng: &mut Rng, members: u64) -> String {
         18..21 => format!("ZREM {key} m{one} m{other}"),
         21..24 => format!("ZPOPMIN {key}"),
         24 => format!("ZPOPMAX {key} 3"),
-        // It is refused when one member is there already.
+        // The command is refused if one of the members is there already.
         25 => format!("ZADD {key} {score} m{one} 5 {}", "long".repeat(17_000)),
         26..28 => format!("ZSCORE {key} m{one}"),
         28 => format!("ZCARD {key}"),
@@ -68,7 +68,7 @@ fn draw(rng: &mut Rng, members: u64) -> String {
     }
 }
 
-/// Every member of `z` has the rank that it has.
+/// Checks that every member of `z` has the right rank.
 fn assert_ranks(store: &mut Store) {
     let all = store.ask("ZRANGE z 0 -1");
     let members: Vec<&str> = all.lines().filter(|line| line.starts_with('m')).collect();
@@ -80,7 +80,7 @@ fn assert_ranks(store: &mut Store) {
 
 #[test]
 fn what_runs_as_one_answers_as_one_by_one_and_leaves_the_same_ranks() {
-    // Packed, not counted, with one level of counts, with two.
+    // Packed, without counts, with one level of counts, with two.
     for (seed, members) in [100, 140, 700, 6_000, 100, 140, 700].into_iter().enumerate() {
         let mut rng = Rng::new(seed as u64);
         let (mut together, mut apart) = (with_scores(members), with_scores(members));
@@ -101,7 +101,8 @@ fn a_tally_is_read_and_written_once_for_all() {
     let lines: Vec<String> = (0..16).map(|number| format!("ZADD z 777.{number:02} new{number}")).collect();
     let before = store.newest;
     assert_eq!(ask_as_one(&mut store, &lines), vec![":1\r\n"; 16]);
-    // Each member by name and by score, the head, and a tally in each of two levels; where the bucket was divided, too.
+    // Written are each member by name and by score, the head, and one tally on each of two levels, even if the bucket
+    // was divided.
     assert_eq!(store.newest - before, 2 * 16 + 1 + 2);
     assert_eq!(store.ask("ZRANK z m778"), ":794\r\n");
 }

@@ -1,8 +1,8 @@
 //! The operators' API over HTTP: `/v1/…`, JSON in and out.
 //!
-//! Whoever reaches it may do everything, so a browser must not be made to: a page of some other site can send requests
-//! to loopback, directly (then with an `Origin`) or under a name of its own that it points to loopback (then with that
-//! name as `Host`). Both are refused.
+//! Whoever reaches this API may do everything, so it must refuse requests that a browser was made to send. A page of
+//! some other site can send requests to loopback, either directly (then with an `Origin`) or under a name of its own
+//! that it points to loopback (then with that name as `Host`). Both are refused.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::operator::{Operator, Reason, Refusal, When};
 use super::wire;
 use super::wire::{BackupOrder, Change, NewTenant, Problem, RestoreOrder, Tenants};
 
-/// Longest body of a request, in bytes: names and numbers need no more.
+/// Longest body of a request, in bytes. Bodies hold only names and numbers.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 type Node = Arc<dyn Operator>;
@@ -44,7 +44,7 @@ pub fn routes(node: Node) -> Router {
         .with_state(node)
 }
 
-/// The routes of the bill, where there is one.
+/// The routes of the bill. They answer "not found" if there is no bill.
 pub(super) fn bill_routes(bill: Option<Arc<Bill>>) -> Router {
     Router::new()
         .route("/v1/bill", get(bill_json))
@@ -62,7 +62,7 @@ async fn bill_csv(State(bill): State<Option<Arc<Bill>>>, uri: Uri) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response())
 }
 
-/// What was used in the hours that the query names: `from=SECONDS&to=SECONDS`, since 1970; all of them unasked.
+/// What was used in the hours that the query names: `from=SECONDS&to=SECONDS`, since 1970. Without a query: all hours.
 async fn lines_of(bill: Option<Arc<Bill>>, uri: &Uri) -> Result<wire::Bill, Refusal> {
     let bill = bill.ok_or_else(|| Refusal::new(Reason::NotFound, "this server keeps no bill"))?;
     let (mut from, mut to) = (0, u64::MAX);
@@ -72,7 +72,8 @@ async fn lines_of(bill: Option<Arc<Bill>>, uri: &Uri) -> Result<wire::Bill, Refu
             Some(("from", Some(seconds))) => from = seconds,
             Some(("to", Some(seconds))) => to = seconds,
             _ => {
-                let message = format!("{pair}: from=SECONDS and to=SECONDS since 1970 are wanted");
+                let message =
+                    format!("cannot understand `{pair}`: write from=SECONDS or to=SECONDS, counted from 1970");
                 return Err(Refusal::new(Reason::Invalid, message));
             }
         }
@@ -80,14 +81,14 @@ async fn lines_of(bill: Option<Arc<Bill>>, uri: &Uri) -> Result<wire::Bill, Refu
     Ok(bill.lines(from, to).await?)
 }
 
-/// Refuses what looks as if a browser was made to send it.
+/// Refuses requests that look as if a browser was made to send them.
 pub(super) async fn no_browsers(request: Request, next: Next) -> Response {
     guard(from_browser(request.headers()), request, next).await
 }
 
-/// Like [`no_browsers`], and takes any name in the Host header where the door is `open` to other machines: Prometheus
-/// may know it by name. A page whose name leads here could read then what every machine of that network may read;
-/// orders it can give none.
+/// Like [`no_browsers`], but takes any name in the Host header if the door is `open` to other machines, because
+/// Prometheus may know it by name. A page whose name leads here could then read what every machine of that network may
+/// read, but it can give no orders.
 pub(super) async fn no_pages(open: bool, request: Request, next: Next) -> Response {
     let headers = request.headers();
     guard(if open { from_page(headers) } else { from_browser(headers) }, request, next).await
@@ -100,7 +101,7 @@ async fn guard(why: Option<String>, request: Request, next: Next) -> Response {
     }
 }
 
-/// Errors that the framework answers itself (no such page, wrong method, long body) as [`Problem`]s, too.
+/// Turns errors that the framework itself answers (no such page, wrong method, long body) into [`Problem`]s, too.
 pub(super) async fn as_problem(response: Response) -> Response {
     let status = response.status();
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
@@ -108,10 +109,10 @@ pub(super) async fn as_problem(response: Response) -> Response {
         return response;
     }
     let error = match status {
-        StatusCode::NOT_FOUND => "there is nothing here: GET / says what there is".to_owned(),
-        StatusCode::METHOD_NOT_ALLOWED => "this is not done with this method".to_owned(),
-        StatusCode::PAYLOAD_TOO_LARGE => format!("a body has at most {BODY_BYTES_MAX} bytes"),
-        other => other.canonical_reason().unwrap_or("it failed").to_owned(),
+        StatusCode::NOT_FOUND => "there is nothing at this address: GET / lists all addresses".to_owned(),
+        StatusCode::METHOD_NOT_ALLOWED => "this address does not take this method".to_owned(),
+        StatusCode::PAYLOAD_TOO_LARGE => format!("the body is too long: at most {BODY_BYTES_MAX} bytes are possible"),
+        other => other.canonical_reason().unwrap_or("the request failed").to_owned(),
     };
     let mut problem = problem(status, error);
     if let Some(allowed) = response.headers().get(header::ALLOW) {
@@ -140,7 +141,7 @@ fn from_page(headers: &HeaderMap) -> Option<String> {
     has_origin.then(|| "requests of web pages (with an Origin header) are refused".to_owned())
 }
 
-/// Whether `host` (a `Host` header) is a literal address or `localhost`: a name would be whatever its owner says.
+/// Whether `host` (a `Host` header) is a literal address or `localhost`. A name would be whatever its owner says.
 fn is_plain_address(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -160,7 +161,12 @@ async fn show(State(node): State<Node>, Path(name): Path<String>) -> Answer {
 
 async fn why(State(node): State<Node>, Path(name): Path<String>, uri: Uri) -> Answer {
     let query = uri.query().unwrap_or("ago=0");
-    let wanted = || Refusal::new(Reason::Invalid, format!("{query}: ago=SECONDS is wanted, or at=SECONDS since 1970"));
+    let wanted = || {
+        Refusal::new(
+            Reason::Invalid,
+            format!("cannot understand `{query}`: write ago=SECONDS, or at=SECONDS counted from 1970"),
+        )
+    };
     let (key, seconds) = query.split_once('=').ok_or_else(wanted)?;
     let seconds = seconds.parse().map_err(|_| wanted())?;
     let when = match key {
@@ -208,16 +214,17 @@ async fn ledger(State(node): State<Node>) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], node.ledger_csv().await?).into_response())
 }
 
-/// A body of JSON, said to be JSON: what a form of a web page can send is not.
+/// Parses a body of JSON. The headers must say that it is JSON, because a form of a web page cannot say that.
 fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Refusal> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         return Err(Refusal::new(Reason::Invalid, "send JSON, with the header Content-Type: application/json"));
     }
-    serde_json::from_slice(body).map_err(|error| Refusal::new(Reason::Invalid, format!("the body: {}", unsaid(&error))))
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::new(Reason::Invalid, format!("the body cannot be used: {}", unsaid(&error))))
 }
 
-/// What is wrong with a body, without the value that is wrong: it may be a secret (S4).
+/// Describes what is wrong with a body, without the wrong value: it may be a secret (S4).
 fn unsaid(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(", expected ") {

@@ -1,4 +1,4 @@
-//! The bill: what tenants have used is handed over to the node's book each minute, and shown to operators.
+//! The bill: hands over what tenants have used to the node's book each minute, and shows it to operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,7 +19,7 @@ const HOUR_SECONDS: u64 = 3600;
 /// What commands have cost since the start, by tenant.
 pub type CostsSoFar = Box<dyn Fn() -> BTreeMap<u32, Costs> + Send + Sync>;
 
-/// See the module.
+/// The bill of a node.
 pub struct Bill {
     node: Arc<Node>,
     clock: Arc<dyn Clock>,
@@ -28,33 +28,37 @@ pub struct Bill {
 }
 
 struct BookState {
-    /// Why there is none, where the one in the directory cannot be read.
+    /// The book, or why there is none: the one in the directory cannot be read.
     book: Result<BillBook>,
-    /// What of each tenant's counters is in the book.
+    /// The part of each tenant's counters that is in the book already.
     handed_over: BTreeMap<u32, Usage>,
 }
 
 impl Bill {
-    /// Of `node`, whose tenants' commands cost what `costs` say. One that cannot be read is left alone, and nothing is
-    /// kept then.
+    /// The bill of `node`. `costs` tells what the commands of its tenants have cost. A book that cannot be read is left
+    /// alone, and then no bill is kept.
     pub async fn open(node: Arc<Node>, clock: Arc<dyn Clock>, costs: CostsSoFar) -> Self {
         let book = node.bill_book().await.inspect_err(|error| {
-            tracing::error!(%error, "the bill cannot be read, and nothing is added to it: move the directory `bill` away and start again");
+            tracing::error!(
+                %error,
+                "cannot read the bill, so nothing is added to it: move the directory `bill` away and restart the server"
+            );
         });
         Self { node, clock, costs, state: Mutex::new(BookState { book, handed_over: BTreeMap::new() }) }
     }
 
-    /// Hands over what was used since the last time; `minutes` have passed since the last call that said so.
+    /// Hands over what was used since the last call. `minutes` is how many minutes have passed since the last call that
+    /// reported any.
     ///
     /// # Errors
-    /// There is no bill, or it could not be written: what was used is handed over the next time.
+    /// There is no bill, or it could not be written. Then what was used is handed over the next time.
     pub async fn record(&self, minutes: u64) -> Result<()> {
         let mut state = self.state.lock().await;
         let hour = u32::try_from(self.clock.unix_ms() / HOUR_MS).unwrap_or(u32::MAX);
         let (costs, booked) = ((self.costs)(), self.node.ledger().tenants());
         let (mut lines, mut counted) = (Vec::new(), Vec::new());
         let tenants = self.node.tenants();
-        // Of those that are dropped nothing is handed over any more.
+        // For dropped tenants nothing is handed over any more.
         let there: BTreeSet<u32> = tenants.iter().map(|tenant| tenant.id().0).collect();
         state.handed_over.retain(|id, _| there.contains(id));
         for tenant in tenants {
@@ -85,14 +89,14 @@ impl Bill {
         Ok(())
     }
 
-    /// The hours that begin at `from_seconds` since 1970 or later, and before `to_seconds`, with what was used until
-    /// now.
+    /// The hours that begin at `from_seconds` since 1970 or later, and before `to_seconds`, including what was used
+    /// until now.
     ///
     /// # Errors
     /// There is no bill.
     pub async fn lines(&self, from_seconds: u64, to_seconds: u64) -> Result<wire::Bill> {
         self.record(0).await?;
-        // An hour that begins in the middle of another is that behind it.
+        // A bound in the middle of an hour means the next full hour.
         let hour = |seconds: u64| u32::try_from(seconds.div_ceil(HOUR_SECONDS)).unwrap_or(u32::MAX);
         let state = self.state.lock().await;
         let book = state.book.as_ref().map_err(|error| error.clone())?;
@@ -120,7 +124,7 @@ fn shown(line: BillLine) -> wire::BillLine {
 }
 
 impl wire::Bill {
-    /// As comma-separated values, one line for each hour and tenant.
+    /// The bill as comma-separated values, one line for each hour and tenant.
     pub fn csv(&self) -> String {
         let mut text =
             "hour_unix_seconds,tenant,name,commands,request_units,minutes,disk_bytes,memory_bytes".to_owned();

@@ -1,4 +1,4 @@
-//! What an operator has changed about a tenant, in words for the log. Of a secret only that it changed (S4).
+//! Describes for the log what an operator has changed about a tenant. Of a secret it says only that it changed (S4).
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use weir_node::{OnLimit, TenantSettings};
 
 use super::wire::DeltaMs;
 
-/// Each setting that differs, as `NAME OLD -> NEW`, in one line; empty if none does.
+/// Each setting that differs, as `NAME OLD -> NEW`, in one line. Empty if none differs.
 pub(super) fn changes(old: &TenantSettings, new: &TenantSettings) -> String {
     let limited = |value: u64| if value == 0 { "unlimited".to_owned() } else { value.to_string() };
     let fields = |settings: &TenantSettings| {

@@ -1,7 +1,7 @@
-//! The two ways of writing metrics down: OpenMetrics for who asks for it (Prometheus does), and the text format 0.0.4
-//! for everybody else (`curl`, `promtool check metrics`, older collectors).
+//! Two formats for metrics: OpenMetrics for scrapers that ask for it (Prometheus does), and the text format 0.0.4 for
+//! everybody else (`curl`, `promtool check metrics`, older collectors).
 //!
-//! They differ in few lines: in the text format a counter's HELP and TYPE carry its whole name, with `_total`, and
+//! They differ in few lines: in the text format, a counter's HELP and TYPE carry its whole name, with `_total`, and
 //! there is neither UNIT nor EOF.
 
 use std::fmt::{self, Write as _};
@@ -12,10 +12,10 @@ use prometheus_client::registry::Registry;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// Everything in `registry`, and its media type, as the `Accept` of `headers` has it.
+/// The media type and the text of everything in `registry`, in the format that the `Accept` of `headers` asks for.
 ///
 /// # Errors
-/// A metric cannot be written down.
+/// A metric cannot be encoded.
 pub(super) fn exposition(registry: &Registry, headers: &HeaderMap) -> Result<(&'static str, String), fmt::Error> {
     let mut text = String::new();
     encode(&mut text, registry)?;
@@ -26,10 +26,10 @@ pub(super) fn exposition(registry: &Registry, headers: &HeaderMap) -> Result<(&'
     Ok(("text/plain; version=0.0.4; charset=utf-8", text_format(&text)?))
 }
 
-/// The text format of what is OpenMetrics.
+/// Converts OpenMetrics to the text format.
 fn text_format(open_metrics: &str) -> Result<String, fmt::Error> {
     let mut text = String::with_capacity(open_metrics.len());
-    // A HELP waits for its TYPE, which says what the name is.
+    // A HELP waits for its TYPE, which decides the name.
     let mut help = None;
     for line in open_metrics.lines() {
         let Some(comment) = line.strip_prefix("# ") else {

@@ -1,16 +1,16 @@
-//! What the kernel says this process has moved: the other side of the books.
+//! How many bytes this process has moved according to the kernel, to compare with the ledger.
 
 use std::sync::Arc;
 
 use weir_node::{Direction, Node};
 
-/// Bytes of the kernel's accounting (`/proc/self/io`): `read_bytes` is what the device was asked for, `write_bytes`
-/// direct writes and pages of the page cache at the moment they became dirty.
+/// Byte counts of the kernel (`/proc/self/io`): `read_bytes` is what was requested from the device; `write_bytes` is
+/// direct writes, and pages of the page cache counted at the moment they became dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelBytes([u64; 2]);
 
 impl KernelBytes {
-    /// Now; `None` where the kernel does not tell.
+    /// The counts now; `None` if the kernel does not tell.
     #[allow(clippy::disallowed_methods, reason = "a window of the kernel, not a file of the disk")]
     pub fn now() -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/self/io").ok()?)
@@ -30,14 +30,14 @@ impl KernelBytes {
     }
 }
 
-/// The ledger beside the kernel, both since the node was opened.
+/// Compares the ledger with the kernel, both since the node was opened.
 pub struct Conservation {
     node: Arc<Node>,
     before: Option<KernelBytes>,
 }
 
 impl Conservation {
-    /// Of `node`; `before` is what the kernel had counted when it was opened.
+    /// The comparison for `node`; `before` is what the kernel had counted when the node was opened.
     pub fn new(node: Arc<Node>, before: Option<KernelBytes>) -> Self {
         Self { node, before }
     }
@@ -46,7 +46,7 @@ impl Conservation {
         &self.node
     }
 
-    /// Bytes in one direction since then, (of the ledger, of the kernel); `None` where the kernel does not tell.
+    /// Bytes in one direction since then, (in the ledger, in the kernel); `None` if the kernel does not tell.
     pub fn bytes(&self, direction: Direction) -> Option<(u64, u64)> {
         let kernel = KernelBytes::now()?.bytes(direction).saturating_sub(self.before?.bytes(direction));
         Some((self.node.ledger().total().total(direction).bytes, kernel))

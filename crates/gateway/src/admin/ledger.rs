@@ -1,4 +1,4 @@
-//! The ledger for spreadsheets and bills: one line for each tenant.
+//! The ledger for spreadsheets and bills, with one line for each tenant.
 
 use std::fmt::Write;
 
@@ -8,9 +8,9 @@ use weir_node::{Booked, Direction, Node};
 
 const DIRECTIONS: [(&str, Direction); 2] = [("read", Direction::Read), ("written", Direction::Write)];
 
-/// Every tenant's bytes since the start, by cause, as CSV with a header line: what its users read and wrote, what the
-/// device read and wrote for that, and the quotients (empty before a user did anything). Tenant 0 is the node itself; a
-/// last line without a number sums up those that were dropped, so that all lines are what the device moved.
+/// Every tenant's bytes since the start by cause, as CSV with a header line: what its users read and wrote, what the
+/// device read and wrote for that, and the quotients (empty before a user did anything). Tenant 0 is the node itself. A
+/// last line without a number sums up the dropped tenants, so that all lines together are what the device moved.
 pub fn csv(node: &Node) -> String {
     let mut text = header();
     let books = node.ledger().books();
@@ -23,15 +23,15 @@ pub fn csv(node: &Node) -> String {
     text
 }
 
-/// What tenants that are no more are called, all together.
+/// The name for all dropped tenants together.
 pub(super) const DROPPED: &str = "(dropped)";
 
-/// What a tenant is called on dashboards.
+/// The name of a tenant on dashboards.
 pub(super) fn name_of(node: &Node, tenant: u32) -> String {
     match node.tenant_by_id(TenantId(tenant)) {
         Some(tenant) => tenant.name().to_string(),
         None if tenant == Owner::default().tenant => "(node)".to_owned(),
-        // Dropped a moment ago.
+        // The tenant was dropped a moment ago.
         None => format!("({tenant})"),
     }
 }

@@ -1,7 +1,7 @@
 //! The door for operators: metrics, health, and everything about tenants, over HTTP.
 //!
-//! `/metrics` is for Prometheus, `/healthz` for whoever restarts what is ill, `/v1/` for `weir tenant` and its kin.
-//! Bind it to loopback or to a network of your own: it asks nobody who he is.
+//! `/metrics` is for Prometheus, `/healthz` for supervisors that restart a sick process, `/v1/` for `weir tenant` and
+//! its kin. Bind it to loopback or to a network of your own, because it does not ask who its clients are.
 
 pub mod api;
 pub mod bill;
@@ -33,14 +33,14 @@ use self::operator::Operator;
 
 const INDEX: &str = "weir
 
-/metrics                 for Prometheus
+/metrics                 metrics, for Prometheus
 /healthz                 200 while requests are served
-/v1/tenants              tenants; weir tenant --help
+/v1/tenants              all tenants; weir tenant --help
 /v1/tenants/NAME/backup  weir backup --help
-/v1/tenants/NAME/why     why it is as it is; weir why --help
+/v1/tenants/NAME/why     what a tenant waits for, and why; weir why --help
 /v1/restore              weir restore --help
 /v1/recording            what the policies saw and decided
-/v1/top                  what the tenants do; weir top --help
+/v1/top                  what the tenants do now; weir top --help
 /v1/ledger.csv           bytes by tenant and cause
 /v1/bill, /v1/bill.csv   what tenants have used, by the hour; weir bill --help
 ";
@@ -54,12 +54,12 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Shows what is in `registry`, and takes orders for `operator`, at `listener`.
+    /// A door at `listener` that shows what is in `registry` and passes orders to `operator`.
     pub fn new(listener: TcpListener, registry: Registry, operator: Arc<dyn Operator>) -> Self {
         Self { listener, registry: Arc::new(registry), operator, bill: None }
     }
 
-    /// Shows `bill`, too.
+    /// Shows `bill` as well.
     #[must_use]
     pub fn with_bill(self, bill: Arc<Bill>) -> Self {
         Self { bill: Some(bill), ..self }
@@ -67,15 +67,14 @@ impl Admin {
 
     /// Serves for ever; dropping the future ends it.
     pub fn run(self) -> impl Future<Output = io::Result<()>> + Send {
-        // On loopback nobody scrapes from elsewhere, and a page's name may lead there: a name is no way to ask for
-        // anything.
+        // On loopback nobody scrapes from elsewhere, and the name of a web page may lead there, so names are refused.
         let open = self.listener.local_addr().is_ok_and(|at| !at.ip().to_canonical().is_loopback());
         let shown = Router::new()
             .route("/", get(|| async { INDEX }))
             .route("/metrics", get(show_metrics))
             .with_state(self.registry)
             .layer(from_fn(move |request, next| api::no_pages(open, request, next)));
-        // Health is no secret: whoever looks after containers asks by any name.
+        // Health is no secret: the supervisor of a container may use any name.
         let router = Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
             .merge(shown)

@@ -23,27 +23,27 @@ pub use crate::resp::slow_replies::SlowReply;
 use crate::store::Store;
 pub use crate::tenant::account::TenantConnections;
 
-/// The longest secret that somebody may choose, in bytes; the shortest has one.
+/// The longest secret that an operator may choose, in bytes. The shortest has one.
 const SECRET_CHOSEN_BYTES_MAX: usize = 512;
 
-/// See the module. Cheap to clone.
+/// The operator of a node. Cheap to clone.
 #[derive(Clone)]
 pub struct NodeOperator {
     node: Arc<Node>,
     clock: Arc<dyn Clock>,
     slow: Arc<SlowHash>,
-    /// Where long answers are written: clients are accepted on the operators' own thread.
+    /// Where long answers are written, because clients are accepted on the operators' own thread.
     aside: Arc<dyn Spawn>,
     clients: Arc<dyn Clients>,
 }
 
-/// What clients do, as their door sees it.
+/// What the gateway knows about clients.
 pub trait Clients: Send + Sync + 'static {
-    /// Counts of everybody.
+    /// Counts of all tenants.
     fn counts(&self) -> DoorCounts;
-    /// Of one tenant: the last replies that its clients waited long for, the newest first.
+    /// The last replies for which the clients of one tenant waited long, newest first.
     fn slow_replies(&self, tenant: u32) -> Vec<SlowReply>;
-    /// Of one tenant: its connections.
+    /// The connections of one tenant.
     fn connections(&self, tenant: u32) -> TenantConnections;
 }
 
@@ -61,20 +61,20 @@ impl<S: Store> Clients for Observer<S> {
     }
 }
 
-/// What the clients' door counts.
+/// What the gateway counts.
 #[derive(Clone, Debug, Default)]
 pub struct DoorCounts {
     /// Open connections.
     pub connections: u64,
-    /// By tenant: replies by how long they took ([`crate::latency`]).
+    /// Replies by how long they took ([`crate::latency`]), by tenant.
     pub latencies: BTreeMap<u32, Vec<u64>>,
-    /// By tenant: what it has used of the threads that serve clients.
+    /// What each tenant has used of the threads that serve clients.
     pub processor_use: BTreeMap<u32, ProcessorUse>,
 }
 
 impl NodeOperator {
-    /// Orders for `node`; `slow` hashes the secrets that operators choose, long answers are written on `aside`,
-    /// `clients` tells what they do.
+    /// Carries out orders for `node`. `slow` hashes the secrets that operators choose, long answers are written on
+    /// `aside`, and `clients` tells what clients do.
     pub fn new(
         node: Arc<Node>,
         clock: Arc<dyn Clock>,
@@ -85,17 +85,19 @@ impl NodeOperator {
         Self { node, clock, slow, aside, clients: Arc::new(clients) }
     }
 
-    /// What `answer` says, from another thread than the caller's: megabytes are written meanwhile.
+    /// The result of `answer`, computed on another thread because writing megabytes takes a while.
     fn aside(&self, answer: impl FnOnce() -> Result<String, Refusal> + Send + 'static) -> Doing<String> {
         let (tell, told) = oneshot::channel();
         self.aside.spawn(Box::pin(async move {
-            // Whoever asked may have gone meanwhile.
+            // The caller may have gone meanwhile.
             let _ = tell.send(answer());
         }));
-        Box::pin(async { told.await.unwrap_or_else(|_| Err(Refusal::new(Reason::Failed, "the server is ending"))) })
+        Box::pin(async {
+            told.await.unwrap_or_else(|_| Err(Refusal::new(Reason::Failed, "the server is shutting down")))
+        })
     }
 
-    /// What is known of `tenant` at `at`, which was `ago` seconds ago: its limits are known as they are now.
+    /// What is known of `tenant` at `at`, which was `ago` seconds ago. Its limits are only known as they are now.
     fn facts(&self, tenant: &Tenant, ago: u64, at: Nanos) -> Facts {
         let settings = tenant.settings();
         let window = self.node.felt(tenant.id(), at);
@@ -106,7 +108,7 @@ impl NodeOperator {
         let connections = self.clients.connections(tenant.id().0);
         let held = tenant.disk_use().living;
         let disk = Some(settings.disk_bytes_max).filter(|&max| max > 0).map(|max| {
-            // Whether the limit is reached is the tenant's own judgement: not all of what lies on the disk need count.
+            // Whether the limit is reached is for the tenant to judge, because not everything on the disk has to count.
             if tenant.disk_limit_reached().is_some() { (held.max(max), max) } else { (held.min(max - 1), max) }
         });
         Facts {
@@ -121,20 +123,18 @@ impl NodeOperator {
 
     fn find(&self, name: &str) -> Result<Arc<Tenant>, Refusal> {
         self.node.tenant(&parse(name)?).ok_or_else(|| {
-            Refusal::new(
-                Reason::NotFound,
-                format!("there is no tenant `{name}`: `weir tenant list` shows which there are"),
-            )
+            Refusal::new(Reason::NotFound, format!("there is no tenant `{name}`: `weir tenant list` lists all tenants"))
         })
     }
 }
 
-/// What is stored, and what is to be told, of a secret that was chosen or is to be generated.
+/// The stored form of a secret that was chosen or is generated here, and the text to show to the operator if it was
+/// generated.
 async fn made(slow: &SlowHash, chosen: Option<&str>) -> Result<(StoredSecret, Option<String>), Refusal> {
     let mut failure = None;
     let mut random = |buffer: &mut [u8]| {
         if let Err(error) = secret::system_random(buffer) {
-            failure = Some(Refusal::new(Reason::Failed, format!("the system has no random bytes: {error}")));
+            failure = Some(Refusal::new(Reason::Failed, format!("the operating system gave no random bytes: {error}")));
         }
     };
     let Some(chosen) = chosen else {
@@ -142,7 +142,7 @@ async fn made(slow: &SlowHash, chosen: Option<&str>) -> Result<(StoredSecret, Op
         return failure.map_or(Ok((StoredSecret::new(stored), Some(told.to_string()))), Err);
     };
     if !(1..=SECRET_CHOSEN_BYTES_MAX).contains(&chosen.len()) {
-        return Err(Refusal::new(Reason::Invalid, format!("a secret has 1 to {SECRET_CHOSEN_BYTES_MAX} bytes")));
+        return Err(Refusal::new(Reason::Invalid, format!("a secret must have 1 to {SECRET_CHOSEN_BYTES_MAX} bytes")));
     }
     let mut salt = [0; 16];
     random(&mut salt);
@@ -150,9 +150,9 @@ async fn made(slow: &SlowHash, chosen: Option<&str>) -> Result<(StoredSecret, Op
         return Err(failure);
     }
     let stored = slow.choose(chosen, salt).await;
-    let stored =
-        stored.map_err(|_| Refusal::new(Reason::Conflict, "too many secrets are hashed just now: try again"))?;
-    let stored = stored.map_err(|_| Refusal::new(Reason::Failed, "there is no memory to hash the secret"))?;
+    let stored = stored
+        .map_err(|_| Refusal::new(Reason::Conflict, "too many secrets are being hashed at the moment: try again"))?;
+    let stored = stored.map_err(|_| Refusal::new(Reason::Failed, "there is not enough memory to hash the secret"))?;
     Ok((StoredSecret::new(stored), None))
 }
 
@@ -187,7 +187,16 @@ impl Operator for NodeOperator {
             let created = this.node.create_tenant(spec).await;
             let tenant = created.map_err(|error| failed("tenant not created", name.as_str(), error))?;
             let sold = this.sold();
-            tracing::info!(tenant = %name, id = tenant.id().0, partitions, %engine, %log, settings, %sold, "tenant created");
+            tracing::info!(
+                tenant = %name,
+                id = tenant.id().0,
+                partitions,
+                %engine,
+                %log,
+                settings,
+                %sold,
+                "tenant created"
+            );
             Ok(wire::Changed { tenant: shown(&tenant), secret: told, sold })
         })
     }
@@ -196,7 +205,7 @@ impl Operator for NodeOperator {
         let this = self.clone();
         Box::pin(async move {
             let new = change.new_secret || change.secret.is_some();
-            // Not in the change itself, which others wait for: it takes its time.
+            // This takes a while, so it is not done in the change itself, for which others wait.
             let made = if new { Some(made(&this.slow, change.secret.as_deref()).await?) } else { None };
             let tenant = this.find(&name)?;
             let (secret, told) = made.map_or((None, None), |(stored, generated)| (Some(stored), generated));
@@ -205,7 +214,7 @@ impl Operator for NodeOperator {
                 let before = settings.clone();
                 apply(settings, &change.settings)?;
                 settings.secret = secret.or_else(|| settings.secret.take());
-                // Whoever asked may have gone: it is done all the same.
+                // The caller may have gone; the change is made all the same.
                 let _ = tell.send(changes(&before, settings));
                 Ok::<_, Refusal>(())
             });
@@ -218,7 +227,11 @@ impl Operator for NodeOperator {
             let sold = this.sold();
             match changes.as_str() {
                 "" => {
-                    tracing::info!(tenant = %tenant.name(), id = tenant.id().0, "tenant altered: everything was so already")
+                    tracing::info!(
+                        tenant = %tenant.name(),
+                        id = tenant.id().0,
+                        "tenant altered: all settings had these values already"
+                    )
                 }
                 changes => {
                     tracing::info!(tenant = %tenant.name(), id = tenant.id().0, changes, %sold, "tenant altered");
@@ -233,18 +246,25 @@ impl Operator for NodeOperator {
         Box::pin(async move {
             let tenant = this.find(&name)?;
             if tenant.name().as_str() == TenantName::DEFAULT {
-                let message =
-                    "the built-in tenant stays: `weir tenant suspend default` keeps clients out, FLUSHALL empties it";
+                let message = "the built-in tenant cannot be dropped: `weir tenant suspend default` keeps clients \
+                               out, and FLUSHALL empties it";
                 return Err(Refusal::new(Reason::Invalid, message));
             }
             let booked = this.node.ledger().tenants().remove(&tenant.id().0).unwrap_or_default();
             let dropped = this.node.drop_tenant(tenant.name()).await;
             dropped.map_err(|error| failed("tenant not dropped", tenant.name().as_str(), error))?;
-            // Its last bill: the books know it no more.
+            // The tenant's last bill, because the books no longer know it.
             let [read, written] = [Direction::Read, Direction::Write].map(|direction| booked.total(direction).bytes);
             let (name, id) = (tenant.name(), tenant.id().0);
             let sold = this.sold();
-            tracing::info!(tenant = %name, id, device_read_bytes = read, device_written_bytes = written, %sold, "tenant dropped");
+            tracing::info!(
+                tenant = %name,
+                id,
+                device_read_bytes = read,
+                device_written_bytes = written,
+                %sold,
+                "tenant dropped"
+            );
             Ok(())
         })
     }
@@ -331,7 +351,7 @@ impl Operator for NodeOperator {
         let ago = match when {
             When::Ago(seconds) => seconds,
             When::At(seconds) => (self.clock.unix_ms() / 1000).checked_sub(seconds).ok_or_else(|| {
-                Refusal::new(Reason::Invalid, format!("at={seconds}: that is in the future of the server's clock"))
+                Refusal::new(Reason::Invalid, format!("at={seconds} is in the future by the server's clock"))
             })?,
         };
         let at = self.clock.now().saturating_sub(ago.saturating_mul(1_000_000_000));
@@ -373,7 +393,7 @@ pub fn sold(node: &Node) -> wire::Sold {
     }
 }
 
-/// The node could not do it: that is said in the log, too, where an order that makes no sense is the operator's own
+/// The node could not do it. This is logged as well, unlike an order that makes no sense, which is the operator's own
 /// business.
 fn failed(what: &str, tenant: &str, error: weir_io::Error) -> Refusal {
     let refusal = Refusal::from(error);
@@ -392,7 +412,7 @@ fn parse(name: &str) -> Result<TenantName, Refusal> {
     TenantName::new(name).map_err(|error| Refusal::new(Reason::Invalid, error.to_string()))
 }
 
-/// Changes what is present in `change`.
+/// Applies the settings that are present in `change`.
 fn apply(settings: &mut TenantSettings, change: &wire::Settings) -> Result<(), Refusal> {
     let limits = &mut settings.limits;
     limits.rcu = change.rcu.unwrap_or(limits.rcu);
@@ -410,7 +430,8 @@ fn apply(settings: &mut TenantSettings, change: &wire::Settings) -> Result<(), R
     };
     limits.on_limit = match (change.on_limit, change.delay_max_ms) {
         (Some(wire::OnLimit::Refuse), Some(_)) => {
-            let message = "delay_max_ms says how long to wait, on_limit = refuse not to wait: give one of them";
+            let message =
+                "delay_max_ms says how long to wait, but on_limit = refuse says not to wait: give only one of them";
             return Err(Refusal::new(Reason::Invalid, message));
         }
         (Some(wire::OnLimit::Refuse), None) => OnLimit::Refuse,

@@ -1,4 +1,5 @@
-//! What an operator can do to a node: the seam between the HTTP API and the node, so that each can be tried alone.
+//! What an operator can do to a node. This trait separates the HTTP API from the node, so that each can be tested
+//! alone.
 
 use std::fmt;
 
@@ -6,25 +7,25 @@ use weir_io::BoxFuture;
 
 use super::wire;
 
-/// Why something was not done, in words for the operator.
+/// Why an order was not carried out, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which kind of reason.
+    /// The kind of reason.
     pub reason: Reason,
     /// What is wrong and what to do about it. Never a secret.
     pub message: String,
 }
 
-/// Kinds of reasons; each has an HTTP status of its own.
+/// Kinds of reasons. Each has an HTTP status of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The request makes no sense.
     Invalid,
-    /// There is no such thing.
+    /// The thing does not exist.
     NotFound,
-    /// There is one already, or it is busy.
+    /// The thing exists already, or it is busy.
     Conflict,
-    /// The node could not: a full or failing disk.
+    /// The node could not do it, for example because its disk is full or fails.
     Failed,
 }
 
@@ -41,14 +42,14 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What comes of an order.
+/// The result of an order.
 pub type Doing<T> = BoxFuture<Result<T, Refusal>>;
 
-/// A node, as its operator sees it. What has been answered with success is durable.
+/// A node as its operator sees it. An order that was answered with success is durable.
 pub trait Operator: Send + Sync + 'static {
     /// All tenants, by name.
     fn tenants(&self) -> Vec<wire::Tenant>;
-    /// What they have bought.
+    /// What all tenants have bought.
     fn sold(&self) -> wire::Sold;
     /// The tenant called `name`.
     fn tenant(&self, name: &str) -> Result<wire::Tenant, Refusal>;
@@ -64,19 +65,19 @@ pub trait Operator: Send + Sync + 'static {
     fn restore(&self, order: wire::RestoreOrder) -> Doing<wire::Changed>;
     /// Counters of everything.
     fn top(&self) -> wire::Top;
-    /// Why its partitions are as they are, or were.
+    /// Why the tenant's partitions are, or were, as they are.
     fn why(&self, name: &str, when: When) -> Result<wire::Why, Refusal>;
-    /// What the policies of the node saw and decided lately, as JSON.
+    /// What the policies of the node saw and decided recently, as JSON.
     fn recording(&self) -> Doing<String>;
     /// Every device byte by tenant, partition and cause, as CSV.
     fn ledger_csv(&self) -> Doing<String>;
 }
 
-/// A moment.
+/// A moment for which an operator asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So many seconds ago.
+    /// This many seconds ago.
     Ago(u64),
-    /// So many seconds after the beginning of 1970.
+    /// This many seconds after the beginning of 1970.
     At(u64),
 }

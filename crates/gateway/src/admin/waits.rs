@@ -3,7 +3,7 @@
 use weir_node::waits::Waits;
 use weir_node::{Booked, Tenant, Unit, Wait};
 
-/// In nanoseconds since the start; `booked` is the tenant's in the ledger.
+/// Nanoseconds since the start; `booked` is the tenant's entry in the ledger.
 pub fn waits(tenant: &Tenant, booked: &Booked) -> Waits {
     let quota = [Unit::Read, Unit::Write].map(|unit| tenant.quota().stats(unit).delayed_ns);
     let stalls = tenant.partitions().iter().flat_map(|slot| slot.stalls());

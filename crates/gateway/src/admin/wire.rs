@@ -1,4 +1,4 @@
-//! What the operators' API says and hears, as JSON. Whoever calls it over HTTP from Rust uses the same types.
+//! The requests and answers of the operators' API, as JSON. Rust programs that call it over HTTP use the same types.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,19 +22,19 @@ pub enum OnLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected milliseconds, \"never\" or \"node\"")]
 pub enum DeltaMs {
-    /// So many milliseconds.
+    /// This many milliseconds.
     Ms(u32),
-    /// Something else.
+    /// A word instead of a number.
     Word(DeltaWord),
 }
 
-/// A delay that is no number.
+/// A delay that is not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeltaWord {
-    /// Nothing is promised to it: it waits as long as it takes.
+    /// The tenant is promised nothing: it waits as long as it takes.
     Never,
-    /// As long as the node promises to everybody.
+    /// The delay that the node promises to everybody.
     Node,
 }
 
@@ -75,13 +75,13 @@ impl FromStr for DeltaMs {
         match text {
             "never" => Ok(DeltaMs::Word(DeltaWord::Never)),
             "node" => Ok(DeltaMs::Word(DeltaWord::Node)),
-            ms => ms.parse().map(DeltaMs::Ms).map_err(|_| "milliseconds, `never` or `node` are wanted".to_owned()),
+            ms => ms.parse().map(DeltaMs::Ms).map_err(|_| "expected milliseconds, `never` or `node`".to_owned()),
         }
     }
 }
 
-/// A tenant's settings, or those of them that are to be changed: what is absent stays as it is (in a new tenant: as the
-/// defaults are).
+/// A tenant's settings, or those of them that are to be changed. An absent setting stays as it is (in a new tenant: at
+/// its default).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -94,7 +94,7 @@ pub struct Settings {
     /// Request units per second; 0 = unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ru: Option<u64>,
-    /// Whether it may use more request units, as long as the node has some left.
+    /// Whether the tenant may use more request units than that while the node has some left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spare: Option<bool>,
     /// Seconds of unused units that may be used later at once.
@@ -112,16 +112,16 @@ pub struct Settings {
     /// Bytes on disk at most; 0 = unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes_max: Option<u64>,
-    /// Bytes of memory at most that its rows take, where its engine keeps them there; 0 = unlimited.
+    /// Bytes of memory at most that its rows take, if its engine keeps rows in memory; 0 = unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
-    /// Its part of what tenants share, in proportion to others': 1 to 1000.
+    /// Its share of what tenants share, in proportion to the others' weights: 1 to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u16>,
-    /// How long it may have to wait for that.
+    /// How long it may have to wait for its share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta_ms: Option<DeltaMs>,
-    /// Its clients are refused; its data stays.
+    /// Whether its clients are refused; its data stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspended: Option<bool>,
 }
@@ -141,7 +141,7 @@ pub struct NewTenant {
     /// `own` or `shared`; `own` if absent. It cannot be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// A secret of the operator's choice; generated, and told once, if absent.
+    /// A secret of the operator's choice. If absent, a secret is generated and told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// Everything else.
@@ -156,43 +156,43 @@ pub struct Change {
     /// A new secret of the operator's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// A new secret is generated, and told once.
+    /// Whether to generate a new secret, which is told once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub new_secret: bool,
     /// Everything else.
     pub settings: Settings,
 }
 
-/// A tenant, as it is shown. Never its secret.
+/// A tenant as it is shown. Its secret is never shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its number, never reused.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: u32,
-    /// Of those, the ones that are awake.
+    /// How many partitions are awake.
     pub awake: u32,
-    /// `lsm`, `memory` or `sp-lsm`; absent in the answers of versions that know one only.
+    /// `lsm`, `memory` or `sp-lsm`; absent in the answers of versions that know only one engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// `own` or `shared`; absent in the answers of versions that know one only.
+    /// `own` or `shared`; absent in the answers of versions that know only one kind of log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// Bytes of memory that its rows take; absent where its engine does not keep them there.
+    /// Bytes of memory that its rows take; absent if its engine does not keep rows in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Whether its clients need a secret.
     pub has_secret: bool,
-    /// The names of its users beside itself; what no terminal should show is escaped.
+    /// The names of its users besides itself. Characters that no terminal should show are escaped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
-    /// All of them present.
+    /// All settings are present.
     pub settings: Settings,
 }
 
-/// Answer to what creates or alters a tenant.
+/// Answer to an order that creates or alters a tenant.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
     /// The tenant as it is now.
@@ -205,30 +205,31 @@ pub struct Changed {
     pub sold: Sold,
 }
 
-/// What tenants have bought, beside what the device gives. Selling it several times is what a node is for; here is how
-/// often.
+/// What tenants have bought, compared with what the device gives. A node is meant to sell its bandwidth several times;
+/// this says how often.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sold {
     /// Tenants with a limit on reads or on writes.
     pub tenants: u64,
-    /// Tenants without one of the two.
+    /// Tenants that have no limit on reads, or none on writes.
     pub unlimited: u64,
     /// Read units a second, of all tenants.
     pub rcu: u64,
     /// Write units a second, of all tenants.
     pub wcu: u64,
-    /// Device bytes a second that all of these would take at once, before flushes and compactions.
+    /// Device bytes a second that all these units would take if they were used at once, before flushes and compactions.
     pub bytes_per_second: u64,
-    /// Device bytes a second that there are; absent where `device_bandwidth` does not say.
+    /// Device bytes a second that the device gives; absent if `device_bandwidth` does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_bytes_per_second: Option<u64>,
-    /// What is sold, in hundredths of the device; absent like that.
+    /// What is sold, in percent of what the device gives; absent in the same case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u64>,
-    /// Device bytes a second that take all writes at once into the log and out of memory, with nothing compacted.
+    /// Device bytes a second that it takes to bring all sold writes, at once, into the log and out of memory, without
+    /// any compaction.
     pub uncompacted_bytes_per_second: u64,
-    /// Whether the device passes those; absent like that.
+    /// Whether the device can take that; absent in the same case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passes_uncompacted: Option<bool>,
 }
@@ -262,7 +263,8 @@ impl fmt::Display for Sold {
         if self.passes_uncompacted == Some(false) {
             write!(
                 f,
-                "; their writes alone, all at once, do not pass even with nothing compacted: into the log and out of memory they take {:.0} MB/s",
+                "; the device cannot take all these writes at once even without compactions: writing them to the log \
+                 and flushing them takes {:.0} MB/s",
                 mega(self.uncompacted_bytes_per_second)
             )?;
         }
@@ -273,7 +275,7 @@ impl fmt::Display for Sold {
 /// Answer of `GET /v1/tenants`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenants {
-    /// By name.
+    /// Tenants, ordered by name.
     pub tenants: Vec<Tenant>,
     /// What all of them have bought.
     #[serde(default)]
@@ -284,7 +286,7 @@ pub struct Tenants {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupOrder {
-    /// An absolute path on the server's machine: a directory that is new or empty.
+    /// An absolute path on the server's machine: a new or empty directory.
     pub dir: String,
 }
 
@@ -292,11 +294,11 @@ pub struct BackupOrder {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreOrder {
-    /// An absolute path on the server's machine: a backup.
+    /// An absolute path on the server's machine: the directory of a backup.
     pub dir: String,
-    /// The tenant to make of it; there must be none of that name.
+    /// The name of the tenant to make of it; no tenant may have that name yet.
     pub name: String,
-    /// A secret of the operator's choice; generated, and told once, if absent. A backup holds none.
+    /// A secret of the operator's choice. If absent, a secret is generated and told once. A backup contains no secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
@@ -304,15 +306,15 @@ pub struct RestoreOrder {
 /// Answer to a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupDone {
-    /// Partitions in it.
+    /// Number of partitions in the backup.
     pub partitions: u32,
-    /// Files in it, its own manifest not counted.
+    /// Number of files in the backup, without its own manifest.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
 }
 
-/// Answer of `GET /v1/top`: counters since the server started. Two of them make a rate.
+/// Answer of `GET /v1/top`: counters since the server started. The difference of two answers gives a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Top {
     /// Nanoseconds of a clock that only goes forward.
@@ -325,10 +327,10 @@ pub struct Top {
     pub cache_hits: u64,
     /// Blocks not found there.
     pub cache_misses: u64,
-    /// What tenants have bought, in hundredths of the device; absent where `device_bandwidth` does not say.
+    /// What tenants have bought, in percent of what the device gives; absent if `device_bandwidth` does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sold_percent: Option<u64>,
-    /// By name.
+    /// Tenants, ordered by name.
     pub tenants: Vec<TopTenant>,
 }
 
@@ -339,11 +341,11 @@ pub struct TopTenant {
     pub name: String,
     /// Its number.
     pub id: u32,
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: u32,
-    /// Of those, the ones that are awake.
+    /// How many partitions are awake.
     pub awake: u32,
-    /// Its clients are refused.
+    /// Whether its clients are refused.
     pub suspended: bool,
     /// Keys read by its clients.
     pub reads: u64,
@@ -359,21 +361,22 @@ pub struct TopTenant {
     pub waited_nanos: Waits,
     /// Read units a second that it has bought; 0 = no limit.
     pub rcu: u64,
-    /// Write units, likewise.
+    /// Write units a second that it has bought; 0 = no limit.
     pub wcu: u64,
-    /// Replies by how long their clients waited: `[bucket, count]` of the buckets that are not empty. Two of them,
-    /// subtracted, are what happened in between.
+    /// Replies by how long their clients waited: `[bucket, count]` of the buckets that are not empty. The difference of
+    /// two answers is what happened between them.
     #[serde(default)]
     pub latency: Vec<[u64; 2]>,
-    /// It keeps the threads that serve clients busy while others want to be served, and goes behind them.
+    /// Whether it keeps the threads that serve clients busy while others want to be served, and therefore goes behind
+    /// them.
     #[serde(default)]
     pub is_noisy: bool,
-    /// Processor time of those threads that was spent on it, in nanoseconds.
+    /// Nanoseconds of processor time that these threads spent on it.
     #[serde(default)]
     pub processor_nanos: u64,
-    /// Requests that waited for the tenant's own units.
+    /// Requests that had to wait for the tenant's own units.
     pub delayed: u64,
-    /// Requests refused for the tenant's own units.
+    /// Requests refused because of the tenant's own units.
     pub refused: u64,
 }
 
@@ -382,9 +385,9 @@ pub struct TopTenant {
 pub struct Cause {
     /// `read`, `log`, `flush`, `l0`, `deep` or `maintenance`.
     pub class: String,
-    /// From the device.
+    /// Bytes read from the device.
     pub read: u64,
-    /// To the device.
+    /// Bytes written to the device.
     pub written: u64,
 }
 
@@ -398,12 +401,12 @@ pub struct Problem {
 /// `GET /v1/tenants/NAME/why?ago=SECONDS`, or `why?at=SECONDS` since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Why {
-    /// What the tenant feels most, as a sentence; what else it feels, in a sentence each.
+    /// What the tenant feels most, in one sentence, and what else it feels, in one sentence each.
     #[serde(default)]
     pub felt: String,
     /// Its partitions.
     pub partitions: Vec<PartitionWhy>,
-    /// The last replies before then that its clients waited long for, the newest first.
+    /// The last replies before that moment for which its clients waited long, newest first.
     #[serde(default)]
     pub slow_replies: Vec<SlowReply>,
 }
@@ -411,32 +414,33 @@ pub struct Why {
 /// A reply that took more than 10 ms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlowReply {
-    /// When it was written, in milliseconds since 1970.
+    /// When the reply was written, in milliseconds since 1970.
     pub unix_ms: u64,
-    /// What its client waited, in microseconds.
+    /// How long its client waited, in microseconds.
     pub micros: u64,
-    /// Commands answered at once: a pipeline.
+    /// Number of commands that were answered together: a pipeline.
     pub replies: u64,
-    /// The one of them that took longest.
+    /// The command of the pipeline that took longest.
     pub command: String,
-    /// What of it was waiting for something, in nanoseconds, in the order of
+    /// Nanoseconds of that time spent waiting, by cause, in the order of
     /// [`Cause::NAMES`](weir_node::waits::Cause::NAMES).
     pub waited_nanos: Waits,
 }
 
-/// One partition.
+/// Why one partition is as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionWhy {
     /// Its number.
     pub partition: u32,
-    /// Stage, reason and figures in words; `None` if it was asleep, or that is forgotten.
+    /// Stage, reason and figures in words; `None` if the partition was asleep, or if the history no longer goes back
+    /// that far.
     pub why: Option<String>,
 }
 
 /// What tenants have used, by the hour.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bill {
-    /// By hour and tenant.
+    /// Lines by hour and tenant.
     pub lines: Vec<BillLine>,
 }
 
@@ -451,13 +455,13 @@ pub struct BillLine {
     pub name: String,
     /// Commands called.
     pub commands: u64,
-    /// Thousandths of request units.
+    /// What the commands cost, in thousandths of request units.
     pub request_milli_units: u64,
-    /// Minutes of the hour in which it was looked at.
+    /// Minutes of the hour in which the tenant was looked at.
     pub minutes: u64,
     /// Bytes on disk, on average over these minutes.
     pub disk_bytes: u64,
-    /// Bytes of rows in memory, likewise.
+    /// Bytes of rows in memory, on average over these minutes.
     pub memory_bytes: u64,
     /// Device bytes, by cause.
     pub device: Vec<Cause>,

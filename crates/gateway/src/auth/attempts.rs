@@ -1,4 +1,4 @@
-//! What is remembered of attempts to log in: secrets that were right, and who was wrong.
+//! What is remembered of attempts to log in: secrets that were right, and failures.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,35 +11,35 @@ use weir_io::Clock;
 use super::failures::{Failures, NameHash};
 use super::{Refusal, secret};
 
-/// Verified secrets remembered, one for each name.
+/// How many verified secrets are remembered, one for each name.
 const VERIFIED_MAX: usize = 64 << 10;
 const SECOND_NANOS: u64 = 1_000_000_000;
-/// Stored secrets are hashed as if all were so long, that a secret of either kind costs the same (S3).
+/// Stored secrets are padded to this length before they are hashed, so that secrets of either kind cost the same (S3).
 const STORED_PADDED_BYTES: usize = 576;
 
-/// One secret given for one name.
+/// One secret that was given for one name.
 pub(super) struct Attempt {
-    /// Whether somebody is called so.
+    /// Whether the name exists.
     pub(super) is_somebody: bool,
     pub(super) address: IpAddr,
     pub(super) name: NameHash,
     pub(super) fingerprint: Fingerprint,
 }
 
-/// A keyed hash of a stored secret and the one given for it.
+/// A keyed hash of a stored secret and of the secret given for it.
 pub(super) type Fingerprint = [u8; 32];
 
-/// See the module.
+/// The memory of attempts to log in.
 pub(super) struct Attempts {
     clock: Arc<dyn Clock>,
-    /// Of this process: what is remembered is of no use to anybody else.
+    /// A key of this process, so that what is remembered is of no use to anybody else.
     key: [u8; 32],
     verified: Mutex<BTreeMap<NameHash, Fingerprint>>,
     failures: Mutex<Failures>,
 }
 
 impl Attempts {
-    /// None yet.
+    /// No attempts yet.
     ///
     /// # Errors
     /// The system has no random bytes.
@@ -61,8 +61,8 @@ impl Attempts {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether the secret was right before. Something is compared for a name that nobody has, and for one whose owner
-    /// has not been here, too: what takes longer is seen (S3).
+    /// Whether the secret was right before. Something is also compared for a name that nobody has, and for a name whose
+    /// owner has not logged in yet: otherwise the difference in time could be measured (S3).
     pub(super) fn was_right(&self, attempt: &Attempt) -> bool {
         let known = self.verified.lock().get(&attempt.name).copied();
         let tag = secret::keyed(&self.key, &attempt.fingerprint).finalize().into_bytes();
@@ -70,17 +70,17 @@ impl Attempts {
         is_known && known.is_some() && attempt.is_somebody
     }
 
-    /// It was.
+    /// Remembers that the secret was right.
     pub(super) fn right(&self, attempt: &Attempt) {
         let mut verified = self.verified.lock();
         if verified.len() >= VERIFIED_MAX {
-            // Whoever is forgotten pays for one more check.
+            // The name that is forgotten pays for one more check.
             verified.pop_first();
         }
         verified.insert(attempt.name, attempt.fingerprint);
     }
 
-    /// Whether a secret may be looked at, or too many were wrong.
+    /// Refuses the attempt if there were too many failures before it.
     pub(super) fn may_try(&self, attempt: &Attempt) -> Result<(), Refusal> {
         match self.failures.lock().wait(attempt.address, &attempt.name, self.clock.now()) {
             Some(wait) => Err(Refusal::TooManyFailures { retry_seconds: wait.div_ceil(SECOND_NANOS) }),
@@ -88,11 +88,11 @@ impl Attempts {
         }
     }
 
-    /// Looks at a secret where that may take milliseconds, one after the other: so a wrong one counts before the next
-    /// is looked at, however many are given at the same time. `is_chosen`: `stored` is the secret of that name, and not
-    /// just work to be done (S3).
+    /// Checks a secret on a thread where that may take milliseconds. Checks run one after the other, so a wrong secret
+    /// counts before the next is checked, however many are given at the same time. `is_chosen`: `stored` is the secret
+    /// of that name, and not just work to be done (S3).
     pub(super) fn judge(&self, attempt: &Attempt, stored: &[u8], is_chosen: bool, given: &[u8]) -> Result<(), Refusal> {
-        // Meanwhile others may have brought the same one, and it was right, or have been wrong.
+        // While this attempt waited, others may have verified the same secret, or may have failed.
         if self.was_right(attempt) {
             return Ok(());
         }

@@ -1,31 +1,31 @@
-//! Wrong secrets, remembered: who guesses waits (S3).
+//! Remembers wrong secrets: whoever guesses has to wait (S3).
 //!
-//! - After ten wrong secrets an address waits, whatever name it tries. Of IPv6 the first 64 bits count: the rest
-//!   whoever has them chooses as he likes.
-//! - After ten wrong secrets a name waits, from wherever they came, but only for addresses that have been wrong before:
-//!   a first try from a clean address is always looked at, so that no guesser can lock the owner out. Many addresses
-//!   are many times one guess, not many times ten.
+//! - After ten wrong secrets an address waits, whatever name it tries. Of an IPv6 address only the first 64 bits count,
+//!   because its owner chooses the rest freely.
+//! - After ten wrong secrets a name waits, wherever they came from, but only for addresses that have been wrong before.
+//!   The first try from a clean address is always checked, so that no guesser can lock the owner out. A guesser with
+//!   many addresses has one guess with each of them, not ten.
 //!
-//! A name that nobody has waits like one that somebody has.
+//! A name that nobody has waits like a name that exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use weir_io::Nanos;
 
-/// Wrong secrets before there is a wait.
+/// Wrong secrets before the first wait.
 const FREE: u32 = 10;
-/// The longest wait; failures are remembered twice as long.
+/// The longest wait. Failures are remembered twice as long.
 const WAIT_MAX: Nanos = 60 * SECOND;
 const SECOND: Nanos = 1_000_000_000;
-/// Addresses remembered, and names; beyond it the one whose wait ends first is forgotten, of several the one that was
-/// wrong first.
+/// How many addresses and how many names are remembered. Beyond that, the one whose wait ends first is forgotten; among
+/// several, the one whose last failure is the oldest.
 const REMEMBERED_MAX: usize = 16 << 10;
 
 /// A keyed hash of a name, so that long ones cost no more than short ones.
 pub type NameHash = [u8; 32];
 
-/// See the module.
+/// Failures by address and by name.
 #[derive(Default)]
 pub struct Failures {
     addresses: FailureCounts<IpAddr>,
@@ -40,14 +40,14 @@ impl Failures {
         self.addresses.wait(&address, now).max(by_name())
     }
 
-    /// A wrong secret.
+    /// Counts a wrong secret.
     pub fn add(&mut self, address: IpAddr, name: NameHash, now: Nanos) {
         self.addresses.add(network(address), now);
         self.names.add(name, now);
     }
 }
 
-/// What somebody has who has `address`.
+/// The network that one owner of `address` controls.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::from(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -55,11 +55,11 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What anybody does here takes steps as the logarithm of [`REMEMBERED_MAX`]: guessers fill it, and strangers wait
-/// behind them.
+/// Every operation takes a number of steps logarithmic in [`REMEMBERED_MAX`], because guessers fill the table and
+/// strangers wait behind them.
 struct FailureCounts<K> {
     counts: BTreeMap<K, Count>,
-    /// The same, in the order in which they are forgotten.
+    /// The same keys in the order in which they are forgotten.
     order: BTreeSet<(Nanos, Nanos, K)>,
 }
 
@@ -72,13 +72,13 @@ impl<K> Default for FailureCounts<K> {
 #[derive(Clone, Copy, Default)]
 struct Count {
     wrong: u32,
-    /// Nothing is looked at before.
+    /// No secret is checked before this time.
     until: Nanos,
     last: Nanos,
 }
 
 impl Count {
-    /// In the order in which they are forgotten.
+    /// The key's place in the order of forgetting.
     fn place<K>(&self, key: K) -> (Nanos, Nanos, K) {
         (self.until, self.last, key)
     }
@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn s3_a_name_waits_for_all_who_were_wrong_and_for_nobody_else() {
         let mut failures = Failures::default();
-        // Ten addresses, one guess each.
+        // Ten addresses make one guess each.
         (0..10).for_each(|last| failures.add(address(last), NAME, 0));
         for guesser in 0..10 {
             assert_eq!(failures.wait(address(guesser), &NAME, 0), Some(SECOND));
             assert_eq!(failures.wait(address(guesser), &[8; 32], 0), None, "another name is another matter");
         }
         assert_eq!(failures.wait(address(99), &NAME, 0), None, "the owner comes from a clean address");
-        // A hundred more fresh addresses have one guess each, not ten.
+        // A hundred more fresh addresses get one guess each, not ten.
         for last in 100..200 {
             assert_eq!(failures.wait(address(last), &NAME, 0), None);
             failures.add(address(last), NAME, 0);
@@ -205,7 +205,8 @@ mod tests {
         let mut most = 0;
         for i in 0..2 * REMEMBERED_MAX as u32 {
             let before = COMPARED.get();
-            // The same moment for all: places differ by their keys alone, so that every step is seen.
+            // All failures are at the same moment, so places in the order differ by their keys alone and every step is
+            // counted.
             failures.add(Counted(i.wrapping_mul(0x9e37_79b9)), 5);
             most = most.max(COMPARED.get() - before);
         }

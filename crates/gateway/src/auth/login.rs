@@ -8,13 +8,14 @@ use crate::store::Store;
 use crate::tenant::account::{Account, ConnectionPermit};
 use crate::tenant::tenancy::{Grant, Standing};
 
-/// What a connection may use: one tenant's data, one database at a time (S5). There is no way from here to another's.
+/// What a connection may use: the data of one tenant, one database at a time (S5). From here nothing leads to another
+/// tenant's data.
 pub(crate) struct Login<S: Store> {
     /// The tenant's data.
     pub(crate) store: S,
-    /// The number of the database chosen.
+    /// The number of the chosen database.
     pub(crate) database: u8,
-    /// Who of the tenant's users it is.
+    /// The user of the tenant that the connection acts as.
     pub(crate) user: Arc<User>,
     permit: ConnectionPermit,
 }

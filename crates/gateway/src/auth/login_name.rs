@@ -1,10 +1,10 @@
 //! The names that clients log in with: a tenant, or a user of one.
 
-/// The user that a tenant itself is.
+/// The name of the user that stands for the tenant itself.
 pub(crate) const DEFAULT_USER: &[u8] = b"default";
 
-/// What a name means: `tenant`, or `tenant/user`. Names of tenants have no `/`. A name without one that no tenant has
-/// is that of a user of the tenant `default`, so that tools which know of no tenants work.
+/// The meaning of a name: `tenant`, or `tenant/user`. Names of tenants contain no `/`. A name without `/` that no
+/// tenant has means a user of the tenant `default`, so that tools which know nothing of tenants work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoginName<'a> {
     pub(crate) tenant: &'a [u8],
@@ -19,7 +19,7 @@ impl<'a> LoginName<'a> {
         }
     }
 
-    /// The user of `tenant` who was let in by this name.
+    /// The user of `tenant` that this name has logged in.
     pub(crate) fn user_of(self, tenant: &str) -> &'a [u8] {
         match self.user {
             Some(user) => user,

@@ -1,7 +1,7 @@
-//! How secrets are kept: never as they are. `docs/format/secret.md` has the bytes.
+//! How secrets are stored: never in clear. `docs/format/secret.md` describes the bytes.
 //!
-//! A secret that Weir generates has 160 random bits: a keyed hash of it is as good as a slow one, and costs a
-//! microsecond. One that a person chose can be guessed, so each guess is made to cost: argon2id.
+//! A secret that Weir generates has 160 random bits. A keyed hash of it is as safe as a slow hash, and costs a
+//! microsecond. A secret that a person chose can be guessed, so each guess must be costly: argon2id.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use hmac::{Hmac, KeyInit, Mac};
@@ -17,41 +17,41 @@ const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 const TOKEN_LEN: usize = 2 + SALT_BYTES + HASH_BYTES;
 const CHOSEN_LEN: usize = TOKEN_LEN + 8;
-/// Of a user's passwords what stands in front of their hashes.
+/// Bytes in front of the hashes in what is stored of a user's passwords.
 const PASSWORDS_FRONT_BYTES: usize = 2 + 8 + SALT_BYTES;
 
-/// Passwords of one user, at most.
+/// How many passwords a user may have.
 pub const PASSWORDS_MAX: usize = 16;
 
-/// What argon2id costs: 19 MiB and two passes, 10 to 30 ms of one processor.
+/// The cost of argon2id: 19 MiB and two passes, which take 10 to 30 ms of one processor.
 const MEMORY_KIB: u32 = 19 << 10;
 const PASSES: u32 = 2;
-/// More than this is no cost that Weir ever chose: a stored secret that asks for it is refused.
+/// Weir never chooses a higher cost than this. A stored secret that asks for more is refused.
 const MEMORY_KIB_MAX: u32 = 1 << 20;
 const PASSES_MAX: u32 = 64;
 
 /// Random bytes of a generated secret.
 const TOKEN_RANDOM_BYTES: usize = 20;
-/// Starts a generated secret, so that one found in a file can be told for what it is.
+/// Every generated secret begins with this, so that one found in a file can be recognized.
 const TOKEN_PREFIX: &str = "weir_";
 
 /// Fills a buffer with bytes that nobody can guess.
 pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
 
-/// Random bytes of the system.
+/// Fills the buffer with random bytes of the system.
 ///
 /// # Errors
-/// The system gives none.
+/// The system has no random bytes.
 #[allow(clippy::disallowed_methods, reason = "a seed that can be repeated is no secret: this one must not be")]
 pub fn system_random(buffer: &mut [u8]) -> std::io::Result<()> {
     getrandom::fill(buffer).map_err(|error| std::io::Error::other(error.to_string()))
 }
 
-/// Bytes that are no stored secret, or one that costs more than Weir ever asks.
+/// The bytes are no stored secret, or its check would cost more than Weir ever asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// A new secret and how it is stored. The text is shown once and never kept.
+/// A new secret, and what is stored of it. The text is shown once and never kept.
 pub fn generate(random: Random<'_>) -> (Zeroizing<String>, Vec<u8>) {
     let mut bytes = Zeroizing::new([0; TOKEN_RANDOM_BYTES]);
     random(&mut bytes[..]);
@@ -75,7 +75,7 @@ fn store_token(token: &[u8], random: Random<'_>) -> Vec<u8> {
     stored
 }
 
-/// How a secret that somebody chose is stored. Takes 10 to 30 ms of processor time.
+/// What is stored of a secret that somebody chose. Takes 10 to 30 ms of processor time.
 ///
 /// # Errors
 /// There is not enough memory.
@@ -96,7 +96,7 @@ pub fn is_slow(stored: &[u8]) -> bool {
     matches!(stored.get(1), Some(&(KIND_CHOSEN | KIND_PASSWORDS)))
 }
 
-/// Whether `secret` is what was stored; the time it takes does not depend on how much of it is right (S3).
+/// Whether `secret` is the stored one. The time that this takes does not depend on how much of `secret` is right (S3).
 ///
 /// # Errors
 /// `stored` is no stored secret.
@@ -109,10 +109,10 @@ pub fn check(stored: &[u8], secret: &[u8]) -> Result<bool, Malformed> {
         [VERSION, KIND_CHOSEN, rest @ ..] if stored.len() == CHOSEN_LEN => {
             let (memory_kib, passes) = costs(rest)?;
             let (salt, hash) = rest[8..].split_at(SALT_BYTES);
-            // As long as it takes where it is a user's.
+            // Makes this take as long as a check of a user's password.
             std::hint::black_box(sha256(secret));
             let found = slow(secret, salt, memory_kib, passes)?;
-            // Compared through a keyed hash of both: in constant time.
+            // Comparing keyed hashes of both takes constant time.
             let expected = keyed(salt, hash).finalize().into_bytes();
             Ok(keyed(salt, &found[..]).verify_slice(&expected).is_ok())
         }
@@ -121,12 +121,12 @@ pub fn check(stored: &[u8], secret: &[u8]) -> Result<bool, Malformed> {
     }
 }
 
-/// The SHA-256 of a password: all that rules about it may tell.
+/// The SHA-256 of a password. ACL rules may show no more of it.
 pub fn sha256(password: &[u8]) -> Zeroizing<Hash> {
     Zeroizing::new(Sha256::digest(password).into())
 }
 
-/// No passwords of a user yet, with a salt for those to come.
+/// What is stored of a user without passwords: a salt for passwords to come.
 pub fn no_passwords(random: Random<'_>) -> Vec<u8> {
     let mut stored = vec![VERSION, KIND_PASSWORDS];
     stored.extend_from_slice(&MEMORY_KIB.to_le_bytes());
@@ -145,36 +145,36 @@ fn hashes(stored: &[u8]) -> Result<&[Hash], Malformed> {
     if is_one { Ok(hashes) } else { Err(Malformed) }
 }
 
-/// How a user's password with this SHA-256 is stored. Takes 10 to 30 ms of processor time.
+/// What is stored of a user's password with this SHA-256. Takes 10 to 30 ms of processor time.
 fn stored_hash(stored: &[u8], hash: &Hash) -> Result<Zeroizing<Hash>, Malformed> {
     let front = stored.get(2..PASSWORDS_FRONT_BYTES).ok_or(Malformed)?;
     let (memory_kib, passes) = costs(front)?;
     slow(hash, &front[8..], memory_kib, passes)
 }
 
-/// Whether the password with this SHA-256 is one of a user's. All of them have one salt, so that it takes the same time
-/// however many they are.
+/// Whether the password with this SHA-256 is one of the user's. All passwords of a user have one salt, so the check
+/// takes the same time however many there are.
 ///
 /// # Errors
-/// `stored` is not what is stored of a user's passwords.
+/// `stored` is not the stored form of a user's passwords.
 pub fn has_hash(stored: &[u8], hash: &Hash) -> Result<bool, Malformed> {
     let hashes = hashes(stored)?;
     let (found, salt) = (stored_hash(stored, hash)?, &stored[10..PASSWORDS_FRONT_BYTES]);
     let expected = keyed(salt, &found[..]).finalize().into_bytes();
     let is_equal = |known: &Hash| {
-        // In constant time: nobody learns how much of a keyed hash is right.
+        // In constant time, so that nobody learns how much of a keyed hash is right.
         let known = keyed(salt, known).finalize().into_bytes();
         known.iter().zip(&expected).fold(0, |differs, (known, expected)| differs | (known ^ expected)) == 0
     };
-    // A user without any costs what one with one costs.
+    // A user without passwords costs as much as one with a password.
     let first = is_equal(hashes.first().unwrap_or(&[0; HASH_BYTES]));
     Ok(hashes.iter().skip(1).map(is_equal).fold(first && !hashes.is_empty(), |one, other| one | other))
 }
 
-/// `stored` with the password whose SHA-256 is `hash`, once.
+/// `stored` with the password whose SHA-256 is `hash` added, unless it is there already.
 ///
 /// # Errors
-/// `stored` is not what is stored of a user's passwords, or has as many as it may.
+/// `stored` is not the stored form of a user's passwords, or has as many as it may.
 pub fn with_hash(mut stored: Vec<u8>, hash: &Hash) -> Result<Vec<u8>, Malformed> {
     if has_hash(&stored, hash)? {
         return Ok(stored);
@@ -187,10 +187,11 @@ pub fn with_hash(mut stored: Vec<u8>, hash: &Hash) -> Result<Vec<u8>, Malformed>
     Ok(stored)
 }
 
-/// `stored` without the password whose SHA-256 is `hash`, or that is [shown](shown_hashes) so; `None` if it has none.
+/// `stored` without the password whose SHA-256 is `hash`, or whose [shown hash](shown_hashes) is `hash`. `None` if
+/// there is no such password.
 ///
 /// # Errors
-/// `stored` is not what is stored of a user's passwords.
+/// `stored` is not the stored form of a user's passwords.
 pub fn without_hash(stored: &[u8], hash: &Hash) -> Result<Option<Vec<u8>>, Malformed> {
     let shown = shown_hashes(stored).iter().position(|shown| shown == hash);
     let place = match shown {
@@ -206,8 +207,8 @@ pub fn without_hash(stored: &[u8], hash: &Hash) -> Result<Option<Vec<u8>>, Malfo
     }))
 }
 
-/// What is shown of a stored secret, or of each of a user's passwords: 32 bytes that say whether two are the same, and
-/// nothing from which one could be found.
+/// What is shown of a stored secret, or of each of a user's passwords: 32 bytes that tell whether two of them are the
+/// same, and from which nobody can find the secret.
 pub fn shown_hashes(stored: &[u8]) -> Vec<Hash> {
     let shown = |hash: &[u8]| keyed(hash, b"shown").finalize().into_bytes().into();
     match hashes(stored) {
@@ -216,14 +217,14 @@ pub fn shown_hashes(stored: &[u8]) -> Vec<Hash> {
     }
 }
 
-/// What argon2id is to cost, by what stands at the begin of `front`.
+/// The memory and the passes that argon2id is to take, as stored at the beginning of `front`.
 fn costs(front: &[u8]) -> Result<(u32, u32), Malformed> {
     let number = |at: usize| front[at..at + 4].iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte));
     let (memory_kib, passes) = (number(0), number(4));
     if memory_kib > MEMORY_KIB_MAX || passes > PASSES_MAX { Err(Malformed) } else { Ok((memory_kib, passes)) }
 }
 
-/// A stored secret that no secret fits, of either kind: what is checked for a name that nobody has.
+/// A stored secret of the given kind that no secret fits. It is checked for names that nobody has.
 pub fn dummy(slow: bool) -> Vec<u8> {
     let mut stored = vec![VERSION, if slow { KIND_CHOSEN } else { KIND_TOKEN }];
     if slow {
@@ -264,7 +265,7 @@ pub(super) mod tests {
     thread_local! {
         /// Keyed hashes made by this thread.
         pub(in crate::auth) static KEYED: Cell<u64> = const { Cell::new(0) };
-        /// And slow ones.
+        /// Slow hashes made by this thread.
         pub(in crate::auth) static SLOW: Cell<u64> = const { Cell::new(0) };
     }
 

@@ -1,4 +1,4 @@
-//! The doorman of a node with tenants: names from a directory, secrets checked, guesses slowed down.
+//! The doorman of a node with tenants: looks names up in a directory, checks secrets, and slows guesses down.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,41 +14,42 @@ use super::{Checking, Doorman, Refusal, secret};
 use crate::store::Store;
 use crate::tenant::tenancy::Grant;
 
-/// A name that hardly anybody gives to a tenant; it does no harm if somebody does.
+/// A name that hardly anybody gives to a tenant. It does no harm if somebody does.
 const NOBODY: &str = "nobody-has-this-name";
 
-/// The tenant that is meant where none is named.
+/// The tenant that is meant if no tenant is named.
 const DEFAULT: &str = "default";
 
-/// Who there is.
+/// The tenants that exist.
 pub trait Directory<S>: Send + Sync + 'static {
     /// The tenant called `name`, and its stored secret if it has one.
     fn find(&self, name: &str) -> Option<(Grant<S>, Option<Vec<u8>>)>;
 }
 
-/// See the module.
+/// Checks logins.
 ///
 /// - The tenant `default` needs no secret as long as it has none, but only from this machine, unless `insecure`.
-/// - A secret that was right once is remembered by a keyed hash, under a key of this process: clients that reconnect
-///   cost microseconds. An altered secret is another, so what is remembered of the old one fits no more.
-/// - A generated secret that is right costs microseconds. Everything that is wrong costs what a chosen secret costs,
-///   whether the name's secret is generated, chosen, or there is no such name (S3): one slow hash, of which one is made
-///   at a time, and few wait.
-/// - After ten wrong secrets an address waits, and so does a name ([`super::failures`]); who brings a secret that was
-///   right before does not, and neither does a clean address: a guesser cannot lock the owner out.
+/// - A secret that was right once is remembered by a keyed hash, under a key of this process, so that clients that
+///   reconnect cost microseconds. A changed secret has another hash, so what is remembered of the old secret fits no
+///   more.
+/// - A generated secret that is right costs microseconds. Every wrong secret costs what a chosen secret costs, whether
+///   the name's secret is generated or chosen, or the name does not exist (S3): one slow hash. Only one of these is
+///   made at a time, and few may wait.
+/// - After ten wrong secrets an address waits, and so does a name ([`super::failures`]). A client that brings a secret
+///   that was right before does not wait, and neither does a clean address, so a guesser cannot lock the owner out.
 pub struct Secrets<S, D> {
     directory: D,
     slow: Arc<SlowHash>,
     insecure: bool,
     attempts: Arc<Attempts>,
-    /// What is checked where a name has no secret of that kind.
+    /// Checked, like `slow_dummy`, for a name that has no secret of that kind.
     quick_dummy: Vec<u8>,
     slow_dummy: Vec<u8>,
     store: std::marker::PhantomData<fn() -> S>,
 }
 
 impl<S, D: Directory<S>> Secrets<S, D> {
-    /// A doorman for `directory`. Secrets that somebody chose are checked by `slow`.
+    /// A doorman for `directory`. `slow` checks the secrets that somebody chose.
     ///
     /// # Errors
     /// The system has no random bytes.
@@ -68,7 +69,7 @@ impl<S, D: Directory<S>> Secrets<S, D> {
         let hash = self.attempts.name_hash(name);
         let (grant, stored) = match self.find(name) {
             Some((grant, Lock::Secret(stored))) => (Some(grant), stored),
-            // As in Redis, any secret is right where none is needed.
+            // As in Redis, any secret is right if none is needed.
             Some((grant, Lock::Open)) => return Ok(grant),
             Some((grant, Lock::Local)) if self.is_open_to(&grant, peer) => return Ok(grant),
             _ => (None, self.quick_dummy.clone()),
@@ -102,12 +103,12 @@ impl<S, D: Directory<S>> Secrets<S, D> {
         grant.ok_or(Refusal::WrongSecret)
     }
 
-    /// Who is called `name`, if anybody is, and what he must show: a tenant, or a user of one.
+    /// The tenant or user called `name`, if it exists, and what a client must show to be let in as that.
     fn find(&self, name: &[u8]) -> Option<(Grant<S>, Lock)> {
         let login = LoginName::parse(name);
         let tenant = std::str::from_utf8(login.tenant).ok().and_then(|name| self.directory.find(name));
-        // Finding somebody takes longer than finding nobody, which can be measured from outside: both is done for every
-        // name (S3).
+        // Finding a tenant takes longer than finding none, which can be measured from outside. So one search of each
+        // kind is made for every name (S3).
         let other = std::hint::black_box(self.directory.find(if tenant.is_some() { NOBODY } else { DEFAULT }));
         let (found, user) = match (tenant, login.user) {
             (Some(tenant), user) => (tenant, user.unwrap_or(DEFAULT_USER)),
@@ -122,23 +123,23 @@ impl<S, D: Directory<S>> Secrets<S, D> {
         Some((grant, lock))
     }
 
-    /// Whether nobody needs a secret to be this tenant.
+    /// Whether a client from `peer` needs no secret to act as this tenant.
     fn is_open_to(&self, grant: &Grant<S>, peer: SocketAddr) -> bool {
         &*grant.name == "default" && (self.insecure || peer.ip().to_canonical().is_loopback())
     }
 }
 
-/// What somebody must show.
+/// What a client must show to be let in.
 enum Lock {
-    /// A secret that fits this one.
+    /// A secret that fits this stored one.
     Secret(Vec<u8>),
-    /// Nothing, from this machine.
+    /// Nothing, if the client is on this machine.
     Local,
     /// Nothing.
     Open,
 }
 
-/// What the user called `name` must show; `None` if there is none who may log in.
+/// What a client must show to act as the user called `name`; `None` if there is no such user, or it may not log in.
 fn lock_of(users: &[StoredUser], name: &[u8]) -> Option<Lock> {
     let place = users.binary_search_by(|user| (*user.name).cmp(name)).ok()?;
     let StoredUser { rules, secret, .. } = &users[place];

@@ -1,5 +1,5 @@
-//! Where secrets that somebody chose are hashed: 10 to 30 ms each, so never on a thread that serves clients or
-//! operators.
+//! Hashes secrets that somebody chose. Each takes 10 to 30 ms, so they are never hashed on a thread that serves clients
+//! or operators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,41 +10,41 @@ use zeroize::Zeroizing;
 
 use super::secret::{self, Malformed};
 
-/// Hashes that wait at the same time.
+/// How many hashes may wait at the same time.
 const WAITING_MAX: usize = 64;
 
-/// See the module.
+/// The queue of slow hashes.
 pub struct SlowHash {
     spawn: Arc<dyn Spawn>,
     waiting: AtomicUsize,
 }
 
-/// More hashes wait than can wait.
+/// As many hashes wait as may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
 impl SlowHash {
-    /// Hashes on `spawn`: give it a niced thread of its own.
+    /// A queue that hashes on `spawn`: give it a niced thread of its own.
     pub fn new(spawn: Arc<dyn Spawn>) -> Arc<Self> {
         Arc::new(Self { spawn, waiting: AtomicUsize::new(0) })
     }
 
-    /// How `secret` is stored, salted with `salt` ([`secret::choose`]).
+    /// What is stored of `secret` with the salt `salt` ([`secret::choose`]).
     ///
     /// # Errors
-    /// Too many wait; inside, that there is no memory.
+    /// Too many hashes wait. The inner error: there is no memory.
     pub async fn choose(&self, secret: &str, salt: [u8; 16]) -> Result<Result<Vec<u8>, Malformed>, Busy> {
         let chosen = Zeroizing::new(secret.as_bytes().to_vec());
         self.run(move || secret::choose(&chosen, &mut |buffer| buffer.copy_from_slice(&salt))).await
     }
 
-    /// What `hash` gives, after all that came before it.
+    /// The result of `hash`, which runs after everything that was queued before it.
     pub(crate) async fn run<T: Send + 'static>(&self, hash: impl FnOnce() -> T + Send + 'static) -> Result<T, Busy> {
         let _place = WaitingHash::among(&self.waiting)?;
         let (answer, answered) = oneshot::channel();
         self.spawn.spawn(Box::pin(async move {
             if !answer.is_closed() {
-                // Whoever asked may have gone meanwhile.
+                // The caller may have gone meanwhile.
                 let _ = answer.send(hash());
             }
         }));

@@ -35,17 +35,17 @@ impl Directory<TenantStore> for NodeTenants {
     }
 }
 
-/// What the catalogue says of one tenant.
+/// The catalogue's entry of one tenant.
 struct Settled {
     tenant: Arc<Tenant>,
-    /// Not held: sessions must not keep a node that ends.
+    /// Weak, because sessions must not keep alive a node that ends.
     node: Weak<Node>,
 }
 
 impl Tenancy for Settled {
     fn standing(&self) -> Standing {
         let slot = self.tenant.partitions().first();
-        // Awake is the rule, and a load says so.
+        // A partition is usually awake, and one load tells that.
         if slot.is_none_or(|slot| slot.awake().is_none() && slot.state() == SlotState::Gone) {
             Standing::Dropped
         } else if self.tenant.is_suspended() {
@@ -75,7 +75,8 @@ impl Tenancy for Settled {
     fn swap_databases(&self, names: (u8, u8), alone: Box<dyn Send>) -> Checking<'_, Result<()>> {
         Box::pin(async move {
             let node = self.node.upgrade();
-            let node = node.ok_or_else(|| Error::new(ErrorKind::Closed, "swap", "databases", "the node ends"))?;
+            let node =
+                node.ok_or_else(|| Error::new(ErrorKind::Closed, "swap", "databases", "the node is shutting down"))?;
             node.swap_databases(&self.tenant, names, alone).await
         })
     }
@@ -83,8 +84,9 @@ impl Tenancy for Settled {
     fn change_users(&self, change: UsersChange, then: Box<dyn FnOnce() + Send>) -> Checking<'_, Result<()>> {
         Box::pin(async move {
             let node = self.node.upgrade();
-            let node =
-                node.ok_or_else(|| Error::new(ErrorKind::Closed, "change", "the tenant's users", "the node ends"))?;
+            let node = node.ok_or_else(|| {
+                Error::new(ErrorKind::Closed, "change", "the tenant's users", "the node is shutting down")
+            })?;
             let change = move |settings: &mut TenantSettings| {
                 settings.users = change(&settings.users);
                 Ok::<(), Error>(())

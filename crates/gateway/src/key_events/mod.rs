@@ -1,10 +1,10 @@
-//! What happens to the keys of a tenant, on its way to those who are told: keyspace notifications.
+//! Keyspace notifications: events of a tenant's keys, on their way to those who want to be told.
 //!
-//! Whoever writes puts events here while it has the order of its rows ([`Witness`]), and does not wait. They are sent
-//! by the connection whose command has caused them, as soon as it has its answer, before it serves the next one: so
-//! whoever causes many pays for them. Those that no connection has caused, as of keys that expire, are sent by the next
-//! who comes, or by a task of the gateway that is woken for them; those whose connection has gone at the latest by the
-//! sweep once a second.
+//! A writer puts events here while it holds the order of its rows ([`Witness`]), and does not wait. The connection
+//! whose command has caused the events sends them as soon as it has its answer, before it serves the next command. So a
+//! connection that causes many events pays for them. Events that no connection has caused, for example of keys that
+//! expire, are sent by the next connection that comes, or by a task of the gateway that is woken for them. Events whose
+//! connection has gone are sent at the latest by the sweep once a second.
 
 mod send;
 
@@ -21,35 +21,35 @@ pub(crate) use self::send::send_waiting;
 use crate::pubsub::PubSub;
 use crate::tracking::Tracking;
 
-/// Events of one tenant that wait to be sent, in bytes. What is more is not told, and counted.
+/// Bytes of one tenant's events that may wait to be sent. Events beyond that are dropped, and counted.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// What an event takes beside its key.
+/// Bytes that an event takes besides its key.
 const EVENT_BYTES: usize = 2 * size_of::<KeyEvent>();
 
-/// See the module. Belongs to one tenant.
+/// The waiting events of one tenant.
 #[derive(Default)]
 pub(crate) struct KeyEvents {
-    /// Where subscribers are.
+    /// Where the subscribers are.
     pubsub: Arc<PubSub>,
-    /// Events wait that no connection has caused.
+    /// Notified when events wait that no connection has caused.
     unsent: Arc<Notify>,
-    /// Says how databases are stored; without it under their names.
+    /// Says how databases are stored. Without it they are stored under their names.
     databases: Option<Box<dyn Fn() -> Databases + Send + Sync>>,
-    /// What is told to subscribers, as bits: the setting `notify-keyspace-events`.
+    /// The events that subscribers are sent, as bits: the setting `notify-keyspace-events`.
     notified: AtomicU32,
-    /// Some connection keeps values of its own.
+    /// Whether some connection keeps values on the client's side.
     is_tracked: AtomicBool,
-    /// Whoever has it says what is wanted, by all that is asked for by then.
+    /// Held while `wanted` is computed from everything that is asked for at that time.
     wanting: Mutex<()>,
-    /// What somebody wants to be told now, as bits.
+    /// The events that anybody wants to be told now, as bits.
     wanted: AtomicU32,
     count: AtomicUsize,
     waiting: Mutex<Waiting>,
-    /// Whoever has it sends what waits.
+    /// Held while waiting events are sent.
     sending: tokio::sync::Mutex<()>,
     dropped: AtomicU64,
-    /// A change was among them, of which nobody knows any more which key it was.
+    /// Whether a dropped event was a change, so that nobody knows which key was changed.
     has_lost_changes: AtomicBool,
 }
 
@@ -60,8 +60,8 @@ struct Waiting {
 }
 
 impl KeyEvents {
-    /// Of the tenant whose subscribers are in `pubsub` and which stores its databases as `databases` says; `unsent` is
-    /// notified of events that no connection has caused.
+    /// Events of the tenant whose subscribers are in `pubsub` and whose databases are stored as `databases` says.
+    /// `unsent` is notified of events that no connection has caused.
     pub(crate) fn new(
         pubsub: Arc<PubSub>,
         unsent: Arc<Notify>,
@@ -70,31 +70,31 @@ impl KeyEvents {
         Self { pubsub, unsent, databases: Some(databases), ..Self::default() }
     }
 
-    /// Every value that a client keeps of its own may be out of date.
+    /// Tells that every value that clients keep may be out of date.
     pub(crate) fn all_changed(&self) {
         if self.is_tracked.load(Ordering::SeqCst) {
             self.has_lost_changes.store(true, Ordering::Relaxed);
-            // Whoever comes by sends that, too.
+            // Whoever sends events next sends that, too.
             self.tell(vec![KeyEvent { class: Classes::CHANGED, name: "", database: 0, key: Box::default(), by: 0 }]);
         }
     }
 
-    /// What is told to subscribers.
+    /// The events that subscribers are sent.
     pub(crate) fn notified(&self) -> Classes {
         Classes::of_bits(self.notified.load(Ordering::Relaxed))
     }
 
-    /// Subscribers are told `classes` from now on.
+    /// From now on subscribers are sent the events `classes`.
     pub(crate) fn notify(&self, classes: Classes) {
         let _wanting = self.wanting.lock();
         self.notified.store(classes.bits(), Ordering::Relaxed);
         self.want();
     }
 
-    /// Connections that keep values of their own, as `tracking` knows them, have come or gone: while there are some,
-    /// all changes are told.
+    /// To be called when connections that keep values, as `tracking` knows them, have come or gone. While there are
+    /// any, all changes are told.
     pub(crate) fn track(&self, tracking: &Tracking) {
-        // One goes while another comes: who looks last sees both.
+        // One connection may go while another comes: whoever takes the lock last sees both.
         let _wanting = self.wanting.lock();
         self.is_tracked.store(tracking.is_in_use(), Ordering::SeqCst);
         self.want();
@@ -105,13 +105,13 @@ impl KeyEvents {
         self.wanted.store(self.notified().in_use().and(tracked).bits(), Ordering::SeqCst);
     }
 
-    /// Whether something waits to be sent.
+    /// Whether events wait to be sent.
     #[inline]
     pub(crate) fn are_waiting(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// The next event that waits.
+    /// Takes the next waiting event.
     fn next(&self) -> Option<KeyEvent> {
         let mut waiting = self.waiting.lock();
         let event = waiting.events.pop_front()?;
@@ -123,17 +123,18 @@ impl KeyEvents {
         Some(event)
     }
 
-    /// Events that were not told, as too many waited.
+    /// The number of events that were dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether a change was among them since the last time: then nobody knows what is still true.
+    /// Whether a change was among the events dropped since the last call. Then nobody knows which kept values are still
+    /// true.
     fn has_lost_changes(&self) -> bool {
         self.has_lost_changes.swap(false, Ordering::Relaxed)
     }
 
-    /// As whoever has the rows knows it.
+    /// These events as a witness, for the store that has the rows.
     pub(crate) fn witness(self: &Arc<Self>) -> std::sync::Weak<dyn Witness> {
         let witness: Arc<dyn Witness> = Arc::clone(self) as Arc<dyn Witness>;
         Arc::downgrade(&witness)
@@ -159,7 +160,7 @@ impl Witness for KeyEvents {
             let bytes = EVENT_BYTES + event.key.len();
             if waiting.bytes + bytes > WAITING_BYTES_MAX {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
-                // Nobody would be told of the next change of what is kept.
+                // If an event of these classes is lost, nobody would be told of the next change of a kept value.
                 if event.class.has(Classes::CHANGED.and(Classes::KEPT)) {
                     self.has_lost_changes.store(true, Ordering::Relaxed);
                 }
@@ -209,7 +210,7 @@ mod tests {
         let (events, tracking) = (KeyEvents::default(), Tracking::default());
         assert!(tracking.enable(1, Mode::default(), None, &[]));
         events.track(&tracking);
-        // One goes and another comes: whoever speaks last sees both.
+        // One connection goes and another comes: whoever calls last sees both.
         tracking.disable(1);
         assert!(tracking.enable(2, Mode::default(), None, &[]));
         events.track(&tracking);

@@ -1,4 +1,4 @@
-//! Sending what has happened to keys to those who have subscribed to it.
+//! Sends events of keys to those who have subscribed to them.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use super::KeyEvents;
 use crate::pubsub::{Kind, PubSub};
 use crate::tracking::{Message, Tracking};
 
-/// Events after which others are served.
+/// After this many events other connections are served.
 const TURN_EVENTS: usize = 100;
 
-/// Sends what waits in `events` at the moment `now` of the server's clock; gives where those are who were cut, for they
-/// do not take what is sent.
+/// Sends the events that wait in `events`, at the moment `now` of the server's clock. Returns the addresses of
+/// connections that were cut because they do not take what is sent to them.
 pub(crate) async fn send_waiting(
     events: &KeyEvents,
     (pubsub, tracking): (&PubSub, &Tracking),
@@ -38,13 +38,13 @@ pub(crate) async fn send_waiting(
     }
     cut.extend(tracking.broadcast().flat_map(tell));
     if events.has_lost_changes() {
-        // Whose keys those were is not known: nobody may believe anything that it has.
+        // Nobody knows which keys those were, so clients are told to forget all values that they keep.
         cut.extend(tracking.flushed().into_iter().flat_map(tell));
     }
     cut
 }
 
-/// Publishes `event` where `notified` says.
+/// Publishes `event` to the channels that `notified` says.
 async fn notify(
     pubsub: &PubSub,
     notified: Classes,

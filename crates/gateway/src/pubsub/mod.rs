@@ -1,11 +1,11 @@
-//! Publish and subscribe: who of a tenant's connections listens to what. Nothing of it is stored, and nobody who was
-//! not there is told later. Channels have nothing to do with keys or databases.
+//! Publish and subscribe: which of a tenant's connections listens to what. Nothing is stored, and a connection that was
+//! not listening is not told later. Channels have nothing to do with keys or databases.
 //!
-//! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen, [`monitors`] are told every
+//! [`subscriptions`] is one connection's side, [`publish`] sends to all who listen, and [`monitors`] receive every
 //! command.
 //!
 //! Lock order: the order of messages (async, over one message), the registry, one channel's or pattern's listeners, a
-//! mailbox. None but the first is held over an await. Alone: the members.
+//! mailbox. Only the first is held over an await. The members' lock is taken alone.
 
 mod monitors;
 mod publish;
@@ -25,11 +25,11 @@ pub(crate) use self::subscriptions::{Counts, Kind, Subscriptions};
 use crate::mailbox::Mailbox;
 use crate::tenant::byte_limit::{ByteLimit, Held};
 
-/// Messages of one tenant that wait for connections which listen, in bytes. A message counts once, however many it
-/// waits for, and its place in each mailbox. Where there is no room, the slowest are cut.
+/// Bytes of one tenant's messages that may wait for listening connections. A message counts once, however many
+/// mailboxes it waits in, plus its place in each mailbox. When there is no room, the slowest connections are cut.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// What the names of channels and patterns take that one tenant's connections listen to, in bytes.
+/// Bytes that the names of channels and patterns may take to which one tenant's connections listen.
 const NAME_BYTES_MAX: u64 = 64 << 20;
 
 /// Listeners by the number of their connection.
@@ -38,26 +38,26 @@ type Listeners = BTreeMap<u64, Arc<Mailbox>>;
 /// A channel or a pattern that somebody listens to.
 struct Topic {
     name: Arc<[u8]>,
-    /// What a message to those who listen to it begins with, as encoded elements.
+    /// The encoded elements with which a message to its listeners begins.
     front: Arc<[u8]>,
-    /// Of a pattern.
+    /// Set for a pattern.
     glob: Option<Glob>,
-    /// Books what it takes beside its listeners.
+    /// Books what the topic takes besides its listeners.
     _held: Held,
     listeners: Mutex<Listeners>,
 }
 
-/// See the module. Belongs to one tenant.
+/// The channels, patterns and listeners of one tenant.
 pub(crate) struct PubSub {
     registry: Mutex<Registry>,
-    /// The mailbox of every connection that may be told anything, by its number.
+    /// The mailbox of every connection that may be sent anything, by its number.
     members: Mutex<Listeners>,
-    /// Who is told every command.
+    /// The connections that receive every command.
     monitors: Monitors,
-    /// Front of a line.
+    /// The empty front of a line.
     nothing: Arc<[u8]>,
-    /// Whoever has it sends a message, to all who listen before the next goes to any: so all see the messages of a
-    /// channel in one order.
+    /// Held while a message is sent: it goes to all listeners before the next message goes to any. So all of them see
+    /// the messages of a channel in the same order.
     order: tokio::sync::Mutex<()>,
     messages: Arc<ByteLimit>,
     names: Arc<ByteLimit>,
@@ -65,13 +65,14 @@ pub(crate) struct PubSub {
 
 struct Registry {
     channels: BTreeMap<Arc<[u8]>, Arc<Topic>>,
-    /// Channels that belong to a hash slot: no pattern matches them, and they have names of their own.
+    /// Channels that belong to a hash slot. No pattern matches them, and their names are separate from those of other
+    /// channels.
     shard_channels: BTreeMap<Arc<[u8]>, Arc<Topic>>,
-    /// In the order of their names. Whoever goes through them takes a copy of the pointer.
+    /// Patterns in the order of their names. To go through them, a task copies the pointer.
     patterns: Arc<Vec<Arc<Topic>>>,
-    /// What a message to a channel begins with.
+    /// The front of a message to a channel.
     message: Arc<[u8]>,
-    /// And to one of a hash slot.
+    /// The front of a message to a channel of a hash slot.
     shard_message: Arc<[u8]>,
 }
 
@@ -109,7 +110,7 @@ impl Registry {
         }
     }
 
-    /// Some topics of this kind, in the order of their names.
+    /// A page of topics of this kind, in the order of their names.
     fn page(&self, kind: Kind, from: Bound<Arc<[u8]>>) -> Vec<Arc<Topic>> {
         let channels = match kind {
             Kind::Channel => &self.channels,
@@ -158,12 +159,12 @@ impl Registry {
 }
 
 impl PubSub {
-    /// The connection `id` may listen from now on, with `mailbox`.
+    /// From now on the connection `id` may listen, with `mailbox`.
     fn join(&self, id: u64, mailbox: &Arc<Mailbox>) {
         self.members.lock().insert(id, Arc::clone(mailbox));
     }
 
-    /// What the connections `ids` listen to, each name with those who do.
+    /// What the connections `ids` listen to: each name, with those of them that listen to it.
     pub(crate) async fn heard_by(&self, ids: &BTreeSet<u64>, yields: Yield) -> Vec<(Kind, Arc<[u8]>, Vec<u64>)> {
         let mut heard = Vec::new();
         for kind in [Kind::Channel, Kind::ShardChannel, Kind::Pattern] {
@@ -185,15 +186,15 @@ impl PubSub {
         heard
     }
 
-    /// The connection `id` listens to nothing any more.
+    /// The connection `id` no longer listens to anything.
     fn leave(&self, id: u64) {
         self.members.lock().remove(&id);
     }
 
-    /// The connection `id` listens with `mailbox`. `held` has room for what the name takes; what is needed is taken out
-    /// of it.
+    /// The connection `id` listens with `mailbox`. `held` has room for the name; what the name needs is taken out of
+    /// it.
     fn listen(&self, kind: Kind, name: &[u8], id: u64, mailbox: &Arc<Mailbox>, held: &mut Held) -> Arc<[u8]> {
-        // A long pattern takes some time to be made ready: nobody else waits for that.
+        // Compiling a long pattern takes some time, so it is done outside the lock.
         let is_new = self.registry.lock().topic(kind, name).is_none();
         let glob = (kind == Kind::Pattern && is_new).then(|| Glob::new(name));
         let mut registry = self.registry.lock();
@@ -205,7 +206,7 @@ impl PubSub {
                     Kind::ShardChannel => Arc::clone(&registry.shard_message),
                     Kind::Pattern => publish::front_of(name),
                 };
-                // The last who listened to it may have stopped just now.
+                // The pattern's last listener may have stopped just now.
                 let glob = glob.or_else(|| (kind == Kind::Pattern).then(|| Glob::new(name)));
                 let held = held.split(kind.bytes(name));
                 let topic =
@@ -218,7 +219,7 @@ impl PubSub {
         Arc::clone(&topic.name)
     }
 
-    /// The connection `id` listens no more: nothing is put into its mailbox for this name from here on.
+    /// The connection `id` no longer listens: after this call nothing is put into its mailbox for this name.
     fn stop(&self, kind: Kind, name: &[u8], id: u64) {
         let mut registry = self.registry.lock();
         let Some(topic) = registry.topic(kind, name) else { return };
@@ -231,7 +232,7 @@ impl PubSub {
         }
     }
 
-    /// How many listen to what is called `channel`, of this kind.
+    /// How many connections listen to the channel called `channel`, of this kind.
     pub(crate) fn listeners(&self, kind: Kind, channel: &[u8]) -> usize {
         let topic = self.registry.lock().topic(kind, channel).cloned();
         topic.map_or(0, |topic| topic.listeners.lock().len())

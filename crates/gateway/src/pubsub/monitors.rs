@@ -1,4 +1,4 @@
-//! Connections that are told every command of their tenant (`MONITOR`). While there are none a command pays one look at
+//! Connections that receive every command of their tenant (`MONITOR`). While there are none, a command pays one look at
 //! a counter.
 
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use super::publish::Published;
 use super::{Listeners, PubSub};
 use crate::mailbox::{Mailbox, Shared};
 
-/// See the module.
+/// The monitors of one tenant.
 #[derive(Default)]
 pub(super) struct Monitors {
     count: AtomicUsize,
@@ -20,14 +20,14 @@ pub(super) struct Monitors {
 }
 
 impl Monitors {
-    /// The connection `id` is told from now on, with `mailbox`.
+    /// From now on the connection `id` receives every command, with `mailbox`.
     pub(super) fn add(&self, id: u64, mailbox: &Arc<Mailbox>) {
         let mut listeners = self.listeners.lock();
         listeners.insert(id, Arc::clone(mailbox));
         self.count.store(listeners.len(), Ordering::Relaxed);
     }
 
-    /// The connection `id` is told no more.
+    /// The connection `id` no longer receives commands.
     pub(super) fn remove(&self, id: u64) {
         let mut listeners = self.listeners.lock();
         listeners.remove(&id);
@@ -36,14 +36,14 @@ impl Monitors {
 }
 
 impl PubSub {
-    /// Whether somebody is told every command.
+    /// Whether some connection receives every command.
     #[inline]
     pub(crate) fn has_monitors(&self) -> bool {
         self.monitors.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Sends `lines`, each encoded, at the moment `now` of the server's clock to all who are told every command. Gives
-    /// where those are who were cut.
+    /// Sends the encoded `lines` to all monitors, at the moment `now` of the server's clock. Returns the addresses of
+    /// connections that were cut.
     pub(crate) async fn tell_monitors(&self, lines: Vec<Vec<u8>>, now: Nanos, yields: Yield) -> Vec<IpAddr> {
         let _order = self.order.lock().await;
         let mut published = Published::default();

@@ -1,5 +1,5 @@
-//! Sending a message to all who listen. Whoever sends waits for nobody who listens: who does not take what is sent is
-//! cut.
+//! Sends a message to all who listen. The sender waits for no listener: a connection that does not take what is sent to
+//! it is cut.
 
 use std::net::IpAddr;
 use std::ops::Bound;
@@ -20,9 +20,9 @@ use crate::tracking::Message;
 /// What became of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
-    /// How often it was put into a mailbox: for a channel and for each pattern that it matches.
+    /// How often the message was put into a mailbox: for a channel and for each pattern that it matches.
     pub(crate) receivers: u64,
-    /// Where those are who were cut, for they do not take what is sent.
+    /// The addresses of connections that were cut because they do not take what is sent to them.
     pub(crate) cut: Vec<IpAddr>,
 }
 
@@ -32,7 +32,7 @@ fn encode(out: &mut Vec<u8>, element: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What a message to those who listen to `pattern` begins with.
+/// The front of a message to those who listen to `pattern`.
 pub(super) fn front_of(pattern: &[u8]) -> Arc<[u8]> {
     let mut front = Vec::new();
     encode(&mut front, b"pmessage");
@@ -41,8 +41,8 @@ pub(super) fn front_of(pattern: &[u8]) -> Arc<[u8]> {
 }
 
 impl PubSub {
-    /// Sends `payload` at the moment `now` of the server's clock to all who listen to `channel`, which is of this
-    /// `kind`. Others are served meanwhile where there are many of them.
+    /// Sends `payload` to all who listen to `channel`, which is of this `kind`, at the moment `now` of the server's
+    /// clock. If there are many listeners, other connections are served in between.
     pub(crate) async fn publish(
         &self,
         kind: Kind,
@@ -70,10 +70,11 @@ impl PubSub {
         published
     }
 
-    /// Sends a message to its receivers alone, those that can take it. Gives where those are who were cut.
+    /// Sends a message to its receivers only, as far as they can take it. Returns the addresses of connections that
+    /// were cut.
     pub(crate) fn tell(&self, message: &Message, now: Nanos) -> Vec<IpAddr> {
         let (mut published, mut wakers) = (Published::default(), Vec::new());
-        // One for each protocol, whoever is told.
+        // One front for each protocol, shared by all receivers.
         let mut fronts: [Option<Arc<[u8]>>; 2] = Default::default();
         let mut rests: [Option<Shared>; 2] = Default::default();
         for &receiver in &message.receivers {
@@ -101,7 +102,7 @@ impl PubSub {
         published.cut
     }
 
-    /// Puts `message`, of so many elements with what is in front of it, into the mailbox of every one of `listeners`.
+    /// Puts `message` into the mailbox of every one of `listeners`. `len` is its number of elements, including `front`.
     pub(super) async fn send(
         &self,
         listeners: &Mutex<Listeners>,
@@ -116,7 +117,7 @@ impl PubSub {
             let mut places = self.room_for((most * PLACE_BYTES) as u64, published);
             let mut count = 0;
             {
-                // Who stops listening waits for this lock: behind it nothing comes for him.
+                // A connection that stops listening waits for this lock; after that it gets nothing any more.
                 let listeners = listeners.lock();
                 for (&id, mailbox) in listeners.range((from, Bound::Unbounded)).take(TURN_KEYS) {
                     (from, count) = (Bound::Excluded(id), count + 1);
@@ -159,8 +160,8 @@ impl PubSub {
         topics
     }
 
-    /// Room for a message, or for its places in queues. Where there is none, connections are cut until there is, those
-    /// with the longest queues first.
+    /// Books room for a message, or for its places in queues. If there is none, connections are cut until there is,
+    /// those with the longest queues first.
     pub(super) fn room_for(&self, bytes: u64, published: &mut Published) -> Held {
         if let Some(held) = self.messages.try_hold(bytes) {
             return held;
@@ -177,8 +178,8 @@ impl PubSub {
                 return held;
             }
         }
-        // What is on its way to those who were cut is given back as soon as their tasks have ended. Messages are sent
-        // one after the other, so this is one at a time.
+        // The messages that the cut connections are being sent are given back as soon as their tasks have ended.
+        // Messages are sent one after the other, so at most one goes beyond the limit.
         self.messages.hold(bytes)
     }
 }

@@ -11,24 +11,25 @@ use super::PubSub;
 use crate::mailbox::Mailbox;
 use crate::tenant::byte_limit::Held;
 
-/// Channels and patterns that one connection listens to, at most.
+/// How many channels and patterns one connection may listen to.
 const SUBSCRIPTIONS_MAX: usize = 10_000;
 
-/// What a name takes beside its bytes: places in two trees, and what belongs to it.
+/// Bytes that a name takes besides its own: places in two trees, and what belongs to them.
 const PLACE_BYTES: u64 = 512;
 
-/// What is listened to.
+/// What kind of name a connection listens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A channel with this name.
     Channel,
-    /// All channels that match it.
+    /// All channels that match this pattern.
     Pattern,
-    /// A channel with this name that belongs to a hash slot: no pattern matches it, and it is none of the channels.
+    /// A channel with this name that belongs to a hash slot. No pattern matches it, and it is not one of the other
+    /// channels.
     ShardChannel,
 }
 
-/// How many names of each kind.
+/// The number of names of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) channels: usize,
@@ -37,13 +38,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// All together.
+    /// The number of all names.
     pub(crate) fn sum(self) -> usize {
         self.channels + self.patterns + self.shard_channels
     }
 
-    /// What a client is told who subscribes to a name of this kind, or unsubscribes: channels of hash slots are counted
-    /// apart.
+    /// The count that a client gets in the answer when it subscribes to a name of this kind, or unsubscribes. Channels
+    /// of hash slots are counted separately.
     pub(crate) fn told(self, kind: Kind) -> usize {
         match kind {
             Kind::Channel | Kind::Pattern => self.channels + self.patterns,
@@ -57,13 +58,13 @@ impl Kind {
     pub(super) fn bytes(self, name: &[u8]) -> u64 {
         let glob = match self {
             Kind::Channel | Kind::ShardChannel => 0,
-            // A pattern made ready has a table of bits: a row for each byte, a column for each of its elements.
+            // A compiled pattern has a table of bits: a row for each byte, a column for each of its elements.
             Kind::Pattern => (name.len() as u64 / 64 + 1) * 256 * 8,
         };
         2 * name.len() as u64 + glob + PLACE_BYTES
     }
 
-    /// What is wrong with `name`.
+    /// Returns an error if `name` is not a valid name of this kind.
     pub(crate) fn check(self, name: &[u8]) -> Outcome {
         match self {
             Kind::Channel | Kind::ShardChannel if name.len() > KEY_BYTES_MAX => {
@@ -75,7 +76,7 @@ impl Kind {
     }
 }
 
-/// See the module. Ends when dropped.
+/// What one connection listens to. Dropping it ends the subscriptions.
 pub(crate) struct Subscriptions {
     pubsub: Arc<PubSub>,
     /// The number of the connection.
@@ -88,7 +89,7 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// The connection `id`, to which `mailbox` belongs, listens to nothing yet.
+    /// No subscriptions yet, for the connection `id`, to which `mailbox` belongs.
     pub(crate) fn new(pubsub: Arc<PubSub>, id: u64, mailbox: Arc<Mailbox>) -> Self {
         pubsub.join(id, &mailbox);
         let (channels, patterns, shard_channels) = Default::default();
@@ -103,10 +104,10 @@ impl Subscriptions {
         }
     }
 
-    /// Makes room for all of `names`, so that each of them can be listened to.
+    /// Books room for all of `names`, so that the connection can listen to each of them.
     ///
     /// # Errors
-    /// One of them is too long, or there are too many.
+    /// One of the names is too long, or there are too many.
     pub(crate) fn make_room<'a>(&self, kind: Kind, names: impl ExactSizeIterator<Item = &'a [u8]>) -> Outcome<Held> {
         if self.counts().sum() + names.len() > SUBSCRIPTIONS_MAX {
             return Err(Error::new("ERR a connection subscribes to at most 10000 channels and patterns"));
@@ -120,7 +121,7 @@ impl Subscriptions {
         held.ok_or(Error::new("ERR too many subscriptions: unsubscribe from some, or use patterns"))
     }
 
-    /// Listens to `name`, which needs what is taken out of `held`.
+    /// Listens to `name`. What the name needs is taken out of `held`.
     pub(crate) fn add(&mut self, kind: Kind, name: &[u8], held: &mut Held) {
         if self.of(kind).contains_key(name) {
             return;
@@ -129,30 +130,30 @@ impl Subscriptions {
         self.of(kind).insert(name, held.split(PLACE_BYTES));
     }
 
-    /// It is told every command of its tenant.
+    /// From now on the connection receives every command of its tenant.
     pub(crate) fn monitor(&mut self) {
         self.is_monitor = true;
         self.pubsub.monitors.add(self.id, &self.mailbox);
     }
 
-    /// Whether it is.
+    /// Whether the connection receives every command.
     pub(crate) fn is_monitor(&self) -> bool {
         self.is_monitor
     }
 
-    /// Listens to `name` no more.
+    /// No longer listens to `name`.
     pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) {
         if self.of(kind).remove(name).is_some() {
             self.pubsub.stop(kind, name, self.id);
         }
     }
 
-    /// What it listens to of one kind, in order.
+    /// The names of one kind that the connection listens to, in order.
     pub(crate) fn names(&mut self, kind: Kind) -> Vec<Arc<[u8]>> {
         self.of(kind).keys().cloned().collect()
     }
 
-    /// How many names of each kind.
+    /// The number of names of each kind.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             channels: self.channels.len(),

@@ -1,4 +1,4 @@
-//! Who gets what, and what it takes.
+//! Which connections get which messages, and what memory that takes.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -109,7 +109,7 @@ fn all_see_messages_in_one_order_whoever_sends_them() {
     let (mut first, mut second) = (pin!(send(b"first")), pin!(send(b"second")));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(first.as_mut().poll(&mut cx).is_pending(), "others have a turn");
-    // The other one has all the turns that it needs.
+    // The second one gets all the turns that it would need.
     let overtakes = (0..10).any(|_| second.as_mut().poll(&mut cx).is_ready());
     assert!(!overtakes);
     assert_eq!([block_on(first).receivers, block_on(second).receivers], [2500; 2]);

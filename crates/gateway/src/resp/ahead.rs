@@ -1,16 +1,16 @@
-//! A look at what comes behind the request that is served: the keys of the `GET`s that a pipeline begins with, or the
-//! members that it asks for (`HGET`, `SISMEMBER`), so that the store can make their reads ready together. Nothing but
-//! time depends on it: what it does not know ends it.
+//! Looks ahead at the requests behind the one that is served: the keys of the `GET`s that a pipeline begins with, or
+//! the members that it asks for (`HGET`, `SISMEMBER`), so that the store can prepare these reads together. Only the
+//! time that the reads take depends on this. A request that it does not know ends the look.
 
 use weir_command::table;
 
-/// Keys of one look: a pipeline of more is looked at again.
+/// Number of keys in one look. A longer pipeline is looked at again.
 const KEYS_MAX: usize = 16;
 /// A `GET` as all clients send it, up to the length of the key.
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$";
-/// The letters in it, which may be small ones.
+/// The position of the command's name, whose letters may be small ones.
 const NAME: std::ops::Range<usize> = 8..11;
-/// What a request of three words begins with.
+/// The bytes with which a request of three words begins.
 const THREE_WORDS: &[u8] = b"*3\r\n";
 
 /// The key of a row, and the name of one of its members.
@@ -21,12 +21,13 @@ pub(super) fn keys_to_get(bytes: &[u8]) -> Vec<&[u8]> {
     leading(bytes, key_to_get)
 }
 
-/// The keys and members of the complete requests that `bytes` begins with and that read one member each, likewise.
+/// The keys and members of the complete requests at the beginning of `bytes` that read one member each, in their order,
+/// up to [`KEYS_MAX`] of them.
 pub(super) fn members_to_read(bytes: &[u8]) -> Vec<Asked<'_>> {
     leading(bytes, member_to_read)
 }
 
-/// What `take` finds at the front of `bytes`, again and again.
+/// Applies `take` to the front of `bytes` again and again, and collects what it finds.
 fn leading<'b, T>(mut bytes: &'b [u8], take: impl Fn(&'b [u8]) -> Option<(T, &'b [u8])>) -> Vec<T> {
     let mut found = Vec::new();
     while found.len() < KEYS_MAX
@@ -43,13 +44,13 @@ fn key_to_get(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let is_get = head[..NAME.start] == GET[..NAME.start]
         && head[NAME].eq_ignore_ascii_case(&GET[NAME])
         && head[NAME.end..] == GET[NAME.end..];
-    // With the dollar in front of the key's length.
+    // From the dollar in front of the key's length on.
     if is_get { word(&bytes[GET.len() - 1..]) } else { None }
 }
 
 fn member_to_read(bytes: &[u8]) -> Option<(Asked<'_>, &[u8])> {
     let words = bytes.strip_prefix(THREE_WORDS)?;
-    // A `SET`, which is sent most, is seen at once.
+    // `SET`, which is sent most often, is ruled out at once.
     if words.starts_with(b"$3\r\n") {
         return None;
     }
@@ -60,7 +61,7 @@ fn member_to_read(bytes: &[u8]) -> Option<(Asked<'_>, &[u8])> {
     (command.first_member(3) == Some(2)).then_some(((key, member), rest))
 }
 
-/// The word that `bytes` begin with, and what is behind it.
+/// The word at the beginning of `bytes`, and the bytes behind it.
 fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = bytes.strip_prefix(b"$")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,4 +1,4 @@
-//! A connection that runs commands while nobody else of its tenant does: to exchange databases.
+//! A connection that runs commands while no other connection of its tenant does, in order to exchange databases.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 use crate::swaps::Held;
 use crate::tenant::account::Account;
 
-/// See the module. Everybody concerned is told what has been exchanged before going on.
+/// The right to run alone. Before the other connections go on, everybody concerned is told what has been exchanged.
 pub(in crate::resp) struct Alone {
     account: Arc<Account>,
     /// Names of databases that may have been exchanged.
     exchanged: Mutex<Vec<u8>>,
-    /// Goes last.
+    /// Declared last, so that it is dropped last.
     _held: Held,
 }
 
 impl Alone {
-    /// With what keeps others of `account` out.
+    /// `held` keeps the other connections of `account` out.
     pub(in crate::resp) fn new(account: &Arc<Account>, held: Held) -> Self {
         Self { account: Arc::clone(account), exchanged: Mutex::default(), _held: held }
     }
 
-    /// These two databases are about to be exchanged: what anybody believes of their keys is so no more.
+    /// The two databases are about to be exchanged. What anybody knows of their keys will no longer be true.
     pub(in crate::resp) fn exchanges(&self, one: u8, other: u8) {
         self.exchanged.lock().extend([one, other]);
     }

@@ -1,4 +1,4 @@
-//! Who is connected: a record per connection, shared with the sweeper and with `CLIENT LIST`.
+//! The connected clients: a record for each connection, shared with the sweeper and with `CLIENT LIST`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::swaps::Usage;
 use crate::tenant::account::Account;
 use crate::tenant::tenancy::Standing;
 
-/// What a connection is doing, for the sweeper: each has its own patience.
+/// What a connection is doing, for the sweeper. Each phase has its own time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
@@ -27,13 +27,13 @@ pub(crate) enum Phase {
     Idle = 0,
     /// Part of a request has arrived (S12).
     Receiving = 1,
-    /// A request is being served. It may wait for its tenant's tokens: no limit here.
+    /// A request is being served. It may wait for its tenant's tokens, so there is no limit.
     Serving = 2,
     /// Replies wait for the client to read them (S11).
     Replying = 3,
-    /// A command is answered later: no limit here either.
+    /// A command will be answered later. There is no limit either.
     Blocked = 4,
-    /// A command waits until `CLIENT PAUSE` is over: it will be served, and nobody is cut for it.
+    /// A command waits until `CLIENT PAUSE` is over. It will be served, and the connection is not cut for it.
     Paused = 5,
 }
 
@@ -50,7 +50,7 @@ impl Phase {
     }
 }
 
-/// What a client tells about itself; empty where it does not.
+/// What a client tells about itself; empty if it tells nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub(super) name: Vec<u8>,
@@ -58,52 +58,53 @@ pub(super) struct Names {
     pub(super) lib_version: Vec<u8>,
 }
 
-/// Whose a connection is.
+/// The tenant and the user that a connection belongs to.
 struct Owner {
     account: Arc<Account>,
     user: Arc<User>,
 }
 
-/// One connection.
+/// The record of one connection.
 pub(crate) struct Client {
     pub(crate) id: u64,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
     /// Second of the server's life in which it connected.
     pub(super) since: u64,
-    /// Second of the last change of phase, or the last bytes that moved.
+    /// The second of the last change of phase, or of the last bytes that moved.
     last: AtomicU64,
     phase: AtomicU8,
-    /// Since when its thread works for it, or since when that has not been booked.
+    /// Since when its thread has been working for it without booking the time.
     turn: AtomicU64,
-    /// Second since which it has been nobody's, where it is nobody's.
+    /// The second since which it has belonged to nobody, if it belongs to nobody.
     stranger_since: AtomicU64,
-    /// Whose connection it is; `None` = nobody knows yet.
+    /// The owner; `None` until the client has logged in.
     owner: Mutex<Option<Owner>>,
-    /// The database chosen, for lists.
+    /// The chosen database, for `CLIENT LIST`.
     pub(super) database: AtomicU8,
     /// Whether `HELLO 3` was said.
     pub(super) resp3: AtomicBool,
-    /// Whether it runs commands.
+    /// Whether the connection runs commands.
     pub(super) usage: Usage,
-    /// How many names it listens to.
+    /// How many names the connection listens to.
     subscriptions: Mutex<Counts>,
-    /// It is told every command of its tenant.
+    /// Whether the connection receives every command of its tenant.
     pub(super) is_monitor: AtomicBool,
-    /// Ends the wait of its command, where one waits.
+    /// Ends the wait of the connection's command, if one waits.
     ticket: Mutex<Option<Ticket>>,
     pub(super) names: Mutex<Names>,
-    /// Its last command, as it is counted, and one more; 0 = there was none.
+    /// The index of the last command, as it is counted, plus one; 0 = there was none.
     last_command: AtomicUsize,
-    /// Commands that wait for `EXEC`, and one more; 0 = no `MULTI`.
+    /// The number of commands that wait for `EXEC`, plus one; 0 = no `MULTI`.
     queued: AtomicUsize,
-    /// Bytes that it has sent and that are being served.
+    /// Bytes that the client has sent and that are being served.
     sent_bytes: AtomicUsize,
     /// Ends the connection's task; `None` until the task is started.
     abort: Mutex<Option<AbortHandle>>,
-    /// Somebody has killed it. On its way from thread to thread it cannot be aborted, and ends where it arrives.
+    /// Set when somebody has killed the connection. While it moves from thread to thread it cannot be aborted, and ends
+    /// where it arrives.
     is_killed: AtomicBool,
-    /// It has said that it goes, though its last answer may still be on its way.
+    /// Set when the connection is about to end, though its last answer may still be on its way.
     has_left: AtomicBool,
 }
 
@@ -113,25 +114,26 @@ impl Client {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// It has said a command, which is counted under `index`; so many wait for `EXEC`, if there was a `MULTI`.
+    /// The client has sent a command, which is counted under `index`. `queued` commands wait for `EXEC`, if there was a
+    /// `MULTI`.
     #[inline]
     pub(super) fn said(&self, index: usize, queued: Option<usize>) {
         self.last_command.store(index + 1, Ordering::Relaxed);
         self.queued.store(queued.map_or(0, |queued| queued + 1), Ordering::Relaxed);
     }
 
-    /// The index of its last command, and how many wait for `EXEC`.
+    /// The index of the last command, and how many commands wait for `EXEC`.
     pub(super) fn last_said(&self) -> (Option<usize>, Option<usize>) {
         let less = |number: &AtomicUsize| number.load(Ordering::Relaxed).checked_sub(1);
         (less(&self.last_command), less(&self.queued))
     }
 
-    /// So many bytes of it are being served.
+    /// `bytes` of this client are being served.
     pub(super) fn sent(&self, bytes: usize) {
         self.sent_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of it that are being served.
+    /// Bytes of this client that are being served.
     pub(super) fn sent_bytes(&self) -> usize {
         self.sent_bytes.load(Ordering::Relaxed)
     }
@@ -144,122 +146,123 @@ impl Client {
         self.is_killed.load(Ordering::Relaxed)
     }
 
-    /// It goes.
+    /// The connection is about to end.
     pub(super) fn leave(&self) {
         self.has_left.store(true, Ordering::Relaxed);
     }
 
-    /// Its thread turns to it.
+    /// The connection's thread turns to it.
     pub(crate) fn begin_turn(&self, now: Nanos) {
         self.turn.store(now, Ordering::Relaxed);
     }
 
-    /// Whether it waits for its next request.
+    /// Whether the connection waits for its next request.
     pub(crate) fn is_idle(&self) -> bool {
         self.phase() == Phase::Idle
     }
 
-    /// Calls `visit` with its tenant's account, if it is known whose connection it is.
+    /// Calls `visit` with the tenant's account, if the client has logged in.
     pub(crate) fn with_account(&self, visit: impl FnOnce(&Account)) {
         if let Some(owner) = &*self.owner.lock() {
             visit(&owner.account);
         }
     }
 
-    /// How long its thread has worked for it since the turn began or this was last asked.
+    /// How long the thread has worked for the connection since the turn began or since the last call.
     pub(crate) fn worked(&self, now: Nanos) -> Nanos {
-        // One thread at a time has the connection.
+        // Only one thread at a time has the connection.
         let since = self.turn.load(Ordering::Relaxed);
         self.turn.store(now, Ordering::Relaxed);
         now.saturating_sub(since)
     }
 
-    /// It is this tenant's from now on, and this user's.
+    /// From now on the connection belongs to this tenant and this user.
     pub(super) fn belong_to(&self, account: &Arc<Account>, user: &Arc<User>, database: u8) {
         *self.owner.lock() = Some(Owner { account: Arc::clone(account), user: Arc::clone(user) });
         self.database.store(database, Ordering::Relaxed);
     }
 
-    /// It is nobody's from this second on.
+    /// From this second on the connection belongs to nobody.
     pub(super) fn become_stranger(&self, second: u64) {
         *self.owner.lock() = None;
         self.database.store(0, Ordering::Relaxed);
         self.stranger_since.store(second, Ordering::Relaxed);
     }
 
-    /// Whether it is a connection of the tenant with this number.
+    /// Whether the connection belongs to the tenant with this number.
     fn belongs_to(&self, tenant: u32) -> bool {
         self.owner.lock().as_ref().is_some_and(|owner| owner.account.tenant == tenant)
     }
 
-    /// Whether it is a connection of the tenant with this number, and does not go.
+    /// Whether the connection belongs to the tenant with this number, and is not about to end.
     fn is_there_of(&self, tenant: u32) -> bool {
         self.belongs_to(tenant) && !self.has_left()
     }
 
-    /// Whether it is a connection of this user.
+    /// Whether the connection belongs to this user.
     pub(super) fn is_of(&self, user: &Arc<User>) -> bool {
         self.owner.lock().as_ref().is_some_and(|owner| Arc::ptr_eq(&owner.user, user))
     }
 
-    /// The name of its user; none while nobody knows whose it is.
+    /// The name of the user; empty if the client has not logged in.
     pub(super) fn user_name(&self) -> Vec<u8> {
         self.owner.lock().as_ref().map_or_else(Vec::new, |owner| owner.user.name().to_vec())
     }
 
-    /// The standing of its tenant; `None` while nobody knows whose it is.
+    /// The standing of the tenant; `None` if the client has not logged in.
     fn standing(&self) -> Option<Standing> {
         self.owner.lock().as_ref().map(|owner| owner.account.standing())
     }
 
-    /// Whether nobody knows whose it is.
+    /// Whether the client has not logged in.
     fn is_stranger(&self) -> bool {
         self.owner.lock().is_none()
     }
 
-    /// How long nobody has known whose it is, where that is so.
+    /// How long the connection has belonged to nobody, if it belongs to nobody.
     fn stranger_seconds(&self, second: u64) -> u64 {
         second.saturating_sub(self.stranger_since.load(Ordering::Relaxed))
     }
 
-    /// Its command waits until somebody answers it.
+    /// The connection's command waits until somebody answers it.
     pub(super) fn block(&self) -> Later {
         let (ticket, later) = ticket();
         *self.ticket.lock() = Some(ticket);
         later
     }
 
-    /// What ends the wait of its command, if one waits and nobody else has it. Whoever takes it answers it.
+    /// Takes what ends the wait of the command, if one waits and nobody else has taken it. Whoever takes it must answer
+    /// it or give it back.
     pub(super) fn take_ticket(&self) -> Option<Ticket> {
         self.ticket.lock().take()
     }
 
-    /// The wait goes on: others may end it again.
+    /// Gives the ticket back: the wait goes on, and others may end it.
     pub(super) fn give_ticket(&self, ticket: Ticket) {
         *self.ticket.lock() = Some(ticket);
     }
 
-    /// It listens to so many names.
+    /// Records how many names the connection listens to.
     pub(super) fn subscribed(&self, counts: Counts) {
         *self.subscriptions.lock() = counts;
     }
 
-    /// How many names it listens to.
+    /// How many names the connection listens to.
     pub(super) fn subscriptions(&self) -> Counts {
         *self.subscriptions.lock()
     }
 
-    /// Whether it listens to anything.
+    /// Whether the connection listens to anything.
     pub(super) fn is_subscribed(&self) -> bool {
         self.subscriptions().sum() > 0
     }
 
-    /// Whether it waits for what others do.
+    /// Whether the connection waits for messages that others cause.
     fn is_told_unasked(&self) -> bool {
         self.is_subscribed() || self.is_monitor.load(Ordering::Relaxed)
     }
 
-    /// A line of `CLIENT LIST` at `second`: the fields of Redis that mean something here.
+    /// A line of `CLIENT LIST` at `second`, with the fields of Redis that mean something here.
     pub(super) fn line(&self, second: u64) -> String {
         let names = self.names.lock().clone();
         let Counts { channels, patterns, shard_channels } = self.subscriptions();
@@ -274,7 +277,7 @@ impl Client {
         let (command, queued) = self.last_said();
         let flags = if queued.is_some() && flags == "N" { "x" } else { flags };
         let command = command.map_or_else(|| "NULL".to_owned(), stats::counted_name);
-        // Descriptors are nobody's business, and memory is counted for a tenant, not for a connection.
+        // File descriptors are not shown, and memory is counted for a tenant, not for a connection.
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
              ssub={shard_channels} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
@@ -295,7 +298,7 @@ impl Client {
         )
     }
 
-    /// The second of its last sign of life.
+    /// The second of the connection's last sign of life.
     pub(super) fn last(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
@@ -320,16 +323,16 @@ impl Recipient for Client {
     }
 }
 
-/// How long a connection may stay in a phase, in seconds; `None` = as long as it likes.
+/// How long a connection may stay in a phase, in seconds; `None` = without limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Between two requests.
     pub idle_seconds: Option<u64>,
-    /// Without a further byte of a request that has begun.
+    /// Since the last byte of a request that is not complete.
     pub request_seconds: u64,
-    /// Without a byte taken of the replies that wait.
+    /// Since the client last took a byte of its waiting replies.
     pub reply_seconds: u64,
-    /// Without having said who it is, from the start of the connection or its `RESET` (S2).
+    /// Without a login, since the start of the connection or its `RESET` (S2).
     pub login_seconds: u64,
 }
 
@@ -340,7 +343,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Whether a connection that has been in `phase` for `seconds` is to be cut.
+    /// Whether a connection that has been in `phase` for `seconds` must be cut.
     fn is_over(&self, phase: Phase, seconds: u64) -> bool {
         match phase {
             Phase::Idle => self.idle_seconds.is_some_and(|limit| seconds > limit),
@@ -351,9 +354,9 @@ impl Patience {
     }
 }
 
-/// The oldest of `strangers` who waits for nothing of ours: whose secret is being looked at is let be, and of those
-/// there are only as many as hashes may wait. He is taken off the list, and so is whoever is on it and no stranger any
-/// more.
+/// The oldest of `strangers` that is not being served. A stranger whose secret is being checked is spared; there are
+/// only as many of those as hashes may wait. The stranger that is returned is taken off the list, and so are those
+/// found on it that are strangers no longer.
 fn oldest_idle(strangers: &mut VecDeque<u64>, all: &BTreeMap<u64, Arc<Client>>) -> Option<Arc<Client>> {
     let mut served = Vec::new();
     let oldest = loop {
@@ -372,8 +375,8 @@ fn oldest_idle(strangers: &mut VecDeque<u64>, all: &BTreeMap<u64, Arc<Client>>) 
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Who may be a stranger, the oldest first: a flood of them would otherwise go through everybody for each. Lock
-    /// order: after `all`.
+    /// Connections that may be strangers, the oldest first. Without this list, each connection of a flood of strangers
+    /// would cause a search through all connections. Lock order: after `all`.
     strangers: Mutex<VecDeque<u64>>,
     last_id: AtomicU64,
     count: AtomicUsize,
@@ -381,8 +384,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// A record for a new connection. Where there are `max` already, the stranger who has been there longest makes
-    /// room; without one there is none.
+    /// A record for a new connection. If there are `max` already, the stranger who has been there longest makes room;
+    /// if there is no stranger, the connection is not admitted.
     pub(crate) fn admit(&self, peer: SocketAddr, local: SocketAddr, second: u64, max: usize) -> Option<Arc<Client>> {
         let mut all = self.all.lock();
         let mut strangers = self.strangers.lock();
@@ -423,7 +426,7 @@ impl Clients {
         Some(client)
     }
 
-    /// The connection's task has been started: it can be cut from now on, and is if it was to be before.
+    /// The connection's task has been started. From now on it can be cut, and if it was killed before, it is cut now.
     pub(crate) fn started(&self, client: &Client, abort: AbortHandle) {
         let abort = client.abort.lock().insert(abort).clone();
         if client.is_killed() {
@@ -431,7 +434,7 @@ impl Clients {
         }
     }
 
-    /// Strangers who had to make room, ever.
+    /// How many strangers ever had to make room.
     pub(crate) fn displaced(&self) -> u64 {
         self.displaced.load(Ordering::Relaxed)
     }
@@ -448,12 +451,12 @@ impl Clients {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Connections ever admitted.
+    /// The number of connections ever admitted.
     pub(crate) fn admitted(&self) -> u64 {
         self.last_id.load(Ordering::Relaxed)
     }
 
-    /// The records of one tenant's connections, the oldest first (S5).
+    /// The records of one tenant's connections, oldest first (S5).
     pub(super) fn of_tenant(&self, tenant: u32) -> Vec<Arc<Client>> {
         self.all.lock().values().filter(|client| client.is_there_of(tenant)).cloned().collect()
     }
@@ -475,28 +478,28 @@ impl Clients {
         self.all.lock().values().any(|client| client.belongs_to(tenant) && client.usage.is_under_way())
     }
 
-    /// Cuts every connection whose patience is over at `second`, or whose tenant is gone; gives how many.
+    /// Cuts every connection whose time limit is over at `second`, or whose tenant was dropped. Returns how many.
     pub(crate) fn sweep(&self, second: u64, patience: &Patience) -> usize {
         let all = self.all.lock();
-        // Who has logged in is one no more, who has said `RESET` is one again.
+        // A client that has logged in is no longer a stranger, and one that has said `RESET` is one again.
         *self.strangers.lock() = all.values().filter(|client| client.is_stranger()).map(|client| client.id).collect();
         drop(all);
         self.cut(|client| match client.standing() {
             Some(Standing::Dropped) => true,
             None if client.stranger_seconds(second) > patience.login_seconds => true,
-            // Who listens is not idle.
+            // A connection that listens is not idle.
             _ if client.phase() == Phase::Idle && client.is_told_unasked() => false,
             _ => patience.is_over(client.phase(), second.saturating_sub(client.last())),
         })
     }
 
-    /// Cuts every connection that serves no request, or waits for something that nobody knows when it comes; gives how
+    /// Cuts every connection that serves no request, or that waits for something which may never come. Returns how
     /// many.
     pub(crate) fn cut_idle(&self) -> usize {
         self.cut(|client| matches!(client.phase(), Phase::Idle | Phase::Receiving | Phase::Blocked))
     }
 
-    /// Cuts all.
+    /// Cuts all connections.
     pub(crate) fn cut_all(&self) -> usize {
         self.cut(|_| true)
     }

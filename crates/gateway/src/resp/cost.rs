@@ -1,4 +1,4 @@
-//! What the commands of a connection have cost: the last one, and all of them.
+//! What the commands of a connection have cost: the last one, and their sum.
 
 use weir_command::bill::OwnBill;
 use weir_node::request_units::{Price, Prices, Work};
@@ -6,28 +6,29 @@ use weir_node::request_units::{Price, Prices, Work};
 /// What a command has cost.
 #[derive(Clone, Debug, Default)]
 pub(in crate::resp) struct Last {
-    /// Its name; empty where there was none.
+    /// The name of the command; empty if there was none.
     pub(in crate::resp) command: &'static str,
     pub(in crate::resp) price: Price,
     bill: OwnBill,
-    /// The price is what the prices of its tenant say of its work: it is that of one command, and the tenant is the
-    /// same.
+    /// Whether the price is exactly what the tenant's prices give for the work. It is not if it is the sum of several
+    /// commands, or if the tenant has changed since.
     is_exact: bool,
 }
 
 impl Last {
-    /// What it was counted as.
+    /// The work that the command was counted as.
     pub(in crate::resp) fn work(&self) -> &Work {
         &self.bill.work
     }
 
-    /// What `work` costs by `prices`, those of its tenant. In a pipeline it is often what the command before has cost.
+    /// What `work` costs by `prices`, the prices of the tenant. In a pipeline it is often the same as for the command
+    /// before.
     #[inline]
     pub(in crate::resp) fn price_of(&self, work: &Work, prices: &Prices) -> Price {
         if self.is_exact && self.work().is_surely(work) { self.price } else { prices.of(work) }
     }
 
-    /// A command has cost `price`, whose `bill` is ready for the next one then.
+    /// Records that a command has cost `price`. Its `bill` is then cleared for the next command.
     #[inline]
     pub(in crate::resp) fn replace(&mut self, command: &'static str, price: Price, bill: &mut OwnBill) {
         (self.command, self.price, self.is_exact) = (command, price, true);
@@ -35,12 +36,12 @@ impl Last {
         bill.clear();
     }
 
-    /// Who asks is another tenant from now on, whose prices may be others.
+    /// The connection now belongs to another tenant, whose prices may be different.
     pub(in crate::resp) fn forget_prices(&mut self) {
         self.is_exact = false;
     }
 
-    /// `other` was done for it, too.
+    /// Adds the work and the price of `other`.
     pub(in crate::resp) fn add(&mut self, other: &Last) {
         self.is_exact = false;
         self.price.resources += other.price.resources;
@@ -58,7 +59,7 @@ pub(in crate::resp) struct Sum {
 }
 
 impl Sum {
-    /// Another command has cost `price`, for `work`.
+    /// Adds another command, which has cost `price` for `work`.
     pub(in crate::resp) fn add(&mut self, price: &Price, work: &Work) {
         self.commands = self.commands.saturating_add(1);
         self.price.resources += price.resources;
@@ -88,10 +89,10 @@ mod tests {
         last.replace("get", price, &mut bill);
         assert_eq!((bill.work.counts().count(), last.work()[Module::RowFound]), (0, 3));
         let (same, more) = (bill_of(Module::RowFound, 3), bill_of(Module::RowFound, 4));
-        // It is not worked out again: nobody asks other prices.
+        // The price is not computed again, though `memory` has other prices.
         assert_eq!(last.price_of(&same.work, &memory), price);
         assert_eq!(last.price_of(&more.work, &lsm), lsm.of(&more.work));
-        // Of several commands together, the price is not that of their work.
+        // The price of several commands together is not the price of their added work.
         let mut several = last.clone();
         several.add(&last);
         let both = bill_of(Module::RowFound, 6);

@@ -1,28 +1,28 @@
-//! Places where scans go on.
+//! The places where scans go on.
 //!
-//! A Redis cursor is a number of 64 bits, a place in an ordered tree is a key. The number therefore names an entry of
-//! a ring that holds the keys of the last scans' places: nothing is held open in the store for it (no iterator, no
+//! A Redis cursor is a number of 64 bits, but a place in an ordered tree is a key. So the number names an entry of a
+//! ring that holds the keys where the last scans stopped. Nothing is held open in the store for a scan (no iterator, no
 //! snapshot), the ring is bounded in entries and bytes, and a cursor works on any connection of the tenant. A cursor
-//! older than the ring, or from before a restart, is refused: a client that gets no error sees every key that was
-//! there during its whole scan. Each tenant has a ring of its own, so that no tenant's cursor means anything to
-//! another (S5), nor pushes it out; a cursor of one database is unknown in the others.
+//! that is older than the ring, or from before a restart, is refused. A client that gets no error sees every key that
+//! was there during its whole scan. Each tenant has a ring of its own, so that no tenant's cursor means anything to
+//! another (S5), nor pushes it out. A cursor of one database is unknown in the others.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// Scans that can be under way at once, at least. One place of a typical key takes about 50 bytes.
+/// How many scans can be under way at once, at least. The place of a typical key takes about 50 bytes.
 const PLACES_MAX: usize = 16 << 10;
 /// Bytes of keys held, at most (plus one key).
 const PLACES_BYTES_MAX: usize = 2 << 20;
 
-/// A tenant's ring. Numbers grow by one for each place, above a random start that differs between runs.
+/// A tenant's ring. The numbers grow by one for each place, from a random start that differs between runs.
 pub(crate) struct Cursors {
     places: Mutex<Places>,
 }
 
 struct Places {
-    /// Database and key.
+    /// The database and the key of each place.
     keys: VecDeque<(u8, Vec<u8>)>,
     key_bytes: usize,
     /// The number of `keys[0]`; never 0, which is "from the start" and "at the end".
@@ -32,12 +32,12 @@ struct Places {
 impl Cursors {
     /// A ring whose numbers start at a place drawn from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
-        // 40 random bits above, 22 zero bits to count in; clients that read a signed number are fine.
+        // 40 random bits above 22 zero bits to count in. Clients that read a signed number are fine.
         let first = ((seed >> 24) << 22) | 1;
         Self { places: Mutex::new(Places { keys: VecDeque::new(), key_bytes: 0, first }) }
     }
 
-    /// A cursor for going on at `key` of `database`.
+    /// A cursor that goes on at `key` of `database`.
     pub(crate) fn issue(&self, database: u8, key: Vec<u8>) -> u64 {
         let mut places = self.places.lock();
         places.key_bytes += key.len();
@@ -50,7 +50,8 @@ impl Cursors {
         places.first + places.keys.len() as u64 - 1
     }
 
-    /// The key of `database` to go on at; `None` if the cursor is too old or not of here. It may be asked for again.
+    /// The key of `database` at which the scan goes on; `None` if the cursor is too old or not from this ring. The same
+    /// cursor may be used again.
     pub(crate) fn resolve(&self, database: u8, cursor: u64) -> Option<Vec<u8>> {
         let places = self.places.lock();
         let index = usize::try_from(cursor.checked_sub(places.first)?).ok()?;

@@ -1,13 +1,14 @@
-//! What a request looks like while it is read: limits, what has been recognised so far, and the arguments at the end.
+//! A request while it is read: the limits, what has been recognised so far, and the arguments at the end.
 //!
 //! A request is either an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or one line of words. Its bytes stay
-//! in the connection's read buffer; here are only positions in it, so nothing that a client merely *announces* costs
-//! memory (S9).
+//! in the connection's read buffer. This module keeps only positions in it, so nothing that a client merely *announces*
+//! costs memory (S9).
 
 pub(super) use weir_command::{Args, Span};
 use zeroize::Zeroize;
 
-/// How much one request may ask for. Checked against what a client announces, before anything is allocated for it.
+/// How much one request may ask for. This is checked against what a client announces, before anything is allocated for
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Most arguments of a command, its name included.
@@ -18,7 +19,7 @@ pub struct Limits {
     pub line_bytes_max: usize,
     /// Most bytes of a whole request.
     pub request_bytes_max: usize,
-    /// Nobody knows yet who asks: at most [`STRANGER_ARGS_MAX`] arguments of [`STRANGER_BULK_BYTES_MAX`] (S2).
+    /// The client has not logged in: at most [`STRANGER_ARGS_MAX`] arguments of [`STRANGER_BULK_BYTES_MAX`] (S2).
     pub stranger: bool,
 }
 
@@ -26,7 +27,7 @@ pub struct Limits {
 pub const STRANGER_ARGS_MAX: usize = 10;
 /// Most bytes of an argument before `AUTH`.
 pub const STRANGER_BULK_BYTES_MAX: usize = 16 << 10;
-/// Whatever is longer is no argument of anybody's, in Redis.
+/// Redis accepts no longer argument from anybody.
 pub const REDIS_BULK_BYTES_MAX: usize = 512 << 20;
 
 impl Default for Limits {
@@ -41,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// More arguments than this are not kept as spare memory for the next request.
+/// Memory for at most this many arguments is kept for the next request.
 const SPANS_KEPT_MAX: usize = 1024;
 
 /// What has been recognised of the request at the front of the buffer, so that no byte is looked at twice however the
@@ -60,7 +61,7 @@ pub struct PartialRequest {
     /// Words of an inline request, unquoted; array requests leave it empty.
     pub(super) words: Vec<u8>,
     pub(super) inline: bool,
-    /// The last call gave a complete request: the next one starts afresh.
+    /// The last call returned a complete request, so the next one starts afresh.
     pub(super) complete: bool,
 }
 
@@ -112,11 +113,11 @@ impl PartialRequest {
 /// What [`super::parse`] found at the front of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The request is not complete: call again with more bytes behind the same ones.
+    /// The request is not complete: call again with more bytes after the same ones.
     Incomplete,
-    /// A request of so many bytes, with at least one argument: see [`PartialRequest::args`].
+    /// A request of this many bytes, with at least one argument: see [`PartialRequest::args`].
     Request(usize),
-    /// So many bytes that ask for nothing (an empty line, an empty array).
+    /// This many bytes ask for nothing (an empty line, an empty array).
     Nothing(usize),
 }
 
@@ -125,32 +126,32 @@ pub enum Progress {
 pub enum ProtocolError {
     /// A line of more than 64 KiB that is no array.
     InlineTooLong,
-    /// Quotes that do not end, or a closing quote followed by something else than a space.
+    /// Quotes that do not end, or a closing quote that is not followed by a space.
     UnbalancedQuotes,
     /// The line after `*` does not end.
     ArrayLineTooLong,
-    /// The line after `*` is no number, or above the limit.
+    /// The line after `*` is not a number, or above the limit.
     ArrayLength,
-    /// More than a stranger may say.
+    /// More arguments than a client may send before it logs in.
     StrangerArrayLength,
-    /// The same of one argument.
+    /// A longer argument than a client may send before it logs in.
     StrangerBulkLength,
     /// The line after `$` does not end.
     BulkLineTooLong,
-    /// The line after `$` is no number, negative, or above the limit.
+    /// The line after `$` is not a number, or negative, or above the limit.
     BulkLength,
-    /// An element that is no bulk string: requests are flat, so nothing nests (S10).
+    /// An element that is not a bulk string: requests are flat, so nothing nests (S10).
     ExpectedBulk(u8),
     /// All arguments together are above the limit.
     RequestTooLong,
     /// A web browser or an HTTP client, perhaps tricked into talking to us: closed without an answer (S17).
     Http,
-    /// The beginning of a TLS handshake: the client has taken the wrong port.
+    /// The beginning of a TLS handshake: the client has connected to the wrong port.
     Tls,
 }
 
 impl ProtocolError {
-    /// The reply before the connection closes; `None` where silence is the answer.
+    /// The reply before the connection closes; `None` if there is no answer.
     pub fn reply(&self) -> Option<Vec<u8>> {
         let text: &[u8] = match self {
             ProtocolError::InlineTooLong => b"too big inline request",
@@ -163,7 +164,7 @@ impl ProtocolError {
             ProtocolError::BulkLength => b"invalid bulk length",
             ProtocolError::RequestTooLong => b"request too large",
             ProtocolError::ExpectedBulk(got) => {
-                // An error is one line: a line end in it would be taken for the next reply.
+                // An error is one line: a client would take a line end in it for the end of the reply.
                 let got = if matches!(got, b'\r' | b'\n') { b' ' } else { *got };
                 return Some([b"-ERR Protocol error: expected '$', got '".as_slice(), &[got], b"'\r\n"].concat());
             }

@@ -1,28 +1,28 @@
-//! Settings by which Redis tunes how it keeps collections in memory, frees them, and saves them. Weir chooses a row's
-//! shape by its bytes, has a log instead of snapshots, and has no use for them. Clients and tools set them all the
-//! same, so they are taken, checked and told as they were set.
+//! Settings by which Redis tunes how it keeps collections in memory, frees them, and saves them. Weir has no use for
+//! them, because it chooses a row's shape by its bytes and has a log instead of snapshots. Clients and tools set them
+//! all the same, so they are accepted, checked and shown as they were set.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What a setting is counted in.
+/// The unit of a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Number,
-    /// Bytes, which may be told as `4kb`.
+    /// Bytes, which may be written as `4kb`.
     Bytes,
     /// `no` or `yes`, kept as 0 or 1.
     Switch,
 }
 
-/// A setting of Redis' that changes nothing here.
+/// A setting of Redis that changes nothing here.
 pub(super) struct Hint {
     pub(super) name: &'static str,
-    /// What it was called before Redis 7.
+    /// Its name before Redis 7.
     pub(super) alias: Option<&'static str>,
     unit: Unit,
     least: i64,
     most: i64,
-    /// What it is in Redis unless it is set.
+    /// Its default in Redis.
     standard: i64,
 }
 
@@ -63,12 +63,12 @@ pub(super) const HINTS: [Hint; 23] = [
     hint("zset-max-listpack-value", Some("zset-max-ziplist-value"), Unit::Bytes, 0, i64::MAX, 64),
 ];
 
-/// Whether `CONFIG GET` tells of it only where it is asked for by its name.
+/// Whether `CONFIG GET` shows it only if asked for it by its name.
 pub(super) fn is_hidden(name: &str) -> bool {
     ["key-load-delay", "loading-process-events-interval-bytes", "rdb-key-save-delay"].contains(&name)
 }
 
-/// Where `name`, in small letters, is in [`HINTS`].
+/// The position of `name`, in small letters, in [`HINTS`].
 pub(super) fn find(name: &str) -> Option<usize> {
     HINTS.iter().position(|hint| hint.name == name || hint.alias == Some(name))
 }
@@ -90,11 +90,11 @@ pub(super) fn parse_bytes(text: &str) -> Option<i64> {
     number.parse::<i64>().ok()?.checked_mul(factor)
 }
 
-/// `stream-node-max-entries`, in [`HINTS`].
+/// The position of `stream-node-max-entries` in [`HINTS`].
 const STREAM_NODE_ENTRIES: usize = 20;
 
 impl Hint {
-    /// A value as it is told.
+    /// The value as `CONFIG GET` shows it.
     fn show(&self, value: i64) -> String {
         match self.unit {
             Unit::Switch => if value == 1 { "yes" } else { "no" }.to_owned(),
@@ -102,10 +102,10 @@ impl Hint {
         }
     }
 
-    /// The number that `value` says.
+    /// Reads the number in `value`.
     ///
     /// # Errors
-    /// It says none, or one out of range; the text is Redis'.
+    /// There is no number in it, or it is out of range; the text is that of Redis.
     pub(super) fn parse(&self, value: &[u8]) -> Result<i64, String> {
         let text = std::str::from_utf8(value).unwrap_or_default();
         let number = match self.unit {
@@ -126,7 +126,7 @@ impl Hint {
     }
 }
 
-/// What one owner's clients set.
+/// The values that the clients of one tenant have set.
 pub(crate) struct Hints([AtomicI64; HINTS.len()]);
 
 impl Default for Hints {
@@ -136,7 +136,7 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// The value of the one at `index` of [`HINTS`].
+    /// The value of the setting at `index` of [`HINTS`].
     pub(super) fn get(&self, index: usize) -> i64 {
         self.0[index].load(Ordering::Relaxed)
     }
@@ -145,7 +145,7 @@ impl Hints {
         self.0[index].store(value, Ordering::Relaxed);
     }
 
-    /// Every name, also the older ones, and its value.
+    /// Every name, including the older ones, and its value.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, String)> {
         HINTS.iter().enumerate().flat_map(move |(index, hint)| {
             let value = hint.show(self.get(index));
@@ -153,7 +153,7 @@ impl Hints {
         })
     }
 
-    /// Entries of a stream that Redis keeps in one node: so many go together where it is trimmed approximately.
+    /// How many entries of a stream Redis keeps in one node. Approximate trimming removes this many together.
     pub(crate) fn stream_node_entries(&self) -> u64 {
         self.get(STREAM_NODE_ENTRIES).unsigned_abs()
     }

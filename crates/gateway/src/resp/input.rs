@@ -1,7 +1,7 @@
-//! The bytes received and not yet served.
+//! The bytes that were received and are not served yet.
 //!
-//! A connection that waits holds no buffer: it borrows one from its thread's pool when bytes are there to be read, and
-//! gives it back when they are served. What is left of an unfinished request is kept in memory of its own size.
+//! A waiting connection holds no buffer. It borrows one from its thread's pool when there are bytes to read, and gives
+//! it back when they are served. The rest, a part of an unfinished request, is kept in memory of its own size.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -13,10 +13,10 @@ use super::frame::PartialRequest;
 use crate::pool;
 use crate::stream::Stream;
 
-/// What is received and how far it is understood.
+/// The received bytes, and how far they are understood.
 pub(super) struct Input {
     pub(super) bytes: Vec<u8>,
-    /// First byte that is not served yet.
+    /// The first byte that is not served yet.
     pub(super) start: usize,
     pub(super) state: PartialRequest,
 }
@@ -26,18 +26,18 @@ impl Input {
         Self { bytes: Vec::new(), start: 0, state: PartialRequest::new() }
     }
 
-    /// Whether no part of a request is waiting for its rest.
+    /// Whether no incomplete request waits for its rest.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Bytes that the request at the front needs in memory, as far as that is known: what is there, and the rest of
-    /// what was announced of the argument that comes.
+    /// Bytes of memory that the request at the front needs, as far as that is known: the bytes received, and the rest
+    /// of what the client has announced for the next argument.
     pub(super) fn wanted_bytes(&self) -> usize {
         self.bytes.len().max(self.state.wanted_bytes())
     }
 
-    /// Reads more bytes, as soon as there are some; gives how many, 0 at the end of the stream.
+    /// Reads more bytes as soon as there are some. Returns how many; 0 means the end of the stream.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<usize>> {
         self.borrow();
         let result = stream.poll_read(cx, &mut self.bytes, COPY_BYTES_MAX);
@@ -53,21 +53,21 @@ impl Input {
         self.state.wipe();
     }
 
-    /// Drops what is served.
+    /// Drops the bytes that were served.
     pub(super) fn consume(&mut self) {
         if self.start == self.bytes.len() {
             self.bytes.clear();
         } else if self.start > 0 {
             self.bytes.drain(..self.start);
             if self.bytes.len() < self.start {
-                // A long request's memory is not kept for the piece of the next one.
+                // The memory of a long request is not kept for the beginning of the next one.
                 self.bytes.shrink_to(pool::BUFFER_BYTES);
             }
         }
         self.start = 0;
     }
 
-    /// Makes room for more bytes: at most as much again as has been received, whatever is announced (S9).
+    /// Makes room for more bytes: at most as many as have been received so far, whatever the client announces (S9).
     fn borrow(&mut self) {
         let received = self.bytes.len();
         if received < pool::BUFFER_BYTES / 2 {
@@ -82,7 +82,7 @@ impl Input {
         }
     }
 
-    /// Keeps only what was received, while the rest is waited for.
+    /// Keeps only the received bytes while the connection waits for the rest.
     fn give_back(&mut self) {
         if self.bytes.len() < pool::BUFFER_BYTES / 2 && self.bytes.capacity() >= pool::BUFFER_BYTES {
             let kept = self.bytes.as_slice().to_vec();

@@ -1,30 +1,30 @@
-//! Commands of one tenant that took longer than `latency-monitor-threshold`, for `LATENCY`: a ring of samples for each
-//! kind of event, one a second at most, as in Redis.
+//! Commands of one tenant that took longer than `latency-monitor-threshold`, for `LATENCY`. Each kind of event has a
+//! ring of samples, at most one a second, as in Redis.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Samples that are kept of an event.
+/// How many samples of an event are kept.
 const SAMPLES_MAX: usize = 160;
 
-/// A second since 1970, and the longest time in it, in milliseconds.
+/// A second since 1970, and the longest time in that second, in milliseconds.
 pub(super) type Sample = (u64, u64);
 
 /// What is known of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// The oldest first.
+    /// Samples, the oldest first.
     pub(super) samples: VecDeque<Sample>,
     /// The longest time since the last reset, in milliseconds.
     pub(super) longest_ms: u64,
 }
 
-/// See the module.
+/// The events of one tenant.
 #[derive(Default)]
 pub(crate) struct LatencyMonitor {
-    /// In milliseconds; 0 = nothing is watched.
+    /// The threshold in milliseconds; 0 = nothing is watched.
     threshold_ms: AtomicU64,
     events: Mutex<BTreeMap<&'static str, Event>>,
 }
@@ -38,14 +38,14 @@ impl LatencyMonitor {
         self.threshold_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Whether what took so long is to be kept.
+    /// Whether an event that took this long is kept.
     #[inline]
     pub(super) fn wants(&self, ms: u64) -> bool {
         let threshold = self.threshold_ms();
         threshold > 0 && ms >= threshold
     }
 
-    /// `event` took so long, and ended in this second.
+    /// `event` took `ms` milliseconds, and ended in this second.
     pub(super) fn add(&self, event: &'static str, second: u64, ms: u64) {
         let mut events = self.events.lock();
         let event = events.entry(event).or_default();
@@ -61,18 +61,18 @@ impl LatencyMonitor {
         }
     }
 
-    /// All events that there were.
+    /// All events since the last reset.
     pub(super) fn events(&self) -> Vec<(&'static str, Event)> {
         self.events.lock().iter().map(|(name, event)| (*name, event.clone())).collect()
     }
 
-    /// What is known of the event called `name`, in any case.
+    /// What is known of the event called `name`, in capital or small letters.
     pub(super) fn event(&self, name: &[u8]) -> Option<Event> {
         let events = self.events.lock();
         events.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())).map(|(_, event)| event.clone())
     }
 
-    /// Forgets the events called so, or all if `names` has none; gives how many that were.
+    /// Forgets the events with these names, or all events if there are no names. Returns how many it forgot.
     pub(super) fn reset<'a>(&self, names: impl Iterator<Item = &'a [u8]> + Clone) -> usize {
         let mut events = self.events.lock();
         let (before, all) = (events.len(), names.clone().next().is_none());

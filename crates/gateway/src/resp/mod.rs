@@ -1,8 +1,8 @@
 //! The Redis protocol, from bytes to bytes.
 //!
-//! `input` receives, `parse` finds requests, the table of `weir-command` has the command, it is run by `commands` or by
-//! the store that has its rows, `outbox` tells what it has answered; `session` is what a client has said before,
-//! `connection` runs the round.
+//! `input` receives bytes, `parse` finds requests in them, and the table of `weir-command` has the commands. A command
+//! is run by `commands`, or by the store that has its rows, and `outbox` sends the answer. `session` is the state that
+//! earlier commands have left, and `connection` runs the rounds.
 
 mod ahead;
 mod alone;

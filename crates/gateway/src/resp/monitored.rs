@@ -1,16 +1,16 @@
-//! What `MONITOR` shows of a command: a line with its moment, its database, who sent it, and its words.
+//! What `MONITOR` shows of a command: a line with the time, the database, the sender, and the words of the command.
 //!
 //! ```text
 //! +1700000000.123000 [0 127.0.0.1:50000] "SET" "k" "a \"value\""
 //! ```
 //!
-//! Commands for administrators are not shown, and words that are secrets are not (S4): both as in Redis.
+//! Commands for administrators are not shown, and neither are words that are secrets (S4): both as in Redis.
 
 use weir_command::table::{Id, subcommands};
 use weir_command::{Args, Command};
 use weir_io::{Turn, Yield};
 
-/// What stands in the place of a secret.
+/// Shown in the place of a secret.
 const REDACTED: &[u8] = b"(redacted)";
 
 /// Whether `command` is shown.
@@ -22,7 +22,7 @@ pub(super) fn is_shown(command: &Command, args: Args<'_>) -> bool {
     }
 }
 
-/// The places of the words of `command` that are secrets, from the first on.
+/// The positions of the words of `command` that are secrets.
 fn secrets(command: &Command, args: Args<'_>) -> Vec<usize> {
     let is = |place: usize, word: &str| args.get(place).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
     match command.id {
@@ -53,7 +53,7 @@ fn secrets(command: &Command, args: Args<'_>) -> Vec<usize> {
     }
 }
 
-/// Adds `word` as it may stand between quotation marks in a line.
+/// Adds `word`, escaped for a line in which it stands between quotation marks.
 fn escape(out: &mut Vec<u8>, word: &[u8]) {
     for &byte in word {
         match byte {
@@ -69,7 +69,8 @@ fn escape(out: &mut Vec<u8>, word: &[u8]) {
     }
 }
 
-/// The line, encoded, of `command` at `unix_ms`; `who` sent it. Others are served meanwhile where it is long.
+/// The encoded line for `command`, which `who` sent at `unix_ms`. If the line is long, other connections are served in
+/// between.
 pub(super) async fn line(
     (unix_ms, database, who): (u64, u8, &str),
     command: &Command,

@@ -1,5 +1,5 @@
-//! Requests from bytes: pure, resumable, without recursion, and without an allocation that a client has not paid for
-//! in bytes.
+//! Finds requests in bytes: pure, resumable, without recursion, and without an allocation for which the client has not
+//! sent the bytes.
 
 use weir_command::number::parse_i64;
 
@@ -10,11 +10,12 @@ use super::frame::{
 use super::inline;
 use crate::tls::HANDSHAKE_RECORD;
 
-/// Looks for one request at the front of `buffer`, which holds at least what it held at the last call that said
-/// [`Progress::Incomplete`]. After a complete request the caller drops its bytes, and the next call starts afresh.
+/// Looks for one request at the front of `buffer`. After [`Progress::Incomplete`] the buffer must still hold what it
+/// held at that call, and may hold more behind it. After a complete request the caller drops its bytes, and the next
+/// call starts afresh.
 ///
 /// # Errors
-/// The bytes are no request, or one above the limits. The stream cannot be resumed: answer
+/// The bytes are no request, or one beyond the limits. The stream cannot be resumed: answer with
 /// [`ProtocolError::reply`] and close.
 pub fn parse(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Result<Progress, ProtocolError> {
     if state.complete {
@@ -23,7 +24,7 @@ pub fn parse(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Resu
     match buffer.first() {
         None => Ok(Progress::Incomplete),
         Some(b'*') => parse_array(buffer, limits, state),
-        // No line of words begins so.
+        // No line of words begins like that.
         Some(&HANDSHAKE_RECORD) if matches!(buffer, [_, 3, ..=4, ..]) => Err(ProtocolError::Tls),
         Some(_) => parse_inline(buffer, limits, state),
     }
@@ -57,12 +58,13 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Re
                 let Some(line) = take_line(buffer, limits, state, ProtocolError::BulkLineTooLong)? else { break };
                 match line.first() {
                     Some(b'$') => {}
-                    // An empty line: its own end is what stands in the place of the `$`.
+                    // An empty line: its own line end stands where the `$` should be.
                     None => return Err(ProtocolError::ExpectedBulk(b'\r')),
                     Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
                 }
                 let len = parse_i64(&line[1..]).and_then(|len| usize::try_from(len).ok());
-                // First, as in Redis: who has yet to log in is not told what the longest value is.
+                // This comes first, as in Redis, so that a client that has not logged in is not told what the longest
+                // value is.
                 let is_too_long = |len: usize| len > STRANGER_BULK_BYTES_MAX && len <= REDIS_BULK_BYTES_MAX;
                 if limits.stranger && len.is_some_and(is_too_long) {
                     return Err(ProtocolError::StrangerBulkLength);
@@ -78,7 +80,7 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Re
             state.bulk_len = Some(len);
             break;
         }
-        // Below `request_bytes_max`, which fits 32 bits.
+        // The numbers fit 32 bits, because they are below `request_bytes_max`.
         state.spans.push(Span { start: state.position as u32, len: len as u32 });
         state.bulk_len = None;
         state.position += len + 2;
@@ -92,8 +94,8 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Re
     Ok(Progress::Request(state.position))
 }
 
-/// The line that starts at the position, without its end (`\r` and one more byte, which Redis does not look at
-/// either), and moves past it; `None` if it is not complete.
+/// Returns the line that starts at the position, without its end (`\r` and one more byte, which Redis does not look at
+/// either), and moves past it. `None` if the line is not complete.
 fn take_line<'a>(
     buffer: &'a [u8],
     limits: &Limits,

@@ -7,7 +7,7 @@ use super::parse::parse;
 
 type Command = Vec<Vec<u8>>;
 
-/// Feeds `stream` in pieces that end at `cuts`, as a connection does; gives the commands and how it ended.
+/// Feeds `stream` in pieces that end at `cuts`, as a connection does. Returns the commands and how the stream ended.
 fn feed(stream: &[u8], cuts: &[usize], limits: &Limits) -> (Vec<Command>, Option<ProtocolError>) {
     let mut state = PartialRequest::new();
     let mut buffer = Vec::new();

@@ -1,4 +1,5 @@
-//! A command of many keys as several commands of the same name, each with some of the keys: the host of one of them.
+//! Runs a command of many keys as several commands of the same name, each with some of the keys. This is the host of
+//! one of them.
 
 use weir_command::bill::Bill;
 use weir_command::error::{Error, KEY_TOO_LONG, Outcome};
@@ -7,10 +8,10 @@ use weir_command::{Args, Command, Host, Span, TURN_KEYS, Waiting};
 use weir_io::Yield;
 use weir_model::KEY_BYTES_MAX;
 
-/// Whether every part of `command` will have whole groups of words, and keys that may exist.
+/// Whether every part of `command` has complete groups of words, and keys of a valid length.
 ///
 /// # Errors
-/// What the first part that has not would be answered.
+/// What the first part that is not valid would be answered.
 pub(super) fn check_parts(command: &Command, args: Args<'_>) -> Outcome {
     if !(args.len() - 1).is_multiple_of(command.keys.2 as usize) {
         return Err(Error::arity(command.name));
@@ -18,20 +19,20 @@ pub(super) fn check_parts(command: &Command, args: Args<'_>) -> Outcome {
     if command.keys_in(args).any(|key| key.len() > KEY_BYTES_MAX) { Err(KEY_TOO_LONG) } else { Ok(()) }
 }
 
-/// The words of each part of `command`, which has a key first, and keys to the end.
+/// The words of each part of `command`, all of whose arguments belong to keys.
 pub(super) fn parts<'a>(command: &Command, args: Args<'a>) -> impl Iterator<Item = Vec<Span>> + use<'a> {
     let (name, rest) = args.spans().split_at(1);
     rest.chunks(TURN_KEYS * command.keys.2 as usize).map(move |keys| [name, keys].concat())
 }
 
-/// Has the answer of a part apart; the rest is `whole`'s business.
+/// Collects the answer of one part. Everything else is passed on to `whole`.
 pub(super) struct Part<'h> {
     whole: &'h mut dyn Host,
     answer: Replies,
 }
 
 impl<'h> Part<'h> {
-    /// A part of what `whole` has asked for, answered in `protocol`.
+    /// A part of what `whole` has asked for. Its answer is in `protocol`.
     pub(super) fn new(whole: &'h mut dyn Host, protocol: Protocol) -> Self {
         let mut answer = Replies::default();
         answer.protocol = protocol;
@@ -39,7 +40,7 @@ impl<'h> Part<'h> {
         Self { whole, answer }
     }
 
-    /// What it has answered.
+    /// The answer of the part.
     pub(super) fn into_answer(self) -> Replies {
         self.answer
     }
@@ -55,7 +56,7 @@ impl Host for Part<'_> {
     }
 
     fn drain(&mut self) -> Waiting<'_, Outcome> {
-        // Its answer is short.
+        // The answer of a part is short, so nothing is drained.
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -1,4 +1,4 @@
-//! `CLIENT PAUSE`: commands that wait for a while, all of them or those that write.
+//! `CLIENT PAUSE`: for a while, all commands wait, or those that write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,18 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-/// Whether there is a pause, and until when. Belongs to one owner's connections.
+/// Whether there is a pause, and until when. It belongs to the connections of one owner.
 #[derive(Default)]
 pub(crate) struct Pause {
-    /// End in nanoseconds of the server's clock; 0 = there is none.
+    /// The end of the pause in nanoseconds of the server's clock; 0 = there is none.
     until: AtomicU64,
     all: AtomicBool,
-    /// Wakes those who wait when a pause is ended before its time.
+    /// Wakes waiting commands when a pause is ended early.
     ended: Arc<Notify>,
 }
 
 impl Pause {
-    /// Pauses until `until`, unless a longer pause is under way; one of `all` commands stays one. Gives the end.
+    /// Pauses until `until`, unless a longer pause is under way. A pause of `all` commands remains a pause of all.
+    /// Returns the end.
     pub(super) fn begin(&self, now: u64, until: u64, all: bool) -> u64 {
         let under_way = self.until.load(Ordering::Relaxed) > now;
         self.all.store(all || under_way && self.all.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -29,22 +30,23 @@ impl Pause {
         self.ended.notify_waiters();
     }
 
-    /// Is done when a pause is ended before its time, from this call on: ask before [`Pause::holds`].
+    /// Completes when a pause is ended early after this call. Call it before [`Pause::holds`].
     pub(super) fn ended(&self) -> OwnedNotified {
         Arc::clone(&self.ended).notified_owned()
     }
 
-    /// Whether there was a pause lately: only then [`Pause::holds`] is worth a look at the clock.
+    /// Whether there was a pause recently. Only then is [`Pause::holds`] worth a look at the clock.
     #[inline]
     pub(super) fn is_set(&self) -> bool {
         self.until.load(Ordering::Relaxed) != 0
     }
 
-    /// Until when a command that writes (or not) waits; `None` where it need not. A pause that is over is forgotten.
+    /// Until when a command that writes (or does not write) has to wait; `None` if it need not wait. A pause that is
+    /// over is forgotten.
     pub(super) fn holds(&self, now: u64, writes: bool) -> Option<u64> {
         let until = self.until.load(Ordering::Relaxed);
         if until <= now {
-            // Somebody may have begun a new one meanwhile: that one stays.
+            // If somebody has begun a new pause meanwhile, that one stays.
             let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
             return None;
         }

@@ -1,4 +1,4 @@
-//! Which percentiles of the times of calls `INFO latencystats` tells to one tenant: `latency-tracking`, and
+//! Which percentiles of the times of calls `INFO latencystats` shows to one tenant: `latency-tracking`, and
 //! `latency-tracking-info-percentiles`.
 
 use std::fmt::Write;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 
-/// Percentiles at most: each is a part of a line for every command.
+/// How many percentiles there may be. Each adds a part to the line of every command.
 const COUNT_MAX: usize = 32;
 
-/// See the module.
+/// The percentiles that one tenant has chosen.
 pub(crate) struct Percentiles {
     are_told: AtomicBool,
     /// In percent.
@@ -40,7 +40,7 @@ impl Percentiles {
         self.percents.store(Arc::new(percents));
     }
 
-    /// As `CONFIG GET` tells them.
+    /// The text that `CONFIG GET` shows.
     pub(super) fn text(&self) -> String {
         self.all().iter().enumerate().fold(String::new(), |mut text, (index, percent)| {
             // Writing to a string cannot fail.
@@ -50,10 +50,10 @@ impl Percentiles {
     }
 }
 
-/// The percentiles in the words of `text`.
+/// Reads the percentiles in the words of `text`.
 ///
 /// # Errors
-/// Redis' words for what is wrong.
+/// The text of Redis for what is wrong.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<f64>, String> {
     let text = std::str::from_utf8(text).unwrap_or("?");
     if text.is_empty() {

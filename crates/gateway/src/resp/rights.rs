@@ -1,5 +1,5 @@
-//! What a session's user may do. One with full rights costs a look at a flag; of others every command is compared with
-//! their rules, word by word where it names keys or channels.
+//! What a session's user may do. For a user with full rights this costs a look at a flag. For other users, every
+//! command is checked against their rules, word by word if it names keys or channels.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::auth::users::{User, UserState};
 use crate::auth::{LoginName, Refusal};
 use crate::store::Store;
 
-/// Where a command was refused, in Redis' words.
+/// Where a command was refused, in the words of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Client,
@@ -33,17 +33,18 @@ impl Origin {
     }
 }
 
-/// What is shown of a name that nobody has: it may be a secret (S4).
+/// Shown in the place of a name that does not exist, because that may be a secret (S4).
 const NOBODY: &[u8] = b"(no such user)";
 
 impl<S: Store> Session<S> {
-    /// Whether nothing is refused to whoever speaks. Strangers may say who they are, which nobody is refused.
+    /// Whether nothing is refused to the session's user. Also true for strangers: the commands that they may send are
+    /// refused to nobody.
     #[inline]
     pub(super) fn has_full_rights(&self) -> bool {
         self.user().map_or(true, |user| user.has_full_rights())
     }
 
-    /// Whether a command may be run, or queued, as far as its user's rules matter.
+    /// Whether the user's rules allow a command to be run, or to be queued.
     pub(super) async fn check_rights(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         let state = self.user()?.state();
         if state.is_deleted {
@@ -64,7 +65,7 @@ impl<S: Store> Session<S> {
         })
     }
 
-    /// Whether a command is certainly allowed, where that is known at once.
+    /// Whether a command is certainly allowed, as far as that can be decided at once.
     #[inline]
     pub(super) fn surely_may(&self, command: &'static Command, args: Args<'_>) -> bool {
         if self.has_full_rights() {
@@ -75,7 +76,7 @@ impl<S: Store> Session<S> {
         state.rules.check_to_run(command, args, YIELD).now_or_never().is_some_and(|checked| checked.is_ok())
     }
 
-    /// What is not allowed any more of a command that was queued, or that has waited.
+    /// Checks a command again that was queued, or that has waited. Returns what is no longer allowed.
     pub(super) async fn denied_now(
         &mut self,
         command: &'static Command,
@@ -101,7 +102,8 @@ impl<S: Store> Session<S> {
         account.users.log.add(refused, self.outbox.server.clock.now(), self.client_line());
     }
 
-    /// Puts a login that failed into the log of the tenant that it was for. It costs the same where there is none (S3).
+    /// Puts a failed login into the log of the tenant that it was for. It costs the same if there is no such tenant
+    /// (S3).
     pub(super) fn log_refused_login(&self, refusal: &Refusal, name: &[u8]) {
         if *refusal != Refusal::WrongSecret {
             return;
@@ -123,23 +125,23 @@ impl<S: Store> Session<S> {
     }
 }
 
-/// The rules that a script is run under: those of whoever runs it, as they are at each of its commands.
+/// The rules under which a script runs: those of the user who runs it, as they are when each command is called.
 pub(super) struct Rights {
     user: Arc<User>,
 }
 
 impl Rights {
-    /// Those of whoever speaks in `session`.
+    /// The rights of the user of `session`.
     pub(super) fn of<S: Store>(session: &Session<S>) -> Outcome<Self> {
         Ok(Self { user: Arc::clone(session.user()?) })
     }
 
-    /// Whose they are.
+    /// The user whose rights these are.
     pub(super) fn user(&self) -> &Arc<User> {
         &self.user
     }
 
-    /// What is not allowed of a command.
+    /// What is not allowed of a command, if anything.
     pub(super) async fn denied(&self, command: &'static Command, args: Args<'_>) -> Option<Denied> {
         if self.user.has_full_rights() {
             return None;

@@ -1,4 +1,4 @@
-//! A session: who speaks, what that lets them do, and the state that their commands change. It knows of no socket but
+//! A session: the client's identity, what it may do, and the state that its commands change. It knows of no socket but
 //! its outbox.
 
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use crate::tenant::account::Account;
 use crate::tenant::byte_budget::Hold;
 use crate::tenant::tenancy::{Grant, Standing};
 
-/// Most bytes that a stranger is told before the connection closes (S2).
+/// Most bytes that are sent to a stranger before the connection closes (S2).
 const STRANGER_BYTES_MAX: usize = 1 << 10;
 
-/// Somebody was not let in.
+/// The error for a client that was not let in.
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -50,68 +50,70 @@ impl From<Refusal> for Error {
     }
 }
 
-/// What `SYNC` is to stream to a connection.
+/// What `SYNC` must stream to the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::resp) struct DumpChoice {
-    /// It knows a dump whose end is a mark.
+    /// The client understands a dump that ends with a mark.
     pub(in crate::resp) takes_mark: bool,
-    /// It wants the dump and nothing behind it.
+    /// The client wants the dump and nothing after it.
     pub(in crate::resp) is_dump_all: bool,
     pub(in crate::resp) without_rows: bool,
     pub(in crate::resp) without_functions: bool,
-    /// It is a server that wants to follow this one.
+    /// The client is a server that wants to follow this one.
     pub(in crate::resp) is_server: bool,
 }
 
-/// See the module.
+/// The state of one connection.
 pub(super) struct Session<S: Store> {
     pub(super) outbox: Outbox<S>,
     /// The names in the client's certificate.
     vouched: Box<[String]>,
-    /// Whose it is; `None` = nobody knows yet.
+    /// The tenant and the user; `None` until the client has logged in.
     login: Option<Login<S>>,
-    /// The tenant whose it would be has no place for it: it may log in elsewhere.
+    /// The tenant to which the connection would belong without a login has no place for it. It may log in to another
+    /// one.
     is_crowded_out: bool,
-    /// What one request may ask for: less, as long as nobody knows who asks.
+    /// What one request may ask for. It may ask for less before the login.
     pub(super) limits: Limits,
-    /// Bytes replied to a stranger (S2).
+    /// Bytes sent to the client before its login (S2).
     told_strangers: usize,
-    /// What was queued since `MULTI`, until `EXEC` or `DISCARD`.
+    /// The commands queued since `MULTI`, until `EXEC` or `DISCARD`.
     pub(super) transaction: Option<Box<Queue>>,
-    /// What must not change before `EXEC`.
+    /// The rows that must not change before `EXEC`.
     pub(super) watched: Vec<Watched>,
-    /// Of its tenant's budget, while there is a tenant: requests that are not complete.
+    /// What incomplete requests hold of the tenant's budget, while there is a tenant.
     pub(super) unfinished: Option<Hold>,
-    /// The command under way is answered later.
+    /// Set if the command under way is answered later.
     pub(super) blocked: Option<Blocked>,
-    /// The command on rows that was run last has found nothing, and would wait.
+    /// Set if the last command on rows has found nothing, and would wait.
     pub(super) waits: Option<Wait>,
     /// The command under way has waited, and runs again.
     pub(super) is_again: bool,
-    /// What it listens to, once it has.
+    /// The connection's subscriptions, once it has had any.
     subscriptions: Option<Box<Subscriptions>>,
-    /// It keeps values of its own. In front of what it listens to goes when the session does.
+    /// Set if the client keeps values of its own. When the session is dropped, its subscriptions go first.
     pub(in crate::resp) tracked: Option<Box<Tracked>>,
-    /// What the command that runs has cost so far.
+    /// The cost of the running command so far.
     pub(super) bill: OwnBill,
-    /// What the one before it has cost.
+    /// The cost of the command before it.
     pub(super) last: Last,
-    /// What the commands of the transaction under way have cost.
+    /// The cost of the commands of the transaction under way.
     pub(in crate::resp) in_transaction: Option<Box<Last>>,
-    /// What all of them have cost since that was asked for first, or since `RU RESET`.
+    /// The cost of all commands since it was first asked for, or since `RU RESET`.
     pub(super) sum: Option<Box<Sum>>,
-    /// Replies say what they have cost.
+    /// Whether replies tell what they have cost.
     pub(super) tells_cost: bool,
-    /// Its transactions may span hash slots that are in one partition: it has said that it knows which are.
+    /// The client's transactions may span hash slots that are in one partition, because it has said that it knows which
+    /// are.
     pub(in crate::resp) knows_partitions: bool,
-    /// As its client's record says.
+    /// The same as in the client's record.
     uses_databases: bool,
-    /// What `REPLCONF` has said.
+    /// The choices that `REPLCONF` has made.
     pub(in crate::resp) dump_choice: DumpChoice,
 }
 
 impl<S: Store> Session<S> {
-    /// Nobody knows yet who speaks. `vouched` are the names in the client's certificate.
+    /// A session without a login. `vouched` are the names in the client's certificate.
     pub(super) fn new(outbox: Outbox<S>, vouched: Vec<String>) -> Self {
         let limits = outbox.server.settings.limits;
         Self {
@@ -140,7 +142,8 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Whether the command may be run: strangers may say who they are, and the suspended nothing else either.
+    /// Whether the command may be run. Before a login, and if the tenant is suspended, only commands that are meant for
+    /// strangers may.
     pub(super) fn may(&mut self, command: &Command) -> Outcome {
         let standing = self.login.as_ref().map(|login| login.account().standing());
         match standing {
@@ -155,8 +158,8 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// What is said to a stranger who may not do what it wants: `otherwise`, or that there is no place for it, and then
-    /// its connection ends.
+    /// The error for a stranger who may not run its command: `otherwise`, or that there is no place for the connection,
+    /// which then ends.
     pub(in crate::resp) fn refuse_stranger(&mut self, otherwise: Error) -> Error {
         if !self.is_crowded_out {
             return otherwise;
@@ -165,8 +168,8 @@ impl<S: Store> Session<S> {
         Refusal::TooManyConnections.into()
     }
 
-    /// Whether the command may be run as far as subscriptions matter: in RESP2 messages look like replies, so who is
-    /// subscribed may say little else.
+    /// Whether subscriptions allow the command to be run. In RESP2 messages look like replies, so a connection with
+    /// subscriptions may send few other commands.
     #[inline]
     pub(super) fn may_in_subscribed_state(&self, command: &Command, args: Args<'_>) -> Outcome {
         if command.in_subscribed || !self.is_in_subscribed_state() {
@@ -181,14 +184,14 @@ impl<S: Store> Session<S> {
         Err(Error::bytes([begin, &text].concat().into_bytes()))
     }
 
-    /// Whether it is subscribed, in RESP2.
+    /// Whether the connection has subscriptions and uses RESP2.
     #[inline]
     pub(in crate::resp) fn is_in_subscribed_state(&self) -> bool {
         let is_subscribed = self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.counts().sum() > 0);
         is_subscribed && self.outbox.replies.protocol == Protocol::Resp2
     }
 
-    /// What it listens to.
+    /// The subscriptions of the connection; made when first needed.
     pub(in crate::resp) fn subscriptions(&mut self) -> Outcome<&mut Subscriptions> {
         if self.subscriptions.is_none() {
             let (pubsub, client) = (Arc::clone(&self.account()?.pubsub), Arc::clone(&self.outbox.client));
@@ -199,8 +202,9 @@ impl<S: Store> Session<S> {
         self.subscriptions.as_deref_mut().ok_or(NO_AUTH)
     }
 
-    /// In RESP3 it may be told in the place of another (`CLIENT TRACKING ON REDIRECT`) without having asked for
-    /// anything: the other one names it by its number, earlier or later. So from now on all of its tenant find it.
+    /// In RESP3, another connection may redirect its messages to this one (`CLIENT TRACKING ON REDIRECT`) without this
+    /// one asking for anything. The other one names it by its number, sooner or later. So from now on all connections
+    /// of the tenant can find it.
     pub(in crate::resp) fn be_found_in_resp3(&mut self) -> Outcome {
         if self.outbox.replies.protocol == Protocol::Resp3 {
             self.subscriptions()?;
@@ -208,14 +212,14 @@ impl<S: Store> Session<S> {
         Ok(())
     }
 
-    /// What it listens to has changed: tells others, and how many it is.
+    /// To be called when the subscriptions have changed: updates the client's record, and returns how many there are.
     pub(in crate::resp) fn subscribed(&self) -> Counts {
         let counts = self.subscriptions.as_ref().map(|subscriptions| subscriptions.counts()).unwrap_or_default();
         self.outbox.client.subscribed(counts);
         counts
     }
 
-    /// Listens to nothing any more.
+    /// Ends all subscriptions.
     pub(in crate::resp) fn unsubscribe(&mut self) {
         self.tracked = None;
         self.subscriptions = None;
@@ -223,14 +227,13 @@ impl<S: Store> Session<S> {
         self.outbox.client.is_monitor.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it is told every command of its tenant.
+    /// Whether the connection receives every command of its tenant.
     #[inline]
     pub(in crate::resp) fn is_monitor(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.is_monitor())
     }
 
-    /// Whether the command may be run as far as it matters that the connection is told every command: as in Redis, it
-    /// is not for keys.
+    /// Whether a connection that receives every command may run this one. As in Redis, it may not use keys.
     #[inline]
     pub(super) fn may_in_monitor(&self, command: &Command) -> Outcome {
         if !self.is_monitor() || !(command.is_of_rows || matches!(command.group, "scripting")) {
@@ -239,13 +242,13 @@ impl<S: Store> Session<S> {
         Err(Error::new("ERR Replica can't interact with the keyspace"))
     }
 
-    /// Nothing is queued or watched any more.
+    /// Drops everything that is queued or watched.
     pub(in crate::resp) fn end_transaction(&mut self) {
         self.transaction = None;
         self.watched = Vec::new();
     }
 
-    /// A stranger is told [`STRANGER_BYTES_MAX`] bytes, and then no more (S2).
+    /// Closes the connection of a stranger after [`STRANGER_BYTES_MAX`] bytes of replies (S2).
     pub(super) fn limit_strangers(&mut self) {
         if self.login.is_some() {
             return;
@@ -257,9 +260,9 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Makes the connection as new: it belongs to the tenant that the client's certificate names, else to the one that
-    /// needs no login, else to nobody. Where that tenant takes no more connections, nobody's either: only what it says
-    /// first tells whether it is there for another one.
+    /// Makes the connection as new. It then belongs to the tenant that the client's certificate names, or else to the
+    /// tenant that needs no login, or else to nobody. If that tenant takes no more connections, it belongs to nobody
+    /// either: only its first command tells whether it is there for another tenant.
     pub(in crate::resp) fn forget_who(&mut self) {
         self.unsubscribe();
         self.end_transaction();
@@ -278,9 +281,9 @@ impl<S: Store> Session<S> {
         self.is_crowded_out = known == Err(Refusal::TooManyConnections);
     }
 
-    /// Says who it is. A refusal leaves everything as it was.
+    /// Logs in. A refusal leaves everything as it was.
     pub(in crate::resp) async fn log_in(&mut self, name: &[u8], secret: &[u8]) -> Outcome {
-        // Longer than a stranger may say: no name and no secret is so long, and to hash many megabytes would hold
+        // Longer than a stranger may send. No name and no secret is that long, and hashing many megabytes would hold
         // others up.
         if name.len().max(secret.len()) > STRANGER_BULK_BYTES_MAX {
             return Err(WRONG_PASS);
@@ -289,7 +292,7 @@ impl<S: Store> Session<S> {
         let grant = match server.doorman.login(name, secret, peer).await {
             Ok(grant) => grant,
             Err(refusal) => {
-                // Only a name that somebody has is shown: others may be secrets (S4).
+                // Only a name that exists is shown, because others may be secrets (S4).
                 let tenant = LoginName::parse(name).tenant;
                 let known = if server.doorman.knows(tenant) { std::str::from_utf8(tenant).ok() } else { None };
                 self.was_refused(&refusal, known.map(Arc::from));
@@ -305,7 +308,7 @@ impl<S: Store> Session<S> {
         Ok(())
     }
 
-    /// Counts a refusal, and says it in the log.
+    /// Counts a refusal, and logs it.
     fn was_refused(&self, refusal: &Refusal, tenant: Option<Arc<str>>) {
         let (server, reason) = (&self.outbox.server, refusal.reason());
         server.logins_refused[reason].fetch_add(1, Ordering::Relaxed);
@@ -313,14 +316,14 @@ impl<S: Store> Session<S> {
         server.notices.tell(notice, server.clock.now());
     }
 
-    /// Says in the log that the session's tenant may not do what it wants.
+    /// Logs that the session's tenant was refused something.
     pub(super) fn notice(&self, what: What) {
         let tenant = self.login.as_ref().map(|login| Arc::clone(&login.account().name));
         let server = &self.outbox.server;
         server.notices.tell(Notice { what, tenant, address: None }, server.clock.now());
     }
 
-    /// Says in the log what the client, whoever it is, has done.
+    /// Logs what the client has done, whoever it is.
     pub(super) fn notice_from(&self, what: What) {
         let server = &self.outbox.server;
         let notice = Notice { what, tenant: None, address: Some(self.outbox.client.peer.ip()) };
@@ -329,15 +332,15 @@ impl<S: Store> Session<S> {
 
     fn become_known(&mut self, grant: Grant<S>, user: &[u8]) -> Result<(), Refusal> {
         let account = self.outbox.server.accounts.of(&grant);
-        // He may have been deleted since his password was looked at.
+        // The user may have been deleted since the password was checked.
         let user = account.users.find(user).ok_or(Refusal::WrongSecret)?;
         if let Some(login) = self.login.as_mut().filter(|login| login.account().tenant == account.tenant) {
             self.outbox.client.belong_to(&account, &user, login.database);
             login.user = user;
-            // It has its place already.
+            // The connection has its place already.
             return Ok(());
         }
-        // As in Redis, logging in chooses no other database.
+        // As in Redis, a login does not change the database.
         let database = self.database();
         let login = match Login::open(grant, &account, Arc::clone(&user), database) {
             Ok(login) => login,
@@ -346,10 +349,10 @@ impl<S: Store> Session<S> {
                 return Err(refusal);
             }
         };
-        // What it listens to, and what it watches, is the other tenant's (S5).
+        // The subscriptions and the watched rows belong to the other tenant (S5).
         self.unsubscribe();
         self.end_transaction();
-        // Whoever waits for it in the tenant before waits no more.
+        // Whoever waits for this connection in the old tenant need not wait any more.
         self.leave_databases();
         self.outbox.client.belong_to(&account, &user, database);
         self.outbox.belong_to(Some((&account, &login.store)));
@@ -360,17 +363,17 @@ impl<S: Store> Session<S> {
         Ok(())
     }
 
-    /// Whether it is known whose connection this is.
+    /// Whether the client has logged in.
     pub(in crate::resp) fn is_known(&self) -> bool {
         self.login.is_some()
     }
 
-    /// The tenant whose connection this is.
+    /// The tenant to which this connection belongs.
     pub(in crate::resp) fn account(&self) -> Outcome<&Arc<Account>> {
         self.login.as_ref().map(Login::account).ok_or(NO_AUTH)
     }
 
-    /// Who of the tenant's users it is.
+    /// The user to which this connection belongs.
     pub(in crate::resp) fn user(&self) -> Outcome<&Arc<User>> {
         self.login.as_ref().map(|login| &login.user).ok_or(NO_AUTH)
     }
@@ -380,24 +383,25 @@ impl<S: Store> Session<S> {
         self.login.as_ref().map(|login| &login.store).ok_or(NO_AUTH)
     }
 
-    /// The number of the database chosen.
+    /// The number of the chosen database.
     pub(in crate::resp) fn database(&self) -> u8 {
         self.login.as_ref().map_or(0, |login| login.database)
     }
 
-    /// The number under which the database chosen is stored.
+    /// The number under which the chosen database is stored.
     #[inline]
     pub(in crate::resp) fn number(&self) -> u8 {
         self.databases().number(self.database())
     }
 
-    /// Under which number each database is stored, as long as the session [uses](Session::use_databases) them.
+    /// The number under which each database is stored, valid while the session [uses](Session::use_databases) the
+    /// databases.
     #[inline]
     pub(in crate::resp) fn databases(&self) -> Databases {
         self.login.as_ref().map_or(Databases::AS_NAMED, |login| login.store.databases())
     }
 
-    /// It is about to run commands.
+    /// The session is about to run commands.
     #[inline]
     pub(super) fn use_databases(&mut self) {
         if !self.uses_databases {
@@ -406,13 +410,13 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Whether somebody waits until it runs none, or is about to exchange databases.
+    /// Whether somebody waits for this session to run no commands, or is about to exchange databases.
     #[inline]
     pub(super) fn must_leave_databases(&self) -> bool {
         self.login.as_ref().is_some_and(|login| login.account().swaps.is_held())
     }
 
-    /// It runs none for a while. Nothing that it has gathered is on its way to the store.
+    /// The session runs no commands for a while. None of its gathered changes may be on their way to the store.
     pub(in crate::resp) fn leave_databases(&mut self) {
         if self.uses_databases {
             self.uses_databases = false;
@@ -436,12 +440,12 @@ impl<S: Store> Session<S> {
         self.login.as_ref().map_or(&self.outbox.server.slowlog, |login| &login.account().slowlog)
     }
 
-    /// The pause that this connection keeps.
+    /// The pause that this connection must respect.
     pub(in crate::resp) fn pause(&self) -> &Pause {
         self.login.as_ref().map_or(&self.outbox.server.pause, |login| &login.account().pause)
     }
 
-    /// The counters that this connection may see begin at zero.
+    /// Resets the counters that this connection may see to zero.
     pub(in crate::resp) fn reset_stats(&self) -> Outcome {
         if let Some(expirations) = self.store()?.expirations() {
             expirations.forget_deleted();
@@ -456,7 +460,7 @@ impl<S: Store> Session<S> {
         Ok(self.store()?.facts())
     }
 
-    /// What the command under way begins with on its rows. Its bill goes along, and comes back with
+    /// The context of the command under way for its rows. The bill moves into it, and comes back with
     /// [`Session::called`].
     #[inline]
     pub(super) fn begin_call(&mut self) -> Call {
@@ -464,10 +468,10 @@ impl<S: Store> Session<S> {
         Call { bill, ..self.call() }
     }
 
-    /// What a command on rows begins with, which has a bill of its own.
+    /// The context of a command on rows with a bill of its own.
     #[inline]
     pub(super) fn call(&self) -> Call {
-        // The longest value a client may build up: the same as it may send at once.
+        // The longest value that a client may build up is as long as it may send at once.
         let value_bytes_max = self.outbox.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX);
         let mut call = Call::new(self.database(), self.outbox.unix_ms(), value_bytes_max);
         if let Ok(account) = self.account() {
@@ -481,7 +485,7 @@ impl<S: Store> Session<S> {
         call
     }
 
-    /// Books what a command on rows has done.
+    /// Records what a command on rows has done.
     #[inline]
     pub(super) fn called(&mut self, call: Call) {
         let Call { bill, wait, hits, misses, wrote, .. } = call;
@@ -497,7 +501,7 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// The data and the outbox: what a command on rows works with.
+    /// The data and the outbox, with which a command on rows works.
     #[inline]
     pub(super) fn parts(&mut self) -> Outcome<(&S, &mut Outbox<S>)> {
         Ok((&self.login.as_ref().ok_or(NO_AUTH)?.store, &mut self.outbox))
@@ -506,7 +510,7 @@ impl<S: Store> Session<S> {
     /// The row of `key`.
     pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
         let mut call = self.begin_call();
-        // As in Redis, nobody has missed what is only looked at.
+        // As in Redis, a command that only looks at a key causes no miss event.
         call.wants = Classes::NONE;
         let (store, outbox) = self.parts()?;
         let row = Context::reading(store.rows(), outbox, &mut call).get(key).await;
@@ -514,7 +518,7 @@ impl<S: Store> Session<S> {
         row
     }
 
-    /// Up to `limit` keys of the database chosen, from the place `from` on.
+    /// Up to `limit` keys of the chosen database, from the place `from` on.
     pub(in crate::resp) async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
         let mut call = self.begin_call();
         let (store, outbox) = self.parts()?;
@@ -523,7 +527,7 @@ impl<S: Store> Session<S> {
         page
     }
 
-    /// The same of the database with this number, as somebody has it who has time.
+    /// The same for the database with this number, for a caller that has time.
     pub(in crate::resp) async fn page_in_background(&mut self, number: u8, from: &[u8], limit: usize) -> Outcome<Page> {
         let (store, outbox) = self.parts()?;
         let page = letting_go(store.page_in_background(number, from, limit), || outbox.replies.own_values()).await?;
@@ -531,7 +535,7 @@ impl<S: Store> Session<S> {
         Ok(page)
     }
 
-    /// Between two pages: others run, what was gone through is paid, and the next page has its unit.
+    /// Ends a page: others run, the work so far is paid for, and the next page gets its unit.
     pub(in crate::resp) async fn end_page(&mut self) -> Outcome {
         let mut call = self.begin_call();
         let (store, outbox) = self.parts()?;
@@ -540,7 +544,7 @@ impl<S: Store> Session<S> {
         ended
     }
 
-    /// Applies `batch`; the reply that the command writes waits for the commit.
+    /// Applies `batch`. The reply that the command writes waits for the commit.
     pub(in crate::resp) async fn write(&mut self, batch: &Batch) -> Outcome {
         self.bill.wrote(batch.as_ref());
         self.bill.work.count(Module::LogRecord, 1);
@@ -550,15 +554,15 @@ impl<S: Store> Session<S> {
         Ok(())
     }
 
-    /// Empties the tenant at once; `false` where its store cannot.
+    /// Empties the tenant at once; `false` if its store cannot do that.
     pub(in crate::resp) async fn clear(&mut self) -> Outcome<bool> {
-        // What it has written is to be acknowledged as written, not to be lost on the way.
+        // The session's own writes must be acknowledged as written before, and not be lost on the way.
         self.outbox.await_commits().await;
         self.account()?.begin_flush();
         Ok(self.store()?.clear().await?)
     }
 
-    /// Charges one read unit to the command under way, if it is there.
+    /// Charges one read unit to the command under way, if a unit is available.
     pub(in crate::resp) fn try_pay_page(&mut self) -> bool {
         let quota = self.outbox.quota();
         if !quota.is_none_or(|quota| quota.try_admit(Unit::Read, 1)) {

@@ -1,4 +1,4 @@
-//! The last commands that took long, for `SLOWLOG`. What a command waited for the log's promise is not in it.
+//! The last commands that took long, for `SLOWLOG`. The time does not include the wait for the log's promise.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 
 use weir_command::Args;
 
-/// Arguments kept of a command, and bytes of each: the same as in Redis.
+/// How many arguments of a command are kept, and how many bytes of each: the same as in Redis.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
-/// Most entries, whatever `slowlog-max-len` says: about 4 MB at their longest.
+/// How many entries are kept at most, whatever `slowlog-max-len` says: about 4 MB at their longest.
 const ENTRIES_MAX: usize = 1024;
 
 /// A command that took long.
 pub(super) struct Entry {
     pub(super) id: u64,
-    /// When it ended, in seconds since 1970.
+    /// When the command ended, in seconds since 1970.
     pub(super) second: u64,
     pub(super) micros: u64,
     pub(super) args: Vec<Vec<u8>>,
@@ -26,11 +26,11 @@ pub(super) struct Entry {
     pub(super) client_name: Vec<u8>,
 }
 
-/// See the module. Everything in it belongs to one owner: nobody sees another's commands.
+/// The slow commands of one owner: nobody sees another owner's commands.
 pub(crate) struct Slowlog {
-    /// `slowlog-log-slower-than` in microseconds; negative: nothing is logged.
+    /// The value of `slowlog-log-slower-than` in microseconds. If negative, nothing is logged.
     slower_than: AtomicI64,
-    /// `slowlog-max-len`.
+    /// The value of `slowlog-max-len`.
     len_max: AtomicUsize,
     next_id: AtomicU64,
     entries: Mutex<VecDeque<Arc<Entry>>>,
@@ -47,7 +47,7 @@ impl Default for Slowlog {
     }
 }
 
-/// The front of an argument, and how much is missing.
+/// The beginning of an argument, and how many bytes are missing.
 fn shorten(arg: &[u8]) -> Vec<u8> {
     match arg.len().checked_sub(ARG_BYTES_MAX) {
         None | Some(0) => arg.to_vec(),
@@ -55,10 +55,10 @@ fn shorten(arg: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The arguments as they are kept. Those of commands that may hold a secret are not (S4).
+/// The arguments as they are kept. Arguments of commands that may hold a secret are not kept (S4).
 fn keep(args: Args<'_>, secret: bool) -> Vec<Vec<u8>> {
     let more = args.len().saturating_sub(ARGS_MAX);
-    // The last of them says how many are missing, itself included.
+    // The last one says how many are missing, including itself.
     let kept = if more > 0 { ARGS_MAX - 1 } else { args.len() };
     let mut words: Vec<Vec<u8>> = args.iter_from(0).take(kept).map(shorten).collect();
     if secret {
@@ -71,13 +71,13 @@ fn keep(args: Args<'_>, secret: bool) -> Vec<Vec<u8>> {
 }
 
 impl Slowlog {
-    /// Whether a command of so many microseconds is to be kept.
+    /// Whether a command that took this many microseconds is kept.
     #[inline]
     pub(super) fn wants(&self, micros: u64) -> bool {
         u64::try_from(self.slower_than.load(Ordering::Relaxed)).is_ok_and(|slower_than| micros >= slower_than)
     }
 
-    /// Keeps a command; `entry` comes without number and arguments.
+    /// Keeps a command. `entry` comes without its number and its arguments.
     pub(super) fn add(&self, entry: Entry, args: Args<'_>, secret: bool) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let entry = Entry { id, args: keep(args, secret), ..entry };
@@ -86,7 +86,7 @@ impl Slowlog {
         entries.truncate(self.len_max());
     }
 
-    /// The last `count`, the newest first.
+    /// The last `count` commands, newest first.
     pub(super) fn last(&self, count: usize) -> Vec<Arc<Entry>> {
         self.entries.lock().iter().take(count).cloned().collect()
     }

@@ -1,8 +1,8 @@
-//! Answers that come later: of commands that block.
+//! Answers that come later, for commands that block.
 //!
 //! The connection keeps the [`Later`] and reads on, but serves nothing until it is answered. Whoever has the [`Ticket`]
-//! answers it, once, from any thread; a ticket that is dropped is answered with an error. While nobody does, it costs
-//! its memory and nothing else.
+//! answers it once, from any thread. If the ticket is dropped, the answer is an error. A wait costs its memory and
+//! nothing else.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,24 +17,24 @@ use crate::waiting_rows::RowWait;
 /// How a wait has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It has lasted as long as it may.
+    /// The wait has lasted as long as it may.
     TimedOut,
-    /// It has failed.
+    /// The command has failed.
     Failed(Error),
 }
 
-/// See the module.
+/// Ends a wait.
 pub(crate) struct Ticket(oneshot::Sender<Ending>);
 
 impl Ticket {
-    /// Ends the wait. Who has given up waiting is not told.
+    /// Ends the wait. If the other side no longer waits, nothing happens.
     pub(crate) fn answer(self, ending: Ending) {
         // The connection may have ended.
         let _ = self.0.send(ending);
     }
 }
 
-/// See the module.
+/// Resolves when the wait has ended.
 pub(crate) struct Later(oneshot::Receiver<Ending>);
 
 impl Future for Later {
@@ -48,13 +48,13 @@ impl Future for Later {
 
 /// A command that is answered later.
 pub(crate) struct Blocked {
-    /// What its wait ends with.
+    /// Resolves when the wait ends.
     pub(crate) later: Later,
-    /// When it ends at the latest, on the server's clock.
+    /// When the wait ends at the latest, on the server's clock.
     pub(crate) until: Option<Nanos>,
-    /// What it is answered when it has lasted so long: bytes of the protocol.
+    /// The answer if it lasts that long, in bytes of the protocol.
     pub(crate) timed_out: Vec<u8>,
-    /// What it waits for, where that is a row.
+    /// The rows that the command waits for, if it waits for rows.
     pub(crate) rows: Option<BlockedOnRows>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct BlockedOnRows {
     pub(crate) place: RowWait,
     pub(crate) command: &'static Command,
     pub(crate) request: Request,
-    /// See [`weir_command::Wait`].
+    /// Whether the command takes something from the row ([`weir_command::Wait`]).
     pub(crate) takes: bool,
 }
 
-/// A wait, and what ends it.
+/// A new wait, and the ticket that ends it.
 pub(crate) fn ticket() -> (Ticket, Later) {
     let (sender, receiver) = oneshot::channel();
     (Ticket(sender), Later(receiver))

@@ -1,4 +1,4 @@
-//! What a session remembers whose client keeps values of its own.
+//! What a session remembers if its client keeps values.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use weir_command::{Args, Command, Draft};
 use crate::tenant::account::Account;
 use crate::tracking::Mode;
 
-/// What a connection that tracks has asked for, until it is dropped.
+/// What a tracking connection has asked for. Dropping it ends the tracking.
 pub(in crate::resp) struct Tracked {
     pub(in crate::resp) mode: Mode,
-    /// What `CLIENT CACHING` has said of the next command.
+    /// What `CLIENT CACHING` has chosen for the next command.
     pub(in crate::resp) caching: Option<bool>,
     account: Arc<Account>,
     id: u64,
@@ -23,7 +23,7 @@ impl Drop for Tracked {
     }
 }
 
-/// Remembers what a connection reads that tracks, as it is when this was made.
+/// Remembers what a tracking connection reads, in the mode that it had when this was made.
 #[derive(Clone)]
 pub(in crate::resp) struct Reader {
     account: Arc<Account>,
@@ -39,11 +39,11 @@ impl Reader {
         }
     }
 
-    /// The same of a command that runs as one with others, which have written `draft`. A script has `declared` keys:
-    /// what it gives may be about all of these.
+    /// The same for a command that runs as one with others, which have written `draft`. A script has `declared` keys,
+    /// and its answer may be about all of them.
     ///
-    /// What was changed in front of it is told when all of it is applied, or waits to be told, and must not be taken
-    /// for a change of what is read here: so that the key is kept is told behind it.
+    /// Changes in front of the read are told when all of it is applied, or are waiting to be told. They must not be
+    /// taken for changes of the value that is read here. So the event that the client keeps the key is put behind them.
     pub(in crate::resp) fn remember_behind(
         &self,
         draft: &mut Draft,
@@ -63,7 +63,7 @@ impl Reader {
     }
 }
 
-/// Whether `command` reads keys by itself. What a script reads is told by what it calls.
+/// Whether `command` reads keys by itself. The commands that a script calls tell what the script reads.
 fn reads(command: &Command) -> bool {
     command.flags.contains(&"readonly") && command.group != "scripting"
 }
@@ -74,13 +74,13 @@ impl Tracked {
         Self { mode, caching: None, account, id }
     }
 
-    /// See [`Reader`].
+    /// A [`Reader`] in the current mode.
     pub(in crate::resp) fn reader(&self) -> Reader {
         let is_chosen = if self.caching.is_some() { !self.mode.opt_out } else { !self.mode.opt_in };
         Reader { account: Arc::clone(&self.account), id: self.id, is_wanted: is_chosen && !self.mode.broadcast }
     }
 
-    /// See [`Reader::remember`].
+    /// Remembers the keys that `command` is about to read, as [`Reader::remember`].
     pub(in crate::resp) fn remember(&self, command: &Command, args: Args<'_>) {
         self.reader().remember(command, args);
     }

@@ -1,4 +1,4 @@
-//! What a session has queued since `MULTI`, and the rows that it watches.
+//! The commands that a session has queued since `MULTI`, and the rows that it watches.
 
 use weir_command::error::{Error, Outcome};
 use weir_command::{Args, Call, Command, Request, Rows};
@@ -8,34 +8,34 @@ use weir_node::RowWatch;
 use crate::tenant::account::Upheavals;
 use crate::tenant::byte_budget::Hold;
 
-/// Rows that one session may watch.
+/// How many rows one session may watch.
 pub(in crate::resp) const WATCHED_MAX: usize = 10_000;
 
 const NO_ROOM: Error =
     Error::new("ERR the tenant's clients have queued too much: send smaller transactions, or fewer at a time");
 
-/// What a queued command costs beside its words.
+/// Bytes that a queued command costs besides its words.
 const COMMAND_BYTES: u64 = 128;
 
 /// A command that waits for `EXEC`.
 #[derive(Clone)]
 pub(in crate::resp) struct Queued {
     pub(in crate::resp) command: &'static Command,
-    /// Its words. The database is chosen when it is run.
+    /// The words of the command. The database is chosen when it is run.
     pub(in crate::resp) request: Request,
 }
 
-/// Commands that wait for `EXEC`. Their memory is their tenant's (S12).
+/// Commands that wait for `EXEC`. Their memory is booked for their tenant (S12).
 pub(in crate::resp) struct Queue {
     pub(in crate::resp) commands: Vec<Queued>,
-    /// Some command could not be queued: nothing will be executed.
+    /// Whether some command could not be queued. Then nothing will be executed.
     pub(in crate::resp) is_spoiled: bool,
     bytes: u64,
     hold: Hold,
 }
 
 impl Queue {
-    /// Nothing is queued yet. What will be is held by `hold`.
+    /// An empty queue. `hold` books what will be queued.
     pub(in crate::resp) fn new(hold: Hold) -> Self {
         Self { commands: Vec::new(), is_spoiled: false, bytes: 0, hold }
     }
@@ -56,30 +56,31 @@ impl Queue {
 
 /// A row that is watched.
 pub(in crate::resp) struct Watched {
-    /// What its database was called.
+    /// The name of its database.
     pub(in crate::resp) database: u8,
-    /// The number under which that was stored.
+    /// The number under which the database was stored when the watch began.
     pub(in crate::resp) number: u8,
     pub(in crate::resp) key: Vec<u8>,
     pub(in crate::resp) watch: RowWatch,
     pub(in crate::resp) existed: bool,
-    /// What had befallen its tenant.
+    /// The events that had concerned all keys of the tenant by then.
     pub(in crate::resp) upheavals: Upheavals,
 }
 
 impl Watched {
-    /// Its row, and what its row was when it was looked at, while `databases` are stored so.
+    /// The watched row, and the row that it was when the watch began if its database was exchanged since. `databases`
+    /// says how databases are stored now.
     pub(in crate::resp) fn rows(&self, databases: Databases) -> impl Iterator<Item = StoredKey> + use<> {
         let now = databases.number(self.database);
         let before = (self.number != now).then(|| StoredKey::new(self.number, &self.key));
         before.into_iter().chain([StoredKey::new(now, &self.key)])
     }
 
-    /// Whether it was changed, as far as `rows`, which are locked, tell a command that begins with `call`; `upheavals`
-    /// as of now.
+    /// Whether the row was changed, as far as `rows`, which are locked, tell a command that begins with `call`.
+    /// `upheavals` are those until now.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The row cannot be read.
     pub(in crate::resp) async fn is_changed(
         &self,
         rows: &dyn Rows,
@@ -93,8 +94,8 @@ impl Watched {
         if exists != self.existed || (upheavals.flushes != self.upheavals.flushes && exists) {
             return Ok(true);
         }
-        // As in Redis, a key that is in neither of two databases is not touched when they are exchanged. What was there
-        // between two exchanges nobody knows any more.
+        // As in Redis, a key that is in neither of two databases is not touched when these are exchanged. Nobody knows
+        // what was there between two exchanges.
         if swaps > 1 || (swaps > 0 && exists) {
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! Scripts that a tenant has sent, by their digests. Those not used for longest are forgotten when there are too many:
+//! Scripts that a tenant has sent, by their digests. If there are too many, the least recently used are forgotten:
 //! clients send a script again when they are told `NOSCRIPT`.
 
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use weir_script::Digest;
 
 use super::known::Known;
 
-/// Scripts that are kept, and bytes of them.
+/// How many scripts are kept, and how many bytes of them.
 const SCRIPTS_MAX: usize = 1000;
 const BYTES_MAX: usize = 8 << 20;
 
-/// See the module.
+/// The kept scripts of one tenant.
 #[derive(Default)]
 pub(crate) struct Cache {
-    /// With the moment of its last use.
+    /// Scripts with the moment of their last use.
     scripts: BTreeMap<Digest, (Arc<Known>, u64)>,
-    /// Digests by that moment.
+    /// Digests by the moment of their last use.
     used: BTreeMap<u64, Digest>,
     bytes: usize,
     now: u64,
@@ -34,17 +34,17 @@ impl Cache {
         Some(Arc::clone(known))
     }
 
-    /// How many there are.
+    /// The number of scripts.
     pub(crate) fn len(&self) -> usize {
         self.scripts.len()
     }
 
-    /// Whether there is one, without using it.
+    /// Whether the script is kept. This does not count as a use.
     pub(crate) fn has(&self, digest: &Digest) -> bool {
         self.scripts.contains_key(digest)
     }
 
-    /// Keeps `script`, or notes that it was used.
+    /// Keeps `known`, or notes that it was used.
     pub(crate) fn put(&mut self, known: &Arc<Known>) {
         let digest = known.script.digest;
         if self.get(&digest).is_some() {
@@ -61,7 +61,7 @@ impl Cache {
         }
     }
 
-    /// Forgets all.
+    /// Forgets all scripts.
     pub(crate) fn clear(&mut self) {
         *self = Self { now: self.now, ..Self::default() };
     }
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps a script, gives its digest.
+    /// Keeps a script, and returns its digest.
     fn put(cache: &mut Cache, number: usize, len: usize) -> Digest {
         let script = Script::parse(format!("return {number:<5}{}", " ".repeat(len - 12)).as_bytes()).expect("a script");
         let digest = script.digest;
@@ -88,7 +88,7 @@ mod tests {
         assert!(cache.get(&digests[0]).is_some());
         put(&mut cache, SCRIPTS_MAX, 20);
         assert!(cache.has(&digests[0]) && !cache.has(&digests[1]) && cache.has(&digests[2]));
-        // Eight of a megabyte are all that there is room for.
+        // Eight scripts of a megabyte fill the cache.
         let large: Vec<Digest> = (0..8).map(|number| put(&mut cache, number, 1 << 20)).collect();
         assert!(large.iter().all(|digest| cache.has(digest)) && cache.scripts.len() == 8 && cache.bytes == BYTES_MAX);
         assert!(cache.get(&large[0]).is_some());

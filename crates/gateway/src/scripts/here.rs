@@ -1,6 +1,7 @@
-//! A script that runs where its client is served, as far as that takes no longer than other commands do. It leaves when
-//! it has used up its time, when its machine grows, and when a command has to wait: then nothing of it is applied, and
-//! it runs anew on a [thread](super::job) of its own. It has had no effect so far, and its chance is the same again.
+//! A script that runs on the thread that serves its client, as long as it takes no longer than other commands do. It
+//! leaves when it has used up its time, when its machine grows, and when a command has to wait. Then nothing of it is
+//! applied, and it runs anew on a [thread](super::job) of its own. That is safe: it has had no effect so far, and its
+//! random numbers are the same again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,18 +14,20 @@ use super::permission::{MoreTurns, may};
 use super::{left_out, log};
 use crate::auth::users::User;
 
-/// What it may use. Instructions are many for a rate limiter and few for a loop that does not end.
+/// What the script may use. This number of instructions is many for a rate limiter and few for a loop that does not
+/// end.
 pub(crate) const LIMITS: Limits = Limits { instructions: 100, memory_bytes: 512 << 10 };
-/// Longest script that is compiled where clients are served, in bytes.
+/// The longest script, in bytes, that is compiled on a thread that serves clients.
 pub(crate) const SOURCE_BYTES_MAX: usize = 4 << 10;
-/// How long it may take.
+/// How long the script may take.
 const NANOS_MAX: Nanos = 300_000;
-/// Looks after which it leaves, whatever the clock says: one before each command, and one every few instructions.
+/// After this many checks the script leaves, whatever the clock says. There is one check before each command, and one
+/// every few instructions.
 const LOOKS_MAX: u32 = 1000;
-/// Nobody is told this: it is run again.
+/// No client sees this error, because the script is run again.
 const LEAVES: Error = Error::new("ERR the script runs elsewhere");
 
-/// See the module.
+/// A script that runs on the thread that serves its client.
 pub(crate) struct Here {
     clock: Arc<dyn Clock>,
     user: Arc<User>,
@@ -37,7 +40,7 @@ pub(crate) struct Here {
 /// Why a script has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It has used up what it may use.
+    /// The script has used up its time, its checks or its memory.
     UsedUp,
     /// A command has to wait.
     Waits,
@@ -56,18 +59,18 @@ impl Here {
         })
     }
 
-    /// How often it was looked whether the script has to end: after some instructions, and before each command.
+    /// How often it was checked whether the script has to end: after some instructions, and before each command.
     pub(crate) fn looks(&self) -> u64 {
         self.looks.load(Ordering::Relaxed).into()
     }
 
-    /// A command has to wait; gives what ends the script.
+    /// A command has to wait. Returns the error that ends the script.
     pub(crate) fn leave_to_wait(&self) -> Error {
         self.waits.store(true, Ordering::Relaxed);
         LEAVES
     }
 
-    /// Why it has left, if it has.
+    /// Why the script has left, if it has.
     pub(crate) fn left(&self) -> Option<Left> {
         match () {
             () if self.waits.load(Ordering::Relaxed) => Some(Left::Waits),
@@ -80,7 +83,7 @@ impl Here {
 impl World for Here {
     fn may(&self, words: &[Vec<u8>]) -> Option<bool> {
         may(Some(&self.user), words, Some(1)).unwrap_or_else(|MoreTurns| {
-            // What it is told does not matter: it is run again elsewhere.
+            // What the script is told does not matter, because it is run again elsewhere.
             self.waits.store(true, Ordering::Relaxed);
             Some(false)
         })

@@ -1,5 +1,5 @@
-//! A script on a thread of its own. It asks for commands, one after the other, and waits for each reply; whoever has
-//! the rows runs them.
+//! A script on a thread of its own. It asks for commands one after the other and waits for each reply; whoever has the
+//! rows runs the commands.
 
 use std::sync::{Arc, mpsc};
 
@@ -12,18 +12,19 @@ use weir_script::{Bridge, Ended, Library, Limits, MEMORY_BYTES_MAX, Machine, Run
 use super::permission::may;
 use super::{Control, GONE, left_out, log};
 
-/// What a script may use. Instructions between two looks are some ten microseconds, of which the look is a fraction.
+/// What a script may use. The instructions between two checks take some ten microseconds, of which the check is a
+/// fraction.
 pub(crate) const LIMITS: Limits = Limits { instructions: 1000, memory_bytes: MEMORY_BYTES_MAX };
 
-/// What a script says.
+/// What a script asks of its connection.
 pub(crate) enum Asked {
-    /// It wants the command of these words run, and its reply in this protocol.
+    /// It wants this command, given as its words, to be run, and wants the reply in this protocol.
     Call(Vec<Vec<u8>>, Protocol),
-    /// It has ended. Its machine is as good as new, where it is there.
+    /// It has ended. If its machine is returned, it is as good as new.
     Ended(Ended, Option<Box<Machine>>),
 }
 
-/// See the module.
+/// The connection's side of a running script.
 pub(crate) struct Job {
     asked: asking::UnboundedReceiver<Asked>,
     replies: mpsc::Sender<Outcome<Vec<u8>>>,
@@ -44,7 +45,7 @@ impl Bridge for Far {
 
 impl World for Control {
     fn may(&self, words: &[Vec<u8>]) -> Option<bool> {
-        // Nobody else is served on this thread.
+        // The check may take many turns, because nobody else is served on this thread.
         may(self.user.get().map(|user| &**user), words, None).unwrap_or(Some(false))
     }
 
@@ -66,34 +67,34 @@ impl World for Control {
 }
 
 impl Job {
-    /// Whether `script` can be compiled: found out on one of `threads`, as it takes a while.
+    /// Checks whether `script` can be compiled. This is done on one of `threads`, because it takes a while.
     ///
     /// # Errors
-    /// The compiler's; the server is ending.
+    /// The compiler's error, or that the server is ending.
     pub(crate) async fn check(threads: &Arc<dyn Spawn>, script: Arc<Script>) -> Outcome {
         let (answer, answered) = oneshot::channel();
         threads.spawn(Box::pin(async move {
-            // Whoever asked may have gone meanwhile.
+            // The caller may have gone meanwhile.
             let _ = answer.send(weir_script::check(&script));
         }));
         answered.await.unwrap_or(Err(GONE))
     }
 
-    /// The library of this code, loaded on one of `threads` in a machine of its own.
+    /// Loads this code as a library, on one of `threads` in a machine of its own.
     ///
     /// # Errors
-    /// It is no library; the server is ending.
+    /// The code is no library, or the server is ending.
     pub(crate) async fn load(threads: &Arc<dyn Spawn>, code: Vec<u8>, control: Arc<dyn World>) -> Outcome<Library> {
         let (answer, answered) = oneshot::channel();
         threads.spawn(Box::pin(async move {
             let loaded = Machine::new().and_then(|mut machine| machine.load(&code, LIMITS, &control));
-            // Whoever asked may have gone meanwhile.
+            // The caller may have gone meanwhile.
             let _ = answer.send(loaded);
         }));
         answered.await.unwrap_or(Err(GONE))
     }
 
-    /// Begins `run` in `machine` on one of `threads`, until `control` says that it has to end.
+    /// Begins `run` in `machine` on one of `threads`. It ends at the latest when `control` says that it has to.
     pub(crate) fn begin(
         threads: &Arc<dyn Spawn>,
         run: Arc<Run>,
@@ -106,13 +107,13 @@ impl Job {
             let mut far = Far { asks: asks.clone(), replies: answers };
             let ended = machine.run(&run, LIMITS, &mut far, &control);
             machine.collect();
-            // Whoever asked may have gone meanwhile.
+            // The caller may have gone meanwhile.
             let _ = asks.send(Asked::Ended(ended, Some(Box::new(machine))));
         }));
         Self { asked, replies }
     }
 
-    /// What the script says next. It has to be answered before it says more.
+    /// The next message of the script. A call has to be answered before the next one comes.
     pub(crate) async fn next(&mut self) -> Asked {
         self.asked.recv().await.unwrap_or(Asked::Ended(Err(GONE), None))
     }

@@ -1,5 +1,5 @@
-//! Machines of one tenant that no script runs in: the next script needs not wait for a new one. No other tenant's
-//! script ever runs in them.
+//! Idle machines of one tenant, so that its next script need not wait for a new one. No other tenant's script ever runs
+//! in them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use weir_command::error::Outcome;
 use weir_script::Machine;
 
-/// Machines that are kept for one tenant.
+/// How many machines are kept for one tenant.
 const KEPT_MAX: usize = 4;
-/// Machines that are kept for all tenants of a node: some 150 KB each where scripts are small.
+/// How many machines are kept for all tenants of a node. Each takes some 150 KB if scripts are small.
 const NODE_KEPT_MAX: usize = 256;
-/// Seconds for which machines are kept that nobody uses.
+/// Seconds after which unused machines are given up.
 const IDLE_SECONDS: u32 = 10;
 
-/// How many machines a node keeps for all of its tenants.
+/// How many machines a node keeps for all of its tenants now.
 #[derive(Default)]
 pub(crate) struct NodeMachines(AtomicUsize);
 
@@ -26,16 +26,16 @@ impl NodeMachines {
     }
 }
 
-/// See the module.
+/// The idle machines of one tenant.
 pub(crate) struct Machines {
     kept: Mutex<Vec<Machine>>,
-    /// Seconds since one was last taken.
+    /// Seconds since a machine was last given back.
     idle: AtomicU32,
     node: Arc<NodeMachines>,
 }
 
 impl Machines {
-    /// None yet, of a tenant of the node.
+    /// No machines yet, for a tenant of the node.
     pub(crate) fn new(node: &Arc<NodeMachines>) -> Self {
         Self { kept: Mutex::default(), idle: AtomicU32::new(0), node: Arc::clone(node) }
     }
@@ -43,7 +43,7 @@ impl Machines {
     /// The machine that was used last, or a new one.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// No machine can be made.
     pub(crate) fn take(&self) -> Outcome<Machine> {
         let kept = self.kept.lock().pop();
         match kept {
@@ -67,7 +67,7 @@ impl Machines {
         }
     }
 
-    /// Once a second: gives up those that nobody uses.
+    /// Once a second: gives up machines that nobody uses.
     pub(crate) fn sweep(&self) {
         if self.idle.fetch_add(1, Ordering::Relaxed) >= IDLE_SECONDS {
             let idle = std::mem::take(&mut *self.kept.lock());

@@ -1,4 +1,4 @@
-//! Scripts of one tenant: which it has sent, and which are running.
+//! Scripts of one tenant: which ones it has sent, and which are running.
 //!
 //! | | |
 //! |---|---|
@@ -33,15 +33,15 @@ pub(crate) use self::known::{Known, Pace};
 pub(crate) use self::machines::{Machines, NodeMachines};
 use crate::auth::users::User;
 
-/// Threads on which scripts run. Each serves one at a time.
+/// Threads on which scripts run. Each runs one script at a time.
 pub(crate) const THREADS: usize = 8;
-/// How nice they are: whoever serves clients goes first.
+/// How nice these threads are: threads that serve clients go first.
 pub(crate) const NICE: i32 = 10;
-/// Scripts of one tenant that have threads at the same time: others find some whatever it does.
+/// How many scripts of one tenant may have threads at the same time, so that other tenants find some.
 const RUNNING_MAX: usize = 2;
-/// Most bytes that a script writes, and publishes: they are in memory until it has ended.
+/// Most bytes that a script may write and publish. They are kept in memory until it has ended.
 pub(crate) const WRITTEN_BYTES_MAX: usize = 64 << 20;
-/// How long a script may run. Nothing of it is written then.
+/// How long a script may run. If it takes longer, nothing of it is written.
 const TIME_MAX: Nanos = 10_000_000_000;
 
 pub(crate) const TOO_LONG: Error =
@@ -51,40 +51,41 @@ pub(crate) const TOO_LARGE: Error =
     Error::new("ERR the script writes or publishes more than 64 MB and was ended: nothing of it was written");
 const GONE: Error = Error::new("ERR whoever ran the script is gone");
 
-/// Bytes of a line that a script logs.
+/// How many bytes of a line that a script logs are kept.
 const LOGGED_BYTES_MAX: usize = 256;
 
-/// A line that a script logs. The log is the operator's: no tenant fills it, or makes it alarm somebody.
+/// Logs a line of a script. The log belongs to the operator: no tenant may fill it, or cause an alarm.
 fn log(level: u8, text: &[u8]) {
     tracing::debug!("a script says at level {level}: {}", text[..text.len().min(LOGGED_BYTES_MAX)].escape_ascii());
 }
 
-/// A stored library that cannot be loaded. Another version of this program has taken it: no tenant brings this about.
+/// Logs that a stored library cannot be loaded. Another version of this program has accepted it; no tenant can cause
+/// this.
 fn left_out(library: &str, why: &Error) {
     let why = &why.text()[..why.text().len().min(LOGGED_BYTES_MAX)];
     tracing::warn!("the library {library} of functions cannot be loaded and is left out: {}", why.escape_ascii());
 }
 
-/// See the module.
+/// The scripts of one tenant.
 pub(crate) struct Scripts {
     pub(crate) cache: Mutex<Cache>,
     pub(crate) functions: Functions,
     pub(crate) machines: Machines,
-    /// They may ask for what only tests of clients ask for.
+    /// Whether scripts may run the commands that only tests of clients need.
     pub(crate) may_debug: AtomicBool,
-    /// Places for those that have threads.
+    /// Places for the scripts that have threads.
     pub(crate) places: Semaphore,
     running: Mutex<Vec<Arc<Control>>>,
 }
 
-/// A function that runs.
+/// A function that is running.
 pub(crate) struct RunningFunction {
     pub(crate) name: String,
     /// The first words of the command that called it.
     pub(crate) command: Vec<Vec<u8>>,
 }
 
-/// Ends a script.
+/// Decides when a script has to end.
 pub(crate) struct Control {
     began: Nanos,
     function: Option<Arc<RunningFunction>>,
@@ -92,20 +93,20 @@ pub(crate) struct Control {
     until: Nanos,
     is_killed: AtomicBool,
     is_abandoned: AtomicBool,
-    /// How often it was asked.
+    /// How often it was checked whether the script has to end.
     looks: AtomicU64,
-    /// Who runs it.
+    /// The user who runs the script.
     user: OnceLock<Arc<User>>,
 }
 
 impl Control {
-    /// The script is run by `user`.
+    /// Tells that `user` runs the script.
     pub(crate) fn is_of(&self, user: &Arc<User>) {
-        // One who runs several scripts on it is the same.
+        // If a connection runs several scripts under this control, the user is the same.
         self.user.get_or_init(|| Arc::clone(user));
     }
 
-    /// How often it was looked whether the script has to end: after some instructions, and before each command.
+    /// How often it was checked whether the script has to end: after some instructions, and before each command.
     pub(crate) fn looks(&self) -> u64 {
         self.looks.load(Ordering::Relaxed)
     }
@@ -123,7 +124,7 @@ impl Control {
     }
 }
 
-/// A script that runs; when this is dropped, it has to end.
+/// A script that is running. When this is dropped, the script has to end.
 pub(crate) struct Running<'a> {
     of: &'a Scripts,
     pub(crate) control: Arc<Control>,
@@ -137,7 +138,7 @@ impl Drop for Running<'_> {
 }
 
 impl Scripts {
-    /// None yet, of a tenant of the node.
+    /// No scripts yet, for a tenant of the node.
     pub(crate) fn new(machines: &Arc<NodeMachines>) -> Self {
         Self {
             cache: Mutex::default(),
@@ -166,13 +167,13 @@ impl Scripts {
         Running { of: self, control }
     }
 
-    /// The function that has run for longest, and since when.
+    /// The function that has run longest, and when it began.
     pub(crate) fn running_function(&self) -> Option<(Arc<RunningFunction>, Nanos)> {
         let running = self.running.lock();
         running.iter().find_map(|control| Some((Arc::clone(control.function.as_ref()?), control.began)))
     }
 
-    /// Lets all that run end, without an effect; `false` where none runs.
+    /// Makes all running scripts end, without an effect. `false` if none is running.
     pub(crate) fn kill(&self) -> bool {
         let running = self.running.lock();
         running.iter().for_each(|control| control.is_killed.store(true, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! What a script is told that whoever runs it may do: `redis.acl_check_cmd`.
+//! What `redis.acl_check_cmd` tells a script: whether the user who runs it may run a command.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -8,11 +8,11 @@ use weir_io::Yield;
 
 use crate::auth::users::User;
 
-/// Whether `user` may run the command of `words`; without a user, whether there is one. `None` where there is
-/// none. Of a check that takes `turns`, the first of them that is not taken ends it.
+/// Whether `user` may run the command of `words`; without a user, whether the command exists. `None` if it does not
+/// exist. With `turns`, the check may take at most this many turns.
 ///
 /// # Errors
-/// It would have taken more turns.
+/// The check would have needed more turns.
 pub(super) fn may(user: Option<&User>, words: &[Vec<u8>], turns: Option<usize>) -> Result<Option<bool>, MoreTurns> {
     let Some(command) = words.first().and_then(|name| table::find(name)) else { return Ok(None) };
     let Some(user) = user.filter(|user| !user.has_full_rights()) else { return Ok(Some(true)) };
@@ -34,5 +34,5 @@ pub(super) fn may(user: Option<&User>, words: &[Vec<u8>], turns: Option<usize>) 
     }
 }
 
-/// Where others are served, they come between the turns.
+/// The check needs more turns than it may take at once. Where clients are served, others come between the turns.
 pub(super) struct MoreTurns;

@@ -1,6 +1,7 @@
 //! What the gateway asks of the data behind it.
 //!
-//! One small trait, so that the protocol can be tested against a map in memory and served from a partition.
+//! The protocol knows it only through one small trait, so that it can be tested against a map in memory and served from
+//! a partition.
 
 mod tenant;
 
@@ -21,25 +22,27 @@ pub use tenant::{Commits, TenantStore};
 ///
 /// A store is a handle: cheap to clone, and all clones see the same data.
 pub trait Store: Clone + Send + Sync + 'static {
-    /// Resolves when a write has what the sync mode promises. Errors mean that it may be lost: do not acknowledge.
+    /// Resolves when a write is as durable as the sync mode promises. An error means that the write may be lost: do not
+    /// acknowledge it.
     type Commit: Future<Output = Result<()>> + Send + Unpin;
 
-    /// The rows, for commands that only read. They see what is committed, and nothing that may be taken back.
+    /// The rows, for commands that only read. They see only committed changes, which cannot be taken back.
     fn rows(&self) -> &dyn Rows;
 
-    /// Keys of the database with this number that will be read one after the other: what that can be made ready for,
-    /// is. Nothing but time depends on it.
+    /// Tells which keys of the database with this number will be read next, one after the other, so that the store can
+    /// prepare for them. Only the time that the reads take depends on it.
     fn prefetch(&self, _database: u8, _keys: &[&[u8]]) {}
 
-    /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names.
+    /// The same for members of hashes, sets and sorted sets, given as the keys of their rows and the names of the
+    /// members.
     fn prefetch_members(&self, _database: u8, _members: &[(&[u8], &[u8])]) {}
 
-    /// See [`Rows::page`]; for somebody who has time: the device serves others first.
+    /// As [`Rows::page`], for a caller who has time: the device serves others first.
     fn page_in_background(&self, database: u8, from: &[u8], limit: usize) -> impl Future<Output = Result<Page>> + Send {
         async move { self.rows().page(database, from, limit).await }
     }
 
-    /// Applies `batch` as one; the changes are visible to all when this returns.
+    /// Applies `batch` as one. The changes are visible to everybody when this returns.
     fn write(&self, batch: &Batch) -> impl Future<Output = Result<Self::Commit>> + Send;
 
     /// Whether [`write_together`](Store::write_together) may ever write something.
@@ -48,14 +51,14 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// Applies `batch`, which `writers` connections have gathered, as one if that can be done at once, and adds a
-    /// commit for each of them to `commits`. `false`: nothing was written, and each is to [write](Store::write) its own
-    /// part.
+    /// commit for each of them to `commits`. `false`: nothing was written, and each connection must
+    /// [write](Store::write) its own part.
     fn write_together(&self, _batch: &Batch, _writers: usize, _commits: &mut Vec<Self::Commit>) -> bool {
         false
     }
 
     /// Runs `command`, one [of rows](Command::is_of_rows) whose keys are in one partition, with no other write to its
-    /// rows in between. What it answers may be told when the commit, if there is one, is done.
+    /// rows in between. The answer may be sent when the commit, if there is one, is done.
     ///
     /// # Errors
     /// Nothing was written, or it may be lost.
@@ -67,8 +70,8 @@ pub trait Store: Clone + Send + Sync + 'static {
         call: &mut Call,
     ) -> impl Future<Output = Result<(Outcome, Option<Self::Commit>)>> + Send;
 
-    /// Runs `transaction`, whose rows are where the row of `key` is, with no other write to them in between. What it
-    /// answers may be told when the commit, if there is one, is done.
+    /// Runs `transaction`, whose rows are in the same partition as the row of `key`, with no other write to them in
+    /// between. The answer may be sent when the commit, if there is one, is done.
     ///
     /// # Errors
     /// Nothing was written, or it may be lost.
@@ -78,11 +81,11 @@ pub trait Store: Clone + Send + Sync + 'static {
         transaction: &mut dyn Transaction,
     ) -> impl Future<Output = Result<Option<Self::Commit>>> + Send;
 
-    /// Runs a request of rows that no connection has brought, and gives its answer when it may be told: bytes of the
-    /// protocol of `host`.
+    /// Runs a request on rows that no connection has brought. Returns its answer, in the protocol of `host`, when it
+    /// may be sent.
     ///
     /// # Errors
-    /// As [`Store::execute`], and of the commit.
+    /// The errors of [`Store::execute`], and of the commit.
     fn answer(&self, request: &Request, host: &mut Headless) -> impl Future<Output = Result<Vec<u8>>> + Send {
         async move {
             let args = request.args();
@@ -107,83 +110,86 @@ pub trait Store: Clone + Send + Sync + 'static {
         }
     }
 
-    /// The bytes that the tenant may hold on disk, if it holds them: what stores more is to be refused.
+    /// The bytes that the tenant may hold on disk, if it holds that much already: then commands that store more must be
+    /// refused.
     fn disk_limit_reached(&self) -> Option<u64> {
         None
     }
 
-    /// Waits while the limit is reached and space is being given back, a bounded time.
+    /// Waits, for a bounded time, while the limit is reached and space is being given back.
     ///
     /// # Errors
-    /// The limit: there is no room.
+    /// The limit, if there is no room.
     fn room_on_disk(&self) -> impl Future<Output = std::result::Result<(), u64>> + Send {
         ready(self.disk_limit_reached().map_or(Ok(()), Err))
     }
 
-    /// Empties all databases of the tenant at once: what was written before is gone, what is written after stays, and
-    /// everything that was being written is one or the other. `false` where that cannot be done, and nothing was.
+    /// Empties all databases of the tenant at once. What was written before is gone, and what is written afterwards
+    /// stays; each write that is under way counts as one or the other. `false` if the store cannot do that; then it has
+    /// deleted nothing.
     fn clear(&self) -> impl Future<Output = Result<bool>> + Send {
         ready(Ok(false))
     }
 
-    /// Closes what is open, and opens it again when it is next asked for: what is on disk is all that there is.
+    /// Closes what is open, and opens it again at the next request. Only what is on disk survives.
     fn reopen(&self) -> impl Future<Output = ()> + Send {
         ready(())
     }
 
-    /// `witness` is told from now on what happens to the tenant's keys, whoever was told before; in the order of the
-    /// changes, when they are applied. What it is not told of is seen by every read that begins after this.
+    /// From now on `witness`, instead of any witness before, is told what happens to the tenant's keys. It is told in
+    /// the order of the changes, when they are applied. Every read that begins after this call sees the changes that
+    /// `witness` is not told of.
     fn be_witnessed(&self, _witness: Weak<dyn Witness>) {}
 
-    /// What somebody wants to be told of what happens to the tenant's keys.
+    /// The classes of events that the witness of the tenant's keys wants to be told of.
     fn wants(&self) -> Classes {
         Classes::NONE
     }
 
-    /// Watches the row of `key` in the database with this number: changes that are not counted are seen by every read
-    /// that begins after this.
+    /// Watches the row of `key` in the database with this number. Every read that begins after this call sees the
+    /// changes that the watch does not count.
     ///
     /// # Errors
     /// The row cannot be reached.
     fn watch(&self, database: u8, key: &[u8]) -> impl Future<Output = Result<RowWatch>> + Send;
 
-    /// What becomes of its rows that have expired; `None` where nobody deletes them.
+    /// What becomes of rows that have expired; `None` if nobody deletes them.
     fn expirations(&self) -> Option<&Expirations> {
         None
     }
 
-    /// The capacity units that pay for what is asked here. The store itself charges nothing: commands do, before they
-    /// run ([`crate::resp`]). `None` if nobody counts.
+    /// The capacity units that pay for the requests to this store. The store itself charges nothing: commands do,
+    /// before they run ([`crate::resp`]). `None` if nobody counts.
     fn quota(&self) -> Option<&Arc<Quota>> {
         None
     }
 
-    /// Under which number each database is stored.
+    /// The number under which each database is stored.
     fn databases(&self) -> Databases {
         Databases::AS_NAMED
     }
 
-    /// The partition that has `key`, as the quota counts them.
+    /// The partition that has `key`, by the number that the quota uses.
     fn partition_of(&self, _key: &[u8]) -> u32 {
         0
     }
 
-    /// What its rows are in.
+    /// The engine that holds the rows.
     fn engine(&self) -> EngineKind {
         EngineKind::default()
     }
 
-    /// Whether keys of different hash slots may be in different partitions: commands on several keys must then stay in
-    /// one slot.
+    /// Whether keys of different hash slots may be in different partitions. If so, commands on several keys must stay
+    /// in one slot.
     fn is_spread(&self) -> bool {
         false
     }
 
-    /// Whether everything is open: going through the keys wakes nothing.
+    /// Whether all partitions are open, so that going through the keys wakes none.
     fn is_awake(&self) -> bool {
         true
     }
 
-    /// Facts for `INFO`, as `section`, `name`, `value`.
+    /// Facts for `INFO`, as section, name and value.
     fn facts(&self) -> Vec<(&'static str, &'static str, String)>;
 }

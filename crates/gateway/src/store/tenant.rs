@@ -1,4 +1,4 @@
-//! A tenant as a store: keys find their partitions, and partitions are woken where they sleep.
+//! A tenant as a store: finds the partition of each key, and wakes partitions that are asleep.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,11 +16,11 @@ use weir_node::{Commit, EngineKind, Expirations, Node, Partition, PartitionSlot,
 
 use super::Store;
 
-/// See the module.
+/// The data of one tenant, as a [`Store`].
 #[derive(Clone)]
 pub struct TenantStore {
     tenant: Arc<Tenant>,
-    /// Not held: sessions must not keep a node that ends.
+    /// Weak, because sessions must not keep alive a node that ends.
     node: Weak<Node>,
 }
 
@@ -57,12 +57,12 @@ impl TenantStore {
         Self { tenant, node: Arc::downgrade(node) }
     }
 
-    /// Whose it is.
+    /// The tenant whose data this is.
     pub fn tenant(&self) -> &Arc<Tenant> {
         &self.tenant
     }
 
-    /// Writes `batch`, all of whose keys belong to `slot`. A partition that is just going to sleep writes nothing, and
+    /// Writes `batch`, all of whose keys belong to `slot`. A partition that is just going to sleep writes nothing; it
     /// is asked again when it is awake.
     async fn write_to(&self, slot: &Arc<PartitionSlot>, batch: &Batch) -> Result<Commit> {
         loop {
@@ -74,7 +74,7 @@ impl TenantStore {
         }
     }
 
-    /// See [`Rows::page`]. In the background it is for somebody who has time.
+    /// As [`Rows::page`]. With `in_background`, the caller has time.
     async fn page_as(&self, in_background: bool, database: u8, from: &[u8], limit: usize) -> Result<Page> {
         let slots = self.tenant.partitions();
         let is_spread = slots.len() > 1;
@@ -89,7 +89,7 @@ impl TenantStore {
             None => Page::default(),
         };
         page.next = match page.next {
-            // One partition of 256 fits a byte.
+            // A tenant has at most 256 partitions, so the index fits into a byte.
             Some(key) if is_spread => Some([&[index as u8], &key[..]].concat()),
             None if index + 1 < slots.len() => Some(vec![index as u8 + 1]),
             next => next,
@@ -97,11 +97,11 @@ impl TenantStore {
         Ok(page)
     }
 
-    /// `batch` in parts, one for each partition that it has keys of, in the order of the partitions.
+    /// Splits `batch` into one part for each partition that it has keys of, in the order of the partitions.
     fn split(&self, batch: &Batch) -> Vec<(usize, Batch)> {
         let mut parts: Vec<(usize, Batch)> = Vec::new();
         for change in batch.as_ref().iter() {
-            // The number of the database stands in front of a user's key. Plain writes are of whole rows, never of
+            // The number of the database stands in front of a user's key. Plain writes only write whole rows, never
             // parts.
             let index = self.tenant.index_of(&change.key()[1..]);
             let place = parts.binary_search_by_key(&index, |(index, _)| *index).unwrap_or_else(|place| {
@@ -170,8 +170,8 @@ impl Rows for TenantStore {
         })
     }
 
-    /// A place is a user's key; where there are several partitions, behind one byte with the partition's place in the
-    /// tenant.
+    /// A position is a user's key. If there are several partitions, a byte in front of it says which of the tenant's
+    /// partitions the position is in.
     fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, Result<Page>> {
         Box::pin(self.page_as(false, database, from, limit))
     }
@@ -191,7 +191,7 @@ impl Store for TenantStore {
         self
     }
 
-    /// Where there are several partitions, the keys that follow one another are anywhere, and nothing is made ready.
+    /// With several partitions, keys that follow one another may be anywhere, so nothing is prepared.
     fn prefetch(&self, database: u8, keys: &[&[u8]]) {
         if let [slot] = self.tenant.partitions()
             && let Some(partition) = &*slot.awake()
@@ -222,7 +222,8 @@ impl Store for TenantStore {
         Ok(Commits(Outstanding::Several(commits)))
     }
 
-    /// What several connections gather goes to one partition as it is; nobody would gain if it had to be split first.
+    /// With one partition, the writes that several connections gather go to it as they are. With several, the group
+    /// would have to be split first, and nobody would gain.
     fn takes_groups(&self) -> bool {
         self.tenant.partitions().len() == 1
     }
@@ -252,7 +253,7 @@ impl Store for TenantStore {
         loop {
             let partition = slot.partition().await?;
             match partition.execute(command, args, host, call).await {
-                // It was going to sleep. Nothing was written, and it is asked again.
+                // The partition was going to sleep. It has written nothing, and is asked again.
                 Err(error) if error.kind() == ErrorKind::Closed && !slot.has(&partition) => {
                     *call = before.clone();
                     host.replies().restart(answer);
@@ -270,7 +271,7 @@ impl Store for TenantStore {
         loop {
             let partition = slot.partition().await?;
             match partition.transact(transaction).await {
-                // It was going to sleep. Nothing was written, and it is asked again.
+                // The partition was going to sleep. It has written nothing, and is asked again.
                 Err(error) if error.kind() == ErrorKind::Closed && !slot.has(&partition) => {}
                 outcome => return Ok(outcome?.map(|commit| Commits(Outstanding::One(commit)))),
             }
@@ -358,7 +359,7 @@ impl Store for TenantStore {
             None => (0, 0),
         };
         vec![
-            // The cache is everybody's.
+            // The cache belongs to everybody.
             ("Memory", "used_memory", (memtables + rows).to_string()),
             ("Memory", "maxmemory", max.to_string()),
             ("Memory", "engine", self.tenant.engine().to_string()),

@@ -1,8 +1,8 @@
-//! The end of a stream that we end.
+//! Closes a stream from the server's side.
 //!
-//! The kernel resets a connection that is closed while bytes of its client wait to be read, and what the client has not
-//! taken by then is lost, replies among it that were written before. So nothing more is sent, and what still comes is
-//! dropped, until the client closes its side: so many bytes and so long at most.
+//! The kernel resets a connection that is closed while bytes of its client wait to be read. What the client has not
+//! taken by then is lost, including replies that were written before. So the server sends nothing more, and drops what
+//! still comes, until the client closes its side. Both the bytes and the time of this are limited.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use weir_io::{Clock, Nanos, sleep_until};
 use super::Stream;
 use crate::pool;
 
-/// What is dropped at most.
+/// How many bytes are dropped at most.
 const BYTES_MAX: usize = 4 << 20;
-/// How long at most.
+/// How long bytes are dropped at most.
 const LIMIT_NANOS: Nanos = 1_000_000_000;
 
 impl Stream {
-    /// Tells the client that nothing more comes, and sees to it that it gets what was written. A client whose own
-    /// bytes ended the stream (`by_client`) may have sent more behind them that has not come yet.
+    /// Tells the client that nothing more comes, and makes sure that it gets what was written. A client whose own bytes
+    /// ended the stream (`by_client`) may have sent more bytes that have not arrived yet.
     pub(crate) async fn close(&mut self, by_client: bool, clock: &Arc<dyn Clock>) {
         let socket = match self {
             Stream::Plain(socket) => socket,
@@ -30,7 +30,7 @@ impl Stream {
                 stream.socket_mut()
             }
         };
-        // Others who have sent nothing more lose nothing, and are not waited for.
+        // Clients that have sent nothing more lose nothing, so the server does not wait for them.
         if !(by_client || has_unread(socket)) || socket.shutdown().await.is_err() {
             return;
         }

@@ -1,6 +1,7 @@
 //! The bytes between a connection and its client: over TCP as they are, or over TLS.
 //!
-//! What is plain stays as cheap as it was: one look at which of the two it is for each system call.
+//! Plain connections stay as cheap as they were: each system call costs one look at which of the two kinds the stream
+//! is.
 
 mod closing;
 mod tls;
@@ -15,15 +16,15 @@ use tokio::net::TcpStream;
 
 pub(crate) use self::tls::{Socket, TlsStream};
 
-/// See the module.
+/// A stream of bytes to and from a client.
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
 }
 
 impl Stream {
-    /// Appends up to `max` bytes to `buffer` as soon as there are some, as far as it has room; gives how many, 0 at the
-    /// end of the stream. Nothing is read when pending.
+    /// Appends up to `max` bytes to `buffer` as soon as there are some, as far as it has room. Returns how many; 0
+    /// means the end of the stream. While this is pending, nothing was read.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -31,13 +32,14 @@ impl Stream {
         max: usize,
     ) -> Poll<io::Result<usize>> {
         match self {
-            // The future is made for one poll and dropped: reading is cancel-safe.
+            // The future is made for one poll and then dropped, which is safe because reading is cancel-safe.
             Stream::Plain(socket) => pin!(socket.take(max as u64).read_buf(buffer)).poll(cx),
             Stream::Tls(stream) => stream.poll_read(cx, buffer, max),
         }
     }
 
-    /// Writes what is taken at once; `WouldBlock` if that is nothing. TLS keeps some of it until [`Stream::try_flush`].
+    /// Writes as many bytes as are taken at once; `WouldBlock` if none are. TLS keeps some of them until
+    /// [`Stream::try_flush`].
     #[inline]
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -55,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// Hands all that was written to the kernel; `WouldBlock` while it does not take the rest.
+    /// Hands everything that was written to the kernel; `WouldBlock` while the kernel does not take the rest.
     #[inline]
     pub(crate) fn try_flush(&mut self) -> io::Result<()> {
         match self {
@@ -64,17 +66,17 @@ impl Stream {
         }
     }
 
-    /// Until the kernel may take more.
+    /// Waits until the kernel may take more.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket().poll_write_ready(cx)
     }
 
-    /// Until the kernel may take more.
+    /// Waits until the kernel may take more.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_writable(cx)).await
     }
 
-    /// The socket below.
+    /// The socket beneath.
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(socket) => socket,
@@ -82,7 +84,7 @@ impl Stream {
         }
     }
 
-    /// Goes on over `socket`, which is the same one in the hands of another event loop.
+    /// Goes on over `socket`, which is the same socket, now registered with another event loop.
     pub(crate) fn go_on_over(&mut self, socket: TcpStream) {
         match self {
             Stream::Plain(before) => *before = socket,

@@ -1,4 +1,4 @@
-//! A TLS session over a socket, with the calls that a connection makes: they take what is there, and never wait.
+//! A TLS session over a socket, with the calls that a connection makes. They take what is there, and never wait.
 
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::task::{Context, Poll, ready};
@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 use rustls::ServerConnection;
 use tokio::net::TcpStream;
 
-/// See the module.
+/// A TLS session and its socket.
 pub(crate) struct TlsStream {
     socket: TcpStream,
     session: ServerConnection,
 }
 
-/// A socket as the standard library sees one that does not block.
+/// A non-blocking socket with the interface of the standard library.
 pub(crate) struct Socket<'a>(pub(crate) &'a TcpStream);
 
 impl Read for Socket<'_> {
@@ -36,7 +36,7 @@ impl Write for Socket<'_> {
 }
 
 impl TlsStream {
-    /// Over `socket`, on which `session` has ended its handshake.
+    /// The stream over `socket`, on which `session` has finished its handshake.
     pub(crate) fn new(socket: TcpStream, session: ServerConnection) -> Self {
         Self { socket, session }
     }
@@ -63,14 +63,16 @@ impl TlsStream {
             // A record may hold more than the last call had room for.
             match self.take_plaintext(buffer, max) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // As over TCP, who goes without a word has ended; a request that was cut off is not served.
+                // As over TCP, a client that goes without a word has ended the stream. A request that was cut off is
+                // not served.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(0)),
                 outcome => return Poll::Ready(outcome),
             }
             match self.session.read_tls(&mut Socket(&self.socket)) {
                 Ok(_) => {
                     let processed = self.session.process_new_packets();
-                    // An alert, or the answer to new keys. What the kernel does not take goes out with the next reply.
+                    // The session may have to send an alert, or an answer to new keys. What the kernel does not take
+                    // goes out with the next reply.
                     match self.try_flush() {
                         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
                         _ => {}
@@ -83,7 +85,7 @@ impl TlsStream {
         }
     }
 
-    /// Moves what is decrypted to `buffer`; `WouldBlock` where there is nothing.
+    /// Moves decrypted bytes to `buffer`; `WouldBlock` if there are none.
     fn take_plaintext(&mut self, buffer: &mut Vec<u8>, max: usize) -> io::Result<usize> {
         let before = buffer.len();
         let room = max.min(buffer.capacity() - before);
@@ -91,7 +93,7 @@ impl TlsStream {
             let mut reader = self.session.reader();
             let bytes = match reader.fill_buf() {
                 Ok(bytes) if !bytes.is_empty() => bytes,
-                // The end, or an error, is found again where nothing is in front of it.
+                // The end, or an error, is found again by the next call, when nothing is in front of it.
                 _ if buffer.len() > before => break,
                 Ok(_) => break,
                 Err(error) => return Err(error),
@@ -104,7 +106,7 @@ impl TlsStream {
     }
 
     pub(super) fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        // Whoever does not take what was encrypted is given no more: it would gather here.
+        // A client that does not take what was encrypted gets no more, or it would pile up here.
         self.try_flush()?;
         let len = self.session.writer().write_vectored(pieces)?;
         match self.try_flush() {
@@ -115,7 +117,7 @@ impl TlsStream {
 
     pub(super) fn say_goodbye(&mut self) {
         self.session.send_close_notify();
-        // Whoever does not take it sees the connection close.
+        // A client that does not take this sees the connection close.
         let _ = self.try_flush();
     }
 

@@ -1,5 +1,5 @@
-//! What all sessions of one tenant share in the gateway: their number, what waits to be read, counters, cursors, the
-//! slow log, a pause.
+//! What all sessions of one tenant share in the gateway: their number, limits on what waits to be read, counters,
+//! cursors, the slow log, a pause.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,18 +35,19 @@ use crate::tenant::tenancy::{Grant, Standing, Tenancy};
 use crate::tracking::Tracking;
 use crate::waiting_rows::WaitingRows;
 
-/// Replies of one tenant that its clients do not read and that its long values leave no room for, in bytes; a
+/// Bytes of replies that the clients of one tenant do not read and for which its budget of long values has no room. A
 /// connection that would add more is cut (S11).
 pub(crate) const UNREAD_BYTES_MAX: u64 = 64 << 20;
 
-/// Long values of one tenant that its connections have in hand, until its clients have taken them; who wants more waits
-/// (S11).
+/// Bytes of long values that the connections of one tenant hold until their clients have taken them. A connection that
+/// wants to hold more waits (S11).
 const LONG_BYTES_MAX: u64 = 256 << 20;
 
-/// Long requests of one tenant that are not complete; from those who send more nothing is read meanwhile (S12).
+/// Bytes of long requests of one tenant that are not complete. From a connection that would go beyond this, nothing is
+/// read until there is room (S12).
 const UNFINISHED_BYTES_MAX: u64 = 256 << 20;
 
-/// See the module.
+/// The part of the gateway's state that belongs to one tenant.
 pub(crate) struct Account {
     pub(crate) tenant: u32,
     pub(crate) name: Arc<str>,
@@ -56,48 +57,48 @@ pub(crate) struct Account {
     pub(crate) hints: Hints,
     pub(crate) errors: ErrorStats,
     pub(crate) latency_monitor: LatencyMonitor,
-    /// What `INFO latencystats` tells.
+    /// The figures of `INFO latencystats`.
     pub(crate) percentiles: Percentiles,
     pub(crate) slow_replies: SlowReplies,
     pub(crate) pause: Pause,
     pub(crate) key_counts: KeyCounts,
-    /// Who runs commands, and who exchanges databases.
+    /// Which connections run commands, and who exchanges databases.
     pub(crate) swaps: Arc<Swaps>,
     tenancy: Arc<dyn Tenancy>,
-    /// The node's.
+    /// The limits of the node.
     places: Arc<ConnectionLimits>,
     connections: AtomicUsize,
     admitted: AtomicU64,
-    /// Sessions that found no place.
+    /// Sessions that were refused because there was no place for them.
     refused: AtomicU64,
-    /// Replies that its clients do not read and that its long values leave no room for.
+    /// Replies that the tenant's clients do not read and for which its long values leave no room.
     pub(crate) unread: Arc<ByteLimit>,
     pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
     pub(crate) unfinished: ByteBudget,
-    /// How often all of its data was deleted at once.
+    /// How often all data of the tenant was deleted at once.
     flushes: AtomicU64,
-    /// The rows that its connections wait for.
+    /// The rows that the tenant's connections wait for.
     pub(crate) waiting_rows: Arc<WaitingRows>,
     pub(crate) scripts: Scripts,
-    /// Its connections that keep values of their own.
+    /// The tenant's connections that keep values on the client's side.
     pub(crate) tracking: Tracking,
-    /// What happens to its keys.
+    /// Events of the tenant's keys.
     pub(crate) key_events: Arc<KeyEvents>,
     pub(crate) users: Users,
-    /// What is streamed to its clients.
+    /// Dump files that are streamed to the tenant's clients.
     pub(crate) dumps: Dumps,
     is_noisy: AtomicBool,
-    /// Processor time that it was judged for.
+    /// Processor time of the tenant as of the last judgement.
     processor_nanos: AtomicU64,
-    /// Calls of commands when that was last more than nothing.
+    /// Commands called so far, as of the last sweep in which the tenant had done anything.
     calls: AtomicU64,
-    /// And how many there were in a second then; 0 since it has done nothing.
+    /// Commands called a second before the last sweep; 0 if the tenant did nothing.
     calls_per_second: AtomicU64,
 }
 
 impl Account {
-    /// Exchanges the databases with these names, durably, and lets `alone` go then.
+    /// Exchanges the databases with these names durably, and then drops `alone`.
     ///
     /// # Errors
     /// Nothing was exchanged.
@@ -105,17 +106,17 @@ impl Account {
         self.tenancy.swap_databases(names, alone).await
     }
 
-    /// How often all of its data was deleted at once, and each database exchanged.
+    /// How often all data of the tenant was deleted at once, and how often each database was exchanged.
     pub(crate) fn upheavals(&self) -> Upheavals {
         Upheavals { flushes: self.flushes(), swaps: self.swaps.counts() }
     }
 
-    /// How often all of its data was deleted at once.
+    /// How often all data of the tenant was deleted at once.
     pub(crate) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Acquire)
     }
 
-    /// All of its data is about to be deleted at once.
+    /// To be called when all data of the tenant is about to be deleted at once.
     pub(crate) fn begin_flush(&self) {
         self.flushes.fetch_add(1, Ordering::Release);
     }
@@ -126,13 +127,13 @@ impl Account {
         self.tenancy.standing()
     }
 
-    /// Whether it goes behind the others ([`noisy_neighbour`]).
+    /// Whether the tenant goes behind the others ([`noisy_neighbour`]).
     #[inline]
     pub(crate) fn is_noisy(&self) -> bool {
         self.is_noisy.load(Ordering::Relaxed)
     }
 
-    /// Processor time that the gateway's threads have spent on it, as it was last judged.
+    /// Processor time that the gateway's threads have spent on the tenant, as of the last judgement.
     pub(crate) fn processor_nanos(&self) -> Nanos {
         self.processor_nanos.load(Ordering::Relaxed)
     }
@@ -142,7 +143,7 @@ impl Account {
         self.calls_per_second.load(Ordering::Relaxed)
     }
 
-    /// Sessions now.
+    /// Number of sessions now.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -155,18 +156,18 @@ impl Account {
         }
     }
 
-    /// Sessions ever.
+    /// Number of sessions admitted since the start.
     pub(crate) fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// Most sessions; 0 = not limited.
+    /// Highest number of sessions; 0 = not limited.
     pub(crate) fn connections_max(&self) -> u32 {
         self.tenancy.connections_max()
     }
 
-    /// Remembers how many commands it called in the last `elapsed`, if it did anything: who was idle is not gone
-    /// through.
+    /// Computes how many commands the tenant called in the last `elapsed`, if it did anything: the counters of an idle
+    /// tenant are not read.
     fn judge_calls(&self, did_something: bool, elapsed: Nanos) {
         let mut rate = 0;
         if did_something {
@@ -177,7 +178,7 @@ impl Account {
         self.calls_per_second.store(rate, Ordering::Relaxed);
     }
 
-    /// A place for one more session, if the tenant's share has one ([`ConnectionLimits`], S13).
+    /// Takes a place for one more session, if the tenant may have one more ([`ConnectionLimits`], S13).
     pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let limit = self.tenancy.connections_max() as usize;
         if !self.places.take(&self.connections, limit) {
@@ -189,37 +190,37 @@ impl Account {
     }
 }
 
-/// Connections of one tenant.
+/// The connections of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantConnections {
-    /// Open ones.
+    /// Open connections.
     pub open: u64,
-    /// Most of its own; 0 = its share of what the node takes.
+    /// The tenant's own limit; 0 = its share of what the node takes.
     pub max: u64,
-    /// Those that found no place, since the start.
+    /// Connections refused since the start because there was no place.
     pub refused: u64,
 }
 
-/// What has befallen all keys of a tenant, or of a database, at once.
+/// Events that concern all keys of a tenant, or of a database, at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Upheavals {
-    /// How often all of its data was deleted.
+    /// How often all data of the tenant was deleted.
     pub(crate) flushes: u64,
     /// How often each database was exchanged.
     pub(crate) swaps: SwapCounts,
 }
 
-/// What `INFO` has counted of a database.
+/// The number of keys in a database, as `INFO` has counted it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyCount {
     pub(crate) keys: usize,
-    /// When, in nanoseconds of the server's clock.
+    /// When the keys were counted, in nanoseconds of the server's clock.
     pub(crate) at: Nanos,
-    /// It is not to be counted at every question.
+    /// Whether counting is too costly to repeat at every `INFO`.
     pub(crate) is_costly: bool,
 }
 
-/// Of every database what was counted last.
+/// The last count for every database.
 #[derive(Default)]
 pub(crate) struct KeyCounts(Mutex<[Option<KeyCount>; DATABASES as usize]>);
 
@@ -234,7 +235,7 @@ impl KeyCounts {
         }
     }
 
-    /// Something was emptied.
+    /// To be called when something was emptied.
     pub(crate) fn forget(&self) {
         *self.0.lock() = Default::default();
     }
@@ -262,35 +263,36 @@ pub struct Costs {
     pub name: Arc<str>,
     /// Commands called.
     pub commands: u64,
-    /// What they cost.
+    /// What the commands have cost.
     pub price: Price,
 }
 
-/// The accounts of all tenants that have ever been here, until they are dropped.
+/// The accounts of all tenants that have connected since the start. A dropped tenant loses its account.
 pub(crate) struct Accounts {
     threads: usize,
     places: Arc<ConnectionLimits>,
     machines: Arc<NodeMachines>,
-    /// Something has happened to keys that no connection has caused.
+    /// Notified when there are events of keys that no connection has caused.
     unsent: Arc<Notify>,
     all: Mutex<All>,
 }
 
 struct All {
     accounts: BTreeMap<u32, Arc<Account>>,
-    /// When they were last judged.
+    /// When the accounts were last judged.
     swept: Nanos,
     rng: Rng,
 }
 
 impl Accounts {
-    /// None yet, of a node with `places`; counters are for `threads` threads, numbers of cursors are drawn from `seed`.
+    /// No accounts yet. `places` are the node's connection limits, `threads` is the number of threads that count, and
+    /// cursor numbers are drawn from `seed`.
     pub(crate) fn new(places: Arc<ConnectionLimits>, threads: usize, seed: u64) -> Self {
         let all = All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) };
         Self { threads, places, machines: Arc::default(), unsent: Arc::default(), all: Mutex::new(all) }
     }
 
-    /// The account that `grant` is for.
+    /// The account of the tenant that `grant` is for.
     pub(crate) fn of<S>(&self, grant: &Grant<S>) -> Arc<Account> {
         let mut all = self.all.lock();
         if let Some(account) = all.accounts.get(&grant.tenant) {
@@ -339,35 +341,36 @@ impl Accounts {
         account
     }
 
-    /// Waits until something has happened to keys that no connection has caused.
+    /// Waits until there are events of keys that no connection has caused.
     pub(crate) async fn events_by_nobody(&self) {
         self.unsent.notified().await;
     }
 
-    /// The accounts of tenants of which something waits to be told that has happened to their keys.
+    /// The accounts of tenants whose keys have events that wait to be sent.
     pub(crate) fn with_events(&self) -> Vec<Arc<Account>> {
         let all = self.all.lock();
         all.accounts.values().filter(|account| account.key_events.are_waiting()).cloned().collect()
     }
 
-    /// Connections of one tenant; none of one that was never here.
+    /// The connections of one tenant; all zero if the tenant has never connected.
     pub(crate) fn connections_of(&self, tenant: u32) -> TenantConnections {
         let account = self.all.lock().accounts.get(&tenant).cloned();
         account.map(|account| account.count_connections()).unwrap_or_default()
     }
 
-    /// The account of a tenant that was here.
+    /// The account of a tenant, if the tenant has connected.
     pub(crate) fn numbered(&self, tenant: u32) -> Option<Arc<Account>> {
         self.all.lock().accounts.get(&tenant).cloned()
     }
 
-    /// Connections of every tenant that was here, by name.
+    /// The connections of every tenant that has connected, with the tenant's name.
     pub(crate) fn connections(&self) -> Vec<(Arc<str>, TenantConnections)> {
         let all = self.all.lock();
         all.accounts.values().map(|account| (Arc::clone(&account.name), account.count_connections())).collect()
     }
 
-    /// Replies by how long they took, of the `count` tenants that used most of the threads: idle ones cost nothing.
+    /// Replies by how long they took, for the `count` tenants that used the threads most. Idle tenants cost nothing
+    /// here.
     pub(crate) fn busiest_latencies(&self, count: usize) -> Vec<(Arc<str>, Vec<u64>)> {
         let mut accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         accounts.sort_by_key(|account| std::cmp::Reverse(account.processor_nanos()));
@@ -375,13 +378,13 @@ impl Accounts {
         accounts.iter().map(|account| (Arc::clone(&account.name), account.stats.latencies())).collect()
     }
 
-    /// Of every tenant that was here: its replies by how long they took.
+    /// Replies by how long they took, for every tenant that has connected.
     pub(crate) fn latencies(&self) -> BTreeMap<u32, Vec<u64>> {
         let accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         accounts.iter().map(|account| (account.tenant, account.stats.latencies())).collect()
     }
 
-    /// Of every tenant that was here: commands called, and what they have cost.
+    /// The number of commands called and what they have cost, for every tenant that has connected.
     pub(crate) fn costs(&self) -> BTreeMap<u32, Costs> {
         let accounts: Vec<Arc<Account>> = self.all.lock().accounts.values().cloned().collect();
         let of = |account: &Arc<Account>| Costs {
@@ -392,13 +395,13 @@ impl Accounts {
         accounts.iter().map(|account| (account.tenant, of(account))).collect()
     }
 
-    /// Of one tenant: the last replies that its clients waited long for, the newest first.
+    /// The last replies for which the clients of one tenant waited long, newest first.
     pub(crate) fn slow_replies(&self, tenant: u32) -> Vec<SlowReply> {
         let account = self.all.lock().accounts.get(&tenant).cloned();
         account.map(|account| account.slow_replies.all()).unwrap_or_default()
     }
 
-    /// Of every tenant that was here: what it has used of the threads.
+    /// What each tenant that has connected has used of the threads.
     pub(crate) fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         let of = |account: &Arc<Account>| ProcessorUse {
             name: Arc::clone(&account.name),
@@ -408,9 +411,9 @@ impl Accounts {
         self.all.lock().accounts.iter().map(|(&tenant, account)| (tenant, of(account))).collect()
     }
 
-    /// Forgets the accounts of tenants that are gone (numbers are never reused), and judges those that are there by
-    /// what they used of the threads, which had processors for these `shares` of the time ([`Stats::judge_threads`]).
-    /// Once a second.
+    /// Once a second: forgets the accounts of dropped tenants (numbers are never reused), and judges the other tenants
+    /// by what they used of the threads. `shares` says in which part of their busy time the threads had a processor
+    /// ([`Stats::judge_threads`]).
     pub(crate) fn sweep(&self, now: Nanos, shares: &[f64]) {
         let mut all = self.all.lock();
         all.accounts.retain(|_, account| account.standing() != Standing::Dropped);
@@ -482,7 +485,7 @@ mod tests {
         assert_eq!(second(6, SECOND, 0), (false, false), "alone again");
         assert_eq!(second(7, 4 * SECOND, SECOND), (true, true));
         let used = accounts.processor_use();
-        // Its second thread had a processor for half of the time.
+        // The flood's second thread had a processor for half of the time.
         assert_eq!((used[&1].nanos, used[&1].is_noisy), (3 * (8 * SECOND + SECOND / 4) / 4, true));
     }
 

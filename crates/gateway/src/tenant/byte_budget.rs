@@ -1,4 +1,5 @@
-//! Bytes of one kind that a tenant's connections may hold together: who wants more waits until others give some back.
+//! Bytes of one kind that a tenant's connections may hold together. A connection that wants more waits until others
+//! give some back.
 
 use std::sync::Arc;
 
@@ -7,30 +8,30 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The budget counts in this many bytes.
 const UNIT_BYTES: u64 = 1 << 10;
 
-/// See the module.
+/// A budget of bytes.
 pub(crate) struct ByteBudget {
     room: Arc<Semaphore>,
     units_max: u32,
-    /// Whoever has it may hold more than there is room for, so that somebody always gets on: those who hold a part and
-    /// wait for the rest could else wait for each other.
+    /// A connection that has the pass may hold more than there is room for, so that always one gets on. Without it,
+    /// connections that hold a part and wait for the rest could wait for each other for ever.
     pass: Arc<Semaphore>,
 }
 
 impl ByteBudget {
-    /// Room for `bytes_max`.
+    /// A budget of `bytes_max`.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let units_max = u32::try_from(bytes_max / UNIT_BYTES).unwrap_or(u32::MAX);
         Self { room: Arc::new(Semaphore::new(units_max as usize)), units_max, pass: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Nothing yet.
+    /// A hold on nothing yet.
     pub(crate) fn hold(&self) -> Hold {
         let (room, pass) = (Arc::clone(&self.room), Arc::clone(&self.pass));
         Hold { room, units_max: self.units_max, pass, held: None, passed: None }
     }
 }
 
-/// What one connection holds; given back when dropped.
+/// The bytes that one connection holds; given back when dropped.
 pub(crate) struct Hold {
     room: Arc<Semaphore>,
     units_max: u32,
@@ -45,7 +46,7 @@ impl Hold {
         self.held.is_none() && self.passed.is_none()
     }
 
-    /// Bytes held; as many as one likes with the pass.
+    /// Bytes held; unlimited with the pass.
     pub(crate) fn bytes(&self) -> u64 {
         match self.passed {
             Some(_) => u64::MAX,
@@ -53,7 +54,7 @@ impl Hold {
         }
     }
 
-    /// Units missing to hold `bytes`. More than there ever is room for counts as all of it.
+    /// Units missing to hold `bytes`. If `bytes` exceeds the whole budget, this counts as the whole budget.
     fn missing(&self, bytes: u64) -> u32 {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.units_max);
         units.saturating_sub(self.held.as_ref().map_or(0, |held| held.num_permits() as u32))
@@ -66,7 +67,7 @@ impl Hold {
         }
     }
 
-    /// Holds `bytes` in all, if there is room at once.
+    /// Grows the hold to `bytes` in all, if there is room at once.
     pub(crate) fn try_grow_to(&mut self, bytes: u64) -> bool {
         if self.bytes() >= bytes {
             return true;
@@ -80,15 +81,15 @@ impl Hold {
         }
     }
 
-    /// Holds `bytes` in all, as soon as there is room: first come, first served. One of those who hold something
-    /// already may go on without.
+    /// Grows the hold to `bytes` in all, as soon as there is room: first come, first served. One of the connections
+    /// that hold something already may go on without room.
     pub(crate) async fn grow_to(&mut self, bytes: u64) {
         if self.try_grow_to(bytes) {
             return;
         }
         let more = Arc::clone(&self.room).acquire_many_owned(self.missing(bytes));
         if self.held.is_none() {
-            // Semaphores of ours are never closed.
+            // Our semaphores are never closed.
             self.held = more.await.ok();
             return;
         }

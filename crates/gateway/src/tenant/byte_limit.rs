@@ -1,29 +1,29 @@
-//! Bytes of one kind that a tenant's connections may hold together: who wants more than there is room for is refused at
-//! once.
+//! Bytes of one kind that a tenant's connections may hold together. A connection that wants more than there is room for
+//! is refused at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module.
+/// A limit on bytes.
 pub(crate) struct ByteLimit {
     held: AtomicU64,
     max: u64,
 }
 
 impl ByteLimit {
-    /// Room for `max` bytes.
+    /// A limit of `max` bytes.
     pub(crate) fn new(max: u64) -> Arc<Self> {
         Arc::new(Self { held: AtomicU64::new(0), max })
     }
 
-    /// Books `bytes`, unless that is too much.
+    /// Books `bytes`, unless that would go beyond the limit.
     pub(crate) fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
         let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= self.max);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(Held { limit: Arc::clone(self), bytes })
     }
 
-    /// Books `bytes`, also beyond the limit: of who sees to it that there is room again.
+    /// Books `bytes` even beyond the limit, for a caller who sees to it that there is room again.
     pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
         self.held.fetch_add(bytes, Ordering::Relaxed);
         Held { limit: Arc::clone(self), bytes }
@@ -43,7 +43,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes `bytes` out of it, as far as it has them.
+    /// Takes up to `bytes` out of this booking into one of their own.
     pub(crate) fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;

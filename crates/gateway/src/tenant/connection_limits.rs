@@ -1,22 +1,22 @@
-//! How many connections each tenant may have: whoever takes many leaves some to others, and to clients that have not
-//! logged in yet (S13).
+//! How many connections each tenant may have. A tenant that takes many must leave some to others, and to clients that
+//! have not logged in yet (S13).
 //!
-//! 1. A tenth of the node's places is never a tenant's: those who log in come through it. Where all are taken, the
-//!    stranger who has been there longest makes room for a new one ([`crate::resp::client`]): a client that has a
-//!    secret needs such a place for milliseconds.
-//! 2. A tenant with a limit of its own may have that many. One without may have nine times as many as are free: alone
-//!    it gets nine tenths, of three greedy ones each gets nine 28ths, and there is always one left for who has none. (A
-//!    fixed share would be too small for one tenant alone or too large for many; these are the dynamic thresholds of
-//!    Choudhury and Hahne, "Dynamic queue length thresholds", 1998.)
+//! 1. A tenth of the node's places is never a tenant's: clients log in through it. When all places are taken, the
+//!    stranger who has been there longest makes room for a new one ([`crate::resp::client`]). A client that has a
+//!    secret needs such a place only for milliseconds.
+//! 2. A tenant with a limit of its own may have that many. A tenant without one may have nine times as many as are
+//!    free. So a tenant that is alone gets nine tenths, each of three greedy tenants gets nine 28ths, and there is
+//!    always one left for a tenant that has none. (A fixed share would be too small for one tenant alone or too large
+//!    for many; these are the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds", 1998.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Of so many places one is kept for strangers.
+/// One place of this many is kept for strangers.
 const ONE_FOR_STRANGERS: usize = 10;
-/// A tenant without a limit may have so many times what is free.
+/// A tenant without a limit may have this many times as many places as are free.
 const TIMES_FREE: usize = 9;
 
 /// The places that tenants may have, of all that a node has.
@@ -26,15 +26,15 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Of a node that takes `connections_max` connections.
+    /// The limits of a node that takes `connections_max` connections.
     pub(crate) fn new(connections_max: usize) -> Arc<Self> {
         let strangers = connections_max.div_ceil(ONE_FOR_STRANGERS);
-        // Where there is room for one only, it is whose it will be.
+        // If there is only one place, whoever comes first gets it.
         Arc::new(Self { max: (connections_max - strangers).max(1), taken: Mutex::new(0) })
     }
 
-    /// Takes a place for who has `own` of them and may have `limit` (0 = not limited). `false` where it may not have
-    /// one more.
+    /// Takes a place for a tenant that has `own` places and may have `limit` (0 = not limited). `false` if it may not
+    /// have one more.
     pub(super) fn take(&self, own: &AtomicUsize, limit: usize) -> bool {
         let mut taken = self.taken.lock();
         let free = self.max.saturating_sub(*taken);
@@ -47,7 +47,7 @@ impl ConnectionLimits {
         may
     }
 
-    /// Gives one of `own` back.
+    /// Gives one of the tenant's `own` places back.
     pub(super) fn give_back(&self, own: &AtomicUsize) {
         *self.taken.lock() -= 1;
         own.fetch_sub(1, Relaxed);
@@ -58,14 +58,14 @@ impl ConnectionLimits {
 mod tests {
     use super::*;
 
-    /// So many places get tenants who take them in turn until nobody may have more, each within its limit.
+    /// How many places the tenants get that take them in turn until nobody may have more, each within its limit.
     fn greedy<const N: usize>(places: &ConnectionLimits, limits: [usize; N]) -> [usize; N] {
         let own: [AtomicUsize; N] = std::array::from_fn(|_| AtomicUsize::new(0));
         while own.iter().zip(limits).fold(false, |any, (own, limit)| any | places.take(own, limit)) {}
         own.map(AtomicUsize::into_inner)
     }
 
-    /// Whether somebody new gets one.
+    /// Whether a new tenant gets a place.
     fn admits(places: &ConnectionLimits) -> bool {
         places.take(&AtomicUsize::new(0), 0)
     }

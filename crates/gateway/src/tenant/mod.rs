@@ -1,4 +1,4 @@
-//! What the connections of one tenant share: its account, and what they may hold together.
+//! What the connections of one tenant share: its account, and limits on what they may hold together.
 
 pub mod account;
 pub(crate) mod byte_budget;

@@ -1,4 +1,4 @@
-//! What a connection is told of its tenant: which data it may use, and what may change while it lasts.
+//! What a connection knows about its tenant: which data it may use, and which settings may change while it is open.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use weir_io::{Error, ErrorKind, Result, Waiting};
 use weir_model::Databases;
 use weir_node::StoredUser;
 
-/// What somebody may use who was let in.
+/// What a client that was let in may use.
 pub struct Grant<S> {
     /// The tenant's number, never reused.
     pub tenant: u32,
@@ -15,56 +15,57 @@ pub struct Grant<S> {
     pub name: Arc<str>,
     /// Database 0 of the tenant.
     pub store: S,
-    /// What may change while the session lasts.
+    /// Settings that may change while the session lasts.
     pub tenancy: Arc<dyn Tenancy>,
 }
 
-/// What is asked about a tenant again and again: a load of an atomic or two.
+/// Questions about a tenant that are asked again and again. An answer costs a load of an atomic or two.
 pub trait Tenancy: Send + Sync + 'static {
-    /// Whether its commands are served.
+    /// Whether the tenant's commands are served.
     fn standing(&self) -> Standing;
-    /// Most connections at a time; 0 = its share of what the node takes
+    /// Highest number of connections at a time; 0 = its share of what the node takes
     /// ([`connection_limits`](super::connection_limits)).
     fn connections_max(&self) -> u32;
 
-    /// Its users beside the one that it is itself.
+    /// The tenant's users besides `default`, which is the tenant itself.
     fn users(&self) -> Arc<[StoredUser]> {
         Arc::default()
     }
 
-    /// Whether it needs a secret, and what of it may be shown.
+    /// The part of the tenant's secret that may be shown; `None` if the tenant needs no secret.
     fn shown_secret(&self) -> Option<Hash> {
         None
     }
 
-    /// Under which number each of its databases is stored.
+    /// The number under which each of the tenant's databases is stored.
     fn databases(&self) -> Databases {
         Databases::AS_NAMED
     }
 
-    /// Exchanges the databases with these names, durably. `alone` is let go when that is decided, also where nobody
-    /// waits any more.
+    /// Exchanges the databases with these names durably. `alone` is dropped when the exchange is decided, even if
+    /// nobody waits for it any more.
     fn swap_databases(&self, _names: (u8, u8), _alone: Box<dyn Send>) -> Waiting<'_, Result<()>> {
         let refused = Error::new(ErrorKind::Invalid, "swap", "databases", "they are stored under their names here");
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// Changes its users, durably. `then` is called when that counts, also where nobody waits any more.
+    /// Changes the tenant's users durably. `then` is called when the change takes effect, even if nobody waits for it
+    /// any more.
     fn change_users(&self, _change: UsersChange, _then: Box<dyn FnOnce() + Send>) -> Waiting<'_, Result<()>> {
         let refused = Error::new(ErrorKind::Invalid, "change", "the tenant's users", "there are none here");
         Box::pin(std::future::ready(Err(refused)))
     }
 }
 
-/// What a tenant's users become.
+/// Computes the new users of a tenant from the old ones.
 pub type UsersChange = Box<dyn FnOnce(&[StoredUser]) -> Arc<[StoredUser]> + Send>;
 
 /// Whether a tenant's commands are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// They are.
+    /// Commands are served.
     Active,
-    /// Refused, with `-NOPERM`.
+    /// Commands are refused with `-NOPERM`.
     Suspended,
     /// The tenant is gone; its connections are closed.
     Dropped,

@@ -1,12 +1,12 @@
-//! What certificates say: whom they are for, and how long they hold.
+//! Reads from certificates whom they are for, and how long they are valid.
 
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-/// The names in a certificate that may be a tenant's: its alternative names of the kind DNS, or where it has none its
-/// common name. Whatever cannot be read has none.
+/// The names in a certificate that may be a tenant's: its alternative names of the kind DNS, or its common name if it
+/// has none of these. A certificate that cannot be read has no names.
 pub fn names(der: &[u8]) -> Vec<String> {
     let Ok(certificate) = Certificate::from_der(der) else { return Vec::new() };
     let certificate = certificate.tbs_certificate();
@@ -26,7 +26,7 @@ pub fn names(der: &[u8]) -> Vec<String> {
     common.map(|name| name.value().into_owned()).into_iter().collect()
 }
 
-/// From when to when a certificate holds, in seconds since 1970; `None` if it cannot be read.
+/// From when to when a certificate is valid, in seconds since 1970; `None` if it cannot be read.
 pub(super) fn validity(der: &[u8]) -> Option<(u64, u64)> {
     let certificate = Certificate::from_der(der).ok()?;
     let validity = certificate.tbs_certificate().validity();

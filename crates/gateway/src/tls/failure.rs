@@ -2,31 +2,31 @@
 
 use rustls::Error;
 
-/// See the module.
+/// A reason why a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Failure {
-    /// What came first is no TLS.
+    /// The client's first bytes are not TLS.
     Plaintext,
     /// It took too long.
     TimedOut,
-    /// Too many others were under way.
+    /// Too many other handshakes were under way.
     Displaced,
     /// The client has gone.
     Closed,
     /// Client and server have no version or cipher in common.
     Incompatible,
-    /// The client has shown no certificate, and has to.
+    /// The client has shown no certificate, although it has to.
     NoCertificate,
-    /// The client's certificate is not one that is trusted.
+    /// The client's certificate is not trusted.
     BadCertificate,
-    /// The client does not want to go on; most often it does not trust our certificate.
+    /// The client has refused to go on, most often because it does not trust our certificate.
     Refused,
     /// Anything else that is not as it should be.
     Protocol,
 }
 
 impl Failure {
-    /// All of them.
+    /// All reasons.
     pub(crate) const ALL: [Self; 9] = [
         Failure::Plaintext,
         Failure::TimedOut,
@@ -39,7 +39,7 @@ impl Failure {
         Failure::Protocol,
     ];
 
-    /// As metrics call it.
+    /// The name of the reason in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Failure::Plaintext => "plaintext",
@@ -54,20 +54,22 @@ impl Failure {
         }
     }
 
-    /// What the log says of it.
+    /// The text of the reason in the log.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Failure::Plaintext => {
-                "TLS connection refused: the client does not speak TLS; switch it on there, or connect to the port of `listen`"
+                "TLS connection refused: the client does not speak TLS; switch TLS on in the client, or connect to \
+                 the port of `listen`"
             }
             Failure::TimedOut => "TLS connection refused: the handshake took more than 5 seconds",
             Failure::Displaced => "TLS connection refused: too many handshakes are under way",
-            Failure::Closed => "TLS connection ended: the client has gone in the middle of its handshake",
+            Failure::Closed => "TLS connection ended: the client closed it in the middle of the handshake",
             Failure::Incompatible => {
-                "TLS connection refused: the client knows no version or cipher in common (TLS 1.2 and 1.3)"
+                "TLS connection refused: client and server have no version or cipher in common (the server knows TLS \
+                 1.2 and 1.3)"
             }
             Failure::NoCertificate => {
-                "TLS connection refused: the client has shown no certificate, and tls_client_certificates is \"required\""
+                "TLS connection refused: the client showed no certificate, but tls_client_certificates is \"required\""
             }
             Failure::BadCertificate => {
                 "TLS connection refused: the client's certificate has expired, or is not signed by tls_client_ca"
@@ -75,7 +77,7 @@ impl Failure {
             Failure::Refused => {
                 "TLS connection ended by the client: it may not trust tls_certificate, or expect another name in it"
             }
-            Failure::Protocol => "TLS connection refused: what the client has sent is not as TLS has it",
+            Failure::Protocol => "TLS connection refused: the client violated the TLS protocol",
         }
     }
 }

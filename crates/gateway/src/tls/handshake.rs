@@ -15,7 +15,7 @@ use crate::stream::{Socket, TlsStream};
 
 /// How long a handshake may take.
 const LIMIT_NANOS: Nanos = 5_000_000_000;
-/// How the first record of a client begins: the type of records that belong to handshakes.
+/// The first byte of a client's first record: the type of records that belong to handshakes.
 pub(crate) const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// A handshake that is about to be made.
@@ -25,7 +25,7 @@ pub(crate) struct Handshake {
     until: Nanos,
 }
 
-/// Who has shaken hands.
+/// A connection that has finished its handshake.
 pub(crate) struct Secured {
     pub(crate) stream: TlsStream,
     /// The names in the client's certificate, if it has shown one.
@@ -37,7 +37,7 @@ impl Handshake {
         Self { tls, place, until: now + LIMIT_NANOS }
     }
 
-    /// Makes it over `socket`.
+    /// Makes the handshake over `socket`.
     pub(crate) async fn make(mut self, socket: TcpStream, clock: &Arc<dyn Clock>) -> Result<Secured, Failure> {
         let config = self.tls.config();
         let outcome = tokio::select! {
@@ -56,7 +56,7 @@ async fn shake_hands(socket: TcpStream, config: Arc<ServerConfig>) -> Result<Sec
     match socket.peek(&mut first).await {
         Ok(1..) if first[0] == HANDSHAKE_RECORD => {}
         Ok(1..) => {
-            // What the socket does not take at once the client does not need to know.
+            // If the socket does not take all of this at once, the rest is not sent.
             let _ = socket.try_write(b"-ERR this port speaks TLS: connect with TLS, or to the port without\r\n");
             return Err(Failure::Plaintext);
         }
@@ -81,7 +81,7 @@ async fn shake_hands(socket: TcpStream, config: Arc<ServerConfig>) -> Result<Sec
             Ok(0) | Err(_) => return Err(Failure::Closed),
             Ok(_) => {
                 if let Err(error) = session.process_new_packets() {
-                    // An alert that tells the client why, if the socket takes it at once.
+                    // Sends an alert that tells the client why, if the socket takes it at once.
                     let _ = session.write_tls(&mut Socket(&socket));
                     return Err(failed(&error));
                 }

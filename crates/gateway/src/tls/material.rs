@@ -1,4 +1,4 @@
-//! What handshakes are made with, out of the operator's files.
+//! The certificates and keys that handshakes use, read from the operator's files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,33 +16,33 @@ use super::certificate::validity;
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// Clients are not asked for one.
     #[default]
     Off,
-    /// Those who have one do.
+    /// Clients that have one show it.
     Optional,
-    /// All do, or are not let in.
+    /// Clients that show none are not let in.
     Required,
 }
 
 /// The bytes of the files, in PEM.
 pub struct Files {
-    /// The server's certificate, and those between it and an authority that clients trust.
+    /// The server's certificate, followed by those between it and an authority that clients trust.
     pub certificate: Vec<u8>,
-    /// Its private key.
+    /// The private key of the server's certificate.
     pub key: Vec<u8>,
     /// The authorities whose clients are trusted.
     pub client_ca: Option<Vec<u8>>,
 }
 
-/// What is wrong with which file, and what to do.
+/// Which file cannot be used, why not, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The certificate.
+    /// The file of the certificate.
     Certificate(String),
-    /// The key.
+    /// The file of the key.
     Key(String),
-    /// The authorities.
+    /// The file of the authorities.
     ClientCa(String),
 }
 
@@ -55,21 +55,21 @@ impl Problem {
     }
 }
 
-/// See the module.
+/// The certificates and keys in a form that handshakes can use.
 pub struct Material {
     pub(super) config: Arc<ServerConfig>,
-    /// From when to when the certificate holds, in seconds since 1970, if it can be told.
+    /// From when to when the certificate is valid, in seconds since 1970, if that is known.
     pub(super) validity: Option<(u64, u64)>,
 }
 
-/// A certificate that expires so soon is warned about.
+/// A certificate that expires within this time is warned about.
 const SOON_SECONDS: u64 = 14 * 86_400;
 
 impl Material {
-    /// Reads `files`. Certificates are judged by `clock`.
+    /// Reads `files`. Certificates are judged by the time of `clock`.
     ///
     /// # Errors
-    /// One of them cannot be used.
+    /// One of the files cannot be used.
     pub fn new(files: &Files, clients: ClientCertificates, clock: Arc<dyn Clock>) -> Result<Self, Problem> {
         let provider = Arc::new(ring::default_provider());
         let chain = certificates(&files.certificate).map_err(Problem::Certificate)?;
@@ -80,13 +80,15 @@ impl Material {
             .map_err(|error| Problem::Certificate(format!("TLS cannot be set up: {error}")))?;
         let builder = match (clients, &files.client_ca) {
             (ClientCertificates::Off, _) => builder.with_no_client_auth(),
-            (_, None) => return Err(Problem::ClientCa("no file is named".to_owned())),
+            (_, None) => return Err(Problem::ClientCa("no file is configured".to_owned())),
             (_, Some(authorities)) => {
                 let mut roots = RootCertStore::empty();
                 for authority in certificates(authorities).map_err(Problem::ClientCa)? {
-                    roots
-                        .add(authority)
-                        .map_err(|error| Problem::ClientCa(format!("it holds no authority: {error}")))?;
+                    roots.add(authority).map_err(|error| {
+                        Problem::ClientCa(format!(
+                            "it contains a certificate that cannot be used as an authority: {error}"
+                        ))
+                    })?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 let verifier = match clients {
@@ -102,20 +104,20 @@ impl Material {
             config.ticketer = ring::Ticketer::new()
                 .map_err(|error| Problem::Certificate(format!("TLS cannot be set up: {error}")))?;
         } else {
-            // A session that is resumed would not be asked for its certificate again, which may have expired.
+            // A resumed session would not be asked for its certificate again, which may have expired meanwhile.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
         Ok(Self { config: Arc::new(config), validity })
     }
 
-    /// What about its certificate an operator should know, `second` seconds after 1970.
+    /// What an operator should know about the certificate, `second` seconds after 1970.
     pub fn warning(&self, second: u64) -> Option<String> {
         match self.validity {
-            None => Some("when it expires cannot be told".to_owned()),
-            Some((_, until)) if until <= second => Some("it has EXPIRED, clients refuse it: renew it".to_owned()),
+            None => Some("its expiry date cannot be read".to_owned()),
+            Some((_, until)) if until <= second => Some("it has EXPIRED, and clients refuse it: renew it".to_owned()),
             Some((from, _)) if from > second => {
-                Some("it does not hold yet, clients refuse it: is the clock of this machine right?".to_owned())
+                Some("it is not valid yet, and clients refuse it: check the clock of this machine".to_owned())
             }
             Some((_, until)) if until - second < SOON_SECONDS => {
                 Some(format!("it expires in {} days: renew it", (until - second) / 86_400))
@@ -129,9 +131,9 @@ impl Material {
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {
-        Ok(all) if all.is_empty() => Err("it holds no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned()),
+        Ok(all) if all.is_empty() => Err("it contains no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned()),
         Ok(all) => Ok(all),
-        Err(error) => Err(format!("it is no PEM: {error}")),
+        Err(error) => Err(format!("it is not valid PEM: {error}")),
     }
 }
 
@@ -139,25 +141,26 @@ fn no_key(pem: &[u8], error: pem::Error) -> String {
     let is_encrypted = pem.windows(9).any(|part| part == b"ENCRYPTED");
     match error {
         _ if is_encrypted => {
-            "the key is encrypted, and nobody is there to give the password: store it without (openssl pkey -in FILE)"
+            "the key is encrypted, but the server cannot ask for a password: store the key without one (openssl pkey \
+             -in FILE)"
                 .to_owned()
         }
-        pem::Error::NoItemsFound => "it holds no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
-        error => format!("it is no PEM: {error}"),
+        pem::Error::NoItemsFound => "it contains no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
+        error => format!("it is not valid PEM: {error}"),
     }
 }
 
 fn unusable(error: Error) -> Problem {
     match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            Problem::Key("it is not the key of the certificate: they must be of one pair".to_owned())
+            Problem::Key("it is not the key of the certificate: the two must be a pair".to_owned())
         }
         Error::InvalidCertificate(error) => Problem::Certificate(format!("it cannot be used: {error}")),
         error => Problem::Key(format!("it cannot be used: {error}")),
     }
 }
 
-/// Time as it was handed in.
+/// The time of the clock that was handed in.
 struct HandedTime(Arc<dyn Clock>);
 
 impl fmt::Debug for HandedTime {

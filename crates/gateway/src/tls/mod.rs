@@ -1,7 +1,7 @@
-//! TLS for clients: what a certificate says, handshakes, and the reload of certificates.
+//! TLS for clients: reads certificates, makes handshakes, and reloads certificates.
 //!
-//! A session keeps what it was made with; a handshake takes what is current when it begins. So certificates are
-//! replaced without dropping a connection.
+//! A session keeps the certificates with which it was made; a handshake uses those that are current when it begins. So
+//! certificates are replaced without dropping a connection.
 
 mod certificate;
 mod failure;
@@ -22,20 +22,20 @@ pub(crate) use self::handshake::{HANDSHAKE_RECORD, Handshake, Secured};
 pub use self::material::{ClientCertificates, Files, Material, Problem};
 use self::pending::Pending;
 
-/// Handshakes at the same time.
+/// How many handshakes may be under way at the same time.
 const PENDING_MAX: usize = 256;
 
-/// What the doors share that speak TLS.
+/// What all doors that speak TLS share.
 pub struct Tls {
     current: ArcSwap<Material>,
     pending: Arc<Pending>,
     done: AtomicU64,
-    /// In the order of [`Failure::ALL`].
+    /// Failed handshakes, in the order of [`Failure::ALL`].
     failed: [AtomicU64; Failure::ALL.len()],
 }
 
 impl Tls {
-    /// With these certificates.
+    /// TLS with these certificates.
     pub fn new(material: Material) -> Arc<Self> {
         Arc::new(Self {
             current: ArcSwap::from_pointee(material),
@@ -45,32 +45,32 @@ impl Tls {
         })
     }
 
-    /// From now on handshakes are made with `material`.
+    /// From now on handshakes use `material`.
     pub fn replace(&self, material: Material) {
         self.current.store(Arc::new(material));
     }
 
-    /// When the certificate expires, in seconds since 1970, if it can be told.
+    /// When the certificate expires, in seconds since 1970, if that is known.
     pub fn expires(&self) -> Option<u64> {
         self.current.load().validity.map(|(_, until)| until)
     }
 
-    /// Handshakes that went well.
+    /// Handshakes that succeeded.
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Those that did not, by why.
+    /// Handshakes that failed, by reason.
     pub(crate) fn failed(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Failure::ALL.iter().zip(&self.failed).map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
     }
 
-    /// Those under way.
+    /// Handshakes under way.
     pub(crate) fn pending(&self) -> usize {
         self.pending.count()
     }
 
-    /// A handshake begins now. With too many others under way the oldest of those ends.
+    /// A handshake begins. If too many others are under way, the oldest of them is ended.
     pub(crate) fn begin(self: &Arc<Self>, now: Nanos) -> Handshake {
         Handshake::new(Arc::clone(self), self.pending.enter(), now)
     }

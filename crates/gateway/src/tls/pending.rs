@@ -1,5 +1,5 @@
-//! Handshakes under way: so many at a time. One more ends the oldest: who means it is done in milliseconds, and who
-//! opens connections and says nothing keeps nobody out.
+//! Handshakes under way, of which only a limited number may exist. One more ends the oldest. An honest client finishes
+//! its handshake in milliseconds, so clients that open connections and say nothing keep nobody out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// See the module.
+/// The handshakes under way.
 pub(super) struct Pending {
     max: usize,
     places: Mutex<Handshakes>,
@@ -16,11 +16,11 @@ pub(super) struct Pending {
 #[derive(Default)]
 struct Handshakes {
     last: u64,
-    /// The oldest first.
+    /// Handshakes, the oldest first.
     taken: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
-/// A place among them, given back when dropped.
+/// A place among the handshakes under way, given back when dropped.
 pub(super) struct PendingHandshake {
     number: u64,
     pending: Arc<Pending>,
@@ -28,19 +28,19 @@ pub(super) struct PendingHandshake {
 }
 
 impl Pending {
-    /// Room for `max`.
+    /// Room for `max` handshakes.
     pub(super) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, places: Mutex::default() })
     }
 
-    /// A place, if need be the oldest one's.
+    /// Takes a place; if need be, that of the oldest handshake.
     pub(super) fn enter(self: &Arc<Self>) -> PendingHandshake {
         let (displace, displaced) = oneshot::channel();
         let mut places = self.places.lock();
         if places.taken.len() >= self.max
             && let Some((_, oldest)) = places.taken.pop_first()
         {
-            // It may have ended meanwhile.
+            // The oldest handshake may have ended meanwhile.
             let _ = oldest.send(());
         }
         places.last += 1;
@@ -49,16 +49,16 @@ impl Pending {
         PendingHandshake { number, pending: Arc::clone(self), displaced }
     }
 
-    /// How many are under way.
+    /// How many handshakes are under way.
     pub(super) fn count(&self) -> usize {
         self.places.lock().taken.len()
     }
 }
 
 impl PendingHandshake {
-    /// Until a newer one has the place.
+    /// Waits until a newer handshake takes the place.
     pub(super) async fn displaced(&mut self) {
-        // The sender goes with the place, and that is here.
+        // This cannot fail: the sender is dropped with the place, which still exists.
         let _ = (&mut self.displaced).await;
     }
 }

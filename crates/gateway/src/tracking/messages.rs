@@ -1,20 +1,20 @@
-//! What is told to clients that keep values, as the protocol of whoever is told has it.
+//! Messages to clients that keep values, in the protocol of the connection that receives them.
 
 use weir_command::reply::Protocol;
 
 use crate::mailbox::Speaks;
 
-/// The channel that stands in messages to connections in RESP2.
+/// The channel named in messages to connections in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// A connection that is told, and the one that keeps the values.
+/// The connection that receives a message, and the connection that keeps the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receiver {
     pub(crate) told: u64,
     pub(crate) keeper: u64,
 }
 
-/// What some connections are told: encoded once, however many they are.
+/// A message to some connections. It is encoded once, however many they are.
 pub(crate) struct Message {
     pub(crate) receivers: Vec<Receiver>,
     what: What,
@@ -25,7 +25,7 @@ enum What {
     Changed(Vec<u8>),
     /// All keys are gone.
     Flushed,
-    /// The connection that is told in the place of the receiver is gone.
+    /// The connection that receives messages in the keeper's place is gone.
     Broken(u64),
 }
 
@@ -57,8 +57,9 @@ impl Message {
         Self { receivers: vec![Receiver { told: keeper, keeper }], what: What::Broken(gone) }
     }
 
-    /// How many elements it has for `receiver` and the first ones, encoded; `None` where that one takes none. In RESP2
-    /// only a connection with subscriptions takes messages, and only those of another connection.
+    /// How many elements the message has for `receiver`, and the first of them, encoded. `None` if the receiver takes
+    /// no such message. In RESP2 only a connection with subscriptions takes messages, and only those of another
+    /// connection.
     pub(crate) fn front(&self, receiver: Receiver, speaks: Speaks) -> Option<(usize, Vec<u8>)> {
         let is_resp3 = speaks.protocol == Protocol::Resp3;
         let mut front = Vec::new();
@@ -78,8 +79,8 @@ impl Message {
         Some((2, front))
     }
 
-    /// The other elements, encoded. That all keys are gone is told as in the protocol of the connection that keeps the
-    /// values, `keeper`: as in Redis.
+    /// The other elements, encoded. That all keys are gone is encoded in the protocol of the connection that keeps the
+    /// values, `keeper`, as in Redis.
     pub(crate) fn rest(&self, keeper: Protocol) -> Vec<u8> {
         match &self.what {
             What::Changed(keys) => keys.clone(),

@@ -1,11 +1,11 @@
-//! Clients that keep values of their own (`CLIENT TRACKING`), and are told when those are no longer true.
+//! Clients that keep values on their side (`CLIENT TRACKING`), and are told when these are no longer true.
 //!
-//! A key that such a client reads is remembered *before* it is read, so that whoever changes it afterwards finds the
-//! client here. The first change tells it, and forgets that it has the key. Clients in broadcast mode are told of all
-//! keys that begin with one of their prefixes, and nothing is remembered of what they read.
+//! A key that such a client reads is remembered *before* it is read, so that whoever changes the key afterwards finds
+//! the client here. The first change tells the client, and forgets that it has the key. Clients in broadcast mode are
+//! told of all keys that begin with one of their prefixes, and what they read is not remembered.
 //!
-//! As in Redis keys are known by their names, whatever database they are in. The table is bounded: beyond its limit a
-//! key is forgotten, and those who have it are told as if it had changed.
+//! As in Redis, keys are known by their names, whatever database they are in. The table is bounded: beyond its limit a
+//! key is forgotten, and the clients that have it are told as if the key had changed.
 //!
 //! Lock order: the table, then a mailbox.
 
@@ -23,37 +23,38 @@ pub(crate) use self::messages::{Message, Receiver};
 use self::table::Table;
 use crate::mailbox::Recipient;
 
-/// Prefixes that a tenant's connections track, each counted once: they are gone through whenever keys have changed.
+/// How many different prefixes a tenant's connections may track. All of them are gone through whenever keys have
+/// changed.
 const PREFIXES_MAX: usize = 10_000;
 
-/// How a client is told, as it has asked for.
+/// What a client wants to be told, and how.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mode {
     pub(crate) broadcast: bool,
-    /// Only what is read behind `CLIENT CACHING YES`.
+    /// Only keys read after `CLIENT CACHING YES`.
     pub(crate) opt_in: bool,
-    /// All but what is read behind `CLIENT CACHING NO`.
+    /// All keys but those read after `CLIENT CACHING NO`.
     pub(crate) opt_out: bool,
-    /// Not of what it changes itself.
+    /// Not the client's own changes.
     pub(crate) no_loop: bool,
-    /// The connection that is told in its place.
+    /// The connection that receives the messages in the client's place.
     pub(crate) redirect: Option<u64>,
 }
 
 /// A client that tracks.
 struct Tracker {
     mode: Mode,
-    /// Whose connection is told; `None` = its own.
+    /// The connection that receives the messages; `None` = the client's own.
     target: Option<(u64, Weak<dyn Recipient>)>,
     prefixes: BTreeSet<Arc<[u8]>>,
-    /// It knows that whoever is told in its place has gone.
+    /// Whether the client was told that the connection in its place is gone.
     is_broken: bool,
 }
 
-/// See the module. Belongs to one tenant.
+/// The clients of one tenant that track.
 #[derive(Default)]
 pub(crate) struct Tracking {
-    /// Clients that track.
+    /// The number of clients that track.
     count: AtomicUsize,
     inner: Mutex<Inner>,
 }
@@ -62,14 +63,14 @@ pub(crate) struct Tracking {
 struct Inner {
     trackers: BTreeMap<u64, Tracker>,
     table: Table,
-    /// Who is told of the keys that begin with each prefix: those in broadcast mode.
+    /// For each prefix, the clients in broadcast mode that are told of its keys.
     prefixes: BTreeMap<Arc<[u8]>, BTreeSet<u64>>,
-    /// Keys changed since the last messages to those in broadcast mode, and who was the last to change each: that one
-    /// knows what it has written, unless somebody else has changed it since.
+    /// Keys changed since the last messages to clients in broadcast mode, and which connection was the last to change
+    /// each of them. That connection knows what it has written, unless another one has changed the key since.
     changed: BTreeMap<Box<[u8]>, u64>,
 }
 
-/// What a tenant's table has.
+/// The sizes of a tenant's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TrackingCounts {
     pub(crate) clients: usize,
@@ -85,7 +86,8 @@ impl Tracking {
         self.count.load(Ordering::SeqCst) > 0
     }
 
-    /// The connection `id` tracks in `mode` from now on, with further prefixes; `false` if that would be too many.
+    /// From now on the connection `id` tracks in `mode`, with further prefixes. `false` if there would be too many
+    /// prefixes.
     #[must_use]
     pub(crate) fn enable(&self, id: u64, mode: Mode, target: Option<Weak<dyn Recipient>>, prefixes: &[&[u8]]) -> bool {
         let mut inner = self.inner.lock();
@@ -95,7 +97,7 @@ impl Tracking {
         }
         let mut kept = inner.trackers.remove(&id).map(|tracker| tracker.prefixes).unwrap_or_default();
         if mode.broadcast {
-            // Without a prefix it is told of all keys.
+            // Without a prefix the client is told of all keys.
             let all: &[&[u8]] = if kept.is_empty() && prefixes.is_empty() { &[b""] } else { &[] };
             for &prefix in prefixes.iter().chain(all) {
                 kept.insert(inner.listen(prefix, id));
@@ -107,7 +109,7 @@ impl Tracking {
         true
     }
 
-    /// The connection `id` tracks no more.
+    /// The connection `id` no longer tracks.
     pub(crate) fn disable(&self, id: u64) {
         let mut inner = self.inner.lock();
         if let Some(tracker) = inner.trackers.remove(&id) {
@@ -124,23 +126,23 @@ impl Tracking {
     /// The connection `id` is about to read `keys`, or has read them, and may keep their values.
     pub(crate) fn remember<'k>(&self, id: u64, keys: impl Iterator<Item = &'k [u8]>) {
         let mut inner = self.inner.lock();
-        // What it has read is told later: it may have gone meanwhile.
+        // A read may be reported late: the connection may no longer track by then.
         if inner.trackers.contains_key(&id) {
             keys.for_each(|key| inner.table.remember(key, id));
         }
     }
 
-    /// At most so many keys are remembered from now on; 0 = as many as there is memory for.
+    /// From now on at most `max` keys are remembered; 0 = as many as there is memory for.
     pub(crate) fn set_keys_max(&self, max: usize) {
         self.inner.lock().table.keys_max = max;
     }
 
-    /// See [`Tracking::set_keys_max`].
+    /// The limit that [`Tracking::set_keys_max`] sets.
     pub(crate) fn keys_max(&self) -> usize {
         self.inner.lock().table.keys_max
     }
 
-    /// Keys go until the table is within its limits. Gives what is to be told of them.
+    /// Evicts keys until the table is within its limits. Returns the messages that this takes.
     pub(crate) fn shrink(&self) -> Vec<Message> {
         let mut inner = self.inner.lock();
         let mut messages = Vec::new();
@@ -150,7 +152,7 @@ impl Tracking {
         messages
     }
 
-    /// The connection `by` has changed `key`: gives what is to be told at once.
+    /// The connection `by` has changed `key`. Returns the messages to send at once.
     pub(crate) fn changed(&self, key: &[u8], by: u64) -> Vec<Message> {
         let mut inner = self.inner.lock();
         if !inner.prefixes.is_empty() {
@@ -159,9 +161,9 @@ impl Tracking {
         inner.table.forget(key).map(|clients| inner.tell_each(key, clients, by)).unwrap_or_default()
     }
 
-    /// What is to be told to those in broadcast mode of the keys changed since the last time: one message for each
-    /// prefix that some of them begin with, and one for each connection that has changed some itself and is not told of
-    /// those. They are made one after the other, as each may have all of the keys.
+    /// The messages to clients in broadcast mode about the keys changed since the last call: one for each prefix with
+    /// changed keys, and one more for each connection that has changed some of these keys itself and is not told of its
+    /// own changes. The messages are made one after the other, because each of them may contain all keys.
     pub(crate) fn broadcast(&self) -> impl Iterator<Item = Message> + use<> {
         let mut inner = self.inner.lock();
         let changed = std::mem::take(&mut inner.changed);
@@ -191,7 +193,7 @@ impl Tracking {
         told.chain(broken)
     }
 
-    /// All keys are gone: gives what is to be told.
+    /// All keys are gone. Returns the messages to send.
     pub(crate) fn flushed(&self) -> Vec<Message> {
         let mut inner = self.inner.lock();
         inner.table.clear();
@@ -202,7 +204,7 @@ impl Tracking {
         messages
     }
 
-    /// Whether the connection `id` has been told that the one to which its messages are redirected is gone.
+    /// Whether the connection `id` was told that the one to which its messages are redirected is gone.
     pub(crate) fn is_broken(&self, id: u64) -> bool {
         self.inner.lock().trackers.get(&id).is_some_and(|tracker| tracker.is_broken)
     }
@@ -213,7 +215,7 @@ impl Tracking {
         inner.trackers.get(&id).map(|tracker| tracker.prefixes.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// How much there is.
+    /// The sizes of the table.
     pub(crate) fn counts(&self) -> TrackingCounts {
         let inner = self.inner.lock();
         TrackingCounts {
@@ -225,7 +227,7 @@ impl Tracking {
     }
 }
 
-/// Those of the keys `changed` that begin with `prefix`, each with who has changed it.
+/// The keys among `changed` that begin with `prefix`, each with the connection that has changed it.
 fn of_prefix<'c>(
     changed: &'c BTreeMap<Box<[u8]>, u64>,
     prefix: &'c [u8],
@@ -235,14 +237,14 @@ fn of_prefix<'c>(
 }
 
 impl Inner {
-    /// The connection `id` is told of keys that begin with `prefix`, which is given back as it is kept.
+    /// From now on the connection `id` is told of keys that begin with `prefix`. Returns the shared copy of the prefix.
     fn listen(&mut self, prefix: &[u8], id: u64) -> Arc<[u8]> {
         let kept = self.prefixes.get_key_value(prefix).map_or_else(|| prefix.into(), |(kept, _)| Arc::clone(kept));
         self.prefixes.entry(Arc::clone(&kept)).or_default().insert(id);
         kept
     }
 
-    /// The connection `id` is not told of them any more.
+    /// The connection `id` is no longer told of these keys.
     fn stop(&mut self, prefix: &[u8], id: u64) {
         if let Some(ids) = self.prefixes.get_mut(prefix) {
             ids.remove(&id);
@@ -252,7 +254,8 @@ impl Inner {
         }
     }
 
-    /// Who receives messages for the connections `ids`; and messages to those whose receiver is gone, which say so.
+    /// The receivers of messages for the connections `ids`. For a connection whose receiver is gone, a message that
+    /// says so.
     fn receivers(&mut self, ids: impl Iterator<Item = u64>) -> (Vec<Receiver>, Vec<Message>) {
         let (mut receivers, mut broken) = (Vec::new(), Vec::new());
         for id in ids {
@@ -265,7 +268,7 @@ impl Inner {
         (receivers, broken)
     }
 
-    /// What `clients` are told when `key` was changed by the connection `by`.
+    /// The messages to `clients` when the connection `by` has changed `key`.
     fn tell_each(&mut self, key: &[u8], mut clients: BTreeSet<u64>, by: u64) -> Vec<Message> {
         let is_spared = |id: u64, mode: &Mode| mode.broadcast || (mode.no_loop && by == id);
         clients.retain(|id| self.trackers.get(id).is_some_and(|tracker| !is_spared(*id, &tracker.mode)));
@@ -278,8 +281,8 @@ impl Inner {
 }
 
 impl Tracker {
-    /// Who receives messages for the connection `id`, whose tracker this is; where the receiver is gone, the message
-    /// that says so.
+    /// The receiver of messages for the connection `id`, to which this tracker belongs. If the receiver is gone, the
+    /// message that says so.
     fn receiver(&mut self, id: u64) -> Result<Receiver, Message> {
         let Some((to, target)) = &self.target else { return Ok(Receiver { told: id, keeper: id }) };
         if target.upgrade().is_some_and(|target| !target.has_left()) {

@@ -1,28 +1,28 @@
-//! Which clients may have values of which keys.
+//! The table of which clients may have values of which keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Keys that are remembered, unless a tenant sets another number: as in Redis.
+/// How many keys are remembered, unless a tenant sets another number. The same as in Redis.
 const KEYS_MAX: usize = 1_000_000;
 
-/// What the table may take, in bytes, whatever number of keys is set.
+/// Bytes that the table may take, whatever number of keys is set.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What a key takes beside its bytes: a place in a tree, and a set of clients.
+/// Bytes that a key takes besides its own: a place in a tree, and a set of clients.
 const KEY_BYTES: usize = 96;
 
-/// What a client takes in a key's set.
+/// Bytes that a client takes in a key's set.
 const CLIENT_BYTES: usize = 24;
 
-/// See the module.
+/// Keys, and the clients that may have values of them.
 pub(super) struct Table {
     keys: BTreeMap<Box<[u8]>, BTreeSet<u64>>,
-    /// Clients of all keys.
+    /// The number of clients of all keys together.
     items: usize,
     bytes: usize,
     pub(super) keys_max: usize,
-    /// The key that went last for others: the next one is behind it.
+    /// The key that was evicted last. The next one to be evicted is the one after it.
     evicted: Box<[u8]>,
 }
 
@@ -33,7 +33,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// `client` may have a value of `key`.
+    /// Notes that `client` may have a value of `key`.
     pub(super) fn remember(&mut self, key: &[u8], client: u64) {
         let clients = match self.keys.get_mut(key) {
             Some(clients) => clients,
@@ -48,7 +48,7 @@ impl Table {
         }
     }
 
-    /// Nobody has a value of `key` any more; gives who had.
+    /// Forgets `key`, and returns the clients that had a value of it.
     pub(super) fn forget(&mut self, key: &[u8]) -> Option<BTreeSet<u64>> {
         let clients = self.keys.remove(key)?;
         self.items -= clients.len();
@@ -56,7 +56,7 @@ impl Table {
         Some(clients)
     }
 
-    /// Takes a key out, if there are too many.
+    /// Evicts a key if there are too many.
     pub(super) fn evict(&mut self) -> Option<(Box<[u8]>, BTreeSet<u64>)> {
         let is_full = (self.keys_max > 0 && self.keys.len() > self.keys_max) || self.bytes > BYTES_MAX;
         if !is_full {

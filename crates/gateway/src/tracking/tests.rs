@@ -1,4 +1,4 @@
-//! Who is told what, and what is remembered.
+//! Which clients are told what, and what is remembered.
 
 use weir_command::reply::Protocol::{self, Resp2, Resp3};
 
@@ -9,7 +9,7 @@ fn speaks(protocol: Protocol, is_subscriber: bool) -> Speaks {
     Speaks { protocol, is_subscriber }
 }
 
-/// Connections that are told, in their order, with what they are told in RESP3.
+/// The connections that receive messages, in their order, with the messages in RESP3.
 fn told(messages: impl IntoIterator<Item = Message>) -> Vec<(u64, String)> {
     let mut all = Vec::new();
     for message in messages {

@@ -1,5 +1,5 @@
-//! The same rules, logins and commands to Weir and to a redis-server. Texts are compared but for hashes of passwords,
-//! and for the order of rules about single commands, which Redis draws.
+//! Sends the same rules, logins and commands to Weir and to a redis-server. Texts are compared except for hashes of
+//! passwords, and for the order of rules about single commands, which Redis draws at random.
 
 use weir_command::table::redis_facts::is_in_redis_7_0;
 use weir_command::table::subcommands::SUBCOMMANDS;
@@ -10,14 +10,14 @@ use crate::differential::{Redis, setting};
 use crate::support::Client;
 use crate::support::world::World;
 
-/// Whether Redis has what is called so since a later version, or never.
+/// Whether Redis has the command or subcommand of this name only in a later version, or never.
 fn is_newer(name: &str) -> bool {
     let is_named = COMMANDS.iter().any(|command| command.name == name)
         || SUBCOMMANDS.iter().any(|subcommand| subcommand.full_name() == name);
     is_named && !is_in_redis_7_0(name)
 }
 
-/// The lines of a reply without lengths, rules about commands in order.
+/// The lines of a reply without lengths, with rules about commands sorted.
 fn told(reply: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(reply).into_owned();
     let line = |line: &str| {
@@ -51,7 +51,7 @@ fn both(redis: &Redis, world: &World) -> Both {
     Both { redis: redis.connect(), weir: world.stranger() }
 }
 
-/// Each line with the number of the connection that says it.
+/// Each line begins with the number of the connection that sends it.
 #[test]
 fn written_out_cases_are_answered_as_by_redis() {
     let Some(redis) = Redis::start() else { return };
@@ -67,7 +67,7 @@ fn one_of<'a>(rng: &mut Rng, words: &[&'a str]) -> &'a str {
     words[rng.below(words.len() as u64) as usize]
 }
 
-/// Rules, right and wrong.
+/// A random rule, right or wrong.
 fn random_rule(rng: &mut Rng, known: &[&Command]) -> String {
     const CATEGORIES: [&str; 12] = [
         "read",
@@ -124,7 +124,7 @@ fn random_plain(rng: &mut Rng) -> String {
         .to_owned()
 }
 
-/// Any command with keys and channels in every place.
+/// A random command with keys and channels in every place.
 fn random_question(rng: &mut Rng, known: &[&Command]) -> Vec<String> {
     let command = known[rng.below(known.len() as u64) as usize];
     let count =
@@ -153,8 +153,8 @@ fn random_rules_allow_what_they_allow_in_redis() {
         let mut both = both(&redis, &world);
         let mut rng = Rng::new(setting("WEIR_SEED", 0));
         let list = both.redis.say("COMMAND LIST");
-        // What an incomplete BITFIELD would do, the two see differently; both refuse to run it. SWAPDB has cases of its
-        // own.
+        // The two disagree about what an incomplete `BITFIELD` would do; both refuse to run it. `SWAPDB` has cases of
+        // its own.
         let is_asked = |name: &str| !["bitfield", "swapdb"].contains(&name);
         let is_known =
             |command: &&Command| is_asked(command.name) && list.contains(&format!("\r\n{}\r\n", command.name));
@@ -178,7 +178,7 @@ fn random_rules_allow_what_they_allow_in_redis() {
     }
 }
 
-/// What both have, of every category.
+/// The commands of every category, as far as both servers have them.
 #[test]
 fn categories_have_the_same_commands_and_subcommands() {
     let Some(redis) = Redis::start() else { return };
@@ -193,7 +193,7 @@ fn categories_have_the_same_commands_and_subcommands() {
         names.sort();
         names
     };
-    // What Redis has since later versions.
+    // Commands that Redis has only in later versions.
     let mut all = named(&both.redis.ask(&["COMMAND", "LIST"]));
     all.dedup();
     for category in weir_command::table::Categories::NAMES {
@@ -213,7 +213,7 @@ fn commands_show_the_categories_of_redis() {
     for command in COMMANDS {
         let mut shown = [&mut both.redis, &mut both.weir].map(|client| {
             let reply = String::from_utf8_lossy(&client.ask(&["COMMAND", "INFO", command.name])).into_owned();
-            // Those of subcommands, which stand behind it, are the other test's.
+            // The categories of subcommands, which follow, are checked by the other test.
             let mut names: Vec<String> = reply
                 .lines()
                 .skip_while(|line| !line.starts_with("+@"))

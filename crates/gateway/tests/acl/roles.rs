@@ -1,13 +1,13 @@
-//! All commands, asked by six roles (S7). What each may do is said here by the categories alone, so that a command
-//! which is not looked at, or a key that is not, is found.
+//! All commands, asked by six roles (S7). What each role may do is derived here from the categories alone, so that a
+//! command or a key that is not checked is found.
 
 use weir_command::table::{COMMANDS, ChannelUse, Command};
 
 use super::{World, ada};
 use crate::support::Client;
 
-/// A role: its rules, whether it may run a command, and whether it may use keys called `r:k`, `w:k` and `x:k`, or
-/// channels called so.
+/// A role: its rules, whether it may run a command, and whether it may use keys named `r:k`, `w:k` and `x:k`, or
+/// channels of these names.
 struct Role {
     name: &'static str,
     rules: &'static str,
@@ -62,12 +62,12 @@ fn question(command: &Command, key: &str) -> Vec<String> {
     if command.stores {
         words = [command.name, key, "STORE", key].map(str::to_owned).to_vec();
     }
-    // An arity that is fixed.
+    // The number of arguments is fixed.
     words.truncate(if command.arity > 0 { command.arity as usize } else { usize::MAX });
     words
 }
 
-/// Asks with a connection of its own: some answers end it.
+/// Asks on a connection of its own, because some answers end it.
 fn ask(world: &World, role: &Role, words: &[String]) -> String {
     let mut client: Client = world.connect("ada");
     assert_eq!(client.say(&format!("AUTH ada/{} x", role.name)), "+OK\r\n");
@@ -88,9 +88,9 @@ fn s7_all_commands_are_refused_or_not_to_six_roles() {
                 let words = question(command, key);
                 let answer = ask(&world, role, &words);
                 let names = command.channel_use != ChannelUse::Nothing || has_keys(command);
-                // A pattern must be one that is allowed, not one that an allowed one covers.
+                // A pattern must itself be allowed; it is not enough that an allowed one covers it.
                 let is_pattern = command.channel_use == ChannelUse::Patterns;
-                // Selectors do not add up.
+                // The rights of selectors do not add up.
                 let may_use = match (role.name, command.channel_use) {
                     ("selector", ChannelUse::First | ChannelUse::Names) => matches!(key, "x:k" | "r:k"),
                     (_, ChannelUse::First | ChannelUse::Names) if role.name == "reader" => false,
@@ -110,7 +110,7 @@ fn s7_all_commands_are_refused_or_not_to_six_roles() {
         }
     }
     assert!(asked > 2000, "{asked} questions");
-    // Nothing that was refused has happened.
+    // Nothing that was refused has had an effect.
     assert_eq!(owner.say("ACL LOG RESET"), "+OK\r\n");
 }
 

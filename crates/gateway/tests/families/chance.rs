@@ -1,5 +1,5 @@
-//! What is given by chance cannot be compared: members are members, different ones where they have to be, and all of
-//! them are met.
+//! Random answers cannot be compared. So these tests check that members are members, that they differ where they have
+//! to, and that all of them come.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn elements(client: &mut Client, line: &str) -> Vec<String> {
     answer.lines().filter(is_element).map(str::to_owned).collect()
 }
 
-/// `count` members, so many that the set is packed, or spread.
+/// `count` members, which decides whether the set is packed or spread.
 fn members(count: usize) -> BTreeSet<String> {
     (0..count).map(|number| format!("member-{number}")).collect()
 }
@@ -89,7 +89,7 @@ fn sets_of_numbers_are_told_in_their_order() {
         drop(world.tenant_on(engine, &format!("order-{engine}"), 1, 0));
         let mut client = world.connect(&format!("order-{engine}"));
         for count in [5, 100, 512] {
-            // 7 goes through all of them in another order: it divides no count.
+            // Steps of 7 go through all of them in another order, because 7 divides no count.
             let numbers: Vec<String> = (0..count).map(|number| (number * 7 % count - count / 2).to_string()).collect();
             client.say("DEL s t");
             for key in ["s", "t"] {
@@ -101,7 +101,7 @@ fn sets_of_numbers_are_told_in_their_order() {
                 assert_eq!(elements(&mut client, line), expected, "{line}");
             }
             if count <= 100 {
-                // As they stand in a small one.
+                // In the order in which a small set keeps them.
                 assert_eq!(elements(&mut client, "SRANDMEMBER s 1000"), expected);
                 assert_eq!(elements(&mut client, "SSCAN s 0")[1..], expected);
             }
@@ -112,7 +112,7 @@ fn sets_of_numbers_are_told_in_their_order() {
     }
 }
 
-/// So that members are asked for in several pages, and results have more than a turn's.
+/// So that members are asked for in several pages, and results take more than a turn.
 #[test]
 fn large_sets_are_put_together() {
     let world = World::new();
@@ -139,7 +139,7 @@ fn large_sets_are_put_together() {
         }
         assert_eq!(client.say("SINTERCARD 2 a b"), ":4000\r\n");
         assert_eq!(client.say("SINTERCARD 2 a b LIMIT 1234"), ":1234\r\n");
-        // The result may take the place of one of those that it is made of.
+        // The result may take the place of one of its sources.
         assert_eq!(client.say("SUNIONSTORE a a b c"), ":9000\r\n");
         assert_eq!(client.say("SDIFFSTORE b a b"), ":2000\r\n");
     }

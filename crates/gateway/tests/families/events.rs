@@ -1,5 +1,5 @@
-//! What subscribers are told of what happens to keys: the same messages in the same order as from a redis-server, on
-//! both engines.
+//! The events of keys that subscribers are sent: the same messages in the same order as from a redis-server, on both
+//! engines.
 
 use weir_io::Rng;
 use weir_node::EngineKind;
@@ -11,11 +11,11 @@ use crate::support::world::World;
 use crate::support::{Client, TestClock, encode};
 use weir_gateway::Settings;
 
-/// A server: who changes keys, and who is told.
+/// A server, a client that changes keys, and a client that is told.
 struct Side {
     client: Client,
     listener: Client,
-    /// Sends marks: the other may be in a transaction.
+    /// Sends marks, because the other client may be in a transaction.
     marker: Client,
     marks: usize,
 }
@@ -28,7 +28,7 @@ impl Side {
         Self { client, listener, marker, marks: 0 }
     }
 
-    /// What is told after `command`, a line for each message, and in front of it what is answered.
+    /// What is told after `command`, a line for each message, with the answer in front.
     fn tell(&mut self, command: &[String]) -> Vec<String> {
         let answer = self.client.ask(command);
         self.told(String::from_utf8_lossy(&answer).into_owned())
@@ -53,7 +53,7 @@ impl Side {
     }
 }
 
-/// What both sides were asked, and where they told something else.
+/// What both sides were asked, and where they told something different.
 struct Comparison {
     redis: Side,
     weir: Side,
@@ -66,8 +66,8 @@ impl Comparison {
         Self { redis, weir, asked: Vec::new(), differences: Vec::new() }
     }
 
-    /// Asks both sides, and compares what is told of it. What is answered is compared elsewhere; a command that is
-    /// refused may have looked for its key before, or not.
+    /// Asks both sides, and compares what they tell. The answers are compared elsewhere. A command that is refused may
+    /// or may not have looked for its key before.
     fn ask(&mut self, command: &[String]) {
         self.asked.push(command.join(" "));
         let (mut theirs, mut ours) = (self.redis.tell(command), self.weir.tell(command));
@@ -87,11 +87,11 @@ impl Comparison {
     }
 }
 
-/// Commands that are left out: what they are told of depends on chance.
+/// Commands that are left out, because their events depend on chance.
 const BY_CHANCE: [&str; 1] = ["SPOP"];
 
-/// `WEIR_COMMANDS` for each seed, engine and family (600), `WEIR_SEEDS` seeds (1) from `WEIR_SEED` (0) on, of the
-/// family `WEIR_FAMILY` alone where that is given.
+/// Runs `WEIR_COMMANDS` for each seed, engine and family (600), and `WEIR_SEEDS` seeds (1) from `WEIR_SEED` (0) on;
+/// only the family `WEIR_FAMILY` if that is given.
 #[test]
 fn events_are_told_alike_on_both_engines() {
     let Some(redis) = Redis::start() else { return };
@@ -128,7 +128,7 @@ fn events_are_told_alike_on_both_engines() {
     }
 }
 
-/// Strings, bitmaps and keys; `WEIR_COMMANDS` (2,000).
+/// Strings, bitmaps and keys; `WEIR_COMMANDS` is the number of commands (2,000).
 #[test]
 fn events_of_strings_are_told_alike() {
     let Some(redis) = Redis::start() else { return };
@@ -150,7 +150,7 @@ fn events_of_strings_are_told_alike() {
     }
 }
 
-/// What somebody is told whose command has waited, and who has filled its row.
+/// What is told about a command that has waited, and about the one that has filled its row.
 #[test]
 fn events_of_those_who_waited_are_told_alike() {
     let Some(redis) = Redis::start() else { return };
@@ -179,7 +179,8 @@ fn events_of_those_who_waited_are_told_alike() {
     }
 }
 
-/// An expired key is told soon, also where nobody asks for it, and once: no command that finds it gone tells it again.
+/// An expired key is told soon, even if nobody asks for it, and only once: no command that finds it gone tells it
+/// again.
 #[test]
 fn what_has_expired_is_told_once() {
     let clock = TestClock::new();
@@ -227,7 +228,7 @@ fn what_expires_unasked_is_told_alike() {
         let told = |connect: &dyn Fn() -> Client| {
             let [mut client, mut listener, mut keeper, mut of_all] = [0; 4].map(|_| connect());
             client.say("FLUSHALL");
-            // It is there before anybody listens.
+            // This key exists before anybody listens.
             client.say("SET early v PX 400");
             client.say("CONFIG SET notify-keyspace-events KEx");
             listener.say("PSUBSCRIBE __key*__:*");
@@ -238,7 +239,7 @@ fn what_expires_unasked_is_told_alike() {
             client.say("SET k v PX 600");
             keeper.say("GET k");
             let mut told = [0; 4].map(|_| listener.reply()).to_vec();
-            // In broadcast mode of the `SET`, too.
+            // In broadcast mode also of the `SET`.
             told.extend([keeper.reply(), of_all.reply(), of_all.reply()]);
             told.push(client.ask(&["EXISTS", "early", "k"]));
             for client in [&mut keeper, &mut of_all] {
@@ -252,7 +253,7 @@ fn what_expires_unasked_is_told_alike() {
     }
 }
 
-/// A pause of writes holds a client's command, and not what the client is told.
+/// A pause of writes holds a client's command, but not what the client is told.
 #[test]
 fn what_happens_is_told_in_the_middle_of_a_pause() {
     let world = World::new();
@@ -271,7 +272,7 @@ fn what_happens_is_told_in_the_middle_of_a_pause() {
     assert_eq!(listener.reply(), b"+OK\r\n");
 }
 
-/// As in Redis: it is gone at once, and deleted, told and counted when the pause is over.
+/// As in Redis, the key is gone at once, and is deleted, told and counted when the pause is over.
 #[test]
 fn what_expires_during_a_pause_is_told_behind_it() {
     let world = World::new();
@@ -279,7 +280,7 @@ fn what_expires_during_a_pause_is_told_behind_it() {
     let [mut listener, mut other] = [0; 2].map(|_| world.connect("pausing"));
     assert_eq!(other.say("CONFIG SET notify-keyspace-events Ex"), "+OK\r\n");
     assert!(listener.say("SUBSCRIBE __keyevent@0__:expired").contains("subscribe"));
-    // What is begun in a transaction is not held: the pause is on when the key is written.
+    // A pause that begins in a transaction does not hold it, but is in effect when the key is written.
     for line in ["MULTI", "CLIENT PAUSE 1000000 WRITE", "SET k v PX 20", "EXEC"] {
         let answer = other.say(line);
         assert!(!answer.starts_with('-'), "{line}: {answer}");
@@ -298,7 +299,8 @@ fn what_expires_during_a_pause_is_told_behind_it() {
     assert!(other.say("INFO stats").contains("expired_keys:0\r\n"));
 }
 
-/// A transaction and a script are told in the order of what they run; what fails, and what is taken back, is not told.
+/// The events of a transaction and of a script are told in the order of what they run; commands that fail, and changes
+/// that are taken back, are not told.
 #[test]
 fn events_of_what_runs_as_one_are_told_alike() {
     let Some(redis) = Redis::start() else { return };

@@ -17,10 +17,10 @@ fn member(rng: &mut Rng) -> String {
     format!("m{}", rng.below(400))
 }
 
-/// Where distances are stored: as places they would be all the same, and what is as far has no order in Redis.
+/// Where distances are stored. As places they would all be the same, and equal distances have no order in Redis.
 const DISTANCES: &str = "distances";
 
-/// A number between `-limit` and `limit`, that hardly comes twice.
+/// A number between `-limit` and `limit` that hardly comes twice.
 fn number(rng: &mut Rng, limit: f64) -> String {
     format!("{:.7}", (rng.below(2_000_000_000) as f64 / 1e9 - 1.0) * limit)
 }
@@ -77,7 +77,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
     let key = one_of(rng, &KEYS);
     let mut words = Vec::new();
     match rng.below(20) {
-        // Enough for a row to be spread.
+        // Enough members to spread the row.
         0 | 1 => {
             words.extend(["GEOADD".into(), key]);
             for _ in 0..rng.below(80) + 1 {

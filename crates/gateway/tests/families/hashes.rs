@@ -42,7 +42,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
                 words.push("odd".into());
             }
         }
-        // Enough for a row to be spread.
+        // Enough fields to spread the row.
         6 => {
             words.extend(["HSET".into(), key]);
             for _ in 0..rng.below(60) + 1 {

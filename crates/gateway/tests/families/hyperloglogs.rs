@@ -1,6 +1,6 @@
 //! Random commands on HyperLogLogs. Their values are compared byte by byte.
 //!
-//! A `PFCOUNT` of one key is among the written-out cases alone: Redis notes what it finds in the value.
+//! A `PFCOUNT` of one key is only among the written-out cases, because Redis notes in the value what it counts.
 
 use weir_io::Rng;
 
@@ -19,7 +19,7 @@ pub const FAMILY: Family = Family {
     cases: include_str!("hyperloglogs.txt"),
 };
 
-/// Of few elements that come again, or of many: so values grow as sparse ones, or are dense at once.
+/// Either a few elements that come again, or many, so that values grow in sparse form, or are dense at once.
 fn elements(rng: &mut Rng) -> Vec<String> {
     let (count, all) = match rng.below(8) {
         0 => (0, 1),
@@ -61,7 +61,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// One element at a time, where a sparse value has become as long as one may be.
+/// Adds one element at a time once a sparse value is about as long as it may be.
 #[test]
 fn values_grow_out_of_their_sparse_form_at_the_same_element() {
     let Some(redis) = Redis::start() else { return };

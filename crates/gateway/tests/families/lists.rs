@@ -13,7 +13,7 @@ pub const FAMILY: Family = Family {
     cases: include_str!("lists.txt"),
 };
 
-/// Few, so that equal ones meet; some are long.
+/// A few values, so that equal ones meet; some are long.
 fn value(rng: &mut Rng) -> String {
     match rng.below(12) {
         0 => one_of(rng, &["", "x", "a value\r\nof two lines", "3.25", "-1"]),
@@ -47,7 +47,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
             words.extend([one_of(rng, &["LPUSH", "RPUSH", "lpush"]), key]);
             words.extend(values(rng, 6));
         }
-        // Enough for a row to be spread.
+        // Enough values to spread the row.
         6 | 7 => {
             words.extend([one_of(rng, &["LPUSH", "RPUSH"]), key]);
             words.extend(values(rng, 150));
@@ -118,7 +118,8 @@ fn random(rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// What is sorted as text by other keys is neither limited nor kept: among equal ones Redis takes any.
+/// If elements are sorted as text by other keys, there is neither a limit nor a stored result: among equal ones Redis
+/// takes any.
 fn sort(rng: &mut Rng, key: String) -> Vec<String> {
     let mut words = vec![one_of(rng, &["SORT", "SORT", "SORT_RO"]), key];
     let by_others = rng.chance(0.3);

@@ -1,8 +1,8 @@
-//! Commands of all families by chance, in pipelines, with expiry, transactions and scripts: a million in `./run test`,
-//! as many as one likes by command.
+//! Random commands of all families, in pipelines, with expiry, transactions and scripts: a million in `./run test`, and
+//! any number by command.
 //!
-//! They come in epochs of one family each, which begin with nothing. Where a reply differs, the epoch is asked again
-//! with fewer commands as long as any reply differs, and what is left is told.
+//! They come in epochs of one family each, which begin with an empty tenant. If a reply differs, the epoch is repeated
+//! with fewer and fewer commands as long as any reply differs, and what is left is reported.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,20 +16,20 @@ use crate::support::random::random_command;
 use crate::support::world::World;
 use crate::support::{Client, encode};
 
-/// Commands of an epoch.
+/// Number of commands in an epoch.
 const EPOCH: u64 = 1000;
-/// A pipeline is sent when it has so many commands, or bytes: more would wait for replies that nobody reads yet.
+/// A pipeline is sent when it has this many commands, or bytes. With more, replies would wait that nobody reads yet.
 const PIPELINE: usize = 100;
 const PIPELINE_BYTES: usize = 32 << 10;
 
-/// Commands whose answers have parts that depend on the clock, or that Redis and we keep in another way.
+/// Commands whose answers have parts that depend on the clock, or on data that Redis keeps in another way than Weir.
 const NOT_QUEUED: [&str; 7] = ["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "XINFO", "XPENDING", "OBJECT"];
 
 /// A command, and how its answers are compared.
 #[derive(Clone)]
 struct Asked {
     words: Vec<String>,
-    /// `None`: those of strings, which are compared as they are.
+    /// `None` for commands on strings, whose answers are compared as they are.
     family: Option<&'static Family>,
 }
 
@@ -43,14 +43,15 @@ impl Asked {
         of_families || ["EXEC", "KEYS", "SCAN"].iter().any(|name| self.is(name)) || self.is_sorted_as_text_by_others()
     }
 
-    /// Members of a set or a sorted set that are equal then are told in the order of Redis' hash table.
+    /// Whether this sorts as text by other keys. Then members of a set or a sorted set that are equal come in the order
+    /// of Redis' hash table.
     fn is_sorted_as_text_by_others(&self) -> bool {
         let is_text = self.words.iter().any(|word| word.eq_ignore_ascii_case("ALPHA"));
         let by_others = self.words.windows(2).any(|two| two[0].eq_ignore_ascii_case("BY") && two[1].contains('*'));
         ["SORT", "SORT_RO"].iter().any(|name| self.is(name)) && is_text && by_others
     }
 
-    /// Whether both answers are the same, as far as they have to be; the sorted sets in `converted` Redis keeps in
+    /// Whether both answers are the same, as far as they have to be. Redis keeps the sorted sets in `converted` in
     /// another way.
     fn is_answered_alike(&self, theirs: &[u8], ours: &[u8], converted: &Converted) -> bool {
         if self.is("OBJECT") && converted.has(&self.words[2..]) {
@@ -68,8 +69,8 @@ impl Asked {
     }
 }
 
-/// Keys at which there may be a sorted set that `SORT` has looked at: Redis keeps it as a large one from then on,
-/// however small it is.
+/// Keys that may hold a sorted set that `SORT` has looked at: from then on Redis keeps it as a large one, however small
+/// it is.
 #[derive(Default)]
 struct Converted(BTreeSet<String>);
 
@@ -78,7 +79,7 @@ impl Converted {
         keys.iter().any(|key| self.0.contains(key))
     }
 
-    /// `asked` is asked next.
+    /// To be called before `asked` is asked.
     fn note(&mut self, asked: &Asked) {
         let moves = asked.family.is_some_and(|family| family.name == scripts::FAMILY.name)
             || ["RENAME", "RENAMENX", "COPY"].iter().any(|name| asked.is(name));
@@ -90,9 +91,9 @@ impl Converted {
     }
 }
 
-/// What a redis-server of 7.0 says of words that it cannot sort as numbers. It looks at `errno` after a conversion and
-/// does not reset it before: once a number was out of range, it says so of every word that is no whole number, until
-/// some system call fails.
+/// The error of a redis-server 7.0 for words that it cannot sort as numbers. It looks at `errno` after a conversion and
+/// does not reset it before. So once a number was out of range, it gives this error for every word that is not a whole
+/// number, until some system call fails.
 const NO_SCORES: &[u8] = b"One or more scores can't be converted into double";
 
 /// Whether a redis-server takes an old error for one of this command.
@@ -101,7 +102,7 @@ fn is_old_error(theirs: &[u8], ours: &[u8]) -> bool {
     says(theirs) && !says(ours)
 }
 
-/// Moments that are long ago or far away: nobody has to wait for them.
+/// Times that are long ago or far away, so that nobody has to wait for them.
 fn expiry(rng: &mut Rng) -> Vec<String> {
     let key = one_of(rng, &KEYS);
     match rng.below(5) {
@@ -113,13 +114,13 @@ fn expiry(rng: &mut Rng) -> Vec<String> {
     }
 }
 
-/// Which of two spans of the same length ends later depends on the millisecond in which each was asked for.
+/// Which of two spans of the same length ends later depends on the millisecond in which each of them was set.
 fn compares_spans(words: &[String]) -> bool {
     let is = |word: &String, names: [&str; 2]| names.iter().any(|name| word.eq_ignore_ascii_case(name));
     is(&words[0], ["EXPIRE", "PEXPIRE"]) && words.iter().skip(3).any(|word| is(word, ["GT", "LT"]))
 }
 
-/// One of the commands of an epoch of `family`.
+/// A random command of an epoch of `family`.
 fn draw(rng: &mut Rng, family: Option<&'static Family>) -> Asked {
     let of_family = |rng: &mut Rng| {
         let words = match family {
@@ -143,7 +144,7 @@ fn draw(rng: &mut Rng, family: Option<&'static Family>) -> Asked {
     }
 }
 
-/// A transaction: some of them are given up, and in some nobody waits who would otherwise.
+/// A transaction. Some are discarded, and in some there is a command that would otherwise wait.
 fn transaction(rng: &mut Rng, family: Option<&'static Family>, all: &mut Vec<Asked>) {
     let plain = |words: &[&str]| Asked { words: words.iter().map(|word| (*word).to_owned()).collect(), family };
     if rng.chance(0.2) {
@@ -152,7 +153,7 @@ fn transaction(rng: &mut Rng, family: Option<&'static Family>, all: &mut Vec<Ask
     all.push(plain(&["MULTI"]));
     for _ in 0..rng.below(6) {
         let asked = if rng.chance(0.05) {
-            // Where `MULTI` is left out to see whether a difference stays, somebody waits, and not for ever.
+            // If `MULTI` is left out to see whether a difference stays, the command does wait, but not for ever.
             let name = one_of(rng, &["BLPOP", "BRPOP", "BZPOPMIN", "BZPOPMAX"]);
             let words = vec![name, one_of(rng, &KEYS), "0.01".into()];
             Asked { words, family }
@@ -175,14 +176,14 @@ fn epoch(rng: &mut Rng) -> Vec<Asked> {
     all
 }
 
-/// The two sides.
+/// Weir and Redis.
 struct Sides {
     redis: Client,
     weir: Client,
 }
 
 impl Sides {
-    /// Asks both for everything; gives the place of the first answer that differs, and both answers.
+    /// Asks both sides everything. Returns the position of the first answer that differs, and both answers.
     fn ask_all(&mut self, all: &[Asked]) -> Option<(usize, Vec<u8>, Vec<u8>)> {
         for client in [&mut self.redis, &mut self.weir] {
             assert_eq!(client.say("FLUSHDB"), "+OK\r\n");
@@ -201,7 +202,7 @@ impl Sides {
             for (place, asked) in (begin..end).zip(&all[begin..end]) {
                 let (theirs, ours) = (self.redis.reply(), self.weir.reply());
                 converted.note(asked);
-                // What it did not store is missed by what follows.
+                // Later commands miss what this one did not store.
                 is_over |= is_old_error(&theirs, &ours);
                 if !is_over && difference.is_none() && !asked.is_answered_alike(&theirs, &ours, &converted) {
                     difference = Some((place, theirs, ours));
@@ -212,7 +213,7 @@ impl Sides {
             }
             begin = end;
         }
-        // A transaction that has lost its end must not swallow what is asked next.
+        // A transaction whose end was left out must not swallow the next commands.
         for client in [&mut self.redis, &mut self.weir] {
             client.say("DISCARD");
         }
@@ -248,7 +249,7 @@ fn script(all: &[Asked]) -> String {
     })
 }
 
-/// Compares so many commands on one engine.
+/// Compares this many commands on one engine.
 fn compare(redis: &Redis, world: &World, engine: EngineKind, seed: u64, commands: u64) {
     let mut sides = Sides { redis: redis.connect(), weir: world.connect(&format!("mixture-{engine}")) };
     let (mut rng, mut asked) = (Rng::new(seed), 0);
@@ -272,8 +273,8 @@ fn compare(redis: &Redis, world: &World, engine: EngineKind, seed: u64, commands
     eprintln!("{asked} commands on {engine} are answered alike");
 }
 
-/// `WEIR_COMMANDS` on both engines together (a million), from `WEIR_SEED` (0); all of them on `WEIR_ENGINE` where that
-/// is given, with this seed.
+/// Runs `WEIR_COMMANDS` on both engines together (a million), from `WEIR_SEED` (0); all of them on `WEIR_ENGINE` if
+/// that is given, with this seed.
 #[test]
 fn mixtures_of_all_families_are_answered_alike() {
     let world = World::new();

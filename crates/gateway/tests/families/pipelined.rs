@@ -1,5 +1,5 @@
-//! Commands of all families by chance, in pipelines and one by one: those that are run as a group answer what they
-//! answer by themselves, leave the same rows, tell the same and cost the same, on both engines.
+//! Random commands of all families, in pipelines and one by one: those that are run as a group must give the same
+//! answers as by themselves, leave the same rows, tell the same events and cost the same, on both engines.
 
 use weir_io::Rng;
 use weir_node::{EngineKind, Unit, UnitLimits};
@@ -32,10 +32,11 @@ const LEFT_OUT: [&str; 19] = [
     "OBJECT",
 ];
 
-/// Most commands of a pipeline: more than a group has.
+/// Most commands of a pipeline; more than a group has.
 const PIPELINE_MAX: u64 = 100;
 
-/// What is looked at beside answers and rows. While somebody is told, or units are limited, groups are made otherwise.
+/// What is checked besides answers and rows. While anybody is told of events, or units are limited, groups are formed
+/// differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
@@ -43,7 +44,7 @@ enum Beside {
     Units,
 }
 
-/// A tenant: who changes keys, and who is told.
+/// A tenant, a client that changes keys, and a client that is told.
 struct Side {
     tenant: String,
     client: Client,
@@ -93,7 +94,7 @@ impl Side {
 fn draw(rng: &mut Rng, family: Option<&Family>) -> Vec<String> {
     let is_fit = |words: &Vec<String>| {
         let is_left_out = LEFT_OUT.iter().any(|name| words[0].eq_ignore_ascii_case(name));
-        // Redis' `*` of a stream is the time.
+        // The `*` in the id of a stream's entry stands for the time.
         !is_left_out && !words[0].to_uppercase().contains("EXPIRE") && !words.iter().any(|word| word.contains('*'))
     };
     let one = || match family {
@@ -166,15 +167,15 @@ fn compare(world: &World, sides: &mut [Side; 2], rng: &mut Rng, beside: Beside) 
     }
     if beside == Beside::Units {
         let [one, other] = [together.write_units(world) - before[0], apart.write_units(world) - before[1]];
-        // What a group changes of the counts of a sorted set is written once.
+        // The changes that a group makes to the counts of a sorted set are written once.
         let counts = family.is_none_or(|family| ["zsets", "geo"].contains(&family.name));
         let less = if counts { other.saturating_sub(one).min(other / 2) } else { 0 };
-        // A head has the number of its life in it, which is a byte longer on one side now and then.
+        // A head contains the number of its life, which is a byte longer on one side now and then.
         assert!((one + less).abs_diff(other) * 100 <= other, "{one} write units together, {other} one by one");
     }
 }
 
-/// `WEIR_ROUNDS` on each engine (30), from `WEIR_SEED` (0) on.
+/// Runs `WEIR_ROUNDS` on each engine (30), from `WEIR_SEED` (0) on.
 #[test]
 fn a_group_does_what_its_commands_do_one_by_one() {
     let world = World::new();

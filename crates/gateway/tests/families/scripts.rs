@@ -1,4 +1,4 @@
-//! Scripts: what is written out, and random commands that a script calls.
+//! Scripts: written-out cases, and scripts that call random commands.
 
 use weir_io::Rng;
 
@@ -41,7 +41,7 @@ fn call(rng: &mut Rng) -> String {
     }
 }
 
-/// A few commands; some errors are caught, and what is found may decide what follows.
+/// A few commands. Some errors are caught, and a result may decide what follows.
 fn script(rng: &mut Rng) -> String {
     let mut lines = Vec::new();
     for _ in 0..rng.below(4) {

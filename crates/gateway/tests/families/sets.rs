@@ -21,7 +21,7 @@ fn member(rng: &mut Rng) -> String {
     }
 }
 
-/// Words of many members: of numbers alone, or not; some lie in the hundreds that others go through.
+/// Up to 700 members, of which `part` are kept: numbers alone (a set of integers), or with a letter in front.
 fn many(rng: &mut Rng, part: f64) -> Vec<String> {
     let front = one_of(rng, &["", "", "m"]);
     let all = rng.below(700);
@@ -36,7 +36,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
             words.extend([one_of(rng, &["SADD", "SADD", "sadd"]), key]);
             words.extend((0..1 + rng.below(4)).map(|_| member(rng)));
         }
-        // Enough for a row to be spread, and for more numbers than Redis keeps as such.
+        // Enough members to spread the row, and more numbers than Redis keeps as such.
         6 => {
             let part = [0.1, 0.3, 0.9][rng.below(3) as usize];
             words.extend(["SADD".into(), key]);
@@ -82,7 +82,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
             let name = one_of(rng, &["SADD", "SREM", "SISMEMBER", "SMISMEMBER", "SMOVE", "SINTERSTORE", "SINTERCARD"]);
             words.extend([name, key]);
         }
-        // More than there are: what is left to chance cannot be compared.
+        // More than there are, because a random choice cannot be compared.
         23 => {
             words.extend(["SRANDMEMBER".into(), key, one_of(rng, &["0", "5000", "9000", "x", "9223372036854775807"])]);
         }

@@ -13,8 +13,8 @@ pub const FAMILY: Family = Family {
     cases: include_str!("streams.txt"),
 };
 
-/// Times, and how many nodes Redis' tree has, are told as `#`. How long an entry is pending comes in front of how often
-/// it was delivered: of two numbers one behind the other the first is a time.
+/// Times, and the number of nodes in Redis' tree, are replaced by `#`. The time for which an entry has been pending
+/// comes in front of how often it was delivered: of two numbers that follow one another the first is a time.
 fn masked(command: &str, reply: Vec<u8>) -> Vec<u8> {
     if !["XINFO", "XPENDING"].iter().any(|name| command.eq_ignore_ascii_case(name)) {
         return reply;
@@ -78,7 +78,7 @@ fn count(rng: &mut Rng) -> Vec<String> {
 
 fn trim(rng: &mut Rng) -> Vec<String> {
     let mut words = match rng.below(8) {
-        // Only where Redis' nodes are as long as what is let go together here: not at all.
+        // Redis' nodes and the entries that are trimmed together here only agree if nothing is trimmed.
         0 => vec!["MAXLEN".into(), "~".into(), "100000".into()],
         1..=3 => vec!["MAXLEN".into(), rng.below(40).to_string()],
         4 => vec!["maxlen".into(), "=".into(), rng.below(20).to_string()],
@@ -91,7 +91,7 @@ fn trim(rng: &mut Rng) -> Vec<String> {
     words
 }
 
-/// What is added goes up, so that streams grow.
+/// Ids of added entries go up, so that streams grow.
 fn new_id(rng: &mut Rng) -> String {
     match rng.below(10) {
         0 => id(rng),

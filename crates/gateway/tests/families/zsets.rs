@@ -20,7 +20,7 @@ pub const FAMILY: Family = Family {
     cases: include_str!("zsets.txt"),
 };
 
-/// A set whose members have the same score: only there is an order of names.
+/// A set whose members have the same score, because only then there is an order by names.
 const NAMES: &str = "names";
 
 fn member(rng: &mut Rng) -> String {
@@ -162,7 +162,7 @@ fn combine(rng: &mut Rng) -> Vec<String> {
     if name.to_uppercase().ends_with("STORE") {
         words.push(one_of(rng, &KEYS));
     }
-    // More than two are summed up in an order that depends on the machine.
+    // More than two would be summed up in an order that depends on the machine.
     let count = 1 + rng.below(2);
     words.push(if rng.chance(0.05) { one_of(rng, &["0", "-1", "x", "9"]) } else { count.to_string() });
     words.extend((0..count).map(|_| if rng.chance(0.1) { "none".into() } else { one_of(rng, &KEYS) }));
@@ -186,7 +186,7 @@ fn random(rng: &mut Rng) -> Vec<String> {
     let key = one_of(rng, &KEYS);
     let mut words = Vec::new();
     match rng.below(32) {
-        // Enough for a row to be spread, and to be counted.
+        // Enough members to spread the row, and to count them.
         0..=2 => {
             words.extend(["ZADD".into(), key]);
             for _ in 0..rng.below(600) + 1 {

@@ -14,7 +14,7 @@ use weir_io::Clock;
 
 use super::Client;
 
-/// See the module.
+/// An authority that signs certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub pem: String,
@@ -39,7 +39,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate for `dns` and of the common name `common`, until the end of a year.
+    /// A certificate for the names `dns` and the common name `common`, valid until the end of a year.
     pub fn sign(&self, dns: &[&str], common: Option<&str>, until: i32) -> Pair {
         let names: Vec<String> = dns.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
@@ -53,7 +53,7 @@ impl Authority {
         Pair { certificate, key: key.serialize_pem() }
     }
 
-    /// A server's, called `localhost`, whose clients show certificates of this authority if they do.
+    /// The material of a server called `localhost`, whose clients may show certificates of this authority.
     pub fn material(&self, clients: ClientCertificates, clock: Arc<dyn Clock>) -> Material {
         let Pair { certificate, key } = self.sign(&["localhost"], None, 2100);
         let files = Files {
@@ -64,7 +64,7 @@ impl Authority {
         Material::new(&files, clients, clock).expect("a pair")
     }
 
-    /// A connection to `address` of a client that trusts this authority, speaks one version, and may show a
+    /// A connection to `address`, of a client that trusts this authority, speaks one version, and may show a
     /// certificate.
     pub fn connect(&self, address: SocketAddr, is_13: bool, shows: Option<&Pair>) -> Secured {
         let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! A store in memory, which can be told to be slow, asleep or broken.
+//! A store in memory that can be made slow, asleep or broken.
 
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
@@ -19,18 +19,18 @@ use weir_node::{NodeUnits, Quota, RowWatch, UnitLimits, WatchedRows};
 
 use super::TestClock;
 
-/// After so many bytes of entries a page ends.
+/// A page ends after this many bytes of entries.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
 
-/// Reading it panics.
+/// Reading this key panics.
 pub const PANIC_KEY: &[u8] = b"panic-please";
 
-/// It is not in memory.
+/// This key is not in memory.
 pub const DISTANT_KEY: &[u8] = b"distant";
 
 type Map = BTreeMap<Vec<u8>, Entry>;
 
-/// A value, or the bytes of a head, and when it ends.
+/// A value, or the bytes of a head, and when it expires.
 struct Entry {
     value: Arc<Vec<u8>>,
     is_head: bool,
@@ -54,11 +54,11 @@ impl Entry {
 pub struct MemoryStore {
     clock: Arc<TestClock>,
     map: Arc<Mutex<Map>>,
-    /// Commands that read and write go one after the other.
+    /// Held so that commands that read and write go one after the other.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Writes are applied, but their commits fail.
     pub fail_commits: Arc<AtomicBool>,
-    /// A write group is not written at once: each of its members is to write its own part.
+    /// A write group is not written at once, so each of its members must write its own part.
     pub refuses_groups: Arc<AtomicBool>,
     /// Counts of sorted sets are gone, as if the disk had lost them.
     pub has_lost_counts: Arc<AtomicBool>,
@@ -66,19 +66,19 @@ pub struct MemoryStore {
     pub batches: Arc<Mutex<Vec<usize>>>,
     /// Bytes of entries that were gone through.
     pub scanned_bytes: Arc<AtomicU64>,
-    /// Writes wait until nobody has a value in hand, as where those keep the memory alive that writes wait for.
+    /// Writes wait until nobody holds a value, as if the values kept alive the memory for which writes wait.
     pub writes_wait_for_readers: Arc<AtomicBool>,
-    /// To read [`DISTANT_KEY`] takes for ever, as long as this is set, and so does going through keys.
+    /// While this is set, reading [`DISTANT_KEY`] takes for ever, and so does going through keys.
     pub disk_is_stuck: Arc<AtomicBool>,
-    /// Nothing may be gone through: it sleeps.
+    /// Going through keys must not happen, because the store sleeps.
     pub is_asleep: Arc<AtomicBool>,
     /// Nanoseconds of the clock that a read, or a page of keys, takes its thread.
     pub read_nanos: Arc<AtomicU64>,
     /// The thread that read or changed something last.
     pub read_by: Arc<Mutex<String>>,
-    /// Unlimited, until a test turns it.
+    /// Unlimited, until a test sets a limit.
     pub quota: Arc<Quota>,
-    /// Those of its node.
+    /// The units of its node.
     pub units: Arc<NodeUnits>,
     /// The version given out last.
     versions: Arc<AtomicU64>,
@@ -154,7 +154,7 @@ impl MemoryStore {
         }
     }
 
-    /// Whether somebody has the value of `key` in hand.
+    /// Whether somebody holds the value of `key`.
     pub fn is_held(&self, key: &str) -> bool {
         let map = self.map.lock().expect("no panic");
         map.get(&StoredKey::new(0, key.as_bytes())[..]).is_some_and(|entry| Arc::strong_count(&entry.value) > 1)
@@ -167,7 +167,7 @@ impl MemoryStore {
         }
     }
 
-    /// Runs `transaction` on what it reads of `rows`.
+    /// Runs `transaction` on the rows that it reads.
     pub async fn transact_on(
         &self,
         rows: &dyn Rows,
@@ -179,7 +179,7 @@ impl MemoryStore {
         Ok(self.apply_and_tell(&batch, events))
     }
 
-    /// Runs `command` on what it reads of `rows`, one after the other.
+    /// Runs `command` on the rows that it reads, one command after the other.
     pub async fn execute_on(
         &self,
         rows: &dyn Rows,
@@ -314,7 +314,7 @@ impl Store for MemoryStore {
 
     async fn watch(&self, database: u8, key: &[u8]) -> Result<RowWatch> {
         let watch = self.watched.watch(&StoredKey::new(database, key));
-        // Whoever has found nothing watched has the map until his change is applied.
+        // A writer that has found nothing watched holds the map until its change is applied.
         drop(self.map.lock().expect("no panic"));
         Ok(watch)
     }

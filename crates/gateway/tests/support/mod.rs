@@ -39,10 +39,10 @@ pub use self::open_door::OpenDoor;
 pub struct TestClock {
     real: Arc<RealClock>,
     ahead: AtomicU64,
-    /// The moment at which it stands still; 0 = it goes. And what the wall clock said then.
+    /// The moment at which the clock stands still; 0 = it goes. And the wall-clock time at that moment.
     frozen: AtomicU64,
     frozen_unix_ms: AtomicU64,
-    /// Who may have to be woken before the machine's clock does, and when.
+    /// Wakers that may be due before the machine's clock is, and when.
     sleeping: Mutex<Vec<(Nanos, Waker)>>,
 }
 
@@ -53,7 +53,7 @@ impl TestClock {
         Arc::new(Self { real, ahead, frozen, frozen_unix_ms, sleeping: Mutex::default() })
     }
 
-    /// No time passes any more, but for what is advanced.
+    /// From now on time passes only when the test advances it.
     pub fn freeze(&self) {
         self.frozen_unix_ms.store(self.real.unix_ms(), Ordering::SeqCst);
         self.frozen.store(self.real.now().max(1), Ordering::SeqCst);
@@ -65,15 +65,15 @@ impl TestClock {
         self.advance(0);
     }
 
-    /// So many seconds pass at once.
+    /// Lets `seconds` seconds pass at once.
     pub fn advance(&self, seconds: u64) {
         self.advance_nanos(seconds * 1_000_000_000);
     }
 
-    /// And so many nanoseconds.
+    /// Lets `nanos` nanoseconds pass at once.
     pub fn advance_nanos(&self, nanos: u64) {
         let ahead = self.ahead.fetch_add(nanos, Ordering::SeqCst) + nanos;
-        // Whoever is woken may ask to be woken again, at once: nothing is locked then.
+        // A task that is woken may ask at once to be woken again, so nothing is locked then.
         let (mut due, mut earlier) = (Vec::new(), Vec::new());
         let mut sleeping = self.sleeping.lock().expect("no panic");
         let now = self.now();
@@ -83,7 +83,7 @@ impl TestClock {
                 continue;
             }
             if self.frozen.load(Ordering::SeqCst) == 0 {
-                // Earlier than it was to be when it was asked for.
+                // This is earlier than the time for which it was registered.
                 earlier.push((at.saturating_sub(ahead), waker.clone()));
             }
             sleeping.push((at, waker));
@@ -105,15 +105,15 @@ impl Clock for TestClock {
         let mut sleeping = self.sleeping.lock().expect("no panic");
         let now = self.now();
         if self.frozen.load(Ordering::SeqCst) == 0 {
-            // The machine's clock has woken them.
+            // The machine's clock has woken these.
             sleeping.retain(|(at, _)| *at > now);
             sleeping.push((at, waker.clone()));
             drop(sleeping);
             return self.real.wake_at(at.saturating_sub(self.ahead.load(Ordering::SeqCst)), waker);
         }
         if at <= now {
-            // It was advanced since they looked. (The machine's clock wakes nobody who is early: they would ask again
-            // for ever.)
+            // The clock was advanced since the caller looked. (The machine's clock must not wake anybody early: they
+            // would ask again for ever.)
             drop(sleeping);
             return waker.wake();
         }
@@ -135,18 +135,18 @@ pub struct Running {
     served: Served,
 }
 
-/// A gateway at a port of its own; ends when dropped.
+/// A gateway on a port of its own; ends when dropped.
 pub struct Served {
     pub address: SocketAddr,
-    /// Where clients speak TLS, if they can.
+    /// The address where clients speak TLS, if they can.
     pub secured: Option<SocketAddr>,
-    /// [`Observer::seconds`], whatever the store.
+    /// [`Observer::seconds`], for any kind of store.
     seconds: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// [`Observer::processor_use`], likewise.
+    /// [`Observer::processor_use`], in the same way.
     processor_use: Box<dyn Fn() -> BTreeMap<u32, ProcessorUse> + Send + Sync>,
-    /// [`Observer::costs`], likewise.
+    /// [`Observer::costs`], in the same way.
     costs: Box<dyn Fn() -> BTreeMap<u32, Costs> + Send + Sync>,
-    /// [`Observer::slow_replies`], likewise.
+    /// [`Observer::slow_replies`], in the same way.
     slow_replies: Box<dyn Fn(u32) -> Vec<SlowReply> + Send + Sync>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -212,12 +212,12 @@ impl Drop for Served {
 }
 
 impl Running {
-    /// One tenant, an open door.
+    /// A gateway with one tenant and an open door.
     pub fn start(settings: Settings) -> Self {
         Self::start_with(settings, TestClock::new(), |store| Arc::new(OpenDoor::new(store)))
     }
 
-    /// Whom the doorman lets in that `doorman` makes; it may ignore the store it is given.
+    /// A gateway with the doorman that `doorman` makes, which may ignore the store that it is given.
     pub fn start_with(
         settings: Settings,
         clock: Arc<TestClock>,
@@ -233,12 +233,12 @@ impl Running {
         self.served.connect()
     }
 
-    /// Seconds that the gateway has counted: everybody's patience is measured in them.
+    /// Seconds that the gateway has counted. All time limits are measured in these.
     pub fn seconds(&self) -> u64 {
         (self.served.seconds)()
     }
 
-    /// By tenant: what it has used of the gateway's threads.
+    /// What each tenant has used of the gateway's threads.
     pub fn processor_use(&self) -> BTreeMap<u32, ProcessorUse> {
         (self.served.processor_use)()
     }
@@ -248,7 +248,7 @@ impl Running {
         (self.served.costs)().values().map(|costs| costs.price.milli_units).sum()
     }
 
-    /// The slow reply of a tenant to `command`, once it is remembered: it is written before that.
+    /// The slow reply of a tenant to `command`. Waits for it, because a reply is written before it is remembered.
     pub fn slow_reply(&self, tenant: u32, command: &str) -> SlowReply {
         loop {
             let replies = (self.served.slow_replies)(tenant);
@@ -259,13 +259,13 @@ impl Running {
         }
     }
 
-    /// So many seconds pass, one after the other, and the gateway sweeps after each. For who has had an answer from it:
-    /// it counts from before it serves anybody.
+    /// Lets this many seconds pass, one after the other, and the gateway sweeps after each. To be called after an
+    /// answer from the gateway, because it counts from before it serves anybody.
     pub fn pass(&self, seconds: u64) {
         (0..seconds).for_each(|_| self.stand_still(1));
     }
 
-    /// The gateway has no processor for so many seconds, and has swept once when it has one again.
+    /// The gateway has no processor for this many seconds, and has swept once when it has one again.
     pub fn stand_still(&self, seconds: u64) {
         let before = self.seconds();
         self.clock.advance(seconds);
@@ -274,13 +274,13 @@ impl Running {
         }
     }
 
-    /// Asks for the end without waiting for it.
+    /// Asks the gateway to end, without waiting for the end.
     pub fn ask_to_end(&mut self) {
         drop(self.served.end.take());
     }
 }
 
-/// Time goes on, also where a test has failed: a server that ends waits for its connections until a moment that must
+/// Time goes on, even if a test has failed, because a server that ends waits for its connections until a time that must
 /// come.
 impl Drop for Running {
     fn drop(&mut self) {
@@ -292,7 +292,7 @@ impl Drop for Running {
 pub struct Client<T = TcpStream> {
     pub stream: T,
     buffer: Vec<u8>,
-    /// [`Client::until`] has met the end.
+    /// Set when [`Client::until`] has met the end.
     pub is_closed: bool,
 }
 
@@ -305,7 +305,7 @@ impl Client {
 }
 
 impl<T: Read + Write> Client<T> {
-    /// Whatever the bytes go through.
+    /// A client over any kind of stream.
     pub fn over(stream: T) -> Self {
         Self { stream, buffer: Vec::new(), is_closed: false }
     }
@@ -314,7 +314,7 @@ impl<T: Read + Write> Client<T> {
         self.stream.write_all(bytes).expect("the peer reads");
     }
 
-    /// The next reply, as its bytes.
+    /// The next reply, as bytes.
     pub fn reply(&mut self) -> Vec<u8> {
         loop {
             if let Some(len) = reply_len(&self.buffer) {
@@ -325,8 +325,8 @@ impl<T: Read + Write> Client<T> {
         }
     }
 
-    /// Reads what there is into the buffer. A process that is stopped and continued finds a read with a timeout
-    /// interrupted.
+    /// Reads the bytes that are there into the buffer. When a process is stopped and continued, a read with a timeout
+    /// is interrupted.
     fn read_more(&mut self) -> std::io::Result<usize> {
         let mut more = [0; 16 << 10];
         loop {
@@ -340,7 +340,7 @@ impl<T: Read + Write> Client<T> {
         }
     }
 
-    /// Everything until `marker` has come, without it; or until the peer closes.
+    /// Everything up to `marker`, without it; or until the peer closes.
     pub fn until(&mut self, marker: &[u8]) -> Vec<u8> {
         let mut seen = 0;
         loop {
@@ -365,7 +365,7 @@ impl<T: Read + Write> Client<T> {
     /// Everything until the peer closes.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = std::mem::take(&mut self.buffer);
-        // A reset instead of an orderly end is an end as well: the peer had unread bytes of ours.
+        // A reset instead of an orderly end is an end as well, because the peer had unread bytes of ours.
         let _ = self.stream.read_to_end(&mut rest);
         rest
     }
@@ -373,7 +373,7 @@ impl<T: Read + Write> Client<T> {
     /// Everything until the peer closes, or the reply to a `PING`.
     pub fn rest_or_pong(&mut self) -> Vec<u8> {
         let mut some = [0; 64];
-        // The peer may have closed already: then reading says so.
+        // If the peer has closed already, reading says so.
         let _ = self.stream.write_all(b"PING\r\n");
         let len = self.stream.read(&mut some).unwrap_or(0);
         some[..len].to_vec()
@@ -384,7 +384,7 @@ impl<T: Read + Write> Client<T> {
         self.reply()
     }
 
-    /// Words separated by spaces; the reply as text.
+    /// Sends words separated by spaces, and returns the reply as text.
     pub fn say(&mut self, words: &str) -> String {
         let words: Vec<&str> = words.split(' ').collect();
         String::from_utf8_lossy(&self.ask(&words)).into_owned()
@@ -401,7 +401,7 @@ pub fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     out
 }
 
-/// The length of the reply at the front, if it is complete and every byte of it is as RESP2 or RESP3 wants it.
+/// The length of the reply at the front, if it is complete and every byte of it is valid in RESP2 or RESP3.
 pub fn well_formed(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (kind, text) = (bytes[0], &bytes[1..line]);

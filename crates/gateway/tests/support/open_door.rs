@@ -7,7 +7,8 @@ use weir_gateway::auth::{Checking, Doorman, Refusal};
 use weir_gateway::store::Store;
 use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
 
-/// Lets everyone in who can connect; that only the right ones can is up to the address that is listened at (S1).
+/// Lets in everyone who can connect. That only the right clients can is up to the address that the gateway listens at
+/// (S1).
 pub struct OpenDoor<S>(S);
 
 impl<S: Store> OpenDoor<S> {

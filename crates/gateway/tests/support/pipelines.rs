@@ -1,7 +1,7 @@
-//! Pipelines of which every reply is known by what it must look like, and the judge who compares.
+//! Pipelines for which the form of every reply is known, and the judge who compares.
 //!
 //! Every value begins with the name of its key, numbers are asked for where only numbers come back, and an `ECHO` of a
-//! number between any two commands says where in the stream we are: a reply that is missing, doubled, cut or in
+//! number between any two commands tells where in the stream it is. So a reply that is missing, doubled, cut or in
 //! another's place is noticed.
 
 use std::io::Write;
@@ -11,42 +11,42 @@ use weir_io::Rng;
 use super::strict::{Reply, parse};
 use super::{Client, encode};
 
-/// What the reply to a command looks like, where it is no error.
+/// The form of the reply to a command, if it is no error.
 #[derive(Clone, Debug)]
 pub enum Expect {
     Exactly(Reply),
     Integer,
     /// The value of this key, or nothing.
     ValueOf(String),
-    /// A part of that value from its start on.
+    /// A part of that value, from its beginning on.
     FrontOf(String),
     /// The values of these keys, in this order.
     ValuesOf(Vec<String>),
     Bulk,
     BulkOrNull,
     StatusOrNull,
-    /// So many elements.
+    /// An array of this many elements.
     Array(usize),
     Strings,
     ScanPage,
     Map,
     Text,
-    /// An error of this code, and nothing else.
+    /// An error with this code, and nothing else.
     Error(&'static str),
-    /// The command waits for `EXEC`.
+    /// The command was queued for `EXEC`.
     Queued,
-    /// What was queued: each answer, or nothing where it was watched.
+    /// The answers of the queued commands, or nothing if a watched key has changed.
     Executed(Vec<Question>),
 }
 
-/// A command with what is expected of it.
+/// A command, and what is expected of it.
 #[derive(Clone, Debug)]
 pub struct Question {
     pub words: Vec<Vec<u8>>,
     pub expect: Expect,
-    /// It asks the store, so it may be answered with an error.
+    /// The command asks the store, so it may be answered with an error.
     pub may_fail: bool,
-    /// Its reply may be on its way before all of it is known.
+    /// A part of its reply may be sent before all of it is known.
     pub streams: bool,
 }
 
@@ -69,7 +69,7 @@ fn key(rng: &mut Rng) -> String {
     }
 }
 
-/// A value of `key`, as long as such are.
+/// A value for `key`, whose length depends on the key.
 fn value(rng: &mut Rng, key: &str) -> String {
     let len = match key {
         "long0" => 20_000,
@@ -83,7 +83,7 @@ fn ok() -> Expect {
     Expect::Exactly(Reply::Status("OK".into()))
 }
 
-/// Some command, and what it must be answered.
+/// A random command, and what must be answered.
 pub fn question(rng: &mut Rng, number: u64) -> Question {
     let q = Question::new;
     let (k, l) = (key(rng), key(rng));
@@ -152,7 +152,7 @@ pub fn question(rng: &mut Rng, number: u64) -> Question {
     }
 }
 
-/// What takes long.
+/// A command that takes long.
 fn rarely(rng: &mut Rng) -> Question {
     let q = Question::new;
     match rng.below(40) {
@@ -173,7 +173,7 @@ fn rarely(rng: &mut Rng) -> Question {
             Question { streams: true, ..Question::sure(&names, Expect::Array(4000)) }
         }
         6..=12 => {
-            // Longer than what is written at once: a part of it has left when a later read fails.
+            // Longer than what is written at once: a part of it was sent when a later read fails.
             let keys: Vec<String> = (0..6).flat_map(|_| ["long1".to_owned(), key(rng)]).collect();
             let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
             Question { streams: true, ..q(&words, Expect::ValuesOf(keys.clone())) }
@@ -182,13 +182,13 @@ fn rarely(rng: &mut Rng) -> Question {
     }
 }
 
-/// What came back.
+/// Counts of what came back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub pipelines: u64,
     pub replies: u64,
     pub errors: u64,
-    /// Connections closed between two replies, and within a reply that cannot be made whole.
+    /// Connections closed between two replies, or within a reply that cannot be completed.
     pub closed: u64,
     pub cut: u64,
 }
@@ -211,17 +211,17 @@ enum Mode {
     SkipThis,
 }
 
-/// What a connection is like, as the client knows it.
+/// The state of a connection, as the client knows it.
 pub struct Judge {
     pub resp3: bool,
-    /// What was queued since `MULTI`.
+    /// The commands queued since `MULTI`.
     queued: Option<Vec<Question>>,
-    /// Something could not be queued.
+    /// Whether some command could not be queued.
     is_spoiled: bool,
     mode: Mode,
-    /// What came that nobody asked for.
+    /// Messages that came without a request.
     pub pushes: Vec<Vec<Reply>>,
-    /// A tenant may be dropped at any time: the connection is closed then.
+    /// Whether the tenant may be dropped at any time; then the connection is closed.
     may_close: bool,
 }
 
@@ -232,9 +232,9 @@ impl Judge {
         Self { resp3: false, queued: None, is_spoiled: false, mode: Mode::On, pushes: Vec::new(), may_close }
     }
 
-    /// Asks `questions` in one go. Gives whether the connection is still there.
+    /// Asks `questions` together. Returns whether the connection still exists.
     pub fn ask(&mut self, client: &mut Client, mut questions: Vec<Question>, tally: &mut Tally) -> bool {
-        // Whatever was said before: this is answered.
+        // This is answered, whatever was sent before.
         questions.push(Question::sure(&["DISCARD"], ok()));
         questions.push(Question::sure(&["CLIENT", "REPLY", "ON"], ok()));
         let mut bytes: Vec<u8> = questions.iter().flat_map(|question| encode(&question.words)).collect();
@@ -245,7 +245,7 @@ impl Judge {
             let _ = client.stream.write_all(&bytes);
             client.until(marker.as_bytes())
         } else {
-            // Who does not read while he writes may wait for himself.
+            // A client that does not read while it writes may end up waiting for itself.
             let mut stream = client.stream.try_clone().expect("a socket");
             std::thread::scope(|scope| {
                 scope.spawn(move || drop(stream.write_all(&bytes)));
@@ -272,8 +272,8 @@ impl Judge {
             }
             match parse(rest, self.resp3) {
                 Err(why) => told(rest, &why),
-                // Who closes with bytes of ours unread resets the connection: replies in front of the one that was
-                // broken off may be lost on the way.
+                // A peer that closes with unread bytes of ours resets the connection: replies in front of the one that
+                // was broken off may be lost on the way.
                 Ok(None) if client.is_closed && (streams(&expect) || questions[index..].iter().any(|q| q.streams)) => {
                     tally.cut += 1;
                     return false;
@@ -313,7 +313,7 @@ impl Judge {
         !client.is_closed
     }
 
-    /// What follows the whole messages that `rest` begins with.
+    /// What follows the complete messages at the beginning of `rest`.
     fn take_pushes<'a>(&mut self, mut rest: &'a [u8]) -> &'a [u8] {
         while let Ok(Some((Reply::Push(push), len))) = parse(rest, self.resp3) {
             self.pushes.push(push);
@@ -322,7 +322,7 @@ impl Judge {
         rest
     }
 
-    /// What the next command's reply looks like; `None` where there is none.
+    /// The form of the next command's reply; `None` if there is none.
     fn expected(&mut self, question: &Question) -> Option<Expect> {
         if self.mode == Mode::SkipNext {
             self.mode = Mode::SkipThis;
@@ -372,7 +372,7 @@ impl Judge {
     }
 }
 
-/// Whether something that was queued streams: so does the reply to `EXEC`.
+/// Whether something queued streams: then the reply to `EXEC` does, too.
 fn streams(expect: &Expect) -> bool {
     matches!(expect, Expect::Executed(questions) if questions.iter().any(|question| question.streams))
 }
@@ -408,7 +408,7 @@ fn fits(reply: &Reply, expect: &Expect) -> bool {
         Expect::Error(_) => false,
         Expect::Queued => *reply == Reply::Status("QUEUED".into()),
         Expect::Executed(questions) => match reply {
-            // What was watched has changed.
+            // A watched key has changed.
             Reply::Null => true,
             Reply::Array(replies) => {
                 let fits_one = |(reply, question): (&Reply, &Question)| match reply {

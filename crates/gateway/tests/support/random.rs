@@ -1,15 +1,15 @@
-//! Commands made of few keys, few values and all options, so that they meet.
+//! Random commands made of few keys, few values and all options, so that they meet.
 
 use weir_io::Rng;
 
-/// The keys that they are about.
+/// The keys that the commands are about.
 pub const KEYS: [&str; 5] = ["a", "b", "c", "", "long-key-with-a-name"];
 
 fn one_of(rng: &mut Rng, words: &[&str]) -> String {
     words[rng.below(words.len() as u64) as usize].to_owned()
 }
 
-/// One of them.
+/// One random command.
 pub fn random_command(rng: &mut Rng) -> Vec<String> {
     let key = |rng: &mut Rng| one_of(rng, &KEYS);
     let value = |rng: &mut Rng| {
@@ -99,7 +99,7 @@ pub fn random_command(rng: &mut Rng) -> Vec<String> {
     command
 }
 
-/// `SETBIT` and its kin. Offsets are small or far too large: those between cost memory on both sides.
+/// `SETBIT` and its kin. Offsets are small or far too large, because those in between cost memory on both sides.
 fn bits(rng: &mut Rng, key: impl Fn(&mut Rng) -> String) -> Vec<String> {
     let offset = |rng: &mut Rng| match rng.below(12) {
         0 => {
@@ -171,7 +171,7 @@ fn field(rng: &mut Rng) -> Vec<String> {
     }
 }
 
-/// Keys as such.
+/// Commands about keys of any type.
 fn generic(rng: &mut Rng, key: impl Fn(&mut Rng) -> String) -> Vec<String> {
     let mut words = Vec::new();
     match rng.below(14) {
@@ -216,7 +216,7 @@ fn generic(rng: &mut Rng, key: impl Fn(&mut Rng) -> String) -> Vec<String> {
     words
 }
 
-/// `LCS`, and values for it.
+/// `LCS`, and commands that set values for it.
 fn texts(rng: &mut Rng, key: impl Fn(&mut Rng) -> String) -> Vec<String> {
     let mut words = Vec::new();
     if rng.chance(0.5) {

@@ -1,4 +1,4 @@
-//! An independent parser of replies that takes nothing but what the protocol allows.
+//! An independent parser of replies that accepts only what the protocol allows.
 
 /// A reply as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub enum Reply {
     Array(Vec<Reply>),
     Map(Vec<Reply>),
     Set(Vec<Reply>),
-    /// Nobody asked for it.
+    /// A message that nobody asked for.
     Push(Vec<Reply>),
 }
 
 impl Reply {
-    /// Whether there is an error within it: only what `EXEC` gives may have some.
+    /// Whether it contains an error. Only the reply of `EXEC` may contain some.
     pub fn has_errors(&self) -> bool {
         match self {
             Reply::Array(elements) | Reply::Map(elements) | Reply::Set(elements) | Reply::Push(elements) => {
@@ -28,7 +28,7 @@ impl Reply {
     }
 }
 
-/// The reply at the front of `bytes` and its length; `None` where its end is missing.
+/// The reply at the front of `bytes`, and its length; `None` if its end is missing.
 ///
 /// # Errors
 /// No reply begins like this.
@@ -93,7 +93,7 @@ pub fn parse(bytes: &[u8], resp3: bool) -> Result<Option<(Reply, usize)>, String
     Ok(Some((reply, at)))
 }
 
-/// An error is one code and a text, which does not begin like another error.
+/// Checks that an error is one code and a text, and that the text does not begin like another error.
 fn checked_error(line: &str) -> Result<(), String> {
     let (code, text) = line.split_once(' ').ok_or(format!("an error without a text: {line:?}"))?;
     let is_code = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());

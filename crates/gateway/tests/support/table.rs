@@ -2,7 +2,7 @@
 
 use super::Client;
 
-/// Words that mean something behind some command.
+/// Words that have a meaning for some command.
 pub const WORDS: [&str; 46] = [
     "MATCH",
     "COUNT",
@@ -52,7 +52,7 @@ pub const WORDS: [&str; 46] = [
     "slowlog-log-slower-than",
 ];
 
-/// The subcommands that `NAME HELP` tells of.
+/// The subcommands that `NAME HELP` lists.
 pub fn subcommands(client: &mut Client, name: &str) -> Vec<String> {
     let help = client.say(&format!("{name} HELP"));
     if !help.starts_with('*') {

@@ -31,7 +31,7 @@ impl Tenancy for Knobs {
 /// The tenants `default`, `ada`, `bob` and `eve`; the secret of each is its name and `-secret`.
 pub struct Keys {
     pub tenants: BTreeMap<&'static str, (u32, MemoryStore, Arc<Knobs>)>,
-    /// Whether who has said nothing is `default`.
+    /// Whether a connection that has said nothing belongs to `default`.
     is_open: bool,
 }
 
@@ -89,7 +89,7 @@ pub fn start_at(clock: &Arc<TestClock>, settings: Settings) -> (Running, Arc<Key
     start_keys(Keys::new(clock, false), clock, settings)
 }
 
-/// Who says nothing is `default`.
+/// A connection that says nothing belongs to `default`.
 pub fn start_open(clock: &Arc<TestClock>, settings: Settings) -> (Running, Arc<Keys>) {
     start_keys(Keys::new(clock, true), clock, settings)
 }
@@ -105,8 +105,8 @@ pub fn connect(weir: &Running, name: &str) -> Client {
     client
 }
 
-/// A read that takes its thread so long; which thread that is. No other time passes: not even while a reply is on its
-/// way, whose connection would have to answer for it.
+/// Makes a read that takes its thread `nanos`, and returns which thread that is. No other time passes, not even while a
+/// reply is on its way, because that time would be booked on its connection.
 pub fn read_for(client: &mut Client, keys: &Keys, tenant: &str, nanos: u64) -> String {
     let store = &keys.tenants[tenant].1;
     store.read_nanos.store(nanos, Ordering::Relaxed);

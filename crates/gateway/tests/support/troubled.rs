@@ -28,15 +28,15 @@ const KINDS: [ErrorKind; 6] = [
 /// How often things go wrong, shared by all handles.
 pub struct Trouble {
     dice: Mutex<Rng>,
-    /// Of a thousand calls.
+    /// How many of a thousand calls fail.
     pub failing: AtomicU64,
-    /// No commit is done as long as this is set.
+    /// While this is set, no commit completes.
     pub commits_wait: AtomicBool,
-    /// What the tenant may hold on disk; 0 = it does not hold it.
+    /// The limit of the tenant on disk if it has reached it; 0 = it has not.
     pub disk_limit: AtomicU64,
 }
 
-/// See the module.
+/// A store in memory in which anything may fail or wait.
 #[derive(Clone)]
 pub struct Troubled {
     inner: MemoryStore,

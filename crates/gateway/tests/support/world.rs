@@ -38,7 +38,7 @@ pub fn name(name: &str) -> TenantName {
     TenantName::new(name).expect("a name")
 }
 
-/// [`TOKEN`] as it is stored.
+/// [`TOKEN`] in its stored form.
 pub fn secret() -> StoredSecret {
     StoredSecret::new(secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory"))
 }
@@ -62,12 +62,12 @@ impl World {
         Self::open(fresh_dir())
     }
 
-    /// In the time of `clock`.
+    /// A world in the time of `clock`.
     pub fn new_at(clock: Arc<dyn Clock>, settings: Settings) -> Self {
         Self::open_at(config(fresh_dir()), clock, settings)
     }
 
-    /// With so many bytes for all memtables.
+    /// A world with this many bytes for all memtables.
     pub fn with_write_memory(write_memory_bytes: u64) -> Self {
         let config = NodeConfig { write_memory_bytes, ..config(fresh_dir()) };
         Self::open_at(config, RealClock::new(), Settings { threads: 2, ..Settings::default() })
@@ -86,7 +86,7 @@ impl World {
         self.connect(tenant)
     }
 
-    /// A connection that has not said who it is.
+    /// A connection that has not logged in.
     pub fn stranger(&self) -> Client {
         self.served.as_ref().expect("serving").connect()
     }
@@ -104,7 +104,7 @@ impl World {
         to
     }
 
-    /// Ends and begins again on what is on disk.
+    /// Ends the node, and begins again with what is on disk.
     pub fn again(mut self) -> Self {
         drop(self.served.take());
         block_on(self.node.close()).expect("closed");

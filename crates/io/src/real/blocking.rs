@@ -17,17 +17,17 @@ thread_local! {
 }
 
 /// Declares that the calling thread may block, until the guard is dropped: an embedded client's own thread, or a
-/// bench's. I/O it asks for runs right there with pread and pwrite, which spares the hand-over to another thread. On a
-/// thread that drives more than one future it would serialise them: not for executors.
+/// bench's. I/O that this thread asks for runs on it with pread and pwrite, which saves the hand-over to another
+/// thread. On a thread that drives more than one future it would serialise them, so it is not for executors.
 pub fn blocking_scope() -> BlockingScope {
     SCOPES.set(SCOPES.get() + 1);
     BlockingScope(PhantomData)
 }
 
-/// See [`blocking_scope`].
+/// The guard that [`blocking_scope`] returns.
 #[must_use = "the scope ends when the guard is dropped"]
 pub struct BlockingScope(
-    /// Not `Send`: the scope is the thread's.
+    /// Not `Send`: the scope belongs to the thread.
     PhantomData<*const ()>,
 );
 
@@ -63,7 +63,8 @@ impl Wake for Parker {
 /// Runs `future` on the calling thread, parking it whenever there is nothing to do. For embedded users, tools and
 /// benches; to drive many futures from one thread, give it a `FuturesUnordered` of them.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    // Taken out while in use, so that a `block_on` inside a `block_on` has its own and cannot swallow our wake.
+    // The parker is taken out while in use, so that a `block_on` inside a `block_on` has its own and cannot swallow our
+    // wake.
     let (parker, waker) = PARKER.take().unwrap_or_else(|| {
         let parker = Arc::new(Parker { thread: std::thread::current(), woken: AtomicBool::new(false) });
         (Arc::clone(&parker), Waker::from(parker))

@@ -1,4 +1,4 @@
-//! Worker threads or io_uring: the policy, and the short measurement it goes by.
+//! Worker threads or io_uring: the policy, and the short measurement that decides.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,12 +13,12 @@ use super::threads::Lane;
 use super::transfer::{Transfer, Verb};
 use crate::{AlignedBuf, Error, OpenOptions, PAGE, Result, Rng};
 
-/// Which backend drives the disk, and why. For the log of whoever opens it.
+/// Which backend drives the disk, and why. For the log of the process that opens it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Never [`Backend::Auto`].
     pub backend: Backend,
-    /// One clause.
+    /// The reason, as one clause.
     pub reason: String,
 }
 
@@ -27,34 +27,36 @@ pub struct Choice {
 const RING_MAY_LOSE: f64 = 0.9;
 /// Reads outstanding while measuring.
 const DEPTH: usize = 8;
-/// Pages of the file to measure on: 1 MiB, which also a slow disk writes in a moment.
+/// Pages of the file to measure on: 1 MiB, which even a slow disk writes in a moment.
 const PAGES: u64 = 256;
-/// Each backend is measured this long, this often, in turns: whatever else the machine does hits both.
+/// Each backend is measured for this long, this many times, and the two alternate: whatever else the machine does
+/// affects both.
 const TURN: Duration = Duration::from_millis(10);
 const TURNS: usize = 3;
 
-/// Chooses by reads per second.
+/// Chooses the backend by reads per second.
 pub(super) fn choice(threads_per_sec: f64, ring_per_sec: f64) -> Choice {
     let backend = if ring_per_sec >= RING_MAY_LOSE * threads_per_sec { Backend::Uring } else { Backend::Threads };
     let reason = format!(
-        "measured {ring_per_sec:.0} reads/s with io_uring, {threads_per_sec:.0} with worker threads, {DEPTH} at once"
+        "measured {ring_per_sec:.0} reads/s with io_uring and {threads_per_sec:.0} with worker threads, {DEPTH} reads \
+         at a time"
     );
     Choice { backend, reason }
 }
 
-/// Measures both on a file of its own in `dir`, which it removes: some 60 ms.
+/// Measures both backends on a file in `dir`, which it creates and removes. Takes some 60 ms.
 pub(super) fn measure(dir: &Path, threads: &Device, ring: &Device) -> Result<Choice> {
     let path = dir.join(format!(".weir-probe-{}", std::process::id()));
     let measured = measure_on(&path, threads, ring);
     match std::fs::remove_file(&path) {
         Err(error) if measured.is_ok() => Err(Error::from_std("remove", &path, &error)),
-        // Nothing to remove, or an earlier error that says more.
+        // Nothing was removed, or an earlier error says more.
         _ => measured,
     }
 }
 
 fn measure_on(path: &Path, threads: &Device, ring: &Device) -> Result<Choice> {
-    // Left by a process with our id that did not get to the end.
+    // A process with our id may have left the file without getting to the end.
     let _ = std::fs::remove_file(path);
     let handle = open(path, OpenOptions::create_new()).map_err(|error| Error::from_std("open", path, &error.into()))?;
     let handle = Arc::new(handle);

@@ -22,7 +22,7 @@ pub struct RealClock {
 #[derive(Default)]
 struct Timers {
     state: Mutex<ArmedTimers>,
-    /// Signalled when the earliest timer changed, or at the end.
+    /// Signalled when the earliest timer has changed, or at the end.
     changed: Condvar,
 }
 
@@ -48,7 +48,7 @@ impl RealClock {
                 timers.run();
             }
         };
-        // Started here and not with the first timer, whose thread may be a niced one: niceness is inherited.
+        // Started here and not with the first timer: that may come from a niced thread, and niceness is inherited.
         let thread = std::thread::Builder::new()
             .name("weir-timer".into())
             .spawn(body)
@@ -83,11 +83,11 @@ impl Clock for RealClock {
 
     fn unix_ms(&self) -> u64 {
         let now = clock_gettime(ClockId::Realtime);
-        // Before 1970 the machine's clock is not set.
+        // A time before 1970 means that the machine's clock is not set.
         u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + now.tv_nsec as u64 / 1_000_000
     }
 
-    /// A system call.
+    /// Costs a system call.
     fn processor_time(&self) -> Nanos {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -96,8 +96,8 @@ impl Clock for RealClock {
 
 impl Timers {
     fn run(&self) {
-        // The kernel's default slack of 50 us would blur sub-millisecond grants. Only a refinement: if it fails, so be
-        // it.
+        // The kernel's default slack of 50 us would blur sub-millisecond grants. This is only a refinement, so a
+        // failure is ignored.
         let _ = rustix::thread::set_current_timer_slack(1_u64.try_into().ok());
         let mut state = self.state.lock();
         while !state.closing {
@@ -124,12 +124,12 @@ impl Drop for RealClock {
             state.closing = true;
             std::mem::take(&mut state.armed)
         };
-        // Outside the lock: a waker may own anything.
+        // Dropped outside the lock: a waker may own anything.
         drop(armed);
         self.timers.changed.notify_one();
         // The last owner may be a waker that the timer thread runs: a thread cannot join itself.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            // Ends with an error only if a waker panicked, which has been reported.
+            // Joining ends with an error only if a waker panicked, and that has been reported.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The slot between an operation under way and whoever awaits it.
+//! The slot between an operation in flight and the task that awaits it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,11 +15,11 @@ enum Completion<T> {
     Taken,
 }
 
-/// The backend's end: completes once. Dropped without a result (a worker died), it completes with an error, so that
-/// nobody waits for ever.
+/// The backend's end: completes once. If it is dropped without a result (a worker died), it completes with an error, so
+/// that nobody waits for ever.
 pub(super) struct Completer<T>(Option<Arc<Mutex<Completion<T>>>>);
 
-/// The caller's end. Dropping it abandons the result, not the operation: what the device still needs belongs to the
+/// The caller's end. Dropping it abandons the result, not the operation: whatever the device still needs belongs to the
 /// backend.
 pub(super) struct Wait<T>(Arc<Mutex<Completion<T>>>);
 
@@ -43,7 +43,12 @@ impl<T> Drop for Completer<T> {
         if let Some(state) = self.0.take() {
             finish(
                 &state,
-                Err(Error::new(ErrorKind::Device, "finish", "", "its worker ended before the operation did")),
+                Err(Error::new(
+                    ErrorKind::Device,
+                    "finish",
+                    "",
+                    "the worker thread ended before the operation was done",
+                )),
             );
         }
     }

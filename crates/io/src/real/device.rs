@@ -1,4 +1,4 @@
-//! What moves bytes and makes calls, shared by the file system and its open files.
+//! The backend that moves bytes and makes calls, shared by the file system and its open files.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,10 +11,10 @@ use super::transfer::{Request, Transfer, Verb};
 use super::uring::Uring;
 use crate::{AlignedBuf, Op, Result};
 
-/// When the last owner goes, everything submitted has completed.
+/// The backend of one file system. When its last owner goes, everything submitted has completed.
 pub(super) struct Device {
     threads: Threads,
-    /// Absent where worker threads do everything.
+    /// `None` where worker threads do everything.
     ring: Option<Uring>,
     /// The first file for which the file system refused O_DIRECT.
     pub(super) direct_refused: OnceLock<PathBuf>,
@@ -27,10 +27,10 @@ impl Device {
         Self { threads, ring, direct_refused: OnceLock::new() }
     }
 
-    /// Submits `transfer`: reads to the ring, all else to worker threads. The kernel would give what lengthens a file,
-    /// and syncs, to workers of its own. It would finish a synced write in a work queue that loses against a busy
-    /// machine: measured, 4 KiB took 0.1 ms when idle, but 4 to 7 ms beside a dozen compilers, where a worker thread
-    /// mostly took 0.2 ms.
+    /// Submits `transfer`: reads to the ring, everything else to worker threads. The kernel would pass syncs, and
+    /// writes that lengthen a file, to workers of its own. It would finish a synced write in a work queue that loses
+    /// against a busy machine: measured, 4 KiB took 0.1 ms when idle, but 4 to 7 ms beside a dozen compilers, where a
+    /// worker thread mostly took 0.2 ms.
     pub(super) fn submit(&self, lane: Lane, transfer: Transfer) -> Op<AlignedBuf> {
         let (completer, wait) = slot();
         let request = Request { transfer, completer };
@@ -41,7 +41,7 @@ impl Device {
         Op::pending(wait)
     }
 
-    /// Makes a blocking call: here if this thread may block, else on a worker.
+    /// Makes a blocking call: on this thread if it may block, else on a worker.
     pub(super) fn call<T: Send + 'static>(
         &self,
         lane: Lane,

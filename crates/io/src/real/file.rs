@@ -12,7 +12,7 @@ use super::threads::Lane;
 use super::transfer::{Handle, Transfer, Verb};
 use crate::{AlignedBuf, Error, ErrorKind, File, Op, PAGE, Result, Tag};
 
-/// See [`File`].
+/// An open file of the machine; see [`File`].
 pub(super) struct RealFile {
     pub(super) handle: Arc<Handle>,
     pub(super) device: Arc<Device>,
@@ -23,8 +23,8 @@ impl RealFile {
         Transfer::new(Arc::clone(&self.handle), verb, offset, buf)
     }
 
-    /// Refuses what direct I/O cannot do, also where the file system cannot do direct I/O: a caller that works there
-    /// must work everywhere.
+    /// Refuses whatever direct I/O cannot do, even where the file system does not support direct I/O: a caller that
+    /// works there must work everywhere.
     fn checked(&self, verb: Verb, offset: u64, buf: AlignedBuf) -> Result<Transfer> {
         let len = buf.len();
         let transfer = self.transfer(verb, offset, buf);
@@ -39,7 +39,7 @@ impl RealFile {
         Ok(transfer)
     }
 
-    /// Runs a call on this file's length where it may block.
+    /// Runs a call that concerns this file's length, on a thread that may block.
     fn call(
         &self,
         action: &'static str,
@@ -60,7 +60,7 @@ impl RealFile {
 }
 
 /// The end of the last extent that was written. Blocks that are only allocated count as a hole, unless the page cache
-/// holds data of theirs. Moves the descriptor's offset, which nobody else uses.
+/// holds data for them. Moves the descriptor's offset, which nothing else uses.
 fn data_end(fd: &impl AsFd) -> Result<u64, Errno> {
     let mut end = 0;
     loop {
@@ -118,10 +118,10 @@ impl File for RealFile {
     fn allocate(&self, len: u64, tag: Tag) -> Op<()> {
         self.call("allocate", tag, move |handle| {
             let present = rustix::fs::fstat(&handle.fd)?.st_size as u64;
-            // fallocate does not know a length of 0, and never shortens.
+            // fallocate does not accept a length of 0, and never shortens.
             if len > present {
                 match rustix::fs::fallocate(&handle.fd, FallocateFlags::empty(), 0, len) {
-                    // Setting the length will do: the reservation is the file system's to offer.
+                    // Setting the length will do: reserving space is up to the file system.
                     Err(Errno::OPNOTSUPP) => {}
                     result => return result,
                 }

@@ -21,8 +21,8 @@ pub struct RealFs {
 }
 
 impl RealFs {
-    /// The file system of the machine, driven as `options` say; where the kernel refuses io_uring, worker threads do
-    /// it all, and [`RealFs::backend`] says so.
+    /// The file system of the machine, driven as `options` say. Where the kernel refuses io_uring, worker threads do
+    /// everything, and [`RealFs::backend`] says so.
     pub fn new(options: RealFsOptions) -> Arc<Self> {
         let (device, choice) = driven(&options);
         Arc::new(Self { device: Arc::new(device), choice })
@@ -33,13 +33,13 @@ impl RealFs {
         &self.choice
     }
 
-    /// The first file for which the file system refused O_DIRECT, if any: its bytes, and those of every other such
-    /// file, go through the page cache, where they cost memory and are metered before they reach the device.
+    /// The first file for which the file system refused O_DIRECT, if any. The bytes of this file, and of every other
+    /// such file, go through the page cache, where they cost memory and are metered before they reach the device.
     pub fn direct_refused(&self) -> Option<&Path> {
         self.device.direct_refused.get().map(PathBuf::as_path)
     }
 
-    /// Runs a call on one name.
+    /// Runs a call on one path.
     fn call<T: Send + 'static>(
         &self,
         action: &'static str,
@@ -73,12 +73,12 @@ impl RealFs {
 impl Fs for RealFs {
     fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
         let path = path.to_path_buf();
-        // Weak would do, but an open under way is as good a reason as an open file to keep the workers.
+        // Weak would do, but an open in flight is as good a reason as an open file to keep the workers.
         let device = Arc::clone(&self.device);
         self.device.call(Lane::of(tag.class), move || {
             let handle = open(&path, options).map_err(|error| Error::from_std("open", &path, &error.into()))?;
             if options.direct && !handle.direct {
-                // Only the first is kept.
+                // Only the first path is kept.
                 let _ = device.direct_refused.set(path);
             }
             Ok(Arc::new(RealFile { handle: Arc::new(handle), device }) as Arc<dyn File>)
@@ -131,7 +131,7 @@ impl Fs for RealFs {
     }
 }
 
-/// The deepest part of `path` that is there, without links, and what is behind it.
+/// The real path: the deepest part of `path` that exists, without links, followed by the rest of `path`.
 fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     for known in path.ancestors() {
@@ -147,16 +147,16 @@ fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The device, and why it is driven that way.
+/// The device, and the reason for the backend that drives it.
 fn driven(options: &RealFsOptions) -> (Device, Choice) {
     let chosen = |backend, reason: String| Choice { backend, reason };
     let threads = || Device::new(options, None);
     if options.backend == Backend::Threads {
-        return (threads(), chosen(Backend::Threads, "asked for".into()));
+        return (threads(), chosen(Backend::Threads, "it was asked for".into()));
     }
     let ring = match Uring::new(options.queue_max) {
         Ok(ring) => Device::new(options, Some(ring)),
-        Err(error) => return (threads(), chosen(Backend::Threads, format!("there is no io_uring here: {error}"))),
+        Err(error) => return (threads(), chosen(Backend::Threads, format!("io_uring is not available: {error}"))),
     };
     match (&options.probe_dir, options.backend) {
         (Some(dir), Backend::Auto) => {
@@ -164,11 +164,11 @@ fn driven(options: &RealFsOptions) -> (Device, Choice) {
             match measure(dir, &threads, &ring) {
                 Ok(choice) if choice.backend == Backend::Threads => (threads, choice),
                 Ok(choice) => (ring, choice),
-                Err(error) => (ring, chosen(Backend::Uring, format!("could not measure: {error}"))),
+                Err(error) => (ring, chosen(Backend::Uring, format!("the backends could not be measured: {error}"))),
             }
         }
-        (None, Backend::Auto) => (ring, chosen(Backend::Uring, "not measured".into())),
-        (_, Backend::Threads | Backend::Uring) => (ring, chosen(Backend::Uring, "asked for".into())),
+        (None, Backend::Auto) => (ring, chosen(Backend::Uring, "the backends were not measured".into())),
+        (_, Backend::Threads | Backend::Uring) => (ring, chosen(Backend::Uring, "it was asked for".into())),
     }
 }
 
@@ -178,7 +178,7 @@ fn list(path: &Path) -> Result<Vec<DirEntry>> {
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().into_string().map_err(|name| {
-            let message = format!("it holds a name that is not UTF-8: {}", name.display());
+            let message = format!("it contains a file whose name is not UTF-8: {}", name.display());
             Error::new(ErrorKind::Invalid, "list", path, message)
         })?;
         match entry.metadata() {
@@ -186,7 +186,7 @@ fn list(path: &Path) -> Result<Vec<DirEntry>> {
                 let len = if facts.is_dir() { 0 } else { facts.len() };
                 entries.push(DirEntry { name, is_dir: facts.is_dir(), len });
             }
-            // Removed since the directory was read.
+            // The entry was removed after the directory was read.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
         }

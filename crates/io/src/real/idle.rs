@@ -1,22 +1,22 @@
-//! What the machine's processors have to spare.
+//! How much processor time the machine has to spare.
 
 use crate::Nanos;
 
-/// Ticks of the kernel's accounting in a second, on every Linux.
+/// The length of a tick in the kernel's accounting, on every Linux.
 const TICK_NANOS: Nanos = 10_000_000;
 
-/// Time that processors had for whoever wanted it, all together, since the machine started: idle, or at work for
-/// threads that give way to others, as those of flushes and compactions do.
+/// The time that all processors together had to spare since the machine started: they were idle, or worked for threads
+/// that give way to others, such as those of flushes and compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTime(Nanos);
 
 impl IdleTime {
-    /// Until now; `None` where the kernel does not tell.
+    /// The spare time until now; `None` where the kernel does not tell.
     pub fn now() -> Option<Self> {
         Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line: user, nice, system, idle, waiting for I/O, and more.
+    /// Parses the first line of `stat`: user, nice, system, idle, waiting for I/O, and more.
     fn of(stat: &str) -> Option<Self> {
         let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(str::parse::<u64>);
         let [_, nice, _, idle, io] = [(); 5].map(|()| fields.next().and_then(Result::ok));

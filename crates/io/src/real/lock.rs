@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::{Error, ErrorKind, FsLock, Result};
 
-/// Locked until it is dropped.
+/// A lock that is held until it is dropped.
 pub(super) struct FileLock {
     pub(super) file: std::fs::File,
 }
@@ -23,7 +23,7 @@ impl Drop for FileLock {
     }
 }
 
-/// Takes the lock and writes our process id into the file, for whoever comes second.
+/// Takes the lock and writes our process id into the file, for the process that comes second.
 pub(super) fn lock(path: &Path) -> Result<Box<dyn FsLock>> {
     Ok(Box::new(take(path)?))
 }
@@ -46,19 +46,19 @@ pub(super) fn take(path: &Path) -> Result<FileLock> {
         }
     }
     let line = format!("{}\n", std::process::id());
-    // Over what is there, and cut afterwards: on a full disk a block that was given back may be gone. And if it cannot
-    // be written at all, only the message for whoever comes second suffers.
+    // The id is written over the old content, and the file is cut afterwards: on a full disk a block that was given
+    // back may be gone. If it cannot be written at all, only the message for the process that comes second suffers.
     let _ = file.rewind().and_then(|()| file.write_all(line.as_bytes())).and_then(|()| file.set_len(line.len() as u64));
     Ok(FileLock { file })
 }
 
-/// Who has it, as far as the file says.
+/// The process that holds the lock, as far as the file says.
 fn holder(file: &mut std::fs::File) -> String {
     let mut text = String::new();
-    // Only the message suffers if it cannot be read; 32 bytes hold any process id.
+    // If this cannot be read, only the message suffers; 32 bytes hold any process id.
     let _ = file.take(32).read_to_string(&mut text);
     match text.trim().parse::<u32>() {
-        Ok(pid) => format!("another process has it (pid {pid})"),
-        Err(_) => "another process has it".into(),
+        Ok(pid) => format!("another process holds it (pid {pid})"),
+        Err(_) => "another process holds it".into(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! How an operation travels:
 //!
-//! - What the page cache takes or holds (writes of buffered files, cached reads) is done on the caller's thread.
+//! - Operations that the page cache can serve (writes of buffered files, cached reads) are done on the caller's thread.
 //! - On a thread inside a [`blocking_scope`], everything is done on the caller's thread.
 //! - Reads that must wait for the disk are submitted at call time to the [`Backend`]: io_uring, or worker threads.
 //! - Direct and synced writes, syncs, and calls on names (open, rename, …) go to worker threads in any case.

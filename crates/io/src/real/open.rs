@@ -1,4 +1,4 @@
-//! Opening a file of the machine.
+//! Opening a file on the machine.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -51,8 +51,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Handle, Errno> {
 }
 
 /// The unit of direct reads of this file, in bytes; `None` if direct I/O does not work on it in units of a page. Some
-/// file systems take the flag and use the page cache all the same (a journal of data, encryption), and some devices
-/// want larger units. Kernels before 6.1 do not say: then it is believed that it works, by the page.
+/// file systems accept the flag and use the page cache all the same (a journal of data, encryption), and some devices
+/// need larger units. Kernels before 6.1 do not say; then we assume that it works, by the page.
 fn direct_unit(fd: &OwnedFd) -> Option<usize> {
     match rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(facts) if facts.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {

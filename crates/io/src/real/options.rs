@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// Who makes the reads that must wait for the disk.
+/// What makes the reads that must wait for the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// Whichever measures better at start.
+    /// The one that measures better at start.
     #[default]
     Auto,
     /// Worker threads with blocking system calls.
@@ -17,16 +17,16 @@ pub enum Backend {
 /// How the machine's disk is driven. Start from `RealFsOptions::default()`.
 #[derive(Clone, Debug)]
 pub struct RealFsOptions {
-    /// Who moves the bytes.
+    /// The backend.
     pub backend: Backend,
-    /// Where [`Backend::Auto`] measures, some 60 ms, on a file of its own of 1 MiB. Without it, io_uring is taken
-    /// unmeasured wherever the kernel allows it.
+    /// The directory in which [`Backend::Auto`] measures, for some 60 ms, on a temporary file of 1 MiB. Without it,
+    /// io_uring is taken unmeasured wherever the kernel allows it.
     pub probe_dir: Option<PathBuf>,
-    /// Most worker threads for what clients wait for.
+    /// Most worker threads for I/O that clients wait for.
     pub foreground_threads: usize,
     /// Most worker threads for flush, compaction and maintenance.
     pub background_threads: usize,
-    /// Most operations waiting for a worker, per lane. Beyond it, the submitting thread does the work itself.
+    /// Most operations waiting for a worker, per lane. If there are more, the submitting thread does the work itself.
     pub queue_max: usize,
 }
 

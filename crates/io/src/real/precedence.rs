@@ -1,25 +1,25 @@
-//! How a thread stands among others that want the same processor: its niceness, and how soon it runs once it is woken.
-//! On Linux both belong to the thread, and threads that it starts inherit them.
+//! The precedence of a thread among others that want the same processor: its niceness, and how soon it runs once it is
+//! woken. On Linux both belong to the thread, and threads that it starts inherit them.
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// A thread that is woken goes before one that runs if its slice is the shorter one: this is the shortest that the
-/// kernel takes.
+/// A thread that is woken goes before a running one if its slice is the shorter one. This is the shortest slice that
+/// the kernel accepts.
 const PROMPT_SLICE_NANOS: u64 = 100_000;
 
-/// Makes the calling thread so much nicer (-20 to 19) than others. A niceness that the system refuses only costs
-/// smoothness.
+/// Sets the niceness of the calling thread (-20 to 19). If the system refuses, only smoothness suffers.
 pub fn be_nice(nice: i32) {
     let _ = setpriority_process(None, nice);
 }
 
-/// Lets the calling thread run as soon as it is woken, in short turns: for threads that a client waits for, who do
-/// little at a time. Threads whose turn is of the ordinary length (1.4 ms on two processors) end it first; who waited
-/// for several of them waited for milliseconds. Its share of the processor stays what it is.
+/// Lets the calling thread run as soon as it is woken, in short turns: for threads that a client waits for and that do
+/// little at a time. Otherwise threads with turns of the ordinary length (1.4 ms on two processors) finish theirs
+/// first, and a thread that waited for several of them waited for milliseconds. The thread's share of the processor
+/// stays the same.
 ///
 /// Linux 6.12 and later; elsewhere, and where the system refuses, nothing changes.
 pub fn be_prompt() {
-    // Setting one sets both.
+    // Setting the slice sets the niceness too, so read it first.
     let Ok(nice) = getpriority_process(None) else { return };
     let attributes = attributes(nice, PROMPT_SLICE_NANOS);
     // SAFETY: the kernel reads `size` bytes of a structure that outlives the call. Thread 0 is the calling one; there
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// Niceness and slice of the calling thread; a slice of zero where the kernel knows none.
+    /// Niceness and slice of the calling thread; a slice of zero where the kernel has none.
     fn now() -> (i32, u64) {
         let mut attributes = attributes(0, 0);
         // SAFETY: the kernel writes at most `size` bytes to a structure of that size.
@@ -71,7 +71,7 @@ mod tests {
             (ordinary, slice)
         };
         let (ordinary, slice) = thread::spawn(inside).join().expect("no assertion failed");
-        // An older kernel says zero before and after.
+        // An older kernel reports zero before and after.
         assert!(slice == PROMPT_SLICE_NANOS || ordinary == 0, "{ordinary}, {slice}");
     }
 }

@@ -1,4 +1,4 @@
-//! Background work on niced threads of its own.
+//! Background work on a set of niced threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,8 +12,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::precedence::be_nice;
 use crate::{BoxFuture, Spawn};
 
-/// A small executor for flushes and compactions: few long tasks that yield every 200 us. Dropping it stops each task at
-/// its next yield and drops it.
+/// A small executor for flushes and compactions: few long tasks that yield every 200 us. Dropping the executor stops
+/// each task at its next yield and drops the task.
 pub struct RealSpawn {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -27,7 +27,7 @@ struct Shared {
 #[derive(Default)]
 struct TaskQueue {
     ready: VecDeque<Arc<Task>>,
-    /// Every task that is not done, so that the end can drop those that nobody wakes any more.
+    /// Every task that is not done, so that the end can drop tasks that nobody wakes any more.
     alive: BTreeMap<u64, Arc<Task>>,
     spawned: u64,
     closing: bool,
@@ -44,14 +44,14 @@ const WOKEN: u8 = 3;
 
 struct Task {
     id: u64,
-    /// Locked by whoever polls or drops it; the phases see to it that two threads never want to.
+    /// Locked by the thread that polls or drops it; the phases ensure that two threads never do so at once.
     future: Mutex<Option<BoxFuture<()>>>,
     phase: AtomicU8,
     shared: Weak<Shared>,
 }
 
 impl RealSpawn {
-    /// `threads` threads at niceness `nice` (0 to 19; a niceness the system refuses is not an error).
+    /// Starts `threads` threads at niceness `nice` (0 to 19; it is not an error if the system refuses the niceness).
     pub fn new(threads: usize, nice: i32) -> Self {
         let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
         let start = |index| {
@@ -92,7 +92,7 @@ impl Drop for RealSpawn {
         self.shared.state.lock().closing = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // The last owner may be a task of ours: a thread cannot join itself, and it ends after this poll.
+            // The last owner may be one of our tasks: a thread cannot join itself, and it ends after this poll.
             if thread.thread().id() != std::thread::current().id() {
                 // No error to lose: tasks that panic are caught.
                 let _ = thread.join();
@@ -104,7 +104,7 @@ impl Drop for RealSpawn {
         };
         drop(ready);
         for task in alive.into_values() {
-            // Locked only by a task that drops its own executor; that one ends by itself.
+            // The lock is taken only if a task drops its own executor; that task ends by itself.
             let future = task.future.try_lock().and_then(|mut future| future.take());
             drop(future);
         }
@@ -128,7 +128,8 @@ impl Shared {
         let mut slot = task.future.lock();
         let Some(future) = slot.as_mut() else { return };
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker))));
-        // A panic has been reported by the hook. It ends the task like a return does; its drop tells whoever waits.
+        // A panic has been reported by the hook. It ends the task like a return does; dropping the task tells its
+        // waiters.
         if matches!(polled, Ok(Poll::Ready(())) | Err(_)) {
             *slot = None;
             let done = self.state.lock().alive.remove(&task.id);

@@ -1,7 +1,7 @@
-//! Worker threads that make blocking system calls. Two lanes with workers of their own, so that a client's read never
-//! waits behind compaction's writes. Each lane keeps one worker more than it is using, up to its limit: an idle process
-//! has one per lane. Workers are started by workers, because a thread inherits the niceness of the one that starts it,
-//! and submitters may be niced.
+//! Worker threads that make blocking system calls. There are two lanes with workers of their own, so that a client's
+//! read never waits behind a compaction's writes. Each lane keeps one worker more than it is using, up to its limit: an
+//! idle process has one per lane. Workers are started by workers, because a thread inherits the niceness of the thread
+//! that starts it, and submitters may be niced.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,7 +71,7 @@ struct Pool {
 struct PoolState {
     queue: VecDeque<Task>,
     workers: Vec<JoinHandle<()>>,
-    /// Workers waiting for work that no submission has claimed yet.
+    /// Workers that wait for work and that no submission has claimed yet.
     idle: usize,
     closing: bool,
 }
@@ -89,8 +89,8 @@ impl Threads {
         Self { lanes: [pool(Lane::Foreground, foreground), pool(Lane::Background, background)] }
     }
 
-    /// Gives `task` to a worker of `lane`. If the lane's queue is full, the caller does the work itself: back-pressure
-    /// on whoever overfills it, and no error that nothing could be done about.
+    /// Gives `task` to a worker of `lane`. If the lane's queue is full, the caller does the work itself. That is
+    /// back-pressure on the submitter that overfills it, instead of an error that nobody could do anything about.
     pub(super) fn submit(&self, lane: Lane, task: Task) {
         if let Some(refused) = Pool::push(&self.lanes[lane as usize], task) {
             refused.run();
@@ -132,13 +132,13 @@ impl Pool {
             }
             pool.work();
         };
-        // If the system is out of threads, those we have must do, or the submitters themselves.
+        // If the system has no threads left, the existing workers must do, or the submitters themselves.
         if let Ok(worker) = std::thread::Builder::new().name(self.lane.thread_name().into()).spawn(body) {
             state.workers.push(worker);
         }
     }
 
-    /// Queues `task`, or gives it back if the queue is full or nobody would serve it.
+    /// Queues `task`, or gives it back if the queue is full or no worker would serve it.
     fn push(&self, task: Task) -> Option<Task> {
         let mut state = self.state.lock();
         if state.queue.len() >= self.queue_max || state.workers.is_empty() {
@@ -146,7 +146,7 @@ impl Pool {
         }
         state.queue.push_back(task);
         if state.idle > 0 {
-            // Claimed here and not when it wakes: the next submission must not count on the same worker.
+            // The worker is claimed here and not when it wakes: the next submission must not count on the same worker.
             state.idle -= 1;
             self.work.notify_one();
         }

@@ -1,5 +1,5 @@
-//! One read, write or sync, as a state machine that does not care who makes the system calls: the caller's own thread,
-//! a worker thread, or the ring. Short transfers and interruptions are handled here, once.
+//! One read, write or sync, as a state machine that is independent of who makes the system calls: the caller's own
+//! thread, a worker thread, or the ring. Short transfers and interruptions are handled here, once.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::{AlignedBuf, Error, ErrorKind, Result};
 /// Most bytes per system call: io_uring counts in 32 bits, and pread stops at 2 GiB.
 const CALL_BYTES_MAX: usize = 1 << 30;
 /// Most bytes per system call that only copies, between a process and the page cache or a socket: some 0.1 ms. Many
-/// kernels let nobody else run in the middle of a call: 8 MB in one kept everybody waiting for milliseconds.
+/// kernels let nobody else run in the middle of a call: 8 MB in one call kept everybody waiting for milliseconds.
 pub const COPY_BYTES_MAX: usize = 256 << 10;
 /// No device has smaller sectors. A direct transfer that ends between two of them ended because the file did.
 pub(super) const SECTOR: usize = 512;
 
-/// An open file descriptor and what errors and checks need to know about it.
+/// An open file descriptor, and the facts about it that errors and checks need.
 pub(super) struct Handle {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Handle {
     pub(super) read_unit: usize,
 }
 
-/// What a transfer does.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Read,
@@ -51,7 +51,7 @@ impl Verb {
     }
 }
 
-/// What follows a system call.
+/// What has to happen after a system call.
 pub(super) enum Step {
     /// Another call is needed for the rest.
     Again,
@@ -91,7 +91,8 @@ impl Transfer {
     pub(super) fn advance(&mut self, outcome: Result<usize, Errno>) -> Step {
         let count = match outcome {
             Ok(count) => count,
-            // ECANCELED: the thread that submitted to the ring ended. AGAIN: a ring under pressure. Neither happened.
+            // ECANCELED: the thread that submitted to the ring ended. AGAIN: a ring under pressure. In neither case was
+            // anything done.
             Err(Errno::INTR | Errno::CANCELED | Errno::AGAIN) => return Step::Again,
             Err(error) => return Step::Finished(Err(self.error(error))),
         };
@@ -139,12 +140,13 @@ impl Transfer {
         }
     }
 
-    /// Does all of it on this thread.
+    /// Does the whole transfer on this thread.
     pub(super) fn run(mut self) -> Result<AlignedBuf> {
         self.drive().map(|()| self.buf)
     }
 
-    /// Reads what the page cache holds, without waiting for the device. Gives the transfer back if that was not all.
+    /// Reads what the page cache holds, without waiting for the device. Gives the transfer back if that was not
+    /// everything.
     pub(super) fn run_cached(mut self) -> Result<Result<AlignedBuf>, Self> {
         loop {
             let handle = Arc::clone(&self.handle);
@@ -160,7 +162,7 @@ impl Transfer {
         }
     }
 
-    /// An error of this transfer that is not the kernel's.
+    /// An error of this transfer that does not come from the kernel.
     pub(super) fn refuse(&self, kind: ErrorKind, message: &str) -> Error {
         self.located(Error::new(kind, self.verb.name(), &self.handle.path, message))
     }
@@ -181,7 +183,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Does all of it on this thread.
+    /// Does the whole transfer on this thread.
     pub(super) fn run(mut self) {
         let result = self.transfer.drive();
         self.finish(result);

@@ -1,9 +1,9 @@
-//! Reads through io_uring: the calling thread submits, one thread reaps. No hand-over on the way in, and one wake on
-//! the way out.
+//! Reads through io_uring: the calling thread submits, one thread reaps. There is no hand-over on the way in, and one
+//! wake on the way out.
 //!
 //! Soundness: the kernel reads and writes the buffers of submitted requests until it posts their completion. Hence a
-//! request belongs to the ring from its submission to its completion, whatever becomes of whoever awaits it; and should
-//! the ring go while requests are under way (its reaper died), they are leaked rather than freed.
+//! request belongs to the ring from its submission to its completion, whatever happens to the task that awaits it. If
+//! the ring is dropped while requests are in flight (its reaper died), the requests are leaked rather than freed.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -20,13 +20,13 @@ use super::threads::Lane;
 use super::transfer::{Request, Step, Verb};
 use crate::Result;
 
-/// Requests in the ring at once, per lane (foreground, background). Others wait outside, so that clients' requests find
-/// room when compaction is greedy.
+/// Most requests in the ring at once, per lane (foreground, background). Others wait outside, so that clients' requests
+/// find room when compaction is greedy.
 const IN_FLIGHT_MAX: [usize; 2] = [192, 56];
-/// Holds everything that may be in flight, and the wake-up at the end: a submission never finds the ring full.
-/// A power of two.
+/// Holds everything that may be in flight, and the wake-up at the end: a submission never finds the ring full. A power
+/// of two.
 const ENTRIES: u32 = 256;
-/// Names no request: it wakes the reaper at the end.
+/// Stands for no request: it wakes the reaper at the end.
 const WAKE_UP: u64 = u64::MAX;
 
 /// A ring and its reaper. Dropping it waits for everything submitted.
@@ -38,25 +38,25 @@ pub(super) struct Uring {
 
 struct Shared {
     ring: IoUring,
-    /// Also guards the submission queue's user side. The completion queue's is the reaper's alone.
+    /// Also guards the submission queue's user side. The completion queue's user side belongs to the reaper alone.
     state: Mutex<RingUse>,
     queue_max: usize,
 }
 
 struct RingUse {
-    /// In the kernel's hands, by `user_data`.
+    /// Requests that the kernel is working on, by `user_data`.
     in_flight: Vec<Option<(Lane, Request)>>,
-    /// Indices of `in_flight` that hold nothing.
+    /// Indices of free places in `in_flight`.
     free: Vec<usize>,
-    /// How many are in flight, per lane.
+    /// How many requests are in flight, per lane.
     count: [usize; 2],
-    /// Not submitted yet, per lane: its share of the ring is in use.
+    /// Requests not submitted yet, per lane, because the lane's share of the ring is in use.
     waiting: [VecDeque<Request>; 2],
     closing: bool,
 }
 
 impl Uring {
-    /// A ring, with up to `queue_max` requests waiting outside it in each lane. An error if the kernel has none to
+    /// A ring, with up to `queue_max` requests waiting outside it in each lane. Fails if the kernel has no ring to
     /// give.
     pub(super) fn new(queue_max: usize) -> std::io::Result<Self> {
         let ring = IoUring::builder().dontfork().setup_submit_all().build(ENTRIES)?;
@@ -79,7 +79,7 @@ impl Uring {
         Ok(Self { shared, reaper: Some(reaper) })
     }
 
-    /// Submits `request`. With too many waiting before it, the caller does the work itself, as with worker threads.
+    /// Submits `request`. If too many are waiting already, the caller does the work itself, as with worker threads.
     pub(super) fn submit(&self, lane: Lane, request: Request) {
         let mut state = self.shared.state.lock();
         if state.count[lane as usize] < IN_FLIGHT_MAX[lane as usize] {
@@ -103,7 +103,8 @@ impl Drop for Uring {
             push(&self.shared.ring, &mut state, &opcode::Nop::new().build().user_data(WAKE_UP));
         }
         self.shared.enter();
-        // The last owner may be a waker that the reaper runs: a thread cannot join itself, but it goes on to the end.
+        // The last owner may be a waker that the reaper runs: a thread cannot join itself, but the reaper still runs to
+        // the end.
         if let Some(reaper) = self.reaper.take().filter(|reaper| reaper.thread().id() != std::thread::current().id()) {
             // Panics are caught in the reaper.
             let _ = reaper.join();
@@ -130,7 +131,8 @@ impl RingUse {
         push(ring, self, &entry);
     }
 
-    /// Books the outcome of the request at `index`: gives it back if that was all, else submits the rest.
+    /// Books the outcome of the request at `index`: gives the request back if it is finished, else submits the rest of
+    /// it.
     fn advance(
         &mut self,
         ring: &IoUring,
@@ -184,7 +186,8 @@ fn entry(request: &mut Request) -> squeue::Entry {
 impl Shared {
     /// Submits what is in the submission queue.
     fn enter(&self) {
-        // Interrupted, or the kernel is short of memory for the moment: what is queued must go in, so try again.
+        // An error means an interruption, or that the kernel is short of memory for the moment. What is queued must go
+        // in, so try again.
         while self.ring.submit().is_err() {
             std::thread::yield_now();
         }
@@ -195,7 +198,7 @@ impl Shared {
         let mut finished = Vec::with_capacity(ENTRIES as usize);
         loop {
             if self.ring.submit_and_wait(1).is_err() {
-                // As in `enter`; what has completed meanwhile is reaped all the same.
+                // As in `enter`; completions that have arrived meanwhile are reaped all the same.
                 std::thread::yield_now();
             }
             // SAFETY: only the reaper touches the completion queue.

@@ -13,11 +13,12 @@ use crate::{Error, ErrorKind, Op, Result, Tag, Volume};
 
 /// The first kernel whose syncfs reports that a write-back failed.
 const KERNEL: (u32, u32) = (5, 8);
-/// File systems of which that is known: ext4, XFS, btrfs. An overlay syncs the one below it and does not hear of its
-/// errors.
+/// File systems of which this is known: ext4, XFS, btrfs. An overlay syncs the file system below it and does not hear
+/// of its errors.
 const KINDS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
-/// See [`Volume`]. The descriptor stays open: the kernel reports to it what went wrong since it was opened.
+/// A whole file system; see [`Volume`]. The descriptor stays open: the kernel reports to it every error since it was
+/// opened.
 pub(super) struct RealVolume {
     fd: Arc<OwnedFd>,
     path: PathBuf,
@@ -33,7 +34,8 @@ impl RealVolume {
         let kind = rustix::fs::fstatfs(&fd).map_err(failed)?.f_type as u64;
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         if !KINDS.contains(&kind) || version(&release).is_none_or(|version| version < KERNEL) {
-            let message = format!("file system {kind:x} of kernel {} may keep errors to itself", release.trim_end());
+            let message =
+                format!("file system type {kind:x} on kernel {} may not report all write errors", release.trim_end());
             return Err(Error::new(ErrorKind::Invalid, "sync", path, message));
         }
         Ok(Self { fd: Arc::new(fd), path: path.to_path_buf(), device })

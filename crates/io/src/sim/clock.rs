@@ -75,7 +75,7 @@ impl SimClock {
         self.timers.lock().heap.peek().map(|Reverse(timer)| timer.at)
     }
 
-    /// Moves time forward to `at` and wakes, in order, whoever is due by then. Time never goes back.
+    /// Moves time forward to `at` and wakes, in order, every timer that is due by then. Time never goes back.
     pub fn advance_to(&self, at: Nanos) {
         self.now.fetch_max(at, Relaxed);
         loop {

@@ -22,7 +22,7 @@ pub(super) struct Content {
     chunks: Vec<Option<Arc<Chunk>>>,
 }
 
-/// The parts of `offset..offset + len`, chunk by chunk: index, start in the chunk, range in the buffer.
+/// Splits `offset..offset + len` by chunk: index, start in the chunk, range in the buffer.
 pub(super) fn parts(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -68,7 +68,7 @@ impl Content {
         self.chunks.iter().skip(index).flatten().count() as u64
     }
 
-    /// Copies what is there from `offset` into `buf`; returns how many bytes that is.
+    /// Copies the bytes from `offset` on into `buf`; returns how many bytes there were.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
         let len = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
         for (index, start, range) in parts(offset, len) {
@@ -81,12 +81,12 @@ impl Content {
         len
     }
 
-    /// Puts a whole chunk. Does not change the length.
+    /// Replaces a whole chunk. Does not change the length.
     pub(super) fn put_chunk(&mut self, index: usize, chunk: Arc<Chunk>) {
         *self.slot(index) = Some(chunk);
     }
 
-    /// Puts `bytes` at `start` of chunk `index`, within that chunk. Does not change the length.
+    /// Writes `bytes` at `start` of chunk `index`, within that chunk. Does not change the length.
     pub(super) fn put(&mut self, index: usize, start: usize, bytes: &[u8]) {
         let chunk = self.slot(index).get_or_insert_with(|| Arc::new([0; CHUNK]));
         Arc::make_mut(chunk)[start..start + bytes.len()].copy_from_slice(bytes);
@@ -97,13 +97,13 @@ impl Content {
         self.len = self.len.max(len);
     }
 
-    /// Makes the file `len` bytes long; what was behind the end will read as zero if the file grows again.
+    /// Makes the file `len` bytes long; bytes cut off read as zero if the file grows again.
     pub(super) fn set_len(&mut self, len: u64) {
         self.len = len;
         self.trim();
     }
 
-    /// Forgets what lies behind the end.
+    /// Forgets everything behind the end.
     pub(super) fn trim(&mut self) {
         self.chunks.truncate(self.len.div_ceil(CHUNK as u64) as usize);
         let tail = (self.len % CHUNK as u64) as usize;
@@ -141,7 +141,7 @@ impl Content {
     }
 }
 
-/// A chunk of its own with these bytes.
+/// A new chunk with these bytes.
 pub(super) fn chunk_of(bytes: &[u8]) -> Arc<Chunk> {
     Arc::<[u8]>::from(bytes).try_into().expect("callers pass exactly one chunk")
 }

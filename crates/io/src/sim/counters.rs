@@ -1,14 +1,14 @@
-//! What was done, counted exactly: the other side of every conservation check.
+//! Exact counts of what was done: the other side of every conservation check.
 
 use crate::Class;
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum OpKind {
     /// Bytes from a file.
     Read,
-    /// Bytes into a file.
+    /// Bytes written to a file.
     Write,
     /// Data and length of a file made durable.
     Sync,

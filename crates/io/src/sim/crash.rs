@@ -1,4 +1,4 @@
-//! The power cut: from the state of a disk to one of the images that may be left of it.
+//! The power cut: turns the state of a disk into one of the images that may be left of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::names::crashed_names;
 use crate::Rng;
 
 impl DiskState {
-    /// What a power cut now leaves.
+    /// The image that a power cut now leaves.
     pub(super) fn crash(&self, keep: Keep, rng: &mut Rng) -> DiskImage {
-        // Which changes are open decides where a prefix may end.
+        // The range of changes that are not yet durable decides where a prefix may end.
         let mut range = self.names.range();
         self.each_file(&mut |file| {
             if let Some((low, high)) = file.state.lock().pending_range() {

@@ -10,7 +10,7 @@ use crate::Tag;
 pub enum Phase {
     /// Submitted, but the disk has not seen it.
     Before,
-    /// Under way: it may be there, torn, or not at all.
+    /// In flight: its effect may be there, torn, or not there at all.
     During,
 }
 
@@ -19,13 +19,13 @@ pub enum Phase {
 pub struct CutPoint<'a> {
     /// The change's number in this run, from 0. See [`OpKind::is_change`].
     pub index: u64,
-    /// Before it or in the middle of it.
+    /// Before the change or in the middle of it.
     pub phase: Phase,
-    /// What it is.
+    /// The kind of the change.
     pub kind: OpKind,
     /// Who asked for it, and why.
     pub tag: Tag,
-    /// The path given, for a file the one it was opened with.
+    /// The path given; for a file, the path it was opened with.
     pub path: &'a Path,
     /// Byte offset; 0 where there is none.
     pub offset: u64,

@@ -25,12 +25,12 @@ pub struct DeviceSpec {
     pub latency: Nanos,
     /// Further latency of a sync, and of every O_DSYNC write.
     pub sync_latency: Nanos,
-    /// Up to so much further latency, drawn from the seed for each operation: what is submitted first may be complete
-    /// last.
+    /// Up to this much further latency, drawn from the seed for each operation: the operation submitted first may be
+    /// complete last.
     pub jitter: Nanos,
     /// Operations that the device works on at a time.
     pub parallelism: usize,
-    /// What direct reads must be multiples of, in bytes: a power of two, at most a page ([`crate::File::read_unit`]).
+    /// Direct reads must be multiples of this, in bytes: a power of two, at most a page ([`crate::File::read_unit`]).
     pub sector_bytes: usize,
 }
 
@@ -75,19 +75,19 @@ pub(super) enum Direction {
     Write,
 }
 
-/// A resource that serves one after the other.
+/// A resource that serves operations one after the other.
 #[derive(Default)]
 struct Pipe {
-    /// Free from here on, in attoseconds: so fine that a billion roundings do not make a nanosecond.
+    /// When the pipe becomes free, in attoseconds: so fine that a billion roundings do not add up to a nanosecond.
     free: u128,
 }
 
 const ATTOS_PER_NANO: u128 = 1_000_000_000;
 
 impl Pipe {
-    /// Serves `units` at `per_sec`, `factor` times slower, not before `start`; returns when it is through.
+    /// Serves `units` at `per_sec`, `factor` times slower, not before `start`; returns when the last unit is through.
     fn serve(&mut self, start: Nanos, units: u64, per_sec: u64, factor: u64) -> Nanos {
-        // What moves nothing (a sync with nothing to write) waits for no bandwidth.
+        // An operation that moves nothing (a sync with nothing to write) waits for no bandwidth.
         if per_sec == UNLIMITED || units == 0 {
             return start;
         }
@@ -101,7 +101,7 @@ impl Pipe {
 pub(super) struct Device {
     spec: DeviceSpec,
     instant: bool,
-    /// Reads, and writes too when shared.
+    /// Serves reads, and writes too when shared.
     read: Pipe,
     write: Pipe,
     operations: Pipe,
@@ -109,7 +109,7 @@ pub(super) struct Device {
     slots: BinaryHeap<Reverse<Nanos>>,
     /// From the fault plan: when the device is slow or hangs.
     periods: Vec<Period>,
-    /// For the jitter.
+    /// Draws the jitter.
     rng: Rng,
 }
 
@@ -125,12 +125,12 @@ impl Device {
         self.spec.sector_bytes
     }
 
-    /// When a transfer of `bytes` submitted at `now` is done; `synced` if it must be on the medium then.
+    /// When a transfer of `bytes` submitted at `now` is done. If `synced`, the bytes must be on the medium by then.
     pub(super) fn transfer(&mut self, now: Nanos, direction: Direction, bytes: u64, synced: bool) -> Nanos {
         if self.instant {
             return now;
         }
-        // Slots that are free by now are nobody's; what remains are the operations ahead.
+        // Slots that are free by now no longer count; the remaining ones belong to the operations ahead.
         while self.slots.peek().is_some_and(|Reverse(free)| *free <= now) {
             self.slots.pop();
         }
@@ -150,7 +150,7 @@ impl Device {
         done
     }
 
-    /// When an operation on names is done that was submitted at `now`: it takes the latency and no more.
+    /// When an operation on names submitted at `now` is done: it takes the latency and nothing more.
     pub(super) fn metadata(&mut self, now: Nanos) -> Nanos {
         if self.instant {
             return now;
@@ -171,7 +171,7 @@ impl Device {
         self.instant = false;
     }
 
-    /// When something that is ready at `at` can start, and how many times slower it then goes.
+    /// When an operation that is ready at `at` can start, and how many times slower it then runs.
     fn weather(&self, mut at: Nanos) -> (Nanos, u64) {
         let mut factor = 1;
         // Each hang moves the start, at most once per period, so this ends.

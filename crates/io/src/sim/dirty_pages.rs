@@ -1,19 +1,19 @@
-//! What of a file is in the page cache and not yet on the device. The kernel writes whole pages, each once for however
-//! many writes made it dirty: a record of 100 bytes is 4096 for the device.
+//! The part of a file that is in the page cache and not yet on the device. The kernel writes whole pages, each once
+//! however many writes made it dirty: a record of 100 bytes is 4096 for the device.
 
 use std::ops::Range;
 
 use crate::PAGE;
 
-/// See the module.
+/// The dirty pages of one file.
 #[derive(Default)]
 pub(super) struct DirtyPages {
-    /// Page numbers; ranges may overlap, but for the last one, which grows while a file is appended to.
+    /// Page numbers. Ranges may overlap, except for the last one, which grows while a file is appended to.
     ranges: Vec<Range<u64>>,
 }
 
 impl DirtyPages {
-    /// A write of `len` bytes at `offset`.
+    /// Records a write of `len` bytes at `offset`.
     pub(super) fn touch(&mut self, offset: u64, len: u64) {
         if len == 0 {
             return;
@@ -25,7 +25,7 @@ impl DirtyPages {
         }
     }
 
-    /// A sync: everything is clean. Returns the bytes that the device has to write.
+    /// Records a sync: all pages are clean. Returns the bytes that the device has to write.
     pub(super) fn clean(&mut self) -> u64 {
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.sort_unstable_by_key(|range| range.start);

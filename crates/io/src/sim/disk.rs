@@ -1,4 +1,4 @@
-//! The state of a simulated disk, and the way of every operation through it: begin, do, finish.
+//! The state of a simulated disk, and the path of every operation through it: begin, do, finish.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -24,17 +24,17 @@ use crate::{Clock, Error, ErrorKind, Nanos, Op, Result, Tag, sleep_until};
 /// Called at every [`CutPoint`].
 pub(super) type Hook = Box<dyn FnMut(&Arc<Shared>, &CutPoint<'_>) + Send>;
 
-/// What the file system, its open files and its operations under way share.
+/// State shared by the file system, its open files and its operations in flight.
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     /// The unit of direct reads, in bytes.
     pub(super) sector_bytes: usize,
-    /// The one lock that is waited for; inode locks are taken under it.
+    /// The only lock that anybody waits for; inode locks are taken under it.
     state: Mutex<DiskState>,
     hook: Mutex<Option<Hook>>,
     /// Whether there is a hook; keeps the fast path off its lock.
     hooked: AtomicBool,
-    /// Open handles, by the path that each was opened with. Nothing is locked under it.
+    /// Open handles, by the path that each was opened with. No other lock is taken under this one.
     pub(super) handles: Mutex<BTreeMap<PathBuf, usize>>,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct DiskState {
     pub(super) faults: Faults,
     pub(super) root: Arc<DirInode>,
     pub(super) names: PendingNames,
-    /// Numbers operations and inodes.
+    /// The next number for an operation or an inode.
     next_number: u64,
-    /// Syncs and synced writes under way: what they cover is durable when they are complete, not before.
+    /// Syncs and synced writes in flight: the changes they cover become durable when they are complete, not before.
     landings: BinaryHeap<Reverse<Landing>>,
     pub(super) counters: Counters,
     pub(super) events: EventLog,
@@ -60,7 +60,7 @@ pub(super) struct DiskState {
     off_since: Option<Nanos>,
 }
 
-/// What becomes durable when an operation is complete.
+/// The changes that become durable when an operation is complete.
 pub(super) enum Land {
     Write(Arc<FileInode>),
     Sync(Arc<FileInode>),
@@ -143,12 +143,12 @@ pub(super) struct Begun<'a> {
     pub(super) state: MutexGuard<'a, DiskState>,
     pub(super) now: Nanos,
     pub(super) number: u64,
-    /// The number among the changes.
+    /// The operation's number among the changes.
     index: u64,
     pub(super) fault: Option<Fault>,
 }
 
-/// What an operation came to.
+/// The result of an operation.
 pub(super) struct Outcome<T> {
     pub(super) result: Result<T>,
     /// When the caller learns of it.
@@ -185,7 +185,7 @@ impl Shared {
         self.state.lock()
     }
 
-    /// The state, with everything landed that is complete by now.
+    /// The state, after everything complete by now has become durable.
     pub(super) fn settled(&self) -> MutexGuard<'_, DiskState> {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -248,7 +248,7 @@ impl Shared {
             }
             if state.cut == Some((index, Phase::During)) {
                 state.off_since.get_or_insert(now);
-                // Before the result is dropped: it may be a file, which takes the lock when it is closed.
+                // Unlock before the result is dropped: it may be a file, which takes the lock when it is closed.
                 drop(state);
                 return Op::ready(Err(request.power_is_off()));
             }
@@ -268,7 +268,7 @@ impl Shared {
         })
     }
 
-    /// Whether an operation complete at `done_at` was still under way when the power was cut.
+    /// Whether an operation complete at `done_at` was still in flight when the power was cut.
     fn was_cut_off(&self, done_at: Nanos) -> bool {
         self.state.lock().off_since.is_some_and(|off| done_at > off)
     }
@@ -278,13 +278,13 @@ impl Shared {
         self.state.lock().off_since.get_or_insert(now);
     }
 
-    /// Without `index` the change is the next one.
+    /// Calls the hook. Without `index` the change is the next one.
     fn call_hook(self: &Arc<Self>, request: &Request<'_>, index: Option<u64>, phase: Phase) {
         if !self.hooked.load(Relaxed) {
             return;
         }
         let index = index.unwrap_or_else(|| self.lock().changes);
-        // Taken out while it runs, so that it may use the file system without being called again.
+        // The hook is taken out while it runs, so that it may use the file system without being called again.
         let Some(mut hook) = self.hook.lock().take() else { return };
         hook(self, &request.cut_point(index, phase));
         let mut slot = self.hook.lock();
@@ -320,7 +320,7 @@ impl DiskState {
         }
     }
 
-    /// The directory with these names on the way.
+    /// The directory at the end of the path `names`.
     pub(super) fn dir(&self, action: &'static str, path: &Path, names: &[&str]) -> Result<Arc<DirInode>> {
         let mut dir = Arc::clone(&self.root);
         for name in names {
@@ -359,7 +359,7 @@ impl DiskState {
         files
     }
 
-    /// Takes up to `wanted` chunks; returns how many there were.
+    /// Takes up to `wanted` chunks; returns how many were free.
     pub(super) fn take_space(&mut self, wanted: u64) -> u64 {
         let taken = wanted.min(self.free_chunks);
         if self.free_chunks != u64::MAX {
@@ -374,7 +374,7 @@ impl DiskState {
         }
     }
 
-    /// Runs `change` on a file and books the space that it gave back.
+    /// Runs `change` on a file and books the space that the change freed.
     pub(super) fn shrinking<T>(
         &mut self,
         file: &FileInode,
@@ -403,7 +403,7 @@ impl DiskState {
         if self.free_chunks == u64::MAX { u64::MAX } else { self.free_chunks * CHUNK as u64 }
     }
 
-    /// A file with two names counts once.
+    /// The space of all files, in bytes. A file with two names counts once.
     pub(super) fn held_bytes(&self) -> u64 {
         let held: BTreeMap<u64, u64> =
             self.files().iter().map(|file| (file.number, file.state.lock().chunks_held())).collect();

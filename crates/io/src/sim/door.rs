@@ -15,7 +15,7 @@ use super::path::{components, exists, is_a_dir, not_a_dir, not_empty, not_found,
 use crate::{Class, DirEntry, Error, ErrorKind, File, Fs, FsLock, Op, OpenOptions, Owner, Result, Tag, Volume};
 
 impl SimFs {
-    /// An operation on names: finds out what to do, does it unless a fault comes between, and takes its time.
+    /// An operation on names: decides what to change, makes the change unless a fault prevents it, and takes its time.
     /// `give` makes the caller's value, only if all went well: a file handle must not be dropped under the lock.
     fn on_names<V, T: Send + Unpin + 'static>(
         &self,
@@ -29,7 +29,7 @@ impl SimFs {
         };
         let done_at = begun.state.device.metadata(begun.now);
         let result = plan(&mut begun).and_then(|(edits, value)| {
-            // What changes nothing (making a directory that is there) needs no space.
+            // An operation that changes nothing (making a directory that exists) needs no space.
             let full = request.kind.may_need_space() && begun.state.free_chunks == 0 && !edits.is_empty();
             if begun.fault == Some(Fault::NoSpace) || full {
                 return Err(request.no_space());

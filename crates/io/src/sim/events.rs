@@ -11,11 +11,11 @@ pub struct Event {
     pub submitted: Nanos,
     /// When it is complete.
     pub done_at: Nanos,
-    /// What it is.
+    /// The kind of the operation.
     pub kind: OpKind,
     /// Who asked for it, and why.
     pub tag: Tag,
-    /// The path given, for a file the one it was opened with.
+    /// The path given; for a file, the path it was opened with.
     pub path: String,
     /// Byte offset; 0 where there is none.
     pub offset: u64,

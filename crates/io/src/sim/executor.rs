@@ -19,15 +19,15 @@ use crate::{BoxFuture, Clock, Nanos, Rng, Spawn};
 pub enum Order {
     /// The one that became runnable first.
     Fifo,
-    /// Any, drawn from the seed: finds the interleavings that nobody thought of.
+    /// Any of them, drawn from the seed: finds the interleavings that nobody thought of.
     Random,
 }
 
-/// Virtual time after which a run is taken for one that never ends: a day.
+/// A run that reaches this virtual time, a day, is taken for one that never ends.
 const TIME_LIMIT_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
 
-/// Task runs within one instant of virtual time after which the run is taken for one that spins: some seconds of real
-/// time.
+/// A run with more task runs than this within one instant of virtual time is taken for one that spins. It takes some
+/// seconds of real time to get there.
 const SPIN_LIMIT: u64 = 20_000_000;
 
 /// A world in one thread: tasks, and a clock that jumps to the next timer when nothing is runnable. The same seed
@@ -40,18 +40,18 @@ pub struct Sim {
     time_limit: Cell<Nanos>,
     /// Task runs since time moved last.
     spins: Cell<u64>,
-    /// What ran when.
+    /// A hash of which task ran when.
     events: Cell<Fold>,
     running: Cell<bool>,
 }
 
-/// Tasks and who of them is runnable. Shared with wakers and spawners.
+/// All tasks, and which of them are runnable. Shared with wakers and spawners.
 struct Queue(Mutex<Tasks>);
 
 #[derive(Default)]
 struct Tasks {
     ready: VecDeque<Arc<Task>>,
-    /// Every unfinished task, so that dropping the world finds them all.
+    /// Every unfinished task, so that dropping the world drops them all.
     live: Vec<Option<Arc<Task>>>,
     free_slots: Vec<usize>,
     spawned: u64,
@@ -60,7 +60,7 @@ struct Tasks {
 
 struct Task {
     queue: Arc<Queue>,
-    /// The order of spawning; names the task in the event hash.
+    /// The task's place in the order of spawning; names the task in the event hash.
     number: u64,
     slot: usize,
     /// In `ready` already: a second wake changes nothing.
@@ -69,7 +69,7 @@ struct Task {
     future: Mutex<Option<BoxFuture<()>>>,
 }
 
-/// The slot of the future given to `block_on`, which is in no slot.
+/// The slot number of the future given to `block_on`, which has no slot of its own.
 const ROOT: usize = usize::MAX;
 
 impl Wake for Task {
@@ -89,7 +89,7 @@ impl Queue {
     fn spawn(self: &Arc<Self>, future: BoxFuture<()>) {
         let mut tasks = self.0.lock();
         if tasks.closed {
-            // Dropped outside the lock: its destructor may want to spawn too.
+            // Dropped outside the lock: the destructor of the task may want to spawn too.
             drop(tasks);
             return drop(future);
         }
@@ -155,7 +155,7 @@ impl Sim {
         self.clock.set_unix_ms(unix_ms);
     }
 
-    /// A handle that starts tasks in this world. After the world is gone it drops what it is given.
+    /// A handle that starts tasks in this world. After the world is gone, the handle drops every task it is given.
     pub fn spawner(&self) -> Arc<dyn Spawn> {
         Arc::new(Spawner(Arc::clone(&self.queue)))
     }
@@ -165,7 +165,7 @@ impl Sim {
         self.queue.spawn(Box::pin(future));
     }
 
-    /// A generator of its own, drawn from the seed.
+    /// A new generator, drawn from the seed.
     pub fn rng(&self) -> Rng {
         self.draw(|rng| rng.fork("caller"))
     }
@@ -175,12 +175,12 @@ impl Sim {
         self.events.get().value()
     }
 
-    /// A run that reaches `at` panics: a background loop would otherwise hide for ever that nobody makes progress.
+    /// Makes a run that reaches `at` panic: otherwise a background loop would hide for ever that nobody makes progress.
     pub fn set_time_limit(&self, at: Nanos) {
         self.time_limit.set(at);
     }
 
-    /// Runs until `future` is done, and everything else meanwhile.
+    /// Runs until `future` is done, and runs every other task meanwhile.
     ///
     /// # Panics
     /// When nothing is runnable and no timer is set (a deadlock), when tasks keep waking one another and time stands
@@ -208,7 +208,7 @@ impl Sim {
         }
     }
 
-    /// Runs everything that happens up to virtual time `at`, and stops there, whoever is waiting.
+    /// Runs everything that happens up to virtual time `at`, and stops there even if somebody still waits.
     pub fn run_until(&self, at: Nanos) {
         let _running = self.enter();
         loop {
@@ -275,7 +275,7 @@ impl Drop for Running<'_> {
 }
 
 fn poll(task: &Arc<Task>) {
-    // Taken out while it runs: a task that is polled is in nobody's way, and one that panics is gone.
+    // The future is taken out while it runs: a task being polled blocks nobody, and a task that panics is gone.
     let Some(mut future) = task.future.lock().take() else { return };
     let waker = Waker::from(Arc::clone(task));
     if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {

@@ -1,4 +1,4 @@
-//! What a power cut leaves of what was not yet durable: drawn change by change.
+//! Which changes survive a power cut, of those that were not yet durable: drawn change by change.
 
 use crate::Rng;
 
@@ -15,25 +15,25 @@ pub enum Keep {
     Random,
 }
 
-/// What becomes of one write.
+/// The fate of one write in a power cut.
 pub(super) enum Fate {
     Kept,
     Lost,
     Torn(Tear),
 }
 
-/// Which sectors of a torn write are there. Sectors are counted from the first one of the write.
+/// Which sectors of a torn write survive. Sectors are counted from the first one of the write.
 pub(super) enum Tear {
     /// The first `n`.
     Head(u64),
     /// All but the first `n`.
     Tail(u64),
-    /// Each by a coin.
+    /// Each sector by the toss of a coin.
     Coins(Rng),
 }
 
 impl Tear {
-    /// Some sectors of a write of `sectors`.
+    /// Draws the surviving sectors of a write of `sectors` sectors.
     pub(super) fn draw(rng: &mut Rng, sectors: u64) -> Self {
         match rng.below(3) {
             0 => Tear::Head(rng.below(sectors + 1)),
@@ -42,7 +42,7 @@ impl Tear {
         }
     }
 
-    /// Whether `sector` is there. Ask for each sector once, in ascending order.
+    /// Whether `sector` survives. Ask for each sector once, in ascending order.
     pub(super) fn keeps(&mut self, sector: u64) -> bool {
         match self {
             Tear::Head(count) => sector < *count,
@@ -58,8 +58,8 @@ pub(super) struct Fates<'a> {
     rng: &'a mut Rng,
     /// [`Keep::Prefix`]: the first change that is not kept.
     cut: u64,
-    /// [`Keep::Random`]: how likely data, and metadata, survive this cut, and how likely a write is torn. Drawn per
-    /// cut, because the bugs are at the extremes: all data and no names, all names and no data.
+    /// [`Keep::Random`]: the probabilities that data survives this cut, that metadata does, and that a write is torn.
+    /// Drawn per cut, because the bugs are at the extremes: all data and no names, all names and no data.
     data: f64,
     metadata: f64,
     torn: f64,

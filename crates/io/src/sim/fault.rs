@@ -1,4 +1,4 @@
-//! What goes wrong, when: exact ("the third sync") or by chance, all from one seed.
+//! What goes wrong, and when: exactly ("the third sync") or by chance, all from one seed.
 
 use super::counters::{OP_KINDS, OpKind};
 use crate::{Nanos, Rng};
@@ -17,7 +17,7 @@ pub enum Fault {
     FlipBit,
 }
 
-/// A stretch of virtual time in which the device is not itself.
+/// A stretch of virtual time in which the device is slow or hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Period {
     from: Nanos,
@@ -53,29 +53,29 @@ impl FaultPlan {
         Self::default()
     }
 
-    /// The `nth` operation (from 0) of `kind`, or of all operations, goes wrong in the way of `fault`. A fault that
-    /// makes no sense for the operation it hits is an [`Fault::Error`].
+    /// Makes the `nth` operation (from 0) of `kind`, or of all operations, go wrong in the way of `fault`. A fault that
+    /// makes no sense for the operation it hits becomes a [`Fault::Error`].
     #[must_use]
     pub fn fail_nth(mut self, kind: Option<OpKind>, nth: u64, fault: Fault) -> Self {
         self.exact.push(Exact { kind, nth, fault });
         self
     }
 
-    /// Every operation of `kind` goes wrong in the way of `fault` with probability `p`.
+    /// Makes every operation of `kind` go wrong in the way of `fault` with probability `p`.
     #[must_use]
     pub fn chance(mut self, kind: OpKind, fault: Fault, p: f64) -> Self {
         self.chances.push((kind, fault, p));
         self
     }
 
-    /// What starts in `from..until` of virtual time takes `slowdown` times as long.
+    /// Makes operations that start in `from..until` of virtual time take `slowdown` times as long.
     #[must_use]
     pub fn slow(mut self, from: Nanos, until: Nanos, slowdown: u64) -> Self {
         self.periods.push(Period { from, until, slowdown: Some(slowdown) });
         self
     }
 
-    /// Nothing starts in `from..until` of virtual time; it waits until then.
+    /// Makes operations that would start in `from..until` of virtual time wait until then.
     #[must_use]
     pub fn hang(mut self, from: Nanos, until: Nanos) -> Self {
         self.periods.push(Period { from, until, slowdown: None });
@@ -87,7 +87,7 @@ impl FaultPlan {
 pub(super) struct Faults {
     plan: FaultPlan,
     rng: Rng,
-    /// Operations so far, and of each kind.
+    /// Operations so far, in total and of each kind.
     total: u64,
     of_kind: [u64; OP_KINDS],
 }
@@ -99,14 +99,14 @@ impl Faults {
         (Self { plan, rng, total: 0, of_kind: [0; OP_KINDS] }, periods)
     }
 
-    /// Replaces what is planned. Counts go on, and `nth` still counts from the beginning of the run.
+    /// Replaces the planned faults. Counts go on, and `nth` still counts from the beginning of the run.
     pub(super) fn set(&mut self, mut plan: FaultPlan) -> Vec<Period> {
         let periods = std::mem::take(&mut plan.periods);
         self.plan = plan;
         periods
     }
 
-    /// The next operation of `kind` (or of any) goes wrong.
+    /// Makes the next operation of `kind` (or of any kind) go wrong.
     pub(super) fn fail_next(&mut self, kind: Option<OpKind>, fault: Fault) {
         let nth = kind.map_or(self.total, |kind| self.of_kind[kind as usize]);
         self.plan.exact.push(Exact { kind, nth, fault });
@@ -142,7 +142,7 @@ impl Faults {
         hit.map(|fault| if fits(&fault) { fault } else { Fault::Error })
     }
 
-    /// Chance for the details of a fault.
+    /// The generator for the details of a fault.
     pub(super) fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }

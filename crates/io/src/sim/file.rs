@@ -32,7 +32,7 @@ impl SimFile {
         Request { kind, tag, path: &self.path, path_hash: self.path_hash, offset, len }
     }
 
-    /// What the kernel would refuse before it asks the disk.
+    /// Checks for requests that the kernel would refuse before it asks the disk.
     fn check(&self, request: &Request<'_>) -> Result<()> {
         let Request { kind, offset, len, .. } = *request;
         if kind != OpKind::Read && kind != OpKind::Sync && !self.options.write {
@@ -54,7 +54,7 @@ impl SimFile {
         self.shared.begin(request)
     }
 
-    /// Does a write whose fault, if any, is known. Returns the bytes written and what the caller is told.
+    /// Does a write whose fault, if any, is known. Returns the bytes written and the result for the caller.
     fn write(&self, request: &Request<'_>, begun: &mut Begun<'_>, done_at: u64, bytes: &[u8]) -> (u64, Result<()>) {
         let number = begun.number;
         let mut file = self.inode.state.lock();
@@ -91,7 +91,7 @@ impl SimFile {
         (len as u64, result)
     }
 
-    /// Reserves the first `len` bytes, and makes the file so long if it `sets_length`.
+    /// Reserves the first `len` bytes. If `sets_length`, also makes the file that long.
     fn take_space(&self, len: u64, sets_length: bool, tag: Tag) -> Op<()> {
         let request = self.request(OpKind::Allocate, 0, len, tag);
         let mut begun = match self.begin(&request) {
@@ -151,7 +151,7 @@ impl File for SimFile {
             Err(error) => return Op::ready(Err(error)),
         };
         let OpenOptions { direct, dsync, .. } = self.options;
-        // Through the page cache a write costs the device nothing until the sync.
+        // A write through the page cache costs the device nothing until the sync.
         let now = begun.now;
         let through = direct || dsync;
         let done_at =
@@ -244,7 +244,7 @@ impl Drop for SimFile {
     }
 }
 
-/// The whole disk.
+/// The whole disk as a [`Volume`].
 pub(super) struct SimVolume {
     pub(super) shared: Arc<Shared>,
     pub(super) path: PathBuf,

@@ -6,11 +6,11 @@
 //!
 //! - **A write** that is not yet covered by a complete [`File::sync`](crate::File::sync) may be there, be lost, or be
 //!   torn: any of its 512-byte sectors may be there without the others. Writes may survive in any combination; order
-//!   means nothing. A sector is never half old and half new: disks do not tear sectors. *Survivable*: whoever needs
-//!   order waits for a sync between two writes; whoever needs to know puts a checksum on what he wrote.
+//!   means nothing. A sector is never half old and half new: disks do not tear sectors. *Survivable*: code that needs
+//!   order waits for a sync between two writes; code that must recognise its writes puts a checksum on them.
 //! - **A sync** covers the writes that were complete when it was *submitted*, and they are durable when it is complete.
-//!   Writes under way at that moment are not covered. *Survivable*: wait for the write before you sync it.
-//! - **A write through an O_DSYNC handle** is durable when it is complete, with the length it needs. While under way
+//!   Writes in flight at that moment are not covered. *Survivable*: wait for the write before you sync it.
+//! - **A write through an O_DSYNC handle** is durable when it is complete, with the length it needs. While in flight
 //!   it may be torn like any other.
 //! - **The length** of a file is a change of its own: the bytes may be there without the length (then they are gone),
 //!   or the length without the bytes (then there are zeros, or what was there before). A sync covers both.
@@ -19,7 +19,7 @@
 //!   gone if its directory was not synced; a removed file may be back; a rename may not have happened. One rename is
 //!   atomic, also between two directories: the file has the old name or the new one, and syncing either directory makes
 //!   it durable. *Survivable*: sync the directory before you rely on a name; make a group of files valid by one rename.
-//! - **What was durable stays** as it was, bit by bit. Whatever was preallocated reads as zeros or as the old bytes.
+//! - **Durable bytes stay** as they were, bit by bit. Preallocated space reads as zeros or as the old bytes.
 //!
 //! A killed process loses nothing of this: reopen the same [`SimFs`]. [`Keep::All`] gives the same as an image.
 //!
@@ -31,25 +31,25 @@
 //! - **EIO on a write**: any of its sectors may have been written. **A short write**: the first sectors were written.
 //!   Both end in an error. *Survivable*: the bytes were not acknowledged, and the place is written again or given up.
 //! - **EIO on a sync** (the Linux fsync surprise): of every write it covered, some sectors are durable and the others
-//!   are *forgotten*: the next sync succeeds and knows nothing of them. What readers see afterwards is either still the
-//!   new bytes (which then vanish at a power cut) or already what the medium has. *Survivable*: a file whose sync
+//!   are *forgotten*: the next sync succeeds and knows nothing of them. Afterwards readers see either still the new
+//!   bytes (which then vanish at a power cut) or already the bytes on the medium. *Survivable*: a file whose sync
 //!   failed is never synced again and trusted; its content is written elsewhere.
 //! - **EIO on names**: the operation may or may not have happened. A failed `sync_dir` leaves names as durable as they
 //!   were, and may be tried again.
-//! - **ENOSPC**: a write puts down what fits, in pages, and fails; a reservation fails as a whole; a new name fails
-//!   when not one page is free. Removing the last name of a file that nobody has open frees its space at once.
-//!   *Survivable*: nothing else is wrong; free space and go on.
-//! - **Slow periods** stretch the time of what starts in them; in **hung periods** nothing starts. Nothing else
-//!   changes.
+//! - **ENOSPC**: a write writes as many pages as fit, and fails; a reservation fails as a whole; a new name fails when
+//!   not one page is free. Removing the last name of a file that nobody has open frees its space at once. *Survivable*:
+//!   nothing else is wrong; free space and go on.
+//! - **Slow periods** stretch the time of operations that start in them; in **hung periods** nothing starts. Nothing
+//!   else changes.
 //!
-//! What is *not* modelled, because nothing here could survive it: acknowledged syncs that lie, sectors that lose their
-//! durable content by a power cut, misdirected writes. Two overlapping writes under way at the same time have no
-//! defined order on a real disk; here the later submitted one wins while the power is on.
+//! Some faults are *not* modelled, because nothing here could survive them: acknowledged syncs that lie, sectors that
+//! lose their durable content by a power cut, misdirected writes. Two overlapping writes in flight at the same time
+//! have no defined order on a real disk; here the one submitted later wins while the power is on.
 //!
 //! # Time
 //!
-//! Direct and O_DSYNC writes, and all reads, pay on the device. A buffered write costs nothing; its bytes pay when the
-//! file is synced. Operations on names take the device's latency. There is no page cache for reads.
+//! Direct and O_DSYNC writes, and all reads, take time on the device. A buffered write takes none; its bytes take time
+//! when the file is synced. Operations on names take the device's latency. There is no page cache for reads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ use super::fault::{Fault, FaultPlan, Faults};
 use super::image::DiskImage;
 use crate::{Class, Clock, Rng};
 
-/// A file system in memory on a simulated device. See the module's text for what may go wrong.
+/// A file system in memory on a simulated device. The module's documentation says what may go wrong.
 pub struct SimFs {
     pub(super) shared: Arc<Shared>,
 }
@@ -92,17 +92,18 @@ impl SimFs {
         Self { shared }
     }
 
-    /// What a power cut at this moment leaves, drawn at random ([`Keep::Random`]). The disk itself goes on.
+    /// One image that a power cut at this moment may leave, drawn at random ([`Keep::Random`]). The disk itself goes
+    /// on.
     pub fn crash(&self, rng: &mut Rng) -> DiskImage {
         self.crash_keeping(Keep::Random, rng)
     }
 
-    /// What a power cut at this moment leaves. Ask as often as you like: every answer is one possible outcome.
+    /// One image that a power cut at this moment may leave. Each call draws one possible outcome.
     pub fn crash_keeping(&self, keep: Keep, rng: &mut Rng) -> DiskImage {
         self.shared.settled().crash(keep, rng)
     }
 
-    /// Cuts the power now: every operation under way or submitted later fails, and [`SimFs::crash`] shows this moment.
+    /// Cuts the power now: every operation in flight or submitted later fails, and [`SimFs::crash`] shows this moment.
     pub fn cut_power(&self) {
         self.shared.cut_power();
     }
@@ -112,13 +113,13 @@ impl SimFs {
         self.shared.lock().cut = Some((index, phase));
     }
 
-    /// Calls `hook` at every [`CutPoint`] from now on. It may use the disk; it is not called for what it does itself.
+    /// Calls `hook` at every [`CutPoint`] from now on. The hook may use the disk; its own operations do not call it.
     pub fn on_cut_point(&self, mut hook: impl FnMut(&SimFs, &CutPoint<'_>) + Send + 'static) {
         let hook = move |shared: &Arc<Shared>, point: &CutPoint<'_>| hook(&SimFs::of(Arc::clone(shared)), point);
         self.shared.set_hook(Some(Box::new(hook)));
     }
 
-    /// Calls nothing any more.
+    /// Removes the hook.
     pub fn clear_hook(&self) {
         self.shared.set_hook(None);
     }
@@ -128,7 +129,7 @@ impl SimFs {
         self.shared.lock().changes
     }
 
-    /// Replaces the planned faults. Periods already planned stay.
+    /// Replaces the planned faults. Periods planned earlier stay.
     pub fn set_faults(&self, plan: FaultPlan) {
         let mut state = self.shared.lock();
         for period in state.faults.set(plan) {
@@ -136,8 +137,8 @@ impl SimFs {
         }
     }
 
-    /// The next operation of `kind`, or the next of all, goes wrong. From [`SimFs::on_cut_point`] in [`Phase::Before`]
-    /// it hits that very operation: so a test fails "the third sync of a table".
+    /// Makes the next operation of `kind`, or the next of any kind, go wrong. Called from [`SimFs::on_cut_point`] in
+    /// [`Phase::Before`], it hits that very operation: this is how a test fails "the third sync of a table".
     pub fn fail_next(&self, kind: Option<OpKind>, fault: Fault) {
         self.shared.lock().faults.fail_next(kind, fault);
     }
@@ -147,12 +148,12 @@ impl SimFs {
         self.shared.lock().set_free_bytes(bytes);
     }
 
-    /// Makes the disk as large as `bytes` (rounded down to pages): what its files hold already is not free.
+    /// Makes the disk `bytes` large (rounded down to pages); the space of existing files is not free.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.lock().set_capacity(bytes);
     }
 
-    /// Bytes of space that all files hold, what they have reserved with them.
+    /// Bytes of space that all files hold, including what they have reserved.
     pub fn held_bytes(&self) -> u64 {
         self.shared.lock().held_bytes()
     }
@@ -168,8 +169,8 @@ impl SimFs {
         state.file(path.as_ref()).is_some_and(|file| file.state.lock().flip_bit(offset, bit))
     }
 
-    /// Handles that are open on files of `dir` and the directories in it, by the path each was opened with: also those
-    /// on files that have another name or none by now.
+    /// Handles that are open on files of `dir` and the directories in it, by the path each was opened with. Files that
+    /// have another name or none by now count too.
     pub fn open_files(&self, dir: impl AsRef<Path>) -> usize {
         let handles = self.shared.handles.lock();
         handles.iter().filter(|(path, _)| path.starts_with(dir.as_ref())).map(|(_, open)| open).sum()
@@ -185,12 +186,12 @@ impl SimFs {
         self.shared.lock().counters.get(class, kind)
     }
 
-    /// A hash of every operation so far with its times, tag, path, offset and length.
+    /// A hash of all operations so far, each with its times, tag, path, offset and length.
     pub fn event_hash(&self) -> u64 {
         self.shared.lock().events.hash()
     }
 
-    /// Records events from now on, to find where two runs part.
+    /// Records events from now on, to find where two runs diverge.
     pub fn record_events(&self) {
         self.shared.lock().events.record();
     }

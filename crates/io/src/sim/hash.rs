@@ -11,7 +11,7 @@ impl Fold {
 
     pub(super) fn add(&mut self, value: u64) -> &mut Self {
         let product = u128::from(self.0 ^ value) * 0xa076_1d64_78bd_642f;
-        // The rotation keeps a product of zero from swallowing what came before.
+        // The rotation keeps a product of zero from wiping out earlier numbers.
         self.0 = self.0.rotate_left(23) ^ (product as u64) ^ ((product >> 64) as u64);
         self
     }

@@ -1,4 +1,4 @@
-//! A disk without its machine: what a power cut leaves, and what many runs start from.
+//! A disk without its machine: the result of a power cut, and the start of many runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct DiskImage {
 
 #[derive(Clone)]
 pub(super) enum Node {
-    /// With the chunks that are reserved from its start.
+    /// Content, and how many chunks are reserved from the start of the file.
     File(Arc<Content>, u64),
     Dir(BTreeMap<Arc<str>, usize>),
 }
@@ -67,7 +67,7 @@ impl DiskImage {
         Some(bytes)
     }
 
-    /// Puts a file with these bytes in place of what was there, making its directories.
+    /// Puts a file with these bytes at `path`, replacing any file there, and makes missing directories.
     ///
     /// # Errors
     /// Paths with `..` or names that are not UTF-8, and a file where a directory should be.
@@ -108,7 +108,7 @@ impl DiskImage {
             Node::File(..) => None,
         });
         match dir.map(|dir| &mut nodes[dir]) {
-            // What it named stays in `nodes`, and nobody finds it any more.
+            // The removed node stays in `nodes`, but nothing leads to it any more.
             Some(Node::Dir(names)) => names.remove(name).is_some(),
             _ => false,
         }
@@ -126,8 +126,8 @@ impl DiskImage {
         }
     }
 
-    /// Puts a copy of the file `from` of `other` in place of what is at `path`, holes included. False if there is no
-    /// such file.
+    /// Puts a copy of the file `from` of `other` at `path`, holes included, replacing any file there. False if there is
+    /// no such file.
     ///
     /// # Errors
     /// As [`DiskImage::insert`].

@@ -1,4 +1,4 @@
-//! Files and directories as the kernel holds them: what everybody sees, what is durable, and the changes in between.
+//! Files and directories as the kernel holds them: the visible state, the durable state, and the changes in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) enum Inode {
 /// Names in a directory. Sorted, so that nothing depends on where things lie in memory.
 pub(super) type Names = BTreeMap<Arc<str>, Inode>;
 
-/// A file. The lock is only taken under the file system's, so it is never waited for; it is there to make the type
+/// A file. Its lock is only taken under the file system's, so nobody ever waits for it; it is there to make the type
 /// shareable.
 pub(super) struct FileInode {
     /// Unique in its file system.
@@ -38,7 +38,7 @@ pub(super) struct DirInode {
 pub(super) struct DirState {
     /// What everybody sees.
     pub(super) names: Names,
-    /// What survives a power cut whatever happens. Changes in between are in the file system's list.
+    /// The names that survive a power cut in any case. Changes in between are in the file system's list.
     pub(super) durable: Names,
 }
 
@@ -46,19 +46,19 @@ pub(super) struct DirState {
 pub(super) struct FileState {
     /// What everybody sees.
     content: Arc<Content>,
-    /// What survives a power cut whatever happens.
+    /// The content that survives a power cut in any case.
     durable: Arc<Content>,
-    /// What leads from `durable` to `content`, in the order it was done.
+    /// The changes that lead from `durable` to `content`, in the order they were made.
     pending: Vec<Change>,
-    /// What a sync must first transfer.
+    /// The pages that a sync must first transfer.
     pub(super) dirty: DirtyPages,
-    /// It lost bytes in a sync of all files, which no sync of its own has reported yet.
+    /// The file lost bytes in a sync of all files, and no sync of its own has reported that yet.
     pub(super) lost: bool,
     /// Chunks reserved by `allocate` or `reserve`, from the start of the file.
     reserved: u64,
-    /// As many of them as survive a power cut.
+    /// How many of these chunks survive a power cut.
     durable_reserved: u64,
-    /// Names, and open handles; at 0 of both the space is free again.
+    /// Names and open handles; when there are none of either, the space is free again.
     pub(super) links: u32,
     pub(super) handles: u32,
 }
@@ -72,15 +72,15 @@ struct Change {
 }
 
 enum What {
-    /// All of a chunk.
+    /// A whole chunk.
     Chunk(usize, Arc<Chunk>),
-    /// Bytes within a chunk, at a start.
+    /// Bytes within a chunk, from a start on.
     Part(usize, usize, Box<[u8]>),
     /// The file got at least this long.
     Extend(u64),
     /// The file got exactly this long.
     SetLen(u64),
-    /// So many chunks from the start are the file's, written or not.
+    /// This many chunks from the start belong to the file, written or not.
     Reserve(u64),
 }
 
@@ -101,7 +101,7 @@ impl Change {
         }
     }
 
-    /// How many chunks are reserved after it, `reserved` having been before.
+    /// How many chunks are reserved after this change, if `reserved` were before.
     fn reserves(&self, reserved: u64) -> u64 {
         match &self.what {
             What::SetLen(len) => reserved.min(len.div_ceil(CHUNK as u64)),
@@ -116,12 +116,12 @@ impl Change {
             What::Part(index, start, bytes) => to.put(*index, *start, bytes),
             What::Extend(len) => to.extend(*len),
             What::SetLen(len) => to.set_len(*len),
-            // No byte and no length: see `reserves`.
+            // It changes no byte and no length: see `reserves`.
             What::Reserve(_) => {}
         }
     }
 
-    /// Applies the sectors that `tear` keeps; the write's first sector is `first`.
+    /// Applies the sectors that `tear` keeps; `first` is the write's first sector.
     fn apply_torn(&self, to: &mut Content, first: u64, tear: &mut Tear) {
         let Some((offset, bytes)) = self.data() else { return };
         let mut done = 0;
@@ -137,7 +137,7 @@ impl Change {
 }
 
 impl FileState {
-    /// A file that is durable as it is, with so many chunks reserved.
+    /// A file whose content is durable as it is, with `reserved` chunks reserved.
     pub(super) fn of(content: Arc<Content>, reserved: u64) -> Self {
         Self { durable: Arc::clone(&content), content, reserved, durable_reserved: reserved, ..Self::default() }
     }
@@ -180,7 +180,7 @@ impl FileState {
         (fits, taken)
     }
 
-    /// Writes; visible at once, durable later.
+    /// Writes `bytes`; visible at once, durable later.
     pub(super) fn write(&mut self, number: u64, done_at: Nanos, offset: u64, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -216,8 +216,8 @@ impl FileState {
 
     /// Makes the file at least `len` long.
     fn extend(&mut self, number: u64, done_at: Nanos, len: u64) {
-        // Longer than what is durable counts too: the change that made it this long may not be covered by the sync that
-        // covers this write.
+        // A length beyond the durable one counts too: the change that made the file this long may not be covered by the
+        // sync that covers this write.
         if len > self.content.len() || len > self.durable.len() {
             Arc::make_mut(&mut self.content).extend(len);
             self.pending.push(Change { number, done_at, what: What::Extend(len) });
@@ -230,7 +230,7 @@ impl FileState {
         self.pending.push(Change { number, done_at, what: What::SetLen(len) });
     }
 
-    /// Reserves the first `len` bytes, and makes the file so long.
+    /// Reserves the first `len` bytes, and makes the file that long.
     pub(super) fn allocate(&mut self, number: u64, done_at: Nanos, len: u64) {
         self.reserve(number, done_at, len);
         self.extend(number, done_at, len);
@@ -245,13 +245,13 @@ impl FileState {
         }
     }
 
-    /// A sync submitted at `submitted`, as operation `number`, is complete: what was complete by then is durable.
+    /// Completes a sync that was submitted at `submitted` as operation `number`: changes complete by then are durable.
     pub(super) fn land_sync(&mut self, number: u64, submitted: Nanos) {
         self.promote(|change| change.number < number && change.done_at <= submitted);
     }
 
-    /// The synced write `number` is complete, so it is durable. Whatever older is pending below it becomes durable
-    /// first: the disk must not bring back what a durable write has replaced.
+    /// Completes the synced write `number`, which is durable now. Older pending changes below it become durable first:
+    /// the disk must not bring back what a durable write has replaced.
     pub(super) fn land_write(&mut self, number: u64) {
         let touched = self.pending.iter().filter(|change| change.number == number).filter_map(Change::chunk_index);
         let (low, high) = touched.fold((usize::MAX, 0), |(low, high), index| (low.min(index), high.max(index)));
@@ -273,9 +273,9 @@ impl FileState {
         });
     }
 
-    /// A sync of operation `number` failed: of each write it covered, some sectors are durable and the rest is
-    /// forgotten, so that the next sync knows nothing of it. `revert` makes readers see what the medium has, as if the
-    /// kernel had thrown the pages away too.
+    /// The sync with operation number `number` failed: of each write it covered, some sectors are durable and the rest
+    /// is forgotten, so that the next sync knows nothing of it. `revert` makes readers see the bytes on the medium, as
+    /// if the kernel had thrown the pages away too.
     pub(super) fn fail_sync(&mut self, number: u64, submitted: Nanos, revert: bool, rng: &mut Rng) {
         let durable = Arc::make_mut(&mut self.durable);
         self.pending.retain(|change| {
@@ -291,7 +291,7 @@ impl FileState {
             for change in &self.pending {
                 change.apply(&mut content);
             }
-            // Lengths stay pending, so the file is as long as before, whatever its bytes are.
+            // Changes of length stay pending, so the file is as long as before, whatever its bytes are.
             self.content = Arc::new(content);
         }
     }
@@ -302,7 +302,7 @@ impl FileState {
         Some((numbers().min()?, numbers().max()?))
     }
 
-    /// What is left of the file after a power cut now, and how many of its chunks are still reserved.
+    /// The content that a power cut now leaves, and how many of its chunks are still reserved.
     pub(super) fn crash(&self, fates: &mut Fates<'_>) -> (Arc<Content>, u64) {
         let mut reserved = self.durable_reserved;
         if self.pending.is_empty() {
@@ -339,7 +339,7 @@ impl FileState {
         (Arc::new(content), reserved)
     }
 
-    /// Flips one bit of the medium and of what readers see. False if there is no such byte.
+    /// Flips one bit on the medium and in the visible content. False if there is no such byte.
     pub(super) fn flip_bit(&mut self, offset: u64, bit: u8) -> bool {
         Arc::make_mut(&mut self.durable).flip_bit(offset, bit);
         Arc::make_mut(&mut self.content).flip_bit(offset, bit)

@@ -2,7 +2,7 @@
 //!
 //! - [`Sim`]: one thread, virtual nanoseconds, an order of running that the seed decides;
 //! - [`SimFs`]: a disk in memory on that clock, with a written fault model (at the top of `fs.rs`), a [`DeviceSpec`]
-//!   that says how fast it is and a [`FaultPlan`] that says what goes wrong;
+//!   that says how fast it is, and a [`FaultPlan`] that says what goes wrong;
 //! - [`DiskImage`]: what a power cut leaves, cheap to copy, the start of the next run.
 //!
 //! A crash test lets a workload run once and looks at the disk at every change:

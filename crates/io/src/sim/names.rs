@@ -13,7 +13,7 @@ pub(super) struct NameChange {
     edits: Vec<Edit>,
 }
 
-/// In `dir`, `name` now means `inode`, or nothing.
+/// In `dir`, `name` now refers to `inode`, or to nothing.
 pub(super) struct Edit {
     pub(super) dir: Arc<DirInode>,
     pub(super) name: Arc<str>,
@@ -42,7 +42,7 @@ impl Edit {
 pub(super) struct PendingNames(Vec<NameChange>);
 
 impl PendingNames {
-    /// Makes a change visible. Returns files that lost a name by it.
+    /// Makes a change visible. Returns the files that lost a name by it.
     pub(super) fn make(&mut self, number: u64, done_at: Nanos, edits: Vec<Edit>) -> Vec<Inode> {
         let mut replaced = Vec::new();
         for edit in &edits {
@@ -60,7 +60,7 @@ impl PendingNames {
         replaced
     }
 
-    /// A sync of `dir`, submitted at `submitted` as operation `number`, is complete. A change that also concerns
+    /// Completes a sync of `dir` that was submitted at `submitted` as operation `number`. A change that also concerns
     /// another directory becomes durable there too: it is one change.
     pub(super) fn land_sync(&mut self, dir: &DirInode, number: u64, submitted: Nanos) {
         let is_covered = |change: &NameChange| {

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use crate::{Error, ErrorKind, Result};
 
-/// The names on the way to `path`. A leading `/` means nothing: everything is below the root.
+/// The components of `path`. A leading `/` means nothing: everything is below the root.
 pub(super) fn components<'a>(action: &'static str, path: &'a Path) -> Result<Vec<&'a str>> {
     let mut names = Vec::with_capacity(8);
     for component in path.components() {
@@ -22,7 +22,7 @@ pub(super) fn components<'a>(action: &'static str, path: &'a Path) -> Result<Vec
     Ok(names)
 }
 
-/// The directories on the way, and the last name.
+/// The directories on the way to `path`, and the last component.
 pub(super) fn split<'a>(action: &'static str, path: &'a Path) -> Result<(Vec<&'a str>, &'a str)> {
     let mut names = components(action, path)?;
     let name = names.pop().ok_or_else(|| is_a_dir(action, path))?;

@@ -1,10 +1,11 @@
-//! What was carried out of a shared log, because its member could not flush it: logs of its own, each with consecutive
-//! records of one member, in `carried/` beside the segments. Their records have the member's indexes, and the payloads
-//! that they had in the shared log, with tags of version 2; their segments have the shared log's identity.
+//! Records that were carried out of a shared log because their member could not flush them. They are in logs of their
+//! own, each with consecutive records of one member, in `carried/` beside the segments. The records have the member's
+//! indexes, and the payloads that they had in the shared log, with tags of version 2; the segments have the shared
+//! log's identity.
 //!
-//! A directory is called by what is in it, once all of that is on the device: until then it ends in `.tmp`, and
-//! whatever attempt has left it there is removed. So a name says which records need not be in the shared log any more.
-//! What is written to it never changes again.
+//! The name of such a directory says what is in it. The directory gets this name once all of its content is on the
+//! device. Until then its name ends in `.tmp`, and a directory that an attempt has left with such a name is removed. So
+//! a name says which records are no longer needed in the shared log. A carried log never changes again.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,10 +33,10 @@ pub(super) struct CarriedLog {
     pub last: LogIndex,
 }
 
-/// Those that there are.
+/// All carried logs.
 pub(super) type CarriedLogs = BTreeSet<CarriedLog>;
 
-/// What there is of `member`, under whatever identity.
+/// The carried logs of `member`, under any identity.
 pub(super) fn of_member(logs: &CarriedLogs, member: MemberId) -> impl DoubleEndedIterator<Item = CarriedLog> {
     let least = CarriedLog { carrier: (member, 0), first: 0, last: 0 };
     let most = CarriedLog { carrier: (member, u64::MAX), first: LogIndex::MAX, last: LogIndex::MAX };
@@ -47,7 +48,7 @@ impl CarriedLog {
         dir_of_all(segments).join(self.name())
     }
 
-    /// Where it is written.
+    /// The directory in which it is written.
     pub fn temporary_dir(&self, segments: &Path) -> PathBuf {
         dir_of_all(segments).join(self.name() + TEMPORARY)
     }
@@ -62,7 +63,7 @@ impl CarriedLog {
         let mut part = || parts.next();
         let carrier = (part()?.parse().ok()?, u64::from_str_radix(part()?, 16).ok()?);
         let parsed = Self { carrier, first: part()?.parse().ok()?, last: part()?.parse().ok()? };
-        // As it would be written, and in no other way.
+        // Accept a name only in exactly the form in which it would be written.
         (parsed.name() == name).then_some(parsed)
     }
 }
@@ -71,14 +72,14 @@ pub(super) fn dir_of_all(segments: &Path) -> PathBuf {
     segments.with_file_name("carried")
 }
 
-/// What is in the directory of all: what is whole, and what was not finished.
+/// The content of the directory of carried logs: the complete ones, and the unfinished ones.
 #[derive(Default)]
 pub(super) struct Listed {
     pub whole: CarriedLogs,
     pub unfinished: CarriedLogs,
 }
 
-/// What was carried out of the shared log with its `segments` there.
+/// Lists what was carried out of the shared log whose segments are in `segments`.
 pub(super) async fn list(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner) -> Result<Listed> {
     let mut listed = Listed::default();
     let names = match fs.list(&dir_of_all(segments), Tag::new(owner, Class::Log)).await {
@@ -94,7 +95,7 @@ pub(super) async fn list(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner) -> Res
     Ok(listed)
 }
 
-/// As [`list`], with the names durable: a process that was killed may have left them in memory.
+/// As [`list`], but also makes the names durable: a process that was killed may have left them in memory only.
 pub(super) async fn list_durable(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner) -> Result<Listed> {
     let listed = list(fs, segments, owner).await?;
     if !listed.whole.is_empty() {
@@ -103,7 +104,7 @@ pub(super) async fn list_durable(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner
     Ok(listed)
 }
 
-/// Makes the names of what was carried durable.
+/// Makes the names of carried logs durable.
 pub(super) async fn sync_names(fs: &Arc<dyn Fs>, segments: &Path, tag: Tag) -> Result<()> {
     let all = dir_of_all(segments);
     if let Some(parent) = all.parent() {
@@ -112,11 +113,12 @@ pub(super) async fn sync_names(fs: &Arc<dyn Fs>, segments: &Path, tag: Tag) -> R
     fs.sync_dir(&all, tag).await
 }
 
-/// Gives what was carried of a member, and is not in its tables, to `apply`, in order. What follows is to be opened as
-/// if that were in tables.
+/// Passes the carried records of a member that are not in its tables to `apply`, in order. The rest of the member is to
+/// be opened as if these records were in tables.
 ///
 /// # Errors
-/// `Corruption` if one is damaged, or begins behind what the one before or the engine holds; what `apply` says; I/O.
+/// `Corruption` if a carried log is damaged, or if records are missing between it and the one before or the engine;
+/// errors of `apply`; I/O.
 pub(super) async fn read(
     fs: &Arc<dyn Fs>,
     segments: &Path,
@@ -133,7 +135,7 @@ pub(super) async fn read(
         }
         let found = read_one(fs, &log.dir(segments), identity, &opening, apply).await?;
         if found.last != log.last {
-            let message = format!("it ends with record {}, not with {}", found.last, log.last);
+            let message = format!("the carried log ends with record {}, not with record {}", found.last, log.last);
             return Err(Error::corruption(log.dir(segments), 0, message));
         }
         opening.persisted = log.last;
@@ -153,14 +155,14 @@ async fn read_one(
     let own = |index| RecordTag { member: opening.member, identity: Some(opening.identity), index };
     let mut show = |index, payload: &[u8]| match RecordTag::decode(payload) {
         Ok((tag, appended)) if tag == own(index) => apply(index, appended),
-        Ok(_) => Op::ready(Err(Error::corruption(dir, 0, format!("record {index} is another member's")))),
+        Ok(_) => Op::ready(Err(Error::corruption(dir, 0, format!("record {index} belongs to another member")))),
         Err(wrong) => Op::ready(Err(Error::corruption(dir, 0, format!("record {index}: {wrong}")))),
     };
     let anchor = LogAnchor { identity, durable: 0 };
     recover::look(fs, dir, opening.owner, anchor, opening.persisted, &mut show).await
 }
 
-/// Removes a carried log. From when its name is gone, durably, it is none: a crash leaves it whole, or unfinished.
+/// Removes a carried log. It stops being one when its name is gone durably: a crash leaves it complete, or unfinished.
 pub(super) async fn remove(fs: &Arc<dyn Fs>, segments: &Path, log: CarriedLog, tag: Tag) -> Result<()> {
     match fs.rename(&log.dir(segments), &log.temporary_dir(segments), tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -170,7 +172,7 @@ pub(super) async fn remove(fs: &Arc<dyn Fs>, segments: &Path, log: CarriedLog, t
     remove_unfinished(fs, segments, log, tag).await
 }
 
-/// Removes what an attempt has left.
+/// Removes a directory that an attempt has left behind.
 pub(super) async fn remove_unfinished(fs: &Arc<dyn Fs>, segments: &Path, log: CarriedLog, tag: Tag) -> Result<()> {
     let dir = log.temporary_dir(segments);
     remove_files(fs, &dir, tag).await?;

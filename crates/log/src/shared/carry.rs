@@ -1,5 +1,5 @@
-//! Carrying: copying what a member has unflushed out of the shared log, and what becomes of the copies. Where they are
-//! and how they are read back: [`carried`].
+//! Carrying: copies the unflushed records of a member out of the shared log, and manages the copies. Where the copies
+//! are and how they are read back is in [`carried`].
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use crate::options::{LogAnchor, LogOptions, SyncMode};
 use crate::recover::Recovery;
 use crate::write_ahead_log::WriteAheadLog;
 
-/// Bytes that are written at a time.
+/// Bytes written at a time.
 const WRITE_BYTES: u64 = 256 << 10;
 
 impl Shared {
@@ -25,8 +25,8 @@ impl Shared {
         Tag::new(self.options.log.owner, Class::Log)
     }
 
-    /// Whoever carries something of `member`, removes that, drops the member or begins to open it has this: one at a
-    /// time.
+    /// The lock for carrying records of `member`, for removing carried ones, for dropping the member, and for beginning
+    /// to open it: only one of these is done at a time.
     pub(super) fn turn_of(&self, member: MemberId) -> Arc<AsyncMutex<()>> {
         let mut turns = self.turns.lock();
         turns.retain(|_, turn| turn.strong_count() > 0);
@@ -37,13 +37,14 @@ impl Shared {
         })
     }
 
-    /// Whether something of the member was carried that is in tables, if its engine holds everything up to `persisted`.
+    /// Whether the member has a carried log whose records are all in tables, if its engine holds everything up to
+    /// `persisted`.
     pub(super) fn is_carried_through(&self, carrier: Carrier, persisted: LogIndex) -> bool {
         let logs = self.carried.lock();
         carried::of_member(&logs, carrier.0).any(|log| log.carrier == carrier && log.last <= persisted)
     }
 
-    /// Removes what was carried of a member and is in its tables, which hold everything up to `persisted`.
+    /// Removes the carried logs of a member whose records are in its tables, which hold everything up to `persisted`.
     pub(super) async fn drop_carried(&self, carrier: Carrier, persisted: LogIndex) -> Result<()> {
         if !self.is_carried_through(carrier, persisted) {
             return Ok(());
@@ -53,7 +54,7 @@ impl Shared {
         self.remove_carried(carrier.0, |log| log.carrier == carrier && log.last <= persisted).await
     }
 
-    /// Removes what was carried of `member` and is `unneeded`. To be called in the member's turn.
+    /// Removes the carried logs of `member` that are `unneeded`. Call it in the member's turn.
     pub(super) async fn remove_carried(
         &self,
         member: MemberId,
@@ -67,7 +68,7 @@ impl Shared {
         Ok(())
     }
 
-    /// See [`SharedLog::carry`](super::SharedLog::carry).
+    /// Implements [`SharedLog::carry`](super::SharedLog::carry).
     pub(super) async fn carry(&self, member: MemberId) -> Result<()> {
         {
             let turn = self.turn_of(member);
@@ -75,7 +76,11 @@ impl Shared {
             let keys = self.members.lock().keeping_of(member);
             for (_, identity) in keys {
                 let Some(identity) = identity else {
-                    return Err(self.invalid(member, "carry", "its tags are of version 1, and it was not opened yet"));
+                    return Err(self.invalid(
+                        member,
+                        "carry",
+                        "its records have tags of version 1, and it has not been opened yet",
+                    ));
                 };
                 self.carry_one((member, identity)).await?;
             }
@@ -89,7 +94,7 @@ impl Shared {
         loop {
             let failed = self.failed();
             if failed.is_some() {
-                // What was written in front of the failure may still succeed, and is promised then.
+                // Writes in front of the failed one may still succeed, and are promised then.
                 self.log.quiet().await;
             }
             let mut unflushed = {
@@ -102,8 +107,8 @@ impl Shared {
                 unflushed.drop_behind(self.log.progress().committed);
                 unflushed
             };
-            // Where records are missing that were in tables, what is on either side is carried for itself: only who
-            // opens the member knows what its tables hold.
+            // Where records are missing because they were in tables, the records on either side are carried separately:
+            // only the code that opens the member knows what its tables hold.
             while let Some((first, last)) = unflushed.first_stretch() {
                 let mut stretch = unflushed.clone();
                 stretch.drop_from(last + 1);
@@ -120,23 +125,24 @@ impl Shared {
                     }
                     return Ok(());
                 }
-                // It has failed meanwhile, with more committed.
+                // The log has failed meanwhile, with more records committed.
                 Some(_) => {}
                 None => return Ok(()),
             }
         }
     }
 
-    /// Why the log has failed, if it has, and for which time.
+    /// Why the log has failed, if it has, and the number of that failure.
     fn failed(&self) -> Option<(u64, Error)> {
         self.log.failure().map(|failure| (self.log.stats().failures, failure))
     }
 
-    /// Makes `wanted`, durably, of the `unflushed` records of its member, which are all that it has.
+    /// Copies the `unflushed` records of a member, which must be exactly those of `wanted`, into the carried log
+    /// `wanted`, durably.
     async fn copy(&self, wanted: CarriedLog, unflushed: &Unflushed) -> Result<()> {
         let tag = self.log_tag();
-        // What an attempt before has left may have been written by a process that was killed, or not be on the device
-        // although it can be read: nothing of it is used.
+        // An earlier attempt may have been made by a process that was killed, and its files may not be on the device
+        // although they can be read: none of them is used.
         self.sweep(wanted.carrier).await?;
         let copied = async {
             self.write_copy(wanted, unflushed).await?;
@@ -145,7 +151,7 @@ impl Shared {
         };
         let copied = copied.await;
         if copied.is_err() {
-            // Where it cannot be removed, the next attempt or opening tries again.
+            // If they cannot be removed, the next attempt or opening tries again.
             let _left_for_the_next_attempt = self.sweep(wanted.carrier).await;
             return copied;
         }
@@ -153,7 +159,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes what attempts have left.
+    /// Removes everything that attempts have left behind.
     async fn sweep(&self, carrier: Carrier) -> Result<()> {
         let tag = self.log_tag();
         let listed = carried::list(&self.fs, &self.dir, tag.owner).await?;
@@ -173,7 +179,7 @@ impl Shared {
         self.fs.create_dir_all(&all, tag).await?;
         let number = self.carries.fetch_add(1, Ordering::Relaxed);
         let options = LogOptions {
-            // What it is synced for is the whole, at the end.
+            // The copy is synced once, as a whole, at the end.
             sync: SyncMode::Interval,
             salt: self.options.log.salt.rotate_left(16) ^ number,
             anchor: LogAnchor { durable: 0, ..self.options.log.anchor },
@@ -186,7 +192,7 @@ impl Shared {
             let appended = match log.append_tagged(&RecordTag::encode(member, identity, index), payload) {
                 Ok(appended) if appended == index => appended,
                 Ok(appended) => {
-                    let message = format!("record {index} would be carried as {appended}");
+                    let message = format!("record {index} would be carried as record {appended}");
                     return Op::ready(Err(self.invalid(member, "carry", &message)));
                 }
                 Err(error) => return Op::ready(Err(error)),
@@ -201,13 +207,13 @@ impl Shared {
         };
         let opening = MemberOpening { member, identity, owner: options.owner, persisted: wanted.first - 1, durable: 0 };
         let copied = replay::read(self, &opening, unflushed, &mut Recovery::default(), &mut append).await;
-        // Nothing of it is in flight when it is removed.
+        // Nothing may be in flight when the copy is removed.
         let closed = log.close().await;
         log.quiet().await;
         copied?;
         closed?;
         if log.last() != wanted.last {
-            let message = format!("records up to {} would be carried, not up to {}", log.last(), wanted.last);
+            let message = format!("records up to {} would be carried, not up to record {}", log.last(), wanted.last);
             return Err(self.invalid(member, "carry", &message));
         }
         Ok(())

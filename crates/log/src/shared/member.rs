@@ -15,7 +15,7 @@ use crate::stats::LogStats;
 use crate::write_ahead_log::{OutsideSync, Waiter, WriteAheadLog};
 
 /// The log of one member of a [`SharedLog`](super::SharedLog); its indexes are the member's own. Once all clones are
-/// dropped the member can be opened again, which gives back what it had not flushed.
+/// dropped the member can be opened again, and is given the records back that it had not flushed.
 #[derive(Clone)]
 pub struct MemberLog(Arc<Handle>);
 
@@ -23,7 +23,7 @@ struct Handle {
     shared: Arc<Shared>,
     member: MemberId,
     identity: u64,
-    /// Tells this opening of the member from others.
+    /// Distinguishes this opening of the member from others.
     number: u64,
 }
 
@@ -42,17 +42,17 @@ impl MemberLog {
         (self.0.member, self.0.identity)
     }
 
-    /// Which member it is.
+    /// The number of the member.
     pub fn member(&self) -> MemberId {
         self.0.member
     }
 
-    /// Does something with the member, which this handle has open.
+    /// Calls `then` with the member, which this handle has open.
     pub(super) fn held<T>(&self, then: impl FnOnce(&mut Member) -> T) -> Result<T> {
         let Handle { shared, member, identity, number } = &*self.0;
         match shared.members.lock().held((*member, Some(*identity)), *number) {
             Some(held) => Ok(then(held)),
-            None => Err(self.error(ErrorKind::Closed, "use", "it was dropped, or opened anew")),
+            None => Err(self.error(ErrorKind::Closed, "use", "it was dropped, or opened again")),
         }
     }
 
@@ -60,25 +60,25 @@ impl MemberLog {
         Error::new(kind, action, &self.0.shared.dir, format!("member {}: {message}", self.0.member))
     }
 
-    /// Whether the log has been told not to take this member's records, or has failed.
+    /// Whether the log was told to refuse this member's records, or has failed.
     fn is_fenced(&self) -> bool {
         self.failure().is_some()
     }
 
-    /// The place up to which the log has to be durable for this member to be.
+    /// The place up to which the log has to be durable so that this member is.
     fn last_unflushed(&self) -> Result<LogIndex> {
         self.held(|held| held.unflushed.last_place().unwrap_or(0))
     }
 
-    /// Removes what was carried and is in tables up to `persisted`, and the segments that nobody needs any more. Either
-    /// is tried whatever becomes of the other.
+    /// Removes carried logs that are in tables up to `persisted`, and the segments that nobody needs any more. Each is
+    /// tried even if the other fails.
     async fn give_back(&self, persisted: LogIndex) -> Result<()> {
         let truncated = self.0.shared.truncate().await;
         self.0.shared.drop_carried(self.carrier(), persisted).await.and(truncated)
     }
 
     async fn make_durable(&self) -> Result<()> {
-        // What is in doubt becomes durable with a flush alone.
+        // Records in doubt become durable only by a flush.
         if let Some(fence) = self.held(|held| held.in_doubt.and(held.fence.clone()))? {
             return Err(fence);
         }
@@ -86,7 +86,7 @@ impl MemberLog {
         if log.progress().durable >= place {
             return Ok(());
         }
-        // Others' records, appended meanwhile, may be the only ones that are lost.
+        // The lost records may all be others', appended meanwhile.
         log.sync().await.or_else(|error| if log.progress().durable >= place { Ok(()) } else { Err(error) })
     }
 
@@ -98,7 +98,7 @@ impl MemberLog {
             let outcome = self.held(|held| {
                 let durable = log.progress().durable;
                 if held.unflushed.last_place().is_some_and(|place| place > durable) {
-                    // Something was appended meanwhile.
+                    // Another record was appended meanwhile.
                     return None;
                 }
                 if let Some(fence) = &held.fence {
@@ -117,7 +117,11 @@ impl MemberLog {
 impl WriteAheadLog for MemberLog {
     fn append(&self, payload: &[u8]) -> Result<LogIndex> {
         if payload.len() > PAYLOAD_BYTES_MAX - TAG_BYTES {
-            let message = format!("a record of {} bytes (at most {})", payload.len(), PAYLOAD_BYTES_MAX - TAG_BYTES);
+            let message = format!(
+                "the record has {} bytes, and at most {} are possible",
+                payload.len(),
+                PAYLOAD_BYTES_MAX - TAG_BYTES
+            );
             return Err(self.error(ErrorKind::Invalid, "append to", &message));
         }
         let Handle { shared, member, identity, .. } = &*self.0;
@@ -145,7 +149,7 @@ impl WriteAheadLog for MemberLog {
         });
         match place.flatten() {
             Ok(Some(place)) => log.poll_commit(place, waiter, cx),
-            // It is in tables, or was carried.
+            // The record is in tables, or was carried.
             Ok(None) => {
                 log.forget(waiter);
                 Poll::Ready(Ok(()))
@@ -184,7 +188,7 @@ impl WriteAheadLog for MemberLog {
         Box::pin(async move { log.0.shared.maintain().await })
     }
 
-    /// Whether anything of this member would be given back: then its segments may go at any time, when others flush.
+    /// Whether any record of this member would be given back: then its segments may go at any time, when others flush.
     fn would_truncate(&self, persisted: LogIndex) -> bool {
         self.0.shared.is_carried_through(self.carrier(), persisted)
             || self
@@ -201,7 +205,7 @@ impl WriteAheadLog for MemberLog {
     }
 
     fn refuse(&self, error: Error) {
-        // A member that is gone takes nothing anyway.
+        // A member that is gone accepts nothing anyway.
         let _gone = self.held(|held| held.fence.get_or_insert(error).clone());
     }
 
@@ -213,7 +217,7 @@ impl WriteAheadLog for MemberLog {
             }
             let last = log.last();
             if persisted < last {
-                let message = format!("record {last} is not persisted (up to {persisted} is)");
+                let message = format!("record {last} is not persisted yet (only records up to {persisted} are)");
                 return Err(log.error(ErrorKind::Invalid, "replace the log of", &message));
             }
             log.held(|held| held.persist(persisted))?;
@@ -225,7 +229,7 @@ impl WriteAheadLog for MemberLog {
                 held.fence = None;
                 held.is_closed = false;
             })?;
-            // It takes records again, whatever becomes of this: the next truncation tries it again.
+            // The member takes records again, even if this fails: the next truncation tries it again.
             let _left_for_the_next_truncation = shared.drop_carried(log.carrier(), persisted).await;
             Ok(())
         })
@@ -236,8 +240,8 @@ impl WriteAheadLog for MemberLog {
         Box::pin(async move {
             let closed = log.close_member().await;
             if let Err(error) = &closed {
-                // Whoever closes it is done with it all the same. Else the member could not be opened again for as long
-                // as somebody, a long read say, holds on to this handle.
+                // The caller of `close` is done with the member even if closing failed. Otherwise the member could not
+                // be opened again for as long as somebody, for example a long read, holds on to this handle.
                 let _gone = log.held(|held| {
                     held.fence.get_or_insert_with(|| error.clone());
                     held.is_closed = true;
@@ -252,8 +256,9 @@ impl WriteAheadLog for MemberLog {
         Box::pin(async move {
             let last = log.last();
             if !log.is_fenced() || persisted < last {
-                let message =
-                    format!("it still takes records, or record {last} is not persisted (up to {persisted} is)");
+                let message = format!(
+                    "it still takes records, or record {last} is not persisted yet (only records up to {persisted} are)"
+                );
                 return Err(log.error(ErrorKind::Invalid, "remove the log of", &message));
             }
             log.held(|held| held.persist(persisted))?;
@@ -272,12 +277,13 @@ impl WriteAheadLog for MemberLog {
         self.held(|held| held.last).unwrap_or(0)
     }
 
-    /// Of this member's records. Writes, syncs and segments are those of all, and not counted here.
+    /// The counters of this member's records. Writes, syncs and segments are shared by all members, and not counted
+    /// here.
     fn stats(&self) -> LogStats {
         let log = &self.0.shared.log;
         let of = |held: &mut Member| {
             let progress = log.progress();
-            // What was dropped from the runs is in tables, or was carried.
+            // Records that were dropped from the runs are in tables, or were carried.
             let kept = held.unflushed.first_index().or(held.in_doubt);
             let flushed = kept.map_or(held.last, |first| first - 1);
             let up_to = |place| held.unflushed.index_at(place).unwrap_or(flushed);

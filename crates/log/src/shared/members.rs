@@ -1,7 +1,7 @@
-//! The members of a shared log, and what each keeps of it: a state machine without locks or I/O.
+//! The members of a shared log, and the records of each that are still needed: a state machine without locks or I/O.
 //!
-//! Records of one number and two identities are those of two partitions. One of them is gone: only one directory has
-//! the number. Which one that is, is known when it is opened; until then both are kept.
+//! Records with one number and two identities belong to two partitions. One of them is gone, because only one directory
+//! has the number. Which one is known when the member is opened; until then the records of both are kept.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use weir_model::LogIndex;
 use super::tag::{MemberId, RecordTag};
 use super::unflushed::{Place, Unflushed};
 
-/// A member, and the identity of its partition; `None` before it is opened, where its tags are of version 1.
+/// A member, and the identity of its partition; `None` for records with tags of version 1, until the member is opened.
 pub(super) type MemberKey = (MemberId, Option<u64>);
 
-/// What a member has appended since it was opened.
+/// Counters of what a member has appended since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Appended {
     pub records: u64,
     pub payload_bytes: u64,
-    /// With the bytes in front of each payload.
+    /// Including the bytes in front of each payload.
     pub bytes: u64,
 }
 
@@ -28,28 +28,28 @@ pub(super) struct Member {
     pub unflushed: Unflushed,
     /// The last index appended.
     pub last: LogIndex,
-    /// Who has it open: the number of a handle.
+    /// The number of the handle that has it open.
     pub holder: Option<u64>,
-    /// Why it takes no records, though the log may: it was told so, or is closed.
+    /// Why the member takes no records, even if the log does: it was told to refuse them, or is closed.
     pub fence: Option<Error>,
-    /// Closed: somebody else may open it.
+    /// Whether it is closed: then it may be opened again.
     pub is_closed: bool,
-    /// Its records are being read: they stay where they are.
+    /// Whether its records are being read: then they stay where they are.
     pub is_opening: bool,
-    /// The first of the records that are neither in tables nor for sure anywhere on disk, up to [`Member::last`]: the
-    /// log failed, and has gone on without this member. It is fenced until they are in tables.
+    /// The first of the records, up to [`Member::last`], that are not in tables and may not be on disk: the log failed,
+    /// and has gone on without this member. The member is fenced until they are in tables.
     pub in_doubt: Option<LogIndex>,
     pub appended: Appended,
 }
 
 impl Member {
-    /// Its engine holds every record up to `persisted`.
+    /// The member's engine holds every record up to `persisted`.
     pub fn persist(&mut self, persisted: LogIndex) {
         self.unflushed.drop_through(persisted);
         self.in_doubt = self.in_doubt.map(|first| first.max(persisted + 1)).filter(|first| *first <= self.last);
     }
 
-    /// The log has failed and goes on: what this member has in it is nowhere on disk for sure.
+    /// The log has failed and goes on: the records that this member has in it may not be on disk.
     pub fn doubt_rest(&mut self, failure: Error) {
         if let Some(first) = std::mem::take(&mut self.unflushed).first_index() {
             self.in_doubt = Some(first);
@@ -57,7 +57,7 @@ impl Member {
         }
     }
 
-    /// Whether record `index` may be in memory alone.
+    /// Whether record `index` may only be in memory.
     pub fn is_in_doubt(&self, index: LogIndex) -> bool {
         self.in_doubt.is_some_and(|first| index >= first)
     }
@@ -66,7 +66,7 @@ impl Member {
 #[derive(Default)]
 pub(super) struct Members {
     by_key: BTreeMap<MemberKey, Member>,
-    /// Handles given out so far.
+    /// How many handles were given out so far.
     handles: u64,
 }
 
@@ -74,12 +74,12 @@ pub(super) struct Members {
 pub(super) struct Held {
     /// The number of its handle.
     pub number: u64,
-    /// Records under its number that are another partition's, and keep nothing any more.
+    /// Records under its number that belong to another partition, and are no longer needed.
     pub foreign: u64,
 }
 
 impl Members {
-    /// A record found in the log at `place`. False if the member had a later one before: nobody writes that.
+    /// Adds a record found in the log at `place`. False if the member had a later record before: nobody writes that.
     pub fn found(&mut self, tag: &RecordTag, place: Place, bytes: u64) -> bool {
         let member = self.by_key.entry((tag.member, tag.identity)).or_default();
         let is_later = tag.index > member.last;
@@ -88,7 +88,7 @@ impl Members {
         is_later
     }
 
-    /// Records of that member up to `last` were carried: they keep nothing.
+    /// Records of that member up to `last` were carried: they are no longer needed here.
     pub fn carried(&mut self, member: MemberId, identity: u64, last: LogIndex) {
         if let Some(member) = self.by_key.get_mut(&(member, Some(identity))) {
             member.unflushed.drop_through(last);
@@ -99,7 +99,7 @@ impl Members {
         self.by_key.range((member, None)..=(member, Some(u64::MAX))).map(|(key, _)| *key).collect()
     }
 
-    /// What `member` with that `identity` has unflushed.
+    /// The unflushed records of `member` with that `identity`.
     pub fn unflushed(&self, member: MemberId, identity: u64) -> Unflushed {
         let of = |identity| self.by_key.get(&(member, identity)).map(|member| member.unflushed.clone());
         adopt(of(None).unwrap_or_default(), of(Some(identity)).unwrap_or_default()).0
@@ -111,7 +111,7 @@ impl Members {
         streams.max_by_key(|(_, member)| member.unflushed.last_place()).and_then(|((_, identity), _)| *identity)
     }
 
-    /// A new handle of `member`; `None` if somebody has it open. From here on it is known whose records are its own.
+    /// A new handle of `member`; `None` if somebody has it open. From here on it is known which records are its own.
     pub fn hold(&mut self, member: MemberId, identity: u64) -> Option<Held> {
         let keys = self.keys_of(member);
         let is_open = |key: &MemberKey| self.by_key[key].holder.is_some() && !self.by_key[key].is_closed;
@@ -135,17 +135,17 @@ impl Members {
         Some(Held { number: self.handles, foreign: foreign + passed })
     }
 
-    /// The member, as long as handle `number` has it.
+    /// The member, as long as the handle `number` has it open.
     pub fn held(&mut self, key: MemberKey, number: u64) -> Option<&mut Member> {
         self.by_key.get_mut(&key).filter(|member| member.holder == Some(number))
     }
 
-    /// The member, whoever has it.
+    /// The member, whichever handle has it open.
     pub fn get(&mut self, key: MemberKey) -> Option<&mut Member> {
         self.by_key.get_mut(&key)
     }
 
-    /// Handle `number` is gone. Nothing is remembered of a member that keeps nothing.
+    /// The handle `number` is gone. A member of which no record is needed is forgotten.
     pub fn release(&mut self, key: MemberKey, number: u64) {
         let Some(held) = self.held(key, number) else { return };
         (held.holder, held.is_opening) = (None, false);
@@ -154,7 +154,7 @@ impl Members {
         }
     }
 
-    /// Members that are open, or keep something.
+    /// The number of members that are open, or have records that are needed.
     pub fn count(&self) -> usize {
         self.by_key.len()
     }
@@ -166,14 +166,14 @@ impl Members {
         }
     }
 
-    /// Up to where nobody needs the log, of which `last` is the last place (DF-12): every record up to there is in its
-    /// member's tables.
+    /// The place up to which nobody needs the log, whose last place is `last` (DF-12): every record up to there is in
+    /// its member's tables.
     pub fn floor(&self, last: Place) -> Place {
         self.by_key.values().filter_map(|member| member.unflushed.first_place()).min().map_or(last, |first| first - 1)
     }
 
-    /// Who has something unflushed at `place` or in front of it, in the order of their numbers, and the last of those
-    /// records of each.
+    /// The members that have something unflushed at `place` or in front of it, in the order of their numbers, each with
+    /// the last of these records.
     pub fn keeping(&self, place: Place) -> Vec<(MemberId, LogIndex)> {
         let mut keeping: Vec<(MemberId, LogIndex)> = Vec::new();
         for (&(id, _), member) in &self.by_key {
@@ -186,7 +186,7 @@ impl Members {
         keeping
     }
 
-    /// Those of `member` that have something unflushed.
+    /// The keys of `member` that have something unflushed.
     pub fn keeping_of(&self, member: MemberId) -> Vec<MemberKey> {
         let mut keys = self.keys_of(member);
         keys.retain(|key| !self.by_key[key].unflushed.is_empty());
@@ -194,8 +194,9 @@ impl Members {
     }
 }
 
-/// The records of a member, of which those `without_identity` have tags of version 1, and how many of these are not its
-/// own: version 1 was not written any more when version 2 was, so its own stand in front of `own` in both orders.
+/// The records of a member that has records `without_identity`, with tags of version 1; and how many of those are not
+/// its own. Version 1 was no longer written when version 2 was, so the member's own records of version 1 are in front
+/// of `own` in both orders.
 fn adopt(without_identity: Unflushed, own: Unflushed) -> (Unflushed, u64) {
     let is_before =
         without_identity.last_index() < own.first_index() && without_identity.last_place() < own.first_place();
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(members.unflushed(7, 2).first_index(), Some(1));
         let held = members.hold(7, 2).expect("nobody has it");
         assert_eq!((held.foreign, members.floor(9), members.count()), (0, 0, 1));
-        // Who begins anew is somebody else.
+        // A member that begins again at index 1 is somebody else.
         let mut members = Members::default();
         (1..=3).for_each(|index| found(&mut members, None, index, index));
         (1..=2).for_each(|index| found(&mut members, Some(2), index, 3 + index));

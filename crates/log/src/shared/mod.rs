@@ -2,26 +2,28 @@
 //!
 //! A partition that writes little still costs a log of its own: a segment, and a sync for each interval in which it
 //! writes. A shared log is one physical [`Log`], whose records are tagged with the *member* that appended them. Each
-//! member has a [`MemberLog`], which is a [`WriteAheadLog`] like any other: whoever holds one does not know that
+//! member has a [`MemberLog`], which is a [`WriteAheadLog`] like any other: code that uses one does not know that
 //! others write to the same files.
 //!
 //! 1. A member's records have consecutive indexes of its own, from 1 on, as in a log of its own: engines, anchors and
 //!    checks rely on that. Where a record stands among those of all members is its *place*; only this folder knows it.
-//! 2. What holds after a crash holds for each member: the log as a whole ends after a prefix of its places, so each
+//! 2. The guarantees after a crash hold for each member: the log as a whole ends after a prefix of its places, so each
 //!    member's records end after a prefix of its indexes.
-//! 3. A segment goes when every member in it, and in all older ones, has flushed past it (DF-12). Up to where that is
-//!    so is the log's *floor*. It is made durable elsewhere ([`ClaimKeeper`]) before any segment goes, and the next
-//!    opening begins behind it. With it goes up to where the log is *durable*: a log that ends before is refused.
-//! 4. One member that writes next to nothing keeps all segments behind its last flush. So from a number of bytes on
-//!    the log [names](SharedLog::cascade) those who keep the oldest segment, and its owner has them flushed: a cascade
-//!    of flushes. The log itself never waits for that: whoever has room in its memtables writes on.
+//! 3. A segment is removed when every member in it, and in all older ones, has flushed past it (DF-12). The place up to
+//!    which that is so is the log's *floor*. It is made durable elsewhere ([`ClaimKeeper`]) before any segment is
+//!    removed, and the next opening begins behind it. The place up to which the log is *durable* is stored with it: a
+//!    log that ends before that is refused.
+//! 4. One member that writes next to nothing keeps all segments behind its last flush. So from a certain size on the
+//!    log [names](SharedLog::cascade) the members that keep the oldest segment, and its owner has them flushed: a
+//!    cascade of flushes. The log itself never waits for that: a member with room in its memtables writes on.
 //! 5. A failed write or sync fences all members, for nobody knows whose records are lost. The log goes on when all of
 //!    them hold in tables what they appended.
-//! 6. A member that cannot flush holds nobody up: what it has unflushed is [carried](SharedLog::carry) out of the log,
-//!    into one of its own. After a failure, what cannot be carried stays in its memory, and it alone stays fenced.
+//! 6. A member that cannot flush does not hold up the others: its unflushed records are [carried](SharedLog::carry) out
+//!    of the log, into one of its own. After a failure, records that cannot be carried stay in the member's memory, and
+//!    only this member stays fenced.
 //!
-//! Lock order: `replacing`, a member's turn (never the other way round), then `members`, `carried`, `claimed`, each of
-//! these alone or before the physical log's state.
+//! Lock order: `replacing`, a member's turn (never the other way round), then `members`, `carried`, `claimed`. Each of
+//! these three is taken alone or before the physical log's state.
 //!
 //! On a node the partitions of tenants with `--log shared` are its members.
 
@@ -62,7 +64,7 @@ pub use self::tag::{MemberId, RecordTag, TAG_BYTES, bytes_by_member};
 /// Bytes of a member's record in front of its payload.
 const FRONT_BYTES: u64 = (HEADER_BYTES + TAG_BYTES) as u64;
 
-/// What is remembered of a shared log outside of it. True for ever once it is true.
+/// What is remembered of a shared log outside of it. A claim that is true once is true for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedClaim {
     /// Nobody needs records up to this place any more.
@@ -72,19 +74,20 @@ pub struct SharedClaim {
 }
 
 impl SharedClaim {
-    /// The larger of each.
+    /// The larger of each place.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { floor: self.floor.max(other.floor), durable: self.durable.max(other.durable) }
     }
 }
 
-/// Bytes of records that are kept in memory until their members are opened, at most.
+/// Most bytes of records that are kept in memory until their members are opened.
 const SORTED_BYTES_MAX: u64 = 64 << 20;
 
-/// Remembers durably, outside of the shared log, what no file of it can tell.
+/// Remembers durably, outside of the shared log, the facts that no file of it can tell.
 pub trait ClaimKeeper: Send + Sync + 'static {
-    /// Makes `claim` durable. Neither place ever falls; of two calls at the same time the larger of each has to last.
+    /// Makes `claim` durable. Neither place ever falls; of two calls at the same time the larger of each place has to
+    /// last.
     ///
     /// # Errors
     /// I/O: then no segment is removed.
@@ -94,41 +97,42 @@ pub trait ClaimKeeper: Send + Sync + 'static {
 /// How to open a shared log.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedOptions {
-    /// Of the physical log: its owner is whom the I/O of all members is booked to.
+    /// The options of the physical log. The I/O of all members is booked to its owner.
     pub log: LogOptions,
-    /// From so many bytes in segments on, those who keep the oldest segment are to flush.
+    /// From this many bytes in segments on, the members that keep the oldest segment are to flush.
     pub cap_bytes: u64,
 }
 
-/// What a member is opened with.
+/// How to open a member.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberOpening {
-    /// Which.
+    /// The number of the member.
     pub member: MemberId,
-    /// Of its partition, drawn when that was made. Records under its number with another one are not its own.
+    /// The identity of its partition, drawn when that was made. Records under its number with another identity are not
+    /// its own.
     pub identity: u64,
-    /// Whom the reading of its records is booked to.
+    /// The owner to which the reading of its records is booked.
     pub owner: Owner,
-    /// Its engine holds every record up to here.
+    /// Every record up to this one is in its engine.
     pub persisted: LogIndex,
-    /// Every record of it up to here was on the device, as is known from elsewhere; 0 if nothing is.
+    /// Every record up to this one was on the device, as is known from elsewhere; 0 if nothing is known.
     pub durable: LogIndex,
 }
 
-/// How a shared log stands.
+/// The state of a shared log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedStats {
-    /// Of the physical log; indexes are places.
+    /// The counters of the physical log; indexes are places.
     pub log: LogStats,
-    /// Members that have it open, or have something unflushed in it.
+    /// Members that have the log open, or have something unflushed in it.
     pub members: usize,
-    /// Cascades since it was opened: segments for which members were named.
+    /// Cascades since the log was opened: segments for which members were named.
     pub cascades: u64,
-    /// Members of which something was carried out of it, as they could not flush.
+    /// Members that have carried logs, because they could not flush.
     pub carried: usize,
 }
 
-/// See the module. Clones are the same log.
+/// One log for many small partitions. Clones are the same log.
 #[derive(Clone)]
 pub struct SharedLog(Arc<Shared>);
 
@@ -140,14 +144,14 @@ struct Shared {
     keeper: Arc<dyn ClaimKeeper>,
     recovery: Recovery,
     members: Mutex<Members>,
-    /// Of members that were not opened yet in this life. Taken alone.
+    /// The records of members that were not opened yet in this life. Its lock is taken alone.
     sorted: Mutex<Sorted>,
     cascades: Mutex<Cascades>,
-    /// What the keeper was told last.
+    /// The last claim that the keeper was given.
     claimed: Mutex<SharedClaim>,
-    /// Every member that has flushed wants the log replaced after a failure: one does it at a time.
+    /// Every member that has flushed wants the log replaced after a failure: only one does it at a time.
     replacing: AsyncMutex<()>,
-    /// See [`Shared::turn_of`]. Taken alone.
+    /// See [`Shared::turn_of`]. Its lock is taken alone.
     turns: Mutex<BTreeMap<MemberId, Weak<AsyncMutex<()>>>>,
     carried: Mutex<CarriedLogs>,
     /// How often something was carried.
@@ -157,19 +161,19 @@ struct Shared {
 #[derive(Default)]
 struct Cascades {
     count: u64,
-    /// The last place of the segment for which members were named last.
+    /// The last place of the segment for which members were named most recently.
     named: LogIndex,
 }
 
 impl SharedLog {
-    /// Opens the shared log in `dir`, of which nobody needs anything up to the place `floor`, as its `keeper` was told
-    /// last; what else that was told is in the options' anchor. Records of members that do not exist any more, as
-    /// `exists` says, are passed over: they keep nothing. Reads the whole log once, and keeps in memory where its
-    /// records stand; the records as far as they fit in a quarter of the cap, and 64 MiB. The others are in a file,
-    /// sorted by member.
+    /// Opens the shared log in `dir`. `floor` is the place up to which nobody needs anything, as its `keeper` was told
+    /// last; the rest of what the keeper was told is in the options' anchor. Records of members that do not exist any
+    /// more, as `exists` says, are passed over: they are not needed. The whole log is read once. The places of its
+    /// records are kept in memory, and so are the records themselves, as far as they fit in a quarter of the cap, and
+    /// 64 MiB. The others are in a file, sorted by member.
     ///
     /// # Errors
-    /// As [`Log::open`]; `Corruption` for records that no shared log has.
+    /// As [`Log::open`]; `Corruption` for records that cannot be in a shared log.
     pub async fn open(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -223,13 +227,13 @@ impl SharedLog {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Opens the log of a member, giving every record of it after the persisted one to `replay`, in order; where that
-    /// must wait, so does the reading. The log is not read for it, unless it was open before in this life: then what is
-    /// long between two of its records is not.
+    /// Opens the log of a member, passing every record after the persisted one to `replay`, in order. If `replay` has
+    /// to wait, so does the reading. The log itself is not read for this, unless the member was open before in this
+    /// life. In that case long stretches between two of its records are skipped.
     ///
     /// # Errors
-    /// `Invalid` if it is open; `Corruption` if records are missing that its engine or the anchor says must be there;
-    /// what `replay` says; I/O.
+    /// `Invalid` if the member is open; `Corruption` if records are missing that must be there according to its engine
+    /// or the anchor; errors of `replay`; I/O.
     pub async fn member(
         &self,
         opening: MemberOpening,
@@ -238,12 +242,12 @@ impl SharedLog {
         let MemberOpening { member, identity, persisted, .. } = opening;
         let shared = &self.0;
         let (handle, foreign) = {
-            // What of it is being carried is carried first, and nothing is from here on until it is open.
+            // A carry of this member in progress is finished first, and no other begins until the member is open.
             let turn = shared.turn_of(member);
             let _turn = turn.lock().await;
             let held = shared.members.lock().hold(member, identity);
-            let Held { number, foreign } = held.ok_or_else(|| shared.invalid(member, "open", "it is open"))?;
-            // From here on: dropped on the way out, it lets the member go.
+            let Held { number, foreign } = held.ok_or_else(|| shared.invalid(member, "open", "it is open already"))?;
+            // From here on the handle, if it is dropped on the way out, releases the member.
             let handle = MemberLog::new(Arc::clone(shared), (member, identity), number);
             let is_foreign = |log: &carried::CarriedLog| log.carrier.1 != identity;
             let _left_for_the_next_opening = shared.remove_carried(member, is_foreign).await;
@@ -254,7 +258,8 @@ impl SharedLog {
             held.unflushed.last_place()
         })?;
         if last_place.is_some_and(|last| last > shared.log.progress().durable) {
-            // Its last holder went without a word. What cannot be written by now was not promised to anybody.
+            // Its last holder went without closing it. Records that cannot be written by now were not promised to
+            // anybody.
             let _seen_in_what_is_committed = shared.log.sync().await;
         }
         let logs: CarriedLogs = carried::of_member(&shared.carried.lock(), member).collect();
@@ -278,14 +283,15 @@ impl SharedLog {
         Ok((handle, recovery))
     }
 
-    /// Nothing of `member` is needed any more: it was dropped. Whoever has it open gets `Closed` from now on.
+    /// Nothing of `member` is needed any more, because it was dropped. A handle that still has it open gets `Closed`
+    /// from now on.
     ///
     /// # Errors
-    /// I/O: segments that are not needed stay; the next truncation tries again.
+    /// I/O: unneeded segments stay; the next truncation tries again.
     pub async fn forget(&self, member: MemberId) -> Result<()> {
         let shared = &self.0;
         let removed = {
-            // What is being carried of it is carried first, and removed with the rest.
+            // A carry of this member in progress is finished first, and its result is removed with the rest.
             let turn = shared.turn_of(member);
             let _turn = turn.lock().await;
             shared.members.lock().forget(member);
@@ -295,22 +301,22 @@ impl SharedLog {
         shared.truncate().await.and(removed)
     }
 
-    /// Carries what `member` has unflushed out of this log, into one of its own: for one that cannot flush, or cannot
-    /// be opened. Then it keeps nothing here, and is given its records back from there. It writes on to this log,
-    /// unless that has failed: then what it could not write for sure is in its memory alone, and it is fenced until it
-    /// has flushed, while others go on.
+    /// Carries the unflushed records of `member` out of this log, into one of its own: for a member that cannot flush,
+    /// or cannot be opened. Then the member keeps nothing here, and is given its records back from there. It writes on
+    /// to this log, unless that has failed. In that case records that may not have been written are in its memory
+    /// alone, and it is fenced until it has flushed, while others go on.
     ///
     /// # Errors
-    /// `Invalid` if it is being opened, or its tags are of version 1 and it was not opened yet; I/O: then it keeps what
-    /// was not carried.
+    /// `Invalid` if the member is being opened, or its tags are of version 1 and it was not opened yet; I/O: then the
+    /// member keeps the records that were not carried.
     pub async fn carry(&self, member: MemberId) -> Result<()> {
         self.0.carry(member).await
     }
 
-    /// Who has to flush before the log can become shorter, in the order of their numbers, and up to which of its
-    /// records: where it is above its cap, the members whose unflushed records keep the oldest segment (DF-12); after a
-    /// failure, all that have any. Empty otherwise. Asking again changes nothing: whoever flushes already is named
-    /// until it has.
+    /// The members that have to flush before the log can become shorter, in the order of their numbers, each with the
+    /// record up to which it has to flush. If the log is above its cap, these are the members whose unflushed records
+    /// keep the oldest segment (DF-12); after a failure, all members that have unflushed records. Empty otherwise.
+    /// Asking again changes nothing: a member that is flushing already is named until it has done so.
     pub fn cascade(&self) -> Vec<(MemberId, LogIndex)> {
         let shared = &self.0;
         if shared.log.failure().is_some() {
@@ -319,7 +325,7 @@ impl SharedLog {
         if !self.is_long() {
             return Vec::new();
         }
-        // What stands in the segment that is written to would not give it back.
+        // Flushing records in the active segment would not give it back.
         let Some(oldest) = shared.log.oldest() else { return Vec::new() };
         let keeping = shared.members.lock().keeping(oldest);
         let mut cascades = shared.cascades.lock();
@@ -329,25 +335,26 @@ impl SharedLog {
         keeping
     }
 
-    /// Whether it is above its cap.
+    /// Whether the log is above its cap.
     pub fn is_long(&self) -> bool {
         self.0.log.stats().live_bytes >= self.0.options.cap_bytes
     }
 
-    /// Removes the segments that nobody needs any more, where a truncation by a member has failed to, or there is no
-    /// member left.
+    /// Removes the segments that nobody needs any more, if a member's truncation has failed to do so, or if no member
+    /// is left.
     ///
     /// # Errors
-    /// I/O: they stay; the next truncation tries again.
+    /// I/O: the segments stay; the next truncation tries again.
     pub async fn truncate(&self) -> Result<()> {
         self.0.truncate().await
     }
 
-    /// Goes on after a failure, if all that members have appended is in tables, or carried, or in doubt. Does nothing
-    /// if it has not failed. Members do that by themselves when they have flushed.
+    /// Goes on after a failure, if everything that members have appended is in tables, or carried, or in doubt. Does
+    /// nothing if the log has not failed. Members do this by themselves when they have flushed.
     ///
     /// # Errors
-    /// `Invalid` if a member keeps something; I/O: the log stays fenced, and it may be tried again.
+    /// `Invalid` if the log still holds records that a member needs; I/O. The log stays fenced, and replacing it may be
+    /// tried again.
     pub async fn replace(&self) -> Result<()> {
         self.0.replace().await
     }
@@ -357,20 +364,21 @@ impl SharedLog {
         self.0.log.failure()
     }
 
-    /// Whether it is at twice its cap: those who were named have not flushed while as much was written again.
+    /// Whether the log is at twice its cap: the members that were named have not flushed while as much was written
+    /// again.
     pub fn is_overlong(&self) -> bool {
         self.0.log.stats().live_bytes >= self.0.options.cap_bytes.saturating_mul(2)
     }
 
-    /// The members that have something unflushed here, or carried. Before a member is opened, what its engine holds is
-    /// not known: all that the log has of it counts.
+    /// The members that have something unflushed here, or carried. Before a member is opened, nobody knows what its
+    /// engine holds: all its records in the log count.
     pub fn unflushed(&self) -> BTreeSet<MemberId> {
         let keeping = self.0.members.lock().keeping(LogIndex::MAX);
         let carried = self.0.carried.lock();
         keeping.into_iter().map(|(member, _)| member).chain(carried.iter().map(|log| log.carrier.0)).collect()
     }
 
-    /// Makes everything durable and refuses appends from now on, of all members.
+    /// Makes everything durable and refuses appends of all members from now on.
     ///
     /// # Errors
     /// The failure that fenced the log, unless all members hold everything in tables.
@@ -379,22 +387,22 @@ impl SharedLog {
         if self.0.members.lock().keeping(LogIndex::MAX).is_empty() { Ok(()) } else { closed }
     }
 
-    /// Has the keeper remember up to where the log is durable by now. To be called now and then, and when it is closed:
-    /// what is written behind that can be lost with its files without being missed.
+    /// Has the keeper remember up to which place the log is durable by now. Call it now and then, and when the log is
+    /// closed: if the log's files are lost, records behind that place are not missed.
     ///
     /// # Errors
-    /// I/O: less would be missed.
+    /// I/O: then fewer lost records would be noticed.
     pub async fn claim(&self) -> Result<()> {
         let (claim, claimed) = (self.0.claimable(), *self.0.claimed.lock());
         if claim == claimed { Ok(()) } else { self.0.hold(claim).await }
     }
 
-    /// What the keeper could be told by now.
+    /// The claim that could be given to the keeper by now.
     pub fn claimable(&self) -> SharedClaim {
         self.0.claimable()
     }
 
-    /// What opening found, of all members together; indexes are places.
+    /// The findings of the opening, for all members together; indexes are places.
     pub fn recovery(&self) -> &Recovery {
         &self.0.recovery
     }
@@ -411,7 +419,7 @@ impl Shared {
     /// Removes the segments that nobody needs any more.
     async fn truncate(&self) -> Result<()> {
         let floor = {
-            // Under the lock of the members nobody appends: nothing up to `last` is missing from their runs.
+            // Nobody appends under the lock of the members: no record up to `last` is missing from their runs.
             let members = self.members.lock();
             members.floor(self.log.progress().last)
         };
@@ -422,7 +430,7 @@ impl Shared {
         self.log.truncate(floor).await
     }
 
-    /// Whatever an opening found of `member` is not to be given to it.
+    /// Discards the records of `member` that the opening found: they are not to be given to it.
     async fn discard_sorted(&self, member: MemberId) {
         let taken = self.sorted.lock().take(member);
         if let Some(taken) = taken {
@@ -430,13 +438,13 @@ impl Shared {
         }
     }
 
-    /// What is so by now, and may be remembered.
+    /// The claim that is true by now.
     fn claimable(&self) -> SharedClaim {
         SharedClaim { floor: self.claimed.lock().floor, durable: self.log.progress().durable }
     }
 
     async fn hold(&self, claim: SharedClaim) -> Result<()> {
-        // What nobody needs is as good as durable.
+        // Records that nobody needs are as good as durable.
         let claim = SharedClaim { durable: claim.durable.max(claim.floor), ..claim };
         self.keeper.hold(claim).await?;
         let mut claimed = self.claimed.lock();
@@ -444,8 +452,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a segment that is full is durable, and nobody remembers that: without it the log would seem to end
-    /// before.
+    /// Whether a full segment is durable and nobody remembers that: if the segment were lost, the log would seem to end
+    /// before it.
     fn is_claim_due(&self) -> bool {
         let claimed = self.claimed.lock().durable;
         self.log.sealed().is_some_and(|sealed| sealed > claimed)
@@ -463,18 +471,18 @@ impl Shared {
     async fn replace(&self) -> Result<()> {
         let _turn = self.replacing.lock().await;
         if self.log.failure().is_none() {
-            // Somebody else was first.
+            // Another member was first.
             return Ok(());
         }
         let last = {
             let members = self.members.lock();
             if let Some((member, _)) = members.keeping(LogIndex::MAX).first() {
-                let message = format!("member {member} has not flushed everything yet");
+                let message = format!("member {member} has not flushed all its records yet");
                 return Err(Error::new(ErrorKind::Invalid, "replace", &self.dir, message));
             }
             self.log.progress().last
         };
-        // The places that are lost leave a hole: the next opening has to begin behind it.
+        // The lost places leave a hole: the next opening has to begin behind it.
         self.hold(SharedClaim { floor: last, durable: last }).await?;
         self.log.replace(last).await
     }

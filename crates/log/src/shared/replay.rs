@@ -1,4 +1,4 @@
-//! Reading a member's records back, among those of others.
+//! Reads a member's records back, from among those of others.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use crate::recover::Recovery;
 use crate::segment::{self, HEADER_PAGE};
 use crate::state::Searched;
 
-/// What is read in vain rather than passed over, in bytes: a read that begins anew costs about as much.
+/// Fewer bytes than this between two records are read in vain rather than skipped: starting a new read costs about as
+/// much.
 const PASSED_BYTES_MIN: u64 = 256 << 10;
 
-/// Gives the `unflushed` records of a member to `apply`, having seen that none is missing. As many as may be from what
-/// was `taken` for it when the log was read.
+/// Passes the `unflushed` records of a member to `apply`, after checking that none is missing. As many as possible come
+/// from the records `taken` for it when the log was read.
 pub(super) async fn replay(
     shared: &Shared,
     opening: &MemberOpening,
@@ -47,7 +48,7 @@ pub(super) async fn replay(
     Ok(recovery)
 }
 
-/// Gives the `unflushed` records of a member, which begin with the one behind its persisted one, to `apply`.
+/// Passes the `unflushed` records of a member, which begin with the one behind its persisted one, to `apply`.
 pub(super) async fn read(
     shared: &Shared,
     opening: &MemberOpening,
@@ -74,13 +75,13 @@ struct MemberReader<'a> {
     identity: u64,
     opening: &'a MemberOpening,
     unflushed: &'a Unflushed,
-    /// The index of the next record that is wanted.
+    /// The index of the next record to be read.
     next: LogIndex,
     turn: Turn,
 }
 
 impl MemberReader<'_> {
-    /// Reads what is wanted of one segment.
+    /// Reads the member's records in one segment.
     async fn read(
         &mut self,
         segment: &Searched,
@@ -112,7 +113,7 @@ impl MemberReader<'_> {
                         let (tag, payload) = RecordTag::decode(record.payload).map_err(wrong)?;
                         let is_own = tag.identity.is_none_or(|identity| identity == self.opening.identity);
                         if !is_own || (tag.member, tag.index) != (self.opening.member, self.next) {
-                            return Err(wrong("another record than when the log was opened"));
+                            return Err(wrong("this is not the record that was here when the log was opened"));
                         }
                         apply(tag.index, payload).await?;
                         self.next += 1;
@@ -128,7 +129,7 @@ impl MemberReader<'_> {
                         yield_now().await;
                     }
                 }
-                // Padding: the records go on with the next page, or not at all.
+                // This is padding: the records go on at the next page, or not at all.
                 _ if !offset.is_multiple_of(PAGE as u64) => offset = record::next_page(offset),
                 _ => return Ok(()),
             }
@@ -138,6 +139,6 @@ impl MemberReader<'_> {
 
 fn segment_id(path: &Path) -> Result<u64> {
     let name = path.file_name().and_then(|name| name.to_str());
-    let no_segment = || Error::new(ErrorKind::Invalid, "read", path, "it is not called as a segment");
+    let no_segment = || Error::new(ErrorKind::Invalid, "read", path, "its name is not that of a log segment");
     name.and_then(segment::parse_name).ok_or_else(no_segment)
 }

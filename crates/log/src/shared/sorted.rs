@@ -1,10 +1,10 @@
-//! The records that an opening found, sorted by member: each member is given its own without the log being read for it
-//! once more. So all of them together are read in a time that is linear in the length of the log, in any order.
+//! The records that an opening found, sorted by member: each member is given its own without reading the log once more.
+//! So reading all members takes time linear in the length of the log, whatever their order.
 //!
-//! As much as fits is kept in memory. Whenever that is full, all of it is appended to a file beside the segments, a
-//! *run*, in which the records of each member stand together. The file is of no use after this life: it is not synced,
-//! and goes with the next opening or when the last member was given its own. Where it cannot be written (a full disk),
-//! records are read from the log again.
+//! As much as fits is kept in memory. Whenever the memory is full, all of it is appended as a *run* to a file beside
+//! the segments. In a run the records of each member stand together. The file is of no use after this life: it is not
+//! synced, and it is removed at the next opening or when the last member was given its records. If it cannot be written
+//! (a full disk), records are read from the log again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,39 +17,39 @@ use weir_model::LogIndex;
 use super::tag::{MemberId, RecordTag};
 use super::unflushed::{Place, Unflushed};
 
-/// In front of each record: its place and its index, and the bytes that follow, each a u64.
+/// Bytes in front of each record: its place, its index, and the number of bytes that follow, each a u64.
 const FRONT_BYTES: usize = 24;
-/// Written at a time.
+/// Bytes written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A member's records in a run.
+/// The records of one member in a run.
 struct Piece {
     offset: u64,
     length: usize,
     crc: u32,
 }
 
-/// See the module.
+/// The records that an opening found, by member.
 pub(super) struct Sorted {
     fs: Arc<dyn Fs>,
     path: PathBuf,
     tag: Tag,
-    /// As many bytes are kept in memory.
+    /// Most bytes that are kept in memory.
     memory_max: usize,
     kept: BTreeMap<MemberId, Vec<u8>>,
     kept_bytes: usize,
-    /// In the order of the runs.
+    /// The pieces of each member, in the order of the runs.
     pieces: BTreeMap<MemberId, Vec<Piece>>,
-    /// Members that have something in the file, and were not given it yet.
+    /// The number of members that have records in the file and were not given them yet.
     readers: Arc<AtomicUsize>,
-    /// Where the next run begins.
+    /// Where the next run will begin.
     end: u64,
-    /// The file could not be written: nothing here is all that there is.
+    /// Whether the file could not be written: then the records here are not complete.
     has_failed: Arc<AtomicBool>,
 }
 
 impl Sorted {
-    /// Nothing, for the log with its `segments` there. What a life before has left is removed.
+    /// An empty collection for the log whose segments are in `segments`. Removes a file that an earlier life has left.
     pub async fn new(fs: &Arc<dyn Fs>, segments: &Path, owner: Owner, memory_max: u64) -> Result<Self> {
         let (path, tag) = (segments.with_file_name("sorted.tmp"), Tag::new(owner, Class::Maintenance));
         remove(fs, &path, tag).await?;
@@ -58,7 +58,7 @@ impl Sorted {
         Ok(Self { fs: Arc::clone(fs), path, tag, memory_max, kept, kept_bytes, pieces, readers, end, has_failed })
     }
 
-    /// Takes a record that was found at `place`. What is given is to be awaited before the next one.
+    /// Adds a record that was found at `place`. Await the result before adding the next record.
     pub fn push(&mut self, tag: &RecordTag, place: Place, payload: &[u8]) -> Op<()> {
         let bytes = self.kept.entry(tag.member).or_default();
         for word in [place, tag.index, payload.len() as u64] {
@@ -86,7 +86,7 @@ impl Sorted {
             (Arc::clone(&self.fs), self.path.clone(), self.tag, Arc::clone(&self.has_failed));
         Op::pending(async move {
             if write(&fs, &path, tag, kept, begin).await.is_err() {
-                // Whatever it was: the records are in the log. Its space may be the last that there is.
+                // Whatever the error was, the records are still in the log. The file may take up the last free space.
                 has_failed.store(true, Ordering::Relaxed);
                 let _left_for_the_next_opening = remove(&fs, &path, tag).await;
             }
@@ -94,7 +94,7 @@ impl Sorted {
         })
     }
 
-    /// Takes out what it has of `member`; `None` if it may not be all.
+    /// Takes the records of `member` out; `None` if they may not be complete.
     pub fn take(&mut self, member: MemberId) -> Option<Taken> {
         let (kept, pieces) = (self.kept.remove(&member), self.pieces.remove(&member).unwrap_or_default());
         let reader = (!pieces.is_empty()).then(|| Reader(Arc::clone(&self.readers)));
@@ -150,11 +150,11 @@ pub(super) struct Taken {
     reader: Option<Reader>,
 }
 
-/// One who has something in the file, until it is dropped.
+/// Counts a member that has records in the file, until it is dropped.
 struct Reader(Arc<AtomicUsize>);
 
 impl Reader {
-    /// Whether it was the last one.
+    /// Drops it; returns whether it was the last one.
     fn ends(self) -> bool {
         let readers = Arc::clone(&self.0);
         drop(self);
@@ -169,18 +169,18 @@ impl Drop for Reader {
 }
 
 impl Taken {
-    /// Nobody needs them.
+    /// Discards the records, which nobody needs.
     pub async fn discard(self) {
         if self.reader.is_some_and(Reader::ends) {
             let _left_for_the_next_opening = remove(&self.fs, &self.path, self.tag).await;
         }
     }
 
-    /// Gives those that are `unflushed` to `apply` in order, as far as the file can be read. Gives the index behind the
-    /// last that was given.
+    /// Passes the `unflushed` records among them to `apply` in order, as far as the file can be read. Returns the index
+    /// behind the last one passed.
     ///
     /// # Errors
-    /// What `apply` says.
+    /// The errors of `apply`.
     pub async fn read(
         self,
         unflushed: &Unflushed,
@@ -199,7 +199,7 @@ impl Taken {
         apply: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
     ) -> Result<()> {
         for piece in &self.pieces {
-            // Whatever is wrong with the file: the records are in the log.
+            // Whatever is wrong with the file, the records are still in the log.
             let Ok(bytes) = self.read_piece(piece).await else { return Ok(()) };
             give(&bytes, unflushed, next, apply).await?;
         }
@@ -211,7 +211,9 @@ impl Taken {
         let bytes = file.read_at(piece.offset, AlignedBuf::with_len(piece.length), self.tag).await?;
         match crc32c::crc32c(&bytes) == piece.crc {
             true => Ok(bytes),
-            false => Err(Error::corruption(&self.path, piece.offset, "not what was written to it")),
+            false => {
+                Err(Error::corruption(&self.path, piece.offset, "the checksum of what was written here does not match"))
+            }
         }
     }
 }

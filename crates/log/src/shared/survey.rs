@@ -1,4 +1,4 @@
-//! What a shared log has of its members, and whether that is all that it must have.
+//! The records that a shared log has of its members, and whether all those are there that must be.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,10 +26,11 @@ pub struct SharedSurvey {
 }
 
 impl SharedSurvey {
-    /// Reads the shared log in `dir`, which nobody may have open, from its `floor` on, and changes nothing.
+    /// Reads the shared log in `dir`, which must not be open, from its `floor` on, and changes nothing.
     ///
     /// # Errors
-    /// `Corruption` for a damaged record that had been durable, or one that no shared log has, naming file or record.
+    /// `Corruption` for a damaged record that had been durable, or for one that cannot be in a shared log, naming file
+    /// or record.
     pub async fn take(
         fs: &Arc<dyn Fs>,
         dir: &Path,
@@ -45,8 +46,8 @@ impl SharedSurvey {
         Ok(Self { fs, dir, identity: anchor.identity, whole, members, carried })
     }
 
-    /// What it has of a member, which must be all that its engine and its anchor do not have. Segments are those of all
-    /// members.
+    /// The records that the log has of a member. They must include every record that its anchor knows and its engine
+    /// does not have. Segments are those of all members.
     ///
     /// # Errors
     /// `Corruption` if something is missing; I/O.
@@ -60,14 +61,14 @@ impl SharedSurvey {
         Ok(Recovery { segments: self.whole.segments, ..recovery })
     }
 
-    /// The identity of the member whose records it has under that number, where there are any: the last one's.
+    /// The identity of the member under that number, if the log has records of it: that of the last record.
     pub fn identity_of(&self, member: MemberId) -> Option<u64> {
         let carried = carried::of_member(&self.carried, member).next_back();
         self.members.identity(member).or(carried.map(|log| log.carrier.1))
     }
 }
 
-/// Books a record that was found at `place`, if its member exists. Then it gives tag and payload.
+/// Notes a record that was found at `place`, if its member exists. Then it returns tag and payload.
 pub(super) fn note<'a>(
     members: &mut Members,
     exists: &(dyn Fn(MemberId) -> bool + Send + Sync),
@@ -80,32 +81,32 @@ pub(super) fn note<'a>(
         Ok((tag, _)) if !exists(tag.member) => Ok(None),
         Ok((tag, appended)) => {
             let is_later = members.found(&tag, place, (HEADER_BYTES + payload.len()) as u64);
-            let wrong = "a record in front of which its member had written a later one";
+            let wrong = "the record is out of order: its member wrote a later record before it";
             is_later.then_some(Some((tag, appended))).ok_or(wrong)
         }
     };
     outcome.map_err(|wrong| Error::corruption(dir, 0, format!("record {place}: {wrong}")))
 }
 
-/// Whether the `unflushed` records of a member are all that must be there: they begin behind what its engine holds,
-/// none is missing, and they reach what was durable.
+/// Checks that the `unflushed` records of a member are all that must be there: they begin directly behind the records
+/// of its engine, none is missing, and they reach as far as was durable.
 pub(super) fn judge(dir: &Path, whole: &Recovery, opening: &MemberOpening, unflushed: &Unflushed) -> Result<Recovery> {
     let MemberOpening { member, persisted, durable, .. } = *opening;
     let last = unflushed.last_index().unwrap_or(0).max(persisted);
     let missing = |what: String| Err(Error::corruption(dir, 0, format!("member {member}: {what}")));
     if let Some(first) = unflushed.first_index().filter(|first| *first > persisted + 1) {
         return missing(format!(
-            "its records begin at {first}, but the engine holds only up to {persisted}: segments are missing, or the engine is \
-             an older copy of itself"
+            "its records begin at {first}, but the engine holds records only up to {persisted}: segments are missing, \
+             or the engine's files were replaced by an older copy"
         ));
     }
     if let Some(hole) = unflushed.hole() {
-        return missing(format!("record {hole} is missing between others"));
+        return missing(format!("record {hole} is missing, although later records exist"));
     }
     if last < durable {
         return missing(format!(
-            "records up to {durable} were durable, but they end with record {last}: a file is missing, cut, damaged, or an \
-             older copy of itself"
+            "records up to {durable} were durable, but they end with record {last}: a file is missing, truncated, \
+             damaged, or was replaced by an older copy"
         ));
     }
     Ok(Recovery { last, clean: whole.clean, end: whole.end.clone(), ..Recovery::default() })

@@ -1,11 +1,12 @@
-//! The tag in front of every record of a shared log: whose record it is. Bytes in `docs/format/shared-log.md`.
+//! The tag in front of every record of a shared log: it says whose record it is. Its bytes are in
+//! `docs/format/shared-log.md`.
 
 use weir_model::LogIndex;
 
 use crate::record::{self, HEADER_BYTES};
 
-/// A member of a shared log: the number of its partition. The node gives no number out twice, unless an older catalogue
-/// is put back: so whose records they are is told by the identity, too.
+/// A member of a shared log: the number of its partition. The node never gives out a number twice, unless an older
+/// catalogue is restored. So the identity is needed, too, to tell whose records they are.
 pub type MemberId = u32;
 
 /// Bytes of a tag, at the front of a data record's payload.
@@ -15,14 +16,14 @@ const TAG_BYTES_1: usize = 16;
 
 const VERSION: u8 = 2;
 
-/// Whose record it is.
+/// The tag of a record: it says whose record it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordTag {
     /// The member that appended it.
     pub member: MemberId,
-    /// Of the partition, as its anchor has it: drawn when it was made. `None` in a tag of version 1.
+    /// The identity of the partition, drawn when that was made, as its anchor has it. `None` in a tag of version 1.
     pub identity: Option<u64>,
-    /// Its index among the records of that member; the first is 1.
+    /// The record's index among the records of that member; the first is 1.
     pub index: LogIndex,
 }
 
@@ -37,31 +38,32 @@ impl RecordTag {
         bytes
     }
 
-    /// Splits a data record's payload, which may be any bytes, into its tag and what the member appended.
+    /// Splits a data record's payload, which may be any bytes, into its tag and the payload that the member appended.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the payload.
     pub fn decode(payload: &[u8]) -> Result<(Self, &[u8]), &'static str> {
-        let (tag, rest) = payload.split_first_chunk::<TAG_BYTES_1>().ok_or("a record without a whole tag")?;
+        let (tag, rest) = payload.split_first_chunk::<TAG_BYTES_1>().ok_or("the record is too short for its tag")?;
         let [version, zeros @ .., m0, m1, m2, m3, i0, i1, i2, i3, i4, i5, i6, i7] = *tag;
         let (identity, appended) = match version {
             1 => (None, rest),
             VERSION => {
-                let (identity, appended) = rest.split_first_chunk::<8>().ok_or("a record without a whole tag")?;
+                let (identity, appended) =
+                    rest.split_first_chunk::<8>().ok_or("the record is too short for its tag")?;
                 (Some(u64::from_le_bytes(*identity)), appended)
             }
-            _ => return Err("a record's tag of a format version that this program does not know"),
+            _ => return Err("the record's tag has a format version that this program does not know"),
         };
         let index = LogIndex::from_le_bytes([i0, i1, i2, i3, i4, i5, i6, i7]);
         if zeros != [0; 3] || index == 0 {
-            return Err("a record's tag that no member writes");
+            return Err("the record's tag is malformed");
         }
         Ok((Self { member: MemberId::from_le_bytes([m0, m1, m2, m3]), identity, index }, appended))
     }
 }
 
-/// Whose records a write to a shared log consists of, in their order, and the bytes that each takes there. Marks, links
-/// and padding are nobody's. `buf` may be any bytes; no checksum is looked at.
+/// The members whose records a write to a shared log contains, in the order of the records, each with the bytes that
+/// the record takes. Marks, links and padding belong to no member. `buf` may be any bytes; checksums are not checked.
 pub fn bytes_by_member(buf: &[u8]) -> impl Iterator<Item = (MemberId, u64)> {
     let mut rest = buf;
     std::iter::from_fn(move || {
@@ -69,7 +71,7 @@ pub fn bytes_by_member(buf: &[u8]) -> impl Iterator<Item = (MemberId, u64)> {
             let length = record::needed(rest)?;
             let (this, behind) = rest.split_at_checked(length)?;
             rest = behind;
-            // The tag decodes for data records alone: marks and links are as short as their headers say.
+            // Only the tags of data records are decoded. Marks and links are skipped by the lengths in their headers.
             if record::is_data(this)
                 && let Ok((tag, _)) = RecordTag::decode(&this[HEADER_BYTES..])
             {

@@ -1,14 +1,15 @@
-//! Which records of a member are in no table yet, and where in the shared log they stand.
+//! The records of a member that are in no table yet, and their places in the shared log.
 //!
 //! A record has two numbers: its *index* among the records of its member, and its *place* among all records of the
-//! shared log. Records of a member that follow one another in both make a run: a member that writes alone takes the
-//! memory of one run, whatever it writes, and one whose records are scattered 32 bytes for each.
+//! shared log. Consecutive records of a member that are consecutive in both numbers form a run. So a member that writes
+//! alone takes the memory of one run, whatever it writes, and one whose records are scattered takes 32 bytes for each
+//! record.
 
 use std::collections::VecDeque;
 
 use weir_model::LogIndex;
 
-/// The index of a record in the shared log, among those of all members.
+/// The index of a record among the records of all members, in the shared log.
 pub(super) type Place = LogIndex;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +17,7 @@ struct Run {
     index: LogIndex,
     place: Place,
     count: u64,
-    /// What the records take in the log.
+    /// The bytes that the records take in the log.
     bytes: u64,
 }
 
@@ -29,19 +30,20 @@ impl Run {
         self.place + self.count - 1
     }
 
-    /// Without its first `count` records, fewer than it has. Their bytes are taken to be equal parts.
+    /// The run without its first `count` records; `count` is less than its length. All records are taken to be of the
+    /// same size.
     fn without_first(self, count: u64) -> Run {
         let bytes = self.bytes - self.bytes / self.count * count;
         Run { index: self.index + count, place: self.place + count, count: self.count - count, bytes }
     }
 
-    /// Only its first `count` records, at least one.
+    /// The first `count` records of the run, at least one.
     fn only_first(self, count: u64) -> Run {
         Run { count, bytes: self.bytes / self.count * count, ..self }
     }
 }
 
-/// See the module. Indexes and places rise from run to run.
+/// The unflushed records of a member, as runs. Indexes and places rise from run to run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unflushed {
     runs: VecDeque<Run>,
@@ -59,7 +61,7 @@ impl Unflushed {
         }
     }
 
-    /// Records up to `index` are in tables.
+    /// Removes the records up to `index`: they are in tables.
     pub fn drop_through(&mut self, index: LogIndex) {
         while self.runs.front().is_some_and(|run| run.last_index() <= index) {
             self.runs.pop_front();
@@ -71,7 +73,7 @@ impl Unflushed {
         }
     }
 
-    /// Records behind `place` are not in the log.
+    /// Removes the records behind `place`: they are not in the log.
     pub fn drop_behind(&mut self, place: Place) {
         while self.runs.back().is_some_and(|run| run.place > place) {
             self.runs.pop_back();
@@ -83,7 +85,7 @@ impl Unflushed {
         }
     }
 
-    /// Leaves the records in front of `index`.
+    /// Keeps only the records in front of `index`.
     pub fn drop_from(&mut self, index: LogIndex) {
         while self.runs.back().is_some_and(|run| run.index >= index) {
             self.runs.pop_back();
@@ -95,19 +97,19 @@ impl Unflushed {
         }
     }
 
-    /// The first and the last index up to where none is missing.
+    /// The first index, and the last one before the first gap.
     pub fn first_stretch(&self) -> Option<(LogIndex, LogIndex)> {
         let (first, last) = (self.first_index()?, self.last_index()?);
         Some((first, self.hole().map_or(last, |hole| hole - 1)))
     }
 
-    /// These records and, behind them, those of `later`, which have later indexes and places.
+    /// These records followed by those of `later`, which have later indexes and places.
     pub fn followed_by(mut self, later: Unflushed) -> Unflushed {
         self.runs.extend(later.runs);
         self
     }
 
-    /// How many records they are.
+    /// The number of records.
     pub fn count(&self) -> u64 {
         self.runs.iter().map(|run| run.count).sum()
     }
@@ -132,28 +134,28 @@ impl Unflushed {
         self.runs.back().map(Run::last_place)
     }
 
-    /// Where record `index` stands.
+    /// The place of record `index`.
     pub fn place_of(&self, index: LogIndex) -> Option<Place> {
         let behind = self.runs.partition_point(|run| run.index <= index);
         let run = self.runs.get(behind.checked_sub(1)?)?;
         (index <= run.last_index()).then(|| run.place + (index - run.index))
     }
 
-    /// The last record that stands at `place` or in front of it.
+    /// The last record at `place` or in front of it.
     pub fn index_at(&self, place: Place) -> Option<LogIndex> {
         let behind = self.runs.partition_point(|run| run.place <= place);
         let run = self.runs.get(behind.checked_sub(1)?)?;
-        // An index may be larger than its place, where a log that was not synced has lost what is in tables.
+        // An index may be larger than its place, if a log that was not synced has lost records that are in tables.
         Some(run.index + (place - run.place).min(run.count - 1))
     }
 
-    /// The first index that is missing between the first and the last.
+    /// The first index that is missing between the first record and the last.
     pub fn hole(&self) -> Option<LogIndex> {
         let mut runs = self.runs.iter().zip(self.runs.iter().skip(1));
         runs.find_map(|(run, next)| (run.last_index() + 1 != next.index).then(|| run.last_index() + 1))
     }
 
-    /// About what the records take in the log.
+    /// About how many bytes the records take in the log.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.bytes).sum()
     }
@@ -167,7 +169,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Op {
-        /// Appended, so many places behind the one before.
+        /// Appends a record this many places behind the one before.
         Push(u64),
         DropThrough(u64),
         DropBehind(u64),
@@ -190,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// As a plain list of all records would.
+        /// A plain list of all records would give the same answers.
         #[test]
         fn runs_answer_as_a_list_of_records(ops in prop::collection::vec(op(), 0..80)) {
             let mut list: Vec<(LogIndex, Place)> = Vec::new();

@@ -1,5 +1,5 @@
-//! What a log knows, and every change of it. Writes and syncs are not started here: [`LogState::next_step`] says which,
-//! and the caller starts them without holding the lock.
+//! The state of a log, and every change of it. Writes and syncs are not started here: [`LogState::next_step`] says
+//! which are due, and the caller starts them without holding the lock.
 
 mod segments;
 mod syncs;
@@ -24,28 +24,28 @@ use segments::{Active, Spare};
 pub(crate) use segments::{Older, Searched};
 use syncs::Syncing;
 
-/// The cause of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would
-/// wait for it in the end; nor before the log's own writes: on a slow device its page would be what a write waits for.
-/// Where it is one page it is an exception: see `class_of_spare`.
+/// The class of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would
+/// wait for it in the end. Nor must it stand before the log's own writes: on a slow device a write would wait for the
+/// spare's page. A spare of one page is an exception: see `class_of_spare`.
 pub(crate) const AHEAD_OF_TIME: Class = Class::Flush;
-/// Writes in flight at most. Synced writes of a page or two overlap well on every SSD; with one at a time, groups fall
+/// Most writes in flight. Synced writes of a page or two overlap well on every SSD. With one at a time, groups fall
 /// into the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in
 /// between.
 const WRITES_IN_FLIGHT: usize = 4;
-/// Mode `None` writes when this much has come together.
+/// Mode `None` writes when this many bytes have gathered.
 const UNSYNCED_BUFFER_BYTES: usize = 256 << 10;
-/// What a closing mark may take in a segment: with a link in front of it, a page in mode `Always`.
+/// Most bytes of a closing mark in a segment: with a link in front of it, a page in mode `Always`.
 const CLOSE_BYTES_MAX: u64 = PAGE as u64;
-/// Empty buffers kept for the next group, and the largest kept.
+/// How many empty buffers are kept for the next groups, and the largest that is kept.
 const SPARE_BUFFERS: usize = WRITES_IN_FLIGHT;
 const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;
 
-/// A call to the file system that is being made, under way, or over.
+/// A call to the file system that is being made, in flight, or over.
 enum Slot<T> {
-    /// Somebody makes the call right now, outside the lock.
+    /// A caller makes the call right now, outside the lock.
     Submitting,
     Flying(Op<T>),
-    /// Part of a larger one: see [`crate::OutsideSync`].
+    /// A part of a larger sync: see [`crate::OutsideSync`].
     Outside,
 }
 
@@ -60,24 +60,24 @@ struct Group {
 
 struct Fence {
     error: Error,
-    /// The first index that is not acknowledged any more.
+    /// From this index on, records are not acknowledged any more.
     from: LogIndex,
 }
 
-/// What to do next, without the lock.
+/// The next thing to do, without the lock.
 pub(crate) enum Step {
     Write { segment: Arc<Segment>, offset: u64, buf: AlignedBuf, number: u64, pad: bool },
     Sync { segment: Arc<Segment> },
 }
 
-/// What a driver wants beyond "write what is waiting".
+/// Wishes of a driver beyond writing the records that wait.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Want {
-    /// Write even what mode `None` would keep in memory.
+    /// Write even records that mode `None` would keep in memory.
     pub flush: bool,
     /// Make this index durable.
     pub durable: LogIndex,
-    /// Have a spare segment even if there is room in the active one.
+    /// Make a spare segment even if there is room in the active one.
     pub spare: bool,
 }
 
@@ -100,8 +100,8 @@ pub(crate) struct LogState {
     /// Number of the front group: groups are numbered in the order of their records.
     front: u64,
     syncing: Option<Syncing>,
-    /// An observer cannot go on before a group is over. Somebody else may see its end, without any waker having been
-    /// called.
+    /// Set while an observer waits for the end of a group. Another driver may see that end without any waker having
+    /// been called.
     observed: bool,
     active: Option<Active>,
     pub older: VecDeque<Older>,
@@ -109,7 +109,7 @@ pub(crate) struct LogState {
     /// Why the last attempt to make a spare failed, while there is still room in the active segment.
     spare_failure: Option<Error>,
     next_segment_id: u64,
-    /// The directory's own name may not be durable yet.
+    /// Whether the name of the directory itself may not be durable yet.
     is_new: bool,
     /// Size of the next segment, in bytes.
     next_segment_bytes: u64,
@@ -118,8 +118,8 @@ pub(crate) struct LogState {
 }
 
 impl LogState {
-    /// A log that goes on behind what was `found`, all of that being durable; it has no segment to write to before
-    /// somebody writes.
+    /// A log that goes on behind the records that were `found`, all of which are durable. It has no segment to write to
+    /// until the first write.
     pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, waiters: Arc<Waiters>, found: Found) -> Self {
         let Found { recovery, older, next_segment_id, is_new } = found;
         let next = recovery.last + 1;
@@ -152,7 +152,7 @@ impl LogState {
         }
     }
 
-    /// Appends a record whose payload is `tag` and, behind it, `payload`.
+    /// Appends a record whose payload is `tag` followed by `payload`.
     pub fn append(&mut self, tag: &[u8], payload: &[u8]) -> Result<LogIndex> {
         if let Some(fence) = &self.fence {
             return Err(fence.error.clone());
@@ -175,7 +175,7 @@ impl LogState {
         {
             return Some(Err(fence.error.clone()));
         }
-        // Nor does the buffer grow without a bound while a segment is made.
+        // The buffer must not grow without a bound while a segment is made.
         let can_be_written = || self.groups.len() < WRITES_IN_FLIGHT && !self.must_roll();
         let in_memory_is_enough = self.options.sync == SyncMode::None
             && index < self.next
@@ -183,7 +183,7 @@ impl LogState {
         in_memory_is_enough.then_some(Ok(()))
     }
 
-    /// Whether mode `None` has enough for a write.
+    /// Whether mode `None` has enough bytes for a write.
     pub fn is_write_due(&self) -> bool {
         self.open.len() >= UNSYNCED_BUFFER_BYTES
     }
@@ -200,7 +200,7 @@ impl LogState {
         self.durable
     }
 
-    /// An observer is about to wait: it hears of the end of the groups that are under way, unless a sync ends first.
+    /// An observer is about to wait: it is told of the end of the groups in flight, unless a sync ends first.
     pub fn observe(&mut self) {
         self.observed |= self.syncing.is_none() && !self.groups.is_empty();
     }
@@ -209,7 +209,7 @@ impl LogState {
         self.groups.is_empty() && self.syncing.is_none() && !matches!(self.spare, Spare::Preparing(_))
     }
 
-    /// Whether records wait to be written, or are being.
+    /// Whether records wait to be written, or are being written.
     pub fn has_unwritten(&self) -> bool {
         !self.open.is_empty() || !self.groups.is_empty()
     }
@@ -227,10 +227,10 @@ impl LogState {
         }
     }
 
-    /// Nothing from `from` on is acknowledged any more; nothing is written until [`LogState::restart`].
+    /// Records from `from` on are not acknowledged any more, and nothing is written until [`LogState::restart`].
     pub fn fence(&mut self, error: Error, from: LogIndex) {
         match &mut self.fence {
-            // A write in front of the failed one failed too.
+            // A write in front of the one that failed first has failed too.
             Some(fence) => fence.from = fence.from.min(from),
             None => {
                 self.stats.failures += 1;
@@ -240,7 +240,7 @@ impl LogState {
         self.waiters.wake_all();
     }
 
-    /// Goes on after a failure with everything so far persisted by the engine: in a new segment.
+    /// Goes on after a failure, in a new segment. The engine must have persisted everything so far.
     pub fn restart(&mut self) {
         debug_assert!(self.is_quiet());
         self.open.clear();
@@ -254,7 +254,7 @@ impl LogState {
         self.waiters.wake_all();
     }
 
-    /// Whether somebody should drive the log although nobody waits.
+    /// Whether somebody should drive the log although nobody waits for it.
     pub fn wants_maintenance(&self) -> bool {
         self.wants_spare() || self.is_preparing() || !self.groups.is_empty() || self.can_write()
     }
@@ -269,9 +269,10 @@ impl LogState {
         self.marked = self.durable;
     }
 
-    /// Polls what is under way and takes in what is over; of syncs and the making of a segment only if `all`, or if
-    /// nothing can be written before. What is polled may be done right there (`weir_io::real::blocking_scope`), under
-    /// the lock: a write that only waits for itself would have to wait for a device that makes a file.
+    /// Polls the operations in flight and handles completed ones. Syncs and the making of a segment are polled only if
+    /// `all`, or if nothing can be written before they are done. Polling may do the operation on the spot
+    /// (`weir_io::real::blocking_scope`), under the lock: a caller that waits only for its own write would have to wait
+    /// until the device has made a file.
     pub fn reap(&mut self, all: bool) {
         for position in 0..self.groups.len() {
             let group = &mut self.groups[position];
@@ -330,13 +331,13 @@ impl LogState {
         }
     }
 
-    /// Bytes that the open buffer will take in its segment, with a link and a mark.
+    /// Bytes that the open buffer will take in its segment, including a link and a mark.
     fn open_bytes(&self) -> u64 {
         let with_both = (self.open.len() + 96) as u64;
         if self.options.sync == SyncMode::Always { record::next_page(with_both) } else { with_both }
     }
 
-    /// What is to be done now, with its effects on the state already booked.
+    /// The next thing to do. Its effects on the state are booked already.
     pub fn next_step(&mut self, want: Want) -> Option<Step> {
         let flush = want.flush || self.options.sync != SyncMode::None || self.is_write_due();
         if self.fence.is_none() && flush && self.must_roll() {
@@ -364,8 +365,8 @@ impl LogState {
         None
     }
 
-    /// Whether a write may go off now: if it carries as many records as the one before, or nothing is in flight.
-    /// Smaller ones would make way for company at the end of that one anyway, and cost a device write each.
+    /// Whether a write may start now: if it carries as many records as the one before, or nothing is in flight. Smaller
+    /// writes would have to wait for others at the end of that one anyway, and cost a device write each.
     fn has_slot(&self) -> bool {
         let waiting = self.last() - self.waiters.submitted.load(Ordering::SeqCst);
         let enough = self.groups.back().is_none_or(|group| group.last + 1 - group.first <= waiting);
@@ -401,13 +402,13 @@ impl LogState {
         Some(Step::Write { segment, offset, buf, number, pad })
     }
 
-    /// The write of group `number` was handed over.
+    /// The write of group `number` has been handed over.
     pub fn install_write(&mut self, number: u64, op: Op<AlignedBuf>) {
-        // A group that is being submitted cannot be taken from the queue, so the difference is its position.
+        // A group that is being submitted cannot have left the queue, so the difference is its position.
         self.groups[(number - self.front) as usize].slot = Slot::Flying(op);
     }
 
-    /// Whether `index` was handed to a write.
+    /// Whether `index` has been handed to a write.
     pub fn is_submitted(&self, index: LogIndex) -> bool {
         index <= self.waiters.submitted.load(Ordering::SeqCst)
     }
@@ -419,7 +420,7 @@ impl LogState {
         due && !self.open.is_empty() && room && self.fence.is_none()
     }
 
-    /// Whether anything keeps the log from taking records at all; for `replace`.
+    /// Whether the log is fenced and takes no records; for `replace`.
     pub fn is_fenced(&self) -> bool {
         self.fence.is_some()
     }

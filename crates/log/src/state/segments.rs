@@ -1,4 +1,4 @@
-//! The segments of a log: the one written to, those before it, and the spare that is made before it is needed.
+//! The segments of a log: the active one, the older ones, and the spare that is made before it is needed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::record::{self, Link};
 use crate::segment::{self, HEADER_PAGE, Segment, Wanted};
 use crate::signposts::Signposts;
 
-/// A segment that is full, or was there when the log was opened.
+/// A segment that is full, or existed when the log was opened.
 pub(crate) struct Older {
     pub id: u64,
     pub path: PathBuf,
@@ -27,25 +27,25 @@ pub(crate) struct Older {
     pub signposts: Signposts,
 }
 
-/// A segment in which some records are looked for.
+/// A segment to be searched for records.
 pub(crate) struct Searched {
     pub path: PathBuf,
-    /// Its last record.
+    /// The index of its last record.
     pub last: LogIndex,
     pub signposts: Signposts,
 }
 
-/// The segment that is written to.
+/// The segment that is being written to.
 pub(super) struct Active {
     pub segment: Arc<Segment>,
     /// Where the next write goes.
     pub offset: u64,
     pub signposts: Signposts,
-    /// What the first write to it begins with.
+    /// The link that the first write to it begins with.
     pub link: Option<Link>,
 }
 
-/// The segment that is written to next.
+/// The segment that will be written to next.
 pub(super) enum Spare {
     None,
     Preparing(BoxFuture<Result<Segment>>),
@@ -57,25 +57,25 @@ impl LogState {
         matches!(self.spare, Spare::Ready(_))
     }
 
-    /// The engine holds everything up to `persisted`: gives back the segments that nobody needs any more.
+    /// The engine holds everything up to `persisted`: returns the segments that nobody needs any more.
     pub fn truncate(&mut self, persisted: LogIndex) -> Vec<Older> {
-        // What the engine holds is as good as synced, unless it is still on its way.
+        // Records that the engine holds are as good as synced, unless their write is still in flight.
         self.durable = self.durable.max(persisted.min(self.committed));
         let count = self.older.iter().take_while(|older| self.is_unneeded(older, persisted)).count();
         self.older.drain(..count).collect()
     }
 
-    /// The last index in the last of the segments that are left for good and on the device as a whole.
+    /// The last index in the newest segment that is no longer written to and is entirely on the device.
     pub fn sealed(&self) -> Option<LogIndex> {
         self.older.iter().rev().map(|older| older.last).find(|last| *last <= self.durable)
     }
 
-    /// Whether [`LogState::truncate`] would give anything.
+    /// Whether [`LogState::truncate`] would return anything.
     pub fn would_truncate(&self, persisted: LogIndex) -> bool {
         self.older.front().is_some_and(|older| self.is_unneeded(older, persisted))
     }
 
-    /// The segments in which records `first..=last` may stand, in order.
+    /// The segments that may contain records `first..=last`, in order.
     pub fn segments_with(&self, first: LogIndex, last: LogIndex) -> Vec<Searched> {
         let mut before = 0;
         let mut segments = Vec::new();
@@ -98,17 +98,17 @@ impl LogState {
         older.last <= persisted && older.last <= self.committed
     }
 
-    /// Takes the one of `unneeded` that is fit to become the spare, if a spare is wanted.
+    /// Takes a segment from `unneeded` that can become the spare, if a spare is wanted.
     pub fn choose_recycled(&self, unneeded: &mut Vec<Older>) -> Option<Older> {
-        // Through the page cache, writing part of an old page would first read it from the device.
+        // Through the page cache, writing a part of an old page would first read that page from the device.
         let wanted = self.options.sync == SyncMode::Always && matches!(self.spare, Spare::None) && self.fence.is_none();
         let sizes = self.next_segment_bytes..=2 * self.options.segment_bytes;
         let fit = unneeded.iter().position(|older| sizes.contains(&older.allocated));
         fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
     }
 
-    /// Starts making a spare segment, from `recycled` if there is one. `class` is [`Class::Log`] if somebody waits for
-    /// it.
+    /// Starts making a spare segment, from `recycled` if that is given. `class` is [`Class::Log`] if somebody waits for
+    /// the segment.
     pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
         debug_assert!(matches!(self.spare, Spare::None));
         self.stats.segments_recycled += u64::from(recycled.is_some());
@@ -121,7 +121,7 @@ impl LogState {
         self.spare_failure = None;
     }
 
-    /// Why there is no spare segment, if its making failed.
+    /// Why there is no spare segment, if making it failed.
     pub fn spare_failure(&self) -> Option<&Error> {
         self.spare_failure.as_ref()
     }
@@ -130,21 +130,21 @@ impl LogState {
         self.spare_failure = None;
     }
 
-    /// A log that nobody writes to has no segment, and no spare one either.
+    /// A log that nobody writes to has no segment, and needs no spare either.
     pub fn wants_spare(&self) -> bool {
         matches!(self.spare, Spare::None)
             && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
     }
 
-    /// The cause of a spare segment that is made while the active one has room. It is one page, without which writes
-    /// stop: it does not stand behind the flushes of a busy node. Mode `Always` writes all of it, which others would
-    /// have to wait for.
+    /// The class of a spare segment that is made while the active one has room. The spare is one page, and writes stop
+    /// without it, so it does not stand behind the flushes of a busy node. In mode `Always` all of the segment is
+    /// written, and others would have to wait for that.
     pub(super) fn class_of_spare(&self) -> Class {
         if self.options.sync == SyncMode::Always { super::AHEAD_OF_TIME } else { Class::Log }
     }
 
-    /// Nothing will be written behind what waits now, but a closing mark: if it needs another segment, one that is no
-    /// larger than that. On a full disk a larger one might not be had.
+    /// Nothing will be written behind the waiting records except a closing mark. If they need another segment, it
+    /// should be no larger than that: on a full disk there might be no room for a larger one.
     pub fn expect_no_more(&mut self) {
         let wanted = HEADER_PAGE + record::next_page(self.open_bytes()) + super::CLOSE_BYTES_MAX;
         self.next_segment_bytes = self.next_segment_bytes.min(wanted);
@@ -179,12 +179,12 @@ impl LogState {
         }
     }
 
-    /// False if there is no spare.
+    /// Returns false if there is no spare.
     pub fn activate_spare(&mut self) -> bool {
         let Some(segment) = self.take_spare() else { return false };
         self.next_segment_bytes = (2 * segment.capacity).min(self.options.segment_bytes);
         let (segment, signposts) = (Arc::new(segment), Signposts::default());
-        // Whatever is in front of it has ended: writes to it were handed over, and no more are.
+        // The segment in front of it is finished: its writes were handed over, and no more will follow.
         let link = self.older.back().map_or_else(Link::default, |older| Link { previous: older.id, end: older.used });
         self.active = Some(Active { segment, offset: HEADER_PAGE, signposts, link: Some(link) });
         true
@@ -201,7 +201,7 @@ impl LogState {
             Err(error) => {
                 self.spare = Spare::None;
                 self.spare_failure = Some(error.clone());
-                // The disk may be full: a small one may find room yet.
+                // The disk may be full: a small segment may still find room.
                 self.next_segment_bytes = self.options.first_segment_bytes();
                 // With room left in the active segment nothing is lost yet: the next maintenance tries again.
                 if self.must_roll() {

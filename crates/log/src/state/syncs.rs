@@ -11,9 +11,9 @@ use weir_model::LogIndex;
 use super::{LogState, Slot, Step};
 use crate::segment::Segment;
 
-/// A sync under way.
+/// A sync in flight.
 pub(super) struct Syncing {
-    /// What is durable when it is done.
+    /// Records up to this one are durable when the sync is done.
     pub upto: LogIndex,
     pub slot: Slot<()>,
 }
@@ -26,15 +26,16 @@ impl LogState {
         self.syncing = None;
         match result {
             Ok(()) if self.fence.is_none() => self.book_sync(upto),
-            // Somebody else failed meanwhile: this file may be another one, but nobody asks any more.
+            // Another call has failed meanwhile. This sync may be of another file, but its result no longer matters.
             Ok(()) => {}
-            // Never retried (the pages may be marked clean): what was not acknowledged is not from now on.
+            // Never retried (the pages may be marked clean): records that were not acknowledged so far no longer can
+            // be.
             Err(error) => self.fence(error, self.committed + 1),
         }
         self.waiters.wake_all();
     }
 
-    /// Syncs the oldest segment that needs it, as far as its writes are over.
+    /// Starts a sync of the oldest segment that needs one, as far as its writes are done.
     pub(super) fn take_sync(&mut self) -> Option<Step> {
         if self.durable >= self.committed {
             return None;
@@ -47,15 +48,15 @@ impl LogState {
         Some(Step::Sync { segment })
     }
 
-    /// The sync was handed over.
+    /// The sync has been handed over.
     pub fn install_sync(&mut self, op: Op<()>) {
         if let Some(syncing) = &mut self.syncing {
             syncing.slot = Slot::Flying(op);
         }
     }
 
-    /// A sync of the whole file system is about to begin: books it as a sync of everything committed. Gives the
-    /// segments that it covers, none if there is nothing to sync, or a sync is under way.
+    /// A sync of the whole file system is about to begin: books it as a sync of everything committed. Returns the
+    /// segments that it covers. There are none if there is nothing to sync, or if a sync is in flight.
     pub fn begin_outside_sync(&mut self) -> Vec<Arc<Segment>> {
         if self.fence.is_some() || self.syncing.is_some() || self.durable >= self.committed {
             return Vec::new();
@@ -68,7 +69,7 @@ impl LogState {
         segments
     }
 
-    /// It is over. A failure says nothing of this log: the next sync of its own does.
+    /// That sync is over. Its failure says nothing about this log: the next sync of its own does.
     pub fn end_outside_sync(&mut self, synced: bool) {
         let outside = matches!(self.syncing, Some(Syncing { slot: Slot::Outside, .. }));
         let Some(Syncing { upto, .. }) = self.syncing.take_if(|_| outside) else { return };

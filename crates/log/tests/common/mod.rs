@@ -1,4 +1,4 @@
-//! A log on a simulated disk, writers, and what they may rely on.
+//! A log on a simulated disk, writers, and the guarantees they have.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weir_log::{Log, LogIndex, LogOptions, Recovery, SyncMode, WriteAheadLog};
 
 pub const DIR: &str = "p/log";
 
-/// What may be relied on at some moment.
+/// The guarantees at some moment.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
     /// The payload of every record appended, in order of index.
@@ -36,7 +36,7 @@ pub fn options(sync: SyncMode, salt: u64) -> LogOptions {
     LogOptions { sync, segment_bytes: 32 << 10, ..LogOptions::new(Owner::default(), salt) }
 }
 
-/// Opens the log and gives the records after `persisted`.
+/// Opens the log and returns the records after `persisted`.
 pub async fn open(
     fs: &Arc<SimFs>,
     options: LogOptions,
@@ -52,7 +52,7 @@ pub async fn open(
     Ok((log, recovery, records))
 }
 
-/// A payload that says which it is: mostly small, sometimes of several pages.
+/// A payload that says which record it belongs to: mostly small, sometimes of several pages.
 pub fn payload(index: LogIndex, rng: &mut Rng) -> Vec<u8> {
     let len = if rng.chance(0.05) { 4000 + rng.below(9000) } else { rng.below(700) } as usize;
     let mut bytes = index.to_le_bytes().to_vec();
@@ -77,8 +77,8 @@ pub async fn write_one(log: &Log, promises: &Shared, rng: &mut Rng) -> Result<()
     Ok(())
 }
 
-/// `writers` write `count` records each, while somebody syncs, truncates and maintains now and then. Ends early when
-/// the log fails; says whether it did not.
+/// `writers` writers write `count` records each. Meanwhile somebody syncs, truncates and maintains now and then. Ends
+/// early if the log fails; returns whether it did not fail.
 pub async fn work(log: &Log, promises: &Shared, writers: usize, count: usize, sim: &Sim) -> bool {
     let mut rng = sim.rng();
     let clock = sim.clock();
@@ -94,7 +94,7 @@ pub async fn work(log: &Log, promises: &Shared, writers: usize, count: usize, si
                     fine = false;
                     break;
                 }
-                // Sometimes nobody waits: the others must not notice.
+                // Sometimes the writer does not wait: the others must not notice.
                 if rng.chance(0.1) {
                     let mut promises = promises.lock();
                     let bytes = payload(promises.appended.len() as u64 + 1, &mut rng);
@@ -121,7 +121,7 @@ pub async fn work(log: &Log, promises: &Shared, writers: usize, count: usize, si
                     }
                 }
                 1 => {
-                    // The engine may hold any prefix; its claim is durable before the log hears of it.
+                    // The engine may hold any prefix; its claim is durable before the log is told of it.
                     let persisted = {
                         let mut promises = promises.lock();
                         let last = promises.appended.len() as u64;
@@ -141,7 +141,7 @@ pub async fn work(log: &Log, promises: &Shared, writers: usize, count: usize, si
     controlled && written.into_iter().all(|fine| fine)
 }
 
-/// Opens what is on the disk and checks it: a prefix of what was appended, with everything that was promised.
+/// Opens the log on the disk and checks it: a prefix of the appended records, with everything that was promised.
 pub async fn check(fs: &Arc<SimFs>, sync: SyncMode, promises: &Promises, salt: u64) -> (Log, LogIndex) {
     let (log, recovery, records) =
         open(fs, options(sync, salt), promises.persisted).await.unwrap_or_else(|error| panic!("recovery: {error}"));
@@ -155,7 +155,7 @@ pub async fn check(fs: &Arc<SimFs>, sync: SyncMode, promises: &Promises, salt: u
     (log, last)
 }
 
-/// The records after the persisted one are a gapless run of what was appended. Gives the last index.
+/// Checks that the records after the persisted one are a gapless run of the appended ones. Returns the last index.
 pub fn check_records(records: &[(LogIndex, Vec<u8>)], promises: &Promises) -> LogIndex {
     for ((index, bytes), expected) in records.iter().zip(promises.persisted + 1..) {
         assert_eq!(*index, expected, "a hole");
@@ -165,7 +165,7 @@ pub fn check_records(records: &[(LogIndex, Vec<u8>)], promises: &Promises) -> Lo
     promises.persisted + records.len() as u64
 }
 
-/// A disk in a world of its own that starts as `image`.
+/// A separate world with a disk that starts as `image`.
 pub fn world(seed: u64, image: &DiskImage, faults: FaultPlan) -> (Sim, Arc<SimFs>) {
     let sim = Sim::new(seed);
     let fs = SimFs::from_image(image, sim.clock(), device(), faults, sim.rng());

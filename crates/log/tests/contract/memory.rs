@@ -1,5 +1,4 @@
-//! A log that keeps its records in memory and takes a while for each write: made of nothing but what the crate makes
-//! public.
+//! A log that keeps its records in memory and takes a while for each write. It uses only what the crate makes public.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -14,7 +13,7 @@ use weir_log::{LogIndex, LogStats, OutsideSync, Waiter, WriteAheadLog};
 /// How long a write takes.
 const WRITE: Nanos = 50_000;
 
-/// See the module. Clones are the same log.
+/// A log in memory. Clones are the same log.
 #[derive(Clone)]
 pub struct MemoryLog {
     clock: Arc<dyn Clock>,
@@ -25,14 +24,14 @@ pub struct MemoryLog {
 
 #[derive(Default)]
 struct StoredRecords {
-    /// The last of them is record `last`.
+    /// The last of these is record `last`.
     records: VecDeque<Vec<u8>>,
     last: LogIndex,
     committed: LogIndex,
     durable: LogIndex,
-    /// The write under way, and the last index that it carries.
+    /// The write in flight, and the last index in it.
     write: Option<(LogIndex, BoxFuture<()>)>,
-    /// The next write to end fails.
+    /// Whether the next write to end fails.
     fails_next: bool,
     /// The failure, and the first index that is not committed any more.
     fence: Option<(Error, LogIndex)>,
@@ -46,17 +45,17 @@ impl MemoryLog {
         Self { clock, state: Arc::default(), wakers: Arc::default() }
     }
 
-    /// The next write fails.
+    /// Makes the next write fail.
     pub fn fail_next(&self) {
         self.state.lock().fails_next = true;
     }
 
-    /// How many records it keeps.
+    /// How many records the log keeps.
     pub fn kept(&self) -> usize {
         self.state.lock().records.len()
     }
 
-    /// Takes in a write that is over and begins the next one, until neither can be done.
+    /// Handles a write that is done and begins the next one, until neither can be done.
     fn drive(&self) -> MutexGuard<'_, StoredRecords> {
         let mut state = self.state.lock();
         let waker = Waker::from(Arc::clone(&self.wakers));
@@ -136,7 +135,7 @@ impl WriteAheadLog for MemoryLog {
     }
 
     fn forget(&self, waiter: &mut Waiter) {
-        // It may have been the only one that would have begun the next write.
+        // This waiter may have been the only one that would have begun the next write.
         self.wakers.deregister(waiter);
         self.wakers.wake_all();
     }
@@ -275,7 +274,7 @@ impl Drop for Part {
     }
 }
 
-/// Those who wait, and the waker of the write: whoever hears of its end wakes them all.
+/// The waiters, and the waker of the write, which wakes all of them at its end.
 #[derive(Default)]
 struct Wakers {
     registered: Mutex<BTreeMap<(LogIndex, u64), Waker>>,

@@ -1,5 +1,5 @@
-//! What every log has to do, asked of the log in segments, of a member of a shared one, and of one that is written
-//! outside the crate.
+//! The contract of every log, tested on the log in segments, on a member of a shared log, and on one written outside
+//! the crate.
 
 mod memory;
 
@@ -16,12 +16,12 @@ use weir_log::{Commit, Log, LogOptions, MemberOpening, SharedLog, SharedOptions,
 
 use crate::shared::Claimed;
 
-/// A log, and what is around it.
+/// A log and its surroundings.
 struct World {
     name: &'static str,
     sim: Sim,
     log: Arc<dyn WriteAheadLog>,
-    /// The next write fails.
+    /// Makes the next write fail.
     fail_next: Box<dyn Fn()>,
     /// How many records, files or bytes the log keeps.
     kept: Box<dyn Fn() -> usize>,
@@ -49,7 +49,7 @@ impl World {
         (sim, fs, options)
     }
 
-    /// A member beside another one, which has written a record and rests.
+    /// A member beside another one, which has written one record and then rests.
     fn member(name: &'static str, sync: SyncMode) -> Self {
         let (sim, fs, options) = Self::disk(sync);
         let (disk, options) = (Arc::clone(&fs) as Arc<dyn Fs>, SharedOptions { log: options, cap_bytes: u64::MAX });
@@ -99,7 +99,7 @@ impl World {
         self.sim.block_on(Commit::new(&*self.log, index))
     }
 
-    /// Appends and commits, which must succeed.
+    /// Appends and commits, both of which must succeed.
     fn write(&self, payload: &[u8]) -> u64 {
         let index = self.append(payload);
         self.commit(index).unwrap_or_else(|error| panic!("{}: {error}", self.name));
@@ -153,7 +153,7 @@ fn one_who_gives_up_waiting_leaves_nothing_behind_and_nobody_stuck() {
         let waker = Waker::from(Arc::clone(&bell));
         let given_up = async {
             let mut commit = Box::pin(Commit::new(log, first));
-            // What begins to write is the first poll; nobody polls this one again.
+            // The first poll begins the write; nobody polls this commit again.
             let _ = commit.as_mut().poll(&mut Context::from_waker(&waker));
         };
         let (outcome, ()) = world.sim.block_on(join(Commit::new(log, last), given_up));

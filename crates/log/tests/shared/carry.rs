@@ -1,4 +1,4 @@
-//! A member that cannot flush: what it has unflushed is carried out of the log, and others go on.
+//! A member that cannot flush: its unflushed records are carried out of the log, and the others go on.
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -15,14 +15,14 @@ use weir_log::{MemberLog, SharedLog, SyncMode, WriteAheadLog};
 use super::{CAP_BYTES, Group, SharedGroup, flush, named, open, open_member, open_members, write, write_one};
 use crate::common::{DIR, world};
 
-/// Files of carried logs.
+/// The number of files of carried logs.
 fn carried(fs: &SimFs) -> usize {
     let dir = Path::new(DIR).with_file_name("carried");
     let image = fs.crash_keeping(Keep::All, &mut Rng::new(1));
     image.files().iter().filter(|(path, _)| path.starts_with(&dir)).count()
 }
 
-/// A log of two members on a fresh disk, of which the first has twenty records, all synced.
+/// A log of two members on a fresh disk. The first member has twenty records, all synced.
 async fn with_twenty(
     fs: &Arc<SimFs>,
     sync: SyncMode,
@@ -39,7 +39,7 @@ async fn with_twenty(
     (log, members)
 }
 
-/// The healthy ones write and flush until `bytes` more have passed through the log.
+/// The healthy members write and flush until `bytes` more have passed through the log.
 async fn pass(log: &SharedLog, healthy: &[MemberLog], group: &SharedGroup, rng: &mut Rng, bytes: u64) {
     let before = log.stats().log.bytes_written;
     for written in 0.. {
@@ -74,7 +74,7 @@ fn a_member_that_never_flushes_keeps_the_log_no_longer_than_its_owner_lets_it() 
                     assert!(!named(&log).contains(&0), "it keeps nothing: {:?}", log.cascade());
                 }
                 let live = log.stats().log.live_bytes;
-                // Without syncs it is written 256 KiB at a time.
+                // Without syncs the log is written 256 KiB at a time.
                 let at_once = if sync == SyncMode::None { 512 << 10 } else { 0 };
                 assert!(live < 3 * CAP_BYTES + at_once, "{sync:?}: {live} bytes");
             }
@@ -83,7 +83,7 @@ fn a_member_that_never_flushes_keeps_the_log_no_longer_than_its_owner_lets_it() 
             stuck.sync().await.expect("what was carried is durable, the rest is synced");
             group.0.lock().members[0].synced = stuck.last();
         });
-        // It is given back what was carried, and what was not.
+        // The member is given back the records that were carried, and those that were not.
         let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut rng), FaultPlan::none());
         sim.block_on(async {
             let log = open(&fs, sync, &group, 2, 3).await.expect("it is whole");
@@ -91,7 +91,7 @@ fn a_member_that_never_flushes_keeps_the_log_no_longer_than_its_owner_lets_it() 
             let members = open_members(&log, sync, &group).await.expect("it is whole");
             assert_eq!(members[0].last(), 12, "{sync:?}");
             write_one(&members[0], &group, &mut rng).await.expect("it goes on");
-            // Now it can flush.
+            // Now the member can flush.
             flush(&members[0], &group).await.expect("nothing fails");
             assert_eq!((carried(&fs), log.stats().carried), (0, 0), "{sync:?}");
         });
@@ -130,7 +130,7 @@ fn after_a_failure_those_who_have_flushed_go_on_without_the_one_who_cannot() {
                 member.sync().await.expect("they go on");
                 group.0.lock().members[member.member() as usize].synced = member.last();
             }
-            // What was carried is safe; what was not written is in its memory alone.
+            // Carried records are safe; records that were not written are in the member's memory alone.
             stuck.commit(1).await.expect("it was acknowledged, and is carried");
             group.0.lock().members[0].synced = 1;
             match is_in_doubt {
@@ -206,13 +206,13 @@ fn what_was_carried_goes_with_its_member() {
     });
     let (sim, fs) = world(2, &fs.crash_keeping(Keep::All, &mut rng), FaultPlan::none());
     sim.block_on(async {
-        // The other one was dropped in between.
+        // The other member was dropped in between.
         let log = open(&fs, SyncMode::Interval, &group, 2, 1).await.expect("it is whole");
         assert_eq!((log.stats().carried, carried(&fs)), (0, 0));
     });
 }
 
-/// Carries at some moment of a life, cuts the power at every change, and looks at what is left.
+/// Carries at some moment of a life, cuts the power at every change, and checks what is left.
 #[test]
 fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
     let mut cuts_in_all = 0;
@@ -247,7 +247,7 @@ fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
                     log.claim().await.expect("nothing fails");
                 }
                 log.carry(0).await.expect("nothing fails");
-                // It is durable now.
+                // The carried records are durable now.
                 let last = members[0].last();
                 if sync != SyncMode::None || log.stats().log.committed == log.stats().log.last {
                     group.0.lock().members[0].synced = last;
@@ -282,7 +282,7 @@ fn a_power_cut_while_something_is_carried_loses_nothing_promised() {
     assert!(cuts_in_all > 500, "only {cuts_in_all} cuts");
 }
 
-/// Polls `life` so often, unless it ends before. Whoever drops it then has killed the process.
+/// Polls `life` up to `polls` times. A caller that drops it then has killed the process.
 pub async fn polled<T>(life: impl Future<Output = T>, polls: usize) -> Option<T> {
     let (mut life, mut left) = (pin!(life), polls);
     poll_fn(|cx| match life.as_mut().poll(cx) {
@@ -296,7 +296,7 @@ pub async fn polled<T>(life: impl Future<Output = T>, polls: usize) -> Option<T>
     .await
 }
 
-/// The process is killed at some moment while something is carried; what it wrote is in the page cache. The next one
+/// The process is killed at some moment while something is carried, with its writes in the page cache. The next process
 /// gives segments away. Then the power is cut.
 #[test]
 fn a_kill_while_something_is_carried_and_then_a_power_cut_lose_nothing_promised() {
@@ -311,7 +311,7 @@ fn a_kill_while_something_is_carried_and_then_a_power_cut_lose_nothing_promised(
             });
             sim.block_on(async {
                 let log = open(&fs, sync, &group, 2, 2).await.expect("it is whole");
-                // What is not whole is nobody's, and removed.
+                // An incomplete carried log belongs to nobody, and is removed.
                 assert!(carried(&fs) == 0 || log.stats().carried == 1, "seed {seed}, {polls} polls");
                 let members = open_members(&log, sync, &group).await.expect("it is whole");
                 assert_eq!(members[0].last(), 20);
@@ -334,7 +334,7 @@ fn a_kill_while_something_is_carried_and_then_a_power_cut_lose_nothing_promised(
     }
 }
 
-/// A sync that has failed has forgotten what it should have made durable: the next one succeeds, and proves nothing.
+/// A failed sync has forgotten the bytes that it should have made durable: the next sync succeeds, and proves nothing.
 #[test]
 fn what_a_failed_copy_has_left_is_removed_and_never_trusted() {
     for (seed, kind) in
@@ -429,7 +429,8 @@ fn a_member_that_is_dropped_while_it_is_carried_leaves_nothing() {
     });
 }
 
-/// Without syncs, records may be in tables whose log a power cut has taken: those behind them are none the worse.
+/// Without syncs, records may be in tables although a power cut has taken their log: the records behind them are none
+/// the worse.
 #[test]
 fn on_either_side_of_records_that_were_in_tables_what_there_is_can_be_carried() {
     let sync = SyncMode::None;

@@ -1,4 +1,4 @@
-//! At its cap the log names those who keep it long, and waits for nobody (DF-12).
+//! At its cap the log names the members that keep it long, and waits for nobody (DF-12).
 
 use weir_io::sim::{DiskImage, FaultPlan};
 use weir_log::{SyncMode, WriteAheadLog};
@@ -19,7 +19,7 @@ fn at_the_cap_those_who_keep_the_oldest_segment_are_named_and_everybody_writes_o
         let members = open_members(&log, sync, &group).await.expect("a fresh disk");
         let (fast, slow) = members.split_last().expect("sixteen");
         for member in slow {
-            // All of them are in the first segment.
+            // All these records are in the first segment.
             write(member, &group, |index| vec![index as u8; 100]).await.expect("nothing fails");
         }
         let mut writes = 0;
@@ -51,7 +51,7 @@ fn at_the_cap_those_who_keep_the_oldest_segment_are_named_and_everybody_writes_o
         }
         flush(fast, &group).await.expect("nothing fails");
         assert!(named(&log).is_empty() && log.stats().log.segments == 1, "{:?}", log.stats());
-        // A member that sleeps, and has flushed, is none of those.
+        // A member that sleeps and has flushed is not named.
         slow[0].close().await.expect("nothing fails");
         slow[0].remove(slow[0].last()).await.expect("nothing fails");
         write_one(&slow[1], &group, &mut rng).await.expect("nothing fails");

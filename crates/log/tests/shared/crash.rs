@@ -1,4 +1,4 @@
-//! Power cuts and kills at every change of the disk, in every sync mode, of a log that three members share.
+//! Power cuts and kills at every change of the disk, in every sync mode, for a log that three members share.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::common::world;
 
 const MEMBERS: usize = 3;
 
-/// Each member writes `count` records, while somebody syncs, flushes a part of one's records, and maintains. Nothing
-/// fails.
+/// Each member writes `count` records. Meanwhile somebody syncs, flushes a part of a member's records, and maintains.
+/// Nothing fails.
 async fn work(members: &[MemberLog], group: &SharedGroup, count: usize, sim: &Sim) {
     let (mut rng, clock) = (sim.rng(), sim.clock());
     let mut chance = rng.fork("control");
@@ -25,7 +25,7 @@ async fn work(members: &[MemberLog], group: &SharedGroup, count: usize, sim: &Si
         async move {
             for _ in 0..count {
                 write_one(log, group, &mut rng).await.expect("nothing fails");
-                // The higher its number, the slower.
+                // The higher its number, the slower the member.
                 let pause = u64::from(log.member()) * rng.below(200_000);
                 sleep_until(&clock, clock.now() + pause).await;
             }
@@ -94,8 +94,8 @@ async fn live(fs: &Arc<SimFs>, sim: &Sim, sync: SyncMode, group: &SharedGroup, s
     }
 }
 
-/// Runs a workload, takes what several power cuts at each change would leave, and recovers each; then writes on there,
-/// cuts the power again and recovers once more.
+/// Runs a workload, takes the images that several power cuts at each change would leave, and recovers each. Then it
+/// writes on there, cuts the power again and recovers once more.
 fn cut_everywhere(seed: u64, sync: SyncMode, count: usize) -> usize {
     let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
     let group = SharedGroup::of(MEMBERS);

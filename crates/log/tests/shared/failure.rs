@@ -72,7 +72,7 @@ fn of_all_who_replace_a_failed_log_at_once_one_does_and_all_go_on() {
                 member.sync().await.expect("they go on");
                 group.0.lock().members[member.member() as usize].synced = member.last();
             }
-            // Who is late replaces nothing: the log serves again.
+            // A member that comes late replaces nothing: the log serves again.
             members[0].replace(members[0].last()).await.expect("nothing is to do");
             assert_eq!(log.stats().log.failures, 1);
         });
@@ -103,7 +103,7 @@ fn a_member_whose_close_failed_can_be_opened_while_somebody_holds_on_to_it() {
     });
 }
 
-/// Works on a failing disk, flushing and replacing after each failure; then loses power and checks.
+/// Works on a failing disk, flushing and replacing after each failure; then cuts the power and checks.
 fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
     let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
     let group = SharedGroup::of(3);
@@ -121,7 +121,7 @@ fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
                 *synced = (last + 1).max(*synced);
             }
             if rng.chance(0.1) {
-                // Where removing fails, the segments stay for the next time.
+                // If removing fails, the segments stay for the next time.
                 let _tried_again = flush(member, &group).await;
             }
             for attempt in 0.. {

@@ -1,4 +1,4 @@
-//! Two partitions under one number, one of which is gone: an older catalogue was put back.
+//! Two partitions under one number, one of which is gone: an older catalogue was restored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn a_member_is_not_given_what_another_partition_of_its_number_has_written() {
     let (sim, fs) = world(2, &fs.crash_keeping(Keep::All, &mut sim.rng()), FaultPlan::none());
     sim.block_on(async {
         let log = open(&fs, 2).await;
-        // Made under the same number.
+        // A new partition was made under the same number.
         let (new, recovery, records) = member(&log, 22, 0).await.expect("others' records are no damage of its own");
         assert_eq!((recovery.foreign, recovery.last, records), (3, 0, Vec::<Vec<u8>>::new()));
         write(&new, &[b"new 1", b"new 2"]).await;
@@ -63,7 +63,7 @@ fn a_member_is_not_given_what_another_partition_of_its_number_has_written() {
         let log = open(&fs, 3).await;
         let (new, recovery, records) = member(&log, 22, 0).await.expect("it is whole");
         assert_eq!((recovery.foreign, records), (3, vec![b"new 1".to_vec(), b"new 2".to_vec()]));
-        // They keep nothing any more.
+        // The other partition's records are no longer needed.
         new.truncate(2).await.expect("nothing fails");
         assert_eq!(log.cascade(), []);
         assert!(log.unflushed().is_empty());

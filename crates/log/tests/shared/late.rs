@@ -1,4 +1,4 @@
-//! A write that is answered long after the one behind it has failed.
+//! A write that is answered long after the next one has failed.
 
 use std::path::Path;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use crate::common::{DIR, options, world};
 struct LateFs {
     inner: Arc<dyn Fs>,
     clock: Arc<dyn Clock>,
-    /// It is the next one.
+    /// Whether this is to be the next write.
     is_next: Arc<AtomicBool>,
 }
 
@@ -67,7 +67,7 @@ fn what_is_acknowledged_while_the_log_fails_behind_it_is_carried_too() {
         let log =
             SharedLog::open(Arc::new(late), Path::new(DIR), log, 0, &|_| true, keeper).await.expect("a fresh disk");
         let members = open_members(&log, SyncMode::Always, &group).await.expect("a fresh disk");
-        // So that a segment is there which has room for both.
+        // So that there is a segment with room for both.
         for bytes in [10 << 10, 10] {
             write(&members[0], &group, |_| vec![1; bytes]).await.expect("nothing fails yet");
         }

@@ -1,4 +1,5 @@
-//! Segments that vanish while nobody has the log open: what was known to be durable is missed, in every sync mode.
+//! Segments that vanish while nobody has the log open: records that were known to be durable are missed, in every sync
+//! mode.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::common::world;
 
 const MODES: [SyncMode; 3] = [SyncMode::Always, SyncMode::Interval, SyncMode::None];
 
-/// Records of each of the two members. A log that is never synced writes 256 KiB at a time.
+/// How many records each of the two members writes. A log that is never synced writes 256 KiB at a time.
 fn each(sync: SyncMode) -> u64 {
     if sync == SyncMode::None { 1_000 } else { 200 }
 }
@@ -27,11 +28,11 @@ enum End {
     Synced,
     /// Killed, one member having flushed.
     Flushed,
-    /// Closed in order.
+    /// Closed properly.
     Closed,
 }
 
-/// Several segments of two members, and what was promised.
+/// Makes several segments of two members; also returns what was promised.
 fn life(sync: SyncMode, end: End) -> (DiskImage, Group) {
     let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
     let group = SharedGroup::of(2);
@@ -79,7 +80,7 @@ fn segments(image: &DiskImage) -> Vec<PathBuf> {
     image.files().into_iter().map(|(path, _)| path).collect()
 }
 
-/// What opening what is left on `image` says.
+/// The result of opening what is left on `image`.
 fn reopened(image: &DiskImage, sync: SyncMode, group: &Group) -> Result<Vec<u64>, (ErrorKind, String)> {
     let (sim, fs) = world(2, image, FaultPlan::none());
     let group = SharedGroup(Arc::new(Mutex::new(group.clone())));
@@ -87,7 +88,7 @@ fn reopened(image: &DiskImage, sync: SyncMode, group: &Group) -> Result<Vec<u64>
         let log = open(&fs, sync, &group, 2, 2).await?;
         let mut lasts = Vec::new();
         for member in 0..2 {
-            // What it is promised is none of its business here: only the log itself is to miss anything.
+            // The promises do not matter here: only the log itself is to miss anything.
             {
                 let promises = &mut group.0.lock().members[member];
                 (promises.acknowledged, promises.synced) = (0, 0);
@@ -105,14 +106,14 @@ fn a_lost_last_segment_is_missed_as_far_as_it_was_known_to_be_durable() {
         let (image, group) = life(sync, end);
         assert_eq!(reopened(&image, sync, &group), Ok(vec![each(sync); 2]), "{sync:?} {end:?}");
         assert_eq!(group.claim.durable, 2 * each(sync), "{sync:?} {end:?}");
-        // Not a spare one, nor one that has but a mark.
+        // Neither a spare segment, nor one that has only a mark.
         let has_records = |path: &PathBuf| {
             image.read(path).is_some_and(|bytes| bytes[4_096..].iter().filter(|byte| **byte > 0).count() > 200)
         };
         let last = segments(&image).into_iter().rfind(has_records).expect("there are segments");
         let mut without = image.clone();
         assert!(without.remove(&last));
-        // Or the end of it, whole records.
+        // Or the end of the segment is missing, in whole records.
         let mut cut = image.clone();
         assert!(cut.cut(&last, 4_096));
         for image in [without, cut] {
@@ -120,7 +121,7 @@ fn a_lost_last_segment_is_missed_as_far_as_it_was_known_to_be_durable() {
             assert_eq!(kind, ErrorKind::Corruption, "{sync:?} {end:?}: {message}");
             // A mark in a segment behind it may say so first.
             let says_what_to_do = message.contains("were durable") && message.contains("weir repair");
-            assert!(says_what_to_do || message.contains("says the mark"), "{message}");
+            assert!(says_what_to_do || message.contains("although it was durable"), "{message}");
         }
     }
 }
@@ -131,7 +132,7 @@ fn full_segments_are_claimed_by_maintenance_and_only_what_was_synced_is() {
         let (image, group) = life(sync, End::Maintained);
         let names = segments(&image);
         let mut short = image.clone();
-        // A spare one, the one that is written to, and a full one in front of it.
+        // A spare segment, the active one, and a full one in front of it.
         names.iter().rev().take(3).for_each(|last| assert!(short.remove(last)));
         match sync {
             SyncMode::None => {
@@ -155,7 +156,7 @@ fn a_floor_is_written_together_with_what_is_durable() {
     assert!(group.claim.durable >= group.claim.floor, "{:?}", group.claim);
     assert!(reopened(&image, SyncMode::Interval, &group).is_ok());
     let (image, mut group) = life(SyncMode::Always, End::Closed);
-    // All have flushed: nobody needs any of it.
+    // All have flushed: nobody needs any of the records.
     group.claim.floor = 400;
     group.members.iter_mut().for_each(|promises| promises.persisted = 200);
     let mut empty = image.clone();
@@ -167,10 +168,10 @@ fn a_floor_is_written_together_with_what_is_durable() {
 fn a_segment_that_is_missing_in_the_middle_is_missed_in_every_mode() {
     for sync in MODES {
         let (image, mut group) = life(sync, End::Maintained);
-        // Nothing is known from outside.
+        // Nothing is known from outside the log.
         group.claim.durable = 0;
         let names = segments(&image);
-        // Behind it there is more than a spare one.
+        // Behind the missing segment there is more than a spare one.
         for missing in &names[1..names.len() - 2] {
             let mut image = image.clone();
             assert!(image.remove(missing));

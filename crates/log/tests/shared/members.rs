@@ -1,4 +1,4 @@
-//! Members beside one another: whose records, whose segments.
+//! Members next to one another: which records and which segments are whose.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn each_member_is_given_its_own_records_whoever_opens_first() {
     sim.block_on(async {
         let log = open(&fs, SYNC, &group, 1, 4).await.expect("a fresh disk");
         let members = open_members(&log, SYNC, &group).await.expect("a fresh disk");
-        // The last one writes nothing.
+        // The last member writes nothing.
         for _ in 0..200 {
             write_one(&members[rng.below(3) as usize], &group, &mut rng).await.expect("nothing fails");
         }
@@ -39,7 +39,7 @@ fn each_member_is_given_its_own_records_whoever_opens_first() {
         for member in [2, 0, 3, 1] {
             let opened = open_member(&log, SYNC, &group, member).await.expect("it is whole");
             assert_eq!(opened.last(), group.0.lock().members[member].appended.len() as u64);
-            // Nobody else may have it at the same time.
+            // Nobody else may have the member open at the same time.
             let again = open_member(&log, SYNC, &group, member).await.err().expect("it is open");
             assert_eq!(again.kind(), ErrorKind::Invalid);
             write_one(&opened, &group, &mut rng).await.expect("it goes on");
@@ -47,7 +47,7 @@ fn each_member_is_given_its_own_records_whoever_opens_first() {
     });
 }
 
-/// Opening one of a thousand members must not mean to read what the others wrote.
+/// Opening one of a thousand members must not require reading what the others wrote.
 #[test]
 fn scattered_records_are_found_without_reading_all_that_lies_between() {
     const WRITTEN: u64 = 6 << 20;
@@ -68,7 +68,7 @@ fn scattered_records_are_found_without_reading_all_that_lies_between() {
             writer.commit(index).await.expect("nothing fails");
         }
     });
-    // Twice, as an opening begins a new segment.
+    // Twice, because an opening begins a new segment.
     for _ in 0..2 {
         sim.block_on(async {
             let open = SharedLog::open(disk(), Path::new(DIR), options, 0, &|_| true, keeper.clone());
@@ -100,8 +100,8 @@ fn scattered_records_are_found_without_reading_all_that_lies_between() {
     }
 }
 
-/// However many they are, and in whatever order they come: also where the log is much longer than what may be kept of
-/// it.
+/// However many members there are, and in whatever order they are opened; also if the log is much longer than the part
+/// of it that may be kept in memory.
 #[test]
 fn all_members_together_read_the_log_a_few_times_whatever_their_number() {
     const MEMBERS: u32 = 50;
@@ -138,7 +138,7 @@ fn all_members_together_read_the_log_a_few_times_whatever_their_number() {
         sim.block_on(async {
             let open = SharedLog::open(disk(), Path::new(DIR), options, 0, &|_| true, keeper.clone());
             let log = open.await.expect("it is whole");
-            // Not in the order of their numbers.
+            // The members are not opened in the order of their numbers.
             for member in (0..MEMBERS).map(|number| number * 7 % MEMBERS) {
                 let mut found = 0;
                 let mut replay = |index, payload: &[u8]| {
@@ -157,7 +157,7 @@ fn all_members_together_read_the_log_a_few_times_whatever_their_number() {
     }
 }
 
-/// A full disk is no reason not to open.
+/// A full disk must not prevent an opening.
 #[test]
 fn where_the_sorted_file_cannot_be_written_the_log_is_read_again() {
     let (sim, fs) = world(13, &DiskImage::new(), FaultPlan::none());
@@ -201,7 +201,7 @@ fn who_is_closed_and_opened_again_in_the_same_life_is_given_what_it_had_not_flus
                 sleeper.close().await.expect("nothing fails");
                 group.0.lock().members[0].synced = last;
                 assert_eq!(sleeper.append(b"late").expect_err("it is closed").kind(), ErrorKind::Invalid);
-                // The other one writes on meanwhile.
+                // The other member writes on meanwhile.
                 write_one(&members[0], &group, &mut rng).await.expect("nothing fails");
                 let woken = open_member(&log, sync, &group, 0).await.expect("it is whole");
                 assert_eq!(woken.last(), last, "{sync:?}");
@@ -214,7 +214,7 @@ fn who_is_closed_and_opened_again_in_the_same_life_is_given_what_it_had_not_flus
     }
 }
 
-/// DF-12, against a plain list of what was appended.
+/// DF-12, compared with a plain list of the records that were appended.
 #[test]
 fn a_segment_goes_when_every_member_in_it_and_in_all_older_ones_has_flushed_past_it() {
     for seed in 0..30 {
@@ -245,7 +245,7 @@ fn a_segment_goes_when_every_member_in_it_and_in_all_older_ones_has_flushed_past
                     group.claim
                 );
                 let needed: u64 = places[floor..].iter().map(|(.., bytes)| bytes).sum();
-                // Beside what is needed: the segment that is written to, and the rest of the oldest.
+                // Beyond the needed records there are only the active segment and the rest of the oldest one.
                 let stats = log.stats().log;
                 assert!(stats.live_bytes <= needed + 4 * (32 << 10), "{needed} needed: {stats:?}");
             }
@@ -276,7 +276,7 @@ fn a_member_that_was_dropped_holds_nothing_in_this_life_or_the_next() {
         let image = fs.crash_keeping(Keep::None, &mut rng);
         let (next_sim, next_fs) = world(5, &image, FaultPlan::none());
         next_sim.block_on(async {
-            // Dropped between this life and the next: it is not in the catalogue.
+            // The member was dropped between this life and the next: it is not in the catalogue.
             let log = open(&next_fs, SYNC, &group, 2, 1).await.expect("it is whole");
             assert!(log.stats().log.segments > 3);
             let member = open_member(&log, SYNC, &group, 0).await.expect("it is whole");
@@ -313,7 +313,7 @@ fn a_member_whose_records_are_gone_says_so_and_the_others_serve() {
             group.0.lock().members[member.member() as usize].synced = member.last();
         }
     });
-    // The last file with records is gone, and its marks with it: only the anchor of the second member knows.
+    // The last file with records is gone, with its marks: only the anchor of the second member knows of them.
     let mut image = fs.crash_keeping(Keep::None, &mut rng);
     let (last, _) = image.files().pop().expect("a segment");
     assert!(image.remove(&last));
@@ -324,7 +324,7 @@ fn a_member_whose_records_are_gone_says_so_and_the_others_serve() {
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
         open_member(&log, SYNC, &group, 0).await.expect("it has lost nothing");
     });
-    // A file in the midst is missed by the whole log, and so is the first.
+    // A file in the middle is missed by the whole log, and so is the first file.
     let image = fs.crash_keeping(Keep::None, &mut rng);
     let files = image.files();
     for (path, _) in &files[..files.len() - 1] {

@@ -1,4 +1,4 @@
-//! A log that several members share: what each of them may rely on.
+//! A log that several members share: the guarantees for each of them.
 
 mod carry;
 mod cascade;
@@ -23,24 +23,24 @@ use weir_log::{
 
 use crate::common::{DIR, Promises, check_records, options, payload};
 
-/// Small enough that a test reaches it.
+/// Small enough for a test to reach it.
 pub const CAP_BYTES: u64 = 128 << 10;
 
-/// What may be relied on at some moment. Whatever is said of what is persisted is durable when it is said.
+/// The guarantees at some moment. A persisted index is durable when it is noted here.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// What was claimed last.
+    /// The last claim.
     pub claim: SharedClaim,
-    /// Of each member.
+    /// The promises to each member.
     pub members: Vec<Promises>,
 }
 
-/// A group, seen by tasks and by the hook of a disk.
+/// A group that is used by tasks and by the hook of a disk.
 #[derive(Clone, Default)]
 pub struct SharedGroup(pub Arc<Mutex<Group>>);
 
 impl SharedGroup {
-    /// So many members that have written nothing.
+    /// A group of `members` members that have written nothing.
     pub fn of(members: usize) -> Self {
         Self(Arc::new(Mutex::new(Group { claim: SharedClaim::default(), members: vec![Promises::default(); members] })))
     }
@@ -57,7 +57,7 @@ impl ClaimKeeper for SharedGroup {
     }
 }
 
-/// The claim alone.
+/// A keeper of the claim alone.
 #[derive(Default)]
 pub struct Claimed(pub Mutex<SharedClaim>);
 
@@ -74,7 +74,7 @@ pub fn identity(member: usize) -> u64 {
     1_000 + member as u64
 }
 
-/// Opens what is on the disk, in which the members up to `exist` exist.
+/// Opens the log on the disk, where the members up to `exist` exist.
 pub async fn open(fs: &Arc<SimFs>, sync: SyncMode, group: &SharedGroup, salt: u64, exist: usize) -> Result<SharedLog> {
     let SharedClaim { floor, durable } = group.0.lock().claim;
     let fs: Arc<dyn Fs> = Arc::clone(fs) as Arc<dyn Fs>;
@@ -84,8 +84,8 @@ pub async fn open(fs: &Arc<SimFs>, sync: SyncMode, group: &SharedGroup, salt: u6
     SharedLog::open(fs, Path::new(DIR), options, floor, &exists, Arc::new(group.clone())).await
 }
 
-/// Opens a member, and checks what it is given: a prefix of what it appended, with everything promised. From here on
-/// that prefix is what it has appended.
+/// Opens a member, and checks the records it is given: a prefix of the appended ones, with everything promised. From
+/// here on that prefix is noted as what it has appended.
 pub async fn open_member(log: &SharedLog, sync: SyncMode, group: &SharedGroup, member: usize) -> Result<MemberLog> {
     let promises = group.0.lock().members[member].clone();
     let promised = match sync {
@@ -129,7 +129,7 @@ pub async fn write_one(log: &MemberLog, group: &SharedGroup, rng: &mut Rng) -> R
     write(log, group, |index| payload(index, rng)).await
 }
 
-/// The same of a record that `payload` makes of its index.
+/// The same for a record that `payload` makes from its index.
 pub async fn write(log: &MemberLog, group: &SharedGroup, payload: impl FnOnce(LogIndex) -> Vec<u8>) -> Result<()> {
     let member = log.member() as usize;
     let index = {
@@ -147,12 +147,12 @@ pub async fn write(log: &MemberLog, group: &SharedGroup, payload: impl FnOnce(Lo
     Ok(())
 }
 
-/// Who has to flush.
+/// The members that have to flush.
 pub fn named(log: &SharedLog) -> Vec<MemberId> {
     log.cascade().into_iter().map(|(member, _)| member).collect()
 }
 
-/// The engine of `log` holds all that was appended.
+/// The engine of `log` holds everything that was appended.
 pub async fn flush(log: &MemberLog, group: &SharedGroup) -> Result<()> {
     let persisted = {
         let promises = &mut group.0.lock().members[log.member() as usize];

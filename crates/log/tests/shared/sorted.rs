@@ -1,4 +1,4 @@
-//! What an opening keeps in a file, sorted by member, and what becomes of it where that file is of no use.
+//! The sorted file in which an opening keeps records by member, and what happens if that file is of no use.
 
 use std::sync::Arc;
 

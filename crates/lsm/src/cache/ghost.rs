@@ -1,8 +1,8 @@
 //! Remembering what was thrown out, without remembering much.
 
-/// A set of hashes that forgets: each hash has a group of four, where the newest replaces the oldest; and a hash
-/// counts only as long as no more than the wanted number came after it. A false memory (one in four billion per ghost)
-/// costs a better queue for one block.
+/// A set of hashes that forgets: each hash has a group of four, where the newest replaces the oldest; and a hash counts
+/// only as long as no more than the wanted number came after it. A false memory (one in four billion per ghost) only
+/// puts one block into a better queue.
 #[derive(Default)]
 pub(super) struct Ghosts {
     ghosts: Vec<Ghost>,

@@ -1,17 +1,17 @@
 //! The block cache: one for a node, shared by all tenants' tables.
 //!
-//! 1. Entries are spread over shards by hash; each shard is a short lock around a map and two queues (S3-FIFO):
-//!    newcomers wait in the small queue and are thrown out unless they are asked for again; those that were, or that
-//!    come back soon after having been thrown out (the ghosts remember), live in the main queue. A scan therefore
-//!    passes through without washing the cache out.
+//! 1. Entries are spread over shards by hash. Each shard is a short lock around a map and two queues (S3-FIFO).
+//!    Newcomers wait in the small queue and are thrown out unless they are asked for again. Entries that were asked for
+//!    again, or that come back soon after having been thrown out (the ghosts remember), live in the main queue. A scan
+//!    therefore passes through without washing the cache out.
 //! 2. Every entry has an owner, whose bytes, hits and misses are counted. A tenant, with all its owners together, may
-//!    have a reserve: as long as it has no more than that, it loses no entry to others (DF-8). What goes then is the
-//!    first entry at the end of a queue whose tenant is above its reserve; [`shard`]'s `evict_one` is the one place
-//!    where that is decided.
+//!    have a reserve: as long as it has no more than that, it loses no entry to others (DF-8). The entry that goes
+//!    instead is the first at the end of a queue whose tenant is above its reserve. [`shard`]'s `evict_one` is the one
+//!    place that decides this.
 //! 3. Pinned entries (the blocks of the upper levels) are in no queue. They may take up to [`PINNED_SHARE_MAX`] of the
-//!    capacity; what is beyond is cached like everything else. Once there are reserves nothing is pinned.
-//! 4. What tables keep in memory anyway (index and filter) is charged against the capacity, so that it bounds all of
-//!    it.
+//!    capacity; further blocks are cached like everything else. Once there are reserves nothing is pinned.
+//! 4. Memory that tables keep anyway (index and filter) is charged against the capacity, so that the capacity bounds it
+//!    all.
 //!
 //! A table gets a number from the cache when it is opened, unique as long as the process lives: two trees can never mix
 //! up their blocks, and neither can two tables that had the same file number one after the other.
@@ -51,7 +51,7 @@ pub struct BlockCache {
     owners: Mutex<Owners>,
 }
 
-/// Bytes booked to the cache's capacity until dropped.
+/// Bytes charged against the cache's capacity until this is dropped.
 pub struct Charge {
     cache: Arc<BlockCache>,
     bytes: usize,
@@ -88,12 +88,12 @@ impl BlockCache {
         self.capacity_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes booked by [`BlockCache::charge`].
+    /// Bytes charged by [`BlockCache::charge`].
     pub fn charged_bytes(&self) -> usize {
         self.charged_bytes.load(Ordering::Relaxed)
     }
 
-    /// Books `bytes` that are kept elsewhere against the capacity.
+    /// Charges `bytes` that are kept elsewhere against the capacity.
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
         Charge { cache: Arc::clone(self), bytes }
@@ -105,7 +105,7 @@ impl BlockCache {
         TableCache::new(Arc::clone(self), table, self.enter(owner))
     }
 
-    /// What is held and was done for all owners together.
+    /// What the cache holds and has done for all owners together.
     pub fn usage(&self) -> CacheUsage {
         let mut sum = CacheUsage::default();
         for shard in &self.shards {
@@ -121,7 +121,7 @@ impl BlockCache {
         self.shards.iter().map(|shard| shard.lock().upper_bytes()).sum()
     }
 
-    /// What is held and was done for `owner`, since it last had no table here.
+    /// What the cache holds and has done for `owner`, since it last had no table here.
     pub fn usage_of(&self, owner: Owner) -> CacheUsage {
         let owners = self.owners.lock();
         let mut sum = CacheUsage::default();
@@ -134,8 +134,8 @@ impl BlockCache {
         sum
     }
 
-    /// Keeps so many bytes for each tenant from now on, and nothing for those that are not named. What others have of
-    /// it comes back block by block as the tenant puts its own in.
+    /// From now on, keeps this many bytes for each tenant, and nothing for tenants that are not named. Where others
+    /// have taken room of a reserve, the tenant gets it back block by block as it puts its own in.
     pub fn set_reserves(&self, reserves: BTreeMap<u32, u64>) {
         self.has_reserves.store(true, Ordering::Relaxed);
         self.owners.lock().set_reserves(reserves);
@@ -151,8 +151,8 @@ impl BlockCache {
         self.owners.lock().bytes_of(tenant)
     }
 
-    /// Whether blocks may be pinned: not where there are reserves. Those may become smaller, and what is pinned does
-    /// not go for it; and what is reserved stays anyway.
+    /// Whether blocks may be pinned: not once there are reserves. A reserve may become smaller, and pinned blocks would
+    /// not go for that; and blocks within a reserve stay anyway.
     fn may_pin(&self) -> bool {
         !self.has_reserves.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Who has blocks in the cache: a number for each, so that an entry need not carry more; and what each tenant has, with
-//! all its owners together.
+//! The owners of blocks in the cache: a number for each, so that an entry need not carry more, and the bytes that each
+//! tenant has with all its owners together.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_io::Owner;
 
-/// So many rows of owners without tables are looked at before a new one is made. With more than one the rows of those
-/// that are gone are found faster than new ones come.
+/// How many rows of owners without tables are looked at before a new one is made. With more than one look, rows that
+/// have become empty are found faster than new ones are needed.
 const LOOKS: usize = 4;
 
-/// What a tenant has in all shards, and what is kept for it, in bytes. Counted while a shard is locked: two shards may
-/// count at the same time, so that the figure is right but for blocks that come and go at this moment.
+/// The bytes that a tenant has in all shards, and its reserve. Counted while a shard is locked. Two shards may count at
+/// the same time, so the figure is right except for blocks that come and go at this moment.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     bytes: AtomicU64,
@@ -29,28 +29,29 @@ impl Held {
         self.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Whether something is kept for it, and that is enough for so many bytes more.
+    /// Whether the tenant has a reserve, and it is enough for `coming` more bytes.
     pub(super) fn is_within_reserve(&self, coming: usize) -> bool {
         let reserve = self.reserve.load(Ordering::Relaxed);
         reserve > 0 && self.bytes.load(Ordering::Relaxed) + coming as u64 <= reserve
     }
 }
 
-/// A row is its owner's as long as it has tables open. What these leave behind is dead, for nobody asks for it under
-/// their numbers again: it is nobody's, until the last of it is gone; then the next owner gets the row. Who opens
-/// tables again has another row: its reserve is for what it will read, and not for what it had once.
+/// A row belongs to its owner as long as that has tables open. Blocks that closed tables leave behind are dead, for
+/// nobody asks for them under their numbers again. They belong to nobody until the last of them is gone; then the next
+/// owner gets the row. An owner that opens tables again gets another row: its reserve is for blocks that it will read,
+/// and not for those that it had once.
 #[derive(Default)]
 pub(super) struct Owners {
-    /// Of owners with tables.
+    /// Numbers of owners with tables.
     numbers: BTreeMap<Owner, u32>,
     rows: Vec<Row>,
     /// Numbers of rows without tables.
     resting: VecDeque<u32>,
-    /// Of all tenants with tables.
+    /// Bytes and reserves of all tenants with tables.
     tenants: BTreeMap<u32, Arc<Held>>,
-    /// What is left behind. Nothing is kept for it.
+    /// Bytes that closed tables have left behind. They have no reserve.
     nobody: Arc<Held>,
-    /// By tenant, whether or not it has a row; the others have none.
+    /// Reserves by tenant, whether or not it has a row; other tenants have none.
     reserves: BTreeMap<u32, u64>,
 }
 
@@ -65,8 +66,8 @@ impl Owners {
         self.numbers.get(&owner).copied()
     }
 
-    /// A table of `owner` is opened. Gives its number; `retire` says of a number whether nothing is left under it, and
-    /// forgets what was counted; `begin` is told of a number that is `owner`'s from now on.
+    /// Notes that a table of `owner` is opened, and returns the owner's number. `retire` says whether nothing is left
+    /// under a number, and if so forgets its counts. `begin` is told of a number that is `owner`'s from now on.
     pub(super) fn enter(
         &mut self,
         owner: Owner,
@@ -89,7 +90,7 @@ impl Owners {
         number
     }
 
-    /// What `tenant` has, from now on if it had nothing.
+    /// The bytes and the reserve of `tenant`, which are counted from now on if it had no table.
     fn held(&mut self, tenant: u32) -> Arc<Held> {
         let fresh = || {
             let reserve = AtomicU64::new(self.reserves.get(&tenant).copied().unwrap_or(0));
@@ -108,7 +109,7 @@ impl Owners {
         self.tenants.keys().copied().collect()
     }
 
-    /// What is kept from now on, in bytes by tenant.
+    /// Sets what is kept from now on, in bytes by tenant.
     pub(super) fn set_reserves(&mut self, reserves: BTreeMap<u32, u64>) {
         for (tenant, held) in &self.tenants {
             held.reserve.store(reserves.get(tenant).copied().unwrap_or(0), Ordering::Relaxed);
@@ -116,7 +117,8 @@ impl Owners {
         self.reserves = reserves;
     }
 
-    /// One of the tables of `number` is closed. If it was the last, `hand_over` is told who has what is left now.
+    /// Notes that a table of `number` is closed. If it was the last, `hand_over` is told to whom the blocks left behind
+    /// belong now.
     pub(super) fn leave(&mut self, number: u32, hand_over: impl FnOnce(&Arc<Held>)) {
         let row = &mut self.rows[number as usize];
         row.tables -= 1;

@@ -12,14 +12,14 @@ use super::ghost::Ghosts;
 use super::owners::Held;
 use crate::table::{Block, Hint};
 
-/// The small queue's part of what is not pinned: 1/10.
+/// The small queue's part of the room that is not pinned: 1/10.
 const SMALL_SHARE: usize = 10;
 /// Look-ups are counted up to this.
 const USES_MAX: u8 = 3;
 /// A newcomer that was asked for this often moves on to the main queue.
 const USES_TO_STAY: u8 = 1;
-/// Blocks that are passed over at most to find one that may go; then the new one is not kept. The next look goes on
-/// where this one ended.
+/// The most blocks of a queue that are passed over to find one that may go; if none is found, the new block is not
+/// kept. The next search goes on where this one ended.
 const SPARED_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +63,15 @@ pub(super) enum Origin {
 
 struct Slot {
     block: Arc<Block>,
-    /// Fetched while the reference count is: without it the search would wait for one after the other.
+    /// Where the block's content is. It is fetched together with the reference count; otherwise the search would wait
+    /// for one after the other.
     hint: Hint,
     bytes: u32,
     owner: u32,
     uses: u8,
     queue: Queue,
     is_warm: bool,
-    /// Its key is among the passed ones.
+    /// Whether its key is in `passed`.
     is_passed: bool,
 }
 
@@ -91,9 +92,9 @@ pub(super) struct Shard {
     map: HashMap<Key, Slot, BuildHasherDefault<AsIs>>,
     small: VecDeque<Key>,
     main: VecDeque<Key>,
-    /// What merges have written anew, the first first. May hold keys that are gone, too.
+    /// Blocks whose entries merges have written anew, the first one first. May hold keys that are gone, too.
     passed: VecDeque<Key>,
-    /// What merges have written, in the same order.
+    /// Blocks that merges have written, in the same order.
     merged: VecDeque<Key>,
     ghosts: Ghosts,
     small_bytes: usize,
@@ -104,11 +105,11 @@ pub(super) struct Shard {
     usages: Vec<CacheUsage>,
     /// Hits and misses of owners that are gone.
     retired: CacheUsage,
-    /// What their tenants have in all shards, by owner's number.
+    /// The bytes of each owner's tenant in all shards, by owner's number.
     held: Vec<Arc<Held>>,
 }
 
-/// Who puts in a block, and of how many bytes.
+/// A block that is put in: its owner, and its bytes.
 #[derive(Clone, Copy)]
 struct Newcomer {
     owner: u32,
@@ -140,8 +141,9 @@ impl Shard {
         self.pinned_bytes + self.warm_bytes
     }
 
-    /// Whether `bytes` more of `owner` fit without anything having to go but what merges have passed, or, for whoever
-    /// `takes_merged`, what merges have written, and nobody has asked for; as much of that as has to, goes into `gone`.
+    /// Whether `bytes` more of `owner` fit. Only blocks that nobody has asked for may go to make room: those that
+    /// merges have passed, or, if it `takes_merged`, those that merges have written. As many of them as have to go are
+    /// put into `gone`.
     pub(super) fn make_room(
         &mut self,
         owner: u32,
@@ -169,15 +171,15 @@ impl Shard {
         true
     }
 
-    /// A merge has written this one: it gives way to a flush that is pressed.
+    /// Notes that a merge has written this block: it gives way to a pressed flush.
     pub(super) fn gives_way(&mut self, key: Key) {
         if self.map.contains_key(&key) {
             self.merged.push_back(key);
         }
     }
 
-    /// From now on `owner` is the number of somebody whose tenant has `held`, with all that there is under it. Numbers
-    /// come one after the other.
+    /// From now on the number `owner`, with all blocks under it, belongs to an owner whose tenant's bytes are counted
+    /// in `held`. Numbers come one after the other.
     pub(super) fn begin(&mut self, owner: u32, held: &Arc<Held>) {
         let bytes = self.usages.get(owner as usize).map_or(0, |usage| usage.bytes as usize);
         match self.held.get_mut(owner as usize) {
@@ -191,7 +193,7 @@ impl Shard {
     }
 
     /// Whether blocks of `owner` stay where they are when `newcomer` needs room: those of a tenant that has no more
-    /// than its reserve (DF-8). Whoever is about to have more than that gives a block of its own.
+    /// than its reserve do (DF-8). A tenant that is about to have more than its reserve gives a block of its own.
     fn is_spared(&self, owner: u32, newcomer: Newcomer) -> bool {
         let [held, of_newcomer] = [owner, newcomer.owner].map(|owner| &self.held[owner as usize]);
         held.is_within_reserve(if Arc::ptr_eq(held, of_newcomer) { newcomer.bytes } else { 0 })
@@ -201,7 +203,7 @@ impl Shard {
         Arc::ptr_eq(&self.held[one as usize], &self.held[other as usize])
     }
 
-    /// A merge has passed this one.
+    /// Notes that a merge has passed this block.
     pub(super) fn pass(&mut self, key: Key) {
         if let Some(slot) = self.map.get_mut(&key)
             && !std::mem::replace(&mut slot.is_passed, true)
@@ -210,8 +212,8 @@ impl Shard {
         }
     }
 
-    /// The block has left the upper levels: it goes, if it was kept only because it was written there. What was asked
-    /// for stays, as any other.
+    /// Notes that the block has left the upper levels. It goes if it was kept only because it was written there. A
+    /// block that was asked for stays, like any other.
     pub(super) fn leave_upper(&mut self, key: Key) -> Option<Arc<Block>> {
         let slot = self.map.get_mut(&key)?;
         if !slot.is_warm {
@@ -324,7 +326,7 @@ impl Shard {
         self.usages.get(owner as usize).is_none_or(|usage| usage.entries == 0)
     }
 
-    /// `owner`, which has nothing here, is gone: its number will be another's.
+    /// Notes that `owner`, which has nothing here, is gone: its number will be another's.
     pub(super) fn retire(&mut self, owner: u32) {
         if let Some(usage) = self.usages.get_mut(owner as usize) {
             self.retired.add(&std::mem::take(usage));
@@ -332,14 +334,16 @@ impl Shard {
     }
 
     /// Throws one entry out for `newcomer`: the first at the end of a queue whose tenant is above its reserve. `None`
-    /// if there are none but pinned ones, or none was found.
+    /// if there are only pinned ones, or if none was found.
     fn evict_one(&mut self, small_max: usize, newcomer: Newcomer) -> Option<Arc<Block>> {
-        // Passed over in the small queue, and in the main one; and the first of the newcomer's tenant among these.
+        // How many were passed over in the small queue and in the main one, and the first of these that is of the
+        // newcomer's tenant.
         let (mut spared, mut own) = ([0; 2], None);
         loop {
             let [small_is_done, main_is_done] = [spared[0] >= SPARED_MAX, spared[1] >= SPARED_MAX];
             // A shard may be full though its tenants are within their reserves, which are counted over all shards. Then
-            // a tenant gives a block of its own for a newer one: else the cache would keep what came first for ever.
+            // a tenant gives a block of its own for a newer one. Otherwise the cache would keep the first blocks for
+            // ever.
             if small_is_done && main_is_done {
                 return own.and_then(|key| self.remove(key));
             }

@@ -9,18 +9,18 @@ use super::BlockCache;
 use super::shard::{Key, Origin};
 use crate::table::Block;
 
-/// Who writes a table, for what its blocks are worth while it is written.
+/// Who writes a table, which says how much its blocks are worth while it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// Takes only the room of what merges have passed, and gives none.
+    /// Takes the room only of blocks that merges have passed, and gives up none of its own.
     Anybody,
-    /// A merge: takes no more, and gives way to flushes that are pressed, the first block first.
+    /// A merge: takes no more room than that, and its blocks give way to pressed flushes, the first block first.
     Merge,
-    /// A flush while nothing is kept of what merges write: what it writes is merged next, and worth more.
+    /// A flush while blocks that merges write are not kept: its blocks are merged next, and worth more.
     PressedFlush,
 }
 
-/// Looks blocks of one table up, and books them to its owner. When dropped, takes the table's pinned blocks along:
+/// Looks up blocks of one table, and books them to its owner. When dropped, it takes the table's pinned blocks out:
 /// nobody else would ever remove them. The others age out by themselves.
 pub struct TableCache {
     cache: Arc<BlockCache>,
@@ -30,7 +30,7 @@ pub struct TableCache {
     pinned: Mutex<Vec<u64>>,
     /// Set and never taken back: a block that was offered may be gone by now.
     took_offers: AtomicBool,
-    /// Who writes what is offered.
+    /// Who writes the blocks that are offered.
     writer: Writes,
 }
 
@@ -46,7 +46,7 @@ impl TableCache {
         }
     }
 
-    /// What is [offered](TableCache::offer) from now on is what these write.
+    /// Says who writes the blocks that are [offered](TableCache::offer) from now on.
     #[must_use]
     pub fn offered_by(mut self, writer: Writes) -> Self {
         self.writer = writer;
@@ -90,15 +90,15 @@ impl TableCache {
         drop(evicted.blocks);
     }
 
-    /// Puts in a block of about `bytes` bytes that is being written, if there is room for it, or if room can be made by
-    /// what a merge [has passed](TableCache::pass), or, for a pressed flush, has [written](Writes): nothing else has to
-    /// go for what nobody has asked for. It is not pinned, so that it is among the first to go for what somebody does
-    /// ask for.
+    /// Puts in a block of about `bytes` bytes that is being written, if there is room for it. Room may be made by
+    /// blocks that a merge [has passed](TableCache::pass), or, for a pressed flush, has [written](Writes). No other
+    /// block has to go for one that nobody has asked for. The new block is not pinned, so that it is among the first to
+    /// go for blocks that somebody does ask for.
     pub fn offer(&self, offset: u64, bytes: usize, block: impl FnOnce() -> Option<Block>) {
         let key = self.key(offset);
         let capacity_bytes = self.cache.shard_capacity_bytes();
         let takes_merged = self.writer == Writes::PressedFlush;
-        // Made without the lock; whoever takes the room meanwhile needs it more.
+        // The block is made without the lock. Whoever takes the room meanwhile needs it more.
         let mut gone = Vec::new();
         let has_room =
             self.cache.shard(key).lock().make_room(self.owner, bytes, takes_merged, capacity_bytes, &mut gone);
@@ -112,26 +112,28 @@ impl TableCache {
         }
     }
 
-    /// A merge has written the entries of the block at `offset` anew. Until it is committed, reads want the old ones;
-    /// but where nobody has asked for them and there is no room for the new ones, these are worth more.
+    /// Notes that a merge has written the entries of the block at `offset` anew. Until the merge has committed, reads
+    /// want the old block. But where nobody has asked for it and there is no room for the new blocks, these are worth
+    /// more.
     pub fn pass(&self, offset: u64) {
         let key = self.key(offset);
         self.cache.shard(key).lock().pass(key);
     }
 
-    /// Takes the pinned blocks out: for a table that has left the upper levels. What is still asked for comes back
-    /// unpinned.
+    /// Takes the pinned blocks out: for a table that has left the upper levels. Blocks that are still asked for come
+    /// back unpinned.
     pub fn unpin(&self) {
         let pinned = std::mem::take(&mut *self.pinned.lock());
         pinned.into_iter().for_each(|offset| self.evict(offset));
     }
 
-    /// Whether anything was ever taken that was [offered](TableCache::offer).
+    /// Whether any block that was [offered](TableCache::offer) was ever taken.
     pub fn took_offers(&self) -> bool {
         self.took_offers.load(Ordering::Relaxed)
     }
 
-    /// The block at `offset` is below the upper levels now: it goes, if it was kept only because it was written there.
+    /// Notes that the block at `offset` is below the upper levels now. It goes if it was kept only because it was
+    /// written in an upper level.
     pub fn leave_upper(&self, offset: u64) {
         let key = self.key(offset);
         let removed = self.cache.shard(key).lock().leave_upper(key);

@@ -11,12 +11,12 @@ fn owner(partition: u32) -> Owner {
     Owner { tenant: 1, partition }
 }
 
-/// One of a tenant of its own.
+/// An owner of another tenant.
 fn stranger(tenant: u32) -> Owner {
     Owner { tenant, partition: 1 }
 }
 
-/// Keeps so many bytes for each tenant.
+/// Keeps this many bytes for each tenant.
 fn keep<const N: usize>(cache: &BlockCache, reserves: [(u32, u64); N]) {
     cache.set_reserves(reserves.into());
 }
@@ -169,7 +169,7 @@ fn a_reserve_is_a_tenants_and_not_a_shards_or_a_partitions() {
     (0..10_000).for_each(|offset| hog.insert(offset, &block(4000), false));
     assert!((0..20).all(|offset| tables[0].contains(offset)) && (0..5).all(|offset| tables[1].contains(offset)));
     assert_eq!((cache.bytes_of(2), cache.tenants()), (25 * block(4000).bytes() as u64, vec![1, 2]));
-    // Who opens its first table later has what was said.
+    // A tenant that opens its first table later has the reserve that was set.
     let late = cache.table(stranger(3));
     late.insert(0, &block(4000), false);
     (0..10_000).for_each(|offset| hog.insert(offset, &block(4000), false));
@@ -187,8 +187,8 @@ fn where_there_are_reserves_nobody_pins() {
     assert!(cache.bytes_of(2) > 60_000, "what the others had beyond theirs was there to be had");
 }
 
-/// Reserves are counted over all shards, and each shard may be full: a tenant that may keep all there is goes on with
-/// what it reads now, and not for ever with what came first.
+/// Reserves are counted over all shards, and each shard may be full: a tenant whose reserve is the whole cache keeps
+/// the blocks that it reads now, and not for ever those that came first.
 #[test]
 fn who_may_keep_everything_still_keeps_what_is_new() {
     let cache = BlockCache::new(16 * 40_000, 16);
@@ -327,13 +327,13 @@ fn rows_of_those_who_are_gone_are_used_again() {
     // Blocks of closed tables age out: about sixty of them are still there.
     let rows = cache.shards[0].lock().usages().len();
     assert!(rows < 200, "{rows} rows");
-    // Whoever comes back has another one: his old blocks are dead.
+    // An owner that comes back has another row: its old blocks are dead.
     assert_eq!(cache.usage_of(owner(999)).entries, 0);
     let (_table, _again) = (cache.table(owner(999)), cache.table(owner(999)));
     assert_eq!(cache.usage_of(owner(999)).entries, 0);
 }
 
-/// What was read before all tables of a tenant were closed is dead, and its reserve is not for that.
+/// Blocks that were read before all tables of a tenant were closed are dead, and its reserve is not for them.
 #[test]
 fn the_reserve_of_who_wakes_is_for_what_it_reads_from_then_on() {
     let cache = BlockCache::new(60_000, 1);
@@ -349,7 +349,7 @@ fn the_reserve_of_who_wakes_is_for_what_it_reads_from_then_on() {
     assert_eq!(cache.bytes_of(1) + cache.bytes_of(2), cache.usage().bytes, "what was dead is gone");
 }
 
-/// What is written goes in while there is room, and makes way for what is asked for.
+/// Written blocks go in while there is room, and make way for blocks that are asked for.
 #[test]
 fn what_is_offered_throws_nothing_out() {
     let cache = BlockCache::new(40_000, 1);
@@ -360,13 +360,13 @@ fn what_is_offered_throws_nothing_out() {
     let kept = (0..10).filter(|&offset| written.contains(offset)).count();
     assert!((3..=5).contains(&kept), "{kept} found room");
     written.offer(99, 4200, || unreachable!("there is no room, so that it is not even made"));
-    // Asked for: the reader's blocks move on to the main queue, and what was only written goes first.
+    // Asked for: the reader's blocks move on to the main queue, and blocks that were only written go first.
     (0..5).for_each(|offset| assert!(read.get(offset).is_some()));
     (5..9).for_each(|offset| read.insert(offset, &block(4000), false));
     assert!((0..9).all(|offset| read.contains(offset)), "asked for");
 }
 
-/// What a merge has written anew makes way for that, but nothing else does.
+/// Blocks that a merge has written anew make way for the new ones, but no other blocks do.
 #[test]
 fn what_is_offered_takes_the_place_of_what_a_merge_has_passed() {
     let cache = BlockCache::new(40_000, 1);
@@ -385,7 +385,7 @@ fn what_is_offered_takes_the_place_of_what_a_merge_has_passed() {
     assert!(cache.usage().bytes <= 40_000);
 }
 
-/// What merges write goes, the first first, for what pressed flushes write, and for nothing that others write.
+/// Blocks that merges write go, the first ones first, for blocks that pressed flushes write, and for no others.
 #[test]
 fn what_merges_write_gives_way_to_flushes_that_are_pressed() {
     let cache = BlockCache::new(40_000, 1);
@@ -409,8 +409,8 @@ fn what_merges_write_gives_way_to_flushes_that_are_pressed() {
     assert_eq!([kept(&flushed), kept(&merged), kept(&pressed)], [vec![0, 1, 2, 3], vec![1], vec![0, 1, 2, 3]]);
 }
 
-/// A table that was moved down unchanged is none of the upper levels' any more, and what nobody has asked for does not
-/// stay for having been written there.
+/// A table that was moved down unchanged does not belong to the upper levels any more. Blocks that nobody has asked for
+/// do not stay for having been written there.
 #[test]
 fn what_leaves_the_upper_levels_goes_unless_somebody_has_asked_for_it() {
     let cache = BlockCache::new(40_000, 1);

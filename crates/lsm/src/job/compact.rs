@@ -1,17 +1,18 @@
-//! A compaction: tables of one level are merged with what they overlap in the next, or moved there. In a tree without
-//! level 0, memtables are merged with what they overlap in level 1: then it is a flush, too.
+//! A compaction: tables of one level are merged with the tables that they overlap in the next, or moved there. In a
+//! tree without level 0, memtables are merged with the tables that they overlap in level 1: that is a flush, too.
 //!
 //! 1. Entries come in tree order from the merge. [`Retention`] says which versions no read can see.
 //! 2. An expired value counts as a tombstone. A tombstone goes when every read sees it and no deeper level can hold its
 //!    key.
-//! 3. Under the same two conditions a value forgets its sequence number: it is the only version left, and 0 is short.
-//!    Heads and covers keep theirs: so the tree never gives out one again that is not larger than all their versions.
-//! 4. Parts that a cover says are dead go, and covers that have nothing left to cover ([`Covers`]). The head of a row
-//!    of many parts does not go by its time: it is reported, for somebody to delete the row.
-//! 5. A merge within level 0 writes one run: one table, at the place of its inputs (U-19b). Runs older than those lie
-//!    below it.
+//! 3. Under the same two conditions a value's sequence number becomes 0: it is the only version left, and 0 is short.
+//!    Heads and covers keep theirs, so that the tree never again gives out a number that is not larger than all their
+//!    versions.
+//! 4. Parts that a cover says are dead are dropped, and so are covers that have nothing left to cover ([`Covers`]). The
+//!    head of a row of many parts stays when it has expired: it is reported, so that somebody deletes the row.
+//! 5. A merge within level 0 writes one run: one table, at the place of its inputs (U-19b). Runs older than its inputs
+//!    lie below it.
 //! 6. Elsewhere a table ends at `table_bytes`, or earlier where it would drag in too much of the level below the output
-//!    when its turn comes. It never ends between versions of one key: levels below 0 must stay disjoint.
+//!    when it is compacted in its turn. It never ends between versions of one key: levels below 0 must stay disjoint.
 
 use std::sync::Arc;
 
@@ -134,8 +135,8 @@ async fn move_tables(
     Ok(report)
 }
 
-/// Nobody else has claimed the tables or anything older in their range, so what the picker saw still holds. A cover
-/// stays as long as a table may hold parts of its life, and that these tables do.
+/// No other job has claimed the tables or anything older in their range, so what the picker saw still holds. A cover
+/// stays as long as some table may hold parts of its life, and these tables do.
 async fn drop_tables(
     tree: &Arc<Tree>,
     pick: Pick,
@@ -183,7 +184,7 @@ fn sources(tree: &Tree, pick: &Pick, version: &Version, class: Class) -> Vec<Sou
     sources
 }
 
-/// Walks down all that lies below the output beside the merge, to say whether they can hold a key. Keys must come in
+/// Says whether tables below the output may hold a key. It walks along them beside the merge, so keys must come in
 /// order.
 pub(super) struct Below<'a> {
     levels: Vec<&'a [Arc<TableFile>]>,
@@ -215,7 +216,7 @@ struct Boundaries<'a> {
     table_bytes: u64,
     /// Tables of the level below the output that are not yet passed.
     grandparents: &'a [Arc<TableFile>],
-    /// Bytes of those that the table being written has passed.
+    /// Bytes of the grandparents that the table being written has passed.
     overlap_bytes: u64,
 }
 
@@ -235,12 +236,13 @@ impl<'a> Boundaries<'a> {
             self.overlap_bytes += first.meta.bytes;
             self.grandparents = rest;
         }
-        // Ending with a grandparent keeps the next compaction from dragging that one in twice; not for a tiny table.
+        // A table that ends where a grandparent ends keeps the next compaction from dragging that grandparent in twice.
+        // Tiny tables are not ended for that.
         let aligned = passed && bytes >= self.table_bytes / 2;
         let too_wide = self.overlap_bytes >= GRANDPARENT_OVERLAP_TABLES * self.table_bytes;
         let cut = bytes > 0 && (aligned || too_wide || bytes >= self.table_bytes);
         if cut || bytes == 0 {
-            // A new table begins here: what lies before its first key is not its business.
+            // A new table begins here: grandparents before its first key do not count.
             self.overlap_bytes = 0;
         }
         cut

@@ -1,17 +1,17 @@
 //! Which parts of rows a merge may drop: those that a cover says are dead ([`weir_model::parts`]).
 //!
 //! 1. A cover counts if every read sees it, and if it stands in a table or in the inputs of this very job: then it is
-//!    as durable as the job's own output. What is only in memory and log may be taken back by a power cut, and with it
-//!    the deletion of the row, whose parts would be gone all the same.
+//!    as durable as the job's own output. A power cut may take back a cover that is only in memory and log, and with it
+//!    the deletion of the row. The parts of that row would be gone all the same.
 //! 2. A cover sorts directly before the parts of its life. A merge that has it among its inputs meets it first. The
-//!    parts of a large row span many tables, and a merge has only some: so at the first part of each life the other
-//!    tables are asked for its cover, by filter and index, which are in memory. That costs a block now and then, once
-//!    for a life and never for a part.
-//! 3. A cover goes when no table outside the inputs may hold anything of its life that is older. A table that has met
-//!    the cover holds nothing: it says up to which cover the merge that wrote it looked. Memtables do not matter: the
-//!    cover stands in a table, and what is older was flushed before it or with it.
+//!    parts of a large row span many tables, and a merge has only some of them. So at the first part of each life the
+//!    merge asks the other tables for its cover, by filter and index, which are in memory. Now and then that costs a
+//!    block, once for a life and never for each part.
+//! 3. A cover is dropped when no table outside the inputs may hold an older entry of its life. A table that has met the
+//!    cover holds none: it says up to which cover the merge that wrote it looked. Memtables do not matter: the cover is
+//!    in a table, and everything older was flushed before it or with it.
 //!
-//! It is the version in a part's key that decides, not its sequence number: merges let values forget theirs.
+//! The version in a part's key decides, not its sequence number: merges set those of values to 0.
 
 use std::collections::BTreeSet;
 
@@ -24,10 +24,10 @@ use crate::table::{TableGet, filter};
 use crate::tree::Tree;
 use crate::version::{LEVELS, TableFile, Version};
 
-/// See the module. Entries must come in order.
+/// Tells a merge which parts it may drop, by the rules of this module. Entries must come in order.
 pub(super) struct Covers<'a> {
     version: &'a Version,
-    /// Its memtables are asked by a planted bug only: nobody may hold them as long as a job takes.
+    /// Only a planted bug looks into its memtables: nobody may hold them for as long as a job takes.
     tree: &'a Tree,
     /// Level and number of the tables that are merged.
     inputs: BTreeSet<(usize, u64)>,
@@ -36,9 +36,9 @@ pub(super) struct Covers<'a> {
     horizon: Seq,
     /// All covers up to this sequence number are in tables or inputs, or gone.
     durable: Seq,
-    /// The life that was met last.
+    /// The life whose entries were met last.
     life: Option<u64>,
-    /// Its parts are dead.
+    /// Whether the parts of `life` are dead.
     is_dead: bool,
 }
 
@@ -49,13 +49,13 @@ enum Look {
     Covered,
     /// It is anything else.
     Open,
-    /// It is the first of its life: [`Covers::meet`] has to be asked before.
+    /// It is the first of its life: [`Covers::meet`] must be called first.
     Unknown(u64),
 }
 
 impl<'a> Covers<'a> {
-    /// For a merge of `inputs`, tables of `version`, or of memtables, for reads at `horizons`. All covers up to
-    /// `durable` are among them, or gone. What it has to read has `class`.
+    /// For a merge of `inputs` (tables of `version`) or of memtables, with reads at `horizons`. All covers up to
+    /// `durable` are in tables or inputs, or gone. The blocks that it has to read are read as `class`.
     pub(super) fn new(
         tree: &'a Tree,
         version: &'a Version,
@@ -69,7 +69,7 @@ impl<'a> Covers<'a> {
         Self { version, tree, inputs, class, horizon, durable, life: None, is_dead: false }
     }
 
-    /// None of what this lets through is dead by a cover up to this sequence number.
+    /// No entry that this lets through is dead by a cover up to this sequence number.
     pub(super) fn met(&self) -> Seq {
         if is_planted(Plant::CoverTakenForMet) { self.durable } else { self.durable.min(self.horizon) }
     }
@@ -93,7 +93,7 @@ impl<'a> Covers<'a> {
 
     fn look(&mut self, entry: &Entry<'_>) -> Look {
         match parts::version_of(entry.key) {
-            // Keys in this region that are no parts are nobody's: they are left alone.
+            // Keys in this region that are not parts belong to nobody, and are left alone.
             None => return Look::Open,
             Some(life) if self.life != Some(life) => return Look::Unknown(life),
             Some(_) => {}
@@ -109,8 +109,8 @@ impl<'a> Covers<'a> {
         self.is_dead |= seq <= self.horizon;
     }
 
-    /// Finds the cover of `life`, if a table outside the inputs has it. To be called where [`Covers::look`] says so,
-    /// which then knows.
+    /// Finds the cover of `life`, if a table outside the inputs has it. Must be called when [`Covers::look`] answers
+    /// [`Look::Unknown`]; after that, it knows.
     ///
     /// # Errors
     /// I/O, and corruption.
@@ -153,7 +153,7 @@ impl<'a> Covers<'a> {
         Ok(())
     }
 
-    /// Whether `cover`, which every read sees, has nothing left to cover when the inputs are merged.
+    /// Whether `cover`, which every read sees, has nothing left to cover once the inputs are merged.
     pub(super) fn may_go(&self, cover: &Entry<'_>) -> bool {
         if is_planted(Plant::DroppedCover) {
             return true;

@@ -1,8 +1,8 @@
-//! A flush: one or more sealed memtables, the oldest, become one run of level 0.
+//! A flush: one or more of the sealed memtables, the oldest ones, become one run of level 0.
 //!
 //! A value that has expired meanwhile becomes a tombstone. A tombstone goes when every read sees it and no table can
-//! hold its key, as in a merge: all tables are older, and while this runs others only write what is in tables already.
-//! Parts of rows go where a cover among the memtables, or in a table, says that they are dead.
+//! hold its key, as in a merge: all tables are older, and while the flush runs, other jobs only write what is in tables
+//! already. Parts of rows are dropped where a cover in the memtables or in a table says that they are dead.
 
 use std::sync::Arc;
 

@@ -38,8 +38,8 @@ impl Work {
                 compact::run(&tree, pick, &version, sealed, class, &control).await
             }
         };
-        // While the claim is held: a tree whose jobs have all ended has no file left over. What cannot be removed now
-        // stays noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
+        // While the claim is held, so that a tree whose jobs have all ended has no file left over. Files that cannot be
+        // removed now stay noted, and the next attempt to tidy reports the error. The job itself has succeeded.
         let _noted = tree.tidy().await;
         drop(claim);
         report
@@ -54,8 +54,8 @@ fn class_of(pick: &Pick) -> Class {
     }
 }
 
-/// Where a job of this pick writes. A run of level 0 is written into a place and not into a range: others may go on
-/// beside it.
+/// The range that a job of this pick writes. A run of level 0 is written into a place and not into a range: other jobs
+/// may go on beside it.
 fn claimed_range(pick: &Pick) -> Option<ClaimedRange> {
     (pick.output_level > 0 && !pick.means.is_drop()).then(|| ClaimedRange {
         level: pick.output_level,
@@ -64,7 +64,7 @@ fn claimed_range(pick: &Pick) -> Option<ClaimedRange> {
     })
 }
 
-/// What a job holds in the tree's state, until it is dropped.
+/// A job's entry in the tree's state, with all that it claims. Dropping this ends it.
 struct Claim {
     tree: Arc<Tree>,
     job: u64,
@@ -77,7 +77,7 @@ impl Drop for Claim {
 }
 
 impl Jobs for Tree {
-    /// Of the oldest sealed memtables.
+    /// A flush of the oldest sealed memtables.
     fn next_flush(&self) -> Option<Job> {
         let mut state = self.state().lock();
         if state.jobs.values().any(|job| job.facts.kind() == JobKind::Flush) {
@@ -95,7 +95,8 @@ impl Jobs for Tree {
         Some(self.flush(&mut state, pick, version, sealed))
     }
 
-    /// The tables that can go without being read, if there are any: one manifest edit, for which nobody need wait.
+    /// A job that drops tables which need not be read, if there are any: one manifest edit, for which nobody needs to
+    /// wait.
     fn next_drop(&self) -> Option<Job> {
         let mut state = self.state().lock();
         let version = self.version();
@@ -117,7 +118,7 @@ impl Jobs for Tree {
         Some(class_of(&pick))
     }
 
-    /// Of several the least complete.
+    /// Of several parked jobs, the least complete one.
     fn parked_in_the_way(&self) -> Option<Arc<JobControl>> {
         let state = self.state().lock();
         let stays = |job: &Running| job.control.is_parked();
@@ -126,14 +127,14 @@ impl Jobs for Tree {
             return None;
         }
         let due = |claims: &Claims| {
-            // What becomes a run of level 0 needs nothing of what others hold.
+            // A flush that becomes a run of level 0 needs nothing that other jobs hold.
             let merge =
                 self.pick_flush(claims, &state, &version, &self.view().sealed).filter(|pick| pick.output_level > 0);
             merge.or_else(|| self.pick(claims, &state, &version))
         };
         let now = due(&state.claims(|_| true));
         let due = due(&state.claims(|job| !stays(job)))?;
-        // What is as urgent runs; only what is less may run beside what waits.
+        // If a job that is at least as urgent can start now, no parked job is in the way.
         if now.is_some_and(|now| class_of(&now) <= class_of(&due)) {
             return None;
         }
@@ -168,7 +169,7 @@ impl Jobs for Tree {
         Urgency::ALL[usize::from(self.urgency.load(Ordering::Relaxed))]
     }
 
-    /// By flushes as well: there tombstones meet what they delete for the first time.
+    /// Flushes count as well: there tombstones meet what they delete for the first time.
     fn is_reclaiming(&self) -> bool {
         let state = self.state().lock();
         let view = self.view();
@@ -182,7 +183,7 @@ impl Jobs for Tree {
 }
 
 impl Tree {
-    /// Whether a flush had better wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).
+    /// Whether a flush should wait for more memtables ([`crate::TreeKnobs::flush_gather`] says when it does not).
     pub(crate) fn is_gathering(&self, state: &TreeState, view: &View, knobs: &TreeKnobs) -> bool {
         let Some(oldest) = view.sealed.last() else { return false };
         let is_last_buffer_filling = view.sealed.len() + 1 >= knobs.write_buffers;
@@ -194,7 +195,8 @@ impl Tree {
             && self.is_filling(state)
     }
 
-    /// Where `sealed` goes next beside those that hold `claims`; `None` if there is none, or if it has to wait.
+    /// Where the memtables of `sealed` go next, beside the jobs that hold `claims`; `None` if there are none, or if
+    /// they have to wait.
     pub(crate) fn pick_flush(
         &self,
         claims: &Claims,

@@ -10,11 +10,11 @@ use crate::table::TableWriter;
 use crate::tree::{Outputs, Tree, meta_of, open_table};
 use weir_model::engine::{EXPIRED_KEYS_MAX, Entry, JobControl, JobReport, Kind, Seq};
 
-/// Work that an entry costs besides its bytes, in bytes: comparing and copying a tiny one is not free.
+/// The work that an entry costs besides its bytes, expressed in bytes: comparing and copying a tiny one is not free.
 const ENTRY_WORK_BYTES: usize = 32;
 
-/// A cover that is to be written. The parts of its life come directly behind it: what of them is dropped, it does not
-/// cover any more, and nobody will look for it.
+/// A cover that is to be written. The parts of its life come directly behind it. The bytes of those that are dropped
+/// are taken off its count, so that nobody will look for them.
 struct HeldCover {
     key: [u8; COVER_KEY_BYTES],
     version: u64,
@@ -30,7 +30,7 @@ impl HeldCover {
     }
 }
 
-/// Takes entries in order, writes tables, gives up the executor after every turn.
+/// Takes entries in order and writes tables. It yields to the executor after every turn.
 pub(super) struct Writer<'a> {
     tree: &'a Arc<Tree>,
     class: Class,
@@ -66,7 +66,7 @@ impl<'a> Writer<'a> {
         self.current.as_ref().map_or(0, |(_, _, writer)| writer.file_bytes())
     }
 
-    /// Writes `entry`; a cover, when it is known how much of its life is left.
+    /// Writes `entry`. A cover is held back until it is known how much of its life is left.
     pub(super) async fn add(&mut self, entry: Entry<'_>) -> Result<()> {
         self.release().await?;
         match HeldCover::of(&entry) {
@@ -85,8 +85,9 @@ impl<'a> Writer<'a> {
         self.write(Entry { key: &key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value }).await
     }
 
-    /// As what a table's blocks go into the cache, if they do. A run of memtables always does, for it is merged next;
-    /// and where nothing is kept of what merges write, what they have written before gives way to it.
+    /// How a table's blocks are offered to the cache, if they are. Those of flushed memtables always are, for the run
+    /// is merged next. Where blocks that merges write are not kept, those that merges have written before give way to
+    /// them.
     fn cached_as(&self) -> Option<Writes> {
         let (is_flushed, keeps_merged) = (self.level == 0 && self.class == Class::Flush, self.tree.knobs.get().warm);
         let writer = match (is_flushed, keeps_merged) {
@@ -119,7 +120,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Books an entry that was read, whether written or forgotten.
+    /// Counts an entry that was read, whether it is written or dropped.
     pub(super) async fn skip(&mut self, entry: &Entry<'_>) {
         self.report.entries_in += 1;
         self.control.set_entries_done(self.report.entries_in);
@@ -128,7 +129,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Books an entry that a cover says is dead.
+    /// Counts an entry that a cover says is dead.
     pub(super) async fn skip_covered(&mut self, entry: &Entry<'_>) {
         let bytes = (entry.key.len() + entry.value.len()) as u64;
         self.report.covered_entries += 1;

@@ -1,6 +1,6 @@
 //! Which versions of a key a merge may forget.
 //!
-//! Snapshots cut the sequence numbers into stripes: everything at or before the oldest snapshot is stripe 0, what lies
+//! Snapshots cut the sequence numbers into stripes: everything at or before the oldest snapshot is stripe 0, everything
 //! between it and the next is stripe 1, and so on. No read can tell two versions of one stripe apart except that the
 //! newer hides the older. So of each key the newest version of each stripe is kept, and nothing else.
 

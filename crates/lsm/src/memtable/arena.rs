@@ -45,7 +45,7 @@ impl Arena {
     pub(super) fn allocate(&mut self, bytes: usize) -> *mut u8 {
         let bytes = bytes.next_multiple_of(self.align);
         if bytes > self.free_bytes {
-            // What would waste most of a chunk gets one of its own, and the chunk in use stays in use.
+            // An allocation that would waste most of a chunk gets its own chunk, and the chunk in use stays in use.
             if bytes > self.next_chunk_bytes / 4 {
                 return self.new_chunk(bytes);
             }

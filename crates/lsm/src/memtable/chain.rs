@@ -21,8 +21,8 @@ use weir_model::engine::Seq;
 
 use super::record::Record;
 
-/// Versions on an anchor, unless some came out of order. More of them would make fewer leaves, and reads at an old
-/// snapshot, which step over the newer ones, longer. (Few in tests, so that keys have several anchors.)
+/// The most versions on an anchor, unless some came out of order. More of them would make fewer leaves, but longer
+/// reads at an old snapshot, which step over the newer versions. (Few in tests, so that keys have several anchors.)
 pub(super) const DEPTH_MAX: u8 = if cfg!(test) { 3 } else { 32 };
 
 /// The newest version of the chain that hangs on `anchor`, or the anchor.
@@ -66,7 +66,8 @@ pub(super) unsafe fn newest_at(anchor: Record, at: Seq) -> Record {
     }
 }
 
-/// The oldest version on `anchor` that is newer than `seq`, which is the anchor's or newer; null if there is none.
+/// The oldest version on `anchor` that is newer than `seq`; null if there is none. `seq` must not be older than the
+/// anchor.
 ///
 /// # Safety
 /// As for [`newest`].
@@ -85,7 +86,7 @@ pub(super) unsafe fn oldest_above(anchor: Record, seq: Seq) -> Record {
 }
 
 /// Hangs `record`, a newer version of the anchor's key that nobody has seen yet, on the anchor. Returns the next older
-/// version; `None`, and nothing has changed, if there are too many: then the record is to be an anchor.
+/// version. If there are too many, returns `None` and changes nothing: then the record must become an anchor.
 ///
 /// # Panics
 /// If a version with the record's sequence number is there.

@@ -12,12 +12,13 @@ use super::leaf::{LEAF_RECORDS, Leaf};
 use super::record::{Record, Target};
 use crate::cursor::{Cursor, Step};
 
-/// How many anchors ahead of the cursor are fetched into the processor's cache; of half as many, the newest version.
+/// How many anchors ahead of the cursor are fetched into the processor's cache. For half as many, the newest version is
+/// fetched, too.
 const AHEAD: usize = 4;
 
 /// A position in a memtable; see [`Memtable::cursor`] and [`Memtable::cursor_at`]. It copies the pointers of one leaf
-/// at a time, so that it moves without a look at what the writer is doing: anchors that are inserted into that leaf
-/// meanwhile, it does not see.
+/// at a time, so that it moves without looking at what the writer does. It does not see anchors that are inserted into
+/// that leaf meanwhile.
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
     /// The copied leaf: `count` anchors, and the leaf behind it.
@@ -28,8 +29,8 @@ pub struct MemtableCursor {
     at: usize,
     /// The version that it stands on, if on any.
     version: Record,
-    /// It stands on the newest version of an anchor that is not newer than this, and on no other one; where there is
-    /// none in a chain, not in that chain. `None`: it stands on every version.
+    /// If set, the cursor stands only on the newest version in each chain that is not newer than this, and skips a
+    /// chain that has none. `None`: it stands on every version.
     newest_at: Option<Seq>,
 }
 
@@ -114,8 +115,8 @@ impl MemtableCursor {
         }
     }
 
-    /// Stands on the last version in front of the anchor at `position`, or behind all of the leaf: of those that have
-    /// been copied. `false` if there is none to stand on.
+    /// Stands on the last version in front of `position`, which may be behind all anchors, among those that have been
+    /// copied. `false` if there is none to stand on.
     fn stand_in_front(&mut self, position: usize) -> bool {
         for at in (0..position).rev() {
             let anchor = self.anchors[at];
@@ -190,7 +191,7 @@ impl Cursor for MemtableCursor {
             let position = self.copy_at(&Target::new(key, seq), Ordering::Less);
             // SAFETY: records of the memtable that `self` keeps. The next leaf begins at the target or behind it.
             unsafe {
-                // The versions in front of the target may hang on the first anchor that is not.
+                // Versions in front of the target may hang on the first anchor that is not in front of it.
                 let behind = match self.anchors[..self.count].get(position) {
                     Some(&anchor) => anchor,
                     None if self.next.is_null() => Record::NULL,
@@ -215,7 +216,8 @@ impl Cursor for MemtableCursor {
             if self.stand_in_front(position) {
                 return Step::Ready;
             }
-            // Only the list's head can have no record before the target. Elsewhere, what is there is too new.
+            // Only the list's head can have no record before the target. In other leaves, the records before the target
+            // are too new.
             if position == 0 {
                 self.stand_on_none();
                 return Step::Ready;

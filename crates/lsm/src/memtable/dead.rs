@@ -18,10 +18,10 @@ pub(super) struct Census {
 /// What is dead in a memtable at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemtableDead {
-    /// Bytes of the memtable that belong to tombstones, expired values, and versions that it has a newer one of. A
-    /// snapshot may still see the last ones; they count as dead all the same.
+    /// Bytes of the memtable that belong to tombstones, expired values, and versions for which it has a newer one. A
+    /// snapshot may still see such versions; they count as dead all the same.
     pub bytes: u64,
-    /// Tombstones of keys that it has no older version of: what they delete lies below, if anywhere.
+    /// Tombstones of keys of which the memtable has no older version: what they delete lies below, if anywhere.
     pub tombstones: u64,
     /// About how many bytes of keys and values its covers say are dead: in tables, in other memtables, or here.
     pub covered_bytes: u64,

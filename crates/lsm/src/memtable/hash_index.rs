@@ -1,13 +1,14 @@
-//! The newest [anchor](super::chain) of each key of a large memtable, found by the key's hash: a look at one cache line
-//! where a search of the leaves waits for memory some five times. Most reads of a tree look for a key that is further
-//! down: here they learn that without a search, too. A write of a key that is here hangs its version on the anchor.
+//! Finds the newest [anchor](super::chain) of each key of a large memtable by the key's hash. That is a look at one
+//! cache line, where a search of the leaves waits for memory some five times. Most reads of a tree look for a key that
+//! is further down; they, too, learn that here without a search. A write of a key that is here hangs its version on the
+//! anchor.
 //!
-//! An open-addressing hash table of pointers to anchors, with 16 bits of the hash beside each. Of a fixed size, and
-//! therefore made only for a memtable that is on its way to being full, whose anchors so far say how many there will
-//! be: a thousand small memtables would need more for their indexes than for their entries. What is there already is
-//! added bit by bit, a leaf with each insert, so that nobody waits for it; readers see the index when it is complete.
-//! One that runs full, because the entries have become smaller, takes no new keys: a key that it has not may still be
-//! in the leaves then.
+//! It is an open-addressing hash table of pointers to anchors, with 16 bits of the hash beside each pointer. Its size
+//! is fixed. So it is made only for a memtable that is on its way to being full, whose anchors so far say how many
+//! there will be: a thousand small memtables would need more for their indexes than for their entries. The anchors that
+//! are there already are added bit by bit, one leaf with each insert, so that nobody waits for it. Readers see the
+//! index when it is complete. An index that runs full, because the entries have become smaller, takes no new keys. A
+//! key that it lacks may still be in the leaves then.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -16,20 +17,22 @@ use weir_model::prefetch::prefetch;
 use super::record::{Header, Record};
 use crate::table::filter::lane_of;
 
-/// An index takes at most this part of a full memtable's bytes.
+/// An index takes at most a full memtable's bytes divided by this.
 const SHARE_MAX: usize = 4;
-/// It is made when the memtable has come so far: before, nobody knows how many entries there will be.
+/// The index is made when the memtable has its full bytes divided by this. Before, nobody knows how many entries there
+/// will be.
 const BEGIN_SHARE: usize = 16;
 /// A smaller memtable is in the processor's cache, and has no index.
 const BEGIN_BYTES_MIN: usize = 1 << 20;
-/// One with fewer anchors is searched in two or three steps.
+/// A memtable with fewer anchors is searched in two or three steps, and has no index.
 const BEGIN_ANCHORS_MIN: usize = 2048;
 /// Slots of a cache line.
 const LINE_SLOTS: usize = 8;
-/// Lines that are looked at for a key. One or two are enough but for clusters, of which the longest counts. Of twelve
-/// simulated indexes of 81,920 lines it had 15 at most with two thirds of the slots taken, and 63 with five sixths.
+/// The most lines that are looked at for a key. One or two are enough except for clusters, of which the longest counts.
+/// In twelve simulated indexes of 81,920 lines the longest had 15 lines at most with two thirds of the slots taken, and
+/// 63 with five sixths.
 const LINES_MAX: usize = 64;
-/// Pointers have fewer bits; those above are of the hash.
+/// Pointers need no more bits than this; the bits above belong to the hash.
 const POINTER_BITS: u32 = 48;
 
 #[repr(align(64))]
@@ -42,33 +45,33 @@ pub(super) enum Known {
     Newest(Record),
     /// It is not in the memtable.
     Absent,
-    /// Nothing: the leaves say.
+    /// Nothing is known: the leaves must be searched.
     Nothing,
 }
 
-/// See the module. One thread at a time adds.
+/// A hash table from keys to their newest anchors. One thread at a time may add to it.
 pub(super) struct HashIndex {
     /// Not empty.
     lines: Box<[Line]>,
-    /// Whether a key was not taken for want of room.
+    /// Whether a key was not taken for lack of room.
     is_full: AtomicBool,
 }
 
 impl HashIndex {
-    /// Whether a memtable that has come so far is to have one, where a full one has `full_bytes`.
+    /// Whether it is time for the index of a memtable that has these `bytes` and `anchors`, and will have `full_bytes`.
     #[inline]
     pub(super) fn is_due(bytes: usize, anchors: usize, full_bytes: usize) -> bool {
         bytes >= BEGIN_BYTES_MIN.max(full_bytes / BEGIN_SHARE) && anchors >= BEGIN_ANCHORS_MIN
     }
 
-    /// An empty one for a memtable that has so many bytes and anchors, and will have `full_bytes`.
+    /// An empty index for a memtable that has these `bytes` and `anchors`, and will have `full_bytes`.
     pub(super) fn new(bytes: usize, anchors: usize, full_bytes: usize) -> Self {
         let anchors = (anchors as u128 * full_bytes.max(bytes) as u128 / bytes.max(1) as u128) as usize;
         // Two thirds of the slots will be taken: most keys are in the first line that is looked at.
         let lines = (anchors + anchors / 2).div_ceil(LINE_SLOTS);
         let lines = lines.clamp(1, (full_bytes / SHARE_MAX / size_of::<Line>()).max(1));
-        // From the system, whose pages are zero already and come one by one as keys are added: to write megabytes of
-        // zeros here would hold up whoever inserts.
+        // From the system, whose pages are zero already and come one by one as keys are added: writing megabytes of
+        // zeros here would hold up the insert.
         let lines = Box::new_zeroed_slice(lines);
         // SAFETY: pointers, of which null is one.
         Self { lines: unsafe { lines.assume_init() }, is_full: AtomicBool::new(false) }
@@ -80,7 +83,7 @@ impl HashIndex {
     }
 
     /// Adds an anchor of a key with this [`hash`](crate::table::filter::hash); `before` is the key's next older anchor,
-    /// or null where that is not known. Who learns of the record through anything that synchronizes finds it.
+    /// or null where that is not known. A reader that learns of the record through anything that synchronizes finds it.
     ///
     /// # Safety
     /// The records are of one memtable that outlives the index, and only one thread adds at a time.
@@ -100,7 +103,7 @@ impl HashIndex {
                 // SAFETY: as above.
                 if known.is_null() || unsafe { known.seq() } < seq {
                     match tagged(record, hash) {
-                        // Release: who finds the pointer finds what the record says.
+                        // Release: a reader that finds the pointer finds the complete record.
                         Some(pointer) => slot.store(pointer, Ordering::Release),
                         None => break,
                     }
@@ -131,8 +134,8 @@ impl HashIndex {
         self.missing()
     }
 
-    /// An anchor that the key with this hash may have: right but for one key in thousands. Null where it has none.
-    /// It is not looked at.
+    /// An anchor that the key with this hash may have: the right one except for one key in thousands. Null if the key
+    /// has none. The anchor itself is not looked at.
     #[inline]
     pub(super) fn guess(&self, hash: u64) -> Record {
         for slot in self.slots(hash) {
@@ -151,7 +154,7 @@ impl HashIndex {
     }
 
     fn missing(&self) -> Known {
-        // Behind the load of the slot: an index that was full when a key was not taken says so to all who can know of
+        // Loaded after the slot: if the index was full when a key came, this says so to every reader that can know of
         // the key.
         if self.is_full.load(Ordering::Acquire) { Known::Nothing } else { Known::Absent }
     }

@@ -4,11 +4,11 @@
 //!
 //! 1. What a leaf begins with (`low`, `front`) never changes: all its records are at or after `low`, all before the
 //!    next leaf's `low`.
-//! 2. A change that moves records makes `version` odd, then moves, then makes it even again. A reader that saw one even
-//!    version before and after has seen a state that existed; otherwise it looks again. A record appended at the end
-//!    moves nothing, so it needs no version.
+//! 2. A change that moves records makes `version` odd, then moves, then makes it even again. A reader that saw the same
+//!    even version before and after its look has seen a state that existed; otherwise it looks again. A record appended
+//!    at the end moves nothing, so it needs no version.
 //! 3. Whatever a reader sees in a slot in between is null or a record of this memtable, complete and never freed before
-//!    the memtable: a torn look can find the wrong record, and be thrown away for it, but not a wild pointer.
+//!    the memtable: a torn look can find the wrong record, and is thrown away then, but it cannot find a wild pointer.
 //!
 //! A reader can only be made to wait by a writer that the scheduler took off the processor in the few nanoseconds of a
 //! move in the very leaf that the reader needs.
@@ -38,8 +38,8 @@ struct Inner {
     low: Record,
     /// Odd while records are being moved.
     version: AtomicU32,
-    /// Number of records | `skip` << 8: how many bytes of the key all records share with `low`, or fewer; 0 in the
-    /// list's head.
+    /// Number of records | `skip` << 8. All records share the first `skip` bytes of the key with `low`, or more; 0 in
+    /// the list's head.
     state: AtomicU32,
     /// Eight bytes of each record's key behind the skipped ones: see [`head`].
     heads: [AtomicU64; LEAF_RECORDS],
@@ -73,7 +73,7 @@ pub(super) struct Look {
     pub(super) next: Leaf,
 }
 
-/// Where it would be bad luck to lose the processor. Tests have that luck now and then.
+/// Marks where it would be bad luck to lose the processor. Tests have that bad luck now and then.
 #[inline]
 pub(super) fn dawdle() {
     #[cfg(test)]
@@ -81,8 +81,8 @@ pub(super) fn dawdle() {
 }
 
 impl Look {
-    /// The first record that is not before `target`, be it the next leaf's; `None` if there is none, or one that does
-    /// not begin like it and was therefore not fetched.
+    /// The first record that is not before `target`, be it the next leaf's; `None` if there is none, or if it does not
+    /// begin like the target and was therefore not fetched.
     ///
     /// # Safety
     /// The leaves are live.
@@ -105,7 +105,7 @@ impl Look {
 impl Leaf {
     pub(super) const NULL: Leaf = Leaf(std::ptr::null_mut());
 
-    /// An empty leaf with `height` null links, in front of which nothing before `low` may be put; also its bytes.
+    /// An empty leaf with `height` null links, into which nothing before `low` may be put. Also returns its bytes.
     pub(super) fn new(arena: &mut Arena, height: usize, low: Record, skip: usize) -> (Leaf, usize) {
         debug_assert!((1..=HEIGHT_MAX).contains(&height));
         let bytes = size_of::<Inner>() + height.saturating_sub(NEAR_LEVELS) * size_of::<AtomicPtr<Inner>>();
@@ -273,7 +273,7 @@ impl Leaf {
         }
     }
 
-    /// Copies all records out; also the next leaf.
+    /// Copies all records out. Returns their number, and the next leaf.
     ///
     /// # Safety
     /// The leaf is live.
@@ -451,7 +451,8 @@ impl Inner {
     #[inline]
     fn shares(&self, len: usize, target: &Target<'_>) -> bool {
         if len <= FRONT_BYTES {
-            // The target is not before `low`, so bytes that it lacks are no trap: it would be before.
+            // The target is not before `low`, so bytes that it lacks do no harm: with them missing, it would be before
+            // `low`.
             let mut rest = len;
             for (mine, other) in self.front.iter().zip(&target.front) {
                 let same = ((mine ^ other).leading_zeros() / 8) as usize;

@@ -1,7 +1,7 @@
 //! The memtable: a skip list of leaves in an arena.
 //!
-//! 1. Entries are copied into a bump arena, key and value together; chunks never move, and go all at once with the
-//!    memtable.
+//! 1. Entries are copied into a bump arena, key and value together. The arena's chunks never move, and are freed all at
+//!    once with the memtable.
 //! 2. A leaf has up to 32 entries in order, and begins with a position that never changes. Leaves are linked like the
 //!    nodes of a skip list; a full one splits in two.
 //! 3. One writer at a time; readers take no lock (see [`leaf`]).
@@ -10,11 +10,11 @@
 //! 5. A large memtable also finds keys by a [hash table](hash_index): for point reads, and for writes of keys that it
 //!    has.
 //!
-//! A skip list of single entries came first. Half of its time went into waiting for memory: some twenty entries to pass
-//! by, each a cache line and a page of its own. With leaves a search passes leaves by, of which there are few enough to
-//! stay in the cache, looks into one, and then at one entry. A locked B-tree is as fast from one thread, but makes
-//! readers wait for the writer, and its memory is neither known exactly nor freed in one step; both matter here,
-//! because a tenant's share is counted in these bytes.
+//! A skip list of single entries came first. Half of its time went into waiting for memory: a search passed some twenty
+//! entries, each in a cache line and a page of its own. With leaves, a search passes leaves, which are few enough to
+//! stay in the cache, then looks into one of them, and then at one entry. A locked B-tree is as fast from one thread,
+//! but makes readers wait for the writer, and its memory is neither known exactly nor freed in one step; both matter
+//! here, because a tenant's share is counted in these bytes.
 
 mod arena;
 mod chain;
@@ -52,11 +52,11 @@ use record::{Record, Target};
 pub struct Memtable {
     /// The first leaf, with links on all levels.
     head: Leaf,
-    /// Levels in use: a search starts at the top one. A stale value costs steps, never an answer.
+    /// Levels in use: a search starts at the top one. A stale value only costs steps: answers are right all the same.
     height: AtomicUsize,
-    /// Of a large memtable: complete.
+    /// The index of a large memtable, once it is complete.
     index: OnceLock<HashIndex>,
-    /// When it is sealed; a guess that decides about the index.
+    /// About how many bytes the memtable has when it is sealed: a guess that decides about the index.
     full_bytes: usize,
     /// Bytes and number of entries, for `bytes` and `len`.
     used_bytes: AtomicUsize,
@@ -65,22 +65,22 @@ pub struct Memtable {
     holds_heads: AtomicBool,
     writer: Mutex<Writer>,
     memory: Arc<dyn Memory>,
-    /// What `memory` was told.
+    /// Bytes that `memory` was told of.
     booked_bytes: AtomicUsize,
 }
 
-/// What only the inserting thread touches.
+/// State that only the inserting thread touches.
 struct Writer {
     records: Arena,
     leaves: Arena,
-    /// What the arenas took for the head.
+    /// Bytes that the arenas took for the head.
     head_bytes: usize,
     /// The last leaf: inserts in ascending order need no search.
     last: Leaf,
     recent: Recent,
     /// Records in leaves.
     anchors: usize,
-    /// The index that is not complete, and the first leaf whose anchors it has not.
+    /// The index as long as it is not complete, and the first leaf whose anchors it lacks.
     unfinished: Option<(HashIndex, Leaf)>,
     /// Bytes of the index, complete or not.
     index_bytes: usize,
@@ -89,11 +89,11 @@ struct Writer {
     rng: Rng,
 }
 
-/// Where the last new key has gone. Those of a list or a stream come one beside the other.
+/// Where the last new key went. New keys of a list or a stream come one beside the other.
 #[derive(Clone, Copy)]
 struct Recent {
     leaf: Leaf,
-    /// The one before has gone into the same leaf: it is worth a look for the next one.
+    /// The new key before it went into the same leaf: the leaf is worth a look for the next one.
     is_run: bool,
 }
 
@@ -104,13 +104,13 @@ unsafe impl Send for Memtable {}
 unsafe impl Sync for Memtable {}
 
 impl Memtable {
-    /// An empty memtable that nobody counts; takes about 1 KiB.
+    /// An empty memtable whose memory nobody counts. It takes about 1 KiB.
     pub fn new() -> Arc<Self> {
         Self::booked_to(Arc::new(Unbooked), 64 << 20, 0)
     }
 
-    /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. Not booked is what an empty
-    /// one takes: nobody could get that back by flushing it. It will have about `full_bytes` when it is sealed.
+    /// An empty memtable whose arena is booked to `memory`, until the last reader lets go. The bytes of an empty
+    /// memtable are not booked, for no flush could give them back. It will have about `full_bytes` when it is sealed.
     /// `now_ms` is the wall clock: times of expiry are known best near it.
     pub fn booked_to(memory: Arc<dyn Memory>, full_bytes: usize, now_ms: u64) -> Arc<Self> {
         let mut leaves = Arena::new(leaf::ALIGN);
@@ -154,14 +154,14 @@ impl Memtable {
         self.insert_at(entry, hash(entry.key), Place::UNKNOWN);
     }
 
-    /// The same where the key's [`hash`](crate::table::filter::hash) is known, and perhaps the place.
+    /// Like [`Memtable::insert`], where the key's [`hash`](crate::table::filter::hash) is known, and perhaps the place.
     ///
     /// # Panics
     /// As [`Memtable::insert`].
     pub fn insert_at(&self, entry: Entry<'_>, hash: u64, place: Place) {
         let mut writer = self.writer.lock();
         if matches!(entry.kind, Kind::Head | Kind::Cover) {
-            // Before the entry: whoever knows that it was written finds this set.
+            // Before the entry: a reader that knows of the entry finds this set.
             self.holds_heads.store(true, Ordering::Release);
         }
         let hash = writer.index(self).map(|index| {
@@ -183,7 +183,7 @@ impl Memtable {
         if self.index.get().is_none() {
             self.go_on_with_index(&mut writer);
         }
-        // The head's chunk is not booked. Changes with a new chunk only.
+        // The head's chunk is not booked. The sum changes only with a new chunk.
         let (taken, booked) = (writer.allocated_bytes() - writer.head_bytes, self.booked_bytes.load(Ordering::Relaxed));
         if taken > booked {
             self.booked_bytes.store(taken, Ordering::Relaxed);
@@ -191,8 +191,8 @@ impl Memtable {
         }
     }
 
-    /// Hangs the entry's `record` on its key's newest anchor, if the index knows that, it is older, and it has room.
-    /// Returns the next older version.
+    /// Hangs the entry's `record` on its key's newest anchor, if the index knows that anchor, the anchor is older, and
+    /// it has room. Returns the next older version.
     ///
     /// # Safety
     /// Only under the writer's lock; the record is this memtable's.
@@ -275,8 +275,8 @@ impl Memtable {
         }
     }
 
-    /// Begins with the index when it is time, then adds a leaf at a time. Later inserts add themselves; and a leaf
-    /// that splits leaves its entries to one that is still ahead, or had them added.
+    /// Begins the index when it is time, then adds a leaf with each call. Later inserts add themselves. If a leaf
+    /// splits, its entries go to a leaf that is still ahead, or have been added before.
     fn go_on_with_index(&self, writer: &mut Writer) {
         let Some((index, leaf)) = writer.unfinished.take() else {
             if HashIndex::is_due(self.bytes(), writer.anchors, self.full_bytes) {
@@ -301,9 +301,9 @@ impl Memtable {
         }
     }
 
-    /// Puts a new leaf behind the full `leaf`, and moves its upper half there; or nothing if `record`, for which room
-    /// is wanted at `position`, comes behind all of it: then the new leaf begins with `record`, and inserts in
-    /// ascending order leave full leaves.
+    /// Puts a new leaf behind the full `leaf`, and moves its upper half there. If `record`, for which room is wanted at
+    /// `position`, comes behind all records of the leaf, none is moved and the new leaf begins with `record`: inserts
+    /// in ascending order leave full leaves.
     ///
     /// # Safety
     /// Only under the writer's lock; leaf and record are this memtable's.
@@ -315,8 +315,8 @@ impl Memtable {
             let middle = if position == LEAF_RECORDS { LEAF_RECORDS } else { LEAF_RECORDS / 2 };
             let low = *records.get(middle).unwrap_or(&record);
             let entry = low.entry();
-            // What the leaf skips is at most what its records share. Neighbours are a good guess; a leaf with few
-            // entries adapts.
+            // The leaf skips at most the prefix that its records share. That of neighbours is a good guess; a leaf with
+            // few entries adapts.
             let neighbour = records[middle - 1].entry().key;
             let height = writer.draw_height();
             let (upper, bytes) = Leaf::new(&mut writer.leaves, height, low, common_prefix(neighbour, entry.key));
@@ -346,7 +346,7 @@ impl Memtable {
         self.get_hashed(key, hash(key), at)
     }
 
-    /// The same where the key's [`hash`](crate::table::filter::hash) is known.
+    /// Like [`Memtable::get`], where the key's [`hash`](crate::table::filter::hash) is known.
     #[inline]
     pub fn get_hashed(self: &Arc<Self>, key: &[u8], hash: u64, at: Seq) -> Option<Found> {
         // SAFETY: records of this memtable.
@@ -355,7 +355,7 @@ impl Memtable {
                 Known::Absent => None,
                 Known::Newest(anchor) => {
                     let version = chain::newest_at(anchor, at);
-                    // Older ones may hang on another anchor.
+                    // Older versions may hang on another anchor.
                     if version.is_null() { self.search_for(key, at) } else { Some(self.found(version.entry())) }
                 }
                 Known::Nothing => self.search_for(key, at),
@@ -376,7 +376,7 @@ impl Memtable {
         }
     }
 
-    /// An answer: an entry of this memtable, which it keeps.
+    /// An answer from an entry of this memtable. It keeps the memtable alive.
     #[inline]
     fn found(self: &Arc<Self>, entry: Entry<'_>) -> Found {
         Found {
@@ -389,14 +389,14 @@ impl Memtable {
         }
     }
 
-    /// A cursor over all entries. Those that are inserted while it moves it may see or not. Never answers `Load`.
+    /// A cursor over all entries. It may or may not see entries that are inserted while it moves. Never answers `Load`.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
         MemtableCursor::new(self, None)
     }
 
-    /// A cursor for a read as of `at`: of versions that were written one after the other, it stands on the newest that
-    /// is not newer than `at`, and steps over the others without a look. A key may have several versions all the same,
-    /// newest first. It seeks as of `at` or of [`SEQ_MAX`]. Never answers `Load`.
+    /// A cursor for a read as of `at`. Of the versions in one chain, it stands on the newest that is not newer than
+    /// `at`, and steps over the others without looking at them. It may still show several versions of a key, newest
+    /// first, from several chains. It may be sent only to `at` or to [`SEQ_MAX`] of a key. Never answers `Load`.
     pub fn cursor_at(self: &Arc<Self>, at: Seq) -> MemtableCursor {
         MemtableCursor::new(self, Some(at))
     }
@@ -423,7 +423,7 @@ impl Memtable {
         self.writer.lock().allocated_bytes()
     }
 
-    /// What is booked: [`Memtable::allocated_bytes`] beyond those of an empty memtable.
+    /// Bytes that are booked: [`Memtable::allocated_bytes`] beyond those of an empty memtable.
     pub fn booked_bytes(&self) -> usize {
         self.booked_bytes.load(Ordering::Relaxed)
     }
@@ -524,7 +524,7 @@ impl Memtable {
 }
 
 impl Writer {
-    /// Where a new key goes besides.
+    /// The index, complete or not, into which new keys go as well.
     fn index<'a>(&'a self, memtable: &'a Memtable) -> Option<&'a HashIndex> {
         memtable.index.get().or(self.unfinished.as_ref().map(|(index, _)| index))
     }

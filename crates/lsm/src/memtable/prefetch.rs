@@ -1,8 +1,8 @@
-//! Many searches in step. A search alone waits for memory some five times, each time for an address that it has just
-//! learned; a dozen that take turns wait together.
+//! Many searches in step. A single search waits for memory some five times, each time for an address that it has just
+//! learned. A dozen searches that take turns wait together.
 //!
-//! Nothing comes of it but warm caches: the real search follows, and costs little then. (Real answers in step would
-//! need the whole way up to the client in step, for the same waits saved.)
+//! The only result is warm caches: the real search follows, and costs little then. (To give real answers in step, the
+//! whole way up to the client would have to go in step, and that would save the same waits.)
 
 use std::cmp::Ordering::Greater;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ impl Place {
     pub const UNKNOWN: Place = Place(Leaf::NULL);
 }
 
-/// Of each of [`PREFETCHED_MAX`] keys.
+/// The places of [`PREFETCHED_MAX`] keys.
 pub type Places = [Place; PREFETCHED_MAX];
 
 /// A search under way, between two looks at memory.
@@ -36,16 +36,16 @@ struct Search<'k> {
     leaf: Leaf,
     /// The leaf that ended the level above.
     bound: Leaf,
-    /// What is behind `leaf` on `level`, and was asked for.
+    /// The leaf behind `leaf` on `level`, which the processor was asked to fetch.
     next: Leaf,
     level: usize,
     record: Record,
 }
 
 impl Memtable {
-    /// Has the processor fetch what reads of those `keys` will touch whose bit is set in `wanted`: bit `i` for the
-    /// i-th, up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Tells which of them are
-    /// here. That is a guess beside a running insert, and 0 for a small memtable.
+    /// Has the processor fetch what reads of some of `keys` will touch: those whose bit is set in `wanted`, bit `i` for
+    /// the i-th key, up to [`PREFETCHED_MAX`]. `hashes` are their [hashes](crate::table::filter::hash). Returns the
+    /// bits of the keys that are in this memtable. That is a guess beside a running insert, and 0 for a small memtable.
     pub fn prefetch(&self, keys: &[&[u8]], hashes: &[u64], wanted: u32) -> u32 {
         if self.bytes() < BYTES_MIN {
             return 0;
@@ -66,7 +66,8 @@ impl Memtable {
         here
     }
 
-    /// The same of what inserts of the first [`PREFETCHED_MAX`] of `keys` will touch. Tells where new ones belong.
+    /// Has the processor fetch what inserts of the first [`PREFETCHED_MAX`] of `keys` will touch. Returns where new
+    /// keys belong.
     pub fn prefetch_inserts(&self, keys: &[&[u8]], hashes: &[u64]) -> Places {
         let all = (1_u32 << keys.len().min(PREFETCHED_MAX)) - 1;
         let mut places = [Place::UNKNOWN; PREFETCHED_MAX];
@@ -80,7 +81,7 @@ impl Memtable {
         places
     }
 
-    /// The first [`PREFETCHED_MAX`] of `keys` that go where the last insert has gone.
+    /// Finds those of the first [`PREFETCHED_MAX`] of `keys` that go where the last insert went. Returns their bits.
     fn find_in_run(&self, keys: &[&[u8]], places: &mut Places) -> u32 {
         let recent = self.writer.lock().recent;
         if !recent.is_run {
@@ -94,7 +95,8 @@ impl Memtable {
         })
     }
 
-    /// [`Memtable::prefetch`] by the leaves, however small it is. Tells in which leaf each belongs.
+    /// [`Memtable::prefetch`] by the leaves, however small the memtable is. Writes to `places` in which leaf each key
+    /// belongs.
     pub(super) fn search_in_step(&self, keys: &[&[u8]], wanted: u32, places: &mut Places) -> u32 {
         if wanted == 0 {
             return 0;
@@ -143,7 +145,8 @@ impl Memtable {
     }
 }
 
-/// Has the processor fetch the newest versions that hang on these anchors, some of them null, which are on their way.
+/// Has the processor fetch the newest versions that hang on these anchors. The anchors are being fetched already; some
+/// are null.
 #[inline]
 fn prefetch_newest(anchors: &[Record]) {
     for anchor in anchors.iter().filter(|anchor| !anchor.is_null()) {

@@ -34,7 +34,7 @@ pub(super) struct Header {
     meta: u64,
     key_len_and_depth: u32,
     value_len: u32,
-    /// What changes of a record that others see. See [`chain`](super::chain).
+    /// The only field that may change once others see the record. See [`chain`](super::chain).
     link: AtomicPtr<Header>,
 }
 
@@ -48,10 +48,10 @@ pub(super) struct Record(pub(super) *mut Header);
 impl Record {
     pub(super) const NULL: Record = Record(std::ptr::null_mut());
 
-    /// Copies `entry` into the arena: an anchor on which nothing hangs. Also says how many bytes it takes.
+    /// Copies `entry` into the arena, as an anchor on which nothing hangs. Also returns how many bytes it takes.
     pub(super) fn new(arena: &mut Arena, entry: &Entry<'_>) -> (Record, usize) {
-        let key_len = u32::try_from(entry.key.len()).expect("keys are at most 192 KiB");
-        assert!(key_len <= KEY_LEN_MASK, "keys are at most 192 KiB");
+        let key_len = u32::try_from(entry.key.len()).expect("keys are at most 65,562 bytes");
+        assert!(key_len <= KEY_LEN_MASK, "keys are at most 65,562 bytes");
         let value_len = u32::try_from(entry.value.len()).expect("values are at most 512 MiB");
         let expires = entry.expire_at_ms != 0;
         let bytes = size_of::<Header>() + if expires { 8 } else { 0 } + entry.key.len() + entry.value.len();

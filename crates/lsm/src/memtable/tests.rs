@@ -37,7 +37,7 @@ impl Memtable {
     }
 }
 
-/// What an entry holds beside key and sequence number.
+/// What an entry holds besides key and sequence number.
 type Rest = (Kind, u64, Vec<u8>);
 type EntryKey = (Vec<u8>, Reverse<Seq>);
 type Model = BTreeMap<EntryKey, Rest>;
@@ -166,7 +166,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of each key the newest version that may be seen, and of the others only such that may be seen; both ways alike.
+    /// A cursor shows the newest visible version of each key, and older ones only if they are visible; both ways alike.
     #[test]
     fn a_cursor_as_of_a_moment_leaves_out_what_it_can(
         entries in entries(), at in 0_u64..220, probes in proptest::collection::vec((keys(), any::<bool>()), 1..20)

@@ -1,14 +1,14 @@
-//! What covers make dead in the tables of a tree, by what the tables say of themselves; and the drop of tables that
+//! What covers make dead in the tables of a tree, as far as the facts of the tables tell; and the drop of tables that
 //! hold nothing else.
 //!
-//! 1. A cover counts if every read sees it, and only those in tables are known here: they are as durable as the edit
-//!    that drops what they cover.
-//! 2. The parts of its life are in the tables that may hold some and have not met the cover yet. A merge drops what
-//!    covers say is dead, and notes in its outputs up to which cover it looked. So no table is rewritten twice for one
-//!    cover, however wrong the guess was.
+//! 1. A cover counts if every read sees it. Only covers in tables are known here: they are as durable as the edit that
+//!    drops what they cover.
+//! 2. The parts of its life are taken to be in all tables that may hold some and have not met the cover yet. A merge
+//!    drops the parts that covers say are dead, and notes in its outputs up to which cover it looked. So no table is
+//!    rewritten twice for one cover, however wrong the guess was.
 //! 3. A table that lies within one life is dead as a whole, and is dropped without being read. It hides nothing that
-//!    lives: what is older in its range is of the same life. In other tables the bytes of a cover are dealt out by
-//!    size: between two lives there may be others, which only a merge finds.
+//!    lives: anything older in its range is of the same life. The other bytes of a cover are dealt out to the other
+//!    tables by size: these may also hold lives in between, which only a merge finds.
 //! 4. A cover whose life no table may hold any more is dead itself. Merges drop it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,11 @@ use super::{LevelsView, Means, Pick};
 use crate::table::CoverPoint;
 use crate::version::{LEVELS, TableFile, TableMeta};
 
-/// Bytes of keys and values of a cover, about: most of them have covered something, which takes a byte or two to say.
+/// About how many bytes the key and the value of a cover take. Most covers have covered something, and that number of
+/// bytes takes a byte or two.
 const COVER_BYTES: u64 = COVER_KEY_BYTES as u64 + 2;
 
-/// A table that may hold parts or covers, as it is asked for them.
+/// What is known of a table that may hold parts or covers.
 #[derive(Clone, Copy)]
 pub struct Holder<'a> {
     /// What the manifest says of it.
@@ -43,13 +44,13 @@ impl<'a> Holder<'a> {
         Self { meta: &file.meta, met: summary.covers_met, covers: &summary.covers }
     }
 
-    /// Whether some of the parts may be in it that `point` says are dead.
+    /// Whether the table may hold some of the parts that `point` says are dead.
     fn may_hold(&self, point: &CoverPoint) -> bool {
         let overlaps = |(first, last): (u64, u64)| first <= point.last && point.first <= last;
         self.met < point.seq && self.meta.smallest_seq < point.seq && self.meta.lives().is_some_and(overlaps)
     }
 
-    /// Whether there is nothing but parts in it that `point` says are dead.
+    /// Whether the table holds nothing but parts that `point` says are dead.
     fn is_within(&self, point: &CoverPoint) -> bool {
         let is_part = |key: &[u8]| Part::parse(key).is_some_and(|part| point.is_of(part.version));
         is_part(&self.meta.smallest) && is_part(&self.meta.largest)
@@ -59,14 +60,15 @@ impl<'a> Holder<'a> {
 /// What is dead in tables because of covers that every read sees.
 #[derive(Debug, Default)]
 pub struct Covered {
-    /// Bytes of the file, by table.
+    /// Dead bytes of the file, by table.
     bytes: BTreeMap<u64, u64>,
-    /// Tables in which nothing else is.
+    /// Tables that hold nothing but dead parts.
     whole: BTreeSet<u64>,
 }
 
 impl Covered {
-    /// In tables in the order of [`crate::version::Version`], for reads at `horizon` and later.
+    /// Finds what is dead in `levels`, which hold tables in the order of [`crate::version::Version`], for reads at
+    /// `horizon` and later.
     pub fn of(levels: &[Vec<Holder<'_>>; LEVELS], horizon: Seq) -> Self {
         let mut covered = Self::default();
         let mut raw: BTreeMap<u64, u64> = BTreeMap::new();
@@ -102,13 +104,13 @@ impl Covered {
         covered
     }
 
-    /// As if so many bytes of each of these tables were dead.
+    /// As if each of these tables had this many dead bytes.
     #[cfg(test)]
     pub(super) fn by_table(bytes: impl IntoIterator<Item = (u64, u64)>) -> Self {
         Self { bytes: bytes.into_iter().collect(), whole: BTreeSet::new() }
     }
 
-    /// How many bytes of `table`'s file are dead, about.
+    /// About how many bytes of `table`'s file are dead.
     pub fn bytes_of(&self, table: &TableMeta) -> u64 {
         self.bytes.get(&table.id).copied().unwrap_or(0)
     }

@@ -1,12 +1,12 @@
 //! Tables in which nothing lives are dropped without being read: one manifest edit.
 //!
 //! Such a table still hides older versions of its keys. A value that expires may have been written over one that does
-//! not, and would give way to it. So a table is dropped only with everything older in its range, and that must be dead,
-//! too.
+//! not, which the drop would bring back. So a table is dropped only together with everything older in its range, which
+//! must be dead, too.
 //!
-//! Snapshots and scans do not matter. Whatever sequence number a read is made at, of these keys it finds tombstones and
-//! values that have expired, before the drop as well as after it. A scan that has begun keeps its files, and judges by
-//! the time at which it began.
+//! Snapshots and scans do not matter. At whatever sequence number a read is made, all that it finds of these keys is
+//! tombstones and expired values, before the drop as well as after it. A scan that has begun keeps its files, and
+//! judges by the time at which it began.
 
 use weir_io::plant::{Plant, is_planted};
 
@@ -21,7 +21,7 @@ pub fn pick(levels_view: &LevelsView<'_>) -> Option<Pick> {
     if !levels_view.levels.iter().flatten().any(|table| is_dead(table)) {
         return None;
     }
-    // From the oldest to the newest: what is kept is what newer tables may hide.
+    // From the oldest to the newest: newer tables may hide entries of the tables that are kept.
     let mut kept: [Vec<&TableMeta>; LEVELS] = Default::default();
     let mut dropped: Vec<(usize, &TableMeta)> = Vec::new();
     for level in (0..LEVELS).rev() {

@@ -1,16 +1,18 @@
 //! Merging within level 0 (FX-22): fewer runs for few bytes, and without touching level 1.
 //!
-//! 1. A batch is contiguous in time and holds no claimed run. Its output takes the batch's place (FX-23): merged across
-//!    a run in between, an old version would end up above or below a newer one. Several batches may be merged at once.
-//! 2. Of all batches of at least `fan_in` runs, that one which costs the fewest bytes for each run that it saves.
+//! 1. A batch is contiguous in time and holds no claimed run. Its output takes the batch's place (FX-23): if a batch
+//!    left out a run in between, versions of its output would be on the wrong side of older or newer versions in that
+//!    run. Several batches may be merged at once.
+//! 2. Of all batches of at least `fan_in` runs, the one is merged that costs the fewest bytes for each run that it
+//!    saves.
 //! 3. The largest run is at most half of the batch, or a giant would be rewritten for every few small runs that follow
-//!    it. Close to where writes are slowed that no longer counts.
+//!    it. Close to the number of runs at which writes are slowed, this rule no longer counts.
 
 use super::{LevelsView, Means, Pick};
 use crate::options::TreeOptions;
 use crate::version::TableMeta;
 
-/// Rule 3 is given up when so many more runs would slow writes.
+/// Rule 3 is given up when this many more runs would slow writes.
 const CLOSE_TO_SLOW: usize = 2;
 
 /// Whether `runs` runs are so many that writes are about to be slowed.
@@ -18,7 +20,8 @@ fn is_close(runs: usize, options: &TreeOptions) -> bool {
     runs + CLOSE_TO_SLOW >= options.l0_slow
 }
 
-/// The next merge within level 0 of `fan_in` runs or more, of which more than `fan_in` have at most `bytes_max` bytes.
+/// The next merge within level 0, of `fan_in` runs or more. A batch of more than `fan_in` runs may have at most
+/// `bytes_max` bytes, and none more than [`TreeOptions::l0_merge_bytes_max`].
 pub fn pick(levels_view: &LevelsView<'_>, fan_in: usize, bytes_max: u64, options: &TreeOptions) -> Option<Pick> {
     let is_close = is_close(levels_view.levels[0].len(), options);
     let mut best: Option<(u64, &[&TableMeta])> = None;
@@ -33,7 +36,7 @@ pub fn pick(levels_view: &LevelsView<'_>, fan_in: usize, bytes_max: u64, options
             }
             let batch = &free[..=index];
             let fits = batch.len() >= fan_in.max(2) && (is_close || largest <= bytes - largest);
-            // Of equals the older batch: its neighbours are the larger ones, and newer ones still come.
+            // Of equals the older batch: its neighbours are larger, and newer runs still come.
             if fits && best.is_none_or(|(of_best, best)| !is_dearer(bytes, batch, of_best, best)) {
                 best = Some((bytes, batch));
             }

@@ -1,19 +1,20 @@
 //! Leveled compaction: each level holds `level_factor` times the one above.
 //!
-//! 1. The score of level 0 is its runs over the trigger, or its bytes over those of as many full memtables if that is
-//!    more: few large runs are what merges within level 0 leave. The score of a deeper level is its bytes over its
-//!    target. Above (for level 0: at) 1 a compaction is due.
-//! 2. Level 0 goes first, whole: all its runs at once, so that level 1 is rewritten once for all of them. While more
-//!    runs keep coming it waits for them, until it has twice the bytes of what it would rewrite, or `l0_gather` runs:
-//!    rewriting 256 MiB of level 1 for 4 runs of 64 MiB costs 2 bytes a byte, for 10 runs 1.4. Where newer runs are
-//!    being merged with one another, or where level 0 has become very large, its oldest runs go: what stays above is
-//!    newer than all that goes. Where it is asked for, levels with a higher score go before it.
-//! 3. Where it would overfill level 1, and level 2 is small, it goes through to level 2 at once: that writes fewer
+//! 1. The score of level 0 is its number of runs divided by the trigger, or its bytes divided by its target if that is
+//!    more: merges within level 0 leave few but large runs. Its target is that of level 1, or the bytes of as many full
+//!    memtables as the trigger has runs, whichever is more. The score of a deeper level is its bytes divided by its
+//!    target. A compaction is due above a score of 1, for level 0 already at 1.
+//! 2. Level 0 goes first, with all its runs at once, so that level 1 is rewritten once for all of them. While more runs
+//!    keep coming, level 0 waits for them until it has twice the bytes that it would rewrite, or `l0_gather` runs:
+//!    rewriting 256 MiB of level 1 for 4 runs of 64 MiB costs 2 bytes per byte, for 10 runs 1.4. Where jobs merge newer
+//!    runs with one another, or level 0 has become very large, only its oldest runs go: the runs that stay above are
+//!    newer than all that go. With [`TreeOptions::picks_by_score`], levels with a higher score go before level 0.
+//! 3. Where level 0 would overfill level 1, and level 2 is small, it goes through to level 2 at once: that writes fewer
 //!    bytes than merging into level 1 and then pushing the excess down.
 //! 4. Then the level with the highest score gives one table: the one that drags in the fewest bytes of the next level
-//!    for each of its own (that is what write amplification is made of).
+//!    for each of its own bytes, because write amplification is made of those bytes.
 //! 5. Inputs that overlap nothing in the next level are moved, not rewritten.
-//! 6. Where nothing of this is due, tables are merged for the space that this gives back ([`reclaim`]).
+//! 6. Where none of this is due, tables are merged for the space that a merge frees ([`reclaim`]).
 
 pub(super) mod reclaim;
 
@@ -32,7 +33,7 @@ pub fn scores(levels_view: &LevelsView<'_>, options: &TreeOptions) -> [f64; LEVE
     })
 }
 
-/// The score of `level` by rule 1, where so many `tables` of so many `bytes` are in it that no job takes away.
+/// The score of `level` by rule 1, if it holds `tables` tables of `bytes` bytes that no job takes away.
 pub fn score(level: usize, tables: usize, bytes: u64, options: &TreeOptions) -> f64 {
     let of_target = bytes as f64 / bytes_target(level, options) as f64;
     match level {
@@ -49,11 +50,11 @@ pub fn bytes_target(level: usize, options: &TreeOptions) -> u64 {
     }
 }
 
-/// A flush writes what has been gathered for as long as this at the latest, in nanoseconds. The policy `weir` reckons
-/// with it in `admission/src/policy/deferral/weir/gather.rs`.
+/// Memtables gather for at most this long before a flush writes them, in nanoseconds. The policy `weir` relies on it in
+/// `admission/src/policy/deferral/weir/gather.rs`.
 const GATHER_NANOS_MAX: Nanos = 60_000_000_000;
 
-/// See the module.
+/// The picker of leveled compaction, by the rules of this module.
 #[derive(Clone, Copy, Debug)]
 pub struct Leveled;
 
@@ -66,7 +67,7 @@ impl Picker for Leveled {
         false
     }
 
-    /// They become a run of level 0, for which they need no table.
+    /// Memtables become a run of level 0, and need no table for that.
     fn flush(&self, _: &LevelsView<'_>, waiting: Waiting<'_>, _: &TreeOptions) -> Option<Pick> {
         Some(Pick::run_of(waiting))
     }
@@ -82,7 +83,8 @@ impl Picker for Leveled {
             let is_urgent = levels_view.urgency > Urgency::Idle && !l0_due;
             return if is_urgent { reclaim::pick(levels_view, scope, options) } else { None };
         }
-        // While level 0 waits for a table of level 1, no other job may take one from it: it would wait for ever.
+        // While level 0 waits for a table of level 1, no other job may take one from level 1: level 0 would wait for
+        // ever.
         let deep = pick_deep(levels_view, if l0_first { 2 } else { 1 }, &scores);
         deep.or_else(|| match (l0_due, l0_first) {
             (true, true) => None,
@@ -97,7 +99,7 @@ fn is_highest(scores: &[f64; LEVELS]) -> bool {
     scores[1..LEVELS - 1].iter().all(|score| *score <= scores[0])
 }
 
-/// Rule 2: whether level 0 had better wait for more runs.
+/// Rule 2: whether level 0 should wait for more runs.
 fn is_gathering(levels_view: &LevelsView<'_>, options: &TreeOptions) -> bool {
     let [l0, l1] = [0, 1].map(|level| bytes(&levels_view.levels[level]));
     levels_view.is_filling && levels_view.levels[0].len() < options.l0_gather && l0 < 2 * l1
@@ -176,10 +178,11 @@ fn oldest_free<'a, 'b>(levels_view: &'b LevelsView<'a>, options: &TreeOptions) -
 fn goes_through(l0: u64, l1: u64, l2: u64, runs: usize, options: &TreeOptions) -> bool {
     let merged = l0 + l1;
     let excess = merged.saturating_sub(options.level_bytes_target(1));
-    // What goes down later takes its share of level 2 along, or is moved for nothing where there is none.
+    // The excess goes down later with its share of level 2, or is moved at no cost where there is none.
     let share = (u128::from(excess) * u128::from(l2) / u128::from(merged.max(1))) as u64;
     let step_by_step = if l2 == 0 { merged } else { merged + excess + share };
-    // While the job runs, level 0 must not grow to where writes are slowed, even if they come half as fast as it goes.
+    // While the job runs, level 0 must not grow until writes are slowed, even if they come half as fast as the job
+    // goes.
     let room = options.l0_slow.saturating_sub(runs) * options.write_buffer_bytes;
     excess > 0 && merged + l2 < step_by_step && merged + l2 <= 2 * room as u64
 }

@@ -1,4 +1,4 @@
-//! What is flushed and what is compacted next: pure functions from memtables and tables to a decision.
+//! Decides what is flushed and what is compacted next: pure functions from memtables and tables to a decision.
 
 pub mod covered;
 pub mod dead;
@@ -17,20 +17,21 @@ use crate::version::{LEVELS, TableMeta};
 use weir_io::Nanos;
 use weir_model::engine::{Scope, Seq, TreeKnobs, Urgency};
 
-/// How a tree keeps its shape: an option of the tree ([`TreeOptions::picker`]), a file of pure functions for each.
+/// How a tree keeps its shape. Each picker is a file of pure functions; an option of the tree ([`TreeOptions::picker`])
+/// chooses one.
 pub trait Picker: Send + Sync {
     /// What a flush waits for.
     fn gathering(&self, knobs: &TreeKnobs) -> Gathering;
 
-    /// Whether memtables are merged with tables. They may have to wait for compactions then, and no run of level 0
-    /// makes a write wait, for no memtable becomes one.
+    /// Whether memtables are merged with tables. If so, they may have to wait for compactions, and runs of level 0
+    /// stall no writes, for no memtable becomes such a run.
     fn merges_memtables(&self) -> bool;
 
-    /// Where memtables go next, and with which tables; `None` where they have to wait for compactions.
+    /// Where memtables go next, and with which tables; `None` if they have to wait for compactions.
     fn flush(&self, levels_view: &LevelsView<'_>, waiting: Waiting<'_>, options: &TreeOptions) -> Option<Pick>;
 
-    /// The next compaction in `scope`, which is not [`Scope::IntraL0`]; `None` if nothing is due, or what is due is
-    /// blocked by running jobs.
+    /// The next compaction in `scope`, which is not [`Scope::IntraL0`]; `None` if nothing is due, or if running jobs
+    /// block what is due.
     fn compaction(&self, levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick>;
 }
 
@@ -45,23 +46,23 @@ pub fn picker(options: &TreeOptions) -> &'static dyn Picker {
 /// What a flush waits for, as long as memtables keep filling up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gathering {
-    /// So many sealed memtables …
+    /// The flush waits for this many sealed memtables …
     pub memtables: usize,
-    /// … or until the oldest one has been sealed for so long: so much more there may be to replay, and to keep in
-    /// memory, of a partition that fills its memtables slowly.
+    /// … or until the oldest one has been sealed for this long. This bounds how much more a partition that fills its
+    /// memtables slowly has to replay, and to keep in memory.
     pub nanos_max: Nanos,
 }
 
-/// Memtables that wait for their flush: their smallest and largest key.
+/// The smallest and the largest key of the memtables that wait for their flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting<'a> {
-    /// Smallest key of all of them.
+    /// Smallest key of all these memtables.
     pub smallest: &'a [u8],
     /// Largest key.
     pub largest: &'a [u8],
 }
 
-/// The next compaction as `knobs` have it, or `None` if nothing is due or what is due is blocked by running jobs.
+/// The next compaction that `knobs` allow; `None` if nothing is due, or if running jobs block what is due.
 pub fn pick(levels_view: &LevelsView<'_>, knobs: TreeKnobs, options: &TreeOptions) -> Option<Pick> {
     match knobs.scope {
         Scope::IntraL0 if levels_view.levels[0].len() < knobs.intra_l0_from => None,
@@ -70,7 +71,8 @@ pub fn pick(levels_view: &LevelsView<'_>, knobs: TreeKnobs, options: &TreeOption
     }
 }
 
-/// All tables that can go without being read, or some of them if there are several reasons.
+/// Tables that can be dropped without being read: all those in which nothing lives, or, if there are none, all those
+/// that covers make dead.
 pub fn pick_drop(levels_view: &LevelsView<'_>) -> Option<Pick> {
     dead::pick(levels_view).or_else(|| covered::pick(levels_view))
 }
@@ -86,21 +88,21 @@ pub struct LevelsView<'a> {
     pub is_filling: bool,
     /// There are sealed memtables, and they do not gather any longer.
     pub flush_is_due: bool,
-    /// Memtables that are merged with tables may be kept waiting until a level that is too large has become smaller:
-    /// not where deeper compactions are put off, for nobody would make it smaller, and not where everything is to go
-    /// into tables.
+    /// Memtables that are merged with tables may be kept waiting until a level that is too large has become smaller.
+    /// They may not where deeper compactions are put off, for no job would make that level smaller, nor where
+    /// everything is to go into tables.
     pub memtables_may_wait: bool,
-    /// The wall clock, in milliseconds since 1970: what has expired by now is dead.
+    /// The wall clock, in milliseconds since 1970: values that have expired by then are dead.
     pub now_ms: u64,
     /// No read is made before this sequence number.
     pub horizon: Seq,
-    /// How much space matters.
+    /// How urgently the tree needs space.
     pub urgency: Urgency,
     /// What is dead because of covers.
     pub covered: Arc<Covered>,
 }
 
-/// What running compactions hold: nobody else may read their inputs into a merge, or write into their range.
+/// What running compactions hold: no other job may read their inputs into a merge, or write into their range.
 #[derive(Debug, Default)]
 pub struct Claims {
     /// Input tables.
@@ -130,35 +132,36 @@ impl Claims {
 /// What becomes of the inputs of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// They are read, and what must stay of them is written.
+    /// They are read, and the entries that must stay are written.
     Merge,
     /// They change level without being rewritten.
     Move,
-    /// They go, without being read: what is in them has expired or deletes.
+    /// They are dropped without being read: everything in them has expired or is a tombstone.
     Drop,
-    /// They go, without being read: covers say that what is in them is dead.
+    /// They are dropped without being read: covers say that everything in them is dead.
     DropCovered,
 }
 
 impl Means {
-    /// Whether the inputs go without being read.
+    /// Whether the inputs are dropped without being read.
     pub fn is_drop(self) -> bool {
         matches!(self, Means::Drop | Means::DropCovered)
     }
 }
 
-/// A compaction to start, or a flush: one into level 0 becomes a run there, one into level 1 is merged with the inputs.
+/// A compaction or a flush to start. A flush into level 0 becomes a run there; a flush into level 1 is merged with the
+/// inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
     /// Level that is relieved.
     pub level: usize,
-    /// Level that receives.
+    /// Level that receives the output.
     pub output_level: usize,
     /// Input tables: (level, id).
     pub inputs: Vec<(usize, u64)>,
     /// What becomes of the inputs.
     pub means: Means,
-    /// It is done for the space that it gives back.
+    /// The job is done for the space that it frees.
     pub reclaims: bool,
     /// Smallest key of all inputs.
     pub smallest: Box<[u8]>,

@@ -1,10 +1,10 @@
 //! A tree without level 0: memtables are merged straight into level 1 (CruiseDB's SP-LSM-tree, CR-14 to CR-17).
 //!
 //! 1. All memtables that wait go at once, with every table of level 1 that they overlap: level 1 is rewritten once for
-//!    all of them. Runs that a tree with a level 0 has left go with them, for they are newer than level 1.
-//! 2. A level of more than [`TOO_LARGE`] times its target goes first: what is merged into it would be merged once more
-//!    with all of that. Memtables wait meanwhile, which is why such a tree has many.
-//! 3. Otherwise memtables go first: while they wait, nobody else takes a table from level 1, or they would wait for
+//!    all of them. Runs that an earlier picker has left in level 0 go with them, for they are newer than level 1.
+//! 2. A level of more than [`TOO_LARGE`] times its target goes first: anything merged into it would be merged once more
+//!    with all of that level. Memtables wait meanwhile, which is why such a tree has many.
+//! 3. Otherwise memtables go first: while they wait, no other job takes a table from level 1, or they would wait for
 //!    ever.
 
 use weir_io::Nanos;
@@ -15,18 +15,18 @@ use super::{Gathering, LevelsView, Means, Pick, Picker, Waiting};
 use crate::options::TreeOptions;
 use crate::version::{LEVELS, TableMeta};
 
-/// CR-17.
+/// A level of more than this many times its target goes before memtables (CR-17).
 const TOO_LARGE: u64 = 5;
 
-/// Each merge rewrites level 1: memtables that fill slowly wait for one another for so long.
+/// How long memtables that fill slowly wait for one another, in nanoseconds: each merge rewrites level 1.
 const GATHER_NANOS_MAX: Nanos = 600_000_000_000;
 
-/// See the module.
+/// The picker of a tree without level 0, by the rules of this module.
 #[derive(Clone, Copy, Debug)]
 pub struct SpLsm;
 
 impl Picker for SpLsm {
-    /// For half of the memtables.
+    /// A flush waits for half of the memtables, or for as many as the knob says if these are more.
     fn gathering(&self, knobs: &TreeKnobs) -> Gathering {
         Gathering { memtables: knobs.flush_gather.max(knobs.write_buffers / 2), nanos_max: GATHER_NANOS_MAX }
     }
@@ -42,7 +42,7 @@ impl Picker for SpLsm {
     fn compaction(&self, levels_view: &LevelsView<'_>, scope: Scope, options: &TreeOptions) -> Option<Pick> {
         let scores = scores(levels_view, options);
         let memtables_first = levels_view.flush_is_due && !must_wait(levels_view, options);
-        // What a tree with a level 0 has left there, and no memtable takes along.
+        // Runs that an earlier picker has left in level 0, and that no memtable takes along.
         let runs_are_left = scores[0] > 0.0 && !memtables_first;
         if runs_are_left && let Some(pick) = pick_l0(levels_view, scope, options) {
             return Some(pick);
@@ -56,8 +56,8 @@ impl Picker for SpLsm {
     }
 }
 
-/// Rule 2. While writes are about to stop memtables wait all the same: merged into a level that large, 13,000
-/// operations a second were done in `weir sim steady` where waiting did 22,000, and the longest wait was twice as long.
+/// Rule 2. Memtables wait even while writes are about to stop. When they were merged into a level that large,
+/// `weir sim steady` did 13,000 operations a second where waiting did 22,000, and the longest wait was twice as long.
 fn must_wait(levels_view: &LevelsView<'_>, options: &TreeOptions) -> bool {
     levels_view.memtables_may_wait && is_too_large(levels_view, options)
 }

@@ -46,7 +46,7 @@ fn memtables(view: &View) -> impl Iterator<Item = &Arc<Memtable>> {
     std::iter::once(&view.memtable).chain(view.sealed.iter().map(|sealed| &sealed.memtable))
 }
 
-/// Looks through the tables of `view` from `place` on, as far as the cache carries.
+/// Looks through the tables of `view` from `place` on, as far as the block cache has what it needs.
 fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: TablePosition) -> Result<Outcome> {
     while place.level < LEVELS {
         let file = match place.level {
@@ -73,10 +73,10 @@ fn in_tables(view: &View, key: &[u8], hash: u64, at: Seq, mut place: TablePositi
     Ok(Outcome::Done(None))
 }
 
-/// Has the processor fetch what reads of `keys` will touch: in the memtables, and of the tables' filters. Changes
-/// nothing but their time.
+/// Has the processor fetch what reads of `keys` will touch in the memtables and in the tables' filters. Changes nothing
+/// but how long these reads take.
 pub fn prefetch(view: &View, keys: &[&[u8]]) {
-    // One alone has nobody to wait with.
+    // A single key has no other to wait with.
     for keys in keys.chunks(PREFETCHED_MAX).filter(|keys| keys.len() > 1) {
         let mut hashes = [0; PREFETCHED_MAX];
         hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = filter::hash(key));
@@ -103,8 +103,8 @@ pub fn holds_heads(view: &View) -> bool {
     view.version.holds_heads() || memtables(view).any(|memtable| memtable.holds_heads())
 }
 
-/// Whether the newest version of `key` may be a head: certain where a memtable has it, else as filters say. Reads
-/// nothing.
+/// Whether the newest version of `key` may be a head: certain if a memtable has the key, otherwise as filters say.
+/// Reads nothing.
 pub fn may_hold_head(view: &View, key: &[u8]) -> bool {
     if !holds_heads(view) {
         return false;
@@ -118,8 +118,8 @@ pub fn may_hold_head(view: &View, key: &[u8]) -> bool {
     upper.chain(deeper).any(|file| file.table.holds_heads() && file.table.may_contain(hash))
 }
 
-/// Starts a point read of `key` in `view` as of `at`; a tombstone is no answer. Never waits; what must wait is in the
-/// lookup.
+/// Starts a point read of `key` in `view` as of `at`; a tombstone is no answer. Never waits: a read that must wait
+/// becomes a pending lookup.
 #[inline]
 pub fn get(view: &Arc<View>, key: &[u8], at: Seq) -> Lookup {
     let live = |found: Option<Found>| found.filter(|found| found.kind.is_value());

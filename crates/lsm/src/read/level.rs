@@ -14,7 +14,7 @@ use crate::version::{TableFile, Version};
 enum Tables {
     /// A whole level of a version: nothing of it is copied, however many tables it has.
     Level(Arc<Version>, usize),
-    /// Those that a job takes.
+    /// The tables that a job takes.
     Chosen(Vec<Arc<TableFile>>),
 }
 
@@ -58,7 +58,7 @@ impl LevelCursor {
         Self { tables, options, current: None, forward: true }
     }
 
-    /// See [`Expected`]. It is of what the cursor has been sent to and what is not in memory.
+    /// See [`Expected`]. It applies to the table that the cursor has been sent to, as far as that is not in memory.
     pub fn expect(&mut self, expected: &Expected) {
         let bytes = self.tables.bytes();
         if let Some((_, cursor)) = &mut self.current {

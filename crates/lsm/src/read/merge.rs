@@ -3,7 +3,7 @@
 //! 1. A seek moves every source; those that miss a block are loaded *together*, so that a scan over seven levels waits
 //!    for one device latency and not for seven.
 //! 2. A step moves only the source on top, then lets it sink to its place. While one source holds the next entries, as
-//!    in most merges, that is two comparisons an entry.
+//!    in most merges, that is two comparisons per entry.
 //! 3. A merge goes one way: the seek that starts it says which. Turning round would need every source to be sought
 //!    again.
 
@@ -31,13 +31,13 @@ impl<C: Cursor> MergeCursor<C> {
         Self { heap: Vec::with_capacity(sources.len()), sources, forward: true, pending: Vec::new() }
     }
 
-    /// All of them.
+    /// All sources.
     pub fn sources_mut(&mut self) -> &mut [C] {
         &mut self.sources
     }
 
-    /// The only source that stands on an entry, if there is no other: what it has from there on is what the merge has.
-    /// Whoever moves it, in the direction of the merge, says so: see [`MergeCursor::moved_only_source`].
+    /// The only source that stands on an entry, if there is no other: the merge has nothing left but the entries of
+    /// this one. A caller that moves it, in the direction of the merge, must call [`MergeCursor::moved_only_source`].
     pub fn only_source(&mut self) -> Option<&mut C> {
         match self.heap[..] {
             [only] if self.pending.is_empty() => Some(&mut self.sources[only]),
@@ -45,7 +45,8 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// The [only source](MergeCursor::only_source) was moved, and missed nothing.
+    /// Must be called after the [only source](MergeCursor::only_source) was moved. The move must not have missed a
+    /// block.
     pub fn moved_only_source(&mut self) {
         self.settle_top();
     }
@@ -149,7 +150,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     async fn load(&mut self) -> Result<Step> {
-        // An empty heap means that a seek was interrupted, else it was a step of the top source.
+        // An empty heap means that a seek was interrupted; otherwise a step of the top source was.
         let seeking = self.heap.is_empty();
         let pending = std::mem::take(&mut self.pending);
         if let [only] = pending[..] {

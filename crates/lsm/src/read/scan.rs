@@ -14,8 +14,8 @@ use crate::cursor::{Cursor, Step};
 use crate::table::CursorOptions;
 use crate::version::Version;
 
-/// Versions of one key that are stepped over; what is left of them is jumped over. A key that is written to again and
-/// again has as many as there were writes since the last flush, and a seek costs as much as some steps.
+/// How many versions of one key are stepped over before the rest of them is jumped over. A key that is written to again
+/// and again has as many versions as there were writes since the last flush, and a seek costs as much as some steps.
 const STEPS_MAX: usize = 8;
 
 /// A scan of a tree. It keeps its view alive, and with it the memory and files it reads.
@@ -23,7 +23,7 @@ pub struct TreeWalk {
     merge: MergeCursor<Source>,
     version: Arc<Version>,
     range: Range,
-    /// How many entries are going to be taken, if that was said and the sources do not know yet.
+    /// How many entries are going to be taken, if the caller said so and the sources do not know it yet.
     expected: Option<usize>,
     at: Seq,
     now_ms: u64,
@@ -32,7 +32,7 @@ pub struct TreeWalk {
     has_moved: bool,
     /// Entries that may still be looked at.
     budget: usize,
-    /// All entries that were looked at, and the bytes of theirs where that stops.
+    /// All entries that were looked at, and their bytes; the scan stops when these reach `bytes_max`.
     passed: Passed,
     bytes_max: u64,
     /// The budget was used up before the end.
@@ -191,8 +191,8 @@ impl TreeWalk {
         }
     }
 
-    /// Takes the newest visible version of `key`, which the merge was sent to, and turns back to what is in front of
-    /// all of them.
+    /// Takes the newest visible version of `key`, which the merge was sent to, and turns back to the entry in front of
+    /// all its versions.
     fn turn_back(&mut self) -> Step {
         self.is_at_newest = false;
         if let Some(entry) = self.merge.entry().filter(|entry| self.key == entry.key) {
@@ -208,8 +208,8 @@ impl TreeWalk {
 }
 
 impl Walk for TreeWalk {
-    /// Where all that is left is in one memtable: going forward, that gives each key once, in the version that is
-    /// wanted.
+    /// Shows the rest only where all that is left is in one memtable: going forward, that gives each key once, in the
+    /// wanted version.
     fn show_rest(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> bool {
         let source = if self.range.reverse { None } else { self.merge.only_source() };
         let Some(Source::Memtable(cursor)) = source else { return false };
@@ -231,7 +231,7 @@ impl Walk for TreeWalk {
                 break;
             }
         }
-        // What it stopped at has not been looked at.
+        // The entry that it stopped at has not been looked at.
         self.has_moved = self.stopped;
         self.versions = 0;
         self.merge.moved_only_source();
@@ -257,7 +257,7 @@ impl Walk for TreeWalk {
                 return ScanStep::Load;
             }
             if self.is_done() {
-                // What it stopped at has not been looked at.
+                // The entry that it stopped at has not been looked at.
                 self.has_moved = self.stopped;
                 return ScanStep::Ready;
             }
@@ -268,7 +268,7 @@ impl Walk for TreeWalk {
     }
 
     fn load(&mut self) -> Waiting<'_, Result<()>> {
-        // Not before: what finds all in memory need not know.
+        // Not before: sources that have everything in memory need not know.
         if let Some(entries) = self.expected.take() {
             let expected = Expected::new(&self.range, entries, &self.version);
             self.merge.sources_mut().iter_mut().for_each(|source| source.expect(&expected));

@@ -1,4 +1,4 @@
-//! What a merge reads from.
+//! The sources of a merge.
 
 use weir_io::Result;
 use weir_model::engine::{Entry, Seq};

@@ -36,12 +36,12 @@ pub struct View {
     pub sealed: Vec<Sealed>,
     /// The tables.
     pub version: Arc<Version>,
-    /// Bytes that compactions have before them in `version` ([`pending`](crate::pending)).
+    /// Bytes of compactions that are pending in `version` ([`pending`](crate::pending)).
     pub pending_bytes: u64,
 }
 
 impl View {
-    /// Cursors over all of it.
+    /// Cursors over all memtables and tables.
     pub fn sources(&self, at: Seq, options: CursorOptions) -> Vec<Source> {
         let sealed = self.sealed.iter().map(|sealed| &sealed.memtable);
         let memtables = std::iter::once(&self.memtable).chain(sealed).filter(|memtable| !memtable.is_empty());

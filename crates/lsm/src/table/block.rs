@@ -8,12 +8,12 @@
 //!  restarts     varint, written backwards: how many there are
 //! ```
 //!
-//! A key is one byte `shared << 5 | unshared` (a length that does not fit its 3 or 5 bits is stored as all ones, and
-//! what is beyond follows as a varint), the varints `value length << 2 | expires << 1 | put` and sequence number, if it
-//! expires the varint of that time, and the unshared end of the key. Without `put` it is a tombstone, if there is no
-//! value and no `expires`; a head, if there is `expires`, then with 0 for a time that never comes; and a cover, if
-//! there is a value alone. Keys lie together so that a search touches neighbouring cache lines, whatever the size of
-//! the values.
+//! A key is stored as these parts, one after the other: one byte `shared << 5 | unshared`; for each of these two
+//! lengths that does not fit its 3 or 5 bits, which are all ones then, a varint of the rest; the varints
+//! `value length << 2 | expires << 1 | put` and sequence number; if the entry expires, the varint of that time; and the
+//! unshared end of the key. Without `put`, the entry is a tombstone if there is neither a value nor `expires`. It is a
+//! head if there is `expires`, then with 0 for a time that never comes. It is a cover if there is a value alone. Keys
+//! lie together so that a search touches neighbouring cache lines, whatever the size of the values.
 //!
 //! Four entries of 16 + 1000 bytes fit one page with everything around them, at any sequence number below 2 million
 //! even if their keys share nothing, and below 268 million if they share one byte.
@@ -59,10 +59,10 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 const LINE_BYTES: usize = 64;
-/// More lines in advance would push out what else is needed.
+/// Fetching more lines in advance would push out other lines that are needed.
 const HINT_LINES_MAX: usize = 8;
 
-/// See [`Block::hint`].
+/// What a search in a block will touch: see [`Block::hint`].
 #[derive(Clone, Copy)]
 pub(crate) struct Hint {
     start: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Hint {
 }
 
 impl Hint {
-    /// Asks for all of it.
+    /// Asks the processor to fetch all of it.
     #[inline]
     pub(crate) fn prefetch(self) {
         for line in 0..usize::from(self.key_lines) {
@@ -102,7 +102,7 @@ impl Storage {
 }
 
 impl Block {
-    /// A block of its own memory.
+    /// A block that owns its memory.
     pub(super) fn from_vec(content: Vec<u8>) -> Result<Self, &'static str> {
         let len = content.len();
         Self::new(Storage::Own(content.into_boxed_slice()), 0, len)
@@ -313,7 +313,7 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// No entry, for who has none yet.
+    /// No entry, for a cursor that has none yet.
     pub(super) const NONE: Raw = Raw {
         shared: 0,
         suffix_start: 0,
@@ -376,8 +376,8 @@ impl BlockBuilder {
         content_len(self.keys.len(), self.values.len(), self.restarts.len())
     }
 
-    /// Length of the content if it were finished behind `entry`, of whose key `shared` bytes are those of the last one
-    /// added.
+    /// Length of the content if it were finished behind `entry`, whose key shares `shared` bytes with that of the last
+    /// entry.
     pub(super) fn len_with(&self, entry: &Entry<'_>, shared: usize) -> usize {
         let shared = if self.is_restart() { 0 } else { shared };
         let unshared = entry.key.len() - shared;
@@ -399,7 +399,7 @@ impl BlockBuilder {
         self.entries.is_multiple_of(RESTART_INTERVAL)
     }
 
-    /// Adds `entry`, of whose key the first `shared` bytes (and no more) are those of the last one added.
+    /// Adds `entry`, whose key shares the first `shared` bytes (and no more) with that of the last entry.
     pub(super) fn add(&mut self, entry: &Entry<'_>, shared: usize) {
         let mut shared = shared;
         if self.is_restart() {
@@ -428,7 +428,7 @@ impl BlockBuilder {
         self.values.extend_from_slice(entry.value);
     }
 
-    /// Completes the block and lends its content; [`BlockBuilder::clear`] before the next.
+    /// Completes the block and lends its content. Call [`BlockBuilder::clear`] before the next block.
     pub(super) fn finish(&mut self) -> &mut Vec<u8> {
         let keys_len = self.keys.len();
         let out = &mut self.keys;

@@ -1,9 +1,9 @@
 //! What a table says of the covers in it, so that the tree knows of them without reading data.
 //!
 //! A point stands for one cover, or for several that follow one another. A table has at most [`POINTS_MAX`], 20 KiB in
-//! memory: where it has more covers, neighbours that cover least share a point. So what covers a large row, whose
-//! tables can be dropped for it, keeps a point of its own; what covers small ones is known by the sum, which is enough
-//! to say where a rewrite is worth it.
+//! memory: where it has more covers, neighbours that cover least share a point. So the cover of a large row, whose
+//! tables can be dropped for it, keeps a point of its own. The covers of small rows are known by their sum, which is
+//! enough to say where a rewrite is worth it.
 
 use weir_model::engine::{Entry, Kind, Seq};
 use weir_model::{parts, varint};
@@ -16,11 +16,11 @@ pub const POINTS_MAX: usize = 512;
 pub struct CoverPoint {
     /// The smallest version that is covered.
     pub first: u64,
-    /// The largest. If it is not the smallest, nothing is said of those in between.
+    /// The largest version that is covered. If it is not the smallest, nothing is said of the versions in between.
     pub last: u64,
-    /// Who reads at this sequence number sees all of them.
+    /// A read at this sequence number sees all of these covers.
     pub seq: Seq,
-    /// How many entries they are.
+    /// How many entries these covers are.
     pub count: u64,
     /// About how many bytes of keys and values they cover.
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub(super) struct CoverCounter {
 }
 
 impl CoverCounter {
-    /// `entry` is the next of the table, of whatever kind.
+    /// Takes the next `entry` of the table, of whatever kind.
     #[inline]
     pub(super) fn note(&mut self, entry: &Entry<'_>) {
         if entry.kind == Kind::Cover
@@ -78,7 +78,7 @@ impl CoverCounter {
         }
     }
 
-    /// The points of all that were noted. It is empty afterwards.
+    /// The points of all covers that were noted. The counter is empty afterwards.
     pub(super) fn finish(&mut self) -> Vec<CoverPoint> {
         while self.points.len() > POINTS_MAX {
             self.shrink();
@@ -86,7 +86,7 @@ impl CoverCounter {
         std::mem::take(&mut self.points)
     }
 
-    /// Joins every other point with its neighbour, but for the half of these pairs that cover most.
+    /// Joins every other point with its neighbour, except for the half of these pairs that cover most.
     fn shrink(&mut self) {
         let covered = |pair: &[CoverPoint]| pair.iter().fold(0_u64, |sum, point| sum.saturating_add(point.bytes));
         let mut sums: Vec<u64> = self.points.chunks_exact(2).map(covered).collect();

@@ -23,11 +23,11 @@ pub struct TableCursor {
     place: EntryOffsets,
     raw: Raw,
     key: Vec<u8>,
-    /// What to do when the block of this number is there.
+    /// What to do once the block of this number has been loaded.
     interrupted: Option<(usize, Goal)>,
     /// The target of a seek that was interrupted.
     target: (Vec<u8>, Seq),
-    /// What went wrong in a move: moves cannot fail, so they answer `Load`, and `load` tells.
+    /// The error of a move. Moves cannot fail, so they answer `Load`, and `load` returns the error.
     failed: Option<Error>,
 }
 
@@ -71,7 +71,7 @@ impl TableCursor {
         &self.table
     }
 
-    /// So much of the table is going to be read from where the cursor stands, or from the block that it misses.
+    /// Says how much of the table is going to be read, from where the cursor stands or from the block that it misses.
     pub fn expect(&mut self, extent: Extent) {
         self.readahead.expect(extent);
     }
@@ -197,7 +197,7 @@ impl TableCursor {
     }
 
     fn before_in_block(&mut self) -> Result<bool, &'static str> {
-        // The first entry that is not before the target; what is in front of it is the answer.
+        // Finds the first entry that is not before the target; the entry in front of it is the answer.
         if self.seek_in_block()? { self.previous_in_block() } else { self.last_in_block() }
     }
 

@@ -1,4 +1,4 @@
-//! How much of a table a scan is going to read, as far as that is known when it begins: so much is read at once.
+//! How much of a table a scan is going to read, as far as that is known when it begins. That much is read at once.
 
 use std::ops::{Bound, Range as Span};
 use std::sync::Arc;
@@ -21,22 +21,22 @@ pub(super) enum Way {
     Backward,
 }
 
-/// See the module.
+/// The part of a table that a scan is going to read.
 #[derive(Clone, Debug)]
 pub struct Extent {
     /// What is scanned.
     pub range: Arc<Range>,
-    /// About so many bytes of the table are read from where the scan begins; or all to the end of the range.
+    /// About this many bytes of the table are read from where the scan begins, or all up to the end of the range.
     pub bytes: u64,
 }
 
 impl Extent {
-    /// The blocks to read at once where the first that a scan misses is block `number`: it and those behind it, or in
-    /// front of it where the scan goes back, as far as they are likely to be wanted and no more than `bytes_max`
-    /// together. Where it came there the other way than the range goes, that block alone.
+    /// The blocks to read at once if block `number` is the first that a scan misses: that block and those behind it, or
+    /// in front of it where the scan goes back. They are taken as far as they are likely to be wanted, and no more than
+    /// `bytes_max` together. If the cursor came there against the direction of the range, that block alone is read.
     ///
-    /// Where in a block it comes by a seek is not known, and counts as the middle. So the block behind is read, too,
-    /// where it is more likely wanted than not.
+    /// Where in a block a seek leads to is not known, and counts as the middle. So the block behind is read, too, where
+    /// it is more likely to be wanted than not.
     pub(super) fn blocks(&self, table: &Table, number: usize, way: Way, bytes_max: u64) -> Span<usize> {
         let (mut start, mut end) = (number, number + 1);
         let (is_seek, backward) = match way {

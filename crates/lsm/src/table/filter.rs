@@ -94,7 +94,7 @@ impl Filter {
     }
 }
 
-/// Which of so many lanes belongs to `hash`.
+/// Which of `lanes` lanes belongs to `hash`.
 #[inline]
 pub(crate) fn lane_of(hash: u64, lanes: usize) -> usize {
     (((hash >> 32) * lanes as u64) >> 32) as usize

@@ -7,11 +7,12 @@ use super::covers::{self, CoverPoint};
 
 /// The last eight bytes of every table.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"weirtabl");
-/// Of a table of strings alone. A reader refuses versions that are not this one and some of what may be added to it.
+/// The format version of a table that holds strings alone. A reader refuses any version that is not this one plus some
+/// of the two numbers below.
 const VERSION: u32 = 2;
-/// Added for heads and covers.
+/// Added to the version for heads and covers.
 const HEADS: u32 = 1;
-/// Added for parts and covers: the properties end with what they say of covers.
+/// Added to the version for parts and covers: the properties end with the facts of the covers.
 const PARTS: u32 = 2;
 /// Three sections (offset 8, length 4, CRC 4), version 4, CRC of the footer 4, magic 8.
 pub(super) const FOOTER_BYTES: usize = 3 * 16 + 4 + 4 + 8;
@@ -55,7 +56,7 @@ pub struct TableOptions {
     /// Block size aimed at, in bytes, before compression; at most 32 KiB. One page makes most point reads cost one
     /// page.
     pub block_bytes: usize,
-    /// Of the blocks; filter and index are never compressed.
+    /// Compression of the blocks; filter and index are never compressed.
     pub compression: Compression,
     /// Bits of filter per key; 0 = no filter. 10 bits let 1.05 % of absent keys through.
     pub filter_bits_per_key: u32,
@@ -92,7 +93,7 @@ impl BlockAddress {
 pub struct TableSummary {
     /// Length of the file.
     pub bytes: u64,
-    /// Tells this table from any other: over its index and its properties, which have its identity.
+    /// Tells this table from any other: the checksums of its index and of its properties, which hold its identity.
     pub digest: u64,
     /// A number that hardly any other table has. The checksum of every block covers it: a sound block of another table
     /// does not pass.
@@ -105,7 +106,7 @@ pub struct TableSummary {
     pub expiring: u64,
     /// Bytes of keys and values as they came in.
     pub raw_bytes: u64,
-    /// Those of them that belong to entries which delete.
+    /// Those of `raw_bytes` that belong to entries which delete.
     pub tombstone_bytes: u64,
     /// Key of the first entry.
     pub smallest_key: Vec<u8>,
@@ -123,15 +124,15 @@ pub struct TableSummary {
     pub holds_heads: bool,
     /// Whether there is a part or a cover. The footer has it, too.
     pub holds_parts: bool,
-    /// No part is here that is dead by a cover up to this sequence number, wherever that stands.
+    /// The table holds no part that is dead by a cover up to this sequence number, wherever that cover is.
     pub covers_met: Seq,
-    /// The covers that are here.
+    /// The covers in the table.
     pub covers: Vec<CoverPoint>,
 }
 
 impl TableSummary {
-    /// Counts the next `entry`, and gives its bytes where its value expires. The largest key, covers and deadlines are
-    /// the caller's.
+    /// Counts the next `entry`, and returns its bytes if its value expires. The caller sets the largest key, the covers
+    /// and the deadlines.
     pub(super) fn count(&mut self, entry: &Entry<'_>) -> Option<u64> {
         if self.entries == 0 {
             self.smallest_key = entry.key.to_vec();
@@ -154,7 +155,7 @@ impl TableSummary {
         expires.then_some(bytes)
     }
 
-    /// The properties section. Length and digest of the file are not in it: the file tells.
+    /// The properties section. Length and digest of the file are not in it, for the file itself tells them.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.identity.to_le_bytes());
         for number in [
@@ -239,8 +240,8 @@ pub(super) struct Footer {
 }
 
 impl Footer {
-    /// What tells this table from any other: the manifest has it, so that another table's file in its place is found
-    /// out when it is opened.
+    /// Tells this table from any other. The manifest has it, so that another table's file in its place is found out
+    /// when it is opened.
     pub(super) fn digest(&self) -> u64 {
         u64::from(self.index.crc) << 32 | u64::from(self.properties.crc)
     }
@@ -281,7 +282,11 @@ impl Footer {
         let in_order = footer.filter.end().is_some_and(|end| end == footer.index.offset)
             && footer.index.end().is_some_and(|end| end == footer.properties.offset)
             && footer.properties.end().is_some_and(|end| end <= footer_offset);
-        if in_order { Ok(footer) } else { Err("the footer's sections do not lie in order inside the file") }
+        if in_order {
+            Ok(footer)
+        } else {
+            Err("the sections that the footer names do not lie in order inside the file")
+        }
     }
 }
 

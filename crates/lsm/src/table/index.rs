@@ -73,8 +73,8 @@ impl IndexBuilder {
 /// The shortest key that is at or after `last` and before `next`; needs `last < next`.
 pub(super) fn separator<'a>(last: &'a [u8], next: &[u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let shared = common_prefix(last, next);
-    // `last` cut behind the first differing byte sorts before it; one more than that byte sorts behind, and is a
-    // separator if that still stays below `next`: by its byte, or because `next` goes on.
+    // `last`, cut behind the first differing byte, sorts before `last`. With that byte raised by one it sorts behind
+    // `last`, and is a separator if it is still below `next`: by that byte, or because `next` goes on.
     if let (Some(&low), Some(&high)) = (last.get(shared), next.get(shared))
         && last.len() > shared + 1
         && (low + 1 < high || (low + 1 == high && next.len() > shared + 1))
@@ -127,7 +127,10 @@ impl Index {
             let gap = varint::take(&mut rest).ok_or(CUT)?;
             let len = varint::take(&mut rest).and_then(|len| u32::try_from(len).ok()).ok_or(CUT)?;
             let offset = end.checked_add(gap).ok_or(CUT)?;
-            end = offset.checked_add(u64::from(len)).filter(|&end| end <= blocks_end).ok_or("a block lies outside")?;
+            end = offset
+                .checked_add(u64::from(len))
+                .filter(|&end| end <= blocks_end)
+                .ok_or("a block in the index lies outside the blocks of the table")?;
             let shared = varint::take(&mut rest).and_then(|len| usize::try_from(len).ok()).ok_or(CUT)?;
             let unshared = varint::take(&mut rest).ok_or(CUT)?;
             let has_seq = unshared & 1 != 0;
@@ -161,7 +164,7 @@ impl Index {
 
     fn fill_heads(&mut self) {
         let Some(last) = self.len().checked_sub(1) else { return };
-        // Separators ascend, so what the first and the last share, all share.
+        // Separators ascend, so all share the bytes that the first and the last share.
         self.shared_len = common_prefix(self.key(0), self.key(last));
         let heads = (0..=last).map(|block| head(&self.key(block)[self.shared_len..])).collect();
         self.heads = heads;
@@ -184,8 +187,8 @@ impl Index {
         (self.key(number), self.seq(number))
     }
 
-    /// The only block that can hold the first entry at or after (`key`, `seq`), unless that is the first entry of the
-    /// next one because (`key`, `seq`) lies between the two. `len()` if (`key`, `seq`) lies behind all blocks.
+    /// The only block that can hold the first entry at or after (`key`, `seq`), unless that entry is the first of the
+    /// next block because (`key`, `seq`) lies between the two blocks. `len()` if (`key`, `seq`) lies behind all blocks.
     #[inline]
     pub(super) fn find(&self, key: &[u8], seq: Seq) -> usize {
         let shared = &self.keys[..self.shared_len];

@@ -26,25 +26,25 @@ pub struct CursorOptions {
     pub class: Class,
     /// Most bytes of one read, when it goes on sequentially. 0 = never more than the one block needed.
     pub readahead_bytes: usize,
-    /// What the block cache has to do with it.
+    /// What it does with the block cache.
     pub caching: Caching,
 }
 
-/// What a cursor does with the block cache, which it asks in any case.
+/// What a cursor does with the block cache. It asks the cache for blocks in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// For clients: blocks go in, and the window of what is read at once grows with use.
+    /// For clients: blocks are put into the cache, and the window that is read at once grows with use.
     Fill,
-    /// For whoever reads everything once: it is left alone, the window is at its limit from the start, and the next one
-    /// is fetched in advance.
+    /// For jobs that read everything once: the cache is left alone, the window is at its limit from the start, and the
+    /// next window is fetched in advance.
     Leave,
-    /// The same for whoever writes it all anew, front to back: what is behind may go to make room for what was made of
-    /// it ([`TableCache::pass`](crate::cache::TableCache::pass)).
+    /// The same for merges, which write everything anew, front to back: blocks behind the cursor may go to make room
+    /// for the blocks that were made of them ([`TableCache::pass`](crate::cache::TableCache::pass)).
     Pass,
 }
 
 impl Caching {
-    /// Whether it is for clients.
+    /// Whether blocks are put into the cache, as for clients.
     #[inline]
     pub(super) fn fills(self) -> bool {
         self == Caching::Fill
@@ -54,7 +54,7 @@ impl Caching {
 #[derive(Default)]
 pub(super) struct Readahead {
     current: Option<Chunk>,
-    /// Under way: awaited by `fetch` only.
+    /// A read under way; only `fetch` awaits it.
     coming: Option<Coming>,
     window_bytes: u64,
     extent: Option<Extent>,
@@ -74,7 +74,7 @@ struct Coming {
 }
 
 impl Readahead {
-    /// So much of the table is going to be read from where the next miss is.
+    /// Says how much of the table is going to be read from the next miss on.
     pub(super) fn expect(&mut self, extent: Extent) {
         self.extent = Some(extent);
     }
@@ -126,7 +126,7 @@ impl Readahead {
         let limit = options.readahead_bytes as u64;
         if let Some(extent) = self.extent.take() {
             let blocks = extent.blocks(table, number, way, limit);
-            // Where that was not enough a little more mostly is, unless it was as much as may be read at once.
+            // If that was not enough, a little more mostly is, unless it was as much as may be read at once.
             let was_cut = pages(table, &blocks).1 + 2 * PAGE as u64 > limit;
             self.window_bytes = if was_cut { limit } else { 0 };
             return blocks;
@@ -169,8 +169,9 @@ fn pages(table: &Table, blocks: &Range<usize>) -> (u64, u64) {
     (offset, table.block(blocks.end - 1).end().next_multiple_of(PAGE as u64) - offset)
 }
 
-/// A client's reads are by the sector, as point reads are: its first windows are a few pages, of which half a page at
-/// either end would be a third. Whoever reads everything once has windows of which that is next to nothing.
+/// A client's reads go by the sector, as point reads do: its first windows are a few pages, and half a page at either
+/// end would be a third of them. The windows of a job that reads everything once are so large that this is next to
+/// nothing.
 fn submit(table: &Table, blocks: Range<usize>, options: &CursorOptions) -> Coming {
     let (offset, len) = match options.caching.fills() {
         true => table.read_units(table.block(blocks.start).offset..table.block(blocks.end - 1).end()),

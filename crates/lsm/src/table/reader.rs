@@ -14,7 +14,7 @@ use super::index::Index;
 use super::span::{Span, Stored};
 use crate::cache::{BlockCache, Charge, TableCache};
 
-/// Opening reads this share of the file's end at once, where footer, index and filter usually are.
+/// Opening reads one part in this many of the file at once, at its end, where footer, index and filter usually are.
 const TAIL_SHARE: u64 = 48;
 /// Bounds of that first read, in bytes.
 const TAIL_BYTES_MIN: u64 = 4 * PAGE as u64;
@@ -29,7 +29,7 @@ pub struct Table {
     filter: Option<Filter>,
     summary: TableSummary,
     cache: TableCache,
-    /// Books filter, index and covers to the cache's capacity as long as the table is open.
+    /// Charges filter, index and covers against the cache's capacity as long as the table is open.
     _charge: Charge,
 }
 
@@ -65,8 +65,8 @@ impl Table {
         Self::open_fresh(fs, path, owner, cache, Fresh::default(), tag).await
     }
 
-    /// Like [`Table::open`], of a table that was just written: from what its writer has kept. A flush would otherwise
-    /// end with a read, which waits behind those of clients, who may use all that the device reads.
+    /// Like [`Table::open`], for a table that was just written, from what its writer has kept. A flush would otherwise
+    /// end with a read, which would wait behind the reads of clients, and these may take all that the device can read.
     pub async fn open_fresh(
         fs: &Arc<dyn Fs>,
         path: &Path,
@@ -79,7 +79,7 @@ impl Table {
         let len = file.len().await?;
         let corrupt = |offset: u64, message: &str| Error::corruption(path, offset, message);
         if len < FOOTER_BYTES as u64 || !len.is_multiple_of(PAGE as u64) {
-            return Err(corrupt(len, "the file's length is not that of a table: was it cut off?"));
+            return Err(corrupt(len, "the file's length is not that of a table: it may have been truncated"));
         }
         let tail = match fresh.tail.filter(|tail| tail.offset() + tail.bytes().len() as u64 == len) {
             Some(tail) => tail,
@@ -140,12 +140,12 @@ impl Table {
         self.summary.holds_heads
     }
 
-    /// What is in it.
+    /// The facts of its content.
     pub fn summary(&self) -> &TableSummary {
         &self.summary
     }
 
-    /// Where it is.
+    /// The path of its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -197,7 +197,8 @@ impl Table {
     }
 
     /// Reads the block at `address`, checks it, decompresses it, and puts it into the cache, pinned if `pin`. The read
-    /// is submitted when this returns, unless it is long: then when it is polled and there is memory for it.
+    /// is submitted when this returns, unless it is long: a long one is submitted when it is polled and there is memory
+    /// for it.
     pub fn load(
         self: &Arc<Self>,
         address: BlockAddress,
@@ -215,8 +216,9 @@ impl Table {
         }
     }
 
-    /// What has to be read for these `bytes`, in whole units of the file: where it begins, and how many bytes it is. By
-    /// the page a block of three items of a kilobyte would cost two pages, by the sector of 512 bytes half of that.
+    /// The range that has to be read for these `bytes`, in whole units of the file: where it begins, and how many bytes
+    /// it has. If units were pages, a block of three items of a kilobyte would cost two pages; with sectors of 512
+    /// bytes it costs half of that.
     pub(super) fn read_units(&self, bytes: Range<u64>) -> (u64, u64) {
         let unit = self.file.read_unit() as u64;
         let start = bytes.start / unit * unit;
@@ -270,19 +272,19 @@ impl Table {
         Error::corruption(&self.path, address.offset, message)
     }
 
-    /// For a table that has been moved out of the upper levels: what is kept of it because it was there is not kept any
-    /// more.
+    /// For a table that has been moved out of the upper levels: blocks that are kept because it was there are not kept
+    /// any more.
     pub fn leave_upper(&self) {
         self.cache.unpin();
-        // A load in the order of keys moves every table, with thousands of blocks of which the cache, being full, has
-        // none.
+        // A load of data in the order of keys moves every table. Each has thousands of blocks, and the cache, being
+        // full, has none of them.
         let blocks = if self.cache.took_offers() { self.index.len() } else { 0 };
         for number in 0..blocks {
             self.cache.leave_upper(self.index.address(number).offset);
         }
     }
 
-    /// Takes the table's blocks out of the cache, as many as are there: for a table that has been removed from the
+    /// Takes those of the table's blocks that are there out of the cache: for a table that has been removed from the
     /// tree.
     pub fn evict(&self) {
         for number in 0..self.index.len() {

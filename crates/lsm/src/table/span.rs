@@ -108,7 +108,7 @@ impl<'a> Stored<'a> {
             }
         };
         if self.compression != Compression::None && content.len() != len {
-            return Err("the block decompresses to another length than it claims");
+            return Err("the decompressed length of the block is not the one that it claims");
         }
         Ok(content)
     }

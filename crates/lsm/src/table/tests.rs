@@ -19,7 +19,7 @@ const OWNER: Owner = Owner { tenant: 1, partition: 2 };
 const TAG: Tag = Tag::new(OWNER, Class::Flush);
 const PATH: &str = "7.table";
 
-/// What an entry holds beside key and sequence number.
+/// What an entry holds besides key and sequence number.
 type Rest = (Kind, u64, Vec<u8>);
 type EntryKey = (Vec<u8>, Reverse<Seq>);
 type Model = BTreeMap<EntryKey, Rest>;
@@ -89,7 +89,7 @@ impl Bench {
     }
 }
 
-/// What `summary` says of the entries is what `model` has: writing and `weir check` count by the same code.
+/// Checks that `summary` counts the entries of `model` right, for writing and `weir check` count by the same code.
 fn assert_counted(summary: &TableSummary, model: &Model) {
     let bytes = |(key, value): (&[u8], &[u8])| (key.len() + value.len()) as u64;
     let of = |wanted: fn(&Rest) -> bool| {
@@ -319,7 +319,7 @@ fn a_table_just_written_is_opened_without_a_read() {
         });
         let table = table.expect("a table just written");
         assert_eq!(bench.fs.count(Class::Flush, OpKind::Read).ops, 0);
-        // It is the one that is on the disk.
+        // It is the same table as the one on the disk.
         let opened = bench.open().expect("a table just written");
         assert_eq!((table.summary(), table.blocks()), (opened.summary(), opened.blocks()));
         for ((key, _), (.., value)) in model.iter().step_by(7) {
@@ -446,7 +446,7 @@ fn a_cut_off_or_foreign_file_is_an_error_that_says_so() {
     let bench = Bench::new();
     let summary = bench.write(TableOptions::default(), &plain(100, 100));
     for (len, message) in
-        [(summary.bytes - PAGE as u64, "magic number"), (summary.bytes - 1, "cut off"), (0, "cut off")]
+        [(summary.bytes - PAGE as u64, "magic number"), (summary.bytes - 1, "truncated"), (0, "truncated")]
     {
         bench.sim.block_on(async {
             let mut options = weir_io::OpenOptions::read();

@@ -12,7 +12,7 @@ use super::readahead::{Caching, CursorOptions};
 use super::reader::Table;
 use crate::cursor::{Cursor, Step};
 
-/// Bytes read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
 impl Table {
@@ -34,7 +34,7 @@ impl Table {
                 self.index().find(entry.key, entry.seq) == number && self.may_contain(filter::hash(entry.key));
             let problem = seen
                 .problem_with(&entry, self.summary().deadlines.points())
-                .or((!is_led_to).then_some("index or filter do not lead to this entry"));
+                .or((!is_led_to).then_some("the index or the filter does not lead to this entry"));
             if let Some(problem) = problem {
                 return Err(self.corruption(self.block(number), format!("{problem}: key {}", entry.key.escape_ascii())));
             }
@@ -70,7 +70,7 @@ struct Seen {
     last_seq: Seq,
     /// The last time at which a value expires.
     last_deadline: u64,
-    /// Bytes of the values for which the point in the same place is the first that covers them.
+    /// For each deadline of the summary, in the same place, the bytes of the values that it is the first to cover.
     expired: Vec<u64>,
 }
 
@@ -91,8 +91,8 @@ impl Seen {
         None
     }
 
-    /// Whether what expires by each of `deadlines` is as many bytes as they say, and the last of them is the last of
-    /// all.
+    /// Whether as many bytes expire by each of `deadlines` as it says, and the last of them is the time of the last
+    /// value.
     fn agrees_with(&self, deadlines: &[Deadline]) -> bool {
         let mut bytes = 0;
         let mut each = deadlines.iter().zip(&self.expired);

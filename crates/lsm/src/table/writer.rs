@@ -1,4 +1,5 @@
-//! Writing a table: entries in ascending order, blocks out in large writes while the next are being built.
+//! Writing a table: entries come in in ascending order, and blocks go out in large writes while the next are being
+//! built.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use crate::cache::TableCache;
 const WRITES_IN_FLIGHT_MAX: usize = 2;
 /// Compression that saves less than 1/8 is not worth decompressing.
 const SAVING_SHARE: usize = 8;
-/// zstd's fast levels are the negative ones; on small blocks higher ones cost time and hardly save.
+/// zstd's fast levels are the negative ones; on small blocks higher ones cost time and hardly save space.
 const ZSTD_LEVEL: i32 = -1;
 
 /// Writes one table. A writer that is dropped unfinished leaves a file without a footer, for the caller to remove.
@@ -42,13 +43,13 @@ pub struct TableWriter {
     index: IndexBuilder,
     hashes: Vec<u64>,
     summary: TableSummary,
-    /// What the wall clock showed when it was begun; 0 if nobody has said.
+    /// The time of the wall clock when the table was begun; 0 if nobody has said it.
     written_at_ms: u64,
     deadlines: Counter,
     covers: CoverCounter,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     compressed: Vec<u8>,
-    /// Where blocks go besides, see [`TableWriter::warming`].
+    /// The cache that blocks are offered to, see [`TableWriter::warming`].
     cache: Option<TableCache>,
 }
 
@@ -86,7 +87,7 @@ impl TableWriter {
         })
     }
 
-    /// Offers every block to `cache` as it is written. [`TableWriter::finish_warm`] gives it back, for
+    /// Offers every block to `cache` as it is written. [`TableWriter::finish_warm`] returns it, for
     /// [`super::Table::open_fresh`].
     #[must_use]
     pub fn warming(mut self, cache: Option<TableCache>) -> Self {
@@ -94,7 +95,7 @@ impl TableWriter {
         self
     }
 
-    /// Says what the wall clock shows: what is noted of times of expiry is finest there, and right without it. It is
+    /// Says what the wall clock shows. Times of expiry are noted most finely near it, and correctly without it. It is
     /// part of the table's identity.
     #[must_use]
     pub fn written_at(mut self, now_ms: u64) -> Self {
@@ -161,18 +162,18 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Length of the file so far, in bytes, as far as blocks are cut; filter and index come on top.
+    /// Length of the file so far, in bytes, the block that is being filled included; filter and index come on top.
     pub fn file_bytes(&self) -> u64 {
         self.out.offset + self.block.len() as u64
     }
 
-    /// Writes what is left, filter, index, properties and footer, and makes the file durable (its name is the
-    /// caller's).
+    /// Writes what is left, filter, index, properties and footer, and makes the file durable (the caller does so for
+    /// its name).
     pub async fn finish(self) -> Result<TableSummary> {
         Ok(self.finish_warm().await?.0)
     }
 
-    /// Like [`TableWriter::finish`]; with what helps opening the table.
+    /// Like [`TableWriter::finish`]; also returns what helps to open the table.
     pub async fn finish_warm(mut self) -> Result<(TableSummary, Fresh)> {
         if !self.block.is_empty() {
             self.cut_block();
@@ -316,7 +317,7 @@ impl TableWriter {
     }
 }
 
-/// Of a table whose first block is `first`: from where, for whom and when it was written.
+/// The identity of a table whose first block is `first`: made from where, for whom and when it was written.
 fn identity(path: &Path, tag: Tag, written_at_ms: u64, first: &[u8]) -> u64 {
     let name = path.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
     let [tenant, partition] = [tag.owner.tenant, tag.owner.partition].map(u32::to_le_bytes);
@@ -342,7 +343,7 @@ struct Output {
     submitted: u64,
     /// A written buffer, to be filled again.
     spare: Option<AlignedBuf>,
-    /// What was pushed since it was to be kept, and where that begins in the file.
+    /// A copy of what was pushed since [`Output::keep`], and where that begins in the file.
     kept: Option<(u64, AlignedBuf)>,
 }
 
@@ -387,7 +388,7 @@ impl Output {
         self.push(&ZEROS[..bytes]);
     }
 
-    /// Makes what is there ready to be written.
+    /// Makes the bytes pushed so far ready to be written.
     fn seal(&mut self) {
         if self.current.is_empty() {
             return;

@@ -19,18 +19,18 @@ use crate::version::{Edit, TableFile, TableMeta, Version};
 pub struct Outputs {
     /// Finished and opened tables, with the level they belong to.
     pub tables: Vec<(usize, Arc<TableFile>)>,
-    /// Every file begun, finished or not. Behind the tables: these must be closed first, or the last reference to one
-    /// would outlive its file.
+    /// Every file that was begun, finished or not. This field comes after `tables`, so that the tables are closed
+    /// first: otherwise the last reference to a table would outlive its file.
     files: Begun,
 }
 
 impl Outputs {
-    /// Nothing written yet.
+    /// No file is begun yet.
     pub fn new(tree: &Tree) -> Self {
         Self { tables: Vec::new(), files: Begun::new(Arc::clone(&tree.garbage)) }
     }
 
-    /// Names the next output file.
+    /// Begins the next output file: gives it a number and a path.
     pub fn begin(&mut self, tree: &Tree) -> (u64, PathBuf) {
         let id = tree.state.lock().allocate_file();
         let path = tree.env.dir.join(TableMeta::file_name(id));
@@ -65,12 +65,12 @@ pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
 }
 
 impl Tree {
-    /// Makes `edit` and its `outputs` (already added to the edit, or moved tables) part of the tree. The names of the
-    /// outputs are made durable as `class`, the job's. The edit goes as a flush does, whoever's it is: the next flush
-    /// waits for the manifest, and would wait with it behind all that compactions have asked for.
+    /// Makes `edit` and its `outputs` (which the edit adds already) part of the tree. The sync that makes the names of
+    /// the outputs durable has the `class` of the job. The edit itself is always written with the class of a flush: the
+    /// next flush waits for the manifest, and would otherwise wait behind everything that compactions have asked for.
     ///
-    /// `install` runs with the lock held, on the view that is about to become current. Once this has begun, the outputs
-    /// belong to the tree: whatever happens, they are removed only when the manifest surely does not name them.
+    /// `install` runs with the lock held, on the view that is about to become current. Once the commit has begun, the
+    /// outputs belong to the tree: whatever happens, they are removed only when the manifest surely does not name them.
     pub(crate) async fn commit(
         &self,
         class: Class,
@@ -128,8 +128,8 @@ impl Tree {
         Ok(())
     }
 
-    /// A fresh manifest number, the edit that makes the present version out of nothing, whoever's it is, and that
-    /// version.
+    /// A fresh manifest number, the edit that makes the present version out of an empty tree (it names no owner), and
+    /// that version.
     pub(crate) fn frozen(&self) -> (u64, Edit, Arc<Version>) {
         let mut state = self.state.lock();
         let number = state.allocate_file();

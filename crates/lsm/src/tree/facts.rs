@@ -38,8 +38,8 @@ impl Facts for Tree {
         if sealed * slow > runs * buffers { StallCause::Memtables } else { StallCause::L0Runs }
     }
 
-    /// While all memtables but two are full. Of two or three, not before the active one is half full: else each of
-    /// their flushes would be urgent, and nobody's would be.
+    /// Urgent while all memtables but two are full. Where there are only two or three, the active one must also be half
+    /// full: otherwise each of this tree's flushes would be urgent, and if all are urgent, none is.
     fn is_flush_urgent(&self) -> bool {
         let (view, buffers) = (self.view.load(), self.knobs.write_buffers());
         let is_half_full = view.memtable.bytes() >= self.options.write_buffer_bytes / 2;
@@ -57,7 +57,7 @@ impl Facts for Tree {
         let sealed = view.sealed.iter().map(|sealed| sealed.memtable.booked_bytes() as u64).sum();
         let flushing = state.jobs.values().any(|job| job.facts.kind() == JobKind::Flush);
         if flushing || !self.is_gathering(&state, &view, &self.knobs()) {
-            // Where they may have to wait for compactions nobody should count on them.
+            // Memtables that may have to wait for compactions must not be counted as leaving.
             let can_leave = || self.pick_flush(&state.claims(|_| true), &state, &view.version, &view.sealed).is_some();
             let is_leaving = flushing || !picker(&self.options).merges_memtables() || can_leave();
             let leaving = if is_leaving { sealed } else { 0 };
@@ -129,20 +129,19 @@ impl Facts for Tree {
 }
 
 impl Tree {
-    /// Runs of level 0 for which writes wait. What is left there of a tree that had a level 0 is none of those: no
-    /// memtable adds to it.
+    /// Runs of level 0 that can stall writes. Where memtables are merged with tables, the runs that an earlier picker
+    /// left in level 0 do not count: no memtable adds to them.
     fn stalling_runs(&self, view: &View) -> usize {
         if picker(&self.options).merges_memtables() { 0 } else { view.version.level(0).len() }
     }
 
-    /// Bytes that compactions have before them, as far as writes wait for them: none while they are put off on purpose
-    /// (U-7).
+    /// Bytes of pending compactions that can stall writes: none while compactions are put off on purpose (U-7).
     fn pending_bytes(&self, view: &View) -> u64 {
         if self.knobs.scope() == Scope::All { view.pending_bytes } else { 0 }
     }
 
-    /// By whichever comes first: all write buffers full, or as many flushes of full memtables as level 0 has places
-    /// left.
+    /// Bytes that can be written before a stall. It comes when all write buffers are full, or after as many flushes of
+    /// full memtables as level 0 has places left, whichever comes first.
     fn bytes_to_stall(&self, view: &View, unflushed: u64) -> u64 {
         let buffer = self.options.write_buffer_bytes as u64;
         let buffers = (self.knobs.write_buffers() as u64).saturating_mul(buffer).saturating_sub(unflushed);

@@ -1,11 +1,11 @@
-//! The tree: one memtable that takes writes, sealed ones that wait, tables in levels.
+//! The tree: one memtable that takes writes, sealed memtables that wait for their flush, and tables in levels.
 //!
-//! - It owns no thread, no timer and no log. Writes come with the index of their log record; jobs come out of
-//!   [`Jobs::next_flush`] and [`Jobs::next_compaction`] for somebody else to run.
+//! - It owns no thread, no timer and no log. Each write comes with the index of its log record. [`Jobs::next_flush`]
+//!   and [`Jobs::next_compaction`] hand out jobs for somebody else to run.
 //! - Reads never lock: they load the [`View`], then the published (or applied) sequence number, *in this order*. A
-//!   merge forgets only what no read at or after the number published before it began can see, so a view that shows the
-//!   merge's output is never read at an older number.
-//! - Lock order: `manifest` (async, held over one edit) before `state` (short, never held over an await).
+//!   merge forgets only versions that no read can see at or after the number that was published before the merge began.
+//!   So a view that shows the merge's output is never read at an older number.
+//! - Lock order: `manifest` (async, held for one edit) before `state` (short, never held across an await).
 
 mod commit;
 mod facts;
@@ -42,18 +42,20 @@ use crate::version::manifest::Manifest;
 /// Where a tree lives and what it may use.
 #[derive(Clone)]
 pub struct Env {
-    /// The door.
+    /// The door to the disk.
     pub fs: Arc<dyn Fs>,
-    /// Its directory.
+    /// The tree's directory.
     pub dir: PathBuf,
-    /// Whom its I/O is booked to.
+    /// The owner to whom its I/O is booked.
     pub owner: Owner,
-    /// Shared by all trees of a node.
+    /// The block cache, which all trees of a node share.
     pub cache: Arc<BlockCache>,
-    /// For the wall clock: expiry in scans and compactions.
+    /// Gives the time; the wall clock decides about expiry in scans and compactions.
     pub clock: Arc<dyn Clock>,
-    /// Where its memtables are booked.
+    /// Where the memory of its memtables is booked.
     pub memory: Arc<dyn Memory>,
+    /// Chance, which nobody who writes keys knows: see [`Journal`](weir_journal::Journal).
+    pub salt: u64,
 }
 
 impl Env {
@@ -64,41 +66,42 @@ impl Env {
 
 /// A log-structured merge tree: an [`Engine`](weir_model::engine::Engine).
 pub struct Tree {
-    /// Jobs and checkpoints hold it.
+    /// For jobs and checkpoints, which hold the tree.
     this: Weak<Tree>,
     pub(crate) env: Env,
     pub(crate) options: TreeOptions,
     pub(crate) knobs: Knobs,
     view: ArcSwap<View>,
-    /// Sequence number of the last change of the last batch applied as a whole.
+    /// Sequence number of the last change of the last batch that was applied completely.
     applied: AtomicU64,
     published: AtomicU64,
     snapshots: Arc<Snapshots>,
     pub(crate) garbage: Arc<Garbage>,
-    /// What no manifest named at the opening.
+    /// Files that no manifest named when the tree was opened.
     pub(crate) unnamed: Mutex<Vec<PathBuf>>,
     state: Mutex<TreeState>,
-    /// What [`Tree::covered`] found last, for which version and which reads. Behind `state`.
+    /// The last result of [`Tree::covered`], with the version and the horizon that it is for. In the lock order it
+    /// comes after `state`.
     counted_covers: Mutex<Option<(u64, Seq, Arc<Covered>)>>,
     pub(crate) manifest: futures_util::lock::Mutex<Manifest>,
-    /// Somebody waits for the tree to take its shape: compactions do not wait for more to compact.
+    /// Somebody waits for the tree to come to rest: compactions do not wait for more runs.
     pub(crate) eager: AtomicBool,
     /// Index in [`Urgency::ALL`].
     pub(crate) urgency: AtomicU8,
 }
 
 impl Tree {
-    /// Sealed memtables.
+    /// The number of sealed memtables.
     pub fn sealed(&self) -> usize {
         self.view.load().sealed.len()
     }
 
-    /// Whoever asks holds it.
+    /// The tree as an `Arc`. There is one, for the caller has reached the tree through it.
     pub(crate) fn shared(&self) -> Arc<Tree> {
         self.this.upgrade().expect("a tree in use is held by somebody")
     }
 
-    /// Whether what merges write into this level goes into the block cache.
+    /// Whether the tables that merges write into this level go into the block cache.
     pub(crate) fn is_warm(&self, level: usize) -> bool {
         level < self.options.warm_levels && self.knobs().warm
     }
@@ -154,8 +157,8 @@ impl Tree {
         }
     }
 
-    /// What covers make dead in `version`. The tables are gone through once for each version and each change of the
-    /// snapshots, and only if there are covers.
+    /// The bytes that covers make dead in `version`. All tables are visited once for each version and each change of
+    /// the horizon, and only if there are covers.
     pub(crate) fn covered(&self, version: &Version) -> Arc<Covered> {
         if !version.holds_covers() {
             return Arc::default();
@@ -185,7 +188,7 @@ impl Tree {
         self.view.load_full()
     }
 
-    /// The sequence numbers that reads can be made at: what a merge must respect.
+    /// The sequence numbers at which reads can be made; merges must respect them.
     pub(crate) fn horizons(&self) -> Vec<Seq> {
         // In this order: a snapshot taken in between is at or after `published`, beyond which merges forget nothing.
         let published = self.published();

@@ -1,4 +1,4 @@
-//! Opening a tree: manifest, tables, and the removal of what a crash left behind.
+//! Opening a tree: its manifest, its tables, and the files that a crash left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
@@ -30,8 +30,8 @@ impl Tree {
     /// on. Files that nothing names stay until `discard_unnamed`.
     ///
     /// # Errors
-    /// `Invalid` settings ([`TreeOptions::check`]). Corruption names file and offset; a table that the manifest names
-    /// and the directory lacks is corruption too.
+    /// `Invalid` settings ([`TreeOptions::check`]). `Corruption`, with file and offset, also if a table that the
+    /// manifest names is missing from the directory.
     pub async fn open(env: Env, options: TreeOptions) -> Result<Arc<Tree>> {
         options.check().map_err(|wrong| Error::new(ErrorKind::Invalid, "open the tree in", &env.dir, wrong))?;
         let tag = env.tag(Class::Maintenance);
@@ -49,7 +49,7 @@ impl Tree {
         if recovered.is_none()
             && let Some(table) = names.iter().find(|entry| entry.name.ends_with(".sst"))
         {
-            let message = format!("missing, yet there are tables ({})", table.name);
+            let message = format!("the file is missing, although there are tables ({})", table.name);
             return Err(Error::corruption(env.dir.join("CURRENT"), 0, message));
         }
 
@@ -66,9 +66,10 @@ impl Tree {
         let mut next_file = folded.next_file.max(1);
         let unnamed = left_over(&env.dir, &names, file_number, |name| live.contains(name), &mut next_file);
         let first = |next_file| Edit { owner: Some(env.owner), next_file: Some(next_file), ..edit };
-        let manifest = Manifest::open(&env.fs, &env.dir, tag, recovered, &mut next_file, first).await?;
+        let manifest = Manifest::open(&env.fs, &env.dir, tag, env.salt, recovered, &mut next_file, first).await?;
 
-        // What comes from now on is larger than what tables have met of covers, or it would be taken for one of them.
+        // New sequence numbers must be larger than those up to which tables have met covers, or a new cover would be
+        // taken for one that they have met.
         let met = version.tables().map(|(_, file)| file.table.summary().covers_met).max().unwrap_or(0);
         let last_seq = version.largest_seq().max(met);
         let state = TreeState {
@@ -127,17 +128,17 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
-    /// Why it is not the tree of `owner`, if it is not.
+    /// Refuses, with the reason, if the manifest says that the tree is not that of `owner`.
     fn check_owner(&self, owner: Owner) -> std::result::Result<(), String> {
         match self.owner {
-            Some(Owner { tenant, partition }) if self.owner != Some(owner) => {
-                Err(format!("the manifest of another tree: of partition {partition} of tenant number {tenant}"))
-            }
+            Some(Owner { tenant, partition }) if self.owner != Some(owner) => Err(format!(
+                "the manifest belongs to another tree: that of partition {partition} of tenant number {tenant}"
+            )),
             _ => Ok(()),
         }
     }
 
-    /// One edit that makes the same tree.
+    /// One edit that makes the same tree as all the edits did.
     pub(crate) fn snapshot(&self) -> Edit {
         Edit {
             owner: self.owner,
@@ -161,12 +162,12 @@ pub(crate) fn fold(recovered: &Recovered) -> std::result::Result<Folded, String>
         for (level, id) in &edit.removed {
             match folded.tables.remove(id) {
                 Some((found, _)) if found == *level => {}
-                _ => return Err(format!("removes table {id} from level {level}, where it is not")),
+                _ => return Err(format!("an edit removes table {id} from level {level}, where it is not")),
             }
         }
         for (level, meta) in &edit.added {
             if folded.tables.insert(meta.id, (*level, meta.clone())).is_some() {
-                return Err(format!("adds table {} twice", meta.id));
+                return Err(format!("an edit adds table {}, which is there already", meta.id));
             }
         }
     }
@@ -188,17 +189,19 @@ async fn open_tables(env: &Env, folded: &Folded, garbage: &Arc<Garbage>) -> Resu
     Ok(opened)
 }
 
-/// Why `table` is not the one that `meta` describes, if it is not: another tree's, or another of this one's.
+/// The reason why `table` is not the one that `meta` describes, if it is not. It may be a table of another tree, or
+/// another table of this tree.
 fn stranger(meta: &TableMeta, table: &Table) -> Option<String> {
     let found = meta_of(meta.id, meta.epoch, table.summary());
     if found.bytes != meta.bytes {
-        return Some(format!("the file has {} bytes, the manifest says {}", found.bytes, meta.bytes));
+        return Some(format!("the file has {} bytes, but the manifest says {}", found.bytes, meta.bytes));
     }
-    (found != *meta)
-        .then(|| "a sound table, but not the one that the manifest names: another file is in its place".into())
+    (found != *meta).then(|| {
+        "the table is sound, but it is not the one that the manifest names: another file is in its place".into()
+    })
 }
 
-/// Opens the table that `meta` describes; what is read for that has the cause `class`. `fresh`: see
+/// Opens the table that `meta` describes. Reads for that have the class `class`. For `fresh`, see
 /// [`Table::open_fresh`].
 pub(crate) async fn open_table(
     env: &Env,

@@ -9,11 +9,11 @@ use crate::read::get;
 use crate::read::scan::TreeWalk;
 use crate::table::{Caching, CursorOptions};
 
-/// Bytes a scan reads ahead at most. One device round trip brings some 60 rows of 1 KB.
+/// The most bytes that a scan reads ahead. One device round trip brings some 60 rows of 1 KB.
 const SCAN_READAHEAD_BYTES: usize = 64 << 10;
 
 impl Tree {
-    /// The sequence number is asked for when the view is held.
+    /// Calls `at` for the sequence number only once the view is loaded.
     fn scan_at(&self, range: Range, class: Class, at: impl FnOnce() -> Seq) -> Scan {
         let view = self.view.load_full();
         let options = CursorOptions { class, readahead_bytes: SCAN_READAHEAD_BYTES, caching: Caching::Fill };
@@ -36,7 +36,7 @@ impl Reads for Tree {
     fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup> {
         let view = self.view.load_full();
         let at = self.published();
-        // A few at a time: what is fetched for a thousand would be gone again before it is read.
+        // A few at a time: cache lines fetched for a thousand keys would be evicted again before they are read.
         let reads = keys.chunks(PREFETCHED_MAX).flat_map(|keys| {
             get::prefetch(&view, keys);
             keys.iter().map(|key| get::get(&view, key, at))

@@ -1,4 +1,4 @@
-//! Writing: records of a log into the memtable.
+//! Writing: applies records of a log to the memtable.
 
 use std::sync::atomic::Ordering;
 
@@ -10,14 +10,15 @@ use super::Tree;
 use crate::memtable::{Memtable, PREFETCHED_MAX, Place, Places};
 use crate::table::filter::hash;
 
-/// Changes that are about to be inserted, up to [`PREFETCHED_MAX`]: what the processor was told to fetch for them.
+/// Hashes and places of up to [`PREFETCHED_MAX`] changes that are about to be inserted. The processor was told to fetch
+/// those places.
 struct Ahead {
     hashes: [u64; PREFETCHED_MAX],
     places: Places,
 }
 
 impl Ahead {
-    /// Has the processor fetch what the inserts of these changes will touch, where they are `several`.
+    /// Has the processor fetch the memory that the inserts of these changes will touch, if there are `several`.
     fn of<'a>(memtable: &Memtable, changes: impl Iterator<Item = Change<'a>>, several: bool) -> Self {
         let (mut keys, mut hashes, mut count) = ([&[][..]; PREFETCHED_MAX], [0; PREFETCHED_MAX], 0);
         for (change, (key, hashed)) in changes.zip(keys.iter_mut().zip(&mut hashes)) {
@@ -32,8 +33,8 @@ impl Ahead {
 }
 
 impl Records for Tree {
-    /// A full memtable is sealed first, if the number of write buffers allows it; else it grows beyond its size:
-    /// callers that respect the tree's stall prevent that.
+    /// Seals a full memtable first, if the number of write buffers allows it. Otherwise the memtable grows beyond its
+    /// size; callers that respect the tree's stall prevent that.
     fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
         let mut state = self.state.lock();
         let mut view = self.view.load();
@@ -52,8 +53,9 @@ impl Records for Tree {
             if at == 0 {
                 ahead = Ahead::of(&view.memtable, to_come.by_ref().take(PREFETCHED_MAX), batch.len() > 1);
             }
-            // A row's version is never larger than the sequence number of its head or cover, and the next one is made
-            // of the newest sequence number. After a restart, those that were given out last are not known any more.
+            // A row's version is never larger than the sequence number of its head or cover, and the next version is
+            // made from the newest sequence number. After a restart, the versions that were given out last are not
+            // known any more.
             state.last_seq = state.last_seq.max(change.newest_version()) + 1;
             let seq = state.last_seq;
             let value;
@@ -93,8 +95,9 @@ impl Records for Tree {
         self.state.lock().persisted
     }
 
-    /// Seals the active memtable, if it is not empty. None of what is sealed waits for company then. The number of
-    /// write buffers may be exceeded by one: closing and log replacement must not wait for room.
+    /// Seals the active memtable, if it is not empty. From then on no sealed memtable waits for others to be flushed
+    /// with. The number of write buffers may be exceeded by one, for closing and log replacement must not wait for
+    /// room.
     fn seal(&self) {
         let mut state = self.state.lock();
         self.seal_locked(&mut state);

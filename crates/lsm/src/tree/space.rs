@@ -1,4 +1,4 @@
-//! How much space a tree takes, how much of that lives, and how much its owner minds.
+//! How much space a tree takes, how much of it is dead, and when more of it expires.
 
 use weir_model::engine::{Counter, Space};
 
@@ -6,8 +6,8 @@ use super::Tree;
 use crate::version::{LEVELS, TableFile, Version};
 
 impl Tree {
-    /// What it takes now. Looks at the facts of each table, and at no data. What a newer *table* overwrites counts as
-    /// living until a merge finds it, and so does what is covered but seen by a snapshot.
+    /// Measures the tree now. Looks only at the facts of each table, at no data. Values that a newer *table* overwrites
+    /// count as living until a merge finds them, and so do covered parts that a snapshot still sees.
     pub(super) fn measure(&self) -> Space {
         let (view, now_ms) = (self.view(), self.env.clock.unix_ms());
         let version = &view.version;
@@ -44,7 +44,7 @@ impl Tree {
     }
 }
 
-/// Estimates what the tombstones of `table`, of `level`, delete in deeper levels.
+/// Estimates how many bytes of deeper levels the tombstones of `table`, which is in `level`, delete.
 fn deleted_by(version: &Version, level: usize, table: &TableFile, now_ms: u64) -> u64 {
     let meta = &table.meta;
     if meta.tombstones == 0 {

@@ -1,4 +1,4 @@
-//! What changes under the tree's short lock.
+//! The state that the tree's short lock guards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use weir_model::engine::{JobControl, JobFacts, Seq};
 use crate::pick::{ClaimedRange, Claims};
 use crate::version::{LEVELS, Version};
 
-/// Counters and claims. Guarded by `Tree::state`, never across an await.
+/// Counters and claims. `Tree::state` guards them, and is never held across an await.
 pub(crate) struct TreeState {
     /// Sequence number of the last change applied.
     pub last_seq: Seq,
     /// Log index of the last record applied.
     pub applied: LogIndex,
-    /// Every log record up to here is in tables, durably.
+    /// Every log record up to this one is durable in tables.
     pub persisted: LogIndex,
     /// First file number not yet used.
     pub next_file: u64,
     /// First epoch not yet used.
     pub next_epoch: u64,
-    /// When the last two memtables were sealed, the newer first; `None` before.
+    /// When the last two memtables were sealed, the newer first; `None` as long as there was none.
     pub sealed_at: [Option<Nanos>; 2],
-    /// Memtables of an earlier epoch do not gather: somebody waits for their flush.
+    /// Memtables of earlier epochs do not gather, because somebody waits for their flush.
     pub flush_before: u64,
-    /// Jobs handed out and not yet finished, in the order they were handed out. One flush at a time, so that memtables
-    /// reach level 0 in order.
+    /// Jobs that were handed out and have not ended, in the order in which they were handed out. There is one flush at
+    /// a time, so that memtables reach level 0 in order.
     pub jobs: BTreeMap<u64, Running>,
     /// Number of the next job.
     pub next_job: u64,
-    /// What [`TreeState::census`] found last, and the number of the version.
+    /// The last result of [`TreeState::census`], and the number of the version that it is for.
     pub counted: Option<(u64, Census)>,
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct Running {
     pub control: Arc<JobControl>,
     /// Input tables.
     pub tables: Vec<u64>,
-    /// Where it writes; `None` if others may write there too.
+    /// The range that it writes; `None` if others may write there too.
     pub range: Option<ClaimedRange>,
 }
 
 impl TreeState {
-    /// What those of the running jobs hold that `counts` accepts.
+    /// The claims of those running jobs that `counts` accepts.
     pub fn claims(&self, counts: impl Fn(&Running) -> bool) -> Claims {
         let mut claims = Claims::default();
         for job in self.jobs.values().filter(|job| counts(job)) {
@@ -68,8 +68,8 @@ impl TreeState {
         claims
     }
 
-    /// Counts the tables of `version`, which is the present one. They are gone through once for each version and each
-    /// change of the jobs, not each of the many times a second that somebody asks.
+    /// Counts the tables of `version`, which must be the present one. The tables are visited once for each version and
+    /// each change of the jobs, although callers ask many times a second.
     pub fn census(&mut self, version: &Version) -> Census {
         if let Some((_, census)) = self.counted.filter(|(number, _)| *number == version.number()) {
             return census;
@@ -88,7 +88,7 @@ impl TreeState {
         census
     }
 
-    /// Hands out a job: what it holds is claimed.
+    /// Registers a job that is handed out: its inputs and its range are claimed from now on.
     pub fn begin(&mut self, running: Running) -> u64 {
         let job = self.next_job;
         self.next_job += 1;
@@ -97,19 +97,19 @@ impl TreeState {
         job
     }
 
-    /// A job has ended: what it held is free.
+    /// Removes a job that has ended: its inputs and its range are free again.
     pub fn end(&mut self, job: u64) {
         self.jobs.remove(&job);
         self.counted = None;
     }
 
-    /// Whether memtables keep filling up: the last one was sealed less than two fillings ago.
+    /// Whether memtables keep filling up: the last one was sealed less than twice the time ago that it took to fill.
     pub fn is_filling(&self, now: Nanos) -> bool {
         let [Some(last), Some(before)] = self.sealed_at else { return false };
         now.saturating_sub(last) < 2 * last.saturating_sub(before)
     }
 
-    /// The next file number.
+    /// Takes the next file number.
     pub fn allocate_file(&mut self) -> u64 {
         self.next_file += 1;
         self.next_file - 1

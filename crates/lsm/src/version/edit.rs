@@ -24,10 +24,11 @@ const REMOVED: u8 = 4;
 const ADDED: u8 = 5;
 const OWNER: u8 = 6;
 
-/// See the module. Removals are applied before additions, so that a move between levels is one edit.
+/// One atomic step from one version to the next. Removals are applied before additions, so that a move between levels
+/// is one edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// Whose tree it is. Not in a copy that is made for another owner: a backup, or what is restored of one.
+    /// Whose tree it is. A copy that is made for another owner does not say: a backup, or a tree restored from one.
     pub owner: Option<Owner>,
     /// Every log record up to here is in tables.
     pub persisted: Option<LogIndex>,

@@ -13,7 +13,7 @@ pub struct TableMeta {
     pub epoch: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// What tells this table from any other: [`crate::table::TableSummary::digest`].
+    /// Tells this table from any other: [`crate::table::TableSummary::digest`].
     pub digest: u64,
     /// Number of entries, tombstones included.
     pub entries: u64,
@@ -31,7 +31,7 @@ pub struct TableMeta {
     pub largest: Box<[u8]>,
     /// Bytes of keys and values, before compression and without what the format adds.
     pub raw_bytes: u64,
-    /// Those of them that belong to tombstones.
+    /// Those of `raw_bytes` that belong to tombstones.
     pub tombstone_bytes: u64,
     /// When its values expire, in bytes of keys and values.
     pub deadlines: Deadlines,
@@ -68,7 +68,8 @@ impl TableMeta {
         self.file_bytes(self.deadlines.expired_bytes(now_ms))
     }
 
-    /// Bytes of the file without expired values and tombstones. What a newer table overwrites or deletes counts.
+    /// Bytes of the file without expired values and tombstones. Entries that a newer table overwrites or deletes count
+    /// as present.
     pub fn present_bytes(&self, now_ms: u64) -> u64 {
         self.bytes - self.file_bytes(self.deadlines.expired_bytes(now_ms).saturating_add(self.tombstone_bytes))
     }

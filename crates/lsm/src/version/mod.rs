@@ -18,7 +18,7 @@ pub use table_file::TableFile;
 pub use weir_model::engine::LEVELS;
 use weir_model::engine::Seq;
 
-/// What the tables of a level have together.
+/// Totals over the tables of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelSize {
     /// Entries, tombstones included.
@@ -63,8 +63,8 @@ impl Version {
         self.holds_covers
     }
 
-    /// The largest sequence number in the tables. Memtables are flushed in order: all covers up to it are in tables, if
-    /// they are not gone.
+    /// The largest sequence number in the tables. Memtables are flushed in order, so all covers up to it are in tables,
+    /// or gone.
     pub fn largest_seq(&self) -> Seq {
         self.largest_seq
     }
@@ -74,7 +74,7 @@ impl Version {
         &self.levels[level]
     }
 
-    /// What the tables of `level` have together.
+    /// Totals over the tables of `level`.
     pub fn size(&self, level: usize) -> LevelSize {
         self.sizes[level]
     }
@@ -107,9 +107,9 @@ impl Version {
     /// The version after `edit`. `opened` holds the tables that the edit adds (or moves).
     ///
     /// # Errors
-    /// A message if the edit contradicts this version: it removes a table that is not there, adds one twice, or breaks
-    /// the order of a level, or merges runs of level 0 across one that it leaves there. Then the manifest does not
-    /// belong to this tree, or is corrupt.
+    /// A message if the edit contradicts this version: it removes a table that is not there, adds one twice, breaks the
+    /// order of a level, or merges runs of level 0 across one that it leaves there. Then the manifest does not belong
+    /// to this tree, or is corrupt.
     pub fn apply(&self, edit: &Edit, opened: &BTreeMap<u64, Arc<TableFile>>) -> Result<Version, String> {
         check_merge_within_l0(&self.levels[0].iter().map(|run| &run.meta).collect::<Vec<_>>(), edit)?;
         let mut next = self.clone();
@@ -159,7 +159,11 @@ fn check_merge_within_l0(runs: &[&TableMeta], edit: &Edit) -> Result<(), String>
     let is_in_place = batch().map(|run| run.epoch).min() == Some(output.epoch) && added.next().is_none();
     match is_contiguous && is_in_place {
         true => Ok(()),
-        false => Err(format!("the runs {removed:?} of level 0 are no batch in whose place table {} can be", output.id)),
+        false => Err(format!(
+            "the runs {removed:?} of level 0 cannot be replaced by table {}: they are not contiguous, or its epoch is \
+             not theirs",
+            output.id
+        )),
     }
 }
 
@@ -167,7 +171,7 @@ fn check_merge_within_l0(runs: &[&TableMeta], edit: &Edit) -> Result<(), String>
 pub fn check_level(level: usize, tables: &[&TableMeta]) -> Result<(), String> {
     for table in tables {
         if table.smallest > table.largest {
-            return Err(format!("table {} ends before it begins", table.id));
+            return Err(format!("the largest key of table {} is below its smallest key", table.id));
         }
     }
     for pair in tables.windows(2) {

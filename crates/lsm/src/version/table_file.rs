@@ -14,7 +14,7 @@ pub struct TableFile {
     pub meta: TableMeta,
     /// The open table.
     pub table: Arc<Table>,
-    /// Its file, which goes with the last version that names the table.
+    /// The table's file, which is removed once no version names the table any more.
     pub file: NamedFile,
 }
 

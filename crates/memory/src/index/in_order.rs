@@ -8,18 +8,18 @@
 //!
 //! A skip list of single rows came first. A new row waited for memory at each of its twenty levels: 2 us of a `SET`.
 //! The list of leaves is a fortieth as long and stays in the processor's cache; a new row goes behind the others of its
-//! leaf, whatever its place in the order is, and whoever scans puts a leaf in order.
+//! leaf, whatever its place in the order is, and scans put leaves in order.
 //!
-//! There is one writer. A node of the list stands for the keys from its own up to that of the next node. The first one
-//! is the empty key and stays. Readers take no lock:
+//! There is one writer. A node of the list stands for the keys from its own up to that of the next node. The first node
+//! has the empty key, and stays. Readers take no lock:
 //!
 //! - A full leaf splits: first the nodes of its upper parts are added, from the last on, then the leaf is replaced by
-//!   its lower part. (Or a node behind takes it as it is, and a new one is put in its place.)
+//!   its lower part. (Or a new node behind takes the leaf as it is, and a new leaf is put in its place.)
 //! - So a reader that goes forward loads the leaf *before* it looks for the next node, and leaves out what belongs
 //!   there: it sees both halves once, whether it came before, amid or after the split.
 //! - A reader that goes back loads the leaf, and then makes sure that no other node has come between it and where the
 //!   reader comes from.
-//! - A node goes only when its leaf has no row left.
+//! - A node is removed only when its leaf has no row left.
 //!
 //! Keys often come in order: those of a list, of a stream. Where two in a row go into the same leaf, the writer learns
 //! which keys that leaf is for, and looks for the place of the next one there first.
@@ -37,7 +37,7 @@ use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
 use crate::version::Version;
 
-/// A full leaf with fewer rows than these, because others were removed or it was small, is made anew with more room.
+/// A full leaf with fewer rows than this, because others were removed or it was small, is made anew with more room.
 const SPLIT_ROWS: usize = LEAF_ROWS_MAX / 4 * 3;
 
 type Node<'g> = skip_list::Entry<'g, 'g, Key, AtomicArc<Leaf>>;
@@ -45,8 +45,8 @@ type Node<'g> = skip_list::Entry<'g, 'g, Key, AtomicArc<Leaf>>;
 /// The leaf that the last new row has gone into.
 struct Recent {
     leaf: Arc<Leaf>,
-    /// The first key that belongs to it, and the first one that belongs to the next leaf, if there is one: once two
-    /// rows in a row have gone into it.
+    /// The first key that belongs to it, and the first one that belongs to the next leaf, if there is one. They are
+    /// known once two rows in a row have gone into it.
     keys: Option<(Key, Option<Key>)>,
 }
 
@@ -56,7 +56,7 @@ impl Recent {
     }
 }
 
-/// See the module.
+/// Rows in the order of their keys.
 pub(super) struct InOrder {
     leaves: SkipList<Key, AtomicArc<Leaf>>,
     /// `None` where leaves have been replaced since. Only the writer looks here.
@@ -126,7 +126,7 @@ impl InOrder {
         let is_beside_newest = around.newest.is_some() && [around.below, around.above].contains(&around.newest);
         let mut living = leaf.living();
         if splits && is_beside_newest {
-            // The same among others: these stay where they are, on both sides.
+            // The same for keys among others: the others stay where they are, on both sides.
             let upper = living.split_off(at);
             if let Some(first) = upper.first() {
                 self.add_node(separator(&entry.key, &first.key), Leaf::new(upper), guard);
@@ -148,7 +148,7 @@ impl InOrder {
         node.value().replace(Some(Leaf::new(living)));
     }
 
-    /// The row of `key` has been removed: it points to nothing. For the writer.
+    /// Notes that the row of `key` has been removed: it points to nothing. For the writer.
     pub fn removed(&self, key: &[u8]) {
         let guard = epoch::pin();
         let node = self.last_node(Bound::Included(key), &guard).expect("the first node stays");
@@ -165,8 +165,8 @@ impl InOrder {
         }
     }
 
-    /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false; gives
-    /// whether it saw them all. Nothing is freed meanwhile: keep it short.
+    /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false.
+    /// Returns whether it saw them all. Nothing is freed meanwhile: keep it short.
     pub fn walk(
         &self,
         from: Bound<&[u8]>,
@@ -217,9 +217,9 @@ impl InOrder {
     }
 }
 
-/// A short key behind `first` that is not behind `second`, which is behind `first`, and nearer to the first: keys that
-/// come in reverse behind a full leaf, as those of a list do, go where the first of them has gone. Short keys are also
-/// compared faster.
+/// A short key behind `first` that is not behind `second`, which is behind `first`. It is nearer to the first: keys
+/// that come in reverse behind a full leaf, as those of a list do, go where the first of them has gone. Short keys are
+/// also compared faster.
 fn separator(first: &[u8], second: &[u8]) -> Key {
     let common = first.iter().zip(second).take_while(|(a, b)| a == b).count();
     let next = first.get(common).map_or(0, |byte| byte + 1);
@@ -231,7 +231,7 @@ fn show(entry: &Entry, guard: &Guard, see: &mut dyn FnMut(&Entry, &Version) -> b
     entry.row.newest.get(guard).is_none_or(|newest| see(entry, newest))
 }
 
-/// Its leaf as it is now.
+/// The leaf of `node` as it is now.
 fn leaf_of<'g>(node: &Node<'g>, guard: &'g Guard) -> &'g Leaf {
     node.value().get(guard).expect("a node has a leaf")
 }

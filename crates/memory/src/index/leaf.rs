@@ -1,7 +1,7 @@
 //! Leaves: a few dozen neighbouring rows, of which the newest are not in order.
 //!
-//! Whoever goes through a leaf looks for its first row by halves, in the order that somebody found before and left
-//! behind; what has come since is put in order anew, until that is too much.
+//! A reader looks for the first row of its range by binary search, in the order that an earlier reader found and left
+//! behind. Rows that have come since are put in order anew by each reader, until they are too many.
 
 use std::cmp::Ordering as By;
 use std::ops::{Bound, Range};
@@ -14,17 +14,17 @@ use super::Row;
 use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
 
-/// Rows of the largest leaf. More of them make the list of leaves shorter, and what is behind the known order longer.
+/// Rows of the largest leaf. More of them make the list of leaves shorter, and the part behind the known order longer.
 pub(super) const LEAF_ROWS_MAX: usize = 64;
 /// Places of the smallest leaf.
 pub(super) const LEAF_ROWS_MIN: usize = 8;
-/// Rows behind the known order that are put in order by each who goes through the leaf.
+/// The most rows behind the known order that each reader puts in order for itself.
 const NEW_ROWS_MAX: usize = 8;
-/// So many entries ahead of the next one the rows are fetched into the processor's cache; of half as many their
-/// versions, to which they point.
+/// How many entries ahead of the next one rows are fetched into the processor's cache. For half as many, the versions
+/// that they point to are fetched, too.
 const AHEAD: usize = 4;
 
-/// A row with its key, which stands here again: whoever puts a leaf in order looks at keys alone.
+/// A row with a copy of its key: putting a leaf in order looks at keys alone.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub key: Key,
@@ -49,23 +49,23 @@ pub(super) struct Leaf {
     taken: AtomicUsize,
     /// Entries whose rows have been removed. Only the writer looks here.
     dead: AtomicUsize,
-    /// So many of the first were in order when the leaf was made.
+    /// How many of the first entries were in order when the leaf was made.
     in_order: usize,
-    /// The order of more than these, once somebody has asked for it.
+    /// The order of more entries than these, once a reader has needed it.
     order: AtomicArc<Order>,
 }
 
 /// See [`Leaf::around`].
 #[derive(Default)]
 pub(super) struct Around<'l> {
-    /// How many there are, and how many of them stand in front of the place.
+    /// How many entries there are, and how many of them stand in front of the place.
     pub living: usize,
     pub in_front: usize,
     /// The keys in front of the place and behind it, and the one that has come last.
     pub below: Option<&'l Key>,
     pub above: Option<&'l Key>,
     pub newest: Option<&'l Key>,
-    /// There are others.
+    /// Whether there are entries of removed rows.
     pub has_dead: bool,
 }
 
@@ -76,13 +76,13 @@ struct Order {
 }
 
 impl Leaf {
-    /// A leaf of these entries, which are in order, with room for as many again but for [`LEAF_ROWS_MAX`] at most.
+    /// A leaf of these entries, which are in order, with room for as many again, within [`LEAF_ROWS_MAX`].
     pub fn new(entries: Vec<Entry>) -> Arc<Self> {
         let room = (2 * entries.len()).clamp(LEAF_ROWS_MIN, LEAF_ROWS_MAX);
         Self::with_room(entries, room)
     }
 
-    /// The same, with room for as many as a leaf can have: more will come.
+    /// The same, with room for as many entries as a leaf can have, for more will come.
     pub fn that_fills(entries: Vec<Entry>) -> Arc<Self> {
         Self::with_room(entries, LEAF_ROWS_MAX)
     }
@@ -96,7 +96,7 @@ impl Leaf {
         Arc::new(Self { places: places.into(), taken, dead, in_order, order: AtomicArc::new(None) })
     }
 
-    /// Adds an entry, or gives it back if the leaf is full. For the writer.
+    /// Adds an entry, or returns it if the leaf is full. For the writer.
     pub fn push(&self, entry: Entry) -> Result<(), Entry> {
         let at = self.taken.load(Ordering::Relaxed);
         let Some(place) = self.places.get(at) else { return Err(entry) };
@@ -105,8 +105,8 @@ impl Leaf {
         Ok(())
     }
 
-    /// Notes that a row of it has been removed; gives whether so many have been that the leaf should be made anew. For
-    /// the writer.
+    /// Notes that one of its rows has been removed. Returns whether so many have been that the leaf should be made
+    /// anew. For the writer.
     pub fn note_dead(&self) -> bool {
         let dead = self.dead.load(Ordering::Relaxed) + 1;
         self.dead.store(dead, Ordering::Relaxed);
@@ -118,8 +118,8 @@ impl Leaf {
         self.places[..self.taken.load(Ordering::Acquire)].iter().filter_map(OnceLock::get)
     }
 
-    /// What is around the place of `key`, which it has not, among the entries of rows that have not been removed. For
-    /// the writer.
+    /// What is around the place of `key`, which is not in the leaf, among the entries of rows that have not been
+    /// removed. For the writer.
     pub fn around(&self, key: &Key) -> Around<'_> {
         let mut around = Around::default();
         for entry in self.entries() {
@@ -153,7 +153,7 @@ impl Leaf {
         let mut known = order.as_ref().map_or(self.in_order, |order| order.len);
         if taken > known + NEW_ROWS_MAX {
             let found = Arc::new(self.order_of(taken));
-            // Another reader may leave an older one behind: whoever comes next finds it anew.
+            // Another reader may leave an older order behind: the next reader finds it anew.
             self.order.replace(Some(Arc::clone(&found)));
             (order, known) = (Some(found), taken);
         }
@@ -208,9 +208,9 @@ fn is_behind_all(key: &[u8], to: Bound<&[u8]>) -> bool {
 pub(super) struct InOrder<'l> {
     leaf: &'l Leaf,
     order: Option<Arc<Order>>,
-    /// Those left of which the order is known, by their numbers in it.
+    /// The entries left whose order is known, by their numbers in it.
     known: Range<usize>,
-    /// Those left of the others, by their numbers in `new_places`, which is in order.
+    /// The other entries left, by their numbers in `new_places`, which is in order.
     new: Range<usize>,
     new_places: [u8; NEW_ROWS_MAX],
 }
@@ -226,8 +226,8 @@ impl<'l> InOrder<'l> {
         self.leaf.at(self.new_places[at].into())
     }
 
-    /// Has the processor fetch the row at `at` among the known ones that are left, and the version of the one to which
-    /// it comes in half the time.
+    /// Has the processor fetch the row at `at` among the known ones that are left, and the newest version of the row
+    /// that is half as far ahead.
     #[inline]
     fn prefetch(&self, at: usize) {
         if self.known.contains(&at) {

@@ -6,9 +6,9 @@
 //!   scan ──────► leaves in order ──────┘
 //! ```
 //!
-//! A row is in both. Only scans, new rows and removed ones need the [order](in_order). Readers of either see every row
-//! that was there when they began and has not been removed, and nothing is freed that they are on. There is one writer
-//! at a time: the store's.
+//! Each row is in both. Only scans, new rows and removed ones need the [order](in_order). Readers of either see every
+//! row that was there when they began and has not been removed, and nothing that they are on is freed. There is one
+//! writer at a time: the store's.
 
 mod in_order;
 mod leaf;
@@ -29,11 +29,11 @@ use crate::atomic_arc::AtomicArc;
 use crate::key::Key;
 use crate::version::Version;
 
-/// Bytes of memory that a row takes beside its versions and a long key: itself, with its key, and two counters; its
-/// key, a pointer and a mark in a leaf, and a third of the places there, which are empty; in the hash table an
-/// allocation of 16 bytes with its hash and a pointer to it, and a slot of nine bytes for that, of which a fifth to
-/// three fifths are free, and as much again in outgrown tables that are not freed yet. `examples/row_bytes.rs` measures
-/// it.
+/// Bytes of memory that a row takes besides its versions and a long key. The row itself: with its key, and two
+/// counters. In a leaf: its key, a pointer and a mark, and a third of the places there, which are empty. In the hash
+/// table: an allocation of 16 bytes with its hash and a pointer to the row, and a slot of nine bytes for that, of which
+/// a fifth to three fifths are free, and as much again in outgrown tables that are not freed yet.
+/// `examples/row_bytes.rs` measures it.
 const ROW_BYTES: usize = size_of::<Row>() + size_of::<Key>() + 16 * size_of::<usize>();
 
 /// Keys that are [prefetched](Index::prefetch) at once: about as many cache lines as a processor fetches at once.
@@ -96,7 +96,7 @@ impl Equivalent<Hashed> for Wanted<'_> {
     }
 }
 
-/// What there is of a key that is about to be written.
+/// The hash and the row of a key that is about to be written.
 #[derive(Default)]
 pub(crate) struct Place {
     hash: u64,
@@ -104,17 +104,17 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether they are surely not of the same key.
+    /// Whether the two are surely not of the same key.
     pub fn differs(&self, other: &Place) -> bool {
         self.hash != other.hash
     }
 }
 
-/// See the module.
+/// All rows of a store, by hash and in order.
 #[derive(Default)]
 pub(crate) struct Index {
     by_hash: papaya::HashSet<Hashed, BuildHasherDefault<AsIs>>,
-    /// Of keys; the table takes what it gives as it is.
+    /// Hashes keys; the table takes these hashes as they are.
     hasher: RandomState,
     in_order: InOrder,
 }
@@ -142,7 +142,7 @@ impl Index {
         prefetch_versions(rows.iter().flatten().copied(), guard);
     }
 
-    /// What there is of `key`.
+    /// The hash of `key`, and its row if there is one.
     pub fn place(&self, key: &[u8]) -> Place {
         let wanted = self.wanted(key);
         let row = self.by_hash.pin().get(&wanted).map(|found| Arc::clone(&found.row));
@@ -171,7 +171,7 @@ impl Index {
         debug_assert!(is_new, "the only writer has looked");
     }
 
-    /// Removes the row of `key`. What it held goes as soon as no reader can be on it.
+    /// Removes the row of `key`. What the row held is freed as soon as no reader can be on it.
     pub fn remove(&self, key: &[u8]) {
         let (by_hash, wanted) = (self.by_hash.pin(), self.wanted(key));
         let Some(found) = by_hash.get(&wanted) else { return };
@@ -180,8 +180,8 @@ impl Index {
         by_hash.remove(&wanted);
     }
 
-    /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false; gives
-    /// whether it saw them all. Nothing is freed meanwhile: keep it short.
+    /// Shows rows of a range to `see`, each with its newest version, in order or in reverse, until it says false.
+    /// Returns whether it saw them all. Nothing is freed meanwhile: keep it short.
     pub fn walk(
         &self,
         from: Bound<&[u8]>,

@@ -22,15 +22,15 @@ impl Work {
             let dropped = std::mem::take(&mut store.writer.lock().dropped);
             JobReport { covered_entries: dropped.entries, covered_bytes: dropped.bytes, ..report }
         });
-        // While the claim is held: a store whose jobs have all ended has no file left over. What cannot be removed now
-        // stays noted, and whoever tidies next meets and reports the error; the job itself has succeeded.
+        // While the claim is held, so that a store whose jobs have all ended has no file left over. Files that cannot
+        // be removed now stay noted, and the next attempt to tidy reports the error. The job itself has succeeded.
         let _noted = store.tidy().await;
         drop(claim);
         report
     }
 }
 
-/// Keeps others of the kind out, until dropped.
+/// Keeps other jobs of the kind out until it is dropped.
 struct Claim(Arc<Store>, Work);
 
 impl Drop for Claim {
@@ -55,7 +55,7 @@ impl Store {
 }
 
 impl Jobs for Store {
-    /// A snapshot: so much has been written since the last one, or somebody asked.
+    /// A snapshot, if enough has been written since the last one or somebody asked for it.
     fn next_flush(&self) -> Option<Job> {
         if !self.is_snapshot_wanted() {
             return None;
@@ -88,7 +88,7 @@ impl Jobs for Store {
         *self.knobs.lock()
     }
 
-    /// They are for trees: it keeps them and heeds none.
+    /// Knobs are for trees: a store keeps them and ignores them.
     fn set_knobs(&self, knobs: TreeKnobs) {
         *self.knobs.lock() = knobs;
     }

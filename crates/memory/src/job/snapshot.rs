@@ -1,5 +1,5 @@
-//! Writing a snapshot. It holds the sequence number that it is as of, so that what is overwritten meanwhile stays in
-//! memory until it ends: at most as much again as there is.
+//! Writing a snapshot. The job holds the sequence number that the snapshot is as of, so that versions that are
+//! overwritten meanwhile stay in memory until it ends: at most as much again as there is.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ const PAGE_ROWS: usize = 128;
 /// Work that a row costs besides its bytes, in bytes: finding and copying a tiny one is not free.
 const ROW_WORK_BYTES: usize = 64;
 
-/// Parts that are dead by the cover that was met last: it stands in front of them, and the snapshot has it, so that
-/// nobody who opens the snapshot can ask for them.
+/// Knows which parts are dead by the cover that was met last. The cover stands in front of them, and the snapshot has
+/// it, so that nobody who opens the snapshot can ask for them.
 #[derive(Default)]
 struct Covered {
-    /// The life that it is of.
+    /// The life that this cover is of.
     life: Option<u64>,
 }
 
@@ -56,13 +56,13 @@ pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<Jo
         page.clear();
         is_last =
             store.index.walk(from.as_ref().map(|key| &key[..]), Bound::Unbounded, false, |Entry { key, row }, _| {
-                // What was removed meanwhile was deleted as of `seq`, which is held.
+                // A row that was removed meanwhile was deleted as of `seq`, which is held.
                 page.push((key.clone(), row.newest.load().and_then(|newest| newest.visible(seq))));
                 page.len() < PAGE_ROWS
             });
         for (key, version) in &page {
             report.entries_in += 1;
-            // What has expired is written, too: it is there until somebody deletes it.
+            // Expired rows are written, too: they are there until somebody deletes them.
             let Some(version) = version.as_ref().filter(|version| version.kind != Kind::Delete) else { continue };
             if !covered.has(key, version) {
                 file.add(version.kind, key, version.expire_at_ms, &version.value).await?;

@@ -1,5 +1,6 @@
-//! A sweep frees what no reader needs any more and what covers say is dead, and walks over all rows for those that have
-//! expired. It deletes none of these: it reports their keys, and whoever runs it deletes them by a record of the log.
+//! A sweep frees what no reader needs any more and the parts that covers say are dead, and walks over all rows to find
+//! those that have expired. It does not delete expired rows: it reports their keys, and the caller that runs it deletes
+//! them by a record of the log.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(super) async fn run(store: &Arc<Store>, control: &JobControl) -> JobReport {
     report
 }
 
-/// Gives whether there is another step.
+/// Does one step, and returns whether there is another.
 fn step(store: &Store, report: &mut JobReport) -> bool {
     let horizons = store.horizons();
     let (now, now_ms) = (store.env.clock.now(), store.env.clock.unix_ms());

@@ -7,7 +7,7 @@ use weir_io::{AlignedBuf, PAGE};
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 /// Bytes of a block's header.
 pub(crate) const HEADER_BYTES: usize = 36;
-/// What a block carries at most.
+/// The most payload that a block carries.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = BLOCK_BYTES - HEADER_BYTES;
 
 const MAGIC: &[u8; 8] = b"WEIRSNAP";
@@ -29,7 +29,7 @@ fn checksum(block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&block[..CRC_AT]), &block[CRC_END..])
 }
 
-/// Appends the block at `place` with `payload`, up to the next page; gives its checksum.
+/// Appends the block at `place` with `payload`, up to the next page. Returns its checksum.
 pub(crate) fn append(out: &mut AlignedBuf, place: BlockId, payload: &[u8]) -> u32 {
     debug_assert!(out.len().is_multiple_of(PAGE) && payload.len() <= PAYLOAD_BYTES_MAX);
     let start = out.len();
@@ -56,21 +56,22 @@ pub fn decode(block: &[u8], place: BlockId) -> Result<(&[u8], u32), &'static str
     let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
     if header[..8] != MAGIC[..] {
-        return Err("not a block of a snapshot");
+        return Err("this is not a block of a snapshot: the magic number is missing");
     }
     if word(8) != FORMAT {
-        return Err("unknown format version");
+        return Err("the block has a format version that this program does not know");
     }
     let crc = word(CRC_AT);
     if crc != checksum(block) && !weir_io::plant::is_planted(weir_io::plant::Plant::ChecksumIgnored) {
-        return Err("the checksum disagrees");
+        return Err("the checksum of the block does not match");
     }
     if (long(16), long(24)) != (place.file, place.block) {
-        return Err("a block of another place");
+        return Err("the block belongs to another file, or to another place in this one");
     }
-    let payload = block[HEADER_BYTES..].get(..word(32) as usize).ok_or("the length is beyond the block")?;
+    let payload =
+        block[HEADER_BYTES..].get(..word(32) as usize).ok_or("the length in the header exceeds that of the block")?;
     if (HEADER_BYTES + payload.len()).next_multiple_of(PAGE) != block.len() {
-        return Err("the length is not that of the block");
+        return Err("the length in the header is not that of the block");
     }
     Ok((payload, crc))
 }

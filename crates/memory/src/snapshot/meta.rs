@@ -1,10 +1,10 @@
-//! What the manifest says of a snapshot file: enough to know it from every other file.
+//! What the manifest says of a snapshot file: enough to tell it from every other file.
 
 use weir_model::varint;
 
 use super::record::End;
 
-/// See the module.
+/// The manifest's facts of a snapshot file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotMeta {
     /// Number of the file.
@@ -13,7 +13,7 @@ pub struct SnapshotMeta {
     pub file_bytes: u64,
     /// Checksum of its blocks' checksums.
     pub digest: u32,
-    /// What is in it.
+    /// What is in the file.
     pub end: End,
 }
 
@@ -25,7 +25,7 @@ impl SnapshotMeta {
         numbers.into_iter().for_each(|number| varint::put(out, number));
     }
 
-    /// The reverse; `None` if that is not what `bytes` begins with.
+    /// Takes such a meta off `bytes`; `None` if they do not begin with one.
     pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Self> {
         let mut number = || varint::take(bytes);
         Some(Self {

@@ -10,7 +10,7 @@ use super::block::{self, BLOCK_BYTES, BlockId};
 use super::meta::{Digest, SnapshotMeta};
 use super::record::Decoder;
 
-/// Reads the file `path` and gives its rows to `take`: kind, key, time of expiry (0 = never), value.
+/// Reads the file `path` and hands its rows to `take`: kind, key, time of expiry (0 = never), value.
 ///
 /// # Errors
 /// `Corruption`, with file and offset, also where it is missing or not the one that `meta` describes; I/O.
@@ -28,7 +28,7 @@ pub(crate) async fn read(
     })?;
     let found = file.len().await?;
     if found != meta.file_bytes {
-        let message = format!("the file has {found} bytes, the manifest says {}", meta.file_bytes);
+        let message = format!("the file has {found} bytes, but the manifest says {}", meta.file_bytes);
         return Err(Error::corruption(path, 0, message));
     }
     let read_bytes = read_bytes.next_multiple_of(BLOCK_BYTES) as u64;
@@ -59,7 +59,8 @@ pub(crate) async fn read(
     }
     let end = decoder.finish().map_err(|message| Error::corruption(path, offset, message))?;
     if (end, digest.value()) != (meta.end, meta.digest) {
-        let message = "a sound snapshot, but not the one that the manifest names: another file is in its place";
+        let message =
+            "the snapshot is sound, but it is not the one that the manifest names: another file is in its place";
         return Err(Error::corruption(path, 0, message));
     }
     Ok(())

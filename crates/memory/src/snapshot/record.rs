@@ -1,4 +1,4 @@
-//! Records: what the stream of a snapshot file consists of. Bytes in `docs/format/memory.md`.
+//! Records, of which the stream of a snapshot file consists. Bytes in `docs/format/memory.md`.
 //!
 //! ```text
 //! stream := row* end
@@ -60,7 +60,7 @@ pub(crate) fn put_head(out: &mut Vec<u8>, kind: Kind, key: &[u8], expire_at_ms: 
 /// What a record begins with.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Head<'a> {
-    /// A row, whose value of so many bytes follows.
+    /// A row, whose value of `value_len` bytes follows.
     Row { kind: Kind, key: &'a [u8], expire_at_ms: u64, value_len: usize },
     /// Nothing follows.
     End(End),
@@ -120,7 +120,7 @@ pub(crate) fn take_head<'a>(bytes: &mut &'a [u8]) -> Result<Head<'a>, Refused> {
 /// Takes a stream apart as it comes.
 #[derive(Default)]
 pub struct Decoder {
-    /// What has come and was not taken yet.
+    /// Bytes that have come and were not taken yet.
     bytes: Vec<u8>,
     /// The row whose value is still coming.
     row: Option<Begun>,
@@ -137,7 +137,7 @@ struct Begun {
 }
 
 impl Decoder {
-    /// Takes in more of the stream and gives its rows to `take`: kind, key, time of expiry (0 = never), value.
+    /// Takes in more of the stream and hands its rows to `take`: kind, key, time of expiry (0 = never), value.
     ///
     /// # Errors
     /// What is wrong with the stream.
@@ -180,11 +180,11 @@ impl Decoder {
                 return Ok(());
             }
             if self.end.is_some() {
-                return Err("something follows the end");
+                return Err("there are bytes after the end record");
             }
             match take_head(rest) {
                 Err(Refused::Short) => return Ok(()),
-                Err(Refused::Broken) => return Err("not a record"),
+                Err(Refused::Broken) => return Err("a record is malformed"),
                 Ok(Head::End(end)) => self.end = Some(end),
                 Ok(Head::Row { kind, key, expire_at_ms, value_len }) => {
                     if self.last_key.as_deref().is_some_and(|last| last >= key) {
@@ -204,10 +204,10 @@ impl Decoder {
     /// # Errors
     /// It has no end, or is not what its end says.
     pub fn finish(self) -> Result<End, &'static str> {
-        let end = self.end.ok_or("the stream has no end")?;
+        let end = self.end.ok_or("the end record is missing")?;
         match (end.rows, end.bytes) == (self.seen.rows, self.seen.bytes) {
             true => Ok(end),
-            false => Err("there are not as many rows or bytes as the end says"),
+            false => Err("the number of rows or bytes is not the one that the end record states"),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Writer {
     place: BlockId,
     digest: Digest,
     end: End,
-    /// Of the block that is being filled.
+    /// The payload of the block that is being filled.
     payload: Vec<u8>,
     /// Blocks that wait for their write.
     out: AlignedBuf,
@@ -104,8 +104,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file and makes it durable (its name is the caller's). The rows are as of `seq`, and every log record up
-    /// to `persisted` is in them.
+    /// Ends the file and makes it durable (the caller does so for its name). The rows are as of `seq`, and every log
+    /// record up to `persisted` is in them.
     pub async fn finish(mut self, seq: Seq, persisted: LogIndex) -> Result<SnapshotMeta> {
         let end = End { seq, persisted, ..self.end };
         let mut bytes = Vec::new();

@@ -23,13 +23,13 @@ impl SnapshotFile {
     }
 }
 
-/// Guarded by `Store::files`.
+/// The files of a store. Guarded by `Store::files`.
 pub(crate) struct Files {
     /// First file number not yet used.
     pub next_file: u64,
     /// The snapshot in force.
     pub snapshot: Option<Arc<SnapshotFile>>,
-    /// What no manifest named at the opening.
+    /// Files that no manifest named when the store was opened.
     pub unnamed: Vec<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ impl Files {
 }
 
 impl Store {
-    /// Names the next snapshot file.
+    /// Begins the next snapshot file: gives it a number and a path.
     pub(crate) fn begin_file(&self) -> (u64, PathBuf, Begun) {
         let number = self.files.lock().allocate();
         let path = self.snapshot_path(number);
@@ -58,7 +58,7 @@ impl Store {
         self.env.dir.join(crate::snapshot::file_name(number))
     }
 
-    /// A fresh file number, and the edit that says what there is, whoever's it is.
+    /// A fresh file number, the edit that says what is on disk (it names no owner), and the snapshot in force.
     pub(crate) fn frozen(&self) -> (u64, Edit, Option<Arc<SnapshotFile>>) {
         let mut files = self.files.lock();
         let number = files.allocate();

@@ -4,7 +4,7 @@ use weir_model::engine::{CacheUsage, EngineFacts, Facts, Records, Space, Stall, 
 
 use super::Store;
 
-/// Writes stop when the log since the last snapshot is so many times as long as what makes a snapshot due.
+/// Writes stop when the log since the last snapshot is this many times as long as the log that makes a snapshot due.
 const STOP_FACTOR: u64 = 4;
 
 impl Store {
@@ -19,7 +19,7 @@ impl Facts for Store {
         if self.unsaved_bytes() >= self.stop_bytes() { Stall::Stop(StallCause::Memtables) } else { Stall::None }
     }
 
-    /// It never says slow.
+    /// A store never slows writes.
     fn slow_rate(&self) -> u64 {
         u64::MAX
     }
@@ -28,7 +28,7 @@ impl Facts for Store {
         StallCause::Memtables
     }
 
-    /// When three quarters of the log that stops writes are there.
+    /// Urgent when the log has three quarters of the length that stops writes.
     fn is_flush_urgent(&self) -> bool {
         self.unsaved_bytes() >= self.stop_bytes() / 4 * 3
     }
@@ -62,8 +62,8 @@ impl Facts for Store {
         }
     }
 
-    /// The snapshot file, or the rows if they take more: so much the next file may take. What has expired is dead; so
-    /// is what of the file was overwritten or deleted.
+    /// The bytes of the snapshot file, or those of the rows if they take more, for the next file may take as much.
+    /// Expired rows are dead, and so is the part of the file that was overwritten or deleted.
     fn space(&self) -> Space {
         let file_bytes = self.files.lock().snapshot.as_ref().map_or(0, |snapshot| snapshot.meta.file_bytes);
         let now_ms = self.env.clock.unix_ms();

@@ -1,12 +1,12 @@
 //! The store: rows in memory, and on disk the snapshot that a log is replayed over.
 //!
-//! - It owns no thread, no timer and no log. Writes come with the index of their log record; jobs come out of
-//!   [`Store::next_flush`] and [`Store::next_drop`] for somebody else to run.
+//! - It owns no thread, no timer and no log. Each write comes with the index of its log record. [`Store::next_flush`]
+//!   and [`Store::next_drop`] hand out jobs for somebody else to run.
 //! - Reads never lock. They load the newest version of a row, *then* the sequence number at which they read, and go
-//!   back to an older version if they must. The writer leaves out older versions that nobody at or after the published
-//!   number needs; a read that finds the number moved on while it went back begins again.
-//! - Lock order: `manifest` (async, held over one edit), `writer`, `files`, the list of snapshots (short, never held
-//!   over an await).
+//!   back to an older version if they must. The writer leaves out older versions that no reader at or after the
+//!   published number needs. A read that finds that the number has moved on while it went back begins again.
+//! - Lock order: `manifest` (async, held for one edit), `writer`, `files`, the list of snapshots (short, never held
+//!   across an await).
 
 mod commit;
 mod facts;
@@ -36,16 +36,18 @@ use crate::version::Horizons;
 /// Where a store lives and what it may use.
 #[derive(Clone)]
 pub struct Env {
-    /// The door.
+    /// The door to the disk.
     pub fs: Arc<dyn Fs>,
-    /// Its directory.
+    /// The store's directory.
     pub dir: PathBuf,
-    /// Whom its I/O is booked to.
+    /// The owner to whom its I/O is booked.
     pub owner: Owner,
-    /// For the wall clock: expiry.
+    /// Gives the time; the wall clock decides about expiry.
     pub clock: Arc<dyn Clock>,
     /// The memory of its tenant.
     pub budget: Arc<Budget>,
+    /// Chance, which nobody who writes keys knows: see [`Journal`](weir_journal::Journal).
+    pub salt: u64,
 }
 
 impl Env {
@@ -56,20 +58,20 @@ impl Env {
 
 /// Rows in memory: an [`Engine`](weir_model::engine::Engine).
 pub struct Store {
-    /// Jobs and checkpoints hold it.
+    /// For jobs and checkpoints, which hold the store.
     this: Weak<Store>,
     pub(crate) env: Env,
     pub(crate) options: StoreOptions,
     pub(crate) index: Arc<Index>,
     pub(crate) booked: Booked,
-    /// Sequence number of the last change of the last batch applied as a whole.
+    /// Sequence number of the last change of the last batch that was applied completely.
     applied: AtomicU64,
     published: AtomicU64,
     pub(crate) snapshots: Arc<Snapshots>,
     /// Bytes of log records applied, and those of them that the last snapshot has.
     pub(crate) logged_bytes: AtomicU64,
     pub(crate) snapshot_bytes: AtomicU64,
-    /// Reads that began again.
+    /// How many reads began again.
     retries: AtomicU64,
     /// Index in [`Urgency::ALL`](weir_model::engine::Urgency::ALL).
     pub(crate) urgency: AtomicU8,
@@ -82,12 +84,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Whoever asks holds it.
+    /// The store as an `Arc`. There is one, for the caller has reached the store through it.
     pub(crate) fn shared(&self) -> Arc<Store> {
         self.this.upgrade().expect("a store in use is held by somebody")
     }
 
-    /// What readers may still need.
+    /// The sequence numbers at which reads may still be made.
     pub(crate) fn horizons(&self) -> Horizons {
         // In this order: a snapshot taken in between is at or after `published`, beyond which nothing is left out.
         let published = self.published();
@@ -110,7 +112,7 @@ impl Store {
         self.unsaved_bytes() >= self.due_bytes()
     }
 
-    /// Whether that is so, or somebody has asked for one.
+    /// Whether a snapshot is due, or somebody has asked for one.
     pub(crate) fn is_snapshot_wanted(&self) -> bool {
         let asked = self.writer.lock().asked;
         asked > self.persisted() || self.is_snapshot_due()
@@ -126,7 +128,7 @@ impl Store {
         [self.booked.newest(), self.booked.older()]
     }
 
-    /// Rows, of which a few may be deleted.
+    /// The number of rows, of which a few may be deleted.
     pub fn rows(&self) -> u64 {
         self.booked.rows()
     }

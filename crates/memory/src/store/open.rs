@@ -17,7 +17,7 @@ use crate::manifest::{self, Edit, Manifest, Recovered};
 use crate::options::StoreOptions;
 use crate::snapshot::{self, reader};
 
-/// Where knobs stand that nothing heeds.
+/// The first positions of the knobs, which a store ignores.
 const KNOBS: TreeKnobs = TreeKnobs {
     scope: Scope::All,
     flush_gather: 1,
@@ -35,8 +35,8 @@ impl Store {
     /// [`discard_unnamed`](weir_model::engine::Files::discard_unnamed).
     ///
     /// # Errors
-    /// Corruption names file and offset; a snapshot that the manifest names and the directory lacks is corruption too.
-    /// A store that cannot be read whole is not opened.
+    /// `Corruption`, with file and offset, also if a snapshot that the manifest names is missing from the directory. A
+    /// store that cannot be read whole is not opened.
     pub async fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>> {
         let tag = env.tag(Class::Maintenance);
         let recovered = Manifest::recover_or_make_dir(&env.fs, &env.dir, tag).await?;
@@ -48,7 +48,7 @@ impl Store {
         if recovered.is_none()
             && let Some(file) = names.iter().find(|entry| snapshot::file_number(&entry.name).is_some())
         {
-            let message = format!("missing, yet there are snapshots ({})", file.name);
+            let message = format!("the file is missing, although there are snapshots ({})", file.name);
             return Err(Error::corruption(env.dir.join("CURRENT"), 0, message));
         }
 
@@ -61,7 +61,7 @@ impl Store {
         let is_live = |name: &str| live.iter().flatten().any(|live| live == name);
         let unnamed = left_over(&env.dir, &names, number_of, is_live, &mut next_file);
         let first = |next_file| Edit { owner: Some(env.owner), next_file, snapshot: None };
-        let manifest = Manifest::open(&env.fs, &env.dir, tag, recovered, &mut next_file, first).await?;
+        let manifest = Manifest::open(&env.fs, &env.dir, tag, env.salt, recovered, &mut next_file, first).await?;
 
         let garbage = Arc::new(Garbage::default());
         let path = |number| env.dir.join(snapshot::file_name(number));
@@ -98,13 +98,13 @@ impl Store {
     }
 }
 
-/// The last edit: it says all.
+/// The last edit, which says all that is on disk.
 fn newest(env: &Env, recovered: &Recovered) -> Result<Edit> {
     let corrupt = |message| Error::corruption(recovered.path(&env.dir), 0, message);
-    let edit = recovered.edits.last().copied().ok_or_else(|| corrupt("it has no edit".into()))?;
+    let edit = recovered.edits.last().copied().ok_or_else(|| corrupt("the manifest contains no edit".into()))?;
     match edit.owner {
         Some(owner) if owner != env.owner => Err(corrupt(format!(
-            "the manifest of another store: of partition {} of tenant number {}",
+            "the manifest belongs to another store: that of partition {} of tenant number {}",
             owner.partition, owner.tenant
         ))),
         _ => Ok(edit),

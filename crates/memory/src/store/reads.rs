@@ -1,4 +1,4 @@
-//! Reading. No lock is taken, but for that of the list of snapshots where several rows are read as of one moment.
+//! Reading. The only lock taken is that of the list of snapshots, where several rows are read as of one moment.
 
 use std::sync::atomic::Ordering;
 
@@ -65,12 +65,13 @@ impl Reads for Store {
 }
 
 impl Store {
-    /// The version of `key` as of `at`, which is held or was published when the look-up ends.
+    /// The version of `key` as of `at`, which must be held, or must still be the published number when the look-up
+    /// ends.
     fn get_at(&self, key: &[u8], at: Seq) -> Option<Found> {
         self.index.newest(key)?.visible(at).map(|version| version.found())
     }
 
-    /// The version of `key` as of what `at` says at some moment while this runs.
+    /// The version of `key` as of the number that `at` returns at some moment while this runs.
     fn newest(&self, key: &[u8], at: impl Fn() -> Seq) -> Option<Found> {
         loop {
             // A row is removed when no reader sees anything in it any more.
@@ -80,7 +81,7 @@ impl Store {
                 return Some(newest.found());
             }
             let older = newest.visible(now);
-            // Where nothing more was published, nothing was left out that a reader at `now` needs.
+            // If nothing more was published, nothing was left out that a reader at `now` needs.
             if at() == now {
                 return older.map(|version| version.found());
             }
@@ -111,7 +112,7 @@ mod tests {
     fn open(sim: &Sim) -> Arc<Store> {
         let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
         let (owner, budget) = (Owner { tenant: 1, partition: 1 }, Arc::new(Budget::new(u64::MAX)));
-        let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget };
+        let env = Env { fs, dir: "/store".into(), owner, clock: sim.clock(), budget, salt: 7 };
         sim.block_on(Store::open(env, StoreOptions::default())).expect("opens")
     }
 
@@ -152,7 +153,7 @@ mod tests {
         store.publish(store.apply(1, batch.as_ref()).last_seq);
         store.apply(2, batch.as_ref());
 
-        // The lock is not re-entrant: whatever took it here would wait for ever.
+        // The lock is not re-entrant: a read that took it here would wait for ever.
         let _writer = store.writer.lock();
         let is_there = |lookup: Lookup| matches!(lookup, Lookup::Ready(Some(Ok(Some(_)))));
         assert!(is_there(store.get(b"a", None)) && is_there(store.get_latest(b"a")));

@@ -16,12 +16,13 @@ use crate::snapshot::SnapshotMeta;
 use crate::stale::Stale;
 use crate::version::{Horizons, Version};
 
-/// Bytes of a log record beside its batch, about.
+/// About how many bytes a log record takes besides its batch.
 const RECORD_BYTES: u64 = 32;
-/// Rows that a batch frees of what no reader needs any more, beside two for each of its changes: more than it makes.
+/// How many rows a batch frees of what no reader needs any more, besides two for each of its changes: more than it
+/// adds.
 const CLEANED_ROWS: usize = 2;
 
-/// What the writer has under its lock.
+/// The state that the writer's lock guards.
 #[derive(Default)]
 pub(crate) struct Writer {
     /// Sequence number of the last change applied.
@@ -32,14 +33,14 @@ pub(crate) struct Writer {
     pub asked: LogIndex,
     pub stale: Stale,
     pub covers: Covers,
-    /// What covers have dropped and no job has reported yet.
+    /// Parts that were dropped because of covers, and that no job has reported yet.
     pub dropped: Dropped,
     pub mortal: Mortal,
 }
 
 impl Records for Store {
     fn has_room_for(&self, batch: BatchRef<'_>) -> bool {
-        // Most have room without looking at what is there.
+        // Most batches have room, which shows without a look at the rows that exist.
         let budget = self.booked.budget();
         if !budget.is_exceeded_by(batch.iter().map(|change| bytes_of(&change)).sum()) {
             return true;
@@ -77,7 +78,7 @@ impl Records for Store {
             for (index, change) in together().enumerate() {
                 let (before, place) = places.split_at_mut(index);
                 let place = &mut place[0];
-                // A change in front of it may have added its row, or taken it away.
+                // An earlier change may have added the row, or taken it away.
                 if !before.iter().all(|before| before.differs(place)) {
                     *place = self.index.place(change.key());
                 }
@@ -120,7 +121,7 @@ impl Records for Store {
 }
 
 impl Store {
-    /// Puts `change`, the last one, of a key of which this is there.
+    /// Puts `change`, which has the last sequence number, at the `place` of its key.
     fn put_change(&self, writer: &mut Writer, horizons: &Horizons, change: &Change<'_>, place: &Place, guard: &Guard) {
         let cover;
         let (kind, expire_at_ms, value) = match *change {
@@ -170,7 +171,8 @@ impl Store {
         row.newest.put_in_front(Arc::clone(&version), |version| &version.older);
         if was_stale {
             self.booked.trimmed(version.trim_behind(before, horizons));
-            // What is behind a version that is not published yet stays: the row is on the list once.
+            // The version behind one that is not published yet stays, and so does the row on the list, where it is
+            // once.
             debug_assert!(!version.is_alone(), "the newest version is never published");
         } else {
             writer.stale.add(writer.last_seq, Arc::clone(row));
@@ -193,7 +195,7 @@ impl Store {
         self.put(&mut writer, &everywhere, key, version, &self.index.place(key), &guard);
     }
 
-    /// All rows of the snapshot are there, if there is one.
+    /// Notes that all rows of the snapshot are in memory, if there is one.
     pub(super) fn loaded(&self, snapshot: Option<SnapshotMeta>) {
         let Some(SnapshotMeta { end, .. }) = snapshot else { return };
         let mut writer = self.writer.lock();
@@ -201,7 +203,7 @@ impl Store {
     }
 }
 
-/// What a change takes where its key has no row.
+/// Bytes that a change takes if its key has no row.
 fn bytes_of(change: &Change<'_>) -> u64 {
     match change {
         Change::Put { key, value, .. } | Change::Head { key, head: value, .. } => {

@@ -1,4 +1,4 @@
-//! When the values of a table expire: a few exact points of "so many bytes are gone by then".
+//! When the values of a table expire: a few exact points of the form "this many bytes are gone by then".
 //!
 //! A table of a million values has a million times of expiry. [`Counter`] sorts them into buckets, which are narrow
 //! near the time of writing and wide far from it, in constant time each. [`Deadlines`] keeps at most [`POINTS_MAX`] of
@@ -23,8 +23,8 @@ pub struct Deadline {
     pub bytes: u64,
 }
 
-/// See the module. Times ascend strictly, bytes do not fall. The last point is the last value to expire, with the bytes
-/// of all that do.
+/// The points of a table. Times ascend strictly, bytes do not fall. The last point is the last value to expire, with
+/// the bytes of all values that expire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deadlines(Box<[Deadline]>);
 
@@ -34,18 +34,18 @@ impl Deadlines {
         &self.0
     }
 
-    /// Bytes of keys and values that have surely expired at `now_ms`.
+    /// Bytes of keys and values that have certainly expired at `now_ms`.
     pub fn expired_bytes(&self, now_ms: u64) -> u64 {
         let expired = self.0.partition_point(|point| is_expired(point.at_ms, now_ms));
         expired.checked_sub(1).map_or(0, |last| self.0[last].bytes)
     }
 
-    /// Whether no value that expires at all is left at `now_ms`.
+    /// Whether every value that expires at all has expired at `now_ms`.
     pub fn all_expired(&self, now_ms: u64) -> bool {
         self.0.last().is_none_or(|last| is_expired(last.at_ms, now_ms))
     }
 
-    /// Appends the points: their number, then of each the differences to the one before.
+    /// Appends the points: their number, then for each its differences from the one before.
     pub fn encode(&self, out: &mut Vec<u8>) {
         varint::put(out, self.0.len() as u64);
         let mut before = Deadline::default();
@@ -56,7 +56,7 @@ impl Deadlines {
         }
     }
 
-    /// The reverse of [`Deadlines::encode`]; `None` if that is not what `bytes` begins with.
+    /// The reverse of [`Deadlines::encode`]; `None` if `bytes` does not begin with encoded points.
     pub fn decode(bytes: &mut &[u8]) -> Option<Self> {
         let count = varint::take(bytes)?;
         if count > POINTS_MAX as u64 {
@@ -74,36 +74,36 @@ impl Deadlines {
     }
 }
 
-/// Counts entry by entry. Takes no memory before the first value that expires, and less than 16 KiB ever.
+/// Counts value by value. Takes no memory before the first value that expires, and never more than 16 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
-    /// Where the buckets are narrowest: when counting began, in milliseconds since 1970.
+    /// The time around which the buckets are narrowest: when counting began, in milliseconds since 1970.
     from_ms: u64,
     buckets: Vec<Bucket>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// The latest time of expiry inside.
+    /// The latest time of expiry in the bucket.
     last_ms: u64,
     bytes: u64,
 }
 
 impl Counter {
-    /// Nothing counted yet; `from_ms` is the wall clock.
+    /// An empty counter; `from_ms` is the wall clock.
     pub fn new(from_ms: u64) -> Self {
         Self { from_ms, buckets: Vec::new() }
     }
 
     fn bucket(&self, at_ms: u64) -> usize {
-        // What has expired already is one bucket.
+        // All values that have expired already share one bucket.
         let distance = at_ms.saturating_sub(self.from_ms);
         let exponent = (distance >> SUB_BITS).checked_ilog2().map_or(0, |log| log + 1);
         let shift = exponent.saturating_sub(1);
         ((exponent as usize) << SUB_BITS) + ((distance >> shift) & ((1 << SUB_BITS) - 1)) as usize
     }
 
-    /// A value of `bytes`, its key included, expires at `at_ms`, which is not 0.
+    /// Counts a value of `bytes`, its key included, that expires at `at_ms`, which is not 0.
     #[inline]
     pub fn add(&mut self, at_ms: u64, bytes: u64) {
         let index = self.bucket(at_ms);
@@ -115,7 +115,7 @@ impl Counter {
         bucket.bytes += bytes;
     }
 
-    /// Takes back what was added with the same two numbers.
+    /// Takes back a value that was added with the same two numbers.
     pub fn remove(&mut self, at_ms: u64, bytes: u64) {
         let index = self.bucket(at_ms);
         if let Some(bucket) = self.buckets.get_mut(index) {
@@ -123,13 +123,13 @@ impl Counter {
         }
     }
 
-    /// Bytes that have surely expired at `now_ms`.
+    /// Bytes that have certainly expired at `now_ms`.
     pub fn expired_bytes(&self, now_ms: u64) -> u64 {
         let expired = self.buckets.iter().filter(|bucket| is_expired(bucket.last_ms, now_ms));
         expired.map(|bucket| bucket.bytes).sum()
     }
 
-    /// The points, each with about as many bytes as the others.
+    /// The points, chosen so that about the same number of bytes expires between any two.
     pub fn finish(&self) -> Deadlines {
         let total: u64 = self.buckets.iter().map(|bucket| bucket.bytes).sum();
         let share = |bytes: u64| (u128::from(bytes) * (POINTS_MAX as u128 - 1) / u128::from(total.max(1))) as u64;
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_steady_rate_of_one_lifetime_is_known_to_a_tenth() {
-        // A value each second for a quarter of an hour, each for a minute, merged when the last one is written.
+        // A value each second for a quarter of an hour, each living for a minute, merged when the last one is written.
         let values: Vec<(u64, u64)> = (0..900).map(|second| (1_000_000 + (second + 60) * 1000, 100)).collect();
         let deadlines = counted(1_000_000 + 900_000, &values).finish();
         for second in 900..960 {

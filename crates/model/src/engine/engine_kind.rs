@@ -1,9 +1,9 @@
-//! Which engines there are.
+//! The kinds of engines.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a tenant chooses when it is created (XS-12).
+/// The engine that a tenant chooses when it is created (XS-12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
     /// A log-structured merge tree: more data than memory.
@@ -15,13 +15,13 @@ pub enum EngineKind {
     SpLsm,
 }
 
-/// A word that is no engine's.
+/// A word that names no engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownEngine;
 
 impl fmt::Display for UnknownEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an engine is `lsm`, `memory` or `sp-lsm`")
+        f.write_str("an engine must be `lsm`, `memory` or `sp-lsm`")
     }
 }
 
@@ -31,7 +31,7 @@ impl EngineKind {
     /// Every engine.
     pub const ALL: [EngineKind; 3] = [EngineKind::Lsm, EngineKind::Memory, EngineKind::SpLsm];
 
-    /// Its name: in settings, metrics and JSON.
+    /// Its name in settings, metrics and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Lsm => "lsm",

@@ -1,4 +1,4 @@
-//! Entries: what memtables and tables hold.
+//! Entries: the content of memtables and tables.
 //!
 //! Order everywhere in the tree: key ascending (bytewise), then sequence number *descending*, so that the newest
 //! version of a key comes first.
@@ -13,7 +13,7 @@ pub type Seq = u64;
 /// The largest sequence number: a read at `SEQ_MAX` sees everything.
 pub const SEQ_MAX: Seq = (1 << 56) - 1;
 
-/// What a change did to its key.
+/// The effect of a change on its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -22,22 +22,23 @@ pub enum Kind {
     Delete = 0,
     /// A value.
     Put = 1,
-    /// The head of a row of many parts: a value that says what its parts are. Merges do not drop it when it has
-    /// expired: nobody would know of the parts then.
+    /// The head of a row of many parts: a value that describes the parts. Merges do not drop an expired head: nobody
+    /// would know of the parts then.
     Head = 2,
-    /// In front of the parts of a row: those below the version that is its value are dead ([`crate::parts`]).
+    /// Stands in front of the parts of a row: the parts below the version that is the cover's value are dead
+    /// ([`crate::parts`]).
     Cover = 3,
 }
 
 impl Kind {
-    /// Whether its key has something, until it expires.
+    /// Whether the key has a value or a head, until it expires.
     #[inline]
     pub fn is_value(self) -> bool {
         matches!(self, Kind::Put | Kind::Head)
     }
 }
 
-/// One version of one key, borrowed from whoever holds it.
+/// One version of one key, borrowed from the memory that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The user's key.
@@ -48,7 +49,7 @@ pub struct Entry<'a> {
     pub kind: Kind,
     /// First millisecond since 1970 at which the value no longer exists; 0 = lives for ever.
     pub expire_at_ms: u64,
-    /// Empty for a tombstone, of a cover its version.
+    /// Empty for a tombstone; for a cover, its version.
     pub value: &'a [u8],
 }
 

@@ -1,45 +1,46 @@
-//! What policies, schedulers and dashboards ask an engine.
+//! Facts about an engine that policies, schedulers and dashboards ask for.
 
 use weir_io::Nanos;
 
 use super::{JobCount, JobKind, Space, Stall, StallCause, TreeShape};
 use crate::LogIndex;
 
-/// An engine at one moment, in words that fit every engine.
+/// An engine at one moment, in terms that fit every engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineFacts {
-    /// Bytes of changes that are applied and in no file yet.
+    /// Bytes of changes that are applied and not in any file yet.
     pub unflushed_bytes: u64,
-    /// Bytes that merges still have to move at least once, because they were put off: the debt.
+    /// Bytes that merges still have to move at least once, because the merges were put off: the debt.
     pub debt_bytes: u64,
-    /// Bytes that can be written before writes are stopped, if no job ends meanwhile; `None` if they never are. Divided
-    /// by a rate it is the time to a stall.
+    /// Bytes that can be written before writes are stopped, if no job ends meanwhile; `None` if writes are never
+    /// stopped. Divided by a write rate it is the time until the stall.
     pub bytes_to_stall: Option<u64>,
-    /// Memory of its data that no flush gives back, in bytes.
+    /// Memory of the engine's data that no flush gives back, in bytes.
     pub resident_bytes: u64,
     /// Whether writes should be slowed or stopped.
     pub stall: Stall,
-    /// Work is due, or waits to be handed out.
+    /// Whether work is due, or waits to be handed out.
     pub is_work_due: bool,
-    /// Jobs handed out and not yet finished.
+    /// Jobs that are handed out and not yet finished.
     pub jobs_running: usize,
-    /// The same by kind, in the order of [`JobKind::ALL`].
+    /// The running jobs by kind, in the order of [`JobKind::ALL`].
     pub jobs: [JobCount; JobKind::ALL.len()],
-    /// Last log record applied.
+    /// The last log record applied.
     pub applied: LogIndex,
     /// Every log record up to here is in files.
     pub persisted: LogIndex,
-    /// Of an engine that is a tree.
+    /// The shape of the tree, if the engine is one.
     pub tree: Option<TreeShape>,
 }
 
 impl EngineFacts {
-    /// Nothing waits, nothing runs.
+    /// Whether nothing waits and nothing runs.
     pub fn is_settled(&self) -> bool {
         self.jobs_running == 0 && !self.is_work_due
     }
 
-    /// Adds another's. What is not a sum (positions in the log, scores, limits, the stall) stays this one's.
+    /// Adds the facts of another engine. Values that cannot be summed (positions in the log, scores, limits, the stall)
+    /// stay those of this one.
     pub fn add(&mut self, other: &Self) {
         self.unflushed_bytes += other.unflushed_bytes;
         self.debt_bytes += other.debt_bytes;
@@ -58,44 +59,44 @@ impl EngineFacts {
         }
     }
 
-    /// The shape of its tree; an empty one where there is none.
+    /// The shape of the tree; an empty one where there is none.
     pub fn shape(&self) -> TreeShape {
         self.tree.clone().unwrap_or_default()
     }
 }
 
-/// Memory of changes that a flush gives back.
+/// The memory of changes, which a flush gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnflushedMemory {
-    /// Bytes that nobody is flushing. [`seal`](super::Records::seal) changes that.
+    /// Bytes that are not being flushed. [`seal`](super::Records::seal) changes that.
     pub held: u64,
-    /// Bytes that are being flushed, or will be next.
+    /// Bytes that are being flushed, or will be flushed next.
     pub leaving: u64,
-    /// Since when the oldest of those held is there; 0 if it is the first since the engine was opened.
+    /// The time of the oldest change among those held; 0 if it is the first since the engine was opened.
     pub since: Nanos,
 }
 
-/// What an engine has in the block cache.
+/// The engine's part of the block cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Bytes of entries, pinned ones too.
+    /// Bytes of entries, including pinned ones.
     pub bytes: u64,
     /// Bytes of pinned entries.
     pub pinned_bytes: u64,
-    /// Bytes of warm entries: put in as they were written.
+    /// Bytes of warm entries: blocks that were put in as they were written.
     pub warm_bytes: u64,
-    /// Bytes of entries that were put in because somebody read them, gone ones too.
+    /// Bytes of all entries ever put in because somebody read them, including those that are gone by now.
     pub read_bytes: u64,
     /// Number of entries.
     pub entries: u64,
     /// Look-ups that found their block.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Look-ups that did not find their block.
     pub misses: u64,
 }
 
 impl CacheUsage {
-    /// Adds another's.
+    /// Adds the usage of another engine.
     pub fn add(&mut self, other: &CacheUsage) {
         self.bytes += other.bytes;
         self.pinned_bytes += other.pinned_bytes;
@@ -107,32 +108,32 @@ impl CacheUsage {
     }
 }
 
-/// What can be asked of an engine.
+/// The questions that an engine answers about itself.
 pub trait Facts: Send + Sync {
     /// Whether writes should be slowed or stopped now. Asked by every write.
     fn stall(&self) -> Stall;
 
-    /// Bytes per second at which writes should go while the engine says slow. Never 0.
+    /// Bytes per second at which writes should go while the stall is [`Stall::Slow`]. Never 0.
     fn slow_rate(&self) -> u64;
 
-    /// What will stop writes first, if something does.
+    /// The cause that will stop writes first, if any does.
     fn nearest_stall(&self) -> StallCause;
 
-    /// Whether writes will soon wait for nothing but a flush (U-11).
+    /// Whether writes will soon have to wait, for nothing but a flush (U-11).
     fn is_flush_urgent(&self) -> bool;
 
-    /// Whether something is applied that no flush has been asked for.
+    /// Whether changes are applied for which no flush has been asked.
     fn has_unsealed(&self) -> bool;
 
-    /// Memory that flushes give back.
+    /// The memory that flushes give back.
     fn unflushed_memory(&self) -> UnflushedMemory;
 
     /// The facts of the moment.
     fn facts(&self) -> EngineFacts;
 
-    /// What it takes on the device and in memory, and what of it is dead. Looks at no data.
+    /// The space that the engine takes on the device and in memory, and how much of it is dead. Looks at no data.
     fn space(&self) -> Space;
 
-    /// What it has in the block cache, and pinned there.
+    /// The entries that the engine has in the block cache, and those pinned there.
     fn cache_usage(&self) -> CacheUsage;
 }

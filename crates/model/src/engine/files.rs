@@ -1,4 +1,4 @@
-//! The files of an engine: what is left over, checkpoints, and what a check off line tells.
+//! The files of an engine: leftover files, checkpoints, and the report of an offline check.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,16 +7,17 @@ use weir_io::{Error, Fs, Owner, Result, Tag, Waiting};
 
 use crate::LogIndex;
 
-/// The files of an engine that runs.
+/// The files of a running engine.
 pub trait Files: Send + Sync {
     /// The file that names all others.
     fn manifest_path(&self) -> Waiting<'_, PathBuf>;
 
-    /// Removes the files that nothing named at the opening: outputs of jobs that a crash ended. For the time when the
-    /// log has been found whole: before that an older copy of the manifest may be why nothing names them.
+    /// Removes the files that nothing named when the engine was opened: outputs of jobs that a crash ended. Call it
+    /// only after the log has been found whole: until then an old copy of the manifest may be the reason why nothing
+    /// names them.
     ///
     /// # Errors
-    /// What cannot be removed is garbage, for [`Files::tidy`] to try again.
+    /// Files that cannot be removed become garbage, for [`Files::tidy`] to try again.
     fn discard_unnamed(&self) -> Waiting<'_, Result<()>>;
 
     /// Whether [`Files::tidy`] has something to do.
@@ -25,55 +26,55 @@ pub trait Files: Send + Sync {
     /// Removes the files that nothing needs any more. Jobs call it when they end; call it after closing scans too.
     ///
     /// # Errors
-    /// I/O. What is left is tried again by the next call.
+    /// I/O errors. The next call tries the remaining files again.
     fn tidy(&self) -> Waiting<'_, Result<()>>;
 
-    /// Holds all that is in files now. What is only in memory is not in it: seal and flush first if it must be.
+    /// Holds the files of this moment. Data that is only in memory is not in them: seal and flush first if it must be.
     fn hold(&self) -> Box<dyn Checkpoint>;
 }
 
-/// The files of one moment. While it is held they stay, whatever jobs do. A second directory with the same files and a
-/// manifest of its own is the same engine.
+/// The files of one moment. While the checkpoint is held they stay, whatever jobs do. A second directory with the same
+/// files and a manifest of its own is the same engine.
 pub trait Checkpoint: Send + Sync {
-    /// Where the files are.
+    /// The directory of the files.
     fn dir(&self) -> &Path;
 
-    /// How to read them.
+    /// The file system to read them from.
     fn fs(&self) -> &Arc<dyn Fs>;
 
-    /// As what.
+    /// The tag to read them with.
     fn tag(&self) -> Tag;
 
     /// Names of the files, without the manifest.
     fn files(&self) -> Vec<String>;
 
-    /// Every log record up to here is in them.
+    /// Every log record up to this one is in the files.
     fn persisted(&self) -> LogIndex;
 
-    /// Makes an engine of `dir`, where all [`Checkpoint::files`] are by now: writes the manifest that names them.
+    /// Makes an engine of `dir`, which must hold all [`Checkpoint::files`] by now: writes the manifest that names them.
     ///
     /// # Errors
     /// I/O.
     fn write_manifest<'a>(&'a self, dir: &'a Path) -> Waiting<'a, Result<()>>;
 }
 
-/// What a check off line found.
+/// The findings of an offline check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
     /// Tables read in full.
     pub tables: usize,
     /// Entries in them.
     pub entries: u64,
-    /// Bytes of them.
+    /// Bytes of these tables.
     pub bytes: u64,
     /// The manifest in force.
     pub manifest: PathBuf,
-    /// Whose engine it says it is; `None` of a copy that was made for another owner.
+    /// The owner that the manifest names; `None` for a copy that was made for another owner.
     pub owner: Option<Owner>,
-    /// Log records up to here are in the tables.
+    /// Every log record up to this one is in the tables.
     pub persisted: LogIndex,
-    /// Files that nothing names: left by a crash, removed at the next start. No problem.
+    /// Files that nothing names: left by a crash, removed at the next start. They are no problem.
     pub orphans: Vec<String>,
-    /// What is wrong, each with file and offset.
+    /// Everything that is wrong, each with file and offset.
     pub problems: Vec<Error>,
 }

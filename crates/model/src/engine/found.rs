@@ -1,4 +1,4 @@
-//! What a point read finds.
+//! The result of a point read.
 
 use super::{Kind, Seq, is_expired};
 use crate::Value;

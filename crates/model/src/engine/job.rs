@@ -1,9 +1,9 @@
-//! Jobs: background work, as futures that somebody else runs.
+//! Jobs: background work, as futures that the engine's owner runs.
 //!
-//! A job claims its inputs when it is handed out. Its future yields every 128 KiB of work. Not polling it parks it: it
-//! keeps its claims and open output, but no thread and no tokens (U-5). Dropping it cancels it: claims are released,
-//! outputs become garbage. From [`JobControl::is_committing`] on it must be polled to the end (U-26): every other job
-//! of the engine would wait for it.
+//! A job claims its inputs when it is handed out. Its future yields after every 128 KiB of work. Not polling a job
+//! parks it: the job keeps its claims and its open output, but no thread and no tokens (U-5). Dropping a job cancels
+//! it: its claims are released, its outputs become garbage. Once [`JobControl::is_committing`] is true, the job must be
+//! polled to the end (U-26): every other job of the engine would wait for it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct Job {
     work: BoxFuture<Result<JobReport>>,
 }
 
-/// What a job did.
+/// The results of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobReport {
     /// Entries read.
@@ -30,15 +30,15 @@ pub struct JobReport {
     pub bytes_written: u64,
     /// Tables that changed level without being rewritten.
     pub tables_moved: usize,
-    /// Tables that went without being read.
+    /// Tables that were dropped without being read.
     pub tables_dropped: usize,
-    /// Parts of rows that went because a cover said that they were dead.
+    /// Parts of rows that were dropped because a cover declared them dead.
     pub covered_entries: u64,
-    /// Their bytes, of keys and values.
+    /// The bytes of their keys and values.
     pub covered_bytes: u64,
-    /// Keys that were met when they had expired, and were kept (a tree keeps heads, for the sake of their parts):
-    /// whoever runs the job deletes their rows by a record of the log. There may be more of them when there are
-    /// [`EXPIRED_KEYS_MAX`].
+    /// Keys that had expired when the job met them, and were kept (a tree keeps heads, for the sake of their parts).
+    /// The runner of the job deletes their rows by a record of the log. If there are [`EXPIRED_KEYS_MAX`] keys here,
+    /// there may be more.
     pub expired_keys: Vec<Vec<u8>>,
 }
 
@@ -46,7 +46,7 @@ pub struct JobReport {
 pub const EXPIRED_KEYS_MAX: usize = 1000;
 
 impl Job {
-    /// `work` is what it does, and holds its claims, also before it is polled for the first time.
+    /// A job that runs `work`. The future holds the job's claims, even before it is polled for the first time.
     pub fn new(
         facts: JobFacts,
         control: Arc<JobControl>,
@@ -55,12 +55,12 @@ impl Job {
         Self { facts, control, work: Box::pin(work) }
     }
 
-    /// What it is about.
+    /// The facts of the job.
     pub fn facts(&self) -> JobFacts {
         self.facts
     }
 
-    /// A handle for whoever runs it.
+    /// A handle for the runner of the job.
     pub fn control(&self) -> Arc<JobControl> {
         Arc::clone(&self.control)
     }
@@ -68,8 +68,8 @@ impl Job {
     /// Does the work.
     ///
     /// # Errors
-    /// Whatever the disk said. The engine is as before, the inputs can be picked again; after
-    /// [`weir_io::ErrorKind::NoSpace`] that is worth doing once there is space.
+    /// Any error of the disk. The engine is as before, and the inputs can be picked again; after
+    /// [`weir_io::ErrorKind::NoSpace`] this is worth doing once there is space.
     pub async fn run(self) -> Result<JobReport> {
         self.work.await
     }

@@ -1,14 +1,14 @@
-//! What a job and whoever runs it tell each other.
+//! How a job and its runner talk to each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Shared with whoever runs the job.
+/// Shared between the job and its runner.
 #[derive(Default)]
 pub struct JobControl {
     committing: AtomicBool,
     parked: AtomicBool,
-    /// Entries of all inputs.
+    /// The number of entries in all inputs.
     entries: u64,
     entries_done: AtomicU64,
     bytes_written: AtomicU64,
@@ -25,12 +25,12 @@ impl JobControl {
         self.committing.store(true, Ordering::Relaxed);
     }
 
-    /// It has consumed so many entries by now.
+    /// Sets how many entries the job has consumed so far.
     pub fn set_entries_done(&self, entries: u64) {
         self.entries_done.store(entries, Ordering::Relaxed);
     }
 
-    /// It has written so many bytes by now.
+    /// Sets how many bytes the job has written so far.
     pub fn set_bytes_written(&self, bytes: u64) {
         self.bytes_written.store(bytes, Ordering::Relaxed);
     }
@@ -40,31 +40,32 @@ impl JobControl {
         self.committing.load(Ordering::Relaxed)
     }
 
-    /// How much of its input it has consumed, from 0 to 1, by entries.
+    /// How much of its input the job has consumed, from 0 to 1, by entries.
     pub fn progress(&self) -> f64 {
         let done = self.entries_done.load(Ordering::Relaxed);
         if self.entries == 0 { 0.0 } else { (done as f64 / self.entries as f64).min(1.0) }
     }
 
-    /// Bytes that the job has still to consume or to write, of `input_bytes` in all its inputs. It writes in pieces of
-    /// `write_bytes`, and what it has consumed may still wait to be written: until it is over one piece is left.
+    /// Bytes that the job has still to consume or to write, of the `input_bytes` in all its inputs. It writes in pieces
+    /// of `write_bytes`, and entries that it has consumed may still wait to be written. So one piece is left until the
+    /// job is over.
     pub fn bytes_left(&self, input_bytes: u64, write_bytes: u64) -> u64 {
         let left = input_bytes as f64 * (1.0 - self.progress());
         (left as u64).max(write_bytes.min(input_bytes))
     }
 
-    /// Bytes of output so far: what would be thrown away if it were cancelled now.
+    /// Bytes of output so far: they would be thrown away if the job were cancelled now.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it is being polled. For [`EngineFacts`](super::EngineFacts) and
-    /// [`parked_in_the_way`](super::Jobs::parked_in_the_way); nothing here depends on it.
+    /// Notes whether the job is parked, that is, not being polled. The note is for [`EngineFacts`](super::EngineFacts)
+    /// and [`parked_in_the_way`](super::Jobs::parked_in_the_way); nothing here depends on it.
     pub fn set_parked(&self, parked: bool) {
         self.parked.store(parked, Ordering::Relaxed);
     }
 
-    /// What was noted last.
+    /// The last note.
     pub fn is_parked(&self) -> bool {
         self.parked.load(Ordering::Relaxed)
     }

@@ -1,23 +1,23 @@
-//! What a job is about.
+//! Facts about a job.
 
 use weir_io::Class;
 
-/// What a job is about: for schedulers and logs.
+/// Facts about a job: for schedulers and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobFacts {
     /// The class of its I/O.
     pub class: Class,
-    /// Level that is relieved; `None` for a flush.
+    /// The level that the job takes its tables from; `None` for a flush.
     pub level: Option<usize>,
-    /// Level that receives.
+    /// The level that receives the output.
     pub output_level: usize,
-    /// Tables or memtables that go in.
+    /// How many tables or memtables go in.
     pub inputs: usize,
     /// Their bytes.
     pub input_bytes: u64,
-    /// The inputs go without being read.
+    /// Whether the inputs are dropped without being read.
     pub is_drop: bool,
-    /// It gives space back to a tree that is short of it.
+    /// Whether the job gives space back to a tree that is short of it.
     pub is_urgent: bool,
 }
 
@@ -32,7 +32,7 @@ pub enum JobKind {
     L0,
     /// From a deeper level into the next, or within one.
     Deep,
-    /// Tables in which nothing lives go.
+    /// Drops tables in which nothing lives.
     Drop,
 }
 
@@ -53,7 +53,7 @@ impl JobKind {
 }
 
 impl JobFacts {
-    /// Which kind it is.
+    /// The kind of the job.
     pub fn kind(&self) -> JobKind {
         match (self.level, self.output_level) {
             _ if self.is_drop => JobKind::Drop,
@@ -68,9 +68,9 @@ impl JobFacts {
 /// Running jobs of one kind, and those of them that are parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobCount {
-    /// Handed out and not yet finished, parked ones too.
+    /// Jobs handed out and not yet finished, including parked ones.
     pub running: usize,
-    /// Not being polled.
+    /// Jobs that are not being polled.
     pub parked: usize,
     /// Bytes that they have still to consume or to write: see
     /// [`JobControl::bytes_left`](super::JobControl::bytes_left).

@@ -8,10 +8,10 @@ use weir_io::{BoxFuture, Result};
 
 use super::Found;
 
-/// The answer to a point read: there at once, or under way. The value may have expired: the caller has the wall clock.
+/// The answer to a point read, ready or in flight. The value may have expired: the caller has the wall clock.
 #[must_use]
 pub enum Lookup {
-    /// Answered from memory. `None` once taken.
+    /// Answered from memory. `None` once it has been taken.
     Ready(Option<Result<Option<Found>>>),
     /// The device is being read.
     Pending(BoxFuture<Result<Option<Found>>>),

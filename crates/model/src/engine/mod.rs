@@ -1,11 +1,11 @@
-//! What a storage engine is to whoever has one (XS-3, XS-12): a partition, an embedding program, a test.
+//! A storage engine as its owner sees it (XS-3, XS-12); the owner is a partition, an embedding program or a test.
 //!
 //! An engine applies the records of a log and answers reads. It owns no thread, no timer and no log, and knows no
-//! tenant. Background work comes out of it as [`Job`]s for somebody else to run; a stall is a state that it tells, not
-//! a wait.
+//! tenant. It hands out background work as [`Job`]s for its owner to run. A stall is a state that it reports, not a
+//! wait.
 //!
-//! The contract is five small traits, by what they are about. [`Engine`] is all of them. One suite runs on every
-//! engine that a node has: `node/src/engines/conformance.rs`.
+//! The contract is five small traits, one per subject. [`Engine`] is all of them together. One suite of tests runs on
+//! every engine that a node has: `node/src/engines/conformance.rs`.
 //!
 //! | trait | what |
 //! |---|---|
@@ -52,25 +52,25 @@ pub use self::stall::{Stall, StallCause};
 pub use self::tree_shape::{LEVELS, LevelShape, TreeShape};
 use crate::{BatchRef, LogIndex};
 
-/// See the module.
+/// A storage engine: all five traits.
 pub trait Engine: Records + Reads + Jobs + Facts + Files {}
 
 impl<T: Records + Reads + Jobs + Facts + Files> Engine for T {}
 
-/// What [`Records::apply`] did.
+/// The result of [`Records::apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Sequence number of the last change.
     pub last_seq: Seq,
-    /// A job is due that was not due before.
+    /// Whether a job is due that was not due before.
     pub is_job_due: bool,
 }
 
-/// Writing: records of a log in, in its order.
+/// Writing: takes the records of a log, in the log's order.
 pub trait Records: Send + Sync {
-    /// Whether there is room for `batch` in the memory that its owner may have; what frees as much as it takes always
-    /// has room. To be asked before the batch is logged, by whoever keeps other writes of this engine out: what is in
-    /// the log is applied, whatever it takes.
+    /// Whether there is room for `batch` in the memory that the engine's owner may use. There is always room for a
+    /// batch that frees as much as it takes. Ask before the batch is logged, while keeping other writes of this engine
+    /// out: a batch that is in the log is applied, whatever it takes.
     fn has_room_for(&self, _batch: BatchRef<'_>) -> bool {
         true
     }
@@ -79,96 +79,99 @@ pub trait Records: Send + Sync {
     /// [`Reads::get_latest`]. The caller applies records in log order, and respects [`Facts::stall`].
     fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied;
 
-    /// Makes every change up to `seq` visible. To be called when the log has promised what its sync mode promises.
+    /// Makes every change up to `seq` visible. Call it when the log has done what its sync mode promises.
     fn publish(&self, seq: Seq);
 
     /// The newest visible sequence number.
     fn published(&self) -> Seq;
 
-    /// The sequence number of the newest change applied; it is the last of its batch.
+    /// The sequence number of the newest change applied, which is the last one of its batch.
     fn applied_seq(&self) -> Seq;
 
-    /// Every log record up to here is in files, durably.
+    /// Every log record up to this one is in files, durably.
     fn persisted(&self) -> LogIndex;
 
-    /// Asks for the flush of all that has been applied: the next [`Jobs::next_flush`] gives it.
+    /// Asks for a flush of everything that has been applied: the next [`Jobs::next_flush`] returns it.
     fn seal(&self);
 }
 
-/// Reading. A read of one key takes no lock. What reads as of one moment (snapshots, scans) may take the short lock of
-/// the list of those moments.
+/// Reading. A read of one key takes no lock. Reads as of one moment (snapshots, scans) may take a lock for a short
+/// time, that of the list of these moments.
 pub trait Reads: Send + Sync {
-    /// The newest visible value of `key`, or as of `snapshot`. Answers at once when it is in memory.
+    /// The newest visible value of `key`, or the one as of `snapshot`. Answers at once if the value is in memory.
     fn get(&self, key: &[u8], snapshot: Option<&Snapshot>) -> Lookup;
 
-    /// The newest version of `key`, published or not, tombstones included; of a batch that is just being applied,
-    /// nothing. For a write that reads first, and for readers that wait until what they saw is published before they
-    /// tell anybody.
+    /// The newest version of `key`, published or not, including tombstones. Changes of a batch that is just being
+    /// applied are not found. This is for writes that read first, and for readers that do not answer until the version
+    /// they saw is published.
     fn get_latest(&self, key: &[u8]) -> Lookup;
 
-    /// The newest visible values of several keys, all as of one moment, in their order.
+    /// The newest visible values of several keys, all as of one moment, in the order of the keys.
     fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup>;
 
-    /// Has the processor fetch what reads of `keys` will touch. Worth it for a few keys that follow one another.
+    /// Tells the processor to fetch the memory that reads of `keys` will touch. Worth it for a few keys read in
+    /// succession.
     fn prefetch(&self, keys: &[&[u8]]);
 
-    /// Starts a scan of what is visible now, or as of `snapshot`.
+    /// Starts a scan of everything visible now, or as of `snapshot`.
     fn scan(&self, range: Range, snapshot: Option<&Snapshot>) -> Scan;
 
-    /// The same as of now, for somebody who has time: what is read from the device goes behind what others wait for.
+    /// The same as of now, for a caller that has time: its reads of the device go behind those that others wait for.
     fn scan_in_background(&self, range: Range) -> Scan {
         self.scan(range, None)
     }
 
-    /// Starts a scan of what is applied, published or not: as [`Reads::get_latest`].
+    /// Starts a scan of everything applied, published or not: see [`Reads::get_latest`].
     fn scan_latest(&self, range: Range) -> Scan;
 
-    /// Whether there is any head of a row of many parts, or cover. Answers at once.
+    /// Whether the engine holds any head of a row of many parts, or any cover. Answers at once.
     fn holds_heads(&self) -> bool;
 
     /// Whether the newest version of `key`, published or not, may be the head of a row of many parts. Answers at once,
     /// from memory: "no" is certain.
     fn may_hold_head(&self, key: &[u8]) -> bool;
 
-    /// Keeps what is visible now readable until the snapshot is dropped.
+    /// Keeps everything visible now readable until the snapshot is dropped.
     fn snapshot(&self) -> Snapshot;
 }
 
-/// Background work. Whoever runs it asks again when a job has ended, knobs were turned, or a record was applied that
-/// made one due.
+/// Background work. The engine's owner runs it. It asks for jobs again when a job has ended, when knobs were turned,
+/// and when a record was applied that made a job due.
 pub trait Jobs: Send + Sync {
-    /// What brings records into files, if that is due and not under way: after it [`Records::persisted`] is larger, and
-    /// the log shorter. One at a time.
+    /// The job that brings records into files, if it is due and not running yet: after it [`Records::persisted`] is
+    /// larger, and the log can be cut. One at a time.
     fn next_flush(&self) -> Option<Job>;
 
-    /// What costs next to nothing, and for which nobody need wait.
+    /// A job that costs next to nothing, and that nobody need wait for.
     fn next_drop(&self) -> Option<Job>;
 
-    /// The most urgent other work within the scope that the knobs say, if any is due and free to run.
+    /// The most urgent other job within the scope of the knobs, if one is due and its inputs are free.
     fn next_compaction(&self) -> Option<Job>;
 
-    /// The class of what [`Jobs::next_compaction`] would hand out now; `None` if nothing is due. Claims nothing.
+    /// The class of the job that [`Jobs::next_compaction`] would hand out now; `None` if nothing is due. Claims
+    /// nothing.
     fn compaction_due(&self) -> Option<weir_io::Class>;
 
-    /// The job that is parked and bars the way of what is due (U-6).
+    /// The parked job that bars the way of a job that is due (U-6).
     fn parked_in_the_way(&self) -> Option<Arc<JobControl>>;
 
-    /// Where the knobs stand.
+    /// The present positions of the knobs.
     fn knobs(&self) -> TreeKnobs;
 
-    /// Turns the knobs. Ask for jobs afterwards: what was not due may be due now. Numbers that would stop the engine
-    /// for ever are raised.
+    /// Turns the knobs. Ask for jobs afterwards: turning may make jobs due. Numbers that would stop the engine for ever
+    /// are raised.
     fn set_knobs(&self, knobs: TreeKnobs);
 
-    /// Whether work starts as soon as it is due, even if waiting for more would save some: somebody waits for rest.
+    /// Whether work starts as soon as it is due, even if waiting for more would save some: set it when somebody waits
+    /// for the engine to settle.
     fn set_eager(&self, eager: bool);
 
-    /// Says how much it matters that dead bytes are given back. Ask for jobs afterwards.
+    /// Sets how much it matters that the space of dead bytes is given back. Ask for jobs afterwards.
     fn set_urgency(&self, urgency: Urgency);
 
-    /// What was said last.
+    /// The urgency that was set last.
     fn urgency(&self) -> Urgency;
 
-    /// Whether dead bytes are being given back, or will be by jobs that are due.
+    /// Whether dead bytes are being reclaimed, or will be by jobs that are due.
     fn is_reclaiming(&self) -> bool;
 }

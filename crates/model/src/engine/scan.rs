@@ -1,4 +1,4 @@
-//! Range scans, forward or reverse: the newest visible version of each key, tombstones and expired values left out.
+//! Range scans, forward or reverse: the newest visible version of each key, without tombstones and expired values.
 
 use std::ops::Bound;
 
@@ -6,7 +6,7 @@ use weir_io::{Result, Waiting};
 
 use super::Entry;
 
-/// What to scan.
+/// The keys to scan.
 #[derive(Clone, Debug)]
 pub struct Range {
     /// Where the keys begin.
@@ -28,7 +28,7 @@ impl Range {
         Self { from: Bound::Included(key.into()), ..Self::all() }
     }
 
-    /// Whether a scan of the range that has come to `key` is at its end.
+    /// Whether a scan that has come to `key` has left the range.
     pub fn is_past(&self, key: &[u8]) -> bool {
         match (if self.reverse { &self.from } else { &self.to }, self.reverse) {
             (Bound::Unbounded, _) => false,
@@ -40,32 +40,33 @@ impl Range {
     }
 }
 
-/// What a scan has looked at: what it gave, and what was deleted, expired, old or not yet visible.
+/// Everything that a scan has looked at: its answers, and versions that were deleted, expired, old or not yet visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Versions of keys; also such as it has in hand, and may yet give.
+    /// Versions of keys, including those that the scan has loaded and may still return.
     pub entries: u64,
-    /// Bytes of their keys and values: about what was read for it.
+    /// Bytes of their keys and values: about as much as was read for the scan.
     pub bytes: u64,
 }
 
-/// How far a [`Walk`] came.
+/// The result of a step of a [`Walk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ScanStep {
-    /// It stands on the next answer, or at the end.
+    /// The walk stands on the next answer, or at the end.
     Ready,
-    /// It misses something: await [`Walk::load`], then step again.
+    /// The walk needs data that is not in memory: await [`Walk::load`], then step again.
     Load,
 }
 
-/// What engines put into a [`Scan`]. Steps are plain calls as long as they find what they need in memory.
+/// The engine's side of a [`Scan`]. Steps are plain calls as long as they find the data in memory.
 pub trait Walk: Send {
     /// Goes to the next answer.
     fn step(&mut self) -> ScanStep;
 
-    /// Goes from answer to answer and shows each to `see`, until it says false, or the end, or as far as memory
-    /// carries; the rest as of a step. Where `see` has said false, the next step goes to the answer behind that.
+    /// Goes from answer to answer and shows each to `see`. It stops when `see` returns false, at the end of the range,
+    /// or at data that is not in memory; the result is that of a step. If `see` returned false, the next step goes to
+    /// the answer behind that one.
     fn show(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> ScanStep {
         loop {
             let step = self.step();
@@ -79,22 +80,22 @@ pub trait Walk: Send {
         }
     }
 
-    /// Shows the answers behind the one that it stands on, as [`Walk::show`] does, where that takes less than a step
-    /// for each and never misses anything. `false` if it is not so: nothing was shown.
+    /// Shows the answers behind the present one, as [`Walk::show`] does, where this costs less than a step for each and
+    /// needs no data that is not in memory. Otherwise returns `false`, having shown nothing.
     fn show_rest(&mut self, _see: &mut dyn FnMut(Entry<'_>) -> bool) -> bool {
         false
     }
 
-    /// Fetches what a step misses.
+    /// Fetches the data that a step was missing.
     ///
     /// # Errors
     /// As [`Scan::next`].
     fn load(&mut self) -> Waiting<'_, Result<()>>;
 
-    /// The answer on which it stands; `None` before the first step and at the end.
+    /// The answer that the walk stands on; `None` before the first step and at the end.
     fn entry(&self) -> Option<Entry<'_>>;
 
-    /// See [`Scan::expect`]. Whoever reads nothing from a device need not know.
+    /// See [`Scan::expect`]. A walk that reads nothing from a device may ignore it.
     fn expect(&mut self, _entries: usize) {}
 
     /// See [`Scan::set_budget`].
@@ -107,7 +108,7 @@ pub trait Walk: Send {
     fn stopped_at(&self) -> Option<Vec<u8>>;
 }
 
-/// A scan under way. It keeps alive what it reads: memory and files.
+/// A scan in progress. It keeps alive the memory and the files that it reads.
 pub struct Scan(Box<dyn Walk>);
 
 impl Scan {
@@ -120,7 +121,7 @@ impl Scan {
     /// unfinished, the scan must not be used again.
     ///
     /// # Errors
-    /// What the disk says; `Corruption` where what is stored is damaged.
+    /// Any error of the disk; `Corruption` where stored data is damaged.
     pub async fn next(&mut self) -> Result<Option<Entry<'_>>> {
         while self.step() == ScanStep::Load {
             self.load().await?;
@@ -128,20 +129,20 @@ impl Scan {
         Ok(self.entry())
     }
 
-    /// Goes to the next key, as far as memory carries: for whoever may not wait where it is. Where it misses something,
-    /// [`Scan::load`] fetches that, and this is to be asked again.
+    /// Goes to the next key, as far as data in memory allows: for callers that must not wait. If it returns
+    /// [`ScanStep::Load`], call [`Scan::load`] to fetch the missing data, and then step again.
     pub fn step(&mut self) -> ScanStep {
         self.0.step()
     }
 
-    /// Shows answers to `see`, one after the other, until it says false, or the end, as far as memory carries: many of
-    /// them cost less so than by steps. Where it misses something, [`Scan::load`] fetches that, and this is to be asked
-    /// again.
+    /// Shows answers to `see`, one after the other, until `see` returns false, the range ends, or data is not in
+    /// memory. For many answers this costs less than steps. If it returns [`ScanStep::Load`], call [`Scan::load`] to
+    /// fetch the missing data, and then call this again.
     pub fn show(&mut self, mut see: impl FnMut(Entry<'_>) -> bool) -> ScanStep {
         self.0.show(&mut see)
     }
 
-    /// Fetches what a step misses.
+    /// Fetches the data that a step was missing.
     ///
     /// # Errors
     /// As [`Scan::next`].
@@ -149,32 +150,33 @@ impl Scan {
         self.0.load().await
     }
 
-    /// The key and its version that the last step has gone to; `None` at the end of the range.
+    /// The key and its version at which the last step arrived; `None` at the end of the range.
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.0.entry()
     }
 
-    /// Says that whoever asks will take about so many `entries`, or all that there are up to the end of the range.
+    /// Announces that the caller will take about `entries` entries, or all that there are up to the end of the range.
     /// Reads of the device are then about as long as that takes, from the first one on; without it the first one is
-    /// short. To be said before the first step.
+    /// short. Call it before the first step.
     pub fn expect(&mut self, entries: usize) {
         self.0.expect(entries);
     }
 
-    /// Lets the scan look at no more than `entries` from now on, and at no further one when it has passed `bytes` of
-    /// keys and values, whether they are answers, or deleted, expired, old or not yet visible. Going back, it stops
-    /// between two keys. Then [`Scan::next`] says `None`, and [`Scan::stopped_at`] where to go on.
+    /// From now on the scan looks at no more than `entries` entries, and at no further one when it has passed `bytes`
+    /// of keys and values. All versions count, whether they are answers, or deleted, expired, old or not yet visible. A
+    /// reverse scan stops between two keys. Then [`Scan::next`] returns `None`, and [`Scan::stopped_at`] says where to
+    /// go on.
     pub fn set_budget(&mut self, entries: usize, bytes: u64) {
         self.0.set_budget(entries, bytes);
     }
 
-    /// What it has looked at so far, answers or not.
+    /// Everything the scan has looked at so far, answers or not.
     pub fn passed(&self) -> Passed {
         self.0.passed()
     }
 
-    /// The first key that was not looked at because the budget was used up; `None` if it was not. Going back, the first
-    /// key behind those: what is left is before it.
+    /// The first key that was not looked at because the budget was used up; `None` if it was not used up. In a reverse
+    /// scan, the first key behind the remaining ones: they are before it.
     pub fn stopped_at(&self) -> Option<Vec<u8>> {
         self.0.stopped_at()
     }

@@ -1,4 +1,4 @@
-//! Snapshots: reads as of one moment, for as long as somebody holds them.
+//! Snapshots: reads as of one moment, for as long as somebody holds the snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use weir_io::plant::{Plant, is_planted};
 
 use super::Seq;
 
-/// The sequence numbers that are held, with how often.
+/// The sequence numbers that are held, and how often each is.
 #[derive(Default)]
 pub struct Snapshots(Mutex<BTreeMap<Seq, usize>>);
 
@@ -18,8 +18,8 @@ impl Snapshots {
         self.0.lock().keys().copied().collect()
     }
 
-    /// Holds the sequence number that `newest` says. It is asked under the lock, so that no merge which lists the
-    /// snapshots can slip between the question and the hold.
+    /// Holds the sequence number that `newest` returns. It is called under the lock, so that no merge can list the
+    /// snapshots between the question and the hold.
     pub fn take(self: &Arc<Self>, newest: impl FnOnce() -> Seq) -> Snapshot {
         let mut held = self.0.lock();
         let seq = newest();
@@ -28,14 +28,14 @@ impl Snapshots {
     }
 }
 
-/// Keeps what was visible at its making readable until dropped.
+/// Keeps everything that was visible when it was taken readable until it is dropped.
 pub struct Snapshot {
     seq: Seq,
     held: Arc<Snapshots>,
 }
 
 impl Snapshot {
-    /// Reads at this snapshot see sequence numbers up to here.
+    /// Reads at this snapshot see sequence numbers up to this one.
     pub fn seq(&self) -> Seq {
         self.seq + u64::from(is_planted(Plant::SnapshotBound))
     }

@@ -1,4 +1,5 @@
-//! The shape of a tree: what [`EngineFacts`](super::EngineFacts) have beside the neutral ones, if the engine is one.
+//! The shape of a tree: the facts that [`EngineFacts`](super::EngineFacts) add to the neutral ones if the engine is a
+//! tree.
 
 /// Levels of a tree, level 0 included. With 256 MiB in level 1 and a factor of 10 the last holds 25 TiB.
 pub const LEVELS: usize = 7;
@@ -10,13 +11,13 @@ pub struct LevelShape {
     pub tables: usize,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes that it should hold at most.
+    /// Bytes that the level should hold at most.
     pub target_bytes: u64,
     /// Tables that running jobs have claimed.
     pub claimed: usize,
     /// Their bytes.
     pub claimed_bytes: u64,
-    /// How far above its target, running jobs discounted; above 1 (level 0: at 1) a compaction is due.
+    /// How far the level is above its target, running jobs discounted; above 1 (level 0: at 1) a compaction is due.
     pub score: f64,
 }
 
@@ -37,14 +38,14 @@ pub struct TreeShape {
     pub l0_limits: [usize; 2],
     /// Memtables allowed now, the active one included.
     pub write_buffers: usize,
-    /// As many as the tree was configured with.
+    /// The number of memtables that the tree was configured with.
     pub write_buffers_max: usize,
     /// A memtable of this many bytes is sealed.
     pub write_buffer_bytes: usize,
 }
 
 impl TreeShape {
-    /// Adds another's. Limits and scores stay this one's.
+    /// Adds the shape of another tree. Limits and scores stay those of this one.
     pub fn add(&mut self, other: &Self) {
         self.memtable_bytes += other.memtable_bytes;
         self.sealed += other.sealed;

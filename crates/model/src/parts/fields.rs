@@ -1,8 +1,8 @@
-//! Fields of a hash that expire before their row does, and the agenda of all hashes that have some.
+//! Fields of a hash that expire before their row does, and the agenda of all hashes that have such fields.
 //!
-//! Such a field stands in a space of its own, its deadline in front of its value, and once more in the order of the
-//! deadlines. Engines know nothing of that: a field that has expired is out of sight by what the reader knows, and is
-//! taken out by a record of the log, with the numbers in the head. So these are right at any time.
+//! Such a field stands in a space of its own, with its deadline in front of its value, and once more in the order of
+//! the deadlines. Engines know nothing of these deadlines: the reader hides a field that has expired, and a record of
+//! the log removes it, together with its share of the numbers in the head. So the numbers are right at any time.
 //!
 //! ```text
 //! detail   := nothing | 1 | large u8 | fields varint | first_ms varint | last_ms varint | row_ms varint
@@ -16,42 +16,43 @@ use crate::varint;
 
 /// The space of fields that expire.
 pub const MORTAL_SPACE: u8 = 1;
-/// The space that has their deadlines in order.
+/// The space that has the deadlines of these fields in order.
 pub const DEADLINE_SPACE: u8 = 2;
 
 /// A deadline at the beginning of a value or a subkey.
 pub const DEADLINE_BYTES: usize = 8;
 
-/// The life that no row has: the agenda is there.
+/// The life that no row has: its parts are the agenda.
 const NOBODYS: u64 = 0;
 
-/// Says that Redis would not keep the row as a small one.
+/// Marks a row that Redis would not keep as a small one.
 const LARGE: u8 = 1;
 
-/// What is known of the fields of a hash that expire.
+/// The fields of a hash that expire, as its head describes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MortalFields {
-    /// How many there are, at least 1. They are among the parts that the head counts.
+    /// The number of such fields, at least 1. They are among the parts that the head counts.
     pub count: u64,
-    /// The deadline of the first, in milliseconds since 1970.
+    /// The earliest deadline, in milliseconds since 1970.
     pub first_ms: u64,
-    /// The deadline of the last.
+    /// The latest deadline.
     pub last_ms: u64,
 }
 
 /// The detail of the head of a hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashDetail {
-    /// Redis would not keep it as a small one.
+    /// Whether Redis would not keep the hash as a small one.
     pub is_large: bool,
-    /// `None` where all fields stay as long as their row.
+    /// `None` where all fields last as long as their row.
     pub mortal: Option<MortalFields>,
-    /// Where some fields expire: the deadline of the row itself. What stands beside the head may be the last field's.
+    /// Where some fields expire: the deadline of the row itself. The deadline stored beside the head may be that of the
+    /// last field.
     pub row_ms: Option<u64>,
 }
 
 impl HashDetail {
-    /// As bytes.
+    /// Encodes the detail.
     pub fn encode(&self) -> Vec<u8> {
         let Some(MortalFields { count, first_ms, last_ms }) = self.mortal else {
             return if self.is_large { vec![LARGE] } else { Vec::new() };
@@ -63,7 +64,7 @@ impl HashDetail {
         out
     }
 
-    /// What `bytes` say; `None` if [`HashDetail::encode`] does not give them.
+    /// Decodes `bytes`; `None` if [`HashDetail::encode`] cannot have produced them.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (is_large, mut rest) = match bytes {
             [] => return Some(Self::default()),
@@ -79,29 +80,29 @@ impl HashDetail {
     }
 }
 
-/// The value of a field that expires, as it is stored.
+/// The stored value of a field that expires.
 pub fn mortal_value(deadline_ms: u64, value: &[u8]) -> Vec<u8> {
     [&deadline_ms.to_be_bytes()[..], value].concat()
 }
 
-/// The deadline in front of `stored`, a value or a subkey, and what follows; `None` if it is too short.
+/// Splits `stored`, a value or a subkey, into the deadline at its front and the rest; `None` if it is too short.
 pub fn take_deadline(stored: &[u8]) -> Option<(u64, &[u8])> {
     let (deadline, rest) = stored.split_first_chunk()?;
     Some((u64::from_be_bytes(*deadline), rest))
 }
 
-/// Where the agenda has the row with the stored key `row`, whose first field expires at `first_ms`.
+/// The key in the agenda of the row with the stored key `row`, whose first field expires at `first_ms`.
 pub fn agenda_key(first_ms: u64, row: &[u8]) -> Vec<u8> {
     Life::new(NOBODYS).part(0, &[&first_ms.to_be_bytes(), row].concat())
 }
 
-/// What an entry of the agenda says: when, and whose row; `None` if `key` is none of the agenda.
+/// The deadline and the row of an entry of the agenda; `None` if `key` is not in the agenda.
 pub fn agenda_of(key: &[u8]) -> Option<(u64, &[u8])> {
     let part = Part::parse(key).filter(|part| part.version == NOBODYS && part.space == 0)?;
     take_deadline(part.subkey)
 }
 
-/// All of the agenda: its first key, and the first one behind it.
+/// The key range of the agenda: its first key, and the first key behind it.
 pub fn agenda() -> (Vec<u8>, Vec<u8>) {
     Life::new(NOBODYS).space(0)
 }

@@ -1,4 +1,4 @@
-//! The head of a row of many parts: what stands at the row's own key.
+//! The head of a row of many parts: the content at the row's own key.
 //!
 //! ```text
 //! head := format u8 = 1 | type u8 | version varint | count varint | bytes varint
@@ -10,7 +10,7 @@ use super::Packed;
 use super::fields::{HashDetail, MortalFields};
 use crate::varint;
 
-/// The format that is written, and the only one that is read.
+/// The only format that is written or read.
 const FORMAT: u8 = 1;
 
 /// The parts have keys of their own.
@@ -21,22 +21,22 @@ const PACKED: u8 = 1;
 /// The largest version: a sequence number ([`crate::engine::SEQ_MAX`]).
 pub const VERSION_MAX: u64 = crate::engine::SEQ_MAX;
 
-/// Bytes of a head without its detail and its packed parts: a few less or more, as its numbers are.
+/// About how many bytes a head has without its detail and its packed parts; it depends on the size of its numbers.
 const BYTES: usize = 16;
 
-/// Room for all but the detail and the packed parts.
+/// Room for everything but the detail and the packed parts.
 const NUMBERS_BYTES_MAX: usize = 3 + 4 * varint::BYTES_MAX;
 
 /// Most bytes of [`Head::detail`].
 pub const DETAIL_BYTES_MAX: usize = 256;
 
-/// What a row of many parts is.
+/// The type of a row of many parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum RowType {
     /// Fields with values.
     Hash = 1,
-    /// Values in the order that they were put in.
+    /// Values in the order in which they were put in.
     List = 2,
     /// Members.
     Set = 3,
@@ -50,7 +50,7 @@ impl RowType {
     /// All of them.
     pub const ALL: [RowType; 5] = [Self::Hash, Self::List, Self::Set, Self::SortedSet, Self::Stream];
 
-    /// What `TYPE` calls it.
+    /// The name that `TYPE` gives it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",
@@ -66,43 +66,43 @@ impl RowType {
     }
 }
 
-/// See the module. What a life of a row is like, but for its parts and its expiry.
+/// The head of a row of many parts. It describes one life of the row, except for its parts and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What the row is.
+    /// The type of the row.
     pub kind: RowType,
-    /// Its partition gives it to no other life of any row. From 1 to [`VERSION_MAX`].
+    /// The version of this life. The partition gives it to no other life of any row. From 1 to [`VERSION_MAX`].
     pub version: u64,
-    /// Its parts, as its users count them.
+    /// The number of parts, as users count them.
     pub count: u64,
-    /// Bytes of subkeys and values, as its type counts them.
+    /// Bytes of subkeys and values, as the row's type counts them.
     pub bytes: u64,
-    /// What its type needs besides, at most [`DETAIL_BYTES_MAX`] bytes: where a list begins, a stream's last entry.
+    /// Other data of the row's type, at most [`DETAIL_BYTES_MAX`] bytes: where a list begins, a stream's last entry.
     pub detail: Vec<u8>,
-    /// All its parts, where it is so small that they stand here; `None` where they have keys of their own.
+    /// All parts of a row that is so small that they stand in its head; `None` where they have keys of their own.
     pub packed: Option<Packed>,
 }
 
-/// A head where its bytes lie.
+/// A head, borrowed from its encoded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadRef<'a> {
-    /// As of a [`Head`].
+    /// As in a [`Head`].
     pub kind: RowType,
-    /// As of a [`Head`].
+    /// As in a [`Head`].
     pub version: u64,
-    /// As of a [`Head`].
+    /// As in a [`Head`].
     pub count: u64,
-    /// As of a [`Head`].
+    /// As in a [`Head`].
     pub bytes: u64,
-    /// As of a [`Head`].
+    /// As in a [`Head`].
     pub detail: &'a [u8],
     /// The bytes of [`Head::packed`].
     pub packed: Option<&'a [u8]>,
 }
 
 impl<'a> HeadRef<'a> {
-    /// What `bytes` say; `None` if they are not exactly what [`Head::encode`] makes of some head, whose packed parts
-    /// are not looked at: [`Packed::is_sound`] does that.
+    /// Decodes `bytes`; `None` if they are not exactly what [`Head::encode`] makes of some head. Packed parts are not
+    /// checked: [`Packed::is_sound`] does that.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (&[format, kind], mut rest) = bytes.split_first_chunk()?;
         let kind = RowType::of(kind).filter(|_| format == FORMAT)?;
@@ -119,13 +119,13 @@ impl<'a> HeadRef<'a> {
         is_whole.then_some(Self { kind, version, count, bytes: bytes_of_parts, detail, packed })
     }
 
-    /// Of a hash: its fields that expire before the row does, if it has some.
+    /// For a hash: its fields that expire before the row does, if it has any.
     #[inline]
     pub fn mortal(&self) -> Option<MortalFields> {
         mortal_of(self.kind, self.detail)
     }
 
-    /// The same on its own.
+    /// Copies it to an owned head.
     pub fn to_head(self) -> Head {
         let Self { kind, version, count, bytes, detail, packed } = self;
         Head { kind, version, count, bytes, detail: detail.into(), packed: packed.map(Packed::of) }
@@ -133,30 +133,30 @@ impl<'a> HeadRef<'a> {
 }
 
 impl Head {
-    /// About how many bytes it takes where it stands.
+    /// About how many bytes the head takes where it is stored.
     #[inline]
     pub fn stored_bytes(&self) -> usize {
         BYTES + self.detail.len() + self.packed.as_ref().map_or(0, |packed| packed.as_bytes().len())
     }
 
-    /// Of a hash, a set or a sorted set: whether Redis would not keep it as a small one.
+    /// For a hash, a set or a sorted set: whether Redis would not keep it as a small one.
     pub fn is_large(&self) -> bool {
         self.detail.first() == Some(&1)
     }
 
-    /// A row in its life `version`, still without parts, which will have keys of their own.
+    /// A row in its life `version`, still without parts; they will have keys of their own.
     pub fn new(kind: RowType, version: u64) -> Self {
         Self { kind, version, count: 0, bytes: 0, detail: Vec::new(), packed: None }
     }
 
-    /// Of a hash: its fields that expire before the row does, if it has some.
+    /// For a hash: its fields that expire before the row does, if it has any.
     #[inline]
     pub fn mortal(&self) -> Option<MortalFields> {
         mortal_of(self.kind, &self.detail)
     }
 
     /// The bytes of a head whose row expires at `row_ms` (`None` = never), and the deadline to be written with them:
-    /// where every field expires, the row is gone with the last.
+    /// where every field expires, the row goes with the last field.
     ///
     /// # Panics
     /// As [`Head::encode`].
@@ -167,13 +167,13 @@ impl Head {
         (Head { detail, ..self.clone() }.encode(), self.end_ms(row_ms))
     }
 
-    /// When a row that has this head, and expires by itself at `row_ms`, is gone: with its last field at the latest.
+    /// When a row is gone that has this head and expires by itself at `row_ms`: at the latest with its last field.
     pub fn end_ms(&self, row_ms: Option<u64>) -> Option<u64> {
         let last_ms = self.mortal().filter(|mortal| mortal.count >= self.count).map(|mortal| mortal.last_ms);
         row_ms.into_iter().chain(last_ms).min()
     }
 
-    /// When the row expires by itself, where `stored_ms` was written with this head: see [`Head::encode_until`].
+    /// When the row expires by itself, if `stored_ms` was written with this head: see [`Head::encode_until`].
     pub fn row_ms(&self, stored_ms: Option<u64>) -> Option<u64> {
         match self.mortal() {
             None => stored_ms,
@@ -181,7 +181,7 @@ impl Head {
         }
     }
 
-    /// As bytes.
+    /// Encodes the head.
     ///
     /// # Panics
     /// If the version is out of its bounds, or the detail too long.
@@ -204,14 +204,14 @@ impl Head {
         out
     }
 
-    /// What `bytes` say; `None` as of [`HeadRef::parse`].
+    /// Decodes `bytes`; `None` as in [`HeadRef::parse`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         HeadRef::parse(bytes).map(HeadRef::to_head)
     }
 }
 
 fn mortal_of(kind: RowType, detail: &[u8]) -> Option<MortalFields> {
-    // Most hashes have none, and one byte at most.
+    // Most hashes have no such fields; then the detail has one byte at most.
     if kind != RowType::Hash || detail.len() < 2 {
         return None;
     }

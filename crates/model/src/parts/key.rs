@@ -5,9 +5,10 @@
 //! cover := 80 | version u64 big-endian
 //! ```
 //!
-//! A version is given out once in a partition: it says whose parts these are, and the row's key does not stand here. So
-//! a row can be renamed, or moved to another database, by moving its head. The keys of parts are ordered as (version,
-//! space, subkey) are, a cover comes directly before all parts of its life, and both lie behind all heads.
+//! A version is given out once in a partition. It says which row the parts belong to; the row's key is not in the keys
+//! of the parts. So a row can be renamed, or moved to another database, by moving its head. The keys of parts are
+//! ordered by (version, space, subkey). A cover comes directly before all parts of its life, and both lie behind all
+//! heads.
 
 use crate::{KEY_BYTES_MAX, StoredKey, varint};
 
@@ -15,44 +16,44 @@ use crate::{KEY_BYTES_MAX, StoredKey, varint};
 const REGION: u8 = 0x80;
 const VERSION_BYTES: usize = 8;
 
-/// The value of a cover whose parts have about so many bytes of keys and values.
+/// The value of a cover whose parts have about `bytes` bytes of keys and values.
 pub fn cover_value(bytes: u64) -> Vec<u8> {
     let mut value = Vec::new();
     varint::put(&mut value, bytes);
     value
 }
 
-/// What [`cover_value`] was made of; `None` for any other value.
+/// The bytes that [`cover_value`] encoded; `None` for any other value.
 pub fn covered_bytes(mut value: &[u8]) -> Option<u64> {
     varint::take_shortest(&mut value).filter(|_| value.is_empty())
 }
 
-/// Spaces that rows use: a packed part has room for so many.
+/// The number of spaces that rows can use: a packed part has room for this many.
 pub const SPACES: u8 = 32;
 
 /// Bytes of a cover's key.
 pub const COVER_KEY_BYTES: usize = 1 + VERSION_BYTES;
 
-/// The longest key of a part: its subkey may be as long as a key, and what orders subkeys takes a few bytes more.
+/// The longest key of a part: its subkey may be as long as a key, and its place in the order takes a few bytes more.
 pub const PART_KEY_BYTES_MAX: usize = COVER_KEY_BYTES + 1 + SUBKEY_BYTES_MAX;
 
-/// The longest subkey: a member as long as a key, behind what it is ordered by.
+/// The longest subkey: a member as long as a key, behind the bytes that order it.
 pub const SUBKEY_BYTES_MAX: usize = KEY_BYTES_MAX + 16;
 
-/// Whether `stored` is in the region of parts and covers: no key of a head is.
+/// Whether `stored` is in the region of parts and covers. No key of a head is.
 #[inline]
 pub fn is_part(stored: &[u8]) -> bool {
     stored.first().is_some_and(|&first| first & REGION != 0)
 }
 
-/// The key of the cover of the life `version`: what the keys of all its parts begin with.
+/// The key of the cover of the life `version`. The keys of all its parts begin with it.
 pub fn cover_key(version: u64) -> [u8; COVER_KEY_BYTES] {
     let mut key = [REGION; COVER_KEY_BYTES];
     key[1..].copy_from_slice(&version.to_be_bytes());
     key
 }
 
-/// The life that the stored key `key`, of a part or a cover, belongs to; `None` for any other key.
+/// The life that the stored key `key` belongs to, if it is of a part or a cover; `None` for any other key.
 #[inline]
 pub fn version_of(key: &[u8]) -> Option<u64> {
     let (&REGION, rest) = key.split_first()? else { return None };
@@ -61,11 +62,11 @@ pub fn version_of(key: &[u8]) -> Option<u64> {
 
 /// The first key behind all parts of the life `version`.
 pub fn cover_end(version: u64) -> [u8; COVER_KEY_BYTES] {
-    // A version takes 56 bits: there is always one more.
+    // A version takes 56 bits, so there is always a next one.
     cover_key(version + 1)
 }
 
-/// One life of a row: where its parts are.
+/// One life of a row, which determines the keys of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     /// The version of the row's head.
@@ -83,19 +84,19 @@ impl Life {
         [&self.front(space)[..], subkey].concat()
     }
 
-    /// The same, as whoever reads it wants it.
+    /// The same, as a stored key for reads.
     pub fn stored_part(self, space: u8, subkey: &[u8]) -> StoredKey {
         StoredKey::joined([&self.front(space), subkey])
     }
 
-    /// What stands in front of the subkey in the keys of all parts in `space`.
+    /// The bytes in front of the subkey in the keys of all parts in `space`.
     pub fn front(self, space: u8) -> [u8; Self::SUBKEY_AT] {
         let mut front = [space; Self::SUBKEY_AT];
         front[..COVER_KEY_BYTES].copy_from_slice(&cover_key(self.version));
         front
     }
 
-    /// Where `space` is: its parts have keys from the first one on and before the second, ordered by subkey.
+    /// The key range of `space`: its parts have keys from the first one on and before the second, ordered by subkey.
     pub fn space(self, space: u8) -> (Vec<u8>, Vec<u8>) {
         let to = match space.checked_add(1) {
             Some(next) => self.part(next, &[]),
@@ -104,23 +105,23 @@ impl Life {
         (self.part(space, &[]), to)
     }
 
-    /// What stands in front of the subkey in the key of a part takes so many bytes.
+    /// How many bytes stand in front of the subkey in the key of a part.
     pub const SUBKEY_AT: usize = COVER_KEY_BYTES + 1;
 }
 
-/// The key of a part, taken apart.
+/// The key of a part, split into its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// The life that it belongs to.
+    /// The life that the part belongs to.
     pub version: u64,
-    /// The order of its row that it stands in.
+    /// The order of the row that the part stands in.
     pub space: u8,
-    /// Where in that order.
+    /// The place in that order.
     pub subkey: &'a [u8],
 }
 
 impl<'a> Part<'a> {
-    /// Takes `key` apart; `None` if it is not the key of a part.
+    /// Splits `key`; `None` if it is not the key of a part.
     pub fn parse(key: &'a [u8]) -> Option<Self> {
         let version = version_of(key)?;
         let (&space, subkey) = key[COVER_KEY_BYTES..].split_first()?;

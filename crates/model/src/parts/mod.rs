@@ -1,12 +1,12 @@
 //! Rows of many parts: hashes, lists, sets, sorted sets, streams. Their bytes are described in `docs/format/rows.md`.
 //!
-//! - A row's [`Head`] stands at the row's own key, where a string has its value, and says what the row is.
+//! - A row's [`Head`] stands at the row's own key, where a string has its value, and describes the row.
 //! - A small row stands in its head as a whole ([`Packed`]).
-//! - The parts of a larger one are keys of their own, in a region of the tree that no head is in. They begin with the
-//!   row's [version](Head), which a partition gives out once: so a read never meets a part of an earlier life, and a
-//!   row is renamed by its head alone.
-//! - A *cover* in front of the parts of a life says that they are dead. So a row of a million parts goes by two
-//!   changes; merges drop what is covered, and reads need not know of covers.
+//! - The parts of a larger row have keys of their own, in a region of the tree that has no heads. These keys begin with
+//!   the row's [version](Head), which a partition gives out once. So a read never meets a part of an earlier life, and
+//!   a row is renamed by its head alone.
+//! - A *cover* in front of the parts of a life says that they are dead. So a row of a million parts is deleted by two
+//!   changes; merges drop the covered parts, and reads need not know of covers.
 
 pub mod audit;
 pub mod fields;

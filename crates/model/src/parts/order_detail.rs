@@ -1,8 +1,8 @@
-//! What the head of a sorted set knows of its order by score: where it begins and ends, and how it is counted.
+//! The description of a sorted set's order by score in the set's head: where it begins and ends, and how it is counted.
 //!
-//! An order whose front is taken away again and again, as a queue's is, begins with parts that are dead until a merge
-//! drops them. Whoever looks for the first member would step over all of them, each time. So the head says where the
-//! first one stands.
+//! An order whose front is removed again and again, as a queue's is, begins with parts that are dead until a merge
+//! drops them. A search for the first member would step over all of them, each time. So the head says where the first
+//! member stands.
 //!
 //! ```text
 //! detail := nothing | large u8 | (levels varint | (second bound | (first bound | last bound)?)?)?
@@ -13,11 +13,11 @@
 use super::TALLY_LEVELS_MAX;
 use crate::varint;
 
-/// Says that Redis would not keep the row as a small one.
+/// Marks a row that Redis would not keep as a small one.
 const LARGE: u8 = 1;
 
-/// What is added to the levels where some of the counts are tallies. Versions that do not know these do not know so
-/// many levels either.
+/// Added to the number of levels where some of the counts are tallies. Versions of Weir that do not know tallies do not
+/// know that many levels either.
 const TALLIED: u8 = 16;
 
 /// The longest [bound](OrderDetail::cut) of an order, in bytes.
@@ -26,35 +26,35 @@ pub const ORDER_BOUND_BYTES_MAX: usize = 64;
 /// The detail of the head of a sorted set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrderDetail {
-    /// Redis would not keep it as a small one.
+    /// Whether Redis would not keep the set as a small one.
     pub is_large: bool,
-    /// How many levels of counts it has.
+    /// How many levels of counts the order has.
     pub levels: u8,
-    /// Some of them are [tallies](super::Tally). Where none is, or there is no level: `false`.
+    /// Whether some of the counts are [tallies](super::Tally). `false` where there is no level.
     pub is_tallied: bool,
-    /// Between the first bucket and this place none of those begins that are parts of their own; empty where that is
-    /// not known, or too long to be kept.
+    /// Of the buckets that are parts of their own, none begins between the first one and this place. Empty where this
+    /// is not known, or too long to be kept.
     pub second: Vec<u8>,
-    /// The outermost places.
+    /// The bounds of the outermost places.
     pub ends: Option<OrderEnds>,
 }
 
 /// The [bounds](OrderDetail::cut) of the first place in the order and of the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderEnds {
-    /// Of the first: no member stands in front of it.
+    /// The bound of the first place: no member stands in front of it.
     pub first: Vec<u8>,
-    /// Of the last: what is behind it, and does not begin with it, is no member.
+    /// The bound of the last place: nothing behind it is a member, except for places that begin with it.
     pub last: Vec<u8>,
 }
 
 impl OrderDetail {
-    /// The bound of `place`: its first bytes. Bounds are in the order of their places, or are the same.
+    /// The bound of `place`: its first bytes. Bounds are in the order of their places, or equal.
     pub fn cut(place: &[u8]) -> &[u8] {
         &place[..place.len().min(ORDER_BOUND_BYTES_MAX)]
     }
 
-    /// As bytes: numbers at the end that are not known are left out.
+    /// Encodes the detail. Numbers at the end that are not known are left out.
     ///
     /// # Panics
     /// If a bound is longer than [`ORDER_BOUND_BYTES_MAX`], or that of an end is empty; or if there are tallies and no
@@ -89,11 +89,11 @@ impl OrderDetail {
         out
     }
 
-    /// What `bytes` say; `None` if no [`OrderDetail::encode`] has given them.
+    /// Decodes `bytes`; `None` if [`OrderDetail::encode`] cannot have produced them.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (is_large, mut rest) = match bytes {
             [] => return Some(Self::default()),
-            // With no level, as a set had it that has shrunk, before bounds were kept.
+            // A set that has shrunk was written like this, with no level, before bounds were kept.
             [LARGE] | [LARGE, 0] => return Some(Self { is_large: true, ..Self::default() }),
             [large @ (0 | LARGE), rest @ ..] => (*large == LARGE, rest),
             _ => return None,
@@ -132,7 +132,7 @@ impl OrderEnds {
         Self { first: OrderDetail::cut(first).into(), last: OrderDetail::cut(last).into() }
     }
 
-    /// A member stands at `place` now.
+    /// Extends the bounds for a member that stands at `place` now.
     pub fn include(&mut self, place: &[u8]) {
         let bound = OrderDetail::cut(place);
         if *bound < self.first[..] {
@@ -143,7 +143,7 @@ impl OrderEnds {
         }
     }
 
-    /// The first place that no member stands at or behind, whatever the score; `None` where there is no such place.
+    /// The first place at or behind which no member stands, whatever its score; `None` if there is no such place.
     pub fn behind(&self) -> Option<Vec<u8>> {
         let kept = self.last.iter().rposition(|&byte| byte != u8::MAX)?;
         let mut behind = self.last[..=kept].to_vec();
@@ -182,7 +182,7 @@ mod tests {
             let detail = OrderDetail { is_large, levels, is_tallied: tallied && levels > 0, second, ends };
             let bytes = detail.encode();
             prop_assert!(bytes.len() <= DETAIL_BYTES_MAX);
-            // A row that is small, and of which nothing is known, has no detail.
+            // A small row of which nothing else is known has no detail.
             prop_assert_eq!(OrderDetail::decode(&bytes), Some(detail));
         }
 

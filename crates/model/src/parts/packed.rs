@@ -1,4 +1,4 @@
-//! The parts of a small row, which stand in its head one behind the other.
+//! The parts of a small row, which stand in its head one after the other.
 //!
 //! ```text
 //! packed := part*
@@ -6,7 +6,7 @@
 //! tag    := space << 3 | 4 if it expires | 2 if it has a value | 1 if it has a subkey
 //! ```
 //!
-//! Parts keep the order that they were put in: a small hash is told as it was filled.
+//! Parts keep the order in which they were put in: a small hash is listed in the order in which it was filled.
 
 use std::ops::Range;
 
@@ -19,20 +19,20 @@ const EXPIRES: u8 = 4;
 const SPACE_SHIFT: u32 = 3;
 const _: () = assert!(SPACES as u32 == 1 << (u8::BITS - SPACE_SHIFT), "a space fits a tag");
 
-/// See the module.
+/// The parts of a small row, encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packed(Vec<u8>);
 
-/// One of them.
+/// One packed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedPart<'a> {
-    /// The order of its row that it stands in, less than [`SPACES`].
+    /// The order of its row that the part stands in, less than [`SPACES`].
     pub space: u8,
-    /// Where in that order.
+    /// The place in that order.
     pub subkey: &'a [u8],
-    /// What it says.
+    /// The part's value.
     pub value: &'a [u8],
-    /// First millisecond since 1970 at which it no longer exists; `None` = it stays as long as its row.
+    /// First millisecond since 1970 at which the part no longer exists; `None` = it lasts as long as its row.
     pub expire_at_ms: Option<u64>,
 }
 
@@ -47,10 +47,10 @@ impl<'a> PackedPart<'a> {
         Some(Self { space: tag >> SPACE_SHIFT, subkey, value, expire_at_ms })
     }
 
-    /// Appends its bytes.
+    /// Appends the bytes of the part.
     ///
     /// # Panics
-    /// The space is too large.
+    /// If the space is too large.
     fn put(&self, out: &mut Vec<u8>) {
         assert!(self.space < SPACES, "space {}", self.space);
         let flag = |is: bool, flag| if is { flag } else { 0 };
@@ -77,17 +77,17 @@ fn take_if<'a>(is_there: bool, bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Packed {
-    /// The parts that `bytes` are. Nothing is checked: [`Packed::is_sound`] tells.
+    /// Takes `bytes` as packed parts, unchecked: [`Packed::is_sound`] checks them.
     pub fn of(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
     }
 
-    /// Their bytes.
+    /// The encoded bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether `bytes` are exactly what putting some parts gives.
+    /// Whether `bytes` is the exact encoding of some parts.
     pub fn is_sound(bytes: &[u8]) -> bool {
         let (mut rest, mut again) = (bytes, Vec::with_capacity(bytes.len()));
         while let Some(part) = PackedPart::take(&mut rest) {
@@ -96,7 +96,7 @@ impl Packed {
         again == bytes
     }
 
-    /// The parts, in their order. What is damaged ends them.
+    /// The parts, in their order. The iteration ends at damaged bytes.
     pub fn iter(&self) -> impl Iterator<Item = PackedPart<'_>> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || PackedPart::take(&mut rest))
@@ -107,32 +107,32 @@ impl Packed {
         self.iter().find(|part| part.space == space && part.subkey == subkey)
     }
 
-    /// Puts `part` where one with its space and subkey stands, else behind all.
+    /// Replaces the part with the same space and subkey by `part`, or appends `part` if there is none.
     pub fn put(&mut self, part: PackedPart<'_>) {
         let place = self.find(part.space, part.subkey).unwrap_or(self.0.len()..self.0.len());
         self.replace(place, Some(part));
     }
 
-    /// Puts `part` in front of the part with the number `index`; behind all where there are not so many.
+    /// Inserts `part` in front of the part with the number `index`; appends it if there are not so many.
     pub fn insert(&mut self, index: usize, part: PackedPart<'_>) {
         let start = self.nth(index).map_or(self.0.len(), |place| place.start);
         self.replace(start..start, Some(part));
     }
 
-    /// Takes the part at `subkey` in `space` out; `false` where there is none.
+    /// Removes the part at `subkey` in `space`; `false` if there is none.
     pub fn remove(&mut self, space: u8, subkey: &[u8]) -> bool {
         let place = self.find(space, subkey);
         place.map(|place| self.replace(place, None)).is_some()
     }
 
-    /// Takes the part with the number `index` out, if there is one.
+    /// Removes the part with the number `index`, if there is one.
     pub fn remove_nth(&mut self, index: usize) {
         if let Some(place) = self.nth(index) {
             self.replace(place, None);
         }
     }
 
-    /// Keeps those parts only for which `keep` says so; gives how many went.
+    /// Keeps only the parts for which `keep` returns true; returns how many were removed.
     pub fn retain(&mut self, mut keep: impl FnMut(&PackedPart<'_>) -> bool) -> usize {
         let (mut kept, mut gone) = (Vec::with_capacity(self.0.len()), 0);
         for part in self.iter() {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a list of parts that is searched.
+        /// Compares with a list of parts that is searched.
         #[test]
         fn parts_are_put_found_and_taken_out(steps in vec((owned(), 0..6_u8, 0..8_usize), 0..24)) {
             let (mut packed, mut model) = (Packed::default(), Vec::<Owned>::new());

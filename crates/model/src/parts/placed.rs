@@ -1,7 +1,7 @@
-//! Where the members of a large hash, set or sorted set stand: in the order of a hash of theirs.
+//! The places of the members of a large hash, set or sorted set: members are ordered by a hash of each.
 //!
-//! So a random place has a random member behind it, and a scan can go on from a number, which needs nobody who
-//! remembers where it was. The hash is seeded by the row's version: nobody can choose members that crowd one place.
+//! So a random place has a random member behind it, and a scan can go on from a number, without any memory of where it
+//! was. The hash is seeded by the row's version, so nobody can choose members that crowd at one place.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -22,7 +22,7 @@ pub fn place_of(version: u64, member: &[u8]) -> u32 {
     (xxh3_64_with_seed(member, version) >> 32) as u32
 }
 
-/// The subkey of `member` in the life `version`: its place, and itself.
+/// The subkey of `member` in the life `version`: its place, followed by the member.
 pub fn placed(version: u64, member: &[u8]) -> Vec<u8> {
     let mut subkey = Vec::with_capacity(PLACE_BYTES + member.len());
     subkey.extend_from_slice(&place_of(version, member).to_be_bytes());
@@ -31,7 +31,7 @@ pub fn placed(version: u64, member: &[u8]) -> Vec<u8> {
 }
 
 impl Life {
-    /// What stands in front of `member` in the key of its part in `space`, where members are placed.
+    /// The bytes in front of `member` in the key of its part in `space`, where members are placed.
     pub fn placed_front(self, space: u8, member: &[u8]) -> [u8; Self::SUBKEY_AT + PLACE_BYTES] {
         let mut front = [0; Self::SUBKEY_AT + PLACE_BYTES];
         front[..Self::SUBKEY_AT].copy_from_slice(&self.front(space));
@@ -45,8 +45,8 @@ impl Life {
     }
 }
 
-/// The `subkey` in `space` of a row that is a `kind`, as the life `version` has it: members stand where the version
-/// puts them.
+/// The subkey `subkey` in `space` of a row of type `kind`, moved to the life `version`: the version decides the places
+/// of members.
 pub fn moved_subkey(kind: RowType, space: u8, mut subkey: Vec<u8>, version: u64) -> Vec<u8> {
     let at = match (kind, space) {
         (RowType::Hash, MORTAL_SPACE) => 0,
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn places_are_the_same_for_ever_and_differ_by_version() {
-        // They are in files.
+        // Places are stored in files, so they must not change.
         assert_eq!(placed(7, b"member"), [&place_of(7, b"member").to_be_bytes()[..], b"member"].concat());
         assert_eq!(Life::new(7).stored_member(3, b"member")[..], Life::new(7).part(3, &placed(7, b"member")));
         let moved = |space, subkey: Vec<u8>| moved_subkey(RowType::Hash, space, subkey, 7);

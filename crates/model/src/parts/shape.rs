@@ -1,6 +1,6 @@
-//! Rows as wholes, and how each is laid out in parts. A row that is [mapped](Shape::map) and
-//! [reduced](Shape::reduce) is the same row. Commands do not do this, they read and write part by part: it is the
-//! description of the layouts that they keep, and what tests compare with.
+//! Rows as wholes, and how each is laid out in parts. A row that is [mapped](Shape::map) and then
+//! [reduced](Shape::reduce) is the same row. Commands do not use this module; they read and write part by part. The
+//! module describes the layouts that they maintain, and tests compare with it.
 //!
 //! | row | space 0: subkey → value | space 1 | detail of the head |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //! | stream | entry's id → fields | groups; more in spaces 2 to 4 ([`super::stream`]) | ids and numbers |
 //!
 //! Where the parts stand in the head there are no places, no positions, and nothing of space 1: these follow from the
-//! rest. The counts of a large sorted set, in spaces 2 to 12, are of no shape: they follow from space 1 and from how it
-//! came about.
+//! rest. The counts of a large sorted set, in spaces 2 to 12, belong to no shape: they follow from space 1 and from the
+//! set's history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,7 +28,7 @@ pub enum Shape {
     String(Vec<u8>),
     /// Values by field.
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
-    /// Values in order, the first at a position.
+    /// Values in order, and the position of the first one.
     List(i64, Vec<Vec<u8>>),
     /// Members.
     Set(BTreeSet<Vec<u8>>),
@@ -38,7 +38,7 @@ pub enum Shape {
     Stream(Box<StreamShape>),
 }
 
-/// What a row is laid out as.
+/// The layout of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mapped {
     /// A value at the row's key, without parts.
@@ -80,15 +80,15 @@ pub fn scored(number: f64, member: &[u8]) -> (Vec<u8>, &'static [u8]) {
     (subkey, if number == 0.0 && number.is_sign_negative() { &NEGATIVE_ZERO } else { &[] })
 }
 
-/// What stands beside a score that is -0.0.
+/// The value beside a score that is -0.0.
 const NEGATIVE_ZERO: [u8; 1] = [1];
 
-/// The whole of `bytes` as what `take` takes.
+/// Decodes all of `bytes` with `take`.
 fn whole<T>(mut bytes: &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Result<T, NotARow> {
     take(&mut bytes).filter(|_| bytes.is_empty()).ok_or(NotARow)
 }
 
-/// What the head of a list says of its first position, as an index.
+/// The first position of a list as its head has it, as an index.
 fn first_of(detail: &[u8]) -> Result<i64, NotARow> {
     whole(detail, take_i64)
 }
@@ -104,7 +104,7 @@ fn by_score(kind: RowType, parts: &Parts) -> Parts {
 }
 
 impl Shape {
-    /// What it is, the detail of its head, and its parts of space 0 without places; `None` for a string.
+    /// The type of the row, the detail of its head, and its parts of space 0 without places; `None` for a string.
     fn parts(&self) -> Option<(RowType, Vec<u8>, Parts)> {
         Some(match self {
             Shape::String(_) => return None,
@@ -128,8 +128,7 @@ impl Shape {
         })
     }
 
-    /// Lays it out as the life `version` of its row: in its head where it `is_packed`, else in parts with keys of their
-    /// own.
+    /// Lays the row out as the life `version`: in its head if it `is_packed`, else in parts with keys of their own.
     ///
     /// # Panics
     /// If a score is NaN, or a list goes beyond the last position.
@@ -160,10 +159,10 @@ impl Shape {
         Mapped::Parts(head, parts)
     }
 
-    /// The row that was laid out.
+    /// The row of which `mapped` is the layout.
     ///
     /// # Errors
-    /// There is no such row.
+    /// If there is no such row.
     pub fn reduce(mapped: &Mapped) -> Result<Self, NotARow> {
         let (head, spread) = match mapped {
             Mapped::Value(value) => return Ok(Shape::String(value.clone())),
@@ -199,8 +198,8 @@ impl Shape {
             }
             RowType::Stream => unreachable!("a stream was reduced above"),
         };
-        // Places, positions, orders and counts follow from the rest: where they do not, it was no row. Packed parts
-        // may stand in any order.
+        // Places, positions, orders and counts follow from the rest: if they do not, this was no row. Packed parts may
+        // stand in any order.
         let mut again = shape.map(head.version, head.packed.is_some());
         let mut given = mapped.clone();
         for mapped in [&mut again, &mut given] {
@@ -273,7 +272,7 @@ mod tests {
             prop_assert_eq!(Shape::reduce(&shape.map(version, is_packed)), Ok(shape));
         }
 
-        /// Through the bytes of head and keys, as a tree has them: in the order of the keys.
+        /// The round trip goes through the bytes of head and keys, in the order of the keys, as a tree has them.
         #[test]
         fn a_row_comes_back_from_its_stored_bytes(shape in shape(), version in 1..=VERSION_MAX, is_packed: bool) {
             let mapped = shape.map(version, is_packed);

@@ -1,4 +1,4 @@
-//! How a stream is laid out: subkeys and values of its parts, and the detail of its head. Any bytes are read.
+//! The layout of a stream: subkeys and values of its parts, and the detail of its head. Any bytes can be read safely.
 //!
 //! | space | subkey | value |
 //! |---|---|---|
@@ -42,7 +42,7 @@ impl EntryId {
         Self { ms, seq }
     }
 
-    /// The next one; `None` behind the largest.
+    /// The next id; `None` behind the largest.
     pub fn next(self) -> Option<Self> {
         match self.seq.checked_add(1) {
             Some(seq) => Some(Self { seq, ..self }),
@@ -50,7 +50,7 @@ impl EntryId {
         }
     }
 
-    /// The one before; `None` in front of the smallest.
+    /// The previous id; `None` in front of the smallest.
     pub fn previous(self) -> Option<Self> {
         match self.seq.checked_sub(1) {
             Some(seq) => Some(Self { seq, ..self }),
@@ -58,7 +58,7 @@ impl EntryId {
         }
     }
 
-    /// Appends its 16 bytes.
+    /// Appends the 16 bytes of the id.
     fn put(self, out: &mut Vec<u8>) {
         put_u64(out, self.ms);
         put_u64(out, self.seq);
@@ -68,25 +68,25 @@ impl EntryId {
         Some(Self { ms: take_u64(bytes)?, seq: take_u64(bytes)? })
     }
 
-    /// The subkey of an entry.
+    /// The subkey of the entry.
     pub fn subkey(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         self.put(&mut out);
         out
     }
 
-    /// The id that `subkey` is of.
+    /// The id in the subkey of an entry.
     pub fn of_subkey(subkey: &[u8]) -> Option<Self> {
         whole(subkey, Self::take)
     }
 }
 
-/// The whole of `bytes` as what `take` takes.
+/// Decodes all of `bytes` with `take`.
 fn whole<T>(mut bytes: &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Option<T> {
     take(&mut bytes).filter(|_| bytes.is_empty())
 }
 
-/// The value of an entry with these words: its fields, each with its value behind it.
+/// The value of an entry with these words: each field is followed by its value.
 pub fn entry_value<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     for word in words {
@@ -96,7 +96,7 @@ pub fn entry_value<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Vec<u8> {
     out
 }
 
-/// The words of an entry with this value; `None` if it is damaged.
+/// The words of an entry, from its value; `None` if that is damaged.
 pub fn entry_words(mut value: &[u8]) -> Option<Vec<&[u8]>> {
     let mut words = Vec::new();
     while !value.is_empty() {
@@ -105,23 +105,23 @@ pub fn entry_words(mut value: &[u8]) -> Option<Vec<&[u8]>> {
     words.len().is_multiple_of(2).then_some(words)
 }
 
-/// What the head of a stream says besides.
+/// The detail of the head of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamDetail {
-    /// The first entry that is there; 0-0 where there is none.
+    /// The first entry that still exists; 0-0 where there is none.
     pub first: EntryId,
-    /// The last entry there ever was.
+    /// The last entry that was ever added.
     pub last: EntryId,
     /// The largest entry that was deleted by its id.
     pub max_deleted: EntryId,
-    /// Entries there ever were.
+    /// How many entries were ever added.
     pub added: u64,
     /// Its groups.
     pub groups: u64,
 }
 
 impl StreamDetail {
-    /// As bytes: three ids and two varints.
+    /// Encodes the detail: three ids and two varints.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(3 * 16 + 6);
         [self.first, self.last, self.max_deleted].into_iter().for_each(|id| id.put(&mut out));
@@ -130,7 +130,7 @@ impl StreamDetail {
         out
     }
 
-    /// What `bytes` say.
+    /// Decodes the detail.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         whole(bytes, |bytes| {
             let [first, last, max_deleted] = [EntryId::take(bytes)?, EntryId::take(bytes)?, EntryId::take(bytes)?];
@@ -139,12 +139,12 @@ impl StreamDetail {
     }
 }
 
-/// What is kept of a group.
+/// The stored value of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupValue {
     /// The last entry that was delivered to somebody as a new one.
     pub delivered: EntryId,
-    /// How many entries of the stream it has read; `None` = nobody can tell.
+    /// How many entries of the stream the group has read; `None` = unknown.
     pub read: Option<u64>,
     /// Entries delivered and not acknowledged.
     pub pending: u64,
@@ -153,7 +153,7 @@ pub struct GroupValue {
 }
 
 impl GroupValue {
-    /// As bytes.
+    /// Encodes the value.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         self.delivered.put(&mut out);
@@ -163,7 +163,7 @@ impl GroupValue {
         out
     }
 
-    /// What `bytes` say.
+    /// Decodes the value.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         whole(bytes, |bytes| {
             let delivered = EntryId::take(bytes)?;
@@ -173,17 +173,17 @@ impl GroupValue {
     }
 }
 
-/// What is kept of a consumer.
+/// The stored value of a consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerValue {
-    /// When it last asked for something, in milliseconds since 1970.
+    /// When the consumer last asked for something, in milliseconds since 1970.
     pub seen_ms: u64,
     /// Its pending entries.
     pub pending: u64,
 }
 
 impl ConsumerValue {
-    /// As bytes.
+    /// Encodes the value.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(8);
         varint::put(&mut out, self.seen_ms);
@@ -191,25 +191,25 @@ impl ConsumerValue {
         out
     }
 
-    /// What `bytes` say.
+    /// Decodes the value.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         whole(bytes, |bytes| Some(Self { seen_ms: varint::take(bytes)?, pending: varint::take(bytes)? }))
     }
 }
 
-/// What is kept of an entry that was delivered and not acknowledged.
+/// The stored value of an entry that was delivered and not acknowledged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingValue {
     /// When it was delivered last, in milliseconds since 1970.
     pub delivered_ms: u64,
     /// How often it was delivered.
     pub deliveries: u64,
-    /// Who has it.
+    /// The consumer that has it.
     pub consumer: Vec<u8>,
 }
 
 impl PendingValue {
-    /// As bytes.
+    /// Encodes the value.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(8 + self.consumer.len());
         varint::put(&mut out, self.delivered_ms);
@@ -218,14 +218,14 @@ impl PendingValue {
         out
     }
 
-    /// What `bytes` say.
+    /// Decodes the value.
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
         let (delivered_ms, deliveries) = (varint::take(&mut bytes)?, varint::take(&mut bytes)?);
         Some(Self { delivered_ms, deliveries, consumer: bytes.into() })
     }
 }
 
-/// What the subkeys of `group` in [`CONSUMERS`], [`PENDING`] and [`PENDING_OF`] begin with.
+/// The common beginning of the subkeys of `group` in [`CONSUMERS`], [`PENDING`] and [`PENDING_OF`].
 pub fn group_prefix(group: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(group.len() + 18);
     put_bytes(&mut out, group);
@@ -246,7 +246,7 @@ pub fn pending_subkey(group: &[u8], id: EntryId) -> Vec<u8> {
     out
 }
 
-/// What the subkeys of a consumer's pending entries begin with.
+/// The common beginning of the subkeys of a consumer's pending entries.
 pub fn pending_of_prefix(group: &[u8], consumer: &[u8]) -> Vec<u8> {
     let mut out = group_prefix(group);
     put_bytes(&mut out, consumer);
@@ -260,7 +260,7 @@ pub fn pending_of_subkey(group: &[u8], consumer: &[u8], id: EntryId) -> Vec<u8> 
     out
 }
 
-/// The group and what stands behind it in a subkey of [`CONSUMERS`], [`PENDING`] or [`PENDING_OF`].
+/// Splits a subkey of [`CONSUMERS`], [`PENDING`] or [`PENDING_OF`] into the group and the rest.
 pub fn split_group(mut subkey: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let group = take_bytes(&mut subkey)?;
     Some((group, subkey))

@@ -10,13 +10,13 @@ pub(super) type Parts = Vec<(u8, Vec<u8>, Vec<u8>)>;
 /// A stream as a whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamShape {
-    /// The words of each entry: fields, each with its value behind it.
+    /// The words of each entry: each field is followed by its value.
     pub entries: BTreeMap<EntryId, Vec<Vec<u8>>>,
-    /// The last entry there ever was.
+    /// The last entry that was ever added.
     pub last: EntryId,
     /// The largest entry that was deleted by its id.
     pub max_deleted: EntryId,
-    /// Entries there ever were.
+    /// How many entries were ever added.
     pub added: u64,
     /// Groups by name.
     pub groups: BTreeMap<Vec<u8>, GroupShape>,
@@ -27,7 +27,7 @@ pub struct StreamShape {
 pub struct GroupShape {
     /// The last entry that was delivered to somebody as a new one.
     pub delivered: EntryId,
-    /// How many entries it has read; `None` = nobody can tell.
+    /// How many entries the group has read; `None` = unknown.
     pub read: Option<u64>,
     /// When each consumer last asked for something, in milliseconds since 1970.
     pub consumers: BTreeMap<Vec<u8>, u64>,
@@ -36,7 +36,7 @@ pub struct GroupShape {
 }
 
 impl StreamShape {
-    /// What its head says besides.
+    /// The detail of the stream's head.
     pub(super) fn detail(&self) -> StreamDetail {
         StreamDetail {
             first: self.entries.keys().next().copied().unwrap_or_default(),
@@ -75,7 +75,7 @@ impl StreamShape {
         parts
     }
 
-    /// The stream of these parts, if they are some; what follows from others is not looked at.
+    /// The stream with these parts, if they make up one. Parts that follow from others are not checked.
     pub(super) fn of(detail: &[u8], parts: &Parts) -> Option<Self> {
         let StreamDetail { last, max_deleted, added, .. } = StreamDetail::decode(detail)?;
         let mut whole = Self { last, max_deleted, added, ..Self::default() };
@@ -106,7 +106,7 @@ impl StreamShape {
                         id.is_some_and(|id| group.pending.insert(id, pending.clone()).is_none())
                     })?;
                 }
-                // It follows from the rest.
+                // This part follows from the rest.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What stands in a subkey, in an order-preserving encoding: bytes compare as the values do, also where something
+//! The fields of a subkey, in an order-preserving encoding: bytes compare as the values do, even where something
 //! follows.
 
 use std::fmt;
@@ -7,7 +7,7 @@ const SIGN: u64 = 1 << 63;
 const ZERO: [u8; 2] = [0, 0xff];
 const END: [u8; 2] = [0, 1];
 
-/// Appends `bytes`, which may be any, so that what follows does not disturb their order.
+/// Appends `bytes`, which may be any, in a form in which following bytes do not disturb their order.
 fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     for piece in bytes.split_inclusive(|&byte| byte == 0) {
         match piece.split_last() {
@@ -21,7 +21,8 @@ fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&END);
 }
 
-/// Bytes that [`escape`] has taken for what `bytes` begin with, the end included; `None` if they do not begin so.
+/// How many bytes of `bytes` are what [`escape`] has written, its end mark included; `None` if `bytes` does not begin
+/// with escaped bytes.
 fn escaped_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -34,7 +35,7 @@ fn escaped_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What was escaped; `escaped` is as [`escaped_len`] finds it.
+/// The original of escaped bytes; `escaped` is as long as [`escaped_len`] says.
 fn unescape(escaped: &[u8]) -> Vec<u8> {
     let content = &escaped[..escaped.len() - END.len()];
     let mut bytes = Vec::with_capacity(content.len());
@@ -42,7 +43,7 @@ fn unescape(escaped: &[u8]) -> Vec<u8> {
     while let Some(&byte) = rest.next() {
         bytes.push(byte);
         if byte == 0 {
-            // The second byte of a zero.
+            // Skip the second byte of a zero.
             rest.next();
         }
     }
@@ -61,7 +62,7 @@ impl fmt::Display for UnorderedNumber {
 
 impl std::error::Error for UnorderedNumber {}
 
-/// Appends bytes that something follows. The last thing in a subkey is appended as it is.
+/// Appends bytes that are not the last field of a subkey. The last field is appended as it is.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     escape(out, bytes);
 }
@@ -71,35 +72,35 @@ pub fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
-/// Appends a number: 8 bytes, as [`ordered_i64`] gives them.
+/// Appends a number: 8 bytes, encoded by [`ordered_i64`].
 pub fn put_i64(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(&ordered_i64(number));
 }
 
-/// A number in big-endian order, the sign turned over.
+/// A number in big-endian order, with its sign bit inverted.
 pub fn ordered_i64(number: i64) -> [u8; 8] {
     (number as u64 ^ SIGN).to_be_bytes()
 }
 
-/// Appends a number: 8 bytes. -0.0 is 0.0.
+/// Appends a number: 8 bytes. -0.0 becomes 0.0.
 ///
 /// # Errors
-/// It is NaN.
+/// If the number is NaN.
 pub fn put_f64(out: &mut Vec<u8>, number: f64) -> Result<(), UnorderedNumber> {
     if number.is_nan() {
         return Err(UnorderedNumber);
     }
-    // The sum makes 0.0 of -0.0, and leaves every other number as it is.
+    // The addition turns -0.0 into 0.0, and leaves every other number as it is.
     let bits = (number + 0.0).to_bits();
     put_u64(out, if bits & SIGN == 0 { bits ^ SIGN } else { !bits });
     Ok(())
 }
 
-/// A score as the value of its member: as [`put_f64`] writes it, but -0.0 has bytes of its own, directly in front of
-/// those of 0.0, so that it is told as it was given.
+/// A score as the value of its member. It is encoded as by [`put_f64`], except that -0.0 has bytes of its own, directly
+/// in front of those of 0.0, so that the score is returned as it was given.
 ///
 /// # Errors
-/// It is NaN.
+/// If the score is NaN.
 pub fn score_value(number: f64) -> Result<[u8; 8], UnorderedNumber> {
     if number.is_nan() {
         return Err(UnorderedNumber);
@@ -108,34 +109,34 @@ pub fn score_value(number: f64) -> Result<[u8; 8], UnorderedNumber> {
     Ok((if bits & SIGN == 0 { bits ^ SIGN } else { !bits }).to_be_bytes())
 }
 
-/// The score that `value` is; `None` if [`score_value`] has not written it.
+/// The score in `value`; `None` if [`score_value`] cannot have written it.
 pub fn score_of(value: &[u8]) -> Option<f64> {
     let ordered = u64::from_be_bytes(value.try_into().ok()?);
     let number = f64::from_bits(if ordered & SIGN == 0 { !ordered } else { ordered ^ SIGN });
     (!number.is_nan()).then_some(number)
 }
 
-/// Takes bytes from the front of `subkey`; `None` if it does not begin so.
+/// Takes escaped bytes from the front of `subkey`; `None` if it does not begin with any.
 pub fn take_bytes(subkey: &mut &[u8]) -> Option<Vec<u8>> {
     let (escaped, rest) = subkey.split_at(escaped_len(subkey)?);
     *subkey = rest;
     Some(unescape(escaped))
 }
 
-/// Takes a number from the front of `subkey`; `None` if that is shorter.
+/// Takes a number from the front of `subkey`; `None` if `subkey` is too short.
 pub fn take_u64(subkey: &mut &[u8]) -> Option<u64> {
     let (bytes, rest) = subkey.split_first_chunk()?;
     *subkey = rest;
     Some(u64::from_be_bytes(*bytes))
 }
 
-/// Takes a number from the front of `subkey`; `None` if that is shorter.
+/// Takes a number from the front of `subkey`; `None` if `subkey` is too short.
 pub fn take_i64(subkey: &mut &[u8]) -> Option<i64> {
     take_u64(subkey).map(|bits| (bits ^ SIGN) as i64)
 }
 
-/// Takes a number from the front of `subkey`; `None` if that is shorter, or begins as no number does that
-/// [`put_f64`] has written.
+/// Takes a number from the front of `subkey`; `None` if `subkey` is too short, or if [`put_f64`] cannot have written
+/// its beginning.
 pub fn take_f64(subkey: &mut &[u8]) -> Option<f64> {
     let mut rest = *subkey;
     let ordered = take_u64(&mut rest)?;

@@ -1,14 +1,14 @@
-//! A tally: buckets of an order that are neighbours, and how many entries each of them has, in one value.
+//! A tally: neighbouring buckets of an order, and how many entries each of them has, in one value.
 //!
 //! ```text
 //! tally  := front length varint | front | entries varint | bucket*
 //! bucket := rest length varint | rest | entries varint
 //! ```
 //!
-//! The first bucket begins where the tally does, which its subkey says. Each of the others begins at the front, which
-//! is what they have in common, with its rest behind that. They ascend.
+//! The first bucket begins where the tally does, at the place in the tally's subkey. The key of each other bucket is
+//! the front, which they have in common, followed by the bucket's rest. They ascend.
 //!
-//! Whoever looks for one does not take all of them apart: it goes along until it has it.
+//! A search for one bucket does not decode all of them: it walks along the tally until it has found the bucket.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,12 +18,12 @@ use crate::varint;
 /// Most levels of tallies: with the fan that commands keep, enough for any number of members.
 pub const TALLY_LEVELS_MAX: u8 = 8;
 
-/// The space of the tallies of `level`, of which the lowest is 1.
+/// The space of the tallies of `level`; the lowest level is 1.
 pub const fn tally_space(level: u8) -> u8 {
     4 + level
 }
 
-/// The value is no tally.
+/// The value is not a tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedTally;
 
@@ -35,36 +35,36 @@ impl fmt::Display for DamagedTally {
 
 impl std::error::Error for DamagedTally {}
 
-/// Entries that stand one behind the other.
+/// A run of neighbouring entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Where it begins. It goes up to the next one.
+    /// Where the bucket begins. It ends where the next one begins.
     pub key: Vec<u8>,
-    /// How many there are.
+    /// How many entries the bucket has.
     pub entries: u64,
 }
 
-/// See the module.
+/// A tally, borrowed from its encoded bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Tally<'t> {
     front: &'t [u8],
     value: &'t [u8],
-    /// Where the front ends.
+    /// Where the front ends and the buckets begin.
     begin: usize,
 }
 
-/// A bucket as it stands in a tally.
+/// A bucket, borrowed from a tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TallyBucket<'t> {
-    /// How many others are in front of it.
+    /// How many buckets are in front of it.
     pub index: usize,
-    /// How many entries these have.
+    /// How many entries these buckets have.
     pub before: u64,
-    /// How many it has.
+    /// How many entries it has itself.
     pub entries: u64,
-    /// What its key has behind the front; nothing for the first one.
+    /// The part of its key behind the front; empty for the first bucket.
     rest: &'t [u8],
-    /// Where the number of its entries stands.
+    /// Where the encoded number of its entries begins.
     from: usize,
     to: usize,
 }
@@ -72,19 +72,19 @@ pub struct TallyBucket<'t> {
 /// A bucket in which entries came or went: see [`Tally::recount`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recounted {
-    /// How many others are in front of it in its tally.
+    /// How many buckets are in front of it in its tally.
     pub index: usize,
-    /// Where it begins.
+    /// Where the bucket begins.
     pub key: Vec<u8>,
-    /// How many entries it has now.
+    /// How many entries the bucket has now.
     pub entries: u64,
-    /// How many more that is than before.
+    /// How many more entries that is than before.
     pub more: i64,
-    /// The changes that are in it.
+    /// The changes that fall into the bucket.
     pub changes: Range<usize>,
 }
 
-/// Goes along a tally.
+/// Iterates over the buckets of a tally.
 struct Buckets<'t> {
     value: &'t [u8],
     left: &'t [u8],
@@ -123,10 +123,10 @@ impl<'t> Iterator for Buckets<'t> {
 }
 
 impl<'t> Tally<'t> {
-    /// The tally in `value`. What is behind its front is looked at as far as somebody goes along it.
+    /// The tally in `value`. Bytes behind its front are checked only as far as somebody iterates over them.
     ///
     /// # Errors
-    /// It has no front.
+    /// If it has no front.
     #[inline]
     pub fn parse(value: &'t [u8]) -> Result<Self, DamagedTally> {
         let mut rest = value;
@@ -139,13 +139,14 @@ impl<'t> Tally<'t> {
         Buckets { value: self.value, left: &self.value[self.begin..], index: 0, before: 0 }
     }
 
-    /// The last bucket that begins in front of `place` or there; the first one begins in front of all.
+    /// The last bucket that begins at `place` or in front of it; the first bucket counts as beginning in front of
+    /// everything.
     ///
     /// # Errors
-    /// The tally is damaged.
+    /// If the tally is damaged.
     pub fn bucket_of(&self, place: &[u8]) -> Result<TallyBucket<'t>, DamagedTally> {
         let rest = place.strip_prefix(self.front);
-        // Where the place does not begin with the front, all buckets but the first are on the same side of it.
+        // If the place does not begin with the front, all buckets but the first are on the same side of it.
         let are_in_front = place > self.front;
         let is_at_most = |bucket: &TallyBucket<'_>| match rest {
             Some(rest) => !is_less(rest, bucket.rest),
@@ -163,11 +164,11 @@ impl<'t> Tally<'t> {
         Ok(found)
     }
 
-    /// The bucket that has the entry in front of which `rank` others of the tally are; `None` where there are not so
+    /// The bucket with the entry that has `rank` other entries of the tally in front of it; `None` if there are not so
     /// many.
     ///
     /// # Errors
-    /// The tally is damaged.
+    /// If the tally is damaged.
     pub fn bucket_with(&self, rank: u64) -> Result<Option<TallyBucket<'t>>, DamagedTally> {
         for bucket in self.buckets() {
             let bucket = bucket?;
@@ -178,27 +179,28 @@ impl<'t> Tally<'t> {
         Ok(None)
     }
 
-    /// Where the bucket with the number `index` begins, in the tally that begins at `key`; `None` where there are not
-    /// so many.
+    /// Where the bucket with the number `index` begins, in the tally that begins at `key`; `None` if there are not so
+    /// many.
     ///
     /// # Errors
-    /// The tally is damaged.
+    /// If the tally is damaged.
     pub fn key_of(&self, key: &[u8], index: usize) -> Result<Option<Vec<u8>>, DamagedTally> {
         let bucket = self.buckets().nth(index).transpose()?;
         Ok(bucket.map(|bucket| self.begin_of(key, &bucket)))
     }
 
-    /// Where `bucket` begins, which is one of this tally, which begins at `key`.
+    /// Where `bucket` begins, a bucket of this tally, which begins at `key`.
     #[inline]
     pub fn begin_of(&self, key: &[u8], bucket: &TallyBucket<'_>) -> Vec<u8> {
         if bucket.index == 0 { key.into() } else { [self.front, bucket.rest].concat() }
     }
 
-    /// Counts entries that came or went at places, in the tally in `value`, which begins at `key`: `changes`, which
-    /// ascend, each with how many more there are. Gives the buckets that these are in, in their order.
+    /// Counts entries that came or went in the tally in `value`, which begins at `key`. `changes` are places in
+    /// ascending order, each with how many more entries are there now. Returns the new value and the buckets that the
+    /// changes fall into, in their order.
     ///
     /// # Errors
-    /// The tally is damaged, or has fewer entries than went.
+    /// If the tally is damaged, or has fewer entries than went.
     pub fn recount(
         key: &[u8],
         value: &[u8],
@@ -208,7 +210,7 @@ impl<'t> Tally<'t> {
         let (mut buckets, mut recounted, mut done) = (tally.buckets(), Vec::new(), 0);
         let (mut out, mut copied) = (Vec::with_capacity(value.len() + varint::BYTES_MAX), 0);
         let mut bucket = buckets.next().ok_or(DamagedTally)??;
-        // Where a place does not begin with the front, all buckets but the first are on the same side of it.
+        // If a place does not begin with the front, all buckets but the first are on the same side of it.
         let is_in_front_of = |place: &[u8], next: &TallyBucket<'_>| match place.strip_prefix(tally.front) {
             Some(rest) => is_less(rest, next.rest),
             None => place < tally.front,
@@ -239,7 +241,7 @@ impl<'t> Tally<'t> {
     /// All buckets of the tally that begins at `key`.
     ///
     /// # Errors
-    /// It is damaged, or not in the one form that [`Tally::encode`] gives it.
+    /// If the tally is damaged, or not in the one form that [`Tally::encode`] gives it.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Vec<Bucket>, DamagedTally> {
         let tally = Tally::parse(value)?;
         let bucket = |bucket: TallyBucket<'_>| Bucket { key: tally.begin_of(key, &bucket), entries: bucket.entries };
@@ -248,7 +250,7 @@ impl<'t> Tally<'t> {
         if ascends && Tally::encode(&buckets) == value { Ok(buckets) } else { Err(DamagedTally) }
     }
 
-    /// The tally of `buckets`, which ascend, and of which there is one at least.
+    /// The tally of `buckets`, which ascend; there must be at least one.
     ///
     /// # Panics
     /// If there is none.
@@ -273,7 +275,7 @@ impl<'t> Tally<'t> {
     }
 }
 
-/// Whether `a` is in front of `b`. Most differ in their first byte: then nobody is called to compare them.
+/// Whether `a` is in front of `b`. Most differ in their first byte; for them no comparison function is called.
 #[inline]
 fn is_less(a: &[u8], b: &[u8]) -> bool {
     match (a.first(), b.first()) {
@@ -282,7 +284,7 @@ fn is_less(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// So many bytes at their beginnings are the same.
+/// How many bytes `a` and `b` have in common at their beginnings.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -304,7 +306,7 @@ mod tests {
         prop_oneof![0..4_u64, 120..140_u64, Just(1 << 40)]
     }
 
-    /// A tally's key and its buckets: the first begins there, and all begin with what is in front.
+    /// The buckets of a tally: the first begins at the tally's key, and the keys of all begin with the same front.
     fn buckets() -> impl Strategy<Value = Vec<Bucket>> {
         (word(), btree_map(word(), count(), 1..9)).prop_map(|(front, counts): (Vec<u8>, BTreeMap<Vec<u8>, u64>)| {
             let bucket = |(index, (rest, entries)): (usize, (Vec<u8>, u64))| match index {
@@ -375,7 +377,7 @@ mod tests {
                 prop_assert_eq!(Tally::encode(&buckets), bytes.clone());
             }
             if let Ok(tally) = Tally::parse(&bytes) {
-                // Whatever they say.
+                // The results do not matter.
                 let _ = (tally.bucket_of(&place), tally.bucket_with(rank), tally.key_of(&key, 3));
                 let _ = Tally::recount(&key, &bytes, &[(place.clone(), 1), ([&place[..], &[9]].concat(), -1)]);
             }
@@ -387,12 +389,12 @@ mod tests {
         let buckets = [("", 3), ("ab", 200), ("ac", 1)].map(|(key, entries)| Bucket { key: key.into(), entries });
         let value = Tally::encode(&buckets);
         assert_eq!(value, [1, b'a', 3, 1, b'b', 200, 1, 1, b'c', 1]);
-        // A cut behind a bucket leaves a tally of fewer, whose front would be longer.
+        // A cut behind a bucket leaves a tally of fewer buckets, which might have a longer front.
         for len in 0..value.len() {
             assert_eq!(Tally::decode(b"", &value[..len]), Err(DamagedTally), "{len} bytes");
         }
         assert_eq!(Tally::decode(b"ab", &value), Err(DamagedTally), "it does not ascend");
-        // No overflow, whatever is added up.
+        // Additions must not overflow, whatever the numbers are.
         let full = [1, b'a', 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1, b'b', 1];
         assert_eq!(Tally::parse(&full).expect("a front").bucket_of(b"b"), Err(DamagedTally));
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Fs, OpenOptions, Result, Tag};
 
-/// Bytes that are read and written at a time: what a compaction reads ahead, small against any gate's patience.
+/// Bytes that are read and written at a time: as many as a compaction reads ahead, and few enough for any gate.
 const PIECE: usize = 256 << 10;
 
-/// What a file holds.
+/// The length and checksum of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     /// Its length.
@@ -40,7 +40,7 @@ async fn walk(fs: &Arc<dyn Fs>, from: &Path, to: Option<&Path>, tag: Tag) -> Res
         found.crc = crc32c::crc32c_append(found.crc, &piece);
         found.bytes += len as u64;
         if let Some(target) = target.as_ref().filter(|_| len > 0) {
-            // Direct writes are in whole pages; what is too much is cut off in the end.
+            // Direct writes are in whole pages; the excess is cut off at the end.
             piece.pad_to_page();
             target.write_at(at, piece, tag).await?;
         }

@@ -1,4 +1,4 @@
-//! What a backup says about itself; the bytes are in `docs/format/backup.md`.
+//! The manifest of a backup: what it says about itself. The bytes are in `docs/format/backup.md`.
 
 use weir_journal::Entry;
 use weir_model::varint;
@@ -12,22 +12,22 @@ use crate::catalogue::{
 use crate::log_kind::LogKind;
 use crate::tenant::PARTITIONS_MAX;
 
-/// Of a tenant of which nothing has to be said but what every version knows.
+/// Version for a tenant that needs nothing but what every version knows.
 const PLAIN: u64 = 1;
-/// Of another one: what is to be said of its engine stands behind it.
+/// Version for another tenant: the entry for its engine follows.
 const WITH_ENGINE: u64 = 2;
-/// Of one with a limit of request units: that stands behind what is to be said of its engine.
+/// Version for a tenant with a limit of request units: that limit follows the entry for its engine.
 const WITH_UNITS: u64 = 3;
-/// Of one of which databases were swapped: that stands behind its limit of request units.
+/// Version for a tenant with swapped databases: they follow its limit of request units.
 const WITH_DATABASES: u64 = 4;
-/// Of one that says something of its shares: that stands behind its databases.
+/// Version for a tenant that says something of its shares: that follows its databases.
 const WITH_TERMS: u64 = 5;
-/// Of one that shares a log: that stands behind its terms.
+/// Version for a tenant that shares a log: that follows its terms.
 const WITH_LOG: u64 = 6;
 /// Names of files are short.
 const NAME_BYTES_MAX: usize = 64;
 
-/// See the module.
+/// The contents of a backup's manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupManifest {
     /// The tenant as it was, without its secret.
@@ -39,14 +39,14 @@ pub struct BackupManifest {
 /// A file of a partition's engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupFile {
-    /// Its name in the partition's directory, and nothing that leads elsewhere.
+    /// Its name in the partition's directory, which cannot lead elsewhere.
     pub name: String,
-    /// What it holds.
+    /// The length and checksum of its bytes.
     pub content: Content,
 }
 
-/// Whether `name` is what an engine calls a file. Anything else, above all what leads to another directory, is refused
-/// (S6).
+/// Whether `name` is a name that an engine gives to a file. Any other name, above all one that leads to another
+/// directory, is refused (S6).
 pub fn is_file_name(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.len() <= NAME_BYTES_MAX
@@ -152,7 +152,7 @@ fn decode(rest: &mut &[u8]) -> Option<BackupManifest> {
 
 fn take_files(rest: &mut &[u8]) -> Option<Vec<BackupFile>> {
     let count = varint::take(rest)?;
-    // Grown by what is there, not by what is announced.
+    // Grows with the bytes that are there, not with what is announced.
     let mut files = Vec::new();
     for _ in 0..count {
         let name = std::str::from_utf8(varint::take_slice(rest)?).ok().filter(|name| is_file_name(name))?;

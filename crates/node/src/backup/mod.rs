@@ -1,11 +1,12 @@
-//! Backups: a tenant's partitions copied while they serve, verified, and made a tenant again. `docs/format/backup.md`.
+//! Backups: a tenant's partitions copied while they serve, verified, and restored as a tenant. See
+//! `docs/format/backup.md`.
 //!
-//! - Each partition is copied as it was at one moment: its memtable is flushed, the tables of that moment are held and
-//!   copied. A hold keeps files, not writers: the tenant serves meanwhile, and compactions go on.
+//! - Each partition is copied as it was at one moment: its memtable is flushed, and the tables of that moment are held
+//!   and copied. A hold keeps files and does not stop writers: the tenant serves meanwhile, and compactions go on.
 //! - A backup claims its directory ([`target`]): of several backups into one directory, one goes on.
 //! - The manifest is written last. A backup without one was broken off.
-//! - A restore copies under partition numbers that are reserved and condemned; one edit of the catalogue then makes
-//!   them a tenant's. What a crash leaves before that is removed at the next start, like anything that the catalogue
+//! - A restore copies under partition numbers that are reserved and condemned; one edit of the catalogue then gives
+//!   them to a tenant. What a crash leaves before that is removed at the next start, like everything that the catalogue
 //!   has condemned.
 
 mod copy;
@@ -32,14 +33,14 @@ use crate::partition::anchor::{self, AnchorClaim};
 use crate::shared::NodeShared;
 use crate::tenant::{StoredSecret, Tenant};
 
-/// What is in a backup.
+/// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupReport {
     /// The tenant it was made of.
     pub tenant: TenantName,
     /// Its partitions.
     pub partitions: usize,
-    /// Files, the manifest not counted.
+    /// Files, not counting the manifest.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -58,16 +59,15 @@ impl BackupReport {
 }
 
 impl Node {
-    /// Copies the tenant called `name` into the directory `to`, which is new or empty, while it is served. Everything
-    /// acknowledged before this was called is in it; each partition is as it was at one moment. The directory is this
-    /// backup's alone while it is made, and what it holds in the end has been looked at when this returns: names and
-    /// lengths, not yet the checksums ([`verify`]).
+    /// Copies the tenant called `name` into the directory `to`, which is new or empty, while the tenant is served. The
+    /// backup has everything acknowledged before this was called; each partition is as it was at one moment. The
+    /// directory is this backup's alone while it is made. When this returns, the files in it have been checked: names
+    /// and lengths, not yet the checksums ([`verify`]).
     ///
     /// # Errors
     /// `NotFound`; `Invalid` if `to` is no directory for a backup; `AlreadyExists` if something is in it; `Locked` if
-    /// another backup into it is being made; I/O; `Closed` if the tenant was dropped or emptied meanwhile, or
-    /// databases of it were swapped. What was
-    /// written before an error is removed. A crash leaves it, without a manifest.
+    /// another backup into it is being made; I/O; `Closed` if the tenant was dropped or emptied meanwhile, or two of
+    /// its databases were swapped. What was written before an error is removed. A crash leaves it, without a manifest.
     pub async fn backup(&self, name: &TenantName, to: &Path) -> Result<BackupReport> {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
         let (shared, to) = (Arc::clone(self.shared()), to.to_path_buf());
@@ -87,8 +87,8 @@ impl Node {
         .await
     }
 
-    /// Makes a tenant called `name` of the backup in `from`, with the limits that it had and with `secret`. It is there
-    /// as a whole, and durable, when this returns; before that it is not there at all.
+    /// Makes a tenant called `name` from the backup in `from`, with the limits that it had and with `secret`. When this
+    /// returns, the tenant exists as a whole, and durably; before that it does not exist at all.
     ///
     /// # Errors
     /// `AlreadyExists`; `Corruption` if the backup is damaged, with the file; `NotFound` if it is none; `Invalid` if
@@ -98,8 +98,14 @@ impl Node {
         carried(&Arc::clone(&shared.machine.spawn), async move {
             let from = target::real(&shared.own_fs, &from).await?;
             let manifest = read(&shared.own_fs, &from).await?;
-            let taken =
-                || Error::new(ErrorKind::AlreadyExists, "restore", name.as_str(), "there is a tenant of that name");
+            let taken = || {
+                Error::new(
+                    ErrorKind::AlreadyExists,
+                    "restore",
+                    name.as_str(),
+                    "a tenant of that name exists already: choose another name",
+                )
+            };
             if tenants.read().has(&name) {
                 return Err(taken());
             }
@@ -116,7 +122,7 @@ impl Node {
                 let partitions = numbers.clone();
                 let listing = Listing { id, name: name.clone(), partitions, engine, log, databases, settings };
                 let mut catalogue = shared.catalogue.lock().await;
-                // Somebody may have been faster while we copied.
+                // Somebody else may have made the tenant while we copied.
                 if tenants.read().has(&name) {
                     return Err(taken());
                 }
@@ -129,14 +135,14 @@ impl Node {
             };
             let outcome = restored.await;
             for &partition in &numbers {
-                // The partition's account opens again when it is first used.
+                // The partition's account opens again when the partition is first used.
                 shared.ledger.close(Owner { tenant: id.0, partition });
             }
             if outcome.is_err() {
                 shared.ledger.forget(id.0);
                 shared.terms.forget(id);
-                // Not while a crash might find the tenant there after all; then they are removed at the next opening,
-                // or not.
+                // Not while a crash might find the tenant there after all. Then the next opening removes the
+                // directories, or keeps them.
                 if shared.catalogue.lock().await.settle().await.is_ok() {
                     shared.remove_partitions(numbers);
                 }
@@ -147,11 +153,11 @@ impl Node {
     }
 }
 
-/// Reads everything in the backup in `dir` and verifies every checksum, those inside the tables included. Changes
+/// Reads everything in the backup in `dir` and verifies every checksum, including those inside the tables. Changes
 /// nothing.
 ///
 /// # Errors
-/// `NotFound` if it is none, `Corruption` with the file that is damaged, I/O.
+/// `NotFound` if there is no backup, `Corruption` with the file that is damaged, I/O.
 pub async fn verify(fs: &Arc<dyn Fs>, dir: &Path) -> Result<BackupReport> {
     let manifest = read(fs, dir).await?;
     for (index, files) in manifest.partitions.iter().enumerate() {
@@ -172,7 +178,7 @@ async fn read(fs: &Arc<dyn Fs>, dir: &Path) -> Result<BackupManifest> {
     let found = Journal::<BackupManifest>::recover(fs, dir, layout::TAG).await?;
     let Some(found) = found else {
         let message = match target::is_claimed(fs, dir).await? {
-            true => "there is no finished backup here (no CURRENT): one is being made, or was broken off",
+            true => "there is no finished backup here (no CURRENT): a backup is being made, or was interrupted",
             false => "there is no finished backup here (no CURRENT)",
         };
         return Err(Error::new(ErrorKind::NotFound, "read", dir, message));
@@ -188,13 +194,13 @@ fn compare(path: &Path, file: &BackupFile, found: copy::Content) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{} bytes with checksum {:08x}; the backup was made of {} bytes with checksum {:08x}",
+        "the file has {} bytes with checksum {:08x}, but the backup was made with {} bytes with checksum {:08x}",
         found.bytes, found.crc, file.content.bytes, file.content.crc
     );
     Err(Error::corruption(path, 0, message))
 }
 
-/// Writes the backup of `tenant` into the directory `to`, which is claimed.
+/// Writes the backup of `tenant` into the directory `to`, which is claimed for it.
 async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupReport> {
     let (databases, mut partitions) = (tenant.databases(), Vec::new());
     for index in 0..tenant.partitions().len() {
@@ -202,7 +208,7 @@ async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupR
     }
     if tenant.databases() != databases {
         // Some partitions may have been copied before that and some after.
-        let message = "two of its databases were swapped meanwhile: try again";
+        let message = "two of its databases were swapped while the backup was made: try again";
         return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
     }
     let numbers = tenant.partitions().iter().map(|slot| slot.owner().partition).collect();
@@ -211,18 +217,18 @@ async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupR
     settings.users = Arc::default();
     let manifest = BackupManifest { tenant: tenant.listing(numbers, settings), partitions };
     shared.own_fs.sync_dir(to, layout::TAG).await?;
-    Journal::create(&shared.own_fs, to, layout::TAG, target::MANIFEST, &manifest).await?;
+    Journal::create(&shared.own_fs, to, layout::TAG, shared.salt(), target::MANIFEST, &manifest).await?;
     look_back(&shared.own_fs, to, &manifest).await?;
     Ok(BackupReport::of(&manifest))
 }
 
-/// Whether a restore would find in `dir` what `manifest` names: nobody is told of a backup that is not there.
+/// Checks that a restore would find in `dir` what `manifest` names: nobody is told of a backup that is not there.
 async fn look_back(fs: &Arc<dyn Fs>, dir: &Path, manifest: &BackupManifest) -> Result<()> {
     if read(fs, dir).await? != *manifest {
         return Err(Error::corruption(
             dir,
             0,
-            "the backup's manifest is not the one that was written: something else writes there",
+            "the backup's manifest is not the one that was written: another program writes into this directory",
         ));
     }
     for (index, files) in manifest.partitions.iter().enumerate() {
@@ -231,9 +237,11 @@ async fn look_back(fs: &Arc<dyn Fs>, dir: &Path, manifest: &BackupManifest) -> R
         for file in files {
             let found = there.iter().find(|entry| entry.name == file.name).map(|entry| entry.len);
             if found != Some(file.content.bytes) {
-                let found = found.map_or("missing".to_owned(), |bytes| format!("{bytes} bytes long"));
-                let message =
-                    format!("{found} after {} bytes were written: something else writes there", file.content.bytes);
+                let found = found.map_or("it is missing".to_owned(), |bytes| format!("it has {bytes} bytes"));
+                let message = format!(
+                    "{found} after {} bytes were written: another program writes into this directory",
+                    file.content.bytes
+                );
                 return Err(Error::corruption(part.join(&file.name), 0, message));
             }
         }
@@ -241,7 +249,7 @@ async fn look_back(fs: &Arc<dyn Fs>, dir: &Path, manifest: &BackupManifest) -> R
     Ok(())
 }
 
-/// Copies a partition into its directory below `to`. One that falls asleep meanwhile is woken and copied anew.
+/// Copies a partition into its directory below `to`. If it falls asleep meanwhile, it is woken and copied anew.
 async fn back_up_partition(shared: &NodeShared, tenant: &Tenant, index: usize, to: &Path) -> Result<Vec<BackupFile>> {
     let slot = &tenant.partitions()[index];
     let (number, part) = (slot.owner().partition, to.join(partition_name(index)));
@@ -254,23 +262,30 @@ async fn back_up_partition(shared: &NodeShared, tenant: &Tenant, index: usize, t
                 tracing::debug!(tenant = %tenant.name(), index, files = files.len(), "backed up a partition");
                 return Ok(files);
             }
-            // Closed: nothing could be flushed. Not found: it was opened again, and merged what was being copied.
+            // Closed: nothing could be flushed. Not found: the partition was opened again, and has merged the tables
+            // that were being copied.
             Err(error) if ![ErrorKind::Closed, ErrorKind::NotFound].contains(&error.kind()) || slot.has(&partition) => {
                 return Err(error);
             }
             Err(error) if attempts == ATTEMPTS_MAX || slot.owner().partition != number => {
-                let message = format!("it was emptied, dropped or put to sleep meanwhile ({error}): try again");
+                let message =
+                    format!("it was emptied, dropped or put to sleep while the backup was made ({error}): try again");
                 return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
             }
             Err(error) => {
-                tracing::debug!(tenant = %tenant.name(), index, %error, "a partition fell asleep while it was backed up");
+                tracing::debug!(
+                    tenant = %tenant.name(),
+                    index,
+                    %error,
+                    "a partition fell asleep while it was backed up"
+                );
                 clear_dir(&shared.own_fs, &part).await?;
             }
         }
     }
 }
 
-/// How often a partition is copied anew that falls asleep, and wakes, while it is copied.
+/// How often a partition that falls asleep and wakes while it is copied is copied anew.
 const ATTEMPTS_MAX: u32 = 10;
 
 async fn copy_partition(shared: &NodeShared, partition: &Arc<Partition>, part: &Path) -> Result<Vec<BackupFile>> {
@@ -310,14 +325,19 @@ async fn clear_dir(fs: &Arc<dyn Fs>, part: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Numbers for a tenant and `count` partitions, durably taken: whatever happens, nobody else gets them. The partitions
+/// Durably takes numbers for a tenant and `count` partitions: whatever happens, nobody else gets them. The partitions
 /// are condemned until a tenant has them.
 async fn reserve(shared: &NodeShared, count: usize) -> Result<(TenantId, Vec<u32>)> {
     let mut catalogue = shared.catalogue.lock().await;
     let (id, first) = (catalogue.listings().next_tenant, catalogue.listings().next_partition);
     let next = u32::try_from(count).ok().and_then(|count| first.checked_add(count));
     let (next_tenant, next_partition) = id.checked_add(1).zip(next).ok_or_else(|| {
-        Error::new(ErrorKind::Invalid, "restore", "the tenant", "four billion numbers have been used up")
+        Error::new(
+            ErrorKind::Invalid,
+            "restore",
+            "the tenant",
+            "all four billion numbers of tenants or partitions have been used",
+        )
     })?;
     let numbers: Vec<u32> = (first..next_partition).collect();
     let (next_tenant, next_partition) = (Some(next_tenant), Some(next_partition));

@@ -1,10 +1,10 @@
-//! The directory of a backup: claimed by one backup at a time, and inside of nothing that others write.
+//! The directory of a backup: claimed by one backup at a time, and not inside anything that others write.
 //!
 //! The claim is a lock on `BACKUP.lock`, which the kernel gives back when the process ends, however it ends. So of
-//! several backups into one directory, of this process or of others, one goes on and the others are refused; and a
-//! directory with the file, without its lock and without `CURRENT` is what a broken-off backup left. The file goes when
-//! the backup is finished. It never goes before: whoever has it open already would lock a file that has no name any
-//! more, while another makes a new one.
+//! several backups into one directory, of this process or of others, one goes on and the others are refused. A
+//! directory that has the file, without its lock and without `CURRENT`, is what a broken-off backup left. The file is
+//! removed when the backup is finished, and never before: a process that has it open already would lock a file that has
+//! no name any more, while another process makes a new one.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::layout::{self, TAG};
 pub const MANIFEST: u64 = 1;
 const LOCK: &str = "BACKUP.lock";
 const CURRENT: &str = "CURRENT";
-/// What the journal calls `CURRENT` until it is whole.
+/// The name of the journal's `CURRENT` until it is complete.
 const CURRENT_NEW: &str = "CURRENT.tmp";
 
 /// A directory that is this backup's alone until this is dropped.
@@ -30,43 +30,50 @@ pub struct BackupTarget {
 }
 
 impl BackupTarget {
-    /// Claims `to`, which is made if it is not there, for a backup of the node whose data is in `data`.
+    /// Claims `to`, which is made if it does not exist, for a backup of the node whose data is in `data`.
     ///
     /// # Errors
-    /// `Invalid` if no backup can be there: no absolute path of this machine, inside of a data directory or of a backup
-    /// (links followed); `AlreadyExists` if something is there; `Locked` if another backup is being made there; I/O.
+    /// `Invalid` if no backup can be there: it is no absolute path of this machine, or inside a data directory or a
+    /// backup (links followed); `AlreadyExists` if something is there; `Locked` if another backup is being made there;
+    /// I/O.
     pub async fn claim(fs: &Arc<dyn Fs>, data: &Path, to: &Path) -> Result<Self> {
         let dir = real(fs, to).await?;
         let data = fs.real_path(data, TAG).await?;
         if dir.starts_with(&data) {
             return Err(refused(
                 &dir,
-                "that is inside the data directory, where the server removes what it does not know: choose a directory outside",
+                "it is inside the data directory, where the server removes files that it does not know: choose a \
+                 directory outside",
             ));
         }
         check_surroundings(fs, &dir).await?;
         layout::create_dir(fs, &dir).await?;
         let entries = fs.list(&dir, TAG).await?;
         if !has(&entries, LOCK) {
-            // Looked at before that file is made: a directory of somebody else's stays as it is.
+            // Checked before that file is made: a directory of somebody else's stays as it is.
             check_content(&dir, &entries)?;
         }
         let lock = fs.lock(&dir.join(LOCK)).await.map_err(|error| match error.kind() {
             ErrorKind::Locked => {
-                let message =
-                    format!("another backup into it is being made ({error}): choose a directory for each backup");
+                let message = format!(
+                    "another backup is being made in it ({error}): choose a separate directory for each backup"
+                );
                 Error::new(ErrorKind::Locked, ACTION, &dir, message)
             }
             _ => error,
         })?;
         let claimed = Self { fs: Arc::clone(fs), dir, _lock: lock };
-        // Now nobody else begins here, but somebody may have done so before, here or around us.
+        // From now on nobody else can begin here, but somebody may have done so before, here or around us.
         check_content(&claimed.dir, &fs.list(&claimed.dir, TAG).await?)?;
         if let Err(error) = check_surroundings(fs, &claimed.dir).await {
             // The directory around stays claimed, so nobody can begin here, whoever opens the file before it goes.
             claimed.remove_if_there(LOCK).await;
             if let Err(error) = fs.remove_dir(&claimed.dir, TAG).await {
-                tracing::debug!(dir = %claimed.dir.display(), %error, "cannot remove the directory of a refused backup");
+                tracing::debug!(
+                    dir = %claimed.dir.display(),
+                    %error,
+                    "cannot remove the directory of a refused backup"
+                );
             }
             return Err(error);
         }
@@ -74,13 +81,13 @@ impl BackupTarget {
         Ok(claimed)
     }
 
-    /// Its path, links followed.
+    /// The path of the directory, links followed.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// The backup is finished, with a `CURRENT`, and the claim is not needed any more. What remains of it if that fails
-    /// harms nothing.
+    /// The backup is finished, with a `CURRENT`, and the claim is not needed any more. If removing it fails, what
+    /// remains of it harms nothing.
     pub async fn finish(self) {
         self.remove_if_there(LOCK).await;
         self.sync().await;
@@ -89,7 +96,7 @@ impl BackupTarget {
     /// The backup has failed: removes what it wrote, so that it does not fill the disk and the directory can be used
     /// again. The lock's file stays (see the module).
     pub async fn clear(self) {
-        // First what makes it a backup.
+        // First the files that make it a backup.
         for name in [CURRENT, CURRENT_NEW, &file_name::<BackupManifest>(MANIFEST)] {
             self.remove_if_there(name).await;
         }
@@ -102,7 +109,11 @@ impl BackupTarget {
                 self.remove_if_there(&Path::new(&part.name).join(file.name)).await;
             }
             if let Err(error) = self.fs.remove_dir(&self.dir.join(&part.name), TAG).await {
-                tracing::warn!(dir = %self.dir.display(), %error, "cannot remove what a failed backup wrote: remove it");
+                tracing::warn!(
+                    dir = %self.dir.display(),
+                    %error,
+                    "cannot remove the files of a failed backup: remove them by hand"
+                );
             }
         }
         self.sync().await;
@@ -111,7 +122,11 @@ impl BackupTarget {
     async fn remove_if_there(&self, name: impl AsRef<Path>) {
         match self.fs.remove(&self.dir.join(name), TAG).await {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                tracing::warn!(dir = %self.dir.display(), %error, "cannot remove a file that a backup does not need: remove it");
+                tracing::warn!(
+                    dir = %self.dir.display(),
+                    %error,
+                    "cannot remove a file that a backup no longer needs: remove it by hand"
+                );
             }
             _ => {}
         }
@@ -134,7 +149,8 @@ fn refused(dir: &Path, message: impl Into<String>) -> Error {
 pub async fn real(fs: &Arc<dyn Fs>, path: &Path) -> Result<PathBuf> {
     let path = local_path(path.to_path_buf())?;
     let wrong = || {
-        let message = "an absolute path is needed, without `..` behind what is not there yet: the server's working directory is another";
+        let message = "an absolute path is needed, because the server has another working directory; and no `..` may \
+                       follow a directory that does not exist yet";
         Error::new(ErrorKind::Invalid, "find", &path, message)
     };
     if !path.is_absolute() {
@@ -149,7 +165,7 @@ pub async fn is_claimed(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
     Ok(has(&fs.list(dir, TAG).await?, LOCK))
 }
 
-/// Refuses a directory with something in it but the file of the lock.
+/// Refuses a directory with anything in it but the lock's file.
 fn check_content(dir: &Path, entries: &[DirEntry]) -> Result<()> {
     if entries.iter().all(|entry| entry.name == LOCK) {
         return Ok(());
@@ -157,10 +173,10 @@ fn check_content(dir: &Path, entries: &[DirEntry]) -> Result<()> {
     let is_finished = has(entries, CURRENT) && has(entries, &file_name::<BackupManifest>(MANIFEST));
     let message = match has(entries, LOCK) {
         _ if is_finished => {
-            "it is not empty, it holds a finished backup: choose a new directory for each backup".into()
+            "it is not empty but holds a finished backup: choose a new directory for each backup".into()
         }
         true => format!(
-            "it is not empty: a backup into it was broken off. Remove it (rm -r {}) or choose another directory",
+            "it is not empty: a backup into it was interrupted. Remove it (rm -r {}) or choose another directory",
             dir.display()
         ),
         false => "it is not empty: choose a new directory for each backup".into(),
@@ -172,7 +188,7 @@ fn has(entries: &[DirEntry], name: &str) -> bool {
     entries.iter().any(|entry| entry.name == name)
 }
 
-/// Refuses a directory inside of a backup, finished or not, or of any node's data.
+/// Refuses a directory inside a backup, finished or not, or inside any node's data.
 async fn check_surroundings(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     let manifest = file_name::<BackupManifest>(MANIFEST);
     for around in dir.ancestors().skip(1) {
@@ -185,13 +201,13 @@ async fn check_surroundings(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
         };
         return Err(refused(
             dir,
-            format!("that is inside of {}, {what}: choose a directory outside", around.display()),
+            format!("it is inside {}, which is {what}: choose a directory outside", around.display()),
         ));
     }
     Ok(())
 }
 
-/// Whether there is such a file. What cannot be opened is not ours: farther up are directories that others made.
+/// Whether there is such a file. A file that cannot be opened is not ours: farther up are directories that others made.
 async fn begins_with(fs: &Arc<dyn Fs>, path: &Path, bytes: &[u8]) -> bool {
     let read = async {
         let file = fs.open(path, OpenOptions::read_buffered(), TAG).await?;

@@ -11,22 +11,22 @@ use super::BillLine;
 
 /// The only version there is.
 const VERSION: u64 = 1;
-/// Names of tenants are no longer, in bytes.
+/// The longest name of a tenant, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 const CLASSES: usize = Class::ALL.len();
 
-/// What was used.
+/// Usage of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Commands called.
     pub commands: u64,
     /// Thousandths of request units.
     pub milli_units: u64,
-    /// Minutes in which it was looked at.
+    /// Minutes in which the usage was looked at.
     pub minutes: u64,
     /// Bytes on disk, summed up over these minutes.
     pub disk_byte_minutes: u64,
-    /// Bytes of rows in memory, likewise.
+    /// Bytes of rows in memory, summed up in the same way.
     pub memory_byte_minutes: u64,
     /// Bytes read from the device and written to it, by class in the order of [`Class::ALL`].
     pub device: [[u64; 2]; CLASSES],
@@ -53,7 +53,7 @@ impl Usage {
             .chain(device.iter_mut().flatten())
     }
 
-    /// What was counted since `earlier`, an older look at the same counters.
+    /// What was counted since `earlier`, which is an older look at the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Usage) -> Usage {
         let mut since = *self;
@@ -73,10 +73,10 @@ impl AddAssign for Usage {
     }
 }
 
-/// What was used since the last one.
+/// What was used since the last record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BillEdit {
-    /// By hour and tenant.
+    /// Lines by hour and tenant.
     pub lines: Vec<BillLine>,
 }
 
@@ -108,7 +108,7 @@ fn decode(rest: &mut &[u8]) -> Option<BillEdit> {
     if varint::take(rest)? != VERSION {
         return None;
     }
-    // Grown by what is there, not by what is announced.
+    // Grows with the bytes that are there, not with what is announced.
     let (count, mut lines) = (varint::take(rest)?, Vec::new());
     for _ in 0..count {
         let (hour, tenant) = (u32::try_from(varint::take(rest)?).ok()?, u32::try_from(varint::take(rest)?).ok()?);

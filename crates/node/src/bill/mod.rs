@@ -1,7 +1,7 @@
 //! The bill: what tenants have used, by the hour, kept in the directory of the node (XS-21).
 //!
-//! Whoever counts hands over what was used since the last time, once a minute ([`BillBook::add`]): one record of a
-//! journal, synced. A crash loses what was not handed over yet, and nothing else. After [`HOURS_KEPT`], or where there
+//! Whoever counts usage hands over, once a minute, what was used since the last time ([`BillBook::add`]): one record of
+//! a journal, synced. A crash loses what was not handed over yet, and nothing else. After [`HOURS_KEPT`], or if there
 //! are more than [`LINES_MAX`] lines, the oldest hours are forgotten. The bytes are in `docs/format/bill.md`.
 
 mod edit;
@@ -21,10 +21,10 @@ pub const HOURS_KEPT: u32 = 31 * 24;
 /// Lines that are kept, at most; a line is what one tenant has used in one hour.
 pub const LINES_MAX: usize = 50_000;
 
-/// Its directory in the node's.
+/// The bill's directory in the node's.
 const DIR: &str = "bill";
 
-/// What one tenant has used in one hour.
+/// The usage of one tenant in one hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BillLine {
     /// Hours since 1970.
@@ -33,11 +33,11 @@ pub struct BillLine {
     pub tenant: u32,
     /// Its name.
     pub name: String,
-    /// What it has used.
+    /// Its usage in that hour.
     pub usage: Usage,
 }
 
-/// See the module.
+/// The open bill of a node.
 pub struct BillBook {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
@@ -48,11 +48,11 @@ pub struct BillBook {
     lines: Lines,
 }
 
-/// By hour and tenant.
+/// Usage by hour and tenant, with the tenant's name.
 type Lines = BTreeMap<(u32, u32), (String, Usage)>;
 
 impl BillBook {
-    /// What the bill of the node whose directory is `dir` says; `None` where there is none. Changes nothing.
+    /// What the bill of the node whose directory is `dir` says; `None` if there is none. Changes nothing.
     ///
     /// # Errors
     /// `Corruption`, with file and offset; I/O.
@@ -60,11 +60,11 @@ impl BillBook {
         Journal::recover(fs, &dir.join(DIR), TAG).await
     }
 
-    /// The bill of the node whose directory is `dir`; an empty one where there is none.
+    /// The bill of the node whose directory is `dir`; an empty one if there is none. `salt` is chance, for its files.
     ///
     /// # Errors
     /// As [`BillBook::read`]. Nothing was changed.
-    pub async fn open(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
+    pub async fn open(fs: &Arc<dyn Fs>, dir: &Path, salt: u64) -> Result<Self> {
         let recovered = Self::read(fs, dir).await?;
         let dir = dir.join(DIR);
         if recovered.is_none() {
@@ -76,14 +76,14 @@ impl BillBook {
         let (files, mut next) = (fs.list(&dir, TAG).await?, number + 1);
         let is_live = |name: &str| file_number::<BillEdit>(name) == Some(number);
         let left = left_over(&dir, &files, file_number::<BillEdit>, is_live, &mut next);
-        let journal = Journal::open(fs, &dir, TAG, recovered, &mut next, |_| BillEdit::default()).await?;
-        // What a crash has left of a roll. It goes with the next one.
+        let journal = Journal::open(fs, &dir, TAG, salt, recovered, &mut next, |_| BillEdit::default()).await?;
+        // Files that a crash has left of a roll. They go with the next roll.
         let garbage = Garbage::default();
         garbage.add(left);
         Ok(Self { fs: Arc::clone(fs), dir, journal, next, garbage, lines })
     }
 
-    /// Adds what was used, durably. After an error nothing was added, as far as anybody sees: it is to be handed over
+    /// Adds what was used, durably. After an error nothing was added, as far as anybody sees: it must be handed over
     /// again, with what is used meanwhile.
     ///
     /// # Errors
@@ -93,13 +93,13 @@ impl BillBook {
             let mut lines = self.lines.clone();
             apply(&mut lines, edit);
             let number = self.next;
-            // Whatever becomes of it, no other file gets this number.
+            // Whatever becomes of this file, no other file gets its number.
             self.next += 1;
             self.journal.roll(number, &snapshot(&lines), &self.garbage).await?;
             self.lines = lines;
-            // Only a file that nobody reads: it is tried again at the next roll.
+            // Only a file that nobody reads is left: it is tried again at the next roll.
             if let Err(error) = self.garbage.remove(&self.fs, TAG).await {
-                tracing::warn!(dir = %self.dir.display(), %error, "an old file of the bill is not removed");
+                tracing::warn!(dir = %self.dir.display(), %error, "cannot remove an old file of the bill yet");
             }
             return Ok(());
         }

@@ -4,14 +4,14 @@ use weir_io::{Error, ErrorKind, Result};
 
 use super::{Catalogue, CatalogueEdit};
 
-/// Makes `edit` durable. Where that fails it has not happened; a partition that it gave up is not written to before
-/// that is certain.
+/// Makes `edit` durable. If that fails, the edit has not happened, and a partition that it gave up is not written to
+/// before that is certain.
 ///
 /// # Errors
 /// As [`Catalogue::commit`]; `NoSpace` says what to do.
 pub async fn commit(catalogue: &mut Catalogue, edit: CatalogueEdit) -> Result<()> {
     catalogue.commit(edit).await.map_err(|error| {
-        tracing::warn!(%error, "the catalogue could not be changed");
+        tracing::warn!(%error, "cannot change the catalogue");
         match error.kind() {
             ErrorKind::NoSpace => {
                 let message =

@@ -1,5 +1,5 @@
-//! One of the two copies of the catalogue: a directory with a journal. Reading it without changing anything, and
-//! writing it.
+//! One of the two copies of the catalogue: a directory with a journal. This reads a copy without changing anything, and
+//! writes it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::edit::CatalogueEdit;
 use super::listings::Listings;
 use super::stamp::Stamp;
 
-/// Which copy. An edit goes to the first one, and when it is durable there, to the mirror.
+/// Which of the two copies. An edit goes to the first one, and when it is durable there, to the mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// `catalogue/`
@@ -22,10 +22,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// Both.
+    /// Both copies.
     pub const ALL: [Role; 2] = [Role::First, Role::Mirror];
 
-    /// The name of its directory.
+    /// The name of the copy's directory.
     pub const fn name(self) -> &'static str {
         match self {
             Role::First => "catalogue",
@@ -33,12 +33,12 @@ impl Role {
         }
     }
 
-    /// Its directory in the node's directory `dir`.
+    /// The copy's directory in the node's directory `dir`.
     pub fn dir(self, dir: &Path) -> PathBuf {
         dir.join(self.name())
     }
 
-    /// The other one.
+    /// The other copy.
     pub const fn other(self) -> Role {
         match self {
             Role::First => Role::Mirror,
@@ -53,7 +53,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a copy says.
+/// The state of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyState {
     /// Its journal.
@@ -62,9 +62,9 @@ pub struct CopyState {
     pub number: u64,
     /// Which directory's catalogue this is.
     pub identity: u64,
-    /// Its last edit.
+    /// The stamp of its last edit.
     pub stamp: Stamp,
-    /// What it knows to be durable in the mirror; `None` in the mirror itself.
+    /// The stamp that it knows to be durable in the mirror; `None` in the mirror itself.
     pub confirmed: Option<Stamp>,
     /// All edits, added up.
     pub listings: Listings,
@@ -81,7 +81,7 @@ pub struct Unsound {
     pub why: String,
     /// Whether the file is not there at all.
     pub is_missing: bool,
-    /// What the device said, where that is the reason: nothing is known about the bytes then.
+    /// The device's error, where that is the reason: nothing is known about the bytes then.
     pub device: Option<Error>,
 }
 
@@ -91,27 +91,27 @@ impl Unsound {
     }
 }
 
-/// A journal is rolled at 4 MiB, and a snapshot of a million tenants has less than this. What is longer is none.
+/// A journal is rolled at 4 MiB, and a snapshot of a million tenants is smaller than this. A longer file is no journal.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
-/// What the copy `role` of the node in `dir` says. Changes nothing.
+/// Reads the copy `role` of the node in `dir`. Changes nothing.
 pub async fn read(fs: &Arc<dyn Fs>, dir: &Path, role: Role, tag: Tag) -> Result<CopyState, Unsound> {
     let own = role.dir(dir);
     let current = own.join("CURRENT");
     let bytes = read_file(fs, &current, tag).await?;
     let number = weir_journal::decode_current::<CatalogueEdit>(&bytes)
-        .ok_or_else(|| Unsound::at(&current, 0, "not the name of a file with its checksum"))?;
+        .ok_or_else(|| Unsound::at(&current, 0, "the content is not a file name with a valid checksum"))?;
     read_journal(fs, &own, number, tag).await
 }
 
-/// What journal `number` in `own`, the directory of a copy, says.
+/// Reads journal `number` in `own`, the directory of a copy.
 pub async fn read_journal(fs: &Arc<dyn Fs>, own: &Path, number: u64, tag: Tag) -> Result<CopyState, Unsound> {
     let path = own.join(weir_journal::file_name::<CatalogueEdit>(number));
     let bytes = read_file(fs, &path, tag).await?;
     decode(path, number, &bytes)
 }
 
-/// What journal `number` in `own` says in the first `length` bytes, before it is damaged: for repairs.
+/// Reads the first `length` bytes of journal `number` in `own`, in front of the damage: for repairs.
 pub async fn read_prefix(
     fs: &Arc<dyn Fs>,
     own: &Path,
@@ -125,13 +125,13 @@ pub async fn read_prefix(
     decode(path, number, &bytes[..length])
 }
 
-/// What the bytes of the journal at `path` say.
+/// The state that the bytes of the journal at `path` describe.
 fn decode(path: PathBuf, number: u64, bytes: &[u8]) -> Result<CopyState, Unsound> {
     let (edits, _) = weir_journal::decode::<CatalogueEdit>(bytes)
         .map_err(|broken| Unsound::at(&path, broken.offset, broken.message))?;
     let unsound = |why: String| Unsound::at(&path, 0, why);
     let Some(identity) = edits.first().and_then(|edit| edit.identity) else {
-        return Err(unsound("its first record is no snapshot of a catalogue".into()));
+        return Err(unsound("the first record is not a snapshot of a catalogue".into()));
     };
     let (mut stamp, mut confirmed, mut listings) = (Stamp::default(), edits[0].confirmed, Listings::empty());
     for edit in edits {
@@ -158,16 +158,16 @@ async fn read_file(fs: &Arc<dyn Fs>, path: &Path, tag: Tag) -> Result<AlignedBuf
     };
     match read.await {
         Ok(Some(bytes)) => Ok(bytes),
-        Ok(None) => Err(Unsound::at(path, 0, "far too long to be part of a catalogue")),
+        Ok(None) => Err(Unsound::at(path, 0, "the file is far too long to be part of a catalogue")),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Unsound { is_missing: true, ..Unsound::at(path, 0, "missing") })
+            Err(Unsound { is_missing: true, ..Unsound::at(path, 0, "the file is missing") })
         }
         Err(error) => Err(Unsound { device: Some(error.clone()), ..Unsound::at(path, 0, error.to_string()) }),
     }
 }
 
-/// The numbers of all journals in `own`, the directory of a copy: the one in force, and what crashes and failed
-/// attempts left.
+/// The numbers of all journals in `own`, the directory of a copy: the journal in force, and those that crashes and
+/// failed attempts left.
 pub async fn journals(fs: &Arc<dyn Fs>, own: &Path, tag: Tag) -> Result<Vec<u64>> {
     let names = match fs.list(own, tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -181,39 +181,41 @@ pub struct CopyWriter {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     tag: Tag,
-    /// The journal that is written; `None` before the first edit: what another process may have written is never added
-    /// to.
+    /// The journal that is written; `None` before the first edit: nothing is ever added to a file that another process
+    /// may have written.
     journal: Option<Journal<CatalogueEdit>>,
     /// The number of the journal that is in force.
     in_force: Option<u64>,
     /// First file number never used, not even by an attempt that failed.
     next_file: u64,
+    /// Chance, for the salts of its journals.
+    salt: u64,
 }
 
 impl CopyWriter {
     /// Writes the copy in `own`, where journal `in_force` was found. Changes nothing yet: the first edit rolls.
-    pub async fn new(fs: &Arc<dyn Fs>, own: PathBuf, in_force: Option<u64>, tag: Tag) -> Result<Self> {
+    pub async fn new(fs: &Arc<dyn Fs>, own: PathBuf, in_force: Option<u64>, tag: Tag, salt: u64) -> Result<Self> {
         let next_file = journals(fs, &own, tag).await?.into_iter().max().map_or(1, |number| number + 1);
-        Ok(Self { fs: Arc::clone(fs), dir: own, tag, journal: None, in_force, next_file })
+        Ok(Self { fs: Arc::clone(fs), dir: own, tag, journal: None, in_force, next_file, salt })
     }
 
-    /// Makes durable what was found: a killed process may have left it in the page cache only. Costs two syncs, and
+    /// Makes durable what was found, which a killed process may have left in the page cache only. Costs two syncs, and
     /// works on a full disk.
     pub async fn sync(&self) -> Result<()> {
         if let Some(number) = self.in_force {
-            Journal::<CatalogueEdit>::resume(&self.fs, &self.dir, self.tag, number).await?;
+            Journal::<CatalogueEdit>::resume(&self.fs, &self.dir, self.tag, self.salt, number).await?;
         }
         Ok(())
     }
 
-    /// Removes what crashes and failed attempts have left beside the journal in force.
+    /// Removes the files that crashes and failed attempts have left next to the journal in force.
     pub async fn tidy(&self) -> Result<()> {
         let in_force = self.in_force.map(weir_journal::file_name::<CatalogueEdit>);
         let names = self.fs.list(&self.dir, self.tag).await?;
         let is_left = |name: &str| name != "CURRENT" && in_force.as_deref() != Some(name);
         let left: Vec<_> = names.into_iter().filter(|entry| !entry.is_dir && is_left(&entry.name)).collect();
         if !left.is_empty() {
-            // First of all it must be certain that CURRENT does not name one of them after a power cut.
+            // First of all it must be certain that `CURRENT` does not name one of them after a power cut.
             self.fs.sync_dir(&self.dir, self.tag).await?;
         }
         for entry in left {
@@ -236,7 +238,7 @@ impl CopyWriter {
     pub async fn append(&mut self, edit: &CatalogueEdit) -> Result<()> {
         match &mut self.journal {
             Some(journal) => journal.append(edit).await,
-            None => Err(Error::new(ErrorKind::Invalid, "append to", &self.dir, "no journal was begun")),
+            None => Err(Error::new(ErrorKind::Invalid, "append to", &self.dir, "no journal is open")),
         }
     }
 
@@ -245,12 +247,12 @@ impl CopyWriter {
         let number = self.next_file;
         self.next_file += 1;
         self.journal = None;
-        self.journal = Some(Journal::create(&self.fs, &self.dir, self.tag, number, snapshot).await?);
+        self.journal = Some(Journal::create(&self.fs, &self.dir, self.tag, self.salt, number, snapshot).await?);
         if let Some(old) = self.in_force.replace(number) {
             let old = self.dir.join(weir_journal::file_name::<CatalogueEdit>(old));
-            // What cannot be removed now is removed at the next opening.
+            // A file that cannot be removed now is removed at the next opening.
             if let Err(error) = self.fs.remove(&old, self.tag).await {
-                tracing::debug!(%error, "cannot remove the old catalogue yet");
+                tracing::debug!(%error, "cannot remove the old journal of the catalogue yet");
             }
         }
         Ok(())

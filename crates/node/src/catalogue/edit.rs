@@ -40,7 +40,7 @@ pub struct Listing {
     pub name: TenantName,
     /// The numbers of its partitions, in the order of their hash slots.
     pub partitions: Vec<u32>,
-    /// What they keep their rows in.
+    /// The engine in which they keep their rows.
     pub engine: EngineKind,
     /// Where they write their logs.
     pub log: LogKind,
@@ -55,7 +55,8 @@ pub struct Listing {
 pub struct CatalogueEdit {
     /// Which edit this is.
     pub stamp: Stamp,
-    /// In the first copy: the last edit that was durable in the mirror when this one was written. `None` in the mirror.
+    /// In the first copy: the last edit that was known to be durable in the mirror when this one was written. `None` in
+    /// the mirror.
     pub confirmed: Option<Stamp>,
     /// Drawn when the directory was made; the first edit of a file repeats it.
     pub identity: Option<u64>,
@@ -67,7 +68,7 @@ pub struct CatalogueEdit {
     pub put: Vec<Listing>,
     /// Tenants that are gone.
     pub dropped: Vec<TenantId>,
-    /// Partitions that have their files from now on: where those are missing, they are lost.
+    /// Partitions that have their files from now on: if these are missing, they are lost.
     pub used: Vec<u32>,
     /// Partitions whose directories are to be removed, if they are there. What tenants give up is condemned without
     /// being listed here.
@@ -101,8 +102,8 @@ impl Entry for CatalogueEdit {
         self.condemned.iter().for_each(|&partition| number(CONDEMNED, partition));
         self.removed.iter().for_each(|&partition| number(REMOVED, partition));
         for listing in &self.put {
-            // Versions that know one engine only, or no request units, no users, no databases that were swapped, no
-            // terms of shares or no shared log, refuse what they would misread, and read everything else.
+            // Versions that know only one engine, or no request units, users, swapped databases, terms of shares or
+            // shared log, refuse what they would misread, and read everything else.
             let (is_plain, has_units) = (has_plain_engine(listing), has_request_units(listing));
             let (has_users, has_databases) = (!listing.settings.users.is_empty(), has_databases(listing));
             let tag = match (has_databases, has_users, has_units, is_plain) {
@@ -203,7 +204,7 @@ fn take_fixed(rest: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes))
 }
 
-/// Appends `listing`, but for its engine; a backup begins with one, too.
+/// Appends `listing`, except for its engine; a backup begins with a listing, too.
 pub(crate) fn put_listing(out: &mut Vec<u8>, listing: &Listing) {
     let TenantSettings {
         secret,
@@ -239,7 +240,7 @@ fn take<T: TryFrom<u64>>(rest: &mut &[u8]) -> Option<T> {
     T::try_from(varint::take(rest)?).ok()
 }
 
-/// What [`put_listing`] has appended; `None` if it is none.
+/// Takes what [`put_listing`] has appended; `None` if the bytes are no listing.
 pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
     let id = TenantId(take(rest)?);
     let name = TenantName::new(std::str::from_utf8(varint::take_slice(rest)?).ok()?).ok()?;
@@ -269,12 +270,12 @@ pub(crate) fn take_listing(rest: &mut &[u8]) -> Option<Listing> {
     Some(Listing { id, name, partitions, engine, log, databases, settings })
 }
 
-/// Whether nothing has to be said of the engine of `listing`.
+/// Whether `listing` needs no entry for its engine.
 pub(crate) fn has_plain_engine(listing: &Listing) -> bool {
     listing.engine == EngineKind::Lsm && listing.settings.memory_bytes_max == 0
 }
 
-/// Appends what [`put_listing`] does not say.
+/// Appends the engine, which [`put_listing`] leaves out.
 pub(crate) fn put_engine(out: &mut Vec<u8>, listing: &Listing) {
     out.push(match listing.engine {
         EngineKind::Lsm => 0,
@@ -284,7 +285,7 @@ pub(crate) fn put_engine(out: &mut Vec<u8>, listing: &Listing) {
     varint::put(out, listing.settings.memory_bytes_max);
 }
 
-/// `listing` with what [`put_engine`] has appended; `None` if it has not.
+/// `listing` with what [`put_engine`] has appended; `None` if the bytes are not that.
 pub(crate) fn take_engine(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
     listing.engine = match take::<u8>(rest)? {
         0 => EngineKind::Lsm,
@@ -296,18 +297,18 @@ pub(crate) fn take_engine(rest: &mut &[u8], mut listing: Listing) -> Option<List
     Some(listing)
 }
 
-/// Whether something is to be said of the request units of `listing`.
+/// Whether `listing` needs an entry for its request units.
 pub(crate) fn has_request_units(listing: &Listing) -> bool {
     listing.settings.limits.ru > 0 || listing.settings.limits.spare
 }
 
-/// Appends what [`put_engine`] does not say either.
+/// Appends the request units, which [`put_engine`] leaves out, too.
 pub(crate) fn put_request_units(out: &mut Vec<u8>, listing: &Listing) {
     varint::put(out, listing.settings.limits.ru);
     out.push(listing.settings.limits.spare.into());
 }
 
-/// `listing` with what [`put_request_units`] has appended; `None` if it has not.
+/// `listing` with what [`put_request_units`] has appended; `None` if the bytes are not that.
 pub(crate) fn take_request_units(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
     listing.settings.limits.ru = take(rest)?;
     let (&spare, after) = rest.split_first().filter(|(byte, _)| **byte <= 1)?;
@@ -316,7 +317,7 @@ pub(crate) fn take_request_units(rest: &mut &[u8], mut listing: Listing) -> Opti
     Some(listing)
 }
 
-/// Whether something is to be said of the databases of `listing`: some were swapped.
+/// Whether `listing` needs an entry for its databases, because some were swapped.
 pub(crate) fn has_databases(listing: &Listing) -> bool {
     listing.databases != Databases::AS_NAMED
 }
@@ -326,13 +327,13 @@ pub(crate) fn put_databases(out: &mut Vec<u8>, listing: &Listing) {
     out.extend_from_slice(&listing.databases.bits().to_le_bytes());
 }
 
-/// `listing` with what [`put_databases`] has appended; `None` if it has not.
+/// `listing` with what [`put_databases`] has appended; `None` if the bytes are not that.
 pub(crate) fn take_databases(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
     listing.databases = Databases::from_bits(take_fixed(rest)?)?;
     Some(listing)
 }
 
-/// Whether something is to be said of the shares of `listing`.
+/// Whether `listing` needs an entry for its shares.
 pub(crate) fn has_terms(listing: &Listing) -> bool {
     listing.settings.terms != ShareTerms::default()
 }
@@ -350,7 +351,7 @@ pub(crate) fn put_terms(out: &mut Vec<u8>, listing: &Listing) {
     varint::put(out, delay);
 }
 
-/// `listing` with what [`put_terms`] has appended; `None` if it has not.
+/// `listing` with what [`put_terms`] has appended; `None` if the bytes are not that.
 pub(crate) fn take_terms(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
     let weight = take(rest)?;
     let delay = match take::<u64>(rest)? {
@@ -370,7 +371,7 @@ pub(crate) fn put_log(out: &mut Vec<u8>, listing: &Listing) {
     });
 }
 
-/// `listing` with what [`put_log`] has appended; `None` if it has not.
+/// `listing` with what [`put_log`] has appended; `None` if the bytes are not that.
 pub(crate) fn take_log(rest: &mut &[u8], mut listing: Listing) -> Option<Listing> {
     let (&log, after) = rest.split_first()?;
     *rest = after;

@@ -1,4 +1,5 @@
-//! What the catalogue says: the tenants, the numbers that are free, and the partitions that are to be removed.
+//! The state that the catalogue describes: the tenants, the numbers that are free, and the partitions that are to be
+//! removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +8,10 @@ use weir_model::TenantId;
 use super::edit::{CatalogueEdit, Listing};
 use crate::log_kind::LogKind;
 
-/// See the module.
+/// The state of the catalogue, in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listings {
-    /// By number.
+    /// Tenants by number.
     pub tenants: BTreeMap<TenantId, Listing>,
     /// First tenant number never used.
     pub next_tenant: u32,
@@ -24,13 +25,13 @@ pub struct Listings {
 }
 
 impl Listings {
-    /// No tenant, and all numbers free.
+    /// Listings without a tenant, and with all numbers free.
     pub fn empty() -> Self {
         // 0 is the node itself.
         Self { next_tenant: 1, next_partition: 1, ..Self::default() }
     }
 
-    /// The edit that makes these listings of nothing; the caller stamps it.
+    /// The edit that makes these listings out of empty ones; the caller stamps it.
     pub fn snapshot(&self) -> CatalogueEdit {
         CatalogueEdit {
             next_tenant: Some(self.next_tenant),
@@ -42,7 +43,7 @@ impl Listings {
         }
     }
 
-    /// What they are after `edit`.
+    /// Applies `edit` to these listings.
     pub fn apply(&mut self, edit: CatalogueEdit) {
         self.next_tenant = edit.next_tenant.unwrap_or(self.next_tenant);
         self.next_partition = edit.next_partition.unwrap_or(self.next_partition);
@@ -52,7 +53,7 @@ impl Listings {
         }
         for listing in edit.put {
             for number in &listing.partitions {
-                // A restore has filled what was reserved for it.
+                // A restore has filled the partition that was reserved for it.
                 self.condemned.remove(number);
             }
             let partitions = listing.partitions.clone();
@@ -73,30 +74,34 @@ impl Listings {
         }
     }
 
-    /// What cannot be, if anything: a name, a tenant or a partition twice, or a number that is said to be free.
+    /// What is impossible in these listings, if anything: a name, a tenant or a partition that occurs twice, or a
+    /// number in use that is said to be free.
     pub fn fault(&self) -> Option<String> {
         let (mut names, mut partitions) = (BTreeSet::new(), BTreeSet::new());
         for listing in self.tenants.values() {
             if !names.insert(&listing.name) {
-                return Some(format!("two tenants are called {}", listing.name));
+                return Some(format!("two tenants have the name {}", listing.name));
             }
             if listing.id.0 == 0 || listing.id.0 >= self.next_tenant {
-                return Some(format!("tenant {} has number {}", listing.name, listing.id.0));
+                return Some(format!("tenant {} has the impossible number {}", listing.name, listing.id.0));
             }
             for &number in &listing.partitions {
                 if number == 0 || number >= self.next_partition || !partitions.insert(number) {
-                    return Some(format!("tenant {} has partition {number}", listing.name));
+                    return Some(format!(
+                        "tenant {} has partition {number}, whose number is impossible or occurs twice",
+                        listing.name
+                    ));
                 }
             }
         }
         if let Some(number) = self.used.difference(&partitions).next() {
-            return Some(format!("partition {number} is used, and nobody's"));
+            return Some(format!("partition {number} is marked as used, but belongs to no tenant"));
         }
         if let Some(number) = self.condemned.intersection(&partitions).next() {
-            return Some(format!("partition {number} is to be removed, and somebody's"));
+            return Some(format!("partition {number} is to be removed, but belongs to a tenant"));
         }
         if let Some(number) = self.condemned.iter().find(|&&number| number == 0 || number >= self.next_partition) {
-            return Some(format!("partition {number} is to be removed, and was never used"));
+            return Some(format!("partition {number} is to be removed, but its number was never given out"));
         }
         None
     }

@@ -3,12 +3,12 @@
 //!
 //! 1. An edit goes to the first copy; when it is durable there, to the mirror; when it is durable there, too, it
 //!    counts.
-//! 2. An opening needs both copies, and they must agree ([`survey`]): what one of them has lost, or an older copy of
-//!    it, is never believed.
+//! 2. An opening needs both copies, and they must agree ([`survey`]): a copy that has lost something, or is an older
+//!    copy of itself, is never believed.
 //! 3. When making an edit durable failed, nobody knows which way a crash would decide. The next edit, or
-//!    [`Catalogue::settle`], replaces the first copy's file by what is in memory, where the failed edit did not happen.
-//!    A crash believes the first copy. Until then the partitions that the edit would have given up are [in
-//!    doubt](Catalogue::is_in_doubt), and only those: a crash may find them condemned.
+//!    [`Catalogue::settle`], replaces the first copy's file by the state in memory, in which the failed edit did not
+//!    happen. A crash believes the first copy. Until then the partitions that the edit would have given up are
+//!    [in doubt](Catalogue::is_in_doubt), and only those: a crash may find them condemned.
 //! 4. On a full disk an edit that stores nothing new draws on the [`Reserve`]: so tenants can be dropped.
 //! 5. Only what an edit has condemned is ever removed: never a directory that the catalogue does not mention.
 //! 6. Numbers of tenants and partitions are never used twice: what a crash left of a dropped tenant can never be taken
@@ -41,7 +41,7 @@ pub use self::stamp::Stamp;
 use self::survey::{Agreement, Survey};
 use crate::reserve::Reserve;
 
-/// See the module.
+/// The open catalogue: its state in memory, and the two copies of its journal.
 pub struct Catalogue {
     listings: Listings,
     first: CopyWriter,
@@ -49,23 +49,22 @@ pub struct Catalogue {
     identity: u64,
     /// The last edit that was tried.
     epoch: u64,
-    /// What is known to be durable in the mirror.
+    /// The stamp that is known to be durable in the mirror.
     confirmed: Stamp,
-    /// An edit has failed, and the first copy may have it all the same: the partitions that it gave up.
+    /// An edit has failed, and the first copy may have it all the same. These are the partitions that it gave up.
     doubt: Option<BTreeSet<u32>>,
     reserve: Arc<Reserve>,
     /// Bytes of a snapshot, at most.
     bytes: u64,
-    /// Condemned partitions whose directories are gone for good: the next edit says so. Until then they stay condemned,
+    /// Condemned partitions whose directories are gone for good. The next edit says so. Until then they stay condemned,
     /// which costs nothing.
     removed: BTreeSet<u32>,
-    /// For nonces.
+    /// For nonces and salts.
     rng: Rng,
 }
 
 impl Catalogue {
-    /// Makes the catalogue of a new node in `dir`, durably. What a start that was broken off has left of it may be
-    /// there.
+    /// Makes the catalogue of a new node in `dir`, durably. A start that was broken off may have left files there.
     ///
     /// # Errors
     /// I/O.
@@ -76,8 +75,8 @@ impl Catalogue {
         fs.sync_dir(dir, tag).await?;
         let reserve = Reserve::new(fs, dir);
         let fs = &reserve.fs();
-        let first = CopyWriter::new(fs, Role::First.dir(dir), None, tag).await?;
-        let mirror = CopyWriter::new(fs, Role::Mirror.dir(dir), None, tag).await?;
+        let first = CopyWriter::new(fs, Role::First.dir(dir), None, tag, rng.next_u64()).await?;
+        let mirror = CopyWriter::new(fs, Role::Mirror.dir(dir), None, tag, rng.next_u64()).await?;
         let (listings, confirmed, identity) = (Listings::empty(), Stamp::default(), rng.next_u64());
         let mut catalogue = Self {
             listings,
@@ -97,20 +96,20 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Opens the catalogue of the node in `dir`. What it says is on the device when this returns. Where the last
-    /// process ended between the two copies of an edit, the mirror is brought up to date.
+    /// Opens the catalogue of the node in `dir`. Everything that it says is on the device when this returns. If the
+    /// last process ended between the two copies of an edit, the mirror is brought up to date.
     ///
     /// # Errors
     /// `Corruption` where a copy is missing, damaged or not of the same age as the other: the file, and the command
     /// that repairs it. I/O.
-    pub async fn open(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, rng: Rng) -> Result<Self> {
+    pub async fn open(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, mut rng: Rng) -> Result<Self> {
         let reserve = Reserve::new(fs, dir);
         let fs = &reserve.fs();
         let survey = Survey::take(fs, dir, tag).await;
         let (state, agreement) = survey.verdict(dir)?;
         let mirror = survey.mirror.as_ref().ok().map(|mirror| mirror.number);
-        let first = CopyWriter::new(fs, Role::First.dir(dir), Some(state.number), tag).await?;
-        let mirror = CopyWriter::new(fs, Role::Mirror.dir(dir), mirror, tag).await?;
+        let first = CopyWriter::new(fs, Role::First.dir(dir), Some(state.number), tag, rng.next_u64()).await?;
+        let mirror = CopyWriter::new(fs, Role::Mirror.dir(dir), mirror, tag, rng.next_u64()).await?;
         first.sync().await?;
         let CopyState { identity, stamp, confirmed, listings, .. } = state.clone();
         let mut catalogue = Self {
@@ -119,7 +118,8 @@ impl Catalogue {
             mirror,
             identity,
             epoch: stamp.epoch,
-            // Not what was read: the mirror was not synced, and a power cut may take back what it has beyond this.
+            // Not the stamp that was read: the mirror was not synced, and a power cut may take back what it has beyond
+            // this.
             confirmed: confirmed.unwrap_or_default(),
             doubt: None,
             reserve,
@@ -132,12 +132,12 @@ impl Catalogue {
         if agreement == Agreement::MirrorLags {
             tracing::info!(
                 edit = stamp.epoch,
-                "the process ended in the middle of an edit of the catalogue: completing it"
+                "the last process ended in the middle of an edit of the catalogue: completing the edit"
             );
             // As after a failed edit, but nothing in memory depends on the outcome. So reads need no room on the disk.
             catalogue.doubt = Some(BTreeSet::new());
             if let Err(error) = catalogue.settle().await {
-                tracing::warn!(%error, "the catalogue cannot be completed yet: the next change does it");
+                tracing::warn!(%error, "cannot complete the edit of the catalogue yet: the next change tries again");
                 catalogue.doubt = None;
             }
         }
@@ -145,7 +145,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// What it says.
+    /// The tenants and partitions that it lists.
     pub fn listings(&self) -> &Listings {
         &self.listings
     }
@@ -155,24 +155,24 @@ impl Catalogue {
         &self.reserve
     }
 
-    /// Whether an edit has failed that a crash might find done, in which partition `number` is given up. What is
-    /// acknowledged in it then would be lost.
+    /// Whether an edit has failed that a crash might find done and that gave partition `number` up. Writes that are
+    /// acknowledged in that partition now would be lost.
     pub fn is_in_doubt(&self, number: u32) -> bool {
         self.doubt.as_ref().is_some_and(|numbers| numbers.contains(&number))
     }
 
-    /// Makes `edit` durable in both copies. Where the disk is full, one that stores nothing new uses the space that is
-    /// set aside.
+    /// Makes `edit` durable in both copies. On a full disk, an edit that stores nothing new uses the space that is set
+    /// aside.
     ///
     /// # Errors
-    /// It has not happened as far as this process is concerned. What the next one would find is not known before
-    /// [`Catalogue::settle`], or another edit, has succeeded.
+    /// The edit has not happened as far as this process is concerned. What the next process would find is not known
+    /// before [`Catalogue::settle`], or another edit, has succeeded.
     pub async fn commit(&mut self, mut edit: CatalogueEdit) -> Result<()> {
         edit.stamp = self.next_stamp();
         edit.removed.extend(&self.removed);
         let (given_up, may_draw) = (self.listings.given_up(&edit), !self.listings.is_growth(&edit));
         let was_in_doubt = self.doubt.is_some();
-        // Before the first await: one who is dropped in the middle leaves the same doubt as an error.
+        // Before the first await: a caller that is dropped in the middle leaves the same doubt as an error.
         self.doubt.get_or_insert_default().extend(given_up);
         let mut next = None;
         for role in Role::ALL {
@@ -212,32 +212,38 @@ impl Catalogue {
     async fn roll(&mut self, role: Role, snapshot: &CatalogueEdit, may_draw: bool) -> Result<()> {
         match self.copy_mut(role).roll(snapshot).await {
             Err(error) if may_draw && error.kind() == ErrorKind::NoSpace => {
-                tracing::warn!(%error, "the disk is full: the catalogue is written into the space that was set aside");
+                tracing::warn!(
+                    %error,
+                    "the disk is full: the catalogue is written into the space that is set aside for it"
+                );
                 let _drawing = self.reserve.draw();
                 self.copy_mut(role).roll(snapshot).await?;
             }
             rolled => return rolled,
         }
         if let Err(error) = self.reserve.fill().await {
-            // Others wait for space, too: what the old one gave back was for the next. It is tried again in the
-            // background.
-            tracing::debug!(%error, "cannot set space aside again yet");
+            // Others wait for space, too, and may have taken what the old journal gave back for the next one. It is
+            // tried again in the background.
+            tracing::debug!(%error, "cannot set space aside for the catalogue again yet");
         }
         Ok(())
     }
 
-    /// After a failed [`Catalogue::commit`]: makes sure that it did not happen. That is certain as soon as the first
-    /// copy says so, which a crash believes; the mirror follows with the next edit, if it cannot now.
+    /// After a failed [`Catalogue::commit`]: makes sure that the edit did not happen. That is certain as soon as the
+    /// first copy says so, because a crash believes that copy. The mirror follows with the next edit, if it cannot now.
     ///
     /// # Errors
-    /// It is still not known.
+    /// It is still not known whether the edit happened.
     pub async fn settle(&mut self) -> Result<()> {
         if self.doubt.is_none() {
             return Ok(());
         }
         match self.commit(CatalogueEdit::default()).await {
             Err(error) if self.first.was_rolled() => {
-                tracing::warn!(%error, "the second copy of the catalogue cannot be written: the next change tries again");
+                tracing::warn!(
+                    %error,
+                    "cannot write the second copy of the catalogue yet: the next change tries again"
+                );
                 self.doubt = None;
                 Ok(())
             }
@@ -245,7 +251,7 @@ impl Catalogue {
         }
     }
 
-    /// Directories of condemned partitions are gone, durably: the next edit says so.
+    /// The directories of these condemned partitions are gone, durably. The next edit says so.
     pub fn forget(&mut self, numbers: impl IntoIterator<Item = u32>) {
         self.removed.extend(numbers.into_iter().filter(|number| self.listings.condemned.contains(number)));
     }

@@ -7,7 +7,7 @@ use weir_io::{Error, Fs, Result, Tag};
 
 use super::copy::{self, CopyState, Role, Unsound};
 
-/// What was found of both copies.
+/// What was found of the two copies.
 #[derive(Debug)]
 pub struct Survey {
     /// `catalogue/`
@@ -16,33 +16,33 @@ pub struct Survey {
     pub mirror: Result<CopyState, Unsound>,
 }
 
-/// How two copies that may be believed stand to each other.
+/// How two copies that may both be believed differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// They say the same.
     Equal,
-    /// The mirror lacks edits at the end that were never confirmed in it: the process ended in between.
+    /// The mirror lacks edits at the end that were never confirmed in it: the process ended between the two.
     MirrorLags,
 }
 
 /// Why two copies that can be read cannot both be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disagreement {
-    /// This copy is a file of the other one.
+    /// This copy is a file that belongs to the other one.
     Misplaced(Role),
     /// They belong to two directories.
     Foreign,
-    /// They have the same history up to some edit, and different ones from there on: one is of a copy of this
-    /// directory.
+    /// They have the same history up to some edit, and different ones from there on: one of them comes from a copy of
+    /// this directory.
     Forked,
     /// This copy is older than what the other one knows to be durable in it.
     Older(Role),
 }
 
-/// Compares what two copies say.
+/// Compares two copies.
 ///
-/// The first copy is written first, so it is never behind. It knows which edit of the mirror was durable, so the mirror
-/// is never behind that.
+/// The first copy is written first, so it is never behind. It says which edit was durable in the mirror, so the mirror
+/// is never behind that edit.
 pub fn compare(first: &CopyState, mirror: &CopyState) -> Result<Agreement, Disagreement> {
     let confirmed = first.confirmed.ok_or(Disagreement::Misplaced(Role::First))?;
     if mirror.confirmed.is_some() {
@@ -75,7 +75,7 @@ impl Survey {
         Self { first: copy::read(fs, dir, first, tag).await, mirror: copy::read(fs, dir, mirror, tag).await }
     }
 
-    /// What copy `role` says.
+    /// The state of copy `role`.
     pub fn copy(&self, role: Role) -> &Result<CopyState, Unsound> {
         match role {
             Role::First => &self.first,
@@ -83,10 +83,10 @@ impl Survey {
         }
     }
 
-    /// The state that holds, and how far the mirror is.
+    /// The state that holds, and how far the mirror has come.
     ///
     /// # Errors
-    /// The refusal: it names the file that is not to be believed, what the other copy is worth, and the command that
+    /// The refusal, which names the file that is not to be believed, the state of the other copy, and the command that
     /// repairs it.
     pub fn verdict(&self, dir: &Path) -> Result<(&CopyState, Agreement)> {
         match (&self.first, &self.mirror) {
@@ -107,11 +107,11 @@ fn unsound_refusal(unsound: &Unsound, other: Role, state: &Result<CopyState, Uns
     let repair = repair(dir);
     let message = match state {
         Ok(state) => format!(
-            "{}. The other copy, {other}, can be read (up to edit {}): {repair} makes this one anew from it",
+            "{}. The other copy, {other}, can be read (up to edit {}): {repair} writes this one anew from it",
             unsound.why, state.stamp.epoch
         ),
         Err(state) => format!(
-            "{}. Nor can the other copy be read ({}: {}): {repair} shows what is left of both",
+            "{}. The other copy cannot be read either ({}: {}): {repair} shows what is left of both",
             unsound.why,
             state.path.display(),
             state.why
@@ -125,14 +125,15 @@ fn refusal(disagreement: Disagreement, first: &CopyState, mirror: &CopyState, di
     let of = |role| if role == Role::First { first } else { mirror };
     match disagreement {
         Disagreement::Misplaced(role) => {
-            let message = format!("this is a file of {}. {repair} shows what can be done", role.other());
+            let message =
+                format!("this file belongs to the other copy, {}. {repair} shows what can be done", role.other());
             Error::corruption(&of(role).path, 0, message)
         }
         Disagreement::Foreign => Error::corruption(
             &first.path,
             0,
             format!(
-                "it belongs to another directory than {}: one of the two was copied here. {repair} shows both",
+                "it does not belong to the same directory as {}: one of the two was copied here. {repair} shows both",
                 mirror.path.display()
             ),
         ),
@@ -140,7 +141,8 @@ fn refusal(disagreement: Disagreement, first: &CopyState, mirror: &CopyState, di
             &first.path,
             0,
             format!(
-                "it and {} have gone different ways: one of the two comes from a copy of this directory. {repair} shows both",
+                "it and {} contradict each other: one of the two comes from a copy of this directory. {repair} shows \
+                 both",
                 mirror.path.display()
             ),
         ),
@@ -151,8 +153,8 @@ fn refusal(disagreement: Disagreement, first: &CopyState, mirror: &CopyState, di
                 Role::Mirror => first.confirmed.map_or(0, |confirmed| confirmed.epoch),
             };
             let message = format!(
-                "it ends with edit {}, but edit {known} had been written to it: its end was lost, or it is an older copy. The newer one, \
-                 {} (up to edit {}), is sound: {repair} makes this one anew from it",
+                "it ends with edit {}, but edit {known} had been written to it: its end was lost, or it is an older \
+                 copy. The newer one, {} (up to edit {}), is sound: {repair} writes this one anew from it",
                 old.stamp.epoch,
                 new.path.display(),
                 new.stamp.epoch

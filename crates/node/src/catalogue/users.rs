@@ -10,7 +10,7 @@ pub(super) fn put_secret(out: &mut Vec<u8>, secret: Option<&StoredSecret>) {
     out.extend(secret.iter().flat_map(|secret| secret.as_bytes()));
 }
 
-/// What [`put_secret`] has appended; `None` if it is none.
+/// Takes what [`put_secret`] has appended; `None` if the bytes are no secret.
 pub(super) fn take_secret(rest: &mut &[u8]) -> Option<Option<StoredSecret>> {
     let Some(len) = varint::take(rest)?.checked_sub(1) else { return Some(None) };
     let len = usize::try_from(len).ok().filter(|&len| len <= SECRET_BYTES_MAX)?;
@@ -30,9 +30,9 @@ pub(super) fn put_users(out: &mut Vec<u8>, users: &[StoredUser]) {
     }
 }
 
-/// What [`put_users`] has appended; `None` if it is none, or more than a tenant may have.
+/// Takes what [`put_users`] has appended; `None` if the bytes are no users, or more than a tenant may have.
 pub(super) fn take_users(rest: &mut &[u8]) -> Option<Vec<StoredUser>> {
-    // Grown by what is there, not by what is announced.
+    // Grows with the bytes that are there, not with what is announced.
     let mut users = Vec::new();
     for _ in 0..varint::take(rest)? {
         let name = varint::take_slice(rest)?.into();

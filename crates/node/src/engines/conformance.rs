@@ -1,6 +1,6 @@
-//! What every engine must keep, whichever it is: the same random days, beside a map of all versions.
+//! What every engine must keep, whichever it is: random days, compared with a map of all versions.
 //!
-//! A day has batches, some of them not yet published, reads of one key, of several and of ranges in both directions,
+//! A day has batches, some of them not yet published; reads of one key, of several and of ranges in both directions,
 //! now, at what is applied and at snapshots; jobs that run to their end, halfway, or not at all; time that passes; and
 //! restarts, after which the log is replayed from where the engine says.
 
@@ -60,6 +60,7 @@ fn opened(sim: &Sim, fs: &Arc<dyn Fs>, choice: &EngineChoice, config: &NodeConfi
         cache: BlockCache::new(config.cache_bytes, 1),
         clock: &sim.clock(),
         memory: Arc::new(Unbooked),
+        salt: 7,
     };
     sim.block_on(open(opening, choice, config)).expect("no faults")
 }
@@ -115,7 +116,7 @@ impl World {
         }
     }
 
-    /// What lives at `key` as of `at`.
+    /// The living value of `key` as of `at`.
     fn wanted(&self, key: &[u8], at: Seq) -> Option<Vec<u8>> {
         let versions = self.history.get(key)?;
         let (_, left) = versions.iter().rev().find(|(seq, _)| *seq <= at)?;
@@ -226,7 +227,7 @@ impl World {
             return;
         }
         let report = self.sim.block_on(job.run()).expect("no faults");
-        // Whoever runs a job deletes what it has found expired.
+        // Whoever runs a job deletes the rows that it has found expired.
         for key in report.expired_keys {
             let is_gone = self.wanted(&key, self.engine.applied_seq()).is_none();
             assert!(is_gone, "{} has not expired", key.escape_ascii());
@@ -236,7 +237,7 @@ impl World {
         }
     }
 
-    /// Closes the engine without a word, as a crash does after a sync, and opens it again.
+    /// Closes the engine without notice, as a crash does after a sync, and opens it again.
     fn restart(&mut self) {
         self.snapshots.clear();
         let persisted = self.engine.persisted();
@@ -249,7 +250,7 @@ impl World {
         }
         self.engine.publish(self.engine.applied_seq());
         self.sim.block_on(self.engine.discard_unnamed()).expect("no faults");
-        // Sequence numbers begin anew: of each key the newest version is left.
+        // Sequence numbers begin anew: only the newest version of each key is left.
         for versions in self.history.values_mut() {
             let newest = versions.pop().map(|(_, left)| (0, left));
             *versions = newest.into_iter().collect();
@@ -285,7 +286,7 @@ fn every_engine_keeps_the_contract() {
             world.restart();
             world.read();
             world.scan();
-            // To rest: everything goes into files, and the log is needed no more.
+            // At rest: everything goes into files, and the log is needed no more.
             world.engine.set_eager(true);
             world.engine.seal();
             while let Some(job) = world.next_job() {

@@ -1,4 +1,4 @@
-//! Where engines are made, and looked at off line: the one place that knows which engines there are.
+//! Engines are made here, and looked at off line: the one place that knows which engines there are.
 
 #[cfg(test)]
 mod conformance;
@@ -17,16 +17,17 @@ use weir_model::engine::{Engine, EngineKind};
 
 use crate::config::NodeConfig;
 
-/// Name of the directory of a partition's engine, in that of the partition: a tree's, before there was another one.
+/// Name of the directory of a partition's engine, in the partition's directory. It comes from the time when trees were
+/// the only engine.
 pub(crate) const TREE: &str = "tree";
 
-/// What an engine is opened with.
+/// Everything that an engine is opened with.
 pub(crate) struct Opening<'a> {
     /// The partition's disk, behind its gates.
     pub fs: &'a Arc<dyn Fs>,
     /// The partition's directory.
     pub dir: &'a Path,
-    /// Whom its I/O is booked to.
+    /// The owner that its I/O is booked to.
     pub owner: Owner,
     /// The node's block cache.
     pub cache: Arc<BlockCache>,
@@ -34,19 +35,21 @@ pub(crate) struct Opening<'a> {
     pub clock: &'a Arc<dyn Clock>,
     /// Where its unflushed changes are booked.
     pub memory: Arc<dyn Memory>,
+    /// Chance, for the salts of its manifests.
+    pub salt: u64,
 }
 
-/// What the partitions of a tenant keep their rows in.
+/// The engine in which the partitions of a tenant keep their rows.
 #[derive(Clone)]
 pub(crate) enum EngineChoice {
     /// In a tree that this picker keeps in shape.
     Lsm(PickerKind),
-    /// In the memory of the tenant, which they share.
+    /// The memory of the tenant, which its partitions share.
     Memory(Arc<Budget>),
 }
 
 impl EngineChoice {
-    /// With `memory_bytes_max` bytes of memory at most, where it is kept there; 0 = unlimited.
+    /// The choice of `kind`, with at most `memory_bytes_max` bytes of memory if rows are kept in memory; 0 = unlimited.
     pub fn new(kind: EngineKind, memory_bytes_max: u64) -> Self {
         let choice = match kind {
             EngineKind::Lsm => Self::Lsm(PickerKind::Leveled),
@@ -72,7 +75,7 @@ impl EngineChoice {
         }
     }
 
-    /// Bytes of memory that rows take; `None` where they are not kept there.
+    /// Bytes of memory that rows take; `None` if they are not kept in memory.
     pub fn memory_use(&self) -> Option<u64> {
         match self {
             Self::Lsm { .. } => None,
@@ -86,25 +89,25 @@ impl EngineChoice {
 /// # Errors
 /// Settings under which writes would stop for ever; `Corruption`, with file and offset; I/O.
 pub(crate) async fn open(opening: Opening<'_>, choice: &EngineChoice, config: &NodeConfig) -> Result<Arc<dyn Engine>> {
-    let Opening { fs, dir, owner, cache, clock, memory } = opening;
+    let Opening { fs, dir, owner, cache, clock, memory, salt } = opening;
     let (fs, dir, clock) = (Arc::clone(fs), dir.join(TREE), Arc::clone(clock));
     match choice {
         EngineChoice::Lsm(picker) => {
-            let env = Env { fs, dir, owner, cache, clock, memory };
+            let env = Env { fs, dir, owner, cache, clock, memory, salt };
             Ok(Tree::open(env, tree_options(config, *picker)).await?)
         }
         EngineChoice::Memory(budget) => {
-            let env = weir_memory::Env { fs, dir, owner, clock, budget: Arc::clone(budget) };
+            let env = weir_memory::Env { fs, dir, owner, clock, budget: Arc::clone(budget), salt };
             Ok(Store::open(env, config.store.clone()).await?)
         }
     }
 }
 
-/// Memtables of a tree without level 0, at least (CR-16): they take what level 0 would.
+/// The least number of memtables in a tree without level 0 (CR-16): they take what level 0 would.
 const SP_LSM_BUFFERS: usize = 12;
 
-/// How the trees of a node are built: as it is configured, and as the profile has it where the two differ. `picker` is
-/// the tenant's choice.
+/// How the trees of a node are built: as the node is configured, and as the profile says where the two differ. `picker`
+/// is the tenant's choice.
 fn tree_options(config: &NodeConfig, picker: PickerKind) -> TreeOptions {
     let mut options = config.tree.clone();
     if !config.profile.keeps_upper_levels() {

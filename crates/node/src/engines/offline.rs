@@ -1,4 +1,4 @@
-//! Engines that nobody has open: checks and repairs. Which engine it is, its files say.
+//! Checks and repairs of engines that nobody has open. The files show which engine it is.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, progress: impl FnMut(usize, usi
         true => weir_memory::check::check(fs, dir, progress).await?,
         false => weir_lsm::check::check(fs, dir, progress).await?,
     };
-    // Of files that are damaged nobody expects that their rows fit together.
+    // If files are damaged, nobody expects that their rows fit together.
     if report.problems.is_empty() {
         let problems = match is_store {
             true => weir_memory::check::check_rows(fs, dir).await?,
@@ -44,7 +44,7 @@ pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
     }
 }
 
-/// The manifest in force of the engine in `dir`, and up to which record of its log everything is in files. Changes
+/// The manifest in force of the engine in `dir`, and the record of its log up to which everything is in files. Changes
 /// nothing.
 ///
 /// # Errors

@@ -1,19 +1,19 @@
 //! The anchor: what a partition remembers of itself outside of log and tree. Bytes in `docs/format/anchor.md`.
 //!
-//! A log cannot tell that its last segment is missing, or is an older copy of itself; a manifest cannot tell that its
-//! last edits are. The anchor can: it says up to where records were durable, and up to where they were in tables.
-//! Whoever opens a partition that falls short of that refuses it.
+//! A log cannot tell that its last segment is missing or is an older copy of itself; a manifest cannot tell that its
+//! last edits are. The anchor can: it says up to where records were durable, and up to where they were in tables. A
+//! partition that falls short of its anchor is refused when it is opened.
 //!
 //! 1. A claim is true for ever once it is true. So the anchor may lag behind, and may be written in any order with
-//!    everything else: an older claim convicts less.
-//! 2. What is lost within its lag is not noticed: a second or two behind the last write, and [`ROUNDS_MAX`] rounds of
-//!    the control loop while there are writes. Every claim is synced, or a power cut would take it.
-//! 3. It does not lag where the tree is about to be the only one that has something: before log segments are removed,
-//!    and after a flush where the log is never synced. Else an older manifest would pass as complete. Nor does it lag
-//!    behind the log after an opening.
+//!    everything else: an older claim only detects less.
+//! 2. A loss within the anchor's lag is not noticed: a second or two behind the last write, and [`ROUNDS_MAX`] rounds
+//!    of the control loop while there are writes. Every claim is synced, or a power cut would take it.
+//! 3. The anchor does not lag where the tree is about to be the only one that has something: before log segments are
+//!    removed, and after a flush where the log is never synced. Otherwise an older manifest would pass as complete. Nor
+//!    does it lag behind the log after an opening.
 //! 4. It is written in two places by turns, so that a torn write leaves the claim before it. A write that may not have
-//!    reached the device is followed by another one to the same place: the other one has the last claim that is on the
-//!    device for sure.
+//!    reached the device is followed by another write to the same place, because the other place has the last claim
+//!    that is on the device for sure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ const TEMPORARY: &str = "ANCHOR.tmp";
 const MAGIC: &[u8; 8] = b"WEIRANCH";
 const VERSION: u32 = 1;
 const SLOTS: u64 = 2;
-/// Bytes of a slot that mean something; the last four are the checksum of those before.
+/// Bytes of a slot that mean something; the last four are the checksum of those before them.
 const SLOT_BYTES: usize = 60;
 const CHECKED_BYTES: usize = SLOT_BYTES - 4;
 /// Rounds of the control loop after which a claim is written while the partition is being written to. Each costs a
 /// sync.
 const ROUNDS_MAX: u32 = 4;
 
-/// What an anchor says.
+/// The claim of an anchor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnchorClaim {
     /// Every record of the log up to here was on the device.
@@ -55,13 +55,13 @@ impl AnchorClaim {
 /// One slot of an anchor's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnchorSlot {
-    /// The larger one is newer.
+    /// The slot with the larger number is newer.
     pub sequence: u64,
-    /// Whose partition it is.
+    /// The owner of the partition.
     pub owner: Owner,
-    /// Drawn when the partition was made; every segment of its log has it.
+    /// Drawn when the partition was made; every segment of its log has the same identity.
     pub identity: u64,
-    /// What it says.
+    /// The claim in this slot.
     pub claim: AnchorClaim,
 }
 
@@ -86,9 +86,9 @@ impl AnchorSlot {
     /// # Errors
     /// What is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
-        let slot = bytes.first_chunk::<SLOT_BYTES>().ok_or("it is cut off")?;
+        let slot = bytes.first_chunk::<SLOT_BYTES>().ok_or("it is truncated")?;
         if slot[..8] != MAGIC[..] {
-            return Err("not an anchor");
+            return Err("this is not an anchor: the magic number is missing");
         }
         let half = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().expect("four bytes"));
         let word = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("eight bytes"));
@@ -96,7 +96,7 @@ impl AnchorSlot {
             return Err("its checksum does not match");
         }
         if half(8) != VERSION {
-            return Err("a format version that this program does not know");
+            return Err("it has a format version that this program does not know");
         }
         Ok(Self {
             owner: Owner { tenant: half(12), partition: half(16) },
@@ -115,12 +115,12 @@ pub(crate) struct Anchor {
     identity: u64,
     /// One writes at a time.
     state: AsyncMutex<NewestSlot>,
-    /// Taken alone, or by whoever writes.
+    /// Taken alone, or by the writer.
     pace: Mutex<Pace>,
 }
 
 struct NewestSlot {
-    /// Of the newest slot.
+    /// The sequence number of the newest slot.
     sequence: u64,
     written: AnchorClaim,
     standing: Standing,
@@ -131,11 +131,11 @@ struct NewestSlot {
 enum Standing {
     /// For sure.
     Durable,
-    /// It was read: whoever wrote it may not have come to sync it, or a sync may have failed. It is written once more
-    /// as it is, which cannot harm it if it is there.
+    /// It was read. The process that wrote it may not have come to sync it, or a sync may have failed. It is written
+    /// once more as it is, which cannot harm it if it is there.
     Read,
-    /// It was written, or a write of it failed, and no sync has succeeded since. One that succeeds after one that has
-    /// failed says nothing of it.
+    /// It was written, or a write of it failed, and no sync has succeeded since. A sync that succeeds after one that
+    /// has failed says nothing about it.
     Written,
 }
 
@@ -143,15 +143,15 @@ enum Standing {
 #[derive(Default)]
 struct Pace {
     written: AnchorClaim,
-    /// What the round before saw.
+    /// The claim that the round before saw.
     seen: AnchorClaim,
     /// Rounds in which something was new.
     rounds: u32,
 }
 
 impl Pace {
-    /// At once where a round brought nothing more, which may be the last news for long; every few rounds where they do
-    /// not end.
+    /// At once if a round brought nothing more, because that may be the last news for long; every few rounds if news
+    /// keeps coming.
     fn is_due(&mut self, claim: AnchorClaim) -> bool {
         if claim.max(self.written) == self.written {
             self.rounds = 0;
@@ -175,21 +175,25 @@ pub(crate) async fn read(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<A
     let (path, tag) = (dir.join(NAME), Tag::new(owner, Class::Maintenance));
     let file = match fs.open(&path, OpenOptions::read_buffered(), tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Error::corruption(&path, 0, "missing, yet the partition was in use: see `weir repair`"));
+            return Err(Error::corruption(
+                &path,
+                0,
+                "the file is missing, although the partition was in use: see `weir repair`",
+            ));
         }
         file => file?,
     };
     let bytes = file.read_at(0, AlignedBuf::with_len(SLOTS as usize * PAGE), tag).await?;
     let slots = bytes.chunks(PAGE).map(AnchorSlot::decode);
-    // One may be torn, or never have been written: the other one decides.
-    let mut wrong = "it is empty";
+    // One slot may be torn, or never have been written: then the other one decides.
+    let mut wrong = "the file is empty";
     let newest = slots.filter_map(|slot| slot.inspect_err(|error| wrong = error).ok()).max_by_key(|slot| slot.sequence);
     let mut slot = newest.ok_or_else(|| Error::corruption(&path, 0, format!("{wrong}: see `weir repair`")))?;
     if is_planted(Plant::AnchorIgnored) {
         slot.claim = AnchorClaim::default();
     }
     if slot.owner != owner {
-        let message = format!("the anchor of another partition ({}): see `weir repair`", slot.owner.partition);
+        let message = format!("it is the anchor of another partition ({}): see `weir repair`", slot.owner.partition);
         return Err(Error::corruption(&path, 0, message));
     }
     Ok(slot)
@@ -204,13 +208,14 @@ pub(crate) fn compare(claim: AnchorClaim, persisted: LogIndex, manifest: &Path) 
         return Ok(());
     }
     let message = format!(
-        "the tree holds records up to {persisted}, but held them up to {} before: its manifest is an older copy of itself, or was cut",
+        "the tree holds records up to {persisted}, but held records up to {} before: its manifest was replaced by an \
+         older copy, or was truncated",
         claim.persisted
     );
     Err(Error::corruption(manifest, 0, message))
 }
 
-/// Makes the anchor of the partition in `dir`, durably, in the place of one that may be there.
+/// Makes the anchor of the partition in `dir`, durably, replacing one that may be there.
 pub(crate) async fn create(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -237,11 +242,11 @@ pub(crate) async fn create(
 }
 
 impl Anchor {
-    /// The anchor of a partition in `dir` that is being opened, of which `slot` is the newest.
+    /// The anchor of a partition in `dir` that is being opened. `slot` is its newest slot.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, slot: AnchorSlot) -> Self {
         let AnchorSlot { sequence, owner, identity, claim } = slot;
         let state = AsyncMutex::new(NewestSlot { sequence, written: claim, standing: Standing::Read });
-        // Partitions that are written to all the time do not sync their anchors in the same round.
+        // Partitions that are written to all the time must not sync their anchors in the same round.
         let rounds = owner.partition % ROUNDS_MAX;
         let pace = Mutex::new(Pace { written: claim, rounds, ..Pace::default() });
         Self { fs, path: dir.join(NAME), owner, identity, state, pace }
@@ -272,7 +277,7 @@ impl Anchor {
         self.write(&mut state, claim, class).await?;
         self.sync(class).await?;
         state.standing = Standing::Durable;
-        // Not before: what is not durable is due again, even if nothing more comes.
+        // Not before: a claim that is not durable is due again, even if nothing more comes.
         self.pace.lock().written = state.written;
         Ok(())
     }
@@ -283,9 +288,9 @@ impl Anchor {
         file.sync(tag).await
     }
 
-    /// Writes to the place that does not have the last claim that is durable.
+    /// Writes to the slot that does not hold the last durable claim.
     async fn write(&self, state: &mut NewestSlot, claim: AnchorClaim, class: Class) -> Result<()> {
-        // Taken also by an attempt that fails: what it has written may be there some day.
+        // An attempt that fails takes a number, too: what it has written may be there some day.
         state.sequence += if state.standing == Standing::Written { SLOTS } else { 1 };
         state.standing = Standing::Written;
         state.written = claim.max(state.written);
@@ -416,7 +421,7 @@ mod tests {
             assert_eq!(claims_in(Arc::clone(&fs)).await, [6, 8]);
             anchor.hold(claim(9, 0), Class::Flush).await.expect("hold");
             assert_eq!(claims_in(Arc::clone(&fs)).await, [9, 8], "8 is durable now");
-            // What the next one reads may not be durable, until it is written again and synced.
+            // The slot that the next one reads may not be durable, until it is written again and synced.
             let next = Anchor::new(Arc::clone(&fs), dir, read(&fs, dir, OWNER).await.expect("a slot"));
             next.hold(claim(10, 0), Class::Flush).await.expect("hold");
             assert_eq!(claims_in(Arc::clone(&fs)).await, [9, 10]);

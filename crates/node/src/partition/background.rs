@@ -1,16 +1,15 @@
-//! What a partition does in the background, counted: its directory may only be given to somebody else when that has
-//! ended.
+//! A partition's background tasks, counted: its directory may only be given to somebody else when they have ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Partition;
 
-/// A task in the background of a partition, until dropped.
+/// The right to run in the background of a partition, until dropped.
 pub(crate) struct Background(Arc<Partition>);
 
 impl Background {
-    /// Whose it is.
+    /// The partition of this task.
     pub fn partition(&self) -> &Arc<Partition> {
         &self.0
     }
@@ -24,9 +23,10 @@ impl Drop for Background {
 }
 
 impl Partition {
-    /// Leave to do something in the background; `None` once the partition is being closed.
+    /// The right to do something in the background; `None` once the partition is being closed.
     pub(crate) fn background(self: &Arc<Self>) -> Option<Background> {
-        // Counted before looking, while closing looks before counting: one of the two sees the other.
+        // Counted before looking, while closing sets its mark before it looks at the count: one of the two sees the
+        // other.
         self.tasks.fetch_add(1, Ordering::SeqCst);
         let background = Background(Arc::clone(self));
         (!self.is_closing()).then_some(background)
@@ -44,7 +44,7 @@ impl Partition {
 
     /// Refuses writes from now on, and ends background work at its next step.
     pub(crate) fn begin_closing(&self) {
-        // Under the order lock: whoever has it still writes.
+        // Under the order lock: a writer that holds it still writes.
         {
             let _order = self.order.lock();
             self.closing.store(true, Ordering::SeqCst);
@@ -56,7 +56,7 @@ impl Partition {
         self.ending.notify();
     }
 
-    /// Takes back [`Partition::begin_closing`], when all that ran has ended.
+    /// Takes back [`Partition::begin_closing`], after all background tasks have ended.
     pub(super) fn reopen(&self) {
         let _order = self.order.lock();
         self.closing.store(false, Ordering::SeqCst);

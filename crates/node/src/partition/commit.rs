@@ -13,16 +13,17 @@ use weir_model::engine::Seq;
 use super::Partition;
 use crate::metrics::Counters;
 
-/// Done when the write may be acknowledged. Dropping it takes nothing back: the write happens all the same.
+/// A future that is done when the write may be acknowledged. Dropping it takes nothing back: the write happens all the
+/// same.
 #[must_use = "the write may not be acknowledged before this is done"]
 pub struct Commit {
     partition: Arc<Partition>,
     index: LogIndex,
     seq: Seq,
     waiter: Waiter,
-    /// The log holds a waker of it.
+    /// The log holds a waker of this commit.
     is_awaited: bool,
-    /// The log is done with it, and only the gate may be waited for.
+    /// The log has committed the write, and only the gate may still be waited for.
     is_committed: bool,
 }
 
@@ -50,7 +51,7 @@ impl Future for Commit {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
-        // The log first: whoever waits at the gate drives the log all the same.
+        // The log first: a commit that waits at the gate must drive the log all the same.
         if !this.is_committed {
             match this.poll_log(cx) {
                 Poll::Ready(Ok(())) => this.is_committed = true,
@@ -66,14 +67,14 @@ impl Future for Commit {
 
 impl Commit {
     fn poll_log(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        // A commit of the same write, or of a later one, may have been polled to its end already. (In mode `none` a
+        // Another commit of this write, or of a later one, may have been polled to its end already. (In mode `none` a
         // write is published before it is safe, so that would prove nothing.)
         if !self.is_awaited && self.partition.sync != SyncMode::None && self.partition.engine.published() >= self.seq {
             return Poll::Ready(Ok(()));
         }
         let outcome = self.partition.log.poll_commit(self.index, &mut self.waiter, cx);
         match &outcome {
-            // The log commits in order, so whatever is older is durable too.
+            // The log commits in order, so everything older is durable, too.
             Poll::Ready(Ok(())) => self.partition.engine.publish(self.seq),
             Poll::Ready(Err(_)) => {
                 Counters::add(&self.partition.counters.write_errors, 1);

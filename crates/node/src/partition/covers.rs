@@ -1,12 +1,12 @@
-//! Rows of many parts that give way: whoever deletes or overwrites one writes a cover with it, in the same batch.
+//! Rows of many parts that end: a batch that deletes or overwrites such a row also writes a cover for it.
 //!
-//! A hash whose fields expire stands in the agenda besides, at the deadline of the first: the batch that changes that
-//! moves the entry, too. So the agenda is right at any time, whatever command changed the row.
+//! A hash whose fields expire also has an entry in the agenda, at the deadline of the first field. The batch that
+//! changes this deadline moves the entry, too. So the agenda is right at any time, whatever command changed the row.
 //!
-//! Nobody else has to think of it. Commands, blind writes and burials change what stands at a row's key; here, where
-//! their rows are locked, it is found out which of these were heads, and a cover is added for each. Where the engine
-//! has no head at all, which it knows at once, nothing is looked at; and where it has some, only keys that may be
-//! theirs are read.
+//! Nobody else has to think of covers. Commands, blind writes and burials change the entry at a row's key. Here, where
+//! their rows are locked, it is found out which of these entries were heads, and a cover is added for each. If the
+//! engine has no head at all, which it knows at once, nothing is looked at. If it has some, only keys that may belong
+//! to heads are read.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -33,7 +33,7 @@ pub(super) fn head_of(key: &[u8], found: &Found) -> Result<Option<Head>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spread {
     version: u64,
-    /// Of the keys and values of its parts, about.
+    /// Bytes of the keys and values of its parts, about.
     bytes: u64,
 }
 
@@ -44,18 +44,18 @@ impl Spread {
         head.packed.is_none().then_some(Self { version: head.version, bytes })
     }
 
-    /// Adds its cover: it ends.
+    /// Adds the cover of this life, which ends.
     fn cover(self, batch: &mut Batch) {
         batch.push(Change::Cover { key: &cover_key(self.version), bytes: self.bytes });
     }
 }
 
-/// What a row has besides that which stands at its key.
+/// What a row has in addition to the entry at its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elsewhere {
     /// Parts with keys of their own.
     life: Option<Spread>,
-    /// An entry in the agenda: the first of its fields expires then.
+    /// An entry in the agenda: the time at which the first of its fields expires.
     first_ms: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ impl Elsewhere {
         Self { life: Spread::of(head), first_ms: head.mortal().map(|mortal| mortal.first_ms) }
     }
 
-    /// Of what was found at `key`.
+    /// What a row has elsewhere whose entry `found` was found at `key`.
     ///
     /// # Errors
     /// As [`head_of`].
@@ -75,7 +75,8 @@ impl Elsewhere {
         Ok(Self::of(HeadRef::parse(&found.value).ok_or_else(|| damaged(key))?))
     }
 
-    /// Whether `change` of a row that has this goes on with its life, and leaves its place on the agenda.
+    /// Whether `change`, of a row that has this elsewhere, goes on with the row's life and leaves its place on the
+    /// agenda.
     fn stays_with(self, change: &Change<'_>) -> bool {
         let Change::Head { head, .. } = change else { return false };
         let now = HeadRef::parse(head).map(Self::of);
@@ -83,7 +84,7 @@ impl Elsewhere {
         now.is_some_and(|now| version(now) == version(self) && now.first_ms == self.first_ms)
     }
 
-    /// Adds the deletion of `key`, whose row has this, and of all of it.
+    /// Adds the deletion of `key`, whose row has this elsewhere, and of everything that the row has elsewhere.
     pub(super) fn bury(self, batch: &mut Batch, key: &[u8]) {
         batch.delete(key);
         if let Some(life) = self.life {
@@ -109,9 +110,9 @@ fn may_end_life(engine: &dyn Engine, change: &Change<'_>) -> bool {
     !is_part(change.key()) && engine.may_hold_head(change.key())
 }
 
-/// Rows as they are before a batch; nobody else writes to them meanwhile.
+/// Rows as they are before a batch. Nobody else writes to them meanwhile.
 pub(super) trait Lives: Sync {
-    /// The same as [`Lives::elsewhere`], where it is known because the row was read.
+    /// The same as [`Lives::elsewhere`], if it is known because the row was read.
     fn known(&self, key: &[u8]) -> Option<Elsewhere>;
 
     /// What the row at `key`, expired or not, has elsewhere.
@@ -126,14 +127,14 @@ pub(super) struct Whole {
     pub due_ms: Option<u64>,
 }
 
-/// What becomes of a row in a batch.
+/// The changes of a row in the course of a batch.
 struct Course {
     before: Elsewhere,
     now: Elsewhere,
 }
 
-/// `batch`, with a cover for each life that it ends: one that a row had before or has in its course, and none has in
-/// the end. (A row that is renamed takes its life with it.) And with what becomes of the agenda.
+/// `batch`, with a cover for each life that it ends: each life that a row had before or has in its course, and that no
+/// row has in the end. (A row that is renamed takes its life with it.) The batch also gets the changes of the agenda.
 ///
 /// # Errors
 /// Those of `lives`.

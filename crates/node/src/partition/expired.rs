@@ -1,17 +1,17 @@
 //! Expired keys that somebody has asked for are deleted. The rule of expiry, in one place:
 //!
 //! - A key is gone while the machine's wall clock shows its deadline or more. Reads, scans and merges judge by what the
-//!   clock shows then.
-//! - A clock that is set back gives keys their time again, but for those that are gone for good: whatever a merge has
-//!   met after its deadline, and whatever was asked for by its key after its deadline. For that the read that finds it
-//!   gone deletes it, as `DEL` would.
+//!   clock shows at that moment.
+//! - A clock that is set back gives keys their time again, except for keys that are gone for good: those that a merge
+//!   has met after their deadline, and those that somebody has asked for by key after their deadline. For the latter,
+//!   the read that finds the key gone deletes it, as `DEL` would.
 //!
-//! A floor under the clock would be simpler, and worse: after an hour in which the clock was ten years ahead every key
-//! that is given a deadline would be born dead for ten years.
+//! A lower bound for the clock would be simpler, and worse: after an hour in which the clock was ten years ahead, every
+//! key that is given a deadline would be expired from the start for ten years.
 //!
-//! The deletion waits for nothing and nobody waits for it; it is as durable as a write that was answered, at the latest
-//! when the log is synced next. Where writes have to wait or fail (a stall, a full disk, the last of the write memory)
-//! it is left out: a read never waits or fails for it.
+//! The deletion waits for nothing and nobody waits for it. It is as durable as a write that was answered, at the latest
+//! when the log is synced next. Where writes have to wait or fail (a stall, a full disk, the last of the write memory),
+//! the deletion is left out: a read never waits or fails for it.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Partition {
         }
         let order = self.order.lock();
         let (mut batch, mut rows, mut unsure) = (Batch::new(), 0, Vec::new());
-        // Somebody may have written them meanwhile, or be about to.
+        // Somebody may have written them meanwhile, or be about to write them.
         for &key in expired {
             if order.any(once(key)) {
                 self.look_again(key, None);
@@ -54,7 +54,7 @@ impl Partition {
             match self.engine.get_latest(key) {
                 Lookup::Ready(Some(Ok(Some(found)))) if is_mortal(Some(&found)) => {
                     if found.is_expired(self.clock.unix_ms()) {
-                        // A damaged head is left to whoever reads it.
+                        // A damaged head is left to the next reader.
                         let Ok(elsewhere) = Elsewhere::found(key, &found) else { continue };
                         elsewhere.bury(&mut batch, key);
                         rows += 1;
@@ -81,7 +81,7 @@ impl Partition {
         }
     }
 
-    /// Whether nothing speaks against a write that nobody has asked for.
+    /// Whether nothing speaks against a write that no client has asked for.
     pub(super) fn may_bury(&self) -> bool {
         !is_planted(Plant::ExpiredLeft)
             && !self.witnessed.expirations.are_held(|| self.clock.now())
@@ -91,7 +91,7 @@ impl Partition {
             && self.log.failure().is_none()
     }
 
-    /// What is told of `rows` that have expired: each once, and nothing of parts of rows.
+    /// The events of `rows` that have expired: one for each row, and none for parts of rows.
     pub(super) fn expired_events<'k>(&self, rows: impl Iterator<Item = &'k [u8]>) -> Vec<KeyEvent> {
         let wants = self.witnessed.wants();
         if !wants.has(Classes::EXPIRED.and(Classes::CHANGED)) {
@@ -100,7 +100,7 @@ impl Partition {
         rows.filter(|row| !is_part(row)).flat_map(|row| KeyEvent::expired(row, wants)).collect()
     }
 
-    /// Deletes the keys of `batch`, of so many `rows` that have expired in the version that the caller, who holds the
+    /// Deletes the keys of `batch`, of `rows` rows that have expired in the version that the caller, which holds the
     /// order lock, has just seen, and tells `events`.
     pub(super) fn bury_in_order(
         self: &Arc<Self>,
@@ -116,13 +116,13 @@ impl Partition {
         match self.apply_in_order(order, batch, events) {
             Ok(_) => self.witnessed.expirations.count(rows),
             // They are gone by the clock all the same.
-            Err(error) => tracing::debug!(owner = ?self.owner, %error, "cannot delete what has expired"),
+            Err(error) => tracing::debug!(owner = ?self.owner, %error, "cannot delete expired rows"),
         }
     }
 }
 
-/// Looks once more at keys that are in memory no longer, in the way of a read-modify-write that changes nothing: that
-/// deletes those which have expired.
+/// Looks once more at keys that are no longer in memory, in the way of a read-modify-write that changes nothing: that
+/// deletes the keys that have expired.
 async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {
     for key in keys {
         let deadline = |rows: &[Option<Row>], _: &mut Batch| rows.iter().flatten().find_map(|row| row.expire_at_ms);
@@ -130,7 +130,7 @@ async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {
             Ok((None, _)) => {}
             Ok((later_ms, _)) => background.partition().look_again(key, later_ms),
             Err(error) => {
-                tracing::debug!(owner = ?background.partition().owner, %error, "cannot delete what has expired");
+                tracing::debug!(owner = ?background.partition().owner, %error, "cannot delete expired rows");
                 return;
             }
         }

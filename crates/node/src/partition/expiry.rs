@@ -1,12 +1,12 @@
-//! While somebody is told what happens to keys, those that expire are deleted and told in time, also where nobody asks
-//! for them.
+//! While somebody is told what happens to keys, keys that expire are deleted and told in time, even if nobody asks for
+//! them.
 //!
-//! Whoever writes a row puts it into a [queue](ExpiryQueue) by its deadline; what was there before is found by a
-//! *survey*, which goes over all rows behind what others wait for. What is due within a second has a task that waits
-//! for it, with a timer; a round of the control loop looks whether there is to be one. Rows that have expired are
-//! deleted as by a read that finds them, which looks again: the queue may be wrong about a row, and does no harm.
+//! Whoever writes a row puts it into a [queue](ExpiryQueue) by its deadline. Rows that were there before are found by a
+//! *survey*, which goes over all rows, behind I/O that others wait for. A task waits, with a timer, for rows that are
+//! due within a second; a round of the control loop checks whether such a task is needed. Rows that have expired are
+//! deleted as by a read that finds them. That looks again, so a queue that is wrong about a row does no harm.
 //!
-//! The queue is in memory only, and bounded. Without a witness there is none, and a write costs a load more.
+//! The queue is in memory only, and bounded. Without a witness there is no queue, and a write costs one more load.
 
 use std::future::Future;
 use std::ops::Bound;
@@ -25,34 +25,34 @@ use weir_model::{Batch, Change, DATABASES};
 use super::{Background, Partition};
 use crate::expiry_queue::ExpiryQueue;
 
-/// What is due within so many milliseconds has a task that waits for it: more than a round of the control loop takes.
+/// A task waits for rows that are due within this many milliseconds: more than a round of the control loop takes.
 const SOON_MS: u64 = 1_000;
-/// Between two times of deleting what is due: what expires meanwhile is deleted together.
+/// Pause between two deletions: rows that expire meanwhile are deleted together.
 const PAUSE_NANOS: Nanos = 20_000_000;
-/// A row that somebody is at is looked at again after so long.
+/// A row that another command is working on is looked at again after this time.
 const AGAIN_MS: u64 = 50;
 /// Rows that are looked at and deleted under the order lock at once: tens of microseconds.
 const DUE_AT_ONCE: usize = 64;
-/// A survey looks at so many rows, or bytes of them, before others come.
+/// A survey looks at this many rows, or bytes of them, before others get a turn.
 const PAGE_ROWS: usize = 1_000;
 const PAGE_BYTES: u64 = 256 << 10;
-/// After a survey there is none for so many times as long as it took, and at least a second.
+/// After a survey there is none for this many times as long as it took, and at least a second.
 const REST_FACTOR: u64 = 10;
 const REST_NANOS_MIN: Nanos = 1_000_000_000;
 
 /// Nothing expires.
 const NEVER: u64 = u64::MAX;
 
-/// See the module. Lock order: behind the order lock of the partition.
+/// The queue of rows that expire, and the survey that fills it. Lock order: behind the order lock of the partition.
 pub(super) struct Expiry {
     /// Something was put into the queue, or a survey was begun, since the queue was given up.
     is_used: AtomicBool,
     /// When the first row of the queue expires.
     first_ms: AtomicU64,
-    /// A task waits for that.
+    /// A task waits for that row.
     is_awaited: AtomicBool,
     is_surveying: AtomicBool,
-    /// It may be earlier than it was.
+    /// The first deadline may be earlier than it was.
     earlier: Event,
     state: Mutex<KnownExpiries>,
 }
@@ -60,11 +60,11 @@ pub(super) struct Expiry {
 #[derive(Default)]
 struct KnownExpiries {
     queue: ExpiryQueue,
-    /// All rows that were there before are in it, as far as there is room.
+    /// The queue has all rows that were there before, as far as it has room.
     is_surveyed: bool,
-    /// No survey begins before.
+    /// No survey begins before this time.
     next_survey: Nanos,
-    /// Counts how often the queue was given up: what was begun before does not count.
+    /// Counts how often the queue was given up: a survey that was begun before does not count.
     life: u64,
 }
 
@@ -82,7 +82,7 @@ impl Default for Expiry {
 }
 
 impl Expiry {
-    /// Changes the queue; gives whether the first deadline is another one.
+    /// Changes the queue; gives whether the first deadline has changed.
     fn alter(&self, alter: impl FnOnce(&mut ExpiryQueue)) -> bool {
         let mut state = self.state.lock();
         alter(&mut state.queue);
@@ -125,17 +125,17 @@ fn deadline<'b>(change: &Change<'b>) -> Option<(&'b [u8], Option<u64>)> {
 }
 
 impl Partition {
-    /// Whether what is due may be deleted now, though nobody asks for it.
+    /// Whether rows that are due may be deleted now, although nobody asks for them.
     fn may_expire_unasked(&self) -> bool {
         self.may_bury() && !self.witnessed.expirations.are_waiting_to_be_asked()
     }
 
-    /// Whether somebody is told of what expires.
+    /// Whether somebody is told what expires.
     fn tells_expiry(&self) -> bool {
         self.witnessed.wants().has(Classes::EXPIRED.and(Classes::CHANGED))
     }
 
-    /// `batch` is applied. Whoever tells it holds the order lock.
+    /// `batch` is applied. The caller holds the order lock.
     pub(super) fn note_deadlines(self: &Arc<Self>, batch: &Batch, wants: Classes) {
         if !wants.has(Classes::EXPIRED.and(Classes::CHANGED)) {
             return self.expiry.give_up();
@@ -149,13 +149,13 @@ impl Partition {
         }
     }
 
-    /// Nobody is told of what is written.
+    /// Nobody is told what is written.
     #[inline]
     pub(super) fn note_no_deadlines(&self) {
         self.expiry.give_up();
     }
 
-    /// The row was due, and is not gone: somebody is at it, or it expires later than the queue knew.
+    /// The row was due and is not gone: a command is working on it, or it expires later than the queue knew.
     pub(super) fn look_again(self: &Arc<Self>, row: &[u8], deadline_ms: Option<u64>) {
         if self.expiry.is_used.load(Ordering::SeqCst) {
             let again_ms = deadline_ms.unwrap_or_else(|| self.clock.unix_ms() + AGAIN_MS);
@@ -165,12 +165,12 @@ impl Partition {
         }
     }
 
-    /// Whether somebody who listens is to be told of a row that will expire.
+    /// Whether a listener is to be told of a row that will expire.
     pub(crate) fn has_to_tell(&self) -> bool {
         self.expiry.first_ms.load(Ordering::SeqCst) != NEVER && self.witnessed.is_heard()
     }
 
-    /// Once in each round, and when somebody wants to be told.
+    /// Called once in each round, and when somebody wants to be told.
     pub(crate) fn look_after_expiry(self: &Arc<Self>) {
         if !self.tells_expiry() {
             return self.expiry.give_up();
@@ -185,7 +185,7 @@ impl Partition {
         (first_ms != NEVER && first_ms <= self.clock.unix_ms().saturating_add(SOON_MS)).then_some(first_ms)
     }
 
-    /// Sees to it that somebody waits for what is due soon.
+    /// Makes sure that a task waits for what is due soon.
     fn await_expiry(self: &Arc<Self>) {
         if self.due_soon().is_none() || !self.may_expire_unasked() {
             return;
@@ -199,7 +199,7 @@ impl Partition {
         }
     }
 
-    /// Waits until a row is due that expires at `first_ms`, or an earlier one.
+    /// Waits until the row that expires at `first_ms`, or an earlier one, is due.
     async fn wait_until_due(&self, first_ms: u64) {
         let wait_ms = first_ms.saturating_sub(self.clock.unix_ms());
         let is_due = || {
@@ -214,7 +214,7 @@ impl Partition {
         if let Either::Left(_) = select(future, pin!(self.closing_begun())).await {}
     }
 
-    /// Deletes and tells what is due; `false` where nothing may be written now.
+    /// Deletes and tells what is due; `false` if nothing may be written now.
     async fn expire_due(self: &Arc<Self>) -> bool {
         loop {
             if !self.may_expire_unasked() {
@@ -230,7 +230,7 @@ impl Partition {
         }
     }
 
-    /// Goes over all rows, if that is to be done.
+    /// Goes over all rows, if a survey is due.
     fn survey(self: &Arc<Self>) {
         let is_due = {
             let state = self.expiry.state.lock();
@@ -245,7 +245,8 @@ impl Partition {
         }
     }
 
-    /// Puts all rows that expire into the queue, as long as it has the `life`; gives whether it had to the end.
+    /// Puts all rows that expire into the queue, as long as the queue has the `life`; gives whether that was so to the
+    /// end.
     async fn survey_rows(self: &Arc<Self>, life: u64) -> Result<bool> {
         // A writer that found no witness holds the order lock until its change is applied: the survey must see that
         // change.
@@ -309,7 +310,7 @@ async fn survey(background: &Background) {
     let is_whole = match partition.survey_rows(life).await {
         Ok(is_whole) => is_whole,
         Err(error) => {
-            tracing::debug!(owner = ?partition.owner, %error, "cannot look for the rows that will expire");
+            tracing::debug!(owner = ?partition.owner, %error, "cannot look for rows that will expire");
             false
         }
     };

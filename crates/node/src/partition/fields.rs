@@ -1,11 +1,11 @@
-//! Fields of hashes that have expired are taken out, also where nobody asks for them.
+//! The sweep: it takes out fields of hashes that have expired, even if nobody asks for them.
 //!
-//! Whoever writes a hash keeps the agenda: which hash has the next field to expire, and when
-//! ([`weir_model::parts::fields`]). Once in each round of the control loop whatever is due is swept, a few fields at a
-//! time, by commands that write as any other does: so the numbers in the head are right at any time, also after a
-//! crash, and other writes come in between.
+//! Whoever writes a hash keeps the agenda, which says which hash has the next field to expire, and when
+//! ([`weir_model::parts::fields`]). Once in each round of the control loop, the fields that are due are swept, a few at
+//! a time, by commands that write like any other. So the counts in the head are right at any time, also after a crash,
+//! and other writes can come in between.
 //!
-//! Reads do not wait for it: to them, a field is gone by the clock.
+//! Reads do not wait for the sweep: to them, a field is gone by the clock.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Partition {
         }
     }
 
-    /// Once in each round: costs a load where nothing is due.
+    /// Called once in each round: costs a load if nothing is due.
     pub(super) fn look_after_fields(self: &Arc<Self>) {
         let due_ms = self.agenda_due_ms.load(Ordering::SeqCst);
         if due_ms == NEVER || due_ms > self.clock.unix_ms() || !self.may_bury() {
@@ -51,7 +51,7 @@ impl Partition {
         }
     }
 
-    /// Sweeps what is due, nothing being so before `from_ms`; gives when the next is.
+    /// Sweeps what is due. Nothing is due before `from_ms`. Gives when the next field is.
     async fn sweep_due(self: &Arc<Self>, mut from_ms: u64) -> Result<u64> {
         loop {
             let due = self.agenda_page(from_ms).await?;
@@ -64,14 +64,14 @@ impl Partition {
                 if first_ms > now_ms || !self.may_bury() {
                     return Ok(first_ms);
                 }
-                // What it has seen need not be durable, and what it has written is as durable as any burial.
+                // What the sweep has seen need not be durable, and what it has written is as durable as any burial.
                 self.transact(&mut FieldSweep::new(&row, first_ms, now_ms)).await?;
             }
         }
     }
 
-    /// The first of the agenda from `from_ms` on: when, and whose row. What was before it leaves tombstones for a
-    /// while, which are not to be gone through each time.
+    /// The first entries of the agenda from `from_ms` on: the time, and whose row. Entries before that leave tombstones
+    /// for a while, which should not be gone through each time.
     pub(super) async fn agenda_page(self: &Arc<Self>, from_ms: u64) -> Result<Vec<(u64, Vec<u8>)>> {
         let (from, to) = (agenda_key(from_ms, b""), agenda().1);
         let range = Range { from: Bound::Included(from), to: Bound::Excluded(to), reverse: false };
@@ -89,12 +89,12 @@ impl Partition {
 
 async fn sweep_fields(background: &Background) {
     let partition = background.partition();
-    // In front of looking: what is put on the agenda meanwhile is noted behind this.
+    // Before looking: an entry that is put on the agenda meanwhile is noted after this.
     let from_ms = partition.agenda_due_ms.swap(NEVER, Ordering::SeqCst);
     let next_ms = match partition.sweep_due(from_ms).await {
         Ok(next_ms) => next_ms,
         Err(error) => {
-            tracing::debug!(owner = ?partition.owner, %error, "cannot take out fields that have expired");
+            tracing::debug!(owner = ?partition.owner, %error, "cannot remove expired fields of hashes");
             // The next round tries again.
             from_ms
         }

@@ -1,4 +1,4 @@
-//! When a partition's jobs begin: every flush and drop that is due at once, compactions as they get slots.
+//! When a partition's jobs begin: flushes and drops as soon as they are due, compactions as they get slots.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -61,17 +61,17 @@ impl Partition {
     }
 
     /// Lets flushes rush while writes would soon stall without them (U-11). Memtables become full and empty only where
-    /// [`Partition::kick`] follows; how full the active one is, every tick sees.
+    /// [`Partition::kick`] follows; every tick sees how full the active one is.
     pub(crate) fn note_urgency(&self) {
         if let Some(gates) = &self.gates {
             gates.set_flush_is_urgent(self.engine.is_flush_urgent());
         }
     }
 
-    /// Waits for a slot, if a compaction is due. Not where jobs fail: that tree tries again when it is next kicked, not
-    /// at once.
+    /// Waits for a slot, if a compaction is due. Not while a job has failed less than [`RETRY_AFTER`] ago: then the tree
+    /// is kicked at the end of this pause.
     fn queue(self: &Arc<Self>, is_due: bool) {
-        let may_run = is_due && self.job_failure.lock().is_none();
+        let may_run = is_due && self.pauses.load(Ordering::Relaxed) == 0;
         let due = || match self.resumable() {
             Some(Class::CompactL0) => Some(Class::CompactL0),
             resumable => [resumable, self.engine.compaction_due()].into_iter().flatten().min(),
@@ -85,8 +85,8 @@ impl Partition {
         }
     }
 
-    /// Lets a parked compaction go on, or else starts the most urgent one, if one is due. What relieves level 0 goes
-    /// before a parked one that is deeper: it may have been parked for that.
+    /// Lets a parked compaction go on, or else starts the most urgent one that is due. A compaction that relieves level
+    /// 0 goes before a parked one that is deeper, which may have been parked for that.
     fn compact_in(self: &Arc<Self>, slot: Slot) -> bool {
         if self.is_closing() {
             return false;
@@ -107,7 +107,7 @@ impl Partition {
         let facts = job.facts();
         self.workers.spawn(async move {
             let partition = background.partition();
-            // What is not polled does not run.
+            // A job that is not polled does not run.
             let flush_slot = if facts.level.is_none() { partition.flush_slot().await } else { None };
             partition.is_flushing.fetch_or(facts.level.is_none(), Ordering::Relaxed);
             let ended = partition.run_or_park(job, &mut slot).await;
@@ -135,7 +135,8 @@ impl Partition {
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     expired_keys = report.expired_keys;
                     if facts.level.is_none() {
-                        // Who waits for memory and the next flush first: making the anchor durable takes a sync.
+                        partition.memory.flush_succeeded(partition.owner.tenant);
+                        // First whoever waits for memory, and the next flush: making the anchor durable takes a sync.
                         partition.progress.notify();
                         partition.kick();
                         partition.truncate_log().await;
@@ -144,11 +145,19 @@ impl Partition {
                 Ended::Done(Err(error)) => {
                     Counters::add(&partition.counters.job_errors, 1);
                     if facts.level.is_none() {
-                        partition.memory.flush_failed(&error);
+                        partition.flush_failures.fetch_add(1, Ordering::Relaxed);
+                        partition.memory.flush_failed(partition.owner.tenant, &error);
                     }
-                    tracing::warn!(owner = ?partition.owner, ?facts, %error, "job failed, will be tried again");
+                    tracing::warn!(
+                        owner = ?partition.owner,
+                        ?facts,
+                        %error,
+                        "a flush or a compaction failed, and will be tried again"
+                    );
                     partition.progress.notify();
+                    partition.pauses.fetch_add(1, Ordering::Relaxed);
                     partition.pause(RETRY_AFTER).await;
+                    partition.pauses.fetch_sub(1, Ordering::Relaxed);
                 }
             }
             partition.progress.notify();
@@ -157,7 +166,8 @@ impl Partition {
         });
     }
 
-    /// A slot to flush in, where their number is bounded. None is needed any more when the partition is being closed.
+    /// A slot to flush in, if the number of flushes is bounded. No slot is needed any more when the partition is being
+    /// closed.
     async fn flush_slot(&self) -> Option<FlushSlot> {
         let slot = pin!(self.workers.flushes()?.slot(self.owner.tenant));
         match select(slot, pin!(self.closing_begun())).await {
@@ -166,8 +176,9 @@ impl Partition {
         }
     }
 
-    /// Whether writes wait for nothing but a flush that is under way. Where jobs fail (a full disk), compactions go on:
-    /// they may free space. So they do where no flush runs: in a tree without level 0 it may wait for one of them.
+    /// Whether writes wait for nothing but a flush that is under way. If jobs fail (a full disk), compactions go on,
+    /// because they may free space. They also go on if no flush runs: in a tree without level 0 the flush may wait for
+    /// one of them.
     pub(crate) fn is_flush_urgent(&self) -> bool {
         self.engine.stall() == Stall::Stop(StallCause::Memtables)
             && self.is_flushing.load(Ordering::Relaxed)

@@ -14,7 +14,7 @@ impl Latches {
         !self.0.is_empty() && keys.any(|key| self.0.contains(key))
     }
 
-    /// Whether none is.
+    /// Whether no key is latched.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -24,7 +24,7 @@ impl Latches {
         self.0.extend(keys.iter().map(|key| Box::from(&key[..])));
     }
 
-    /// Lets `keys` go.
+    /// Releases `keys`.
     pub fn remove(&mut self, keys: &[StoredKey]) {
         for key in keys {
             self.0.remove(&key[..]);

@@ -1,11 +1,11 @@
 //! Read-modify-write: atomic on its rows, holding no thread while it waits.
 //!
-//! Whatever reads and then writes is a future that is polled once inside the order lock. If it ends there (all that it
-//! reads is in memory), what it wants written is appended and applied under the same lock. If not, its rows are
-//! latched, the lock is let go, and the future goes on: writes to latched rows wait meanwhile, all others do not.
+//! A command that reads and then writes is a future that is polled once inside the order lock. If it ends there (all
+//! that it reads is in memory), its batch is appended and applied under the same lock. If not, its rows are latched,
+//! the lock is released, and the future goes on. Meanwhile writes to latched rows wait, and all others do not.
 //!
-//! Several commands that run as one have many rows, and would read them one after the other. So these are first stopped
-//! with nothing latched, what they are known to read is read into memory all at a time, and they begin again.
+//! Several commands that run as one have many rows, and would read them one after the other. So they are first stopped
+//! with nothing latched, the rows that they are known to read are read into memory all at a time, and they begin again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -33,26 +33,26 @@ use super::latch::Latches;
 use super::part_page::{PageUnderWay, scan_range};
 use super::{Commit, Partition};
 
-/// Who has looked at about so many parts under the order lock, living or dead, goes on without it.
+/// A command that has looked at about this many parts under the order lock, living or dead, goes on without the lock.
 const PARTS_IN_ORDER_MAX: usize = 2_000;
-/// Heads that are remembered: they are searched one by one.
+/// How many heads are remembered: they are searched one by one.
 const HEADS_MAX: usize = 16;
-/// To begin a scan takes as long as to look at so many parts.
+/// Beginning a scan takes as long as looking at this many parts.
 const SCAN_PARTS: usize = 16;
-/// So many bytes of what is dead, or an older version, are taken for a part.
+/// This many bytes of dead entries, or of older versions, count as one part.
 const PASSED_PART_BYTES: u64 = 64;
 
-/// What was found expired.
+/// A row that was found expired.
 struct Expired {
     key: Vec<u8>,
-    /// When it was written.
+    /// The sequence number at which it was written.
     seq: Seq,
-    /// What it has elsewhere.
+    /// What the row has elsewhere.
     elsewhere: Elsewhere,
 }
 
-/// Rows that nobody else writes to while they are read. A read sees what is not yet committed: the answer waits for its
-/// commit.
+/// Rows that nobody else writes to while they are read. A read sees changes that are not yet committed, so the answer
+/// waits for their commit.
 struct LockedRows<'p> {
     partition: &'p Arc<Partition>,
     /// The newest version that was read.
@@ -60,7 +60,8 @@ struct LockedRows<'p> {
     expired: Mutex<Vec<Expired>>,
     /// Heads that were read, with what their rows have elsewhere: the first [`HEADS_MAX`].
     heads: Mutex<Vec<(StoredKey, Elsewhere)>>,
-    /// The order lock is held: nothing may be asked of the device, which some threads do right where they ask.
+    /// The order lock is held. Nothing may be read from the device then, because some threads do their I/O right where
+    /// they ask for it.
     is_in_order: AtomicBool,
     /// About how many parts scans have looked at so far.
     parts_in_order: AtomicUsize,
@@ -87,11 +88,11 @@ impl<'p> LockedRows<'p> {
     }
 
     fn saw(&self, seq: Seq) {
-        // One task has this at a time: no need for an exchange.
+        // One task uses this at a time: no need for an exchange.
         self.newest_seen.store(seq.max(self.newest_seen.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// The row, if it lives at `now_ms`; where that is not given, by the clock.
+    /// The row, if it lives at `now_ms`, or by the clock if no time is given.
     fn judge(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Result<Option<Row>> {
         let Some(found) = found else { return Ok(self.partition.booked(None)) };
         self.saw(found.seq);
@@ -110,9 +111,9 @@ impl<'p> LockedRows<'p> {
         Ok(self.partition.booked(row))
     }
 
-    /// Whether what was found is certainly still there, and not latched by another command. The caller holds the order
-    /// lock. A command may read keys that are not its rows; others may write to those once it has let go of the lock
-    /// and has its rows `latched` instead.
+    /// Whether the expired row is certainly still there, and not latched by another command. The caller holds the order
+    /// lock. A command may read keys that are not its rows; others may write to those keys once it has released the
+    /// lock and has its own rows `latched` instead.
     fn is_still(&self, found: &Expired, order: &Latches, latched: Option<&[StoredKey]>) -> bool {
         if latched.is_some_and(|rows| rows.iter().any(|row| row[..] == *found.key)) {
             return true;
@@ -129,19 +130,19 @@ impl<'p> LockedRows<'p> {
         }
     }
 
-    /// What is to be applied for a command that has come to `answer`: with the covers of the rows that it ends.
+    /// The batch to apply for a command that has come to `answer`, with the covers of the rows that the batch ends.
     async fn decided<T>(&self, answer: T, (batch, events): (Batch, Vec<KeyEvent>)) -> Result<Decided<T>> {
         let whole = with_covers(&*self.partition.engine, batch, self).await?;
         Ok(Decided { answer, whole, events })
     }
 
-    /// The same for `transaction`, which is run.
+    /// Runs `transaction` and gives what is to be applied for it.
     async fn decided_by(&self, transaction: &mut dyn Transaction) -> Result<Decided<()>> {
         let draft = transaction.run(self).await?;
         self.decided((), draft.into_parts()).await
     }
 
-    /// What was found expired and is to be deleted, each row once.
+    /// The rows that were found expired and are to be deleted, each row once.
     fn to_bury<'a>(
         &self,
         expired: &'a [Expired],
@@ -152,7 +153,8 @@ impl<'p> LockedRows<'p> {
         still.map(|found| (&found.key[..], found.elsewhere)).collect()
     }
 
-    /// Waits until the order lock is let go. Nobody is woken then: whoever lets it go goes on with this at once.
+    /// Waits until the order lock is released. No waker is called for it: whoever releases the lock goes on with this
+    /// future at once.
     fn out_of_order(&self) -> impl Future<Output = ()> + Send {
         poll_fn(|_| if self.is_in_order.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) })
     }
@@ -235,7 +237,7 @@ impl Rows for LockedRows<'_> {
     }
 }
 
-/// Lets the latched keys go, whether the command ended, failed or was dropped.
+/// Releases the latched keys, whether the command ended, failed or was dropped.
 struct Latched<'a> {
     partition: &'a Partition,
     keys: Vec<StoredKey>,
@@ -251,31 +253,31 @@ impl Drop for Latched<'_> {
     }
 }
 
-/// How far it came without waiting.
+/// How far a command came without waiting.
 enum Attempt<'p, T> {
     Done(Done<T>),
-    /// It has to wait for something. What it latches is.
+    /// It has to wait for something. What it latches is given here.
     Waits(Latched<'p>),
 }
 
-/// What of a command that has to wait is latched.
+/// What is latched for a command that has to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Latching {
     /// Its rows: it goes on.
     Rows,
-    /// The same, but nothing where it [misses](LockedRows::misses) something: it is dropped.
+    /// Its rows, unless it [misses](LockedRows::misses) something. Then nothing is latched and the command is dropped.
     UnlessMissing,
 }
 
-/// What a command wants.
+/// The decision of a command: its answer, and what is to be applied.
 struct Decided<T> {
     answer: T,
     whole: Whole,
-    /// To be told when the batch is applied.
+    /// Events to be told when the batch is applied.
     events: Vec<KeyEvent>,
 }
 
-/// What it came to.
+/// The result of a command.
 struct Done<T> {
     answer: T,
     commit: Option<Commit>,
@@ -283,8 +285,9 @@ struct Done<T> {
 }
 
 impl Partition {
-    /// Runs `command` on its rows, with no other write to them in between. The answer may be told when the commit, if
-    /// there is one, is done: what the command has written, or has seen and is still on its way.
+    /// Runs `command` on its rows, with no other write to them in between. The answer may be sent when the commit, if
+    /// there is one, is done. The commit covers what the command has written, and changes that it has seen and that are
+    /// not published yet.
     ///
     /// # Errors
     /// As [`Partition::write`]. After `Closed` nothing was written, whatever is in the answer.
@@ -309,15 +312,15 @@ impl Partition {
         self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database, databases), run).await
     }
 
-    /// Runs `transaction` on its rows, with no other write to them in between, and applies what it wants written as
-    /// one. The rest as of [`Partition::execute`].
+    /// Runs `transaction` on its rows, with no other write to them in between, and applies its changes as one batch.
+    /// Otherwise as [`Partition::execute`].
     ///
     /// # Errors
     /// As [`Partition::execute`], and those of the transaction.
     pub async fn transact(self: &Arc<Self>, transaction: &mut dyn Transaction) -> Result<Option<Commit>> {
         let keys = transaction.rows();
         let key_bytes = keys.iter().map(|key| key.len()).sum();
-        // It is large, and every connection has room for what it may wait for: most wait for nothing.
+        // Boxed, for it is large: every connection has room for what it may wait for, and most wait for nothing.
         let transacted = Box::pin(self.transacted(transaction, &keys));
         Ok(self.admitted(key_bytes, transacted).await?.commit)
     }
@@ -343,7 +346,7 @@ impl Partition {
 
     /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills,
     /// with no other write to these keys in between. `change` may only write to `keys`, and to parts of their rows.
-    /// There is no commit to wait for where it left the batch empty and saw nothing that is still on its way.
+    /// There is no commit to wait for if the batch is empty and `change` saw no unpublished change.
     ///
     /// # Errors
     /// As [`Partition::write`] and [`Partition::get`].
@@ -366,8 +369,8 @@ impl Partition {
         self.run_locked(&rows, key_bytes, &|| keys.iter().map(|key| StoredKey::of(key)).collect(), run).await
     }
 
-    /// Applies `batch`, which may end rows of many parts: with their covers. Waiting for the engine and for room is the
-    /// caller's.
+    /// Applies `batch`, which may end rows of many parts, together with their covers. The caller waits for the engine
+    /// and for room.
     ///
     /// # Errors
     /// As [`Partition::write`], and those of reads.
@@ -390,7 +393,7 @@ impl Partition {
         Ok((done.answer, done.commit))
     }
 
-    /// Awaits `decided` when there is room for its keys, and pays for what it has written.
+    /// Awaits `decided` when there is room for its keys, and then waits for room for what it has written.
     async fn admitted<T>(
         self: &Arc<Self>,
         key_bytes: usize,
@@ -408,15 +411,15 @@ impl Partition {
         Ok(done)
     }
 
-    /// Pays for what was written beyond its keys, which nobody knew before it was decided: before its writer is
-    /// answered and comes again. So much more than the write memory holds may be taken: what all writers change at the
+    /// Waits for room for what was written beyond the keys, before the writer is answered and comes again. Nobody knew
+    /// that size before the write was decided. So the write memory may be exceeded by what all writers change at the
     /// same moment.
     async fn pay_for(self: &Arc<Self>, bytes: usize) {
         if self.must_wait() {
             self.wait_for_throttle(bytes).await;
         }
         if let Err(error) = self.room(bytes).await {
-            // Waiting has no end in sight; the write is done all the same, and the next one will be refused.
+            // Waiting has no end in sight. The write is done all the same, and the next one will be refused.
             tracing::debug!(owner = ?self.owner, %error, "no room for what an update has written");
         }
     }
@@ -433,7 +436,7 @@ impl Partition {
         }
     }
 
-    /// Goes on with `run`, whose rows are `latched`, to its end.
+    /// Runs `run`, whose rows are `latched`, to its end.
     async fn finished<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
@@ -446,7 +449,7 @@ impl Partition {
         done
     }
 
-    /// As far as `run` comes inside the order lock, when nobody else has latched its rows.
+    /// Runs `run` inside the order lock as far as it comes, when nobody else has latched its rows.
     async fn attempted<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
@@ -465,8 +468,8 @@ impl Partition {
         }
     }
 
-    /// The part inside the order lock: all of it, if nothing has to be waited for. `None` where some key is latched by
-    /// another.
+    /// The part inside the order lock: the whole command, if nothing has to be waited for. `None` if another command
+    /// has latched one of its keys.
     fn attempt<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
@@ -517,11 +520,11 @@ impl Partition {
             if ended > 0 {
                 self.witnessed.expirations.count(ended);
             }
-            // Behind it: whoever looks at the agenda sees the entry, or is told here that there is one.
+            // After the write: whoever looks at the agenda either sees the entry, or is told here that there is one.
             self.fields_due(due_ms);
             return Ok(Done { answer, commit, written_bytes: batch.as_bytes().len() });
         }
-        // The answer tells of changes that a lost machine could still take back: it waits for their commit.
+        // The answer tells of changes that the loss of the machine could still take back, so it waits for their commit.
         let newest_seen: Seq = rows.newest_seen.load(Ordering::Relaxed);
         let unpublished = self.sync != SyncMode::None && newest_seen > self.engine.published();
         let commit = unpublished.then(|| Commit::new(self, self.log.last(), self.engine.applied_seq()));
@@ -530,7 +533,7 @@ impl Partition {
             buried.iter().for_each(|(key, elsewhere)| elsewhere.bury(&mut batch, key));
             let count = buried.len();
             let mut told = self.expired_events(buried.into_keys());
-            // Should it not be deleted, nothing of it is told; what is kept has to be known all the same.
+            // If the write fails, nothing of it is told; but what clients keep has to be known all the same.
             let (kept, mut events) = events.into_iter().partition(|event| event.class == Classes::KEPT);
             self.tell(kept);
             told.append(&mut events);
@@ -541,8 +544,9 @@ impl Partition {
         Ok(Done { answer, commit, written_bytes: 0 })
     }
 
-    /// Where somebody is told of it, what a command has found expired goes with what it writes, unless it has written
-    /// over it, and is told in front of its events. Gives how many rows end with what it writes.
+    /// Where somebody is told what happens to keys, rows that a command has found expired are deleted together with its
+    /// writes, unless the command has written over them, and are told in front of its events. Gives how many rows end
+    /// with this batch.
     fn end_expired(&self, found: &BTreeMap<&[u8], Elsewhere>, batch: &mut Batch, events: &mut Vec<KeyEvent>) -> usize {
         let known = |change: Change<'_>| found.get_key_value(change.key()).map(|(key, _)| *key);
         let written: BTreeSet<&[u8]> = batch.as_ref().iter().filter_map(known).collect();
@@ -558,7 +562,7 @@ impl Partition {
     }
 }
 
-/// The first change of `batch`, and the others: what a planted mistake writes one by one.
+/// The first change of `batch`, and the others: a planted mistake writes them one by one.
 #[cold]
 fn halves(batch: &Batch) -> (Batch, Batch) {
     let (mut first, mut rest) = (Batch::new(), Batch::new());

@@ -1,4 +1,4 @@
-//! The log beside the engine: truncated after flushes, replaced where it has failed.
+//! The log, as the engine and the control loop look after it: truncated after flushes, replaced if it has failed.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use super::jobs::RETRY_AFTER;
 use crate::metrics::Counters;
 
 impl Partition {
-    /// Sleeps, but not into the closing of the partition.
+    /// Sleeps, but not longer than until the partition is being closed.
     pub(super) async fn pause(&self, nanos: Nanos) {
         let (mut sleep, mut closing) =
             (pin!(sleep_until(&self.clock, self.clock.now() + nanos)), pin!(self.closing_begun()));
@@ -27,7 +27,7 @@ impl Partition {
 
     pub(crate) async fn truncate_log(&self) {
         let persisted = self.engine.persisted();
-        // A log that is never synced would not miss, after a power cut, what an older manifest has forgotten.
+        // After a power cut, a log that is never synced would not show that an older manifest lacks something.
         let is_only_in_tables = self.sync == SyncMode::None || self.log.would_truncate(persisted);
         if is_only_in_tables && let Err(error) = self.hold_anchor().await {
             tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor: the log is not truncated");
@@ -45,13 +45,18 @@ impl Partition {
         if self.is_closing() || self.log.failure().is_none() || self.repairing.swap(true, Ordering::Acquire) {
             return;
         }
-        let Some(background) = self.background() else { return };
+        let Some(background) = self.background() else { return self.repairing.store(false, Ordering::Release) };
         self.workers.spawn(async move {
             let partition = background.partition();
             while let (Some(failure), false) = (partition.log.failure(), partition.is_closing()) {
-                tracing::warn!(owner = ?partition.owner, error = %failure, "the log failed: flushing, then replacing it");
+                tracing::warn!(
+                    owner = ?partition.owner,
+                    error = %failure,
+                    "the log failed: the partition is flushed, then the log is replaced"
+                );
                 let last = partition.seal_all();
-                // A shared log may go on before this partition has flushed: then what it had in it was carried.
+                // A shared log may go on before this partition has flushed: then the partition's records in it were
+                // carried.
                 let goes_on = || partition.log.failure().is_none();
                 let drained = || partition.engine.persisted() >= last || partition.is_closing() || goes_on();
                 partition.progress.wait(|| drained().then_some(())).await;
@@ -61,7 +66,7 @@ impl Partition {
                 match partition.replace_log().await {
                     Ok(()) => {
                         Counters::add(&partition.counters.log_replacements, 1);
-                        tracing::info!(owner = ?partition.owner, "the log was replaced, writes go on");
+                        tracing::info!(owner = ?partition.owner, "the log was replaced: writes go on");
                     }
                     Err(error) => {
                         let full = error.kind() == ErrorKind::NoSpace;

@@ -1,12 +1,12 @@
 //! A partition: one log, one tree, and the order in which writes enter both.
 //!
-//! 1. A write waits while the tree stalls, then takes the *order lock*: appends to the log, applies to the tree, lets
-//!    go. The log's order and the tree's are therefore the same.
+//! 1. A write waits while the tree stalls, then takes the *order lock*, appends to the log, applies to the tree, and
+//!    releases the lock. The log's order and the tree's are therefore the same.
 //! 2. Its [`Commit`] is done when the log has what the sync mode promises; then its changes are published (in `None`
 //!    mode, which promises nothing, at once).
-//! 3. A read that meets a change which is not yet published waits for that change's commit before it answers: nobody
-//!    ever sees what a lost machine (in `Interval` mode: a killed process) would take back. In `Interval` mode that
-//!    wait is a write into the page cache, which the reader then does itself.
+//! 3. A read that meets a change which is not yet published waits for that change's commit before it answers. So nobody
+//!    ever sees a change that the loss of the machine (in `Interval` mode: a killed process) would take back. In
+//!    `Interval` mode that wait is a write into the page cache, which the reader then does itself.
 //! 4. A read-modify-write whose read is in memory happens inside the order lock. One that needs the device latches its
 //!    keys there, reads without the lock, and takes the lock again; writes to latched keys wait meanwhile.
 //!
@@ -62,21 +62,21 @@ use crate::read_times::ReadTimes;
 use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 
-/// See the module.
+/// An open partition: one log and one engine, and the order of the writes to both.
 pub struct Partition {
     pub(crate) owner: Owner,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) log: Arc<dyn WriteAheadLog>,
     pub(crate) sync: SyncMode,
-    /// What it owes its gate for what it writes to a shared log.
+    /// What it owes its gate for its writes to a shared log.
     toll: Option<LogToll>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
-    /// Who is told what happens to its tenant's keys.
+    /// The listeners that are told what happens to its tenant's keys.
     witnessed: Arc<Witnessed>,
     /// The order lock.
     order: Mutex<Latches>,
-    /// The version given out last to a row of many parts.
+    /// The version that was last given to a row of many parts.
     last_version: AtomicU64,
     /// A job has ended, a latch was released, or the log was replaced.
     pub(crate) progress: Event,
@@ -86,9 +86,9 @@ pub struct Partition {
     pub(crate) control: Arc<Control>,
     /// When to look at the agenda of expiring fields, in milliseconds since 1970: nothing on it is due before.
     agenda_due_ms: AtomicU64,
-    /// Somebody looks at it.
+    /// Somebody is looking at the agenda.
     is_sweeping: AtomicBool,
-    /// What is to be told in time that expires.
+    /// Keys whose expiry must be told in time.
     expiry: Expiry,
     /// It is on the control loop's list.
     marked: AtomicBool,
@@ -99,41 +99,45 @@ pub struct Partition {
     ending: Event,
     /// Why the last background job failed; `None` since one succeeded.
     pub(crate) job_failure: Mutex<Option<Error>>,
+    /// How many jobs have failed a moment ago and are not tried again yet.
+    pauses: AtomicUsize,
+    /// How many flushes have failed.
+    flush_failures: AtomicU64,
     /// A flush is under way.
     is_flushing: AtomicBool,
     /// Where slowed writes wait.
     write_throttle: WriteThrottle,
     /// Bytes per second that users may write, as a policy says; 0 = as they like.
     pub(crate) write_rate: AtomicU64,
-    /// What a policy last wanted of the tree's knobs.
+    /// The tree's knobs as a policy last set them.
     pub(crate) policy_knobs: Mutex<TreeKnobs>,
-    /// Since the last tick.
+    /// Times of reads since the last tick.
     pub(crate) read_times: ReadTimes,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
-    /// What has to succeed before the log is replaced.
+    /// Has to succeed before the log is replaced.
     settle: Settle,
     recovery: Recovery,
     anchor: Anchor,
-    /// The gates before it; `None` where there are none.
+    /// The gates in front of it; `None` where there are none.
     pub(crate) gates: Option<Arc<PartitionGate>>,
-    /// Where its users' bytes are booked, beside those of its I/O.
+    /// The account on which its users' bytes, and those of its I/O, are booked.
     pub(crate) account: Arc<Account>,
     /// Nobody else may have the directory as long as anything here may still write to it.
     _lock: Arc<dyn FsLock>,
 }
 
-/// What to do with what is only in memory and log.
+/// What to do with changes that are only in memory and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// Keep it: everything goes to tables.
+    /// Keep them: everything goes to tables.
     Keep,
     /// It is about to be removed.
     Discard,
 }
 
 impl Partition {
-    /// Whom its I/O is booked to.
+    /// The owner that its I/O is booked to.
     pub fn owner(&self) -> Owner {
         self.owner
     }
@@ -148,32 +152,32 @@ impl Partition {
         &self.recovery
     }
 
-    /// Rises with everything that users ask; for a while unchanged = idle.
+    /// A number that rises with everything that users ask for. If it stays the same for a while, the partition is idle.
     pub(crate) fn asked(&self) -> u64 {
         let booked = self.account.booked();
         booked.user(Direction::Read).ops + booked.user(Direction::Write).ops
     }
 
-    /// Puts it on the control loop's list; gives whether it was there already.
+    /// Puts the partition on the control loop's list; gives whether it was on it already.
     #[inline]
     pub(crate) fn marked(&self) -> bool {
         self.marked.load(Ordering::Relaxed) || self.marked.swap(true, Ordering::Relaxed)
     }
 
-    /// It is on the list no more. To be called before looking at what there is to do: whoever writes takes the log's
-    /// lock before he looks at the mark, and the visit takes it after this; so either the visit sees the record, or the
-    /// writer no mark.
+    /// Takes it off the list. To be called before looking at what there is to do. A writer takes the log's lock before
+    /// it looks at the mark, and the visit takes the log's lock after this. So either the visit sees the record, or the
+    /// writer sees no mark.
     pub(crate) fn unmark(&self) {
         self.marked.store(false, Ordering::Relaxed);
     }
 
-    /// What may be said of log and tree for ever.
+    /// What may be claimed of log and tree for ever.
     fn claim(&self) -> AnchorClaim {
         let persisted = self.engine.persisted();
         AnchorClaim { durable: self.log.stats().durable.max(persisted), persisted }
     }
 
-    /// Makes durable what was written so far, where its sync mode promises that of anything.
+    /// Makes durable what was written so far, if its sync mode promises durability at all.
     ///
     /// # Errors
     /// The failure that fenced the log.
@@ -181,12 +185,12 @@ impl Partition {
         if self.sync == SyncMode::None { Ok(()) } else { self.log.sync().await }
     }
 
-    /// Whether it is time to write down what holds by now. Once in each round of the control loop.
+    /// Whether it is time to write a claim to the anchor. Asked once in each round of the control loop.
     pub(crate) fn is_anchor_due(&self) -> bool {
         self.anchor.is_due(self.claim())
     }
 
-    /// Writes it down.
+    /// Writes the present claim to the anchor.
     pub(crate) async fn note_anchor(&self) {
         if let Err(error) = self.anchor.hold(self.claim(), Class::Maintenance).await {
             // The claim before stays, and the next round tries again.
@@ -194,7 +198,7 @@ impl Partition {
         }
     }
 
-    /// Makes durable what holds by now: before the log forgets what the tree has.
+    /// Makes the present claim durable, before the log forgets records that the tree has.
     ///
     /// # Errors
     /// I/O: nothing of the log may be removed.
@@ -203,8 +207,8 @@ impl Partition {
     }
 
     /// A version that no other life of any row in this partition has, had or will have. It is larger than that of any
-    /// change applied, and what gets it will have a sequence number that is no less ([`Change::newest_version`]): so
-    /// also a partition that is opened anew gives out no version twice.
+    /// change applied, and the change that gets it will have a sequence number that is no less
+    /// ([`Change::newest_version`]). So a partition that is opened anew gives out no version twice, either.
     ///
     /// [`Change::newest_version`]: weir_model::Change::newest_version
     pub fn new_version(&self) -> u64 {
@@ -214,13 +218,13 @@ impl Partition {
         next(last)
     }
 
-    /// Counters and shape.
+    /// Counters, and the shape of the tree.
     pub fn metrics(&self) -> PartitionMetrics {
         PartitionMetrics::new(&self.counters, &self.account.booked(), &*self.engine, self.log.stats())
     }
 
-    /// Turns the tree's knobs, until the node's policy changes its mind about this partition. What is due by the new
-    /// ones begins, and writes that need not wait any more go on.
+    /// Turns the tree's knobs, until the node's policy changes its mind about this partition. Jobs that are due by the
+    /// new knobs begin, and writes that need not wait any more go on.
     pub fn set_tree_knobs(self: &Arc<Self>, knobs: TreeKnobs) {
         if self.engine.knobs() != knobs {
             self.engine.set_knobs(knobs);
@@ -229,7 +233,7 @@ impl Partition {
         }
     }
 
-    /// Lets writes in again after a failure of the log, everything applied being in tables.
+    /// Lets writes in again after a failure of the log. Everything applied is in tables.
     pub(crate) async fn replace_log(&self) -> Result<()> {
         (self.settle)().await?;
         self.log.replace(self.engine.persisted()).await
@@ -241,8 +245,8 @@ impl Partition {
         self.kick();
     }
 
-    /// Seals the memtable. Gives the last record of the log, which is then in a sealed memtable or in a table: a write
-    /// that has appended but not applied yet holds the order lock.
+    /// Seals the memtable. Gives the log's last record, which is then in a sealed memtable or in a table, because a
+    /// write that has appended but not applied yet holds the order lock.
     pub(crate) fn seal_all(self: &Arc<Self>) -> LogIndex {
         let last = {
             let _order = self.order.lock();
@@ -253,11 +257,13 @@ impl Partition {
         last
     }
 
-    /// Waits until all that has been written by now is in tables, and holds those.
+    /// Waits until everything written so far is in tables, and holds those tables.
     ///
     /// # Errors
     /// The flush fails; `Closed` if the partition is being closed.
     pub(crate) async fn flush_and_hold(self: &Arc<Self>) -> Result<Box<dyn Checkpoint>> {
+        let failures = || self.flush_failures.load(Ordering::Relaxed);
+        let failed_before = failures();
         let last = self.seal_all();
         let flushed = || {
             if self.engine.persisted() >= last {
@@ -267,7 +273,8 @@ impl Partition {
                 let message = "the partition is being closed";
                 return Some(Err(Error::new(ErrorKind::Closed, "flush", "the partition", message)));
             }
-            self.job_failure.lock().clone().map(Err)
+            // A compaction that has failed, or a flush before this one, says nothing about this flush.
+            self.job_failure.lock().clone().filter(|_| failures() > failed_before).map(Err)
         };
         self.progress.wait(flushed).await?;
         Ok(self.engine.hold())

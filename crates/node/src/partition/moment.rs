@@ -10,7 +10,7 @@ use weir_model::engine::{Lookup, Snapshot};
 use super::Partition;
 use super::part_page::scan_range;
 
-/// See the module. What it sees stays in the engine as long as somebody holds it.
+/// A moment of a partition. What it sees stays in the engine as long as somebody holds it.
 #[derive(Clone)]
 struct PartitionMoment {
     partition: Arc<Partition>,
@@ -18,7 +18,7 @@ struct PartitionMoment {
 }
 
 impl Partition {
-    /// What is committed now, with all that was written when this was asked.
+    /// The moment of now: everything that is committed, with all that was written before this was asked.
     pub async fn moment(self: &Arc<Self>) -> Box<dyn Moment> {
         self.publish_all().await;
         Box::new(PartitionMoment { partition: Arc::clone(self), snapshot: Arc::new(self.engine.snapshot()) })

@@ -25,19 +25,19 @@ use crate::read_times::ReadTimes;
 use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 
-/// What a partition is opened with.
+/// Everything that a partition is opened with.
 pub(crate) struct Opening<'a> {
-    /// Its disk: behind the gates.
+    /// Its disk, behind the gates.
     pub fs: Arc<dyn Fs>,
-    /// Those gates; `None` where there are none.
+    /// The gates in front of that disk; `None` where there are none.
     pub gates: Option<Arc<PartitionGate>>,
     /// Its directory.
     pub dir: &'a Path,
-    /// Whom its I/O is booked to.
+    /// The owner that its I/O is booked to.
     pub owner: Owner,
     /// The node's settings.
     pub config: &'a NodeConfig,
-    /// What its rows are kept in.
+    /// The engine in which its rows are kept.
     pub engine: &'a EngineChoice,
     /// The node's cache.
     pub cache: Arc<BlockCache>,
@@ -51,34 +51,34 @@ pub(crate) struct Opening<'a> {
     pub control: Arc<Control>,
     /// Different at every opening.
     pub salt: u64,
-    /// Of the partition, if it is made now.
+    /// The identity that the partition gets if it is made now.
     pub identity: u64,
-    /// The log that it shares with others; `None` = it has one of its own.
+    /// The log that it shares with others; `None` if it has a log of its own.
     pub shared_log: Option<SharedLog>,
-    /// What it owes its gate for what it writes to that.
+    /// What it owes its gate for its writes to that log.
     pub toll: Option<LogToll>,
-    /// Whether it has files, and a loss of them would be one: else it is made.
+    /// Whether it has files, so that missing files are a loss. Otherwise they are made.
     pub was_used: bool,
     /// Its page in the ledger.
     pub account: Arc<Account>,
     /// Keeps others out of the directory.
     pub lock: Arc<dyn FsLock>,
-    /// Its counters, which go on where they were.
+    /// Its counters, which go on from where they were.
     pub counters: Arc<Counters>,
-    /// Who is told what happens to its tenant's keys.
+    /// The listeners that are told what happens to its tenant's keys.
     pub witnessed: Arc<Witnessed>,
-    /// Why nothing may be written to it yet, if so; it can be read.
+    /// Why nothing may be written to it yet, if there is a reason; it can be read.
     pub doubt: Option<Error>,
     /// Ends that doubt.
     pub settle: Settle,
 }
 
-/// A failed edit of the catalogue may have given a partition up, and might still be what a crash would find: what is
-/// written then could be lost. This tries to make sure that it has not happened; it does nothing where there is no such
+/// A failed edit of the catalogue may have given a partition up, and a crash might still find that edit: then later
+/// writes would be lost. This tries to make sure that the edit has not happened. It does nothing where there is no such
 /// edit.
 pub(crate) type Settle = Box<dyn Fn() -> BoxFuture<Result<()>> + Send + Sync>;
 
-/// While it is there, what the partition does is what a client waits for.
+/// While this exists, a client waits for what the partition does.
 struct Awaited(Option<Arc<PartitionGate>>);
 
 impl Awaited {
@@ -95,7 +95,7 @@ impl Drop for Awaited {
 }
 
 impl Partition {
-    /// Opens the tree, replays the log into it, and is then ready to serve.
+    /// Opens the tree and replays the log into it. The partition is then ready to serve.
     pub(crate) async fn open(opening: Opening<'_>) -> Result<Arc<Partition>> {
         let Opening {
             fs,
@@ -123,17 +123,17 @@ impl Partition {
         } = opening;
         let awaited = Awaited::new(gates.clone());
         let found = match anchor::read(&fs, dir, owner).await {
-            // Also of a partition that is not marked as used: a power cut may have taken back a mark whose sync failed,
-            // although the process that was started next had read it.
+            // Also for a partition that is not marked as used: a power cut may have taken back a mark whose sync
+            // failed, although the process that was started next had read it.
             Ok(found) => found,
             Err(error) if was_used || error.kind() != ErrorKind::Corruption => return Err(error),
-            // Whoever began to make it has acknowledged nothing. Where there is a log all the same, its identity is
-            // another one.
+            // Whoever began to make it has acknowledged nothing. If there is a log all the same, it has another
+            // identity.
             Err(_) => anchor::create(&fs, dir, owner, identity, AnchorClaim::default()).await?,
         };
         let anchor = Anchor::new(Arc::clone(&fs), dir, found);
         let memory_of_changes = memory.booking(owner.tenant);
-        let opening = engines::Opening { fs: &fs, dir, owner, cache, clock: &clock, memory: memory_of_changes };
+        let opening = engines::Opening { fs: &fs, dir, owner, cache, clock: &clock, memory: memory_of_changes, salt };
         let engine = engines::open(opening, engine, config).await?;
         let (claimed, persisted) = (found.claim, engine.persisted());
         anchor::compare(claimed, persisted, &engine.manifest_path().await)?;
@@ -141,28 +141,31 @@ impl Partition {
         if held != claimed
             && let Err(error) = anchor.hold(held, Class::Flush).await
         {
-            // The log is about to forget what the tree has. Where that cannot be written down, less would be noticed
-            // later; refusing to read would be worse.
+            // The log is about to forget records that the tree has. If the claim cannot be written, a later loss might
+            // not be noticed; but refusing to read would be worse.
             tracing::warn!(?owner, %error, "cannot write the anchor");
         }
         let log_dir = dir.join("log");
         let replay = Replay::new(&engine, &workers, &memory, &log_dir);
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
         let (persisted, durable) = (engine.persisted(), claimed.durable);
-        let (log, recovery): (Arc<dyn WriteAheadLog>, _) = match shared_log {
+        let opened: Result<(Arc<dyn WriteAheadLog>, _)> = match shared_log {
             Some(shared) => {
                 let identity = found.identity;
                 let member = MemberOpening { member: owner.partition, identity, owner, persisted, durable };
-                let (log, recovery) = shared.member(member, &mut apply).await?;
-                if recovery.foreign > 0 {
+                let opened = shared.member(member, &mut apply).await;
+                if let Ok((_, recovery)) = &opened
+                    && recovery.foreign > 0
+                {
                     let records = recovery.foreign;
                     tracing::warn!(
                         ?owner,
                         records,
-                        "the shared log has records of another partition of this number, which is gone: they are passed over"
+                        "the shared log has records of another partition that had the same number and does not exist \
+                         any more: they are ignored"
                     );
                 }
-                (Arc::new(log), recovery)
+                opened.map(|(log, recovery)| (Arc::new(log) as _, recovery))
             }
             None => {
                 let options = LogOptions {
@@ -171,11 +174,16 @@ impl Partition {
                     anchor: anchor.of_log(durable),
                     ..LogOptions::new(owner, salt)
                 };
-                let (log, recovery) = Log::open(Arc::clone(&fs), &log_dir, options, persisted, &mut apply).await?;
-                (Arc::new(log), recovery)
+                let opened = Log::open(Arc::clone(&fs), &log_dir, options, persisted, &mut apply).await;
+                opened.map(|(log, recovery)| (Arc::new(log) as _, recovery))
             }
         };
+        if opened.is_err() {
+            // The next request opens the directory again: this engine must not write to it any more by then.
+            replay.give_up();
+        }
         replay.finish().await;
+        let (log, recovery) = opened?;
         let replayed = AnchorClaim { durable: recovery.last.max(held.durable), ..held };
         if replayed != held
             && let Err(error) = anchor.hold(replayed, Class::Flush).await
@@ -183,8 +191,8 @@ impl Partition {
             tracing::warn!(?owner, %error, "cannot write the anchor");
         }
         drop(awaited);
-        // Not before: as long as log and tree have not been found whole, what no manifest names may be all that is left
-        // of something.
+        // Not before: as long as log and tree have not been found whole, files that no manifest names may be all that
+        // is left of something.
         if let Err(error) = engine.discard_unnamed().await {
             tracing::debug!(?owner, %error, "cannot remove unneeded files yet");
         }
@@ -209,7 +217,7 @@ impl Partition {
             parking: Parking::default(),
             memory,
             control,
-            // What was left on it nobody knows.
+            // Nobody knows what was left on the agenda.
             agenda_due_ms: AtomicU64::new(0),
             is_sweeping: AtomicBool::new(false),
             expiry: Expiry::default(),
@@ -218,6 +226,8 @@ impl Partition {
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
             job_failure: Mutex::default(),
+            pauses: AtomicUsize::new(0),
+            flush_failures: AtomicU64::new(0),
             is_flushing: AtomicBool::new(false),
             write_throttle: WriteThrottle::default(),
             write_rate: AtomicU64::new(0),
@@ -240,28 +250,32 @@ impl Partition {
 
     /// Ends everything, so that the directory can be opened again or removed. Reads that have begun go on.
     ///
-    /// Errors are logged: whatever was acknowledged is in tables or in the log, as after a crash. Where neither could
-    /// be written, this is false: then it is to [come back](Partition::come_back), or what it holds is lost.
+    /// Errors are logged: what was acknowledged is in tables or in the log, as after a crash. If neither could be
+    /// written, this gives false. The partition must then [come back](Partition::come_back), or what it holds is lost.
     pub(crate) async fn leave(self: &Arc<Self>, how: Leave) -> bool {
         self.begin_closing();
         self.background_ended().await;
         if how == Leave::Discard {
-            // Writes that were let in before are answered as such, and not with the error of a directory that is gone.
-            // And where the order that removes it fails it goes on, with all that it has: nothing may be left in memory
-            // alone.
+            // Writes that were let in before get their own answer, and not the error of a directory that is gone. And
+            // if the order that removes the partition fails, the partition goes on with all that it has: nothing may be
+            // left in memory alone.
             if let Err(error) = self.log.close().await {
-                tracing::warn!(owner = ?self.owner, %error, "cannot write the rest of the log");
+                tracing::warn!(
+                    owner = ?self.owner,
+                    %error,
+                    "cannot write the rest of the log before the partition is removed"
+                );
                 return self.is_on_disk();
             }
             return true;
         }
         if let Some(gates) = &self.gates {
-            // Where the last tick left it, its flush could take hours. At the node's gate it still comes after all
+            // With the limit of the last tick, its flush could take hours. At the node's gate it still comes after all
             // clients.
             gates.background().set_limits(Limits::UNLIMITED);
         }
         self.engine.seal();
-        // Nothing is compacted any more for which a flush could wait.
+        // From now on nothing is compacted that a flush could wait for.
         self.engine.set_eager(true);
         while let Some(job) = self.engine.next_flush() {
             if let Err(error) = job.run().await {
@@ -272,7 +286,7 @@ impl Partition {
         self.engine.set_eager(false);
         let closed = self.log.close().await;
         let forgotten = match closed {
-            // A segment is preallocated: thousands of sleepers must not fill the disk with them.
+            // A segment is preallocated: thousands of sleepers must not fill the disk with segments.
             Ok(()) if self.engine.persisted() >= self.log.last() => match self.hold_anchor().await {
                 Ok(()) => self.log.remove(self.engine.persisted()).await,
                 failed => failed,
@@ -280,17 +294,18 @@ impl Partition {
             closed => closed,
         };
         let Err(error) = forgotten else { return true };
-        tracing::warn!(owner = ?self.owner, %error, "cannot close the log");
+        tracing::warn!(owner = ?self.owner, %error, "cannot close the log of a partition that falls asleep");
         self.is_on_disk()
     }
 
     /// Whether everything that was acknowledged is in tables or in the log.
     fn is_on_disk(&self) -> bool {
-        // A log that has failed may have lost what it was given.
+        // A log that has failed may have lost the records that it was given.
         self.log.failure().is_none() || self.engine.persisted() >= self.log.last()
     }
 
-    /// Takes back [`Partition::leave`], which could not write everything: it serves again, and tries to write it.
+    /// Takes back [`Partition::leave`], which could not write everything: the partition serves again, and tries to
+    /// write it.
     pub(crate) fn come_back(self: &Arc<Self>) {
         self.reopen();
         if let Some(gates) = &self.gates {
@@ -298,12 +313,15 @@ impl Partition {
         }
         self.join_write_memory();
         self.join_control_loop();
+        // The control loop may have dropped the mark while nobody was let in, and then no write would set it again.
+        self.unmark();
+        self.mark();
         self.kick();
         self.kick_repair();
     }
 
-    /// Somebody waits for the end of [`Partition::leave`]: what it flushes passes as foreground. There is no other:
-    /// requests are refused.
+    /// Somebody waits for the end of [`Partition::leave`]: its flush passes as foreground. There is no other
+    /// foreground, because requests are refused.
     pub(crate) fn hurry(&self) {
         if let Some(gates) = &self.gates {
             gates.foreground().set_limits(Limits::UNLIMITED);
@@ -311,8 +329,19 @@ impl Partition {
         }
     }
 
+    /// Makes durable what was written, while something else closes the partition.
+    ///
+    /// # Errors
+    /// The log has failed, or fails now, and what it should have is not in tables either.
+    pub(crate) async fn write_log(&self) -> Result<()> {
+        match self.log.sync().await {
+            Err(_) if self.is_on_disk() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Refuses writes from now on and makes everything durable. Background jobs are cancelled at their next step, or
-    /// finish the manifest edit that they have begun; when this returns none is left.
+    /// finish the manifest edit that they have begun; when this returns, none is left.
     ///
     /// # Errors
     /// The log has failed, or fails now: what was not durable before may be lost.
@@ -321,7 +350,7 @@ impl Partition {
         self.background_ended().await;
         self.log.close().await?;
         if let Err(error) = self.hold_anchor().await {
-            // Everything is durable all the same; less of what may happen to the files would be noticed.
+            // Everything is durable all the same, but less of what may happen to the files would be noticed.
             tracing::warn!(owner = ?self.owner, %error, "cannot write the anchor");
         }
         Ok(())

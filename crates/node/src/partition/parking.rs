@@ -1,23 +1,22 @@
-//! Parking: a running compaction that its tree's scope does not admit any more, or whose slot is needed to relieve
-//! level 0 (SI-8), is not polled (U-5).
+//! Parking: a running compaction is no longer polled (U-5) if its tree's scope does not admit it any more, or if its
+//! slot is needed to relieve level 0 (SI-8).
 //!
-//! 1. It keeps its claims, its open output and what it has read ahead, but gives its slot back, and uses neither thread
-//!    nor tokens. What it keeps is bounded: two windows of `io_bytes` for each source, four for the output, eight bytes
-//!    a key for the output's filter.
+//! 1. A parked job keeps its claims, its open output and what it has read ahead, but gives its slot back, and uses
+//!    neither thread nor tokens. What it keeps is bounded: two windows of `io_bytes` for each source, four for the
+//!    output, eight bytes a key for the output's filter.
 //! 2. It goes on to its end instead if a [policy](weir_admission::policy::parking) finds it nearly done, or if it is
 //!    committing (U-26).
-//! 3. When the scope admits it (again) it waits for a slot, and comes before what this tree might begin, unless that
-//!    relieves level 0.
-//! 4. What is parked may bar the way of something more urgent (`Jobs::parked_in_the_way`): level 0, which wants
-//!    to go down (U-6). If the scope admits it, it is finished: for its slot it waits as level 0 would. Else the policy
-//!    says whether it is finished or *released*: cancelled, its claims with it.
-//!    It is also released when it has been out of scope for too long and is not to be finished. The memory of what is
-//!    parked is bounded by the slots: what ran when scopes became narrower, and two for each slot that gave way to
-//!    level 0.
+//! 3. When the scope admits it (again), it waits for a slot, and goes before new jobs of this tree, unless those
+//!    relieve level 0.
+//! 4. A parked job may be in the way of something more urgent (`Jobs::parked_in_the_way`): level 0, which wants to go
+//!    down (U-6). If the scope admits the job, it is finished, and waits for its slot as level 0 would. Otherwise the
+//!    policy says whether it is finished or *released*: cancelled, its claims with it. It is also released when it has
+//!    been out of scope for too long and is not to be finished. The memory of parked jobs is bounded by the slots: the
+//!    jobs that ran when scopes became narrower, and two for each slot that gave way to level 0.
 //!
-//! U-6 would commit what is finished of a released job up to some key, and clip the inputs that straddle it. That needs
-//! a bound on every table, in the manifest and in every read, for the sake of half a job at most. What is thrown away
-//! is counted instead, so that it can be seen whether it is worth it.
+//! U-6 would commit what a released job has finished up to some key, and clip the inputs that straddle that key. That
+//! needs a bound on every table, in the manifest and in every read, to save half a job at most. Instead, the work that
+//! is thrown away is counted, so that one can see whether this would be worth it.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -40,7 +39,7 @@ pub(crate) struct Parking(Mutex<Vec<Parked>>);
 struct Parked {
     facts: JobFacts,
     control: Arc<JobControl>,
-    /// It goes on whatever the scope, once there is a slot.
+    /// It goes on whatever the scope is, once there is a slot.
     must_finish: bool,
     verdict: Option<Verdict>,
 }
@@ -102,8 +101,8 @@ impl Drop for ParkedEntry<'_> {
 }
 
 impl Partition {
-    /// Runs `job`, parking it where the module says; gives its slot back with its end. When the partition is closed it
-    /// is cancelled at its next wait, unless it has begun to commit.
+    /// Runs `job`, parking it where the module says so; gives its slot back at its end. When the partition is closed,
+    /// the job is cancelled at its next wait, unless it has begun to commit.
     pub(super) async fn run_or_park(self: &Arc<Self>, job: Job, slot: &mut Option<Slot>) -> Ended {
         let (facts, control) = (job.facts(), job.control());
         let mut run = pin!(job.run());
@@ -127,7 +126,12 @@ impl Partition {
                 Some(Verdict::Release) => {
                     Counters::add(&self.counters.jobs_released, 1);
                     Counters::add(&self.counters.bytes_thrown_away, control.bytes_written());
-                    tracing::debug!(owner = ?self.owner, ?facts, bytes = control.bytes_written(), "parked job cancelled");
+                    tracing::debug!(
+                        owner = ?self.owner,
+                        ?facts,
+                        bytes = control.bytes_written(),
+                        "a parked compaction was cancelled"
+                    );
                     return Ended::Released;
                 }
             }
@@ -137,9 +141,9 @@ impl Partition {
     /// Polls `run` until it ends, the partition is being closed, or the job must be parked: by its scope, or because
     /// its slot `must_give_way`.
     ///
-    /// While writes are stopped for want of a write buffer, a compaction is not polled either, but keeps its slot: the
-    /// flush that makes room has the disk and the processor to itself (SI-6). On a disk a hundred times too slow that
-    /// is the difference between seconds and half a minute.
+    /// While writes are stopped for want of a write buffer, a compaction is not polled either, but keeps its slot. The
+    /// flush that makes room then has the disk and the processor to itself (SI-6). On a disk a hundred times too slow,
+    /// that is the difference between seconds and half a minute.
     async fn advance(
         &self,
         mut run: Pin<&mut (impl Future<Output = Result<JobReport>> + Send)>,
@@ -184,7 +188,7 @@ impl Partition {
         self.parking.0.lock().push(parked);
         let _entry = ParkedEntry { partition: self, control };
         let _preempted = slot.as_ref().and_then(Slot::preempted);
-        // Somebody else may have the slot; and this tree something to do that the scope admits.
+        // Somebody else may need the slot; and this tree may have something to do that the scope admits.
         drop(slot);
         self.kick();
         let look = || {
@@ -210,15 +214,15 @@ impl Partition {
             // The verdict may have come with the last look.
             match poll_fn(&mut poll).await.or_else(look) {
                 Some(verdict) => return verdict,
-                // All it waits for is a slot.
+                // All that the job waits for is a slot.
                 None if goes_on() => {}
                 None => return Some(Verdict::Release),
             }
         }
     }
 
-    /// For what a parked job waits that may go on as soon as it has a slot: for its own class, or, where it bars level
-    /// 0 from going down, for that.
+    /// The class of slot that a parked job waits for if it may go on as soon as it has one: its own class, or level 0's
+    /// where it bars level 0 from going down.
     pub(super) fn resumable(&self) -> Option<Class> {
         let scope = self.engine.knobs().scope;
         let class = |job: &Parked| if job.must_finish { Class::CompactL0 } else { job.facts.class };
@@ -279,7 +283,7 @@ mod tests {
         partition.engine.seal();
         let job = partition.engine.next_flush().expect("one memtable is full");
         let control = job.control();
-        // What the scope admits waits for a slot as long as it takes.
+        // A job that the scope admits waits for a slot as long as it takes.
         let facts = JobFacts { level: Some(1), output_level: 2, ..job.facts() };
         let knobs = partition.engine.knobs();
         partition.set_tree_knobs(TreeKnobs { scope: Scope::L0ToL1, ..knobs });

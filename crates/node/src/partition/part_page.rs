@@ -1,5 +1,5 @@
-//! A page of the parts of a row, as far as memory carries at a time: whoever holds the order lock lets it go before the
-//! device is asked for the rest.
+//! A page of the parts of a row, taken from memory as far as possible: whoever holds the order lock releases it before
+//! the device is asked for the rest.
 
 use std::ops::Bound;
 
@@ -10,42 +10,42 @@ use weir_model::engine::{Range, Scan, ScanStep, Seq};
 
 use super::Partition;
 
-/// Entries that a page looks at for each part that it may hold, as of a page of keys.
+/// Entries that a page looks at for each part that it may hold, as for a page of keys.
 const LOOKS_PER_PART: usize = 10;
-/// Entries that a page looks at, however few parts it is for: to begin a scan takes as long as to look at a dozen.
+/// Entries that a page looks at, however few parts it is for: beginning a scan takes as long as looking at a dozen.
 const LOOKS_MIN: usize = 128;
-/// Parts that a page has room for from the beginning: where there are more it grows.
+/// Parts that a page has room for from the beginning; it grows if there are more.
 const ROOM_PARTS: usize = 64;
 /// Bytes of entries after which a page ends.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// What a scan of `range` goes over.
+/// The range of keys that a scan of the parts in `range` goes over.
 pub(super) fn scan_range(range: &PartRange) -> Range {
     Range { from: Bound::Included(range.from.clone()), to: Bound::Excluded(range.to.clone()), reverse: range.reverse }
 }
 
-/// See the module.
+/// A page that is being filled.
 pub(super) struct PageUnderWay {
     scan: Scan,
     range: PartRange,
     limit: usize,
     parts: StoredParts,
-    /// How many it has met; they are not among the parts where they are only counted.
+    /// How many parts it has met; if they are only counted, they are not among the parts.
     count: usize,
     only_counts: bool,
     bytes: u64,
     newest: Seq,
-    /// Where the page ends that has as many parts as it may have.
+    /// Where the page ends, once it has as many parts as it may have.
     left: Option<Vec<u8>>,
 }
 
 impl PageUnderWay {
-    /// Up to `limit` parts of what `scan` finds, which is of `range`.
+    /// A page of up to `limit` parts that `scan`, a scan of `range`, finds.
     pub fn new(scan: Scan, range: PartRange, limit: usize) -> Self {
         Self { parts: StoredParts::with_room_for(limit.clamp(1, ROOM_PARTS)), ..Self::begun(scan, range, limit) }
     }
 
-    /// The same, where they are only [counted](PageUnderWay::end_count).
+    /// The same for a page that only [counts](PageUnderWay::end_count) them.
     pub fn counting(scan: Scan, range: PartRange, limit: usize) -> Self {
         Self { only_counts: true, ..Self::begun(scan, range, limit) }
     }
@@ -58,7 +58,7 @@ impl PageUnderWay {
         Self { scan, range, limit, parts, count: 0, only_counts: false, bytes: 0, newest: 0, left: None }
     }
 
-    /// Takes what is in memory; `false` where something has to be [loaded](PageUnderWay::load) before it goes on.
+    /// Takes what is in memory; `false` if something has to be [loaded](PageUnderWay::load) before it goes on.
     pub fn take(&mut self) -> bool {
         let Self { scan, range, limit, parts, count, only_counts, bytes, newest, left } = self;
         let step = scan.show(|entry| {
@@ -70,7 +70,7 @@ impl PageUnderWay {
             *count += 1;
             let is_full = *count == *limit;
             if is_full {
-                // Nobody looks for the next one: there may be many dead ones in front of it.
+                // The page does not look for the next part: there may be many dead ones in front of it.
                 *left = Some(if range.reverse { entry.key.to_vec() } else { [entry.key, &[0]].concat() });
             }
             !is_full
@@ -81,12 +81,12 @@ impl PageUnderWay {
     /// Fetches what is not in memory.
     ///
     /// # Errors
-    /// What the disk says; `Corruption` where what is stored is damaged.
+    /// Errors of the disk; `Corruption` where stored data is damaged.
     pub async fn load(&mut self) -> Result<()> {
         self.scan.load().await
     }
 
-    /// The same of a page that only counts.
+    /// The end of a page that only counts, in the same way.
     pub fn end_count(self, partition: &Partition) -> (PartCount, Seq) {
         let count = self.count;
         let (page, newest) = self.end(partition);

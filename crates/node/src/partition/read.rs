@@ -1,4 +1,4 @@
-//! Reading.
+//! Reads of a partition: single rows, pages, scans, and reading ahead.
 
 use std::future::{Future, poll_fn};
 use std::ops::Bound;
@@ -23,10 +23,10 @@ use crate::metrics::Counters;
 
 /// Entries that a page looks at for each key that it may hold: one call never walks through millions of tombstones.
 const PAGE_LOOKS_PER_KEY: usize = 10;
-/// Bytes of entries, their values included, after which a page ends: going through keys reads the values beside them.
+/// Bytes of entries, their values included, after which a page ends: going through keys also reads their values.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
 
-/// Rows that one client's reads ahead have the device look for at a time.
+/// Rows that one client's read-ahead asks the device for at a time.
 const READ_AHEAD_MAX: usize = 64;
 
 impl Partition {
@@ -50,7 +50,7 @@ impl Partition {
     /// The living row of `key`. Done at the first poll if it is in memory.
     ///
     /// # Errors
-    /// What the disk says; `Corruption` where what is stored is damaged.
+    /// Errors of the disk; `Corruption` where stored data is damaged.
     pub async fn get(self: &Arc<Self>, key: &[u8]) -> Result<Option<Row>> {
         self.finish_read(key, self.engine.get_latest(key), None).await
     }
@@ -67,14 +67,14 @@ impl Partition {
             && self.is_on_its_way(found.as_ref())
             && self.published(seq).await.is_err()
         {
-            // The log has failed, and the change was refused: whether it will be there is not known before the log is
-            // replaced. What was acknowledged before it is known, and reads go on.
+            // The log has failed, and the change was refused. Whether the change will be there is not known before the
+            // log is replaced. What was acknowledged before it is known, and reads go on.
             return Ok(self.booked(self.living(key, self.engine.get(key, None).await?, now_ms)?));
         }
         self.row_of(key, found, now_ms)
     }
 
-    /// Whether its commit has yet to be waited for.
+    /// Whether a change was found whose commit has yet to be waited for.
     #[inline]
     fn is_on_its_way(&self, found: Option<&Found>) -> bool {
         self.sync != SyncMode::None && found.is_some_and(|found| found.seq > self.engine.published())
@@ -90,16 +90,18 @@ impl Partition {
         Ok(row)
     }
 
-    /// The number of the newest change, if every change is published: nothing that is read before this gives another
-    /// number is of another moment.
+    /// The number of the newest change, if every change is published. All that is read before this gives another number
+    /// is of one moment.
     pub fn settled(&self) -> Option<Seq> {
-        // In this order: what is applied meanwhile is not published yet when it is looked at, or has another number.
+        // In this order: a change that is applied meanwhile is not published yet when it is looked at, or has another
+        // number.
         let published = self.engine.published();
         Some(self.engine.applied_seq()).filter(|&applied| applied == published)
     }
 
-    /// Reads the rows of `keys`, and members of rows by the stored keys of these and their names, into memory, as far
-    /// as they are not there: so many at a time. Whoever asks for them next is told what goes wrong.
+    /// Reads the rows of `keys` into memory, and the `members` of rows, given by the stored keys of their rows and
+    /// their names, a few at a time. What is in memory already is not read. Whoever asks for the rows next gets the
+    /// errors.
     pub(super) async fn read_ahead(&self, keys: &[StoredKey], members: &[(StoredKey, &[u8])]) {
         for keys in keys.chunks(READ_AHEAD_MAX) {
             self.read_into_cache(keys.iter().map(|key| &key[..])).await;
@@ -113,18 +115,18 @@ impl Partition {
     async fn read_into_cache<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let lookups = keys.map(|key| self.engine.get_latest(key));
         let reads = lookups.filter(|lookup| matches!(lookup, Lookup::Pending(_)));
-        // Each value goes as it comes: what is read here is in nobody's memory but the cache's.
+        // Each value is dropped as it comes: only the cache keeps what is read here.
         let reads = reads.map(async |lookup| drop(self.timed(lookup).await));
         join_all(reads.collect::<Vec<_>>()).await;
     }
 
-    /// Has the processor fetch what reads of `keys`, which follow soon, will touch.
+    /// Has the processor fetch what reads of `keys`, which will follow soon, will touch.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.engine.prefetch(keys);
     }
 
-    /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names. Where several of
-    /// one row follow one another, it is looked at once.
+    /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names. Members of one
+    /// row that follow one another look the row up once.
     pub fn prefetch_members(&self, database: u8, members: &[(&[u8], &[u8])]) {
         let members = members.iter().map(|(key, name)| (StoredKey::new(database, key), *name));
         let parts = self.parts_of(&members.collect::<Vec<_>>());
@@ -133,8 +135,8 @@ impl Partition {
         }
     }
 
-    /// The stored keys of members of hashes, sets and sorted sets, of which there are the stored keys of the rows and
-    /// the names: of those whose row is in memory, and keeps them at keys of their own.
+    /// The stored keys of members of hashes, sets and sorted sets, given by the stored keys of their rows and their
+    /// names. Only members whose row is in memory, and keeps its members at keys of their own, have one.
     fn parts_of(&self, members: &[(StoredKey, &[u8])]) -> Vec<StoredKey> {
         let mut parts = Vec::with_capacity(members.len());
         for of_one_row in members.chunk_by(|(key, _), (next, _)| key[..] == next[..]) {
@@ -174,9 +176,9 @@ impl Partition {
         Ok(self.engine.scan(range, None))
     }
 
-    /// Up to `limit` living keys from `from` on and before `to`, having looked at no more than [`PAGE_LOOKS_PER_KEY`]
-    /// times as many entries, and at no further one after [`PAGE_BYTES_MAX`] of them: where much was deleted a page may
-    /// be empty and yet not the last.
+    /// Up to `limit` living keys from `from` on and before `to`. It looks at no more than [`PAGE_LOOKS_PER_KEY`] times
+    /// as many entries, and at no further one after [`PAGE_BYTES_MAX`] of them. So where much was deleted, a page may
+    /// be empty and still not be the last.
     pub async fn page(self: &Arc<Self>, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<Page> {
         self.publish_all().await;
         self.page_of(self.engine.scan(page_range(from, to), None), limit).await
@@ -185,7 +187,7 @@ impl Partition {
     async fn page_of(&self, mut scan: Scan, limit: usize) -> Result<Page> {
         let limit = limit.max(1);
         scan.set_budget(limit.saturating_mul(PAGE_LOOKS_PER_KEY), PAGE_BYTES_MAX);
-        // Where there is one key more the next page begins.
+        // If there is one more key, the next page begins with it.
         scan.expect(limit.saturating_add(1));
         let mut page = Page::default();
         let mut bytes = 0;
@@ -213,13 +215,13 @@ impl Partition {
     /// the database in front of them.
     ///
     /// # Errors
-    /// What the disk says; `Corruption` where what is stored is damaged.
+    /// Errors of the disk; `Corruption` where stored data is damaged.
     pub async fn keys(self: &Arc<Self>, database: u8, from: &[u8], limit: usize) -> Result<Page> {
         let page = self.page(&StoredKey::new(database, from), Some(&[database + 1]), limit).await?;
         Ok(without_database(page))
     }
 
-    /// The same for somebody who has time: see [`weir_model::engine::Reads::scan_in_background`].
+    /// The same for a caller that has time: see [`weir_model::engine::Reads::scan_in_background`].
     ///
     /// # Errors
     /// As [`Partition::keys`].
@@ -232,14 +234,14 @@ impl Partition {
     /// A page of the parts in `range`, as of now, for a command that only reads: as [`Partition::page`].
     ///
     /// # Errors
-    /// What the disk says; `Corruption` where what is stored is damaged.
+    /// Errors of the disk; `Corruption` where stored data is damaged.
     pub async fn parts(self: &Arc<Self>, range: PartRange, limit: usize) -> Result<PartPage> {
         self.publish_all().await;
         let scan = self.engine.scan(scan_range(&range), None);
         self.part_page(scan, range, limit).await
     }
 
-    /// The same, of which only the number is asked.
+    /// The same for a caller that needs only the number of parts.
     ///
     /// # Errors
     /// As [`Partition::parts`].
@@ -249,7 +251,7 @@ impl Partition {
         self.part_count(scan, range, limit).await
     }
 
-    /// How many parts `scan` finds, which is of `range`.
+    /// How many parts `scan`, a scan of `range`, finds.
     pub(super) async fn part_count(&self, scan: Scan, range: PartRange, limit: usize) -> Result<PartCount> {
         let mut page = PageUnderWay::counting(scan, range, limit);
         while !page.take() {
@@ -258,7 +260,7 @@ impl Partition {
         Ok(page.end_count(self).0)
     }
 
-    /// A page of what `scan` finds, which is of `range`.
+    /// A page of the parts that `scan`, a scan of `range`, finds.
     pub(super) async fn part_page(&self, scan: Scan, range: PartRange, limit: usize) -> Result<PartPage> {
         let mut page = PageUnderWay::new(scan, range, limit);
         while !page.take() {
@@ -267,7 +269,7 @@ impl Partition {
         Ok(page.end(self).0)
     }
 
-    /// Awaits `read`, and takes its time unless it is done at once: then it was in memory (U-23).
+    /// Awaits `read`, and measures its time unless it is done at once: then it was in memory (U-23).
     pub(super) async fn timed<T>(&self, read: impl Future<Output = T>) -> T {
         let (mut read, mut began) = (pin!(read), None);
         poll_fn(|cx| {
@@ -289,14 +291,14 @@ impl Partition {
         row
     }
 
-    /// The row of `key`, if it lives at `now_ms`; where that is not given, by the clock.
+    /// The row of `key`, if it lives at `now_ms`, or by the clock if no time is given.
     ///
     /// # Errors
     /// `Corruption`: it has a head that is none.
     #[inline]
     pub(super) fn living(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Result<Option<Row>> {
         let Some(found) = found.filter(|found| found.kind.is_value()) else { return Ok(None) };
-        // The wall clock is read only for what can expire.
+        // The wall clock is read only for values that can expire.
         if found.expire_at_ms != 0 && found.is_expired(now_ms.unwrap_or_else(|| self.clock.unix_ms())) {
             return Ok(None);
         }
@@ -307,21 +309,21 @@ impl Partition {
         }))
     }
 
-    /// Waits until everything written so far is published, where that is not so at once; or until the log has failed:
-    /// then what was acknowledged is published, and the rest was refused.
+    /// Waits until everything written so far is published, or until the log has failed. In the latter case everything
+    /// acknowledged is published, and the rest was refused.
     pub(super) async fn publish_all(&self) {
         if self.sync != SyncMode::None {
             drop(self.published(self.engine.applied_seq()).await);
         }
     }
 
-    /// Waits until change `seq` is published. Its own writer may have gone away: whoever wants to know drives the log.
+    /// Waits until change `seq` is published. Its own writer may have gone away, so the caller drives the log.
     async fn published(&self, seq: Seq) -> Result<()> {
         if self.engine.published() >= seq {
             return Ok(());
         }
-        // Not only up to `seq`, which may stand in the middle of a batch: nobody may see half of that. And every change
-        // that is applied by now is in a log record that has an index by now.
+        // Not only up to `seq`, which may stand in the middle of a batch: nobody may see half of a batch. And every
+        // change that is applied by now is in a log record that has an index by now.
         let applied = self.engine.applied_seq();
         let mut waiting = Waiting { partition: self, index: self.log.last(), waiter: Waiter::default() };
         poll_fn(|cx| Pin::new(&mut waiting).get_mut().poll(cx)).await?;

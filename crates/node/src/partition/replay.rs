@@ -1,7 +1,7 @@
-//! Replaying the log into the tree, in bounded memory.
+//! Replaying the log into the engine, in bounded memory.
 //!
-//! The log may be longer than the write buffers: it was written with larger ones, or its last flushes never ended. So
-//! memtables are flushed while it is read, beside the reading; when every buffer is full, the reading waits.
+//! The log may be longer than the write buffers, because it was written with larger ones or its last flushes never
+//! ended. So memtables are flushed while the log is read; when every buffer is full, the reading waits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use weir_model::{BatchRef, LogIndex};
 use crate::memory::WriteMemory;
 use crate::workers::Workers;
 
-/// One recovery under way.
+/// A replay under way.
 pub struct Replay {
     shared: Arc<Shared>,
     workers: Arc<Workers>,
@@ -31,9 +31,9 @@ struct Shared {
 #[derive(Default)]
 struct Flushing {
     is_running: bool,
-    /// A flush failed (a full disk): from then on the rest stays in memory, whatever it takes, rather than not opening
-    /// at all.
-    has_failed: bool,
+    /// A flush failed (a full disk). From then on the rest stays in memory, however much it takes: the alternative
+    /// would be not to open at all. Or the opening has failed, and nothing more may be written.
+    no_more: bool,
 }
 
 impl Replay {
@@ -78,26 +78,33 @@ impl Replay {
         })
     }
 
+    /// Begins no further flush: the log cannot be opened.
+    pub fn give_up(&self) {
+        self.shared.flushing.lock().no_more = true;
+    }
+
     /// Waits until no flush of this replay runs any more.
     pub async fn finish(&self) {
         let shared = &self.shared;
         shared.progress.wait(|| (!shared.flushing.lock().is_running).then_some(())).await;
     }
 
-    /// Starts flushing what is sealed, unless that is under way.
+    /// Starts flushing what is sealed, unless a flush is under way.
     fn flush(&self) {
         let mut flushing = self.shared.flushing.lock();
-        if flushing.is_running || flushing.has_failed {
+        if flushing.is_running || flushing.no_more {
             return;
         }
         flushing.is_running = true;
         drop(flushing);
         let shared = Arc::clone(&self.shared);
         self.workers.spawn(async move {
-            while let Some(job) = shared.engine.next_flush() {
+            while !shared.flushing.lock().no_more
+                && let Some(job) = shared.engine.next_flush()
+            {
                 if let Err(error) = job.run().await {
-                    tracing::warn!(%error, "cannot flush while replaying the log: the rest stays in memory");
-                    shared.flushing.lock().has_failed = true;
+                    tracing::warn!(%error, "cannot flush while the log is replayed: the rest stays in memory");
+                    shared.flushing.lock().no_more = true;
                     break;
                 }
                 shared.progress.notify();
@@ -109,7 +116,7 @@ impl Replay {
 }
 
 impl Shared {
-    /// Whether every write buffer is full, or the node's write memory, and somebody is making room.
+    /// Whether every write buffer, or the node's write memory, is full, and somebody is making room.
     fn is_full(&self) -> bool {
         let is_full = matches!(self.engine.stall(), Stall::Stop(_)) || self.memory.is_short();
         is_full && self.flushing.lock().is_running

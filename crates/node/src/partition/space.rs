@@ -1,4 +1,4 @@
-//! What others decide about a partition's space: the tenant's limit, and the node's write memory.
+//! Decisions of others about a partition's space: those of the tenant's limit, and of the node's write memory.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ impl MemtableOwner for Partition {
 }
 
 impl Partition {
-    /// From now on its memtables may be flushed for others' sake.
+    /// From now on the partition's memtables may be flushed for others' sake.
     pub(super) fn join_write_memory(self: &Arc<Self>) {
         let this = Arc::downgrade(self);
         self.memory.register(this, self.owner);
     }
 
-    /// Space is as short as `urgency` says; what is only in memory is to go to tables if `seals`.
+    /// Space is as short as `urgency` says. If `seals`, everything that is only in memory must go to tables.
     pub(crate) fn mind_space(self: &Arc<Self>, urgency: Urgency, seals: bool) {
         let is_new = self.engine.urgency() != urgency;
         self.engine.set_urgency(urgency);
@@ -40,7 +40,7 @@ impl Partition {
         }
     }
 
-    /// Whether its jobs are giving dead bytes back, or are about to. Not where they fail.
+    /// Whether its jobs are giving dead bytes back, or are about to. Not if they fail.
     pub(crate) fn is_giving_back(&self) -> bool {
         !self.is_closing() && self.job_failure.lock().is_none() && self.engine.is_reclaiming()
     }

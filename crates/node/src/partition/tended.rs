@@ -1,4 +1,4 @@
-//! What the control loop does for a partition now and then.
+//! A partition's side of the control loop: what is done for it now and then.
 
 use std::sync::Arc;
 
@@ -40,13 +40,14 @@ impl Visit for Background {
 }
 
 impl Partition {
-    /// From now on rounds pass by it, until it is dropped.
+    /// From now on rounds visit the partition, until it is dropped.
     pub(super) fn join_control_loop(self: &Arc<Self>) {
         let this = Arc::downgrade(self);
         self.control.admit(self.owner.partition, this);
     }
 
-    /// Somebody has written: the control loop comes by within the interval. Costs a load while it is on its list.
+    /// Somebody has written: the control loop visits the partition within the interval. Costs a load while it is on the
+    /// list.
     #[inline]
     pub(crate) fn mark(self: &Arc<Self>) {
         if !self.marked() {
@@ -55,7 +56,7 @@ impl Partition {
         }
     }
 
-    /// Once in each round.
+    /// Called once in each round.
     fn look_after_anchor(self: &Arc<Self>) {
         if !self.is_anchor_due() {
             return;
@@ -64,13 +65,13 @@ impl Partition {
         self.workers.spawn(async move { background.partition().note_anchor().await });
     }
 
-    /// Looks after the log and what is left of old files; costs little if there is nothing to do. Jobs are not looked
-    /// for: whatever makes one due says so, but time, of which a round thinks. With a thousand partitions that are
-    /// written to now and then, a visit would mostly be that.
+    /// Looks after the log and leftover files; costs little if there is nothing to do. It does not look for jobs.
+    /// Whatever makes a job due kicks it, except for the passing of time, which a round looks after. With a thousand
+    /// partitions that are written to now and then, looking for jobs would be most of a visit.
     fn look_after(self: &Arc<Self>) {
         self.kick_repair();
         if self.sync != SyncMode::None && !self.log.is_durable() && self.log.failure().is_none() {
-            // Appended before the visit, and not acknowledged by then.
+            // A record was appended before the visit, and is not acknowledged yet.
             self.mark();
         }
         if !self.log.wants_maintenance() && !self.engine.has_garbage() {

@@ -1,4 +1,4 @@
-//! Writing: stall, order lock, log, tree.
+//! Writing to a partition: stall, order lock, log, tree.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,25 +20,25 @@ use crate::memory::Room;
 use crate::metrics::Counters;
 use crate::stall::StallCause;
 
-/// What a record of the shared log takes beside its batch.
+/// What a record of the shared log takes in addition to its batch.
 const RECORD_FRONT_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 
-/// What became of a blind write.
+/// The outcome of a blind write.
 enum Attempt {
     Written(Commit),
     /// Some key is latched.
     Busy,
-    /// Some row may be of many parts: it has to be looked at.
+    /// Some row may have many parts: it has to be looked at.
     EndsLives,
 }
 
 impl Partition {
-    /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must);
-    /// acknowledge it when the [`Commit`] is done. An empty batch is refused.
+    /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must).
+    /// Acknowledge the write when the [`Commit`] is done. An empty batch is refused.
     ///
     /// # Errors
-    /// The log failed and is being replaced: try again later. `Closed` if it is being closed, `OutOfMemory` if the
-    /// tenant's memory has no room for it: nothing was written.
+    /// The log failed and is being replaced: try again later. `Closed` if the partition is being closed, `OutOfMemory`
+    /// if the tenant's memory has no room for the batch: nothing was written.
     pub async fn write(self: &Arc<Self>, batch: &Batch) -> Result<Commit> {
         if self.must_wait() {
             self.wait_out_stall(batch.as_bytes().len()).await?;
@@ -55,9 +55,9 @@ impl Partition {
         }
     }
 
-    /// Applies `batch`, which `writers` have gathered, as one if nothing is in the way. Gives the commit, of which each
-    /// writer may have [another](Commit::another). `None` if the write would have to wait, or is refused: then nothing
-    /// was written, and each writer is to write its own part.
+    /// Applies `batch`, which `writers` writers have gathered, as one if nothing is in the way. Gives the commit, of
+    /// which each writer may have [another](Commit::another). `None` if the write would have to wait, or is refused.
+    /// Nothing was written then, and each writer is to write its own part.
     pub fn try_write_together(self: &Arc<Self>, batch: &Batch, writers: usize) -> Option<Commit> {
         if self.must_wait() || self.memory.is_short() {
             return None;
@@ -73,7 +73,7 @@ impl Partition {
         self.engine.stall() != Stall::None || self.write_rate.load(Ordering::Relaxed) > 0
     }
 
-    /// Writes if no key is latched, and none may be that of a row of many parts.
+    /// Writes if no key is latched, and no key may be that of a row of many parts.
     fn try_write(self: &Arc<Self>, batch: &Batch) -> Result<Attempt> {
         let order = self.order.lock();
         if order.any(batch.as_ref().iter().map(|change| change.key())) {
@@ -93,12 +93,12 @@ impl Partition {
         batch: &Batch,
         events: Vec<KeyEvent>,
     ) -> Result<Commit> {
-        // Also where it is refused: a log that is replaced may have it in the end.
+        // Also for a write that is refused: a log that is replaced may have it in the end.
         self.witnessed.watched.changed(batch);
         self.apply_in_order(order, batch, events)
     }
 
-    /// The same of what changes nothing for whoever watches its rows: what had expired is deleted.
+    /// The same for a batch that changes nothing for watchers of its rows: it deletes what had expired.
     pub(super) fn apply_in_order(
         self: &Arc<Self>,
         order: MutexGuard<'_, Latches>,
@@ -134,8 +134,8 @@ impl Partition {
         Ok(Commit::new(self, index, applied.last_seq))
     }
 
-    /// Hands on what has happened to the rows of `batch`. Whoever wants to be told of changes may have come after its
-    /// command began, which has said nothing then: the rows that were written are told all the same.
+    /// Hands on what has happened to the rows of `batch`. A listener may have come after the command began, which said
+    /// nothing then: the rows that were written are told all the same.
     fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Vec<KeyEvent>) {
         let Some(witness) = self.witnessed.witness() else { return self.note_no_deadlines() };
         self.note_deadlines(batch, witness.wants());
@@ -149,7 +149,7 @@ impl Partition {
         }
     }
 
-    /// Waits for whoever has the order lock: what it has written is applied then.
+    /// Waits until whoever has the order lock releases it: what was written under the lock is applied then.
     pub(crate) fn pass_order(&self) {
         drop(self.order.lock());
     }
@@ -163,7 +163,7 @@ impl Partition {
         }
     }
 
-    /// Under the order lock: what gets past this is in the log before the partition is closed.
+    /// To be called under the order lock: a write that gets past this is in the log before the partition is closed.
     pub(super) fn refuse_if_closing(&self) -> Result<()> {
         match self.is_closing() {
             true => Err(Error::new(ErrorKind::Closed, "write to", "the partition", "it is being closed")),
@@ -171,7 +171,7 @@ impl Partition {
         }
     }
 
-    /// Room in the node's write memory for a batch of so many bytes, to be held until it is applied.
+    /// Room in the node's write memory for a batch of `bytes` bytes, to be held until the batch is applied.
     #[inline]
     pub(super) async fn room(&self, bytes: usize) -> Result<Option<Room>> {
         if self.memory.is_short() { self.wait_for_room(bytes).await.map(Some) } else { Ok(None) }
@@ -187,8 +187,8 @@ impl Partition {
         outcome
     }
 
-    /// `None` while the tree says stop and its jobs get somewhere. Where they fail (a full disk), waiting has no end in
-    /// sight: the write is refused and may be tried again.
+    /// `None` while the tree says stop and its jobs make progress. If the jobs fail (a full disk), waiting has no end
+    /// in sight: the write is refused and may be tried again.
     fn may_go_on(&self) -> Option<Result<()>> {
         if !matches!(self.engine.stall(), Stall::Stop(_)) || self.is_closing() {
             return Some(Ok(()));
@@ -200,7 +200,7 @@ impl Partition {
     pub(super) async fn wait_out_stall(self: &Arc<Self>, bytes: usize) -> Result<()> {
         self.wait_out_stop().await?;
         self.wait_for_throttle(bytes).await;
-        // What was only slow when the turn was asked for may have come to a stop.
+        // A tree that was only slow when the turn was asked for may have come to a stop.
         self.wait_out_stop().await
     }
 

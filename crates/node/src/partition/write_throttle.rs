@@ -1,8 +1,8 @@
 //! The write throttle: slowed writes go one after the other, at a rate that may change while they wait.
 //!
-//! The rate is the partition's, however many writers there are. When a policy sets another one, level 0 gets shorter or
-//! the partition is closed, those who wait go on at the new rate, or at once; a writer that goes away leaves its turn
-//! to the others.
+//! The rate is the partition's, however many writers there are. When a policy sets another rate, level 0 gets shorter
+//! or the partition is closed, the writers that wait go on at the new rate, or at once. A writer that goes away leaves
+//! its turn to the others.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -15,13 +15,13 @@ use weir_model::engine::Stall;
 use super::Partition;
 use crate::stall::StallCause;
 
-/// Nothing is saved up: a rate that is below what users want has no idle seconds.
+/// Nothing is saved up: a rate below what users want has no idle seconds.
 const OPTIONS: GateOptions = GateOptions { limits: Limits::UNLIMITED, burst: 0, background_in_flight: Nanos::MAX };
 
-/// See the module.
+/// The gate at which slowed writes wait, and its rate.
 #[derive(Default)]
 pub(crate) struct WriteThrottle {
-    /// Bytes per second that `gate` is at; `None` = open. Held while the gate is turned, so that the last to look has
+    /// The rate of `gate`, in bytes per second; `None` = open. Held while the gate is set, so that the last to look has
     /// the last word.
     rate: Mutex<Option<u64>>,
     /// Made for the first write that is slowed: most partitions never see one.
@@ -29,20 +29,20 @@ pub(crate) struct WriteThrottle {
 }
 
 impl Partition {
-    /// Lets users write `bytes_per_sec` at most from now on; `None` = as they like.
+    /// From now on users may write at most `bytes_per_sec`; `None` = as they like.
     pub(crate) fn set_write_rate(&self, bytes_per_sec: Option<u64>) {
         self.write_rate.store(bytes_per_sec.map_or(0, |rate| rate.max(1)), Ordering::Relaxed);
         self.adjust_throttle();
     }
 
-    /// Lets slowed writes go at the rate that they should go at now. To be called wherever that may have changed.
+    /// Lets slowed writes go at the rate that holds now. To be called wherever that rate may have changed.
     pub(crate) fn adjust_throttle(&self) {
         let mut turned = self.write_throttle.rate.lock();
         let rate = match (self.write_rate.load(Ordering::Relaxed), self.engine.stall()) {
             _ if self.is_closing() => None,
             (0, Stall::None) => None,
             (0, Stall::Slow(_)) => Some(self.engine.slow_rate()),
-            // Those who wait for their turn wait for the end of the stop as well.
+            // Writes that wait for their turn wait for the end of the stop as well.
             (0, Stall::Stop(_)) => *turned,
             (rate, _) => Some(rate),
         };
@@ -52,7 +52,7 @@ impl Partition {
         }
     }
 
-    /// What a write would wait for next: a policy slows writes before either is there.
+    /// The bound that is nearer, which a write would wait for next: a policy slows writes before either is reached.
     fn nearer(&self) -> StallCause {
         self.engine.nearest_stall().into()
     }

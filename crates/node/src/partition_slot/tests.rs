@@ -1,4 +1,4 @@
-//! How long the way to sleep is.
+//! How long falling asleep takes.
 
 use weir_admission::cost::Capacity;
 use weir_admission::{Direction, Limits, Rank};
@@ -78,7 +78,7 @@ fn idle_partitions_fall_asleep_side_by_side() {
         }
         at
     });
-    // Each takes half a second, most of it alone.
+    // Each flush takes half a second, most of it alone.
     assert!(last - first < 2 * SEC, "{} ns between the first and the last", last - first);
 }
 
@@ -89,7 +89,7 @@ fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
     let slot = slot(&node, &TenantName::built_in());
     fill(&sim, &slot, 100);
     sim.run_until(sim.now() + 2 * SEC);
-    // Others ask for more than the device has, at all times, and are strictly first.
+    // Others always ask for more than the device has, and are strictly first.
     for partition in 100..104 {
         let (gate, clock) = (Arc::clone(node.gate()), sim.clock());
         sim.spawn(async move {

@@ -1,4 +1,4 @@
-//! Where what a repair replaces is kept: `repaired-NNN/`, by the paths that the files had.
+//! `repaired-NNN/`: the directory that keeps what a repair replaces, by the paths that the files had.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use weir_io::{Error, ErrorKind, Fs, Result};
 
 use crate::layout::{self, TAG};
 
-/// See the module.
+/// The directory of one repair.
 pub struct Aside {
-    /// The directory, the first of that name that was not there.
+    /// The path of the directory, the first of that name that did not exist.
     pub path: PathBuf,
     dir: PathBuf,
 }
 
 impl Aside {
-    /// Makes it in the node's directory `dir`.
+    /// Makes the directory in the node's directory `dir`.
     pub async fn new(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
         let names = fs.list(dir, TAG).await?;
         let number = |name: &str| name.strip_prefix("repaired-")?.parse::<u32>().ok();
@@ -25,8 +25,8 @@ impl Aside {
         Ok(Self { path, dir: dir.into() })
     }
 
-    /// Keeps the file `path` of the node's directory, durably, by another name for it: the file itself stays where it
-    /// is. What is not there need not be kept.
+    /// Keeps the file `path` of the node's directory, durably, under another name for it: the file itself stays where
+    /// it is. A file that does not exist need not be kept.
     pub async fn keep(&self, fs: &Arc<dyn Fs>, path: &Path) -> Result<()> {
         let relative = path.strip_prefix(&self.dir).map_err(|_| {
             Error::new(ErrorKind::Invalid, "keep", path, "it is not in the directory that is being repaired")

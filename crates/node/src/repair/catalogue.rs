@@ -1,4 +1,4 @@
-//! Making a copy of the catalogue anew: from the other one, or from what is left of its own journals.
+//! Repair of the catalogue: writes a copy anew, from the other copy, or from what is left of its own journals.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::strangers::Strangers;
 #[derive(Debug)]
 pub struct Rewrite {
     state: CopyState,
-    /// Which copies.
+    /// The copies to write.
     roles: Vec<Role>,
-    /// Both get an edit of their own: above this one, which is the last that either has.
+    /// Both copies get an edit of their own: above this one, which is the last that either has.
     above: u64,
 }
 
@@ -31,7 +31,7 @@ enum Source {
     InForce,
     /// It is the newest journal of its copy that can be read to its end; nothing names it.
     LeftBehind,
-    /// The records before the damage in a journal.
+    /// The records in front of the damage in a journal.
     Prefix,
 }
 
@@ -67,7 +67,8 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, believe: Option<Role>) -> Result
                 Ok(chosen) => (refusal.to_string(), chosen),
                 Err(()) => {
                     let advice = format!(
-                        "only you can know which one is right: --believe catalogue or --believe catalogue.mirror.\n  {}",
+                        "only you can know which copy is right: say --believe catalogue or --believe \
+                         catalogue.mirror.\n  {}",
                         described.join("\n  ")
                     );
                     return Ok((
@@ -79,15 +80,15 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, believe: Option<Role>) -> Result
         }
     };
     let Some(chosen) = chosen else {
-        let advice = "nothing can be read of either copy: put one back from a copy of the directory, or restore backups \
-                      into a new directory";
+        let advice = "neither copy can be read: put one back from a copy of the directory, or restore backups into a \
+                      new directory";
         return Ok((None, Some(Finding { problem, advice: advice.into(), remedy: None, loses: false })));
     };
     let advice = format!("write the catalogue anew as {} has it: {}", chosen.role, describe(&chosen, &there));
     let mut roles = copies_to_write(&chosen);
     let mut state = chosen.state;
     if let Some(&last) = Strangers::among(&there, &state.listings).beyond.iter().max() {
-        // Nobody may get the number of a directory that is there.
+        // Nobody may get the number of a directory that exists.
         state.listings.next_partition = state.listings.next_partition.max(last.saturating_add(1));
         roles = Role::ALL.to_vec();
     }
@@ -119,7 +120,7 @@ async fn candidate(fs: &Arc<dyn Fs>, dir: &Path, survey: &Survey, role: Role) ->
     Ok(found)
 }
 
-/// Which one to believe; an error where only the operator can know.
+/// Which copy to believe; an error if only the operator can know.
 fn choose(candidates: Vec<Candidate>, believe: Option<Role>) -> Result<Option<Candidate>, ()> {
     let mut candidates = candidates;
     if let Some(role) = believe {
@@ -135,9 +136,9 @@ fn choose(candidates: Vec<Candidate>, believe: Option<Role>) -> Result<Option<Ca
         Ok(_) => first,
         Err(Disagreement::Older(Role::First)) => mirror,
         Err(Disagreement::Older(Role::Mirror)) => first,
-        // The two have changed places: what stands in the mirror is the first one.
+        // The two have changed places: the one in the mirror's place is the first copy.
         Err(Disagreement::Misplaced(_)) if compare(&mirror.state, &first.state).is_ok() => mirror,
-        // One of them stands in both places.
+        // One of them is in both places.
         Err(Disagreement::Misplaced(Role::First)) if is_as_new(&mirror, &first) => mirror,
         Err(Disagreement::Misplaced(Role::Mirror)) if is_as_new(&first, &mirror) => first,
         Err(_) => return Err(()),
@@ -159,7 +160,7 @@ fn copies_to_write(chosen: &Candidate) -> Vec<Role> {
     }
 }
 
-/// Names of tenants that are printed of a catalogue.
+/// How many names of a catalogue's tenants are printed.
 const NAMES_MAX: usize = 20;
 
 fn describe(candidate: &Candidate, there: &[u32]) -> String {
@@ -172,10 +173,12 @@ fn describe(candidate: &Candidate, there: &[u32]) -> String {
         Source::LeftBehind => {
             ". Nothing names this journal: it is the newest one here that can be read to its end, and may be too old"
         }
-        Source::Prefix => ". The journal is damaged: this is what stands before the damage, and later edits are lost",
+        Source::Prefix => {
+            ". The journal is damaged: this is its content in front of the damage, and later edits are lost"
+        }
     };
     format!(
-        "{} up to edit {}, {} tenants ({}{more}), of whose {} used partitions {there} are there{doubt}",
+        "{} up to edit {}, {} tenants ({}{more}); of their {} used partitions, {there} exist{doubt}",
         path.display(),
         stamp.epoch,
         listings.tenants.len(),
@@ -188,7 +191,7 @@ impl Rewrite {
     /// Writes the copies, the first one first.
     pub async fn apply(self, fs: &Arc<dyn Fs>, dir: &Path, aside: &Aside, rng: &mut Rng) -> Result<()> {
         let CopyState { identity, stamp, listings, .. } = self.state;
-        // One copy gets what the other has. Where both are written, neither has been there before.
+        // One copy gets what the other has. If both are written, neither has been there before.
         let (stamp, confirmed) = match self.roles.len() {
             1 => (stamp, stamp),
             _ => (Stamp { epoch: self.above + 1, nonce: rng.next_u64() }, Stamp::default()),
@@ -200,7 +203,7 @@ impl Rewrite {
             let number = copy::journals(fs, &own, TAG).await?.into_iter().max().map_or(1, |last| last + 1);
             let confirmed = (role == Role::First).then_some(confirmed);
             let snapshot = CatalogueEdit { stamp, confirmed, identity: Some(identity), ..listings.snapshot() };
-            Journal::create(fs, &own, TAG, number, &snapshot).await?;
+            Journal::create(fs, &own, TAG, rng.next_u64(), number, &snapshot).await?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Making `FORMAT` anew, where the catalogue shows that the directory is of this version.
+//! Repair of `FORMAT`: writes it anew, if the catalogue shows that the directory is of this version.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, is_ours: bool) -> Result<Option<
         return Err(refusal);
     }
     let advice = match is_ours {
-        true => "write it anew: the catalogue is this version's",
-        false => "without a catalogue nobody knows which version the directory is of",
+        true => "write it anew: the catalogue is of this version",
+        false => "without a catalogue, the version of the directory cannot be told: put the catalogue back first",
     };
     Ok(Some(Finding {
         problem: refusal.to_string(),
@@ -28,7 +28,7 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, is_ours: bool) -> Result<Option<
     }))
 }
 
-/// Writes it.
+/// Writes `FORMAT`.
 pub async fn apply(fs: &Arc<dyn Fs>, dir: &Path, aside: &Aside) -> Result<()> {
     aside.keep(fs, &dir.join("FORMAT")).await?;
     Format::write(fs, dir).await

@@ -1,8 +1,8 @@
-//! A log or an anchor that a partition is refused for. An anchor can be made anew where log and tree are whole. Of a
-//! damaged log the beginning can be kept, and the rest is lost: only where the operator says so.
+//! Repairs of a log or an anchor because of which a partition is refused. An anchor can be made anew if log and tree
+//! are whole. Of a damaged log the beginning can be kept, and the rest is lost: only if the operator says so.
 //!
-//! The same for the log that tenants share. Those who write to it are judged when it is whole: first it is cut, and the
-//! next plan finds those who have lost something by that.
+//! The same goes for the log that tenants share. The partitions that write to it are judged when it is whole: first it
+//! is cut, and the next plan finds the partitions that have lost something by that.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::log_kind::LogKind;
 use crate::partition::anchor::{self, AnchorClaim};
 use crate::shared_log;
 
-/// What is kept of a partition's log.
+/// The part of a partition's log that is kept.
 #[derive(Debug)]
 pub struct Cut {
     dir: PathBuf,
@@ -32,7 +32,7 @@ pub struct Cut {
     kept: Salvage,
 }
 
-/// The partitions in use whose log or anchor they would be refused for.
+/// Finds the partitions in use that would be refused because of their log or anchor.
 pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let shared = match listings.sharing_a_log().is_empty() {
@@ -61,14 +61,14 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<V
     Ok(findings)
 }
 
-/// The log that tenants share, which is refused.
+/// The finding for the log that tenants share, which is refused.
 async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, refusal: Error) -> Result<Finding> {
     if refusal.kind() != ErrorKind::Corruption {
         return Err(refusal);
     }
     let (own, owner) = (shared_log::path(dir), shared_log::OWNER);
     let (anchor, log) = (anchor::read(fs, &own, owner).await.ok(), shared_log::segments(&own));
-    // Without its anchor it begins where its files do.
+    // Without its anchor, the log begins where its files do.
     let floor = match anchor {
         Some(slot) => slot.claim.persisted,
         None => weir_log::first_index(fs, &log, owner).await?.map_or(0, |first| first.saturating_sub(1)),
@@ -77,9 +77,10 @@ async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, refusal: Error) -> Result<
     let without = LogAnchor { identity: kept.identity.unwrap_or_default(), durable: 0 };
     let loses = anchor.is_some() || weir_log::check(fs, &log, owner, without, floor).await.is_err();
     let advice = match loses {
-        false => "make its anchor anew: the log is whole".to_owned(),
-        true => "bring the file back. Else `--accept-loss` keeps what is whole in front of the damage: what tenants wrote \
-                 behind it, and have not flushed, is lost. Run `weir repair` again after that: it says who lost something"
+        false => "write its anchor anew: the log is whole".to_owned(),
+        true => "put the right file back. Otherwise `--accept-loss` keeps the records in front of the damage: the \
+                 records behind it that were not flushed are lost. Run `weir repair` again after that: it says which \
+                 tenants lost something"
             .to_owned(),
     };
     let problem = format!("{refusal} (the log that tenants share)");
@@ -87,7 +88,7 @@ async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, refusal: Error) -> Result<
     Ok(Finding { problem, advice, remedy, loses })
 }
 
-/// A partition that writes to the shared log, which is whole.
+/// The finding for a partition that writes to the shared log, which is whole.
 async fn look_at_member(
     fs: &Arc<dyn Fs>,
     dir: PathBuf,
@@ -97,20 +98,20 @@ async fn look_at_member(
 ) -> Result<Option<Finding>> {
     let Some((persisted, refusal)) = refusal(fs, &dir, owner, Some(shared)).await? else { return Ok(None) };
     let anchor = anchor::read(fs, &dir, owner).await.ok();
-    // Without its anchor, it is the one that wrote under its number last.
+    // Without the partition's anchor, the identity is the last one that wrote under its number.
     let identity = anchor.map(|slot| slot.identity).or(shared.identity_of(owner.partition));
     let member =
         MemberOpening { member: owner.partition, identity: identity.unwrap_or_default(), owner, persisted, durable: 0 };
     let problem = format!("{refusal} (a partition of tenant {tenant})");
     let Ok(found) = shared.member(&member).await else {
-        // What stands behind the gap is among records of others: it cannot be given up alone.
-        let advice = format!("restore a backup of {tenant}: what its tree needs is not in the shared log");
+        // The records behind the gap are among records of others: they cannot be given up alone.
+        let advice = format!("restore a backup of {tenant}: the records that its tree needs are not in the shared log");
         return Ok(Some(Finding { problem, advice, remedy: None, loses: true }));
     };
     let advice = match anchor {
-        None => format!("make the anchor anew: log and tree are whole up to record {}", found.last),
+        None => format!("write the anchor anew: log and tree are whole up to record {}", found.last),
         Some(_) => format!(
-            "restore a backup of {tenant}. Else `--accept-loss` goes on behind record {}, the last that is there",
+            "restore a backup of {tenant}. Otherwise `--accept-loss` goes on after record {}, the last one that exists",
             found.last
         ),
     };
@@ -119,8 +120,8 @@ async fn look_at_member(
     Ok(Some(Finding { problem, advice, remedy, loses: anchor.is_some() }))
 }
 
-/// Why the log or the anchor of a partition is refused, and up to where its tree holds everything; `None` if it is not,
-/// or if that cannot be judged yet: what is wrong with the tree is said by those who repair that.
+/// Why the log or the anchor of a partition is refused, and up to where its tree holds everything. `None` if it is not
+/// refused, or if that cannot be judged yet: the repair of the tree reports what is wrong with the tree.
 async fn refusal(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -154,15 +155,17 @@ async fn look_at(fs: &Arc<dyn Fs>, dir: PathBuf, owner: Owner, tenant: &TenantNa
     let last = kept.last;
     let advice = match (loses, anchor) {
         (false, _) => format!(
-            "make the anchor anew: log and tree are whole up to record {last}. Whether there were more nobody can tell any more"
+            "write the anchor anew: log and tree are whole up to record {last}. Whether there were later records \
+             cannot be known any more"
         ),
         (true, slot) => {
             let lost = match slot.map(|slot| slot.claim.durable).filter(|&durable| durable > last) {
-                Some(durable) => format!("records {} to {durable} at least are lost", last + 1),
-                None => format!("what follows record {last} is lost"),
+                Some(durable) => format!("at least records {} to {durable} are lost", last + 1),
+                None => format!("everything after record {last} is lost"),
             };
             format!(
-                "bring the file back, or restore a backup of {tenant}. Else `--accept-loss` keeps what is whole: {lost}"
+                "put the right file back, or restore a backup of {tenant}. Otherwise `--accept-loss` keeps the \
+                 records that are whole: {lost}"
             )
         }
     };
@@ -172,14 +175,14 @@ async fn look_at(fs: &Arc<dyn Fs>, dir: PathBuf, owner: Owner, tenant: &TenantNa
 }
 
 impl Cut {
-    /// Keeps the beginning of the log, and makes an anchor that says so. Last the anchor: until it is there, the
+    /// Keeps the beginning of the log, and makes an anchor that says so. The anchor comes last: until it is there, the
     /// partition is refused.
     pub async fn apply(self, fs: &Arc<dyn Fs>, aside: &Aside, rng: &mut Rng) -> Result<()> {
         let Cut { dir, owner, persisted, kept } = self;
         let log = dir.join("log");
         aside.keep_all(fs, &log).await?;
         aside.keep(fs, &dir.join(anchor::NAME)).await?;
-        // The last one first: as when a log is opened, and cut off.
+        // The last one first, as when a log is opened and cut off.
         for lost in kept.lost.iter().rev() {
             fs.remove(lost, TAG).await?;
         }

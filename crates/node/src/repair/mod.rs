@@ -1,11 +1,11 @@
-//! Repairing a node's directory that is refused, off line. First a plan that changes nothing; then, if the operator
+//! Repairing, off line, a node's directory that is refused. First a plan that changes nothing; then, if the operator
 //! wants it, the repairs.
 //!
 //! 1. Nothing is deleted. What a repair replaces is first kept in `repaired-NNN/`, which the node never looks at.
 //! 2. Each repair is one rename: a crash in the middle leaves a directory that is refused as before, or repaired.
-//! 3. What cannot be repaired, or cannot be decided without knowing more than the files say, is said and left.
-//!
-//! 4. A repair that gives something up is made only where the operator has [accepted that](Repair::accept_loss).
+//! 3. A problem that cannot be repaired, or cannot be decided without knowing more than the files say, is reported and
+//!    left.
+//! 4. A repair that gives something up is made only if the operator has [accepted that](Repair::accept_loss).
 //!
 //! One file for each kind of repair: [`catalogue`], [`format`], [`tree`], [`log`].
 
@@ -38,7 +38,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether [`Repair::apply`] mends it.
+    /// Whether [`Repair::apply`] repairs it.
     pub fn can_be_repaired(&self) -> bool {
         self.remedy.is_some() && !self.loses
     }
@@ -52,7 +52,8 @@ enum Remedy {
     Log(log::Cut),
 }
 
-/// A plan: what is wrong in a directory, and what would be done. The directory stays locked as long as it is held.
+/// A plan: what is wrong in a directory, and what would be done. The directory stays locked as long as the plan is
+/// held.
 pub struct Repair {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
@@ -63,7 +64,7 @@ pub struct Repair {
 
 impl Repair {
     /// Looks at the node's directory `dir` and changes nothing. `believe` names the copy of the catalogue that the
-    /// operator trusts, where the files do not say which is right. `salt` is chance.
+    /// operator trusts, in case the files do not say which is right. `salt` is chance.
     ///
     /// # Errors
     /// `Locked` while a server runs on it, `NotFound` if it is no node's directory, `Invalid` if it is a backup's or
@@ -90,15 +91,15 @@ impl Repair {
         &self.findings
     }
 
-    /// Data may be given up where nothing else helps.
+    /// Data may be given up if nothing else helps.
     pub fn accept_loss(&mut self) {
         self.findings.iter_mut().for_each(|finding| finding.loses = false);
     }
 
-    /// Repairs what can be. Gives the directory where what was replaced is kept.
+    /// Repairs what can be repaired. Gives the directory in which the replaced files are kept.
     ///
     /// # Errors
-    /// I/O: what was repaired before stays so, and another plan begins where this one ended.
+    /// I/O: what was repaired before that stays repaired, and another plan begins where this one ended.
     pub async fn apply(mut self) -> Result<PathBuf> {
         let aside = Aside::new(&self.fs, &self.dir).await?;
         let repaired = self.findings.into_iter().filter(Finding::can_be_repaired);

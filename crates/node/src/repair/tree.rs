@@ -1,4 +1,4 @@
-//! Pointing a tree's `CURRENT` at its newest manifest, where it is missing or damaged.
+//! Repair of a tree's `CURRENT` that is missing or damaged: points it at the newest manifest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -16,7 +16,7 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    /// `tenant` is there.
+    /// Adds `tenant`.
     pub fn insert(&mut self, tenant: Arc<Tenant>) {
         self.by_name.insert(tenant.name().clone(), Arc::clone(&tenant));
         self.by_id.insert(tenant.id(), tenant);
@@ -47,7 +47,7 @@ impl Tenants {
         self.by_name.contains_key(name)
     }
 
-    /// `tenant` is gone.
+    /// Removes `tenant`.
     pub fn remove(&mut self, tenant: &Tenant) {
         self.by_name.remove(tenant.name());
         self.by_id.remove(&tenant.id());

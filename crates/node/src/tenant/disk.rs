@@ -1,11 +1,11 @@
-//! How much a tenant holds on disk, against what it may hold.
+//! How much a tenant holds on disk, compared with what it may hold.
 //!
-//! 1. The limit speaks of what lives. What has expired or was deleted still takes space until a compaction has met it;
+//! 1. The limit counts living bytes. What has expired or was deleted still takes space until a compaction has met it;
 //!    that is Weir's business, and no reason to refuse a write.
-//! 2. It is bounded all the same: with half as much again as the limit, whether it lives or not, a tenant is full as
-//!    well ([`stored_max`]).
-//! 3. Who is near either is made to give back what is dead ([`urgency`]). Who is full waits for it before he is
-//!    refused, as long as there is something to wait for ([`Tenant::room_on_disk`]).
+//! 2. Dead bytes are bounded all the same: a tenant whose stored bytes, living or not, are one and a half times its
+//!    limit is full as well ([`stored_max`]).
+//! 3. A tenant that is near either bound is made to give back its dead bytes ([`urgency`]). A write to a full tenant
+//!    waits for that before it is refused, as long as there is something to wait for ([`Tenant::room_on_disk`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,32 +16,32 @@ use weir_model::engine::Urgency;
 use super::Tenant;
 use crate::partition::Partition;
 
-/// How long a measurement counts: the limit may be passed by what is written in so long.
+/// How long a measurement counts: writes within this time may exceed the limit.
 const MEASURED_NANOS: Nanos = 100_000_000;
-/// How often a full tenant's memtables go to tables: what was deleted takes room until compactions meet the deletions.
+/// How often a full tenant's memtables are flushed: deleted data takes room until compactions meet the deletions.
 const SEALED_NANOS: Nanos = 1_000_000_000;
-/// A write waits at most so long for dead bytes to be given back.
+/// A write waits at most this long for dead bytes to be given back.
 const WAIT_NANOS_MAX: Nanos = 2_000_000_000;
-/// How often it looks whether they were.
+/// How often it looks whether they were given back.
 const LOOK_NANOS: Nanos = 20_000_000;
-/// A tenant may always store so much beside what lives: with less no merge could ever be worth it.
+/// A tenant may always store this much in addition to its living bytes: with less, no merge could ever be worth it.
 const STORED_MIN: u64 = 1 << 20;
 
-/// Bytes of a tenant, or of one of its partitions.
+/// Disk space of a tenant, or of one of its partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Of tables and of what waits to become tables.
+    /// Bytes of tables and of what waits to become tables.
     pub stored: u64,
-    /// What of it is not known to be dead: deleted, expired, or overwritten.
+    /// The part of these bytes that is not known to be deleted, expired or overwritten.
     pub living: u64,
 }
 
-/// Bytes that may be stored where `max` bytes may live: dead ones must not take the disk without bound.
+/// Bytes that may be stored if `max` bytes may live: dead bytes must not take the disk without bound.
 pub fn stored_max(max: u64) -> u64 {
     max.saturating_add(max / 2).saturating_add(STORED_MIN)
 }
 
-/// How much a tenant that may hold `max` living bytes must mind its space.
+/// How urgently a tenant that may hold `max` living bytes must free space.
 pub fn urgency(used: DiskUse, max: u64) -> Urgency {
     if used.living >= max || used.stored >= stored_max(max) {
         Urgency::Full
@@ -70,7 +70,7 @@ impl DiskGauge {
         Self { clock, max: AtomicU64::new(max), stored, living, measured, sealed }
     }
 
-    /// What was measured counts no more.
+    /// The last measurement counts no more.
     pub(super) fn forget(&self) {
         self.measured.store(0, Ordering::Relaxed);
     }
@@ -86,8 +86,8 @@ impl Tenant {
         })
     }
 
-    /// The limit, if it is reached: only what frees space is to be let through then. Costs a load where there is no
-    /// limit.
+    /// The limit, if it is reached: then only requests that free space are to be let through. Costs a load where there
+    /// is no limit.
     #[inline]
     pub fn disk_limit_reached(&self) -> Option<u64> {
         match self.disk.max.load(Ordering::Relaxed) {
@@ -96,8 +96,8 @@ impl Tenant {
         }
     }
 
-    /// Waits while the limit is reached and dead bytes are being given back, two seconds at most. The limit, if there
-    /// is still no room.
+    /// Waits while the limit is reached and dead bytes are being given back, two seconds at most. Gives the limit, if
+    /// there is still no room.
     pub async fn room_on_disk(&self) -> Result<(), u64> {
         let clock = &self.disk.clock;
         let until = clock.now() + WAIT_NANOS_MAX;

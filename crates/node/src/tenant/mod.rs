@@ -37,7 +37,7 @@ use crate::shared::NodeShared;
 use crate::watched_rows::RowWatch;
 use crate::witnessed::Witnessed;
 
-/// See the module. What is held of a dropped tenant refuses everything.
+/// A tenant of the node. A [`Tenant`] that somebody still holds after it was dropped refuses everything.
 pub struct Tenant {
     id: TenantId,
     name: TenantName,
@@ -87,7 +87,7 @@ impl Tenant {
         &self.name
     }
 
-    /// What its partitions keep their rows in.
+    /// The engine in which its partitions keep their rows.
     pub fn engine(&self) -> EngineKind {
         self.engine.kind()
     }
@@ -97,7 +97,7 @@ impl Tenant {
         self.log
     }
 
-    /// Bytes of memory that its rows take, where its engine keeps them there; those of partitions that are awake.
+    /// Bytes of memory that its rows take, if its engine keeps them in memory. Only partitions that are awake count.
     pub fn memory_use(&self) -> Option<u64> {
         self.engine.memory_use()
     }
@@ -113,7 +113,7 @@ impl Tenant {
         self.settings.load().suspended
     }
 
-    /// Under which number each of its databases is stored. Costs a load. Who runs a command sees to it that no
+    /// Under which number each of its databases is stored. Costs a load. Whoever runs a command makes sure that no
     /// [swap](crate::Node::swap_databases) comes in between.
     #[inline]
     pub fn databases(&self) -> Databases {
@@ -133,23 +133,23 @@ impl Tenant {
         self.settings.store(Arc::new(settings));
     }
 
-    /// All that it had is gone.
+    /// Everything that the tenant had is gone.
     pub(crate) fn emptied(&self) {
         self.disk.forget();
     }
 
-    /// `witness` is told from now on what happens to its keys, whoever was told before. What it is not told of is seen
-    /// by every read that begins after this.
+    /// From now on `witness` is told what happens to the tenant's keys, in the place of an earlier witness. Changes
+    /// that it is not told of are seen by every read that begins after this.
     pub fn be_witnessed(&self, witness: Weak<dyn Witness>) {
         self.witnessed.set(witness);
-        // Whoever has found no witness, or one that wanted nothing, has the order lock until its change is applied.
+        // A writer that found no witness, or one that wanted nothing, holds the order lock until its change is applied.
         for partition in self.slots.iter().filter_map(|slot| slot.awake().clone()) {
             partition.pass_order();
             partition.look_after_expiry();
         }
     }
 
-    /// Watches the row of `key` in the database with this number: changes that are not counted are seen by every read
+    /// Watches the row of `key` in the database with this number. Changes that are not counted are seen by every read
     /// that begins after this.
     ///
     /// # Errors
@@ -157,18 +157,18 @@ impl Tenant {
     pub async fn watch(&self, database: u8, key: &[u8]) -> Result<RowWatch> {
         let watch = self.witnessed.watched.watch(&StoredKey::new(database, key));
         if let Some(partition) = self.slot_of(key).partition_to_read().await? {
-            // Whoever has found nothing watched has the order lock until its change is applied.
+            // A writer that found nothing watched holds the order lock until its change is applied.
             partition.pass_order();
         }
         Ok(watch)
     }
 
-    /// What is to be told now of what happens to its keys.
+    /// The events of its keys that somebody wants to be told at the moment.
     pub fn wants(&self) -> Classes {
         self.witnessed.wants()
     }
 
-    /// What becomes of its rows that have expired.
+    /// How its rows that have expired are deleted.
     pub fn expirations(&self) -> &Expirations {
         &self.witnessed.expirations
     }
@@ -189,7 +189,7 @@ impl Tenant {
         partition_of(key, self.slots.len())
     }
 
-    /// Where `key`, as its user knows it, is.
+    /// The slot of the partition that `key`, as its user knows it, belongs to.
     #[inline]
     pub fn slot_of(&self, key: &[u8]) -> &Arc<PartitionSlot> {
         &self.slots[self.index_of(key)]

@@ -1,4 +1,4 @@
-//! What an operator says about a tenant.
+//! What an operator specifies about a tenant.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub struct TenantSpec {
     pub name: TenantName,
     /// Partitions that its keys are spread over, 1 to [`PARTITIONS_MAX`]. They cannot be changed later.
     pub partitions: u16,
-    /// What its partitions keep their rows in. It cannot be changed later either.
+    /// The engine in which its partitions keep their rows. It cannot be changed later either.
     pub engine: EngineKind,
-    /// Where they write their logs. Nor can that.
+    /// Where they write their logs. It cannot be changed later either.
     pub log: LogKind,
-    /// What can.
+    /// Everything that can be changed later.
     pub settings: TenantSettings,
 }
 
@@ -37,7 +37,7 @@ impl TenantSpec {
     }
 }
 
-/// What can be altered while a tenant is served. Everything is in the catalogue.
+/// The settings that can be altered while a tenant is served. All of them are in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantSettings {
     /// What its clients must show to be let in; `None` = nothing.
@@ -46,14 +46,14 @@ pub struct TenantSettings {
     pub limits: UnitLimits,
     /// Connections at most; 0 = as many as the node allows.
     pub connections_max: u32,
-    /// Living bytes on disk at most; 0 = unlimited. Dead ones may take half as much again for a while.
+    /// Living bytes on disk at most; 0 = unlimited. Dead bytes may take half as much again for a while.
     pub disk_bytes_max: u64,
-    /// Bytes of memory that its rows may take where its engine keeps them there; 0 = unlimited.
+    /// Bytes of memory that its rows may take if its engine keeps them in memory; 0 = unlimited.
     pub memory_bytes_max: u64,
-    /// Its part of what tenants share within a delay, and how long it may have to wait for that.
+    /// Its share of what tenants share within a delay, and how long it may have to wait for that share.
     pub terms: ShareTerms,
     /// Its clients are refused; its data stays.
     pub suspended: bool,
-    /// Its users beside the one that the tenant itself is, in the order of their names.
+    /// Its users, except the tenant itself as a user, in the order of their names.
     pub users: Arc<[StoredUser]>,
 }

@@ -1,4 +1,4 @@
-//! What the tenants of a node say of their shares, for whoever shares something between them.
+//! The terms of a node's tenants about their shares, for everything that is shared between tenants.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use parking_lot::RwLock;
 use weir_admission::policy::share::{Claimant, ShareTerms};
 use weir_model::TenantId;
 
-/// See the module. Who is not in it is one among equals.
+/// The terms by tenant. A tenant that is not in it is one among equals.
 #[derive(Debug, Default)]
 pub(crate) struct TermsBook(RwLock<BTreeMap<u32, ShareTerms>>);
 
@@ -20,7 +20,7 @@ impl TermsBook {
         }
     }
 
-    /// `tenant` is gone.
+    /// Forgets `tenant`, which is gone.
     pub fn forget(&self, tenant: TenantId) {
         self.set(tenant, ShareTerms::default());
     }

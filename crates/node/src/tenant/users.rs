@@ -4,31 +4,31 @@ use weir_io::{Error, ErrorKind, Result};
 
 use super::secret::{SECRET_BYTES_MAX, StoredSecret};
 
-/// Users of a tenant, at most, without the one that the tenant itself is.
+/// Users of a tenant at most, not counting the tenant itself as a user.
 pub const USERS_MAX: usize = 256;
 
-/// Bytes of their names and rules, of all together, at most.
+/// Bytes of the names and rules of all users together, at most.
 pub const USERS_BYTES_MAX: usize = 128 << 10;
 
-/// A user of a tenant. What his rules mean is known to whoever speaks the protocol.
+/// A user of a tenant. The code that speaks the protocol knows what the rules mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredUser {
-    /// His name among the tenant's users.
+    /// The user's name among the tenant's users.
     pub name: Box<[u8]>,
-    /// His rules, each a word, or a selector in parentheses.
+    /// The user's rules: each is a word, or a selector in parentheses.
     pub rules: Box<[Box<[u8]>]>,
-    /// His passwords; `None` = he has none.
+    /// The user's passwords; `None` = the user has none.
     pub secret: Option<StoredSecret>,
 }
 
 impl StoredUser {
-    /// What he counts of [`USERS_BYTES_MAX`].
+    /// What the user takes of [`USERS_BYTES_MAX`].
     pub fn bytes(&self) -> usize {
         self.name.len() + self.rules.iter().map(|rule| rule.len() + 1).sum::<usize>()
     }
 }
 
-/// Whether a tenant may have `users`: sorted by their names, no two of the same, not too many.
+/// Checks whether a tenant may have `users`: sorted by their names, no two with the same name, not too many.
 ///
 /// # Errors
 /// It may not.
@@ -37,13 +37,13 @@ pub(crate) fn check(users: &[StoredUser]) -> Result<()> {
     let has_long_secret =
         |user: &StoredUser| user.secret.as_ref().is_some_and(|secret| secret.as_bytes().len() > SECRET_BYTES_MAX);
     if users.len() > USERS_MAX {
-        return refuse(format!("a tenant has at most {USERS_MAX} users"));
+        return refuse(format!("a tenant may have at most {USERS_MAX} users"));
     }
     if users.iter().map(StoredUser::bytes).sum::<usize>() > USERS_BYTES_MAX {
-        return refuse(format!("names and rules of a tenant's users take at most {USERS_BYTES_MAX} bytes"));
+        return refuse(format!("the names and rules of a tenant's users may take at most {USERS_BYTES_MAX} bytes"));
     }
     if !users.windows(2).all(|pair| pair[0].name < pair[1].name) {
-        return refuse("they are not in order".into());
+        return refuse("they are not in the order of their names, or two have the same name".into());
     }
     if users.iter().any(has_long_secret) {
         return refuse("a user has too many passwords".into());

@@ -60,7 +60,7 @@ fn gates_follow_what_the_tenant_bought_while_the_partition_is_open() {
 
 #[test]
 fn the_profile_decides_whether_what_is_reserved_is_lent() {
-    // C-9. What a tenant bought, or what all were sold: it makes no difference.
+    // C-9. What a tenant bought, or what all tenants were sold: it makes no difference.
     for (profile, lends) in [(Profile::FlexEngine, false), (Profile::Node, false), (Profile::Weir, true)] {
         let sim = Sim::new(4);
         let bandwidth = config().bandwidth.expect("limited");
@@ -89,7 +89,7 @@ fn without_limits_gates_stay_open() {
 
 #[test]
 fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
-    // U-11: with four memtables, from the second sealed one on; not where the paper has it otherwise.
+    // U-11: with four memtables, from the second sealed one on; not where the paper says otherwise.
     for (profile, rushes) in [(Profile::Weir, true), (Profile::FlexEngine, false)] {
         let sim = Sim::new(3);
         let fs = SimFs::new(sim.clock(), DeviceSpec::shared(1_000_000), FaultPlan::none(), sim.rng());
@@ -156,9 +156,8 @@ fn what_was_decided_is_explained_and_is_decided_again() {
     assert_eq!(named, Some(partition.owner()));
     let said: Vec<String> = ticks.iter().filter_map(|tick| policy::explain(tick, partition.owner())).collect();
     assert!(
-        said.iter()
-            .any(|said| said
-                .starts_with("stage1: only level 0 is compacted, into level 1, because the node's load needs")),
+        said.iter().any(|said| said
+            .starts_with("stage1: only compactions from level 0 to level 1 run, because the node's load needs")),
         "{said:#?}"
     );
     assert!(said.iter().any(|said| said.contains("It should leave this node")), "{said:#?}");
@@ -207,7 +206,7 @@ fn policies_see_how_long_reads_wait_for_the_device() {
         sim.run_until(sim.now() + 2 * Policy::PERIOD);
         p99s().len() - before
     };
-    // Keys read together, pages, and what an update reads wait for it, too.
+    // Keys read together, pages, and the reads of an update wait for the device, too.
     let together = taken(&mut |first| {
         let keys: Vec<[u8; 4]> = (first..first + 10).map(u32::to_be_bytes).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();

@@ -1,4 +1,5 @@
-//! A directory of the version before is carried over: all of it is there, and the version before refuses it afterwards.
+//! A directory of the version before is carried over: everything in it is there, and the version before refuses it
+//! then.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use weir_io::sim::DiskImage;
 
 use super::world::{DIR, World, see, write};
 
-/// A directory as the version before has left it: of what it wrote nothing but `FORMAT` has changed.
+/// A directory as the version before left it: of what that version wrote, only `FORMAT` has changed.
 fn former(world: &World) -> PathBuf {
     let format = Path::new(DIR).join("FORMAT");
     world.sim.block_on(async {

@@ -9,7 +9,7 @@ use weir_node::{Node, TenantSettings, TenantSpec};
 
 use super::world::{Tenants, World, name, see, settings, write};
 
-/// What the operator and the tenants may have brought about: one of these states.
+/// The states that the operator and the tenants may have brought about: one of these holds.
 type Possible = Arc<Mutex<Vec<Tenants>>>;
 
 /// What a power cut has left, what may be in it, and where it was cut.
@@ -17,7 +17,7 @@ type Cut = (DiskImage, Vec<Tenants>, String);
 
 const SHOPS: [&str; 3] = ["a", "b", "c"];
 
-/// Carries out a random order, and notes what may be now.
+/// Carries out a random order, and notes which states are possible now.
 async fn order(node: &Node, world: &World, number: u64, possible: &Possible, tenants: &mut Tenants) {
     let mut rng = world.sim.rng();
     let shop = SHOPS[rng.below(3) as usize];
@@ -54,7 +54,7 @@ async fn order(node: &Node, world: &World, number: u64, possible: &Possible, ten
             let value = number.to_le_bytes().to_vec();
             present.1 = vec![Some(value.clone())];
             possible.lock().push(after.clone());
-            // A write that fails may happen later: what is tried here are edits.
+            // A write that fails may happen later. Only edits are tested here.
             is_edit = false;
             world.fs.set_faults(FaultPlan::none());
             write(node, shop, &value).await
@@ -70,7 +70,7 @@ async fn order(node: &Node, world: &World, number: u64, possible: &Possible, ten
     }
 }
 
-/// What may be after a write to `shop`, if `state` was possible before it.
+/// The state that may hold after a write to `shop`, if `state` was possible before it.
 fn written(mut state: Tenants, shop: &str, before: &Tenants, after: &Tenants) -> Option<Tenants> {
     let values = &mut state.get_mut(shop)?.1;
     let is_same = *values == before[shop].1;
@@ -78,7 +78,7 @@ fn written(mut state: Tenants, shop: &str, before: &Tenants, after: &Tenants) ->
     is_same.then_some(state)
 }
 
-/// Opens what a cut has left: one of the states that are possible, and nothing that a check would complain of.
+/// Opens what a cut has left: it must be one of the possible states, and a check must find nothing wrong.
 fn survive(image: &DiskImage, possible: &[Tenants], what: &str) {
     let world = World::new(5, image);
     world.sim.block_on(async {
@@ -92,7 +92,7 @@ fn survive(image: &DiskImage, possible: &[Tenants], what: &str) {
         seen.remove("default");
         assert!(possible.contains(&seen), "{what}: found {seen:?}, possible {possible:?}");
         world.close(node).await;
-        // What was found stays so.
+        // The state that was found stays.
         let node = world.open().await.unwrap_or_else(|error| panic!("{what}: once more: {error}"));
         let mut again = see(&node, &[]).await.expect("served");
         again.remove("default");
@@ -187,7 +187,7 @@ fn failed_edits_and_power_cuts_together_leave_what_may_be() {
     assert!(failed > 100, "only {failed}");
 }
 
-/// The list of what is to be removed does not grow with what was dropped.
+/// The list of partitions that are to be removed does not grow with every drop.
 #[test]
 fn what_was_removed_is_forgotten() {
     let world = World::new(3, &DiskImage::new());
@@ -216,8 +216,8 @@ fn what_was_removed_is_forgotten() {
     assert!(sizes[&2] < sizes[&0] + 60, "the catalogue does not grow by what was dropped: {sizes:?}");
 }
 
-/// The mirror's new journal is in force, but not durably, when the process is killed. What it replaced may go only when
-/// it is.
+/// The mirror's new journal is in force, but not durably, when the process is killed. The journal that it replaced may
+/// be removed only when it is durable.
 #[test]
 fn no_journal_is_removed_before_the_one_in_force_is_durable() {
     for seed in 0..60 {

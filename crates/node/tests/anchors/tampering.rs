@@ -12,7 +12,7 @@ use super::world::{DIR, TAG, Tenants, World, name, see, settings, write};
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// A directory, and all that a tampering needs.
+/// A directory, and everything that tampering with it needs.
 struct Victim {
     image: DiskImage,
     tenants: Tenants,
@@ -81,7 +81,7 @@ fn victim(seed: u64) -> Victim {
     Victim { image, tenants, anchors, older, partitions }
 }
 
-/// What became of the tamperings.
+/// The outcomes of the tamperings.
 #[derive(Debug, Default)]
 struct Verdicts {
     opened: usize,
@@ -90,8 +90,8 @@ struct Verdicts {
 }
 
 impl Victim {
-    /// Lays `files` over the directory (`None` is taken away), and looks at what the node, the check and the repair
-    /// make of it.
+    /// Replaces files of the directory by `files` (`None` removes a file), and looks at what the node, the check and
+    /// the repair make of it.
     fn tamper(&self, what: &str, files: &[(&Path, Option<Vec<u8>>)], verdicts: &mut Verdicts) {
         let world = World::new(1, &self.image);
         world.sim.block_on(async {
@@ -100,7 +100,7 @@ impl Victim {
             }
         });
         let found = world.sim.block_on(async {
-            // Looking at it changes nothing, so that what follows sees the same.
+            // Looking at the directory changes nothing, so that the next steps see the same.
             let problems = world.problems().await;
             match world.open().await {
                 Ok(node) => {
@@ -142,7 +142,7 @@ impl Victim {
             assert!(plan.findings().iter().all(|finding| finding.can_be_repaired()), "{what}: {refusal}: {findings}");
             let kept = plan.apply().await.unwrap_or_else(|error| panic!("{what}: {error}"));
             for (path, bytes) in files.iter().filter(|(_, bytes)| bytes.is_some()) {
-                // What is still in force need not be kept.
+                // A file that is still in force need not be kept.
                 let relative = path.strip_prefix(DIR).expect("in the directory");
                 let kept = world.read(&kept.join(relative)).await;
                 assert!(kept == *bytes || world.read(path).await == *bytes, "{what}: nothing is deleted by a repair");
@@ -151,7 +151,7 @@ impl Victim {
             assert!(problems.is_empty(), "{what}: after a repair: {problems:?}; {findings}");
             let node = world.open().await.unwrap_or_else(|error| panic!("{what}: after a repair: {error}; {findings}"));
             assert_eq!(see(&node, UNUSED).await.expect("served"), self.tenants, "{what}: after a repair");
-            // It goes on from there.
+            // The node goes on from there.
             node.create_tenant(TenantSpec::new(name("new"))).await.expect("created");
             write(&node, "new", b"new").await.expect("written");
             world.close(node).await;
@@ -278,7 +278,7 @@ fn victim_of_another_life() -> Files {
     })
 }
 
-/// Where the records of a journal end, but for the last one.
+/// Where the records of a journal end, except for the last one.
 fn record_ends(bytes: &[u8]) -> Vec<usize> {
     let (mut ends, mut at) = (Vec::new(), 16);
     while at < bytes.len() {
@@ -346,7 +346,7 @@ fn a_catalogue_older_than_the_partitions_is_refused_and_gives_their_numbers_to_n
         let own = PathBuf::from(format!("/weir/partitions/{number:06}"));
         assert!(!victim.partitions.iter().any(|path| path.starts_with(&own)), "a number of its own: {number}");
         world.close(node).await;
-        // What nobody names is told of, not removed.
+        // Files that nobody names are reported, not removed.
         let problems = world.problems().await;
         assert!(problems.iter().any(|problem| problem.contains("belongs to no tenant")), "{problems:?}");
     });

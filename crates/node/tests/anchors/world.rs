@@ -14,7 +14,7 @@ use weir_node::{Machine, Node, NodeConfig, TenantName, TenantSettings};
 pub const DIR: &str = "/weir";
 pub const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance);
 
-/// Of each tenant its limit, and the value of `key` in each of its partitions.
+/// For each tenant its limit, and the value of `key` in each of its partitions.
 pub type Tenants = BTreeMap<String, (u64, Vec<Option<Vec<u8>>>)>;
 
 pub struct World {
@@ -48,26 +48,26 @@ impl World {
         self.rest().await;
     }
 
-    /// What goes on in the background comes to its end.
+    /// Waits until background work has ended.
     pub async fn rest(&self) {
         let clock: Arc<dyn Clock> = self.sim.clock();
         sleep_until(&clock, clock.now() + 1_000_000_000).await;
     }
 
-    /// What `weir check` says is wrong.
+    /// The problems that `weir check` finds.
     pub async fn problems(&self) -> Vec<String> {
         let found = weir_node::check(&self.disk(), Path::new(DIR), |_, _| {}).await.expect("it can be checked");
         found.all_problems().map(ToString::to_string).collect()
     }
 
-    /// The bytes of a file; `None` if it is not there.
+    /// The bytes of a file; `None` if it does not exist.
     pub async fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let file = self.fs.open(path, OpenOptions::read_buffered(), TAG).await.ok()?;
         let length = file.len().await.expect("a length") as usize;
         Some(file.read_at(0, AlignedBuf::with_len(length), TAG).await.expect("a read").to_vec())
     }
 
-    /// Puts `bytes` in place of the file, or takes it away.
+    /// Puts `bytes` in the place of the file, or removes it.
     pub async fn replace(&self, path: &Path, bytes: Option<&[u8]>) {
         let _ = self.fs.remove(path, TAG).await;
         if let Some(bytes) = bytes {
@@ -112,7 +112,7 @@ pub async fn write(node: &Node, tenant: &str, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What there is; tenants in `asleep` are not touched.
+/// The tenants that there are; those in `asleep` are not touched.
 pub async fn see(node: &Node, asleep: &[&str]) -> Result<Tenants> {
     let mut seen = Tenants::new();
     for tenant in node.tenants() {

@@ -1,5 +1,5 @@
-//! A file system that counts what reaches the one below, by a rule of its own making: of files behind the page cache,
-//! the pages that became dirty since their last sync, as a set; and whose it is by where it is.
+//! A file system that counts the I/O that reaches the one below, by a rule of its own: for files behind the page cache,
+//! the pages that became dirty since their last sync, as a set. It books the I/O by the directory in which the file is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, PAGE, Result, Tag, forward_file, forward_fs};
 
-/// What was seen of one class.
+/// I/O that was seen of one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Metered {
     pub read: u64,
@@ -32,12 +32,12 @@ impl AddAssign for Metered {
     }
 }
 
-/// Whose something is.
+/// The owner of some I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
-    /// It is in the directory of this partition.
+    /// The file is in the directory of this partition.
     Partition(u32),
-    /// It is elsewhere, and was done in the name of this tenant.
+    /// The file is elsewhere, and the I/O was done in the name of this tenant.
     Tenant(u32),
 }
 
@@ -49,7 +49,7 @@ impl Whose {
     }
 }
 
-/// By class.
+/// What was seen, by class.
 pub type Seen = [Metered; Class::ALL.len()];
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl MeterFs {
         sum
     }
 
-    /// What was seen of everybody.
+    /// What was seen of each owner.
     pub fn seen_of_each(&self) -> BTreeMap<Whose, Seen> {
         self.counts.0.lock().clone()
     }
@@ -105,14 +105,14 @@ struct MeterFile {
     inner: Arc<dyn File>,
     counts: Arc<Counts>,
     path: PathBuf,
-    /// Of a file behind the page cache: the numbers of its dirty pages.
+    /// The numbers of the file's dirty pages, if it is behind the page cache.
     dirty: Option<Mutex<BTreeSet<u64>>>,
 }
 
 impl File for MeterFile {
     fn read_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
         let (counts, path, asked) = (Arc::clone(&self.counts), self.path.clone(), buf.len() as u64);
-        // Counted when asked for: who asked may be gone before the disk has answered.
+        // Counted when asked for: the caller may be gone before the disk has answered.
         counts.book(&path, tag, |seen| {
             seen.reads += 1;
             seen.read += asked;

@@ -1,4 +1,4 @@
-//! What tenants have to hold after what was asked for and answered, and how much of it a lost machine may cost.
+//! What tenants must hold after what was asked for and answered, and how much of it the loss of a machine may cost.
 #![allow(missing_docs, reason = "test support")]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use weir_node::{Tenant, TenantName, TenantSettings};
 
 /// A write goes to the first key and to one of the others.
 const KEYS: usize = 8;
-/// Of most of what is written: a memtable is full after a few writes.
+/// Length of most values: a memtable is full after a few writes.
 const PADDING: usize = 800;
 
 /// The value that each key has.
@@ -24,7 +24,7 @@ fn other_key(value: u64) -> usize {
     1 + value as usize % (KEYS - 1)
 }
 
-/// What a partition is sent to write `value`.
+/// The batch that is sent to a partition to write `value`.
 pub fn batch(value: u64) -> Batch {
     let (mut batch, mut padded) = (Batch::new(), value.to_le_bytes().to_vec());
     batch.put(&key(0), &padded);
@@ -33,12 +33,12 @@ pub fn batch(value: u64) -> Batch {
     batch
 }
 
-/// What a partition was told since it was empty.
+/// The writes to a partition since it was empty.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// The values that were written, in their order.
     written: Vec<u64>,
-    /// So many of them outlive the machine.
+    /// How many of them outlive the machine.
     durable: usize,
 }
 
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// What a tenant was told.
+/// The writes to a tenant.
 #[derive(Clone, Debug)]
 pub struct Contents {
     parts: Vec<Part>,
@@ -94,13 +94,13 @@ impl Contents {
         self
     }
 
-    /// Whether that is all of it.
+    /// Whether `found` is all of it.
     pub fn is(&self, found: &Found) -> bool {
         self.clone().durable().may_be_left_as(found)
     }
 
-    /// Whether a lost machine may leave that of it: of each partition everything up to some write, and nothing durable
-    /// is missing.
+    /// Whether the loss of a machine may leave `found` of it: in each partition everything up to some write, with
+    /// nothing durable missing.
     pub fn may_be_left_as(&self, found: &Found) -> bool {
         let is_left = |(part, values): (&Part, &Values)| {
             (part.durable..=part.written.len()).any(|count| part.after(count) == *values)
@@ -136,16 +136,16 @@ impl Found {
     }
 }
 
-/// See the module.
+/// The expected contents of all tenants and backups.
 #[derive(Clone, Default)]
 pub struct Expected {
-    /// Answered.
+    /// Contents that were answered for.
     tenants: BTreeMap<TenantName, Contents>,
-    /// Asked for, and not answered yet. `None` = there is no such tenant.
+    /// Contents that were asked for, and not answered yet. `None` = there is no such tenant.
     pending: Option<(TenantName, Option<Contents>)>,
     /// Finished backups, and what is in them.
     pub backups: Vec<(PathBuf, Contents)>,
-    /// The one that is being made.
+    /// The backup that is being made.
     pub backing_up: Option<(PathBuf, Contents)>,
 }
 
@@ -154,7 +154,7 @@ impl Expected {
         self.tenants.get(name)
     }
 
-    /// The tenant is to be so.
+    /// The tenant is asked to become like this.
     pub fn ask(&mut self, name: &TenantName, after: Option<Contents>) {
         self.pending = Some((name.clone(), after));
     }
@@ -174,7 +174,7 @@ impl Expected {
         self.tenants.entry(name.clone()).and_modify(|contents| *contents = contents.clone().durable());
     }
 
-    /// That is what a lost machine may leave of the tenant.
+    /// Checks that the loss of a machine may leave `found` of the tenant.
     pub fn check(&self, name: &TenantName, found: Option<&Found>) {
         let may_be = |contents: Option<&Contents>| match (contents, found) {
             (None, None) => true,

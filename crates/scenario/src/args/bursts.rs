@@ -1,4 +1,4 @@
-//! Peaks and valleys: what they are told.
+//! Arguments of the scenario with peaks and valleys.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ const WEEK: u64 = 7 * 86_400;
 /// Peaks of the clients' load, with short valleys between them
 ///
 /// A store with a device of its own, as SILK's authors measured it: two memtables of 128 MiB, three compactions at a
-/// time, little memory. In a peak clients send `--wcu` writes and `--rcu` reads a second, in a valley `--low` of that.
-/// Compactions of what a peak wrote fall into the next one, unless they are put off until a valley, and those that
-/// relieve level 0 go first. Look at the stalls, and at the P99 of the worst second. Levels 0 and 1 have the thresholds
-/// of the other scenarios (20 and 36 runs); the paper's are "very large".
+/// time, little memory. In a peak clients send `--wcu` writes and `--rcu` reads a second, in a valley the share `--low`
+/// of that. Compactions of what a peak wrote fall into the next peak, unless they are put off until a valley and those
+/// that relieve level 0 go first. Look at the stalls, and at the P99 of the worst second. Levels 0 and 1 have the
+/// thresholds of the other scenarios (20 and 36 runs); the paper's are "very large".
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Bursts {
@@ -29,11 +29,11 @@ pub struct Bursts {
     /// Seconds of a valley
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=WEEK))]
     pub valley: u64,
-    /// Draw the lengths of peaks and valleys from the seed, like those of a production workload: nine peaks of ten of
-    /// 10 to 20 s, the others of 100 to 400 s; valleys of 5 to 20 s
+    /// Draw the lengths of peaks and valleys from the seed, like those of a production workload: nine peaks of ten last
+    /// 10 to 20 s, the others 100 to 400 s; valleys last 5 to 20 s
     #[arg(long, conflicts_with_all = ["peak", "valley"])]
     pub drawn: bool,
-    /// What is sent in a valley, as a share of a peak, 0 to 1
+    /// Load in a valley, as a share of the load in a peak, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
     pub low: f32,
     /// What the device can do, reads and writes together, in MB a second (at scale 1)
@@ -51,7 +51,7 @@ pub struct Bursts {
     /// Bytes of an item, its 16-byte key included
     #[arg(long, value_name = "BYTES", default_value_t = 1040, value_parser = clap::value_parser!(u32).range(24..=65_536))]
     pub item_bytes: u32,
-    /// Items that each partition has before (at scale 1)
+    /// Items that each partition has before the load (at scale 1)
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     pub preload_items: u64,
     /// Memory of the node, in GiB (at scale 1): three quarters for cached blocks, the rest for memtables
@@ -70,7 +70,7 @@ pub struct Bursts {
     /// Compactions at a time, of all partitions together
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub compactions: u16,
-    /// Seed of peaks and valleys that are drawn, keys, payloads, send times
+    /// Seed of drawn peaks and valleys, keys, payloads, send times
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Write every figure as JSON, a row for each tenant included, to this file (`-` = standard output)
@@ -87,7 +87,7 @@ impl Bursts {
     /// The plan.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
         if !(0.0..=1.0).contains(&self.low) {
             return Err("--low must be between 0 and 1".to_owned());
@@ -103,7 +103,7 @@ impl Bursts {
             rcu: self.rcu,
             item_bytes: self.item_bytes,
             preload_items: self.preload_items,
-            // The device is given: the ratio follows from it.
+            // The device is given, and the ratio follows from it.
             bosr: 1.0,
             burst_share: 1.0,
             memory: Some(self.memory),

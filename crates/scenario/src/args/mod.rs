@@ -1,4 +1,4 @@
-//! What a scenario is told on the command line: the same in both worlds.
+//! The arguments of scenarios on the command line, the same in both worlds.
 
 mod bursts;
 mod capacity;

@@ -1,4 +1,4 @@
-//! The scenarios: what each is told beyond what they have in common, and the plan it makes of that.
+//! Scenarios with few arguments of their own: those arguments, and the plan that each scenario makes of them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::ycsb::Case;
 
 /// Silence, and then everything at once
 ///
-/// Partitions are idle, and then all read (and with `--writes` write) what they bought from one second to the next. A
-/// limiter that follows the load has forgotten what they were sold (FX-E2); one that sizes the background by the last
-/// minute has nothing for the first flush (U-9).
+/// Partitions are idle, and then all of them read (and with `--writes` write) everything they bought from one second to
+/// the next. A limiter that follows the load has forgotten what they were sold (FX-E2); one that sizes the background
+/// by the last minute has nothing for the first flush (U-9).
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Surge {
@@ -29,39 +29,39 @@ pub struct Surge {
     /// Writes surge as well as reads
     #[arg(long)]
     pub writes: bool,
-    /// What is the same as in `shortage`; `--seconds` counts from the surge
+    /// What `shortage` has as well; `--seconds` counts from the surge
     #[command(flatten)]
     pub common: Shortage,
 }
 
 /// A load just below and just above what the device can do, by turns
 ///
-/// Writes need `--low` and `--high` of the background bandwidth, half of a period each: controllers should neither
-/// sleep through what is above their threshold nor flap.
+/// Writes need the shares `--low` and `--high` of the background bandwidth, for half of a period each. Controllers
+/// should neither miss what is above their threshold nor flap.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Waves {
     /// Share of the background bandwidth that is needed in the first half of a period
     #[arg(long, default_value_t = 0.79)]
     pub low: f64,
-    /// In the second half
+    /// Share that is needed in the second half
     #[arg(long, default_value_t = 0.81)]
     pub high: f64,
-    /// Seconds
+    /// Seconds of a period
     #[arg(long, default_value_t = 60)]
     pub period: u64,
-    /// Background bytes that a byte of a user takes on this tree; measure it with `shortage --bosr 1`
+    /// Background bytes for each byte of a user on this tree; measure them with `shortage --bosr 1`
     #[arg(long, default_value_t = crate::plan::AMPLIFICATION)]
     pub amplification: f64,
-    /// What is the same as in `shortage`
+    /// What `shortage` has as well
     #[command(flatten)]
     pub common: Shortage,
 }
 
 /// A week of a node's traffic, at its own times
 ///
-/// Tenants' usual traffic is heavy-tailed and follows the day; bursts come at random, some to many tenants at once.
-/// Generated from the seed, or read from a file. `--scale` thins the events; times are what they are, so that
+/// Tenants' usual traffic is heavy-tailed and follows the day. Bursts come at random, some to many tenants at once. The
+/// traffic is generated from the seed, or read from a file. `--scale` thins the events and leaves their times, so that
 /// controllers keep their seconds.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
@@ -69,15 +69,15 @@ pub struct Replay {
     /// A trace to replay: `second,tenant,writes,reads`, in shares of what was bought
     #[arg(long, value_name = "FILE.csv")]
     pub trace: Option<PathBuf>,
-    /// Writes the trace that is replayed
+    /// Write the trace that is replayed to this file
     #[arg(long, value_name = "FILE.csv")]
     pub record: Option<PathBuf>,
-    /// What is the same as in `shortage`; `--seconds 604800` is a week
+    /// What `shortage` has as well; `--seconds 604800` is a week
     #[command(flatten)]
     pub common: Shortage,
 }
 
-/// What a user's file holds.
+/// The contents of a user's file.
 #[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
 pub(super) fn read(path: &std::path::Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
@@ -92,11 +92,11 @@ impl Surge {
     /// The plan.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
         let mut args = self.common;
         args.seconds += self.idle;
-        // Something must surge.
+        // Either reads or writes must surge.
         if args.rcu == 0 && !self.writes {
             args.rcu = args.wcu;
         }
@@ -108,7 +108,7 @@ impl Waves {
     /// The plan.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
         let pattern = Pattern::Waves { low: self.low, high: self.high, period: self.period };
         let plan = Plan::of("waves", Shortage { bosr: 1.0, ..self.common }, pattern)?;
@@ -120,7 +120,7 @@ impl Replay {
     /// The plan.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
         let args = self.common;
         let trace = match &self.trace {
@@ -134,7 +134,7 @@ impl Replay {
     }
 }
 
-/// Any scenario, as it crosses to another process.
+/// Any scenario, in the form in which it is handed to another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scenario {
@@ -152,16 +152,16 @@ pub enum Scenario {
     Steady(Steady),
     /// See [`Ycsb`].
     Ycsb {
-        /// What is the same for every case.
+        /// The arguments, which are the same for every case.
         args: Ycsb,
-        /// What is sent.
+        /// The case that is sent.
         case: Case,
     },
     /// See [`Density`].
     Density {
-        /// What is the same whatever the number.
+        /// The arguments, which are the same for every number of tenants.
         machine: Density,
-        /// How many there are.
+        /// The number of tenants.
         tenants: u16,
     },
 }
@@ -170,7 +170,7 @@ impl Scenario {
     /// The plan.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
         match self {
             Scenario::Shortage(args) => Plan::new(args),

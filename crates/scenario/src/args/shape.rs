@@ -3,15 +3,16 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// The shape of the load and of the trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 #[group(skip)]
 #[serde(default)]
 pub struct Shape {
-    /// Write and read few items often and most of them seldom, by Zipf's law with exponent 0.99; else all alike
+    /// Write and read few items often and most of them seldom, by Zipf's law with exponent 0.99, instead of all evenly
     #[arg(long)]
     pub zipf: bool,
-    /// Items of three sizes: of ten, six have a quarter of --item-bytes, three have that, one has 5.5 times that
+    /// Items of three sizes: of ten items six have a quarter of --item-bytes, three have --item-bytes, one has 5.5
+    /// times that
     #[arg(long)]
     pub mixed: bool,
     /// Begin with trees in debt: each level above its target by this share, and level 0 with this share of the runs at

@@ -1,4 +1,4 @@
-//! A device that is sold too often: what all scenarios are told.
+//! A device that is sold too often: the arguments that all scenarios have.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::Shape;
 /// A week.
 const SECONDS_MAX: u64 = 7 * 86_400;
 
-/// Sells the device several times over, and looks who is served
+/// Sell the device several times over, and see who is served
 ///
 /// Every partition was sold `--wcu` writes a second. Compacting what they write costs about 20 device bytes for each
 /// byte written (reads and writes together; the measured figure of the FlexEngine paper), so all of them together need
@@ -39,7 +39,7 @@ pub struct Shortage {
     /// Bytes of an item, its 16-byte key included
     #[arg(long, value_name = "BYTES", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(24..=65_536))]
     pub item_bytes: u32,
-    /// Items that each partition has before (at scale 1)
+    /// Items that each partition has before the load (at scale 1)
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     pub preload_items: u64,
     /// How many times over the background bandwidth of the device is sold, 1 to 100
@@ -48,8 +48,8 @@ pub struct Shortage {
     /// Share of the partitions that send all they bought, 0 to 1; the others send wcu / BOSR
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub burst_share: f64,
-    /// Memory of the node, in GiB (at scale 1): three quarters for cached blocks, what is put off among them, the rest
-    /// for memtables [default: 48 for blocks, and more memtables than anybody asks for]
+    /// Memory of the node, in GiB (at scale 1): three quarters for cached blocks, including data whose compaction is
+    /// put off, and the rest for memtables [default: 48 for blocks, and more memtables than anybody asks for]
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=4096))]
     #[serde(default)]
     pub memory: Option<u64>,
@@ -60,7 +60,7 @@ pub struct Shortage {
     /// Seconds of load
     #[arg(long, value_name = "SECONDS", default_value_t = 200)]
     pub seconds: u64,
-    /// Seconds of little load (2 % of what was bought) after that, to see the trees restored; ends when they are
+    /// Seconds of little load (2 % of what was bought) after that, until the trees are restored
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub after: u64,
     /// All bytes are divided by this, times are not
@@ -87,8 +87,8 @@ pub struct Shortage {
     pub report: Option<PathBuf>,
 }
 
-/// The names of the profiles, each with its line for the help, and those of `weir` with an ingredient more or less,
-/// which the help does not list.
+/// The names of the profiles, each with its line for the help. Also `weir` with an ingredient more or less, which the
+/// help does not list.
 pub(super) fn profiles() -> PossibleValuesParser {
     let named = |profile: Profile| PossibleValue::new(profile.name()).help(profile.about());
     let varied = Ingredient::ALL.map(|ingredient| named(Profile::Varied(ingredient)).hide(true));
@@ -96,10 +96,10 @@ pub(super) fn profiles() -> PossibleValuesParser {
 }
 
 impl Shortage {
-    /// Says what cannot be run.
+    /// Checks whether this can be run.
     ///
     /// # Errors
-    /// In words.
+    /// The error says in words what cannot be run.
     pub fn check(&self) -> Result<(), String> {
         let rules = [
             (self.bosr >= 1.0 && self.bosr <= 100.0, "--bosr must be between 1 and 100"),

@@ -1,4 +1,4 @@
-//! A load that never ends, in given shares: what that is told.
+//! Arguments of a load that never ends, in given shares.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ use crate::plan::{Buffers, Plan};
 
 /// Inserts, gets and scans all the time, and how evenly they are served
 ///
-/// Nothing is sold: by default so many clients ask as fast as they are answered (closed loop), each for its next
-/// operation when it has the answer to the last one, so that the store sets the pace; with `--rate` operations come at
-/// times of their own (open loop). The figure is the tail throughput: what was done in the worst of a hundred seconds,
-/// beside the mean. The device is the same for every profile, and all have twelve memtables of 64 MiB.
+/// Nothing is sold. By default `--clients` ask as fast as they are answered (closed loop): each sends its next
+/// operation when it has the answer to the last one, so that the store sets the pace. With `--rate` operations come at
+/// times of their own (open loop). The figure to look at is the tail throughput, what was done in the worst of a
+/// hundred seconds, beside the mean. The device is the same for every profile, and all have twelve memtables of 64 MiB.
 ///
-/// All bytes are divided by `--scale`, so an operation takes that many times as long as at full size: latencies are to
-/// be divided by it. What passes at a client between an answer and its next operation is multiplied. Stalls last as
-/// long as they would.
+/// All bytes are divided by `--scale`, so an operation takes that many times as long as at full size: divide latencies
+/// by it. The time between an answer and the client's next operation is multiplied by it. Stalls last as long as at
+/// full size.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Steady {
@@ -30,16 +30,17 @@ pub struct Steady {
     /// Clients of each partition
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
-    /// Microseconds that pass at a client between an answer and its next operation (at scale 1)
+    /// Microseconds between an answer and the client's next operation (at scale 1)
     #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub client_us: u64,
-    /// Operations a second of each partition (at scale 1), whatever becomes of them, instead of clients that wait
+    /// Operations a second of each partition (at scale 1), whether or not earlier ones are answered, instead of clients
+    /// that wait
     #[arg(long, value_name = "N", conflicts_with_all = ["clients", "client_us"])]
     pub rate: Option<f64>,
-    /// Percent of the operations that are gets, uniform over what was there before
+    /// Percent of the operations that are gets, uniform over what was there before the load
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub gets: u8,
-    /// Percent that are scans; what is neither is an insert of a new item
+    /// Percent of the operations that are scans; what is neither is an insert of a new item
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub scans: u8,
     /// Entries of a scan, on average
@@ -48,7 +49,7 @@ pub struct Steady {
     /// Bytes of an item, its 16-byte key included
     #[arg(long, value_name = "BYTES", default_value_t = 1040, value_parser = clap::value_parser!(u32).range(24..=65_536))]
     pub item_bytes: u32,
-    /// Items that each partition has before (at scale 1)
+    /// Items that each partition has before the load (at scale 1)
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     pub preload_items: u64,
     /// What the device can do, reads and writes together, in MB a second (at scale 1)
@@ -58,10 +59,10 @@ pub struct Steady {
     /// memtables
     #[arg(long, value_name = "GIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(4..=1024))]
     pub memory: u64,
-    /// Seconds of load that count for the second table
+    /// Seconds of load that count, for the second table
     #[arg(long, value_name = "SECONDS", default_value_t = 500)]
     pub seconds: u64,
-    /// Seconds of load before them: a tree begins with less to merge than such a load keeps it at
+    /// Seconds of load before those that count: a tree begins with less to merge than such a load keeps it at
     #[arg(long, value_name = "SECONDS", default_value_t = 500)]
     pub warm_up: u64,
     /// All bytes are divided by this, times are not
@@ -87,14 +88,14 @@ pub struct Steady {
     pub report: Option<PathBuf>,
 }
 
-/// Writes a second of a partition that a tree's slowest rates are made for.
+/// Writes a second of a partition that the slowest rates of a tree are made for.
 const WCU: u64 = 3000;
 
 impl Steady {
     /// The plan.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
         if self.seconds == 0 {
             return Err("--seconds must be at least 1".to_owned());

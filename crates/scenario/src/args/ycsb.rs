@@ -1,4 +1,4 @@
-//! YCSB: what that is told.
+//! Arguments of YCSB's workloads.
 
 use std::path::PathBuf;
 
@@ -16,14 +16,14 @@ use crate::ycsb::{Case, RECORD_BYTES, SCAN_ENTRIES_MAX, Workload};
 ///
 /// Gets, updates, inserts, scans and read-modify-writes in the shares of YCSB's workloads, on records of 1000 bytes
 /// under keys of 24, by YCSB's own choice of keys: zipfian (its exponent is 0.99, and popular records are scattered),
-/// uniform, or latest. An update writes the whole record. By default so many clients ask as fast as they are answered
+/// uniform, or latest. An update writes the whole record. By default `--clients` ask as fast as they are answered
 /// (closed loop); with `--rate` operations come at times of their own (open loop). Nothing is sold, and the device is
 /// the same for every profile. The store is as in `bursts`: two memtables of 128 MiB, three compactions at a time,
 /// little memory for much data.
 ///
 /// All bytes are divided by `--scale`, so an operation of the device takes that many times as long as at full size:
-/// latencies and rates are shown at this scale. What passes at a client between an answer and its next operation is
-/// multiplied. Stalls last as long as they would.
+/// latencies and rates are shown at this scale. The time between an answer and the client's next operation is
+/// multiplied by it. Stalls last as long as at full size.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Ycsb {
@@ -39,15 +39,15 @@ pub struct Ycsb {
     /// Clients of each partition
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
-    /// Microseconds that pass at a client between an answer and its next operation (at scale 1) [default: 1000 in
-    /// virtual time, in which a processor takes none; 0 on a disk]
+    /// Microseconds between an answer and the client's next operation (at scale 1) [default: 1000 in virtual time, in
+    /// which processors take none; 0 on a disk]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     pub client_us: Option<u64>,
-    /// Operations a second of each partition (at scale 1), whatever becomes of them, instead of clients that wait. On a
-    /// disk so many of them at a time as there are clients
+    /// Operations a second of each partition (at scale 1), whether or not earlier ones are answered, instead of clients
+    /// that wait. On a disk at most as many of them at a time as there are clients
     #[arg(long, value_name = "N", conflicts_with = "client_us")]
     pub rate: Option<f64>,
-    /// Records that each partition has before (at scale 1)
+    /// Records that each partition has before the load (at scale 1)
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     pub records: u64,
     /// What the device can do, reads and writes together, in MB a second (at scale 1)
@@ -60,7 +60,7 @@ pub struct Ycsb {
     /// Seconds of load that count
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub seconds: u64,
-    /// Seconds of load before them: a tree begins with less to merge than such a load keeps it at
+    /// Seconds of load before those that count: a tree begins with less to merge than such a load keeps it at
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub warm_up: u64,
     /// All bytes are divided by this, times are not
@@ -76,7 +76,7 @@ pub struct Ycsb {
     /// Seed of keys, payloads, send times, and of the order in which tasks run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Seeds that are tried, from `--seed` on
+    /// Seeds to try, from `--seed` on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
     /// Write every figure as JSON to this file (`-` = standard output)
@@ -89,23 +89,23 @@ pub struct Ycsb {
     pub report: Option<PathBuf>,
 }
 
-/// Writes a second of a partition that a tree's slowest rates are made for.
+/// Writes a second of a partition that the slowest rates of a tree are made for.
 const WCU: u64 = 3000;
 
-/// What a client takes between two operations where processors take nothing, in microseconds.
+/// Time between two operations of a client in a world where processors take none, in microseconds.
 pub const CLIENT_US: u64 = 1000;
 
 impl Ycsb {
-    /// What is run, in this order.
+    /// The cases to run, in this order.
     pub fn cases(&self) -> Vec<Case> {
         Case::all(&self.workloads, &self.popularities)
     }
 
-    /// The plan of `case` with `seed`. `client_us` is what passes at a client where the command line says nothing, at
-    /// scale 1.
+    /// The plan of `case` with `seed`. `client_us` is the time between two operations of a client if the command line
+    /// does not say, at scale 1.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan(&self, case: Case, seed: u64, client_us: u64) -> Result<Plan, String> {
         if self.seconds == 0 {
             return Err("--seconds must be at least 1".to_owned());
@@ -153,10 +153,10 @@ impl Ycsb {
         Ok(Plan { given: Some(plan.scaled(self.device * 1_000_000)), buffers: Buffers::SILK, ..plan })
     }
 
-    /// The same in virtual time, where a client that takes nothing would never let time pass.
+    /// The same plan in virtual time, where a client that takes no time would never let time pass.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn plan_in_virtual_time(&self, case: Case, seed: u64) -> Result<Plan, String> {
         match self.client_us {
             Some(0) => Err("--client-us must be at least 1 in virtual time".to_owned()),

@@ -1,4 +1,4 @@
-//! Whether a machine carries its tenants, and what more it would carry: what they were recorded to do is played as it
+//! Whether a machine carries its tenants, and what more it would carry. What they were recorded to do is played as it
 //! is, then with a device that is sold more often, then with more tenants, until one of them is not served.
 
 mod table;
@@ -16,76 +16,76 @@ use crate::{profile, report, save};
 
 /// A ratio is searched for in hundredths.
 const HUNDREDTHS: f64 = 100.0;
-/// The highest ratio that is tried, in hundredths: what a scenario can be told.
+/// The highest ratio that is tried, in hundredths: the highest that a scenario accepts.
 const RATIO_MAX: u32 = 10_000;
 
-/// What is asked.
+/// The question, and what is needed to answer it.
 pub struct Question<'a> {
     args: &'a Capacity,
-    /// Of the machine, in bytes a second at full size.
+    /// Bandwidth of the machine's device, in bytes a second at full size.
     device: u64,
     recorded: Trace,
-    /// What is played as things are.
+    /// The plan that plays things as they are.
     today: Plan,
-    /// The second of the trace in which that begins.
+    /// The second of the trace in which this plan begins.
     begins: u64,
 }
 
 /// A run and its figures.
 pub struct Played {
-    /// In short.
+    /// The figures in short.
     pub tried: Tried,
-    /// In full.
+    /// The figures in full.
     pub run: Run,
 }
 
-/// The runs next to where something breaks.
+/// The runs on both sides of the point where something breaks.
 #[derive(Default)]
 pub struct Edge {
-    /// The last that was served, beyond the run of things as they are.
+    /// The last run that was served, besides the run of things as they are.
     pub holds: Option<Played>,
-    /// The first that was not.
+    /// The first run that was not served.
     pub breaks: Option<Played>,
 }
 
 /// Where a machine that does not carry its tenants breaks first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct First {
-    /// Whose operations were late most often: its number among those that were played.
+    /// The tenant whose operations were late most often: its number among those that were played.
     pub tenant: usize,
-    /// When: the first second in which one in a hundred writes of all was late, or else the first in which one of this
-    /// tenant's was; in seconds since the trace began.
+    /// The first second in which one in a hundred of all writes was late; if there is none, the first in which one of
+    /// this tenant's was. In seconds since the trace began.
     pub second: u64,
     /// The longest level 0 at the end of that second, in runs.
     pub level0_runs: u16,
-    /// Most sealed memtables of a partition, likewise.
+    /// The largest number of sealed memtables of a partition at the end of that second.
     pub sealed: u16,
-    /// Of the device, how much that second took (0 to 1).
+    /// The share of the device that was used in that second (0 to 1).
     pub device: f64,
 }
 
-/// What came out.
+/// The answer to a question.
 pub struct Answer {
-    /// As things are.
+    /// The run of things as they are.
     pub today: Played,
-    /// With a device that is sold more often, or less.
+    /// The runs with a device that is sold more often, or less.
     pub ratio: Edge,
-    /// With more tenants, or fewer.
+    /// The runs with more tenants, or fewer.
     pub tenants: Edge,
 }
 
 impl<'a> Question<'a> {
-    /// Of what was `recorded`, on a machine whose device can do `device` bytes a second.
+    /// The question about what was `recorded`, on a machine whose device can do `device` bytes a second.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn new(args: &'a Capacity, recorded: Trace, device: u64) -> Result<Self, String> {
         args.check()?;
         let (today, begins) = plan(args, &recorded, 0, device)?;
         Ok(Self { args, device, recorded, today, begins })
     }
 
-    /// As things are.
+    /// The plan that plays things as they are.
     pub fn today(&self) -> &Plan {
         &self.today
     }
@@ -97,15 +97,15 @@ impl<'a> Question<'a> {
     /// Plays things as they are.
     ///
     /// # Errors
-    /// What `run` says.
+    /// Whatever error `run` returns.
     pub fn as_it_is(&self, run: impl FnOnce(&Plan) -> Result<Run, String>) -> Result<Played, String> {
         Ok(self.played(&self.today, run(&self.today)?))
     }
 
-    /// How often the device may be sold; `today` is known.
+    /// Finds how often the device may be sold; `today` is known.
     ///
     /// # Errors
-    /// What `run` says.
+    /// Whatever error `run` returns.
     pub fn ratio(&self, today: &Tried, mut run: impl FnMut(&Plan) -> Result<Run, String>) -> Result<Edge, String> {
         let now = (self.today.bosr() * HUNDREDTHS).clamp(1.0, f64::from(RATIO_MAX)) as u32;
         let mut search = Search::new(now, RATIO_MAX, self.args.precision / 100.0);
@@ -116,10 +116,10 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// How many tenants there may be, if those who come are like those who are there; `today` is known.
+    /// Finds how many tenants there may be, if new ones are like those that are there; `today` is known.
     ///
     /// # Errors
-    /// What `run` says.
+    /// Whatever error `run` returns.
     pub fn tenants(&self, today: &Tried, mut run: impl FnMut(&Plan) -> Result<Run, String>) -> Result<Edge, String> {
         let mut search = Search::new(today.tenants.into(), TENANTS_MAX.into(), self.args.precision / 100.0);
         search.note(today.tenants.into(), today.are_served);
@@ -129,7 +129,7 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// With so many tenants: the first of those that are there, and others like them.
+    /// The plan with this many tenants: the first of those that are there, and others like them.
     fn with(&self, tenants: u16) -> Result<Plan, String> {
         let there = self.today.args.partitions;
         match tenants.checked_sub(there) {
@@ -156,7 +156,7 @@ impl<'a> Question<'a> {
         Ok(edge)
     }
 
-    /// Where a run breaks first; `None` where nobody was late.
+    /// Where a run breaks first; `None` if nobody was late.
     pub fn first(&self, played: &Played) -> Option<First> {
         let Run { outcome, series } = &played.run;
         let served = |row: &TenantRow| row.normally_served.min(row.reads_in_time.unwrap_or(1.0));
@@ -176,15 +176,15 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// How many tenants like those that are there the device carries if all write all that they bought at once, and
-    /// nothing at all is compacted: each byte still goes into the log and out of memory.
+    /// How many tenants like those that are there the device carries if all write everything that they bought at once,
+    /// and nothing is compacted: each byte still goes into the log and out of memory.
     pub fn carried_uncompacted(&self) -> u16 {
         let each = self.today.ingest() / f64::from(self.today.args.partitions);
         let device = self.device as f64 / self.today.args.scale as f64;
         (device / (2.0 * each)).min(f64::from(TENANTS_MAX)) as u16
     }
 
-    /// Prints the answer and writes what was asked for.
+    /// Prints the answer, and writes the files that were asked for.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -221,7 +221,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What is played of `recorded` with `more` tenants than were asked for, and the second in which that begins.
+/// The part of `recorded` that is played, with `more` tenants than were asked for, and the second in which it begins.
 fn plan(args: &Capacity, recorded: &Trace, more: usize, device: u64) -> Result<(Plan, u64), String> {
     let (played, begins) = recorded.changed(&args.changes(more), args.seed)?.busiest(args.seconds);
     if played.tenants() == 0 {
@@ -230,7 +230,7 @@ fn plan(args: &Capacity, recorded: &Trace, more: usize, device: u64) -> Result<(
     Ok((args.plan(played, device)?, begins))
 }
 
-/// The runs of the page, by what they are.
+/// The runs for the page, each named after what it is.
 fn shown(answer: &Answer) -> Vec<Run> {
     let named = |name: String, run: &Run| {
         let mut run = run.clone();
@@ -245,7 +245,7 @@ fn shown(answer: &Answer) -> Vec<Run> {
     [Some(today), at("served", &edge.holds), at("not served", &edge.breaks)].into_iter().flatten().collect()
 }
 
-/// What is asked, before the runs begin.
+/// The lines that say what is asked, before the runs begin.
 pub fn heading(question: &Question<'_>, device_from: &str) -> String {
     table::heading(question, device_from)
 }
@@ -276,7 +276,7 @@ mod tests {
         Trace::parse(&format!("{HEADER}\n{}60,0,0.2,0\n", lines.collect::<String>())).expect("a trace")
     }
 
-    /// Everybody is served up to `limit`; beyond it tenant 1 is late in the second second.
+    /// Everybody is served up to a ratio of `limit`; beyond it tenant 1 is late in the second second.
     fn run(plan: &Plan, limit: f64) -> Result<Run, String> {
         let is_served = plan.bosr() <= limit;
         let row = |partition: usize, first_late_second| TenantRow {
@@ -336,7 +336,7 @@ mod tests {
         let first = question.first(&answer.today).expect("somebody was late");
         let expected = First { tenant: 1, second: question.begins + 1, level0_runs: 36, sealed: 3, device: 0.0 };
         assert_eq!(first, expected);
-        // Where many are late, that counts, and not the first one.
+        // Where many writes are late, that second counts, and not the first late one.
         let mut many = question.as_it_is(|plan| run(plan, 4.0)).expect("it runs");
         (many.run.series[2].served, many.run.series[2].normally) = (100, 98);
         assert_eq!(question.first(&many).expect("many were late").second, question.begins + 2);
@@ -378,7 +378,7 @@ mod tests {
     fn what_cannot_even_be_written_is_counted() {
         let args = args("");
         let carried = |device| Question::new(&args, recorded(), device).expect("it can be run").carried_uncompacted();
-        // 3.07 MB/s each, into the log and once more out of memory.
+        // Each writes 3.07 MB/s, into the log and once more out of memory.
         assert_eq!([carried(60_000_000), carried(630_000_000)], [9, 102]);
     }
 }

@@ -65,7 +65,7 @@ fn verdict(tried: &Tried) -> String {
     )
 }
 
-/// The last that was served and the first that was not: one of them may be how things are.
+/// The last run that was served, and the first that was not: one of them may be that of things as they are.
 fn edges<'a>(today: &'a Tried, edge: &'a Edge) -> (Option<&'a Tried>, Option<&'a Tried>) {
     let of = |played: &'a Option<Played>| played.as_ref().map(|played| &played.tried);
     let (holds, breaks) = (of(&edge.holds), of(&edge.breaks));
@@ -101,7 +101,7 @@ fn tenants(today: &Tried, edge: &Edge) -> String {
     }
 }
 
-/// The runs that were not served and say most, by what they are.
+/// The runs that were not served and tell most, each with its name.
 fn breaking(answer: &Answer) -> Vec<(String, &Played)> {
     if !answer.today.tried.are_served {
         return vec![("as it is".to_owned(), &answer.today)];

@@ -1,4 +1,4 @@
-//! How many tenants one machine carries: what each number of them came to, and where it ends.
+//! How many tenants one machine carries: the figures of each number that was tried, and the largest that is served.
 
 mod table;
 
@@ -12,22 +12,22 @@ use crate::plan::Plan;
 use crate::save;
 use crate::search::Search;
 
-/// A number of tenants that was tried, and what came of it.
+/// A number of tenants that was tried, and its figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tried {
-    /// How many.
+    /// How many tenants were tried.
     pub tenants: u16,
-    /// Whether the worst served of them had enough in time.
+    /// Whether enough operations of the worst served tenant were in time.
     pub are_served: bool,
-    /// How often the background bandwidth is sold with so many.
+    /// How often the background bandwidth is sold with this many tenants.
     pub bosr: f64,
-    /// Share of what was sold that all of them asked for, on average and in the busiest ten seconds.
+    /// Share of what was sold that all tenants asked for, on average.
     pub asked: f64,
-    /// See `asked`.
+    /// The same share in the busiest ten seconds.
     pub asked_at_most: f64,
     /// Share of the worst served tenant's operations that were in time (0 to 1).
     pub worst: f64,
-    /// Of all writes.
+    /// Share of all writes that were in time.
     pub normally_served: f64,
     /// The 99.9th percentile of writes, in microseconds.
     pub p999_us: f64,
@@ -48,16 +48,16 @@ pub struct Tried {
 pub struct Found {
     /// Its name.
     pub profile: String,
-    /// Of the week.
+    /// Seed of the week.
     pub seed: u64,
     /// How many tenants fit; `None` = not even one.
     pub tenants: Option<u16>,
-    /// Every number that was tried, in that order.
+    /// Every number that was tried, in the order of the tries.
     pub tried: Vec<Tried>,
 }
 
 impl Tried {
-    /// What `outcome` says of `plan`; `served` is the share that is enough.
+    /// The figures of `outcome`, a run of `plan`; `served` is the share that is enough.
     pub fn of(plan: &Plan, outcome: &Outcome, served: f64) -> Self {
         let reads = outcome.reads_in_time.map_or(1.0, |reads| reads.min);
         let worst = outcome.normally_served.min.min(reads);
@@ -86,7 +86,7 @@ impl Tried {
 /// Searches for the answer of `profile` in the week of `seed`; `run` plays a plan.
 ///
 /// # Errors
-/// What `run` says.
+/// Whatever error `run` returns.
 pub fn find(
     args: &Density,
     profile: &str,
@@ -111,7 +111,7 @@ pub(crate) fn number_of(tenants: u32) -> u16 {
     u16::try_from(tenants).unwrap_or(TENANTS_MAX)
 }
 
-/// Tenants at most: as many as a scenario takes.
+/// The largest number of tenants: as many as a scenario accepts.
 pub const TENANTS_MAX: u16 = 1024;
 
 /// What is the same for all runs, before they begin.
@@ -119,7 +119,7 @@ pub fn heading(args: &Density) -> String {
     table::heading(args)
 }
 
-/// Prints the table and writes what was asked for.
+/// Prints the table, and writes the file that was asked for.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -149,7 +149,7 @@ mod tests {
         Line::parse_from(std::iter::once("density").chain(line.split_whitespace())).args
     }
 
-    /// As many as `limit` are served.
+    /// An answer in which up to `limit` tenants are served.
     pub(super) fn found(args: &Density, profile: &str, limit: u16) -> Found {
         let run = |plan: &Plan| {
             let share = if plan.args.partitions <= limit { 0.9995 } else { 0.25 };

@@ -23,7 +23,7 @@ pub(super) fn heading(args: &Density) -> String {
     )
 }
 
-/// A row for each answer, and how many times as many the last profile carries as each other.
+/// A row for each answer, and for each other profile how many times as many tenants the last profile carries.
 pub(super) fn answers(found: &[Found]) -> String {
     let mut text = format!(
         "{:<18} {:>5} {:>8}  {:>6} {:>7} {:>8} {:>8} {:>8} {:>7} {:>9}  {}\n",

@@ -1,5 +1,5 @@
-//! Progress in lines, for a log: bars that moved, every half minute. A run of an hour whose output goes to a file is
-//! not silent.
+//! Progress in lines, for a log: every half minute, the bars that have moved. So a run of an hour whose output goes to
+//! a file is not silent.
 #![allow(clippy::disallowed_methods, reason = "a person reads it, in his own time; no scenario does")]
 
 use std::io;
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use indicatif::TermLike;
 
 const EVERY: Duration = Duration::from_secs(30);
-/// Of a line; longer ones are cut.
+/// Columns of a line; longer ones are cut.
 pub(super) const COLUMNS: u16 = 160;
 
-/// A terminal that shows less.
+/// A terminal that shows only these lines.
 #[derive(Debug)]
 pub(super) struct Lines(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Of the drawing that goes on.
+    /// Lines of the drawing that is under way.
     drawn: Vec<String>,
     told: Told,
     told_at: Instant,
@@ -29,7 +29,7 @@ struct State {
 struct Told(Vec<String>);
 
 impl Told {
-    /// Which of these lines are to be shown now.
+    /// Returns those of the lines `drawn` that are to be shown now.
     fn next(&mut self, drawn: Vec<String>) -> Vec<String> {
         let new = drawn.iter().filter(|line| !self.0.contains(line)).cloned().collect();
         self.0 = drawn;

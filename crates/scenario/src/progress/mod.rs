@@ -1,5 +1,5 @@
-//! A bar for each run on a terminal, and a line now and then where standard error is a file. No line is longer than the
-//! terminal is wide: one that wraps is drawn again below itself.
+//! A bar for each run on a terminal, and a line now and then if standard error is a file. No line is longer than the
+//! terminal is wide: a line that wraps would be drawn again below itself.
 
 mod lines;
 
@@ -26,14 +26,15 @@ impl Progress {
     }
 }
 
-/// What goes on, for runs that say it in words.
+/// A spinner for runs that report progress in words.
 pub fn spinner() -> ProgressBar {
     let style =
         ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
     ProgressBar::with_draw_target(None, target()).with_style(style)
 }
 
-/// As many of `parts` as the line of a bar has room for, the first ones, each whole: half a number is a wrong one.
+/// As many of `parts`, from the first on, as the line of a bar has room for. Each is shown whole: half a number is a
+/// wrong number.
 pub fn fit(parts: &[String]) -> String {
     joined(parts, columns().saturating_sub(Line::of(columns()).fixed))
 }
@@ -53,12 +54,12 @@ fn joined(parts: &[String], room: usize) -> String {
 /// How a bar is drawn.
 struct Line {
     template: &'static str,
-    /// Characters of it that are no message.
+    /// Characters of the line that are not the message.
     fixed: usize,
 }
 
 impl Line {
-    /// On a terminal of so many columns: what does not fit beside a message is left out.
+    /// A line for a terminal of this many columns: parts that do not fit beside a message are left out.
     fn of(columns: usize) -> Self {
         let (template, fixed) = match columns {
             ..100 => ("{prefix:>18.bold} {pos:>5}/{len:<5} s  {wide_msg}", 34),
@@ -69,7 +70,7 @@ impl Line {
     }
 }
 
-/// Standard error: a terminal, or lines now and then.
+/// Standard error: a terminal, or a file that gets a line now and then.
 fn target() -> ProgressDrawTarget {
     if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(5)
@@ -78,7 +79,7 @@ fn target() -> ProgressDrawTarget {
     }
 }
 
-/// Of standard error, now.
+/// Columns that standard error has now.
 fn columns() -> usize {
     let terminal = Term::stderr();
     let size = if std::io::stderr().is_terminal() { terminal.size_checked() } else { None };
@@ -142,7 +143,7 @@ mod tests {
         }
     }
 
-    /// The lines of a bar with this message on a terminal of so many columns.
+    /// The lines of a bar with this message on a terminal with this many columns.
     fn drawn(columns: usize, message: &str) -> Vec<String> {
         let terminal = Paper { columns: columns as u16, text: Arc::default() };
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));

@@ -1,4 +1,4 @@
-//! A page with all time series of all runs: one file, nothing to load, to be sent to somebody.
+//! A page with all time series of all runs, in one file that loads nothing else, so that it can be sent to somebody.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,11 @@ use crate::table::{heading, rate, size};
 
 const PAGE: &str = include_str!("page.html");
 
-/// Points of a time series at most: longer ones are thinned, each point the worst of the seconds it stands for.
+/// Points of a time series, at most: longer series are thinned, so that each point is the worst of the seconds it
+/// stands for.
 const POINTS_MAX: usize = 2_000;
 
-/// The page.
+/// Makes the page.
 pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
     let (args, is_sold) = (&plan.args, plan.mix().is_none());
     let any = |of: fn(&Second) -> bool| runs.iter().any(|run| run.series.iter().any(of));

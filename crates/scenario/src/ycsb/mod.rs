@@ -1,7 +1,7 @@
 //! YCSB's core workloads (SI-E3; Cooper et al., SoCC 2010): what they send, and which items they ask for.
 //!
-//! Keys and choices are those of YCSB itself ([`crate::data::ycsb_key`], [`crate::choice`]). An item is its record of
-//! ten fields of 100 bytes as one value, so an update writes all of it (YCSB: `writeallfields=true`; by default it
+//! Keys and choices are those of YCSB itself ([`crate::data::ycsb_key`], [`crate::choice`]). An item is a record of ten
+//! fields of 100 bytes, kept as one value. So an update writes all of it (YCSB: `writeallfields=true`; by default YCSB
 //! changes one field).
 
 pub mod table;
@@ -28,21 +28,21 @@ pub enum Workload {
     D,
     /// Short ranges: 95 % scans of up to 100 entries, 5 % inserts
     E,
-    /// Read, modify, write: 50 % gets, 50 % of that
+    /// Read, modify, write: 50 % gets, 50 % read-modify-writes
     F,
 }
 
 /// Bytes of a record: its key, and ten fields of 100 bytes.
 pub const RECORD_BYTES: u32 = YCSB_KEY_BYTES as u32 + 1000;
 
-/// Entries of a scan in workload E, at most (`maxscanlength`; from one on, all alike).
+/// Entries of a scan in workload E, at most (`maxscanlength`; from one up to this number, all equally likely).
 pub const SCAN_ENTRIES_MAX: u64 = 100;
 
 impl Workload {
-    /// All.
+    /// All workloads.
     pub const ALL: [Workload; 6] = [Workload::A, Workload::B, Workload::C, Workload::D, Workload::E, Workload::F];
 
-    /// As YCSB calls it.
+    /// Its name, as in YCSB.
     pub const fn name(self) -> &'static str {
         match self {
             Workload::A => "A",
@@ -54,7 +54,7 @@ impl Workload {
         }
     }
 
-    /// What it sends.
+    /// The shares of operations that it sends.
     pub const fn shares(self) -> Shares {
         let none = Shares { inserts: 0, scans: 0, updates: 0, modifies: 0, gets: 0 };
         match self {
@@ -67,7 +67,7 @@ impl Workload {
         }
     }
 
-    /// Which items it asks for, where nothing else is said.
+    /// The popularity of the items that it asks for, by default.
     pub const fn popularity(self) -> Popularity {
         match self {
             Workload::D => Popularity::Latest,
@@ -76,17 +76,17 @@ impl Workload {
     }
 }
 
-/// A workload, and what it asks for.
+/// A workload, and the popularity of its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// What is sent.
+    /// The workload that is sent.
     pub workload: Workload,
-    /// On which items.
+    /// Which items it asks for.
     pub popularity: Popularity,
 }
 
 impl Case {
-    /// Every workload with every popularity; with its own where none is named.
+    /// Every workload with every popularity; with its default popularity if none is named.
     pub fn all(workloads: &[Workload], popularities: &[Popularity]) -> Vec<Case> {
         let of = |&workload: &Workload| {
             let own = [workload.popularity()];

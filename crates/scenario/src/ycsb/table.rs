@@ -10,11 +10,11 @@ use crate::table::time;
 /// One contestant's run of a case in one round: in the simulation, with one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
-    /// What was run.
+    /// The case that was run.
     pub case: Case,
-    /// Which contestants are compared within.
+    /// The round; contestants are compared within one. In the simulation, the seed.
     pub round: u64,
-    /// What came out.
+    /// The outcome of the run.
     pub outcome: &'a Outcome,
 }
 
@@ -33,7 +33,7 @@ const FIGURES: [Figure; 5] = [
     Figure { name: "worst p99", of: |row| row.worst_p99_us, show: time },
 ];
 
-/// A table for each case, in their order. Every contestant is compared with the one called `with`, where that ran.
+/// A table for each case, in their order. Every contestant is compared with the one called `with`, if that ran.
 pub fn table(measured: &[Measured<'_>], with: &str) -> String {
     let mut cases: Vec<Case> = Vec::new();
     for one in measured {
@@ -101,7 +101,7 @@ fn values(runs: &[&Measured<'_>], kind: &str, of: fn(&OfKind) -> f64) -> Vec<f64
     runs.iter().filter_map(|one| of_kind(one, kind).map(of)).collect()
 }
 
-/// Of `ours` to `theirs`; `None` unless both had such operations in one round at least.
+/// The ratio of `ours` to `theirs`; `None` unless both had such operations in one round at least.
 fn ratio(ours: &[&Measured<'_>], theirs: &[&Measured<'_>], kind: &str, of: fn(&OfKind) -> f64) -> Option<Ratio> {
     let in_round = |one: &&Measured<'_>| {
         let peer = theirs.iter().find(|peer| peer.round == one.round)?;
@@ -111,7 +111,7 @@ fn ratio(ours: &[&Measured<'_>], theirs: &[&Measured<'_>], kind: &str, of: fn(&O
     Ratio::from_values(&values(ours, kind, of), &values(theirs, kind, of), &ratios)
 }
 
-/// The median of what `of` makes of the bytes and the operations of each run's seconds that count.
+/// The median of what `of` computes from the bytes and the operations of each run's seconds that count.
 fn of_bytes(runs: &[&Measured<'_>], of: fn(&Bytes, f64) -> f64) -> f64 {
     let counted = |one: &&Measured<'_>| {
         let even = one.outcome.steadiness?;
@@ -168,7 +168,7 @@ mod tests {
         assert!(words(line("rocksdb", 0)).starts_with("rocksdb all 150.0 13 us 3.0 ms 4.0 s"), "{text}");
         assert!(words(line("weir", 0)).starts_with("weir all 150.0 1.00 [0.95 .. 1.10] 13 us 1.00"), "{text}");
         assert!(words(line("weir", 0)).ends_with("62 B 2.50 5"), "{text}");
-        // Nobody to be compared with.
+        // There is nobody to compare it with.
         assert!(words(line("weir", 1)).starts_with("weir all 110.0 13 us"), "{text}");
         assert!(
             text.contains("A zipfian: 50 % updates, 50 % gets") && text.contains("C zipfian: 100 % gets"),

@@ -6,7 +6,7 @@ use super::number;
 use super::settings::{DEPTH_MAX, Settings};
 use crate::failure::{Result, failed};
 
-/// The value that `text` says.
+/// The value in `text`.
 pub(crate) fn decode(lua: &Lua, text: &[u8], settings: &Settings) -> Result<Value> {
     let mut reader = Reader { lua, text, at: 0, settings };
     let value = reader.value()?;
@@ -17,10 +17,10 @@ pub(crate) fn decode(lua: &Lua, text: &[u8], settings: &Settings) -> Result<Valu
     }
 }
 
-/// An array or an object that is not complete.
+/// An array or an object that is still open.
 struct Open {
     table: Table,
-    /// Of the pair whose value comes next; `None` in an array.
+    /// The key of the pair whose value comes next; `None` in an array.
     key: Option<LuaString>,
     len: usize,
 }
@@ -49,7 +49,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What the library calls what stands here.
+    /// The library's name for the token at the current place.
     fn found(&self) -> &'static str {
         match self.peek() {
             None => "T_END",
@@ -75,7 +75,8 @@ impl Reader<'_> {
         is_here
     }
 
-    /// The value that stands here. What is open is kept beside the thread's stack, which is not ours to fill.
+    /// The value at the current place. Open arrays and objects are kept on the heap, so that a text cannot fill the
+    /// thread's stack.
     fn value(&mut self) -> Result<Value> {
         let mut open: Vec<Open> = Vec::new();
         loop {
@@ -99,7 +100,7 @@ impl Reader<'_> {
                     }
                 }
             };
-            // It ends what it is the last one of.
+            // The value may be the last one of open arrays and objects, and end them.
             loop {
                 let Some(inner) = open.last_mut() else { return Ok(value) };
                 self.blanks();
@@ -139,7 +140,7 @@ impl Reader<'_> {
         self.takes(end)
     }
 
-    /// A value, or what opens one, inside of so many others.
+    /// A value, or the beginning of an array or object, which is inside of `depth` others.
     fn opening(&mut self, depth: usize) -> Result<Opening> {
         self.blanks();
         let opens = match self.peek() {
@@ -161,7 +162,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The key of a pair, with its colon.
+    /// The key of a pair, and the colon behind it.
     fn key(&mut self) -> Result<LuaString> {
         self.blanks();
         if self.peek() != Some(b'"') {
@@ -231,7 +232,7 @@ impl Reader<'_> {
             Some(b'u') => {
                 let unit = self.unit();
                 let letter = match unit {
-                    // The first half of a pair.
+                    // The first half of a surrogate pair.
                     Some(high @ 0xd800..0xdc00) if self.takes(b"\\u") => self
                         .unit()
                         .filter(|low| (0xdc00..0xe000).contains(low))

@@ -7,26 +7,27 @@ use super::settings::{DEPTH_MAX, Invalid, Settings, Sparse};
 use crate::failure::{Result, failed};
 use crate::values::number_of;
 
-/// Most bytes that are written. A few tables that have one another many times are many bytes.
+/// Most bytes that are written. A few tables that contain each other many times can become many bytes.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
-/// Elements that an array may lack, whatever its sparseness is set to: each is a step that nothing interrupts.
+/// How many elements an array may lack at most, whatever its sparseness is set to. Each of them is a step that nothing
+/// can interrupt.
 const MISSING_MAX: usize = 1_000_000;
 
-/// A table that is not written to its end.
+/// A table that is not completely written yet.
 struct Unwritten {
     table: Table,
     at: At,
 }
 
 enum At {
-    /// The next element of an array, and how many there are.
+    /// The index of the next element of an array, and the number of elements.
     Element(usize, usize),
-    /// The pair behind that of this key.
+    /// The next pair is the one behind this key.
     Key(Value),
 }
 
-/// `value` as JSON. Tables within tables are kept beside the thread's stack, which is not ours to fill.
+/// `value` as JSON. Open tables are kept on the heap, so that a script cannot fill the thread's stack.
 pub(crate) fn encode(lua: &Lua, value: &Value, settings: &Settings) -> Result<Vec<u8>> {
     let next: Function = lua.globals().raw_get("next")?;
     let (mut out, mut open) = (Vec::new(), Vec::new());
@@ -116,7 +117,7 @@ fn put_key(out: &mut Vec<u8>, key: &Value, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// As `%g` of C writes it.
+/// Writes a number as C's `%g` does.
 fn put_number(out: &mut Vec<u8>, number: f64, settings: &Settings) -> Result<()> {
     if number.is_finite() {
         push_general(out, number, settings.digits);
@@ -151,7 +152,7 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// How long an array `table` is; `None` where it is none.
+/// The length of `table` as an array; `None` if it is no array.
 fn array_len(table: &Table, sparse: &Sparse) -> Result<Option<usize>> {
     let (mut len, mut count) = (0_usize, 0_usize);
     for pair in table.pairs::<Value, Value>() {

@@ -1,6 +1,6 @@
-//! `cjson`: values as JSON and back, with the rules and the settings of the library that Redis has.
+//! `cjson`: values as JSON and back, by the rules and with the settings of the library in Redis.
 //!
-//! What a script sets is forgotten when it ends: in a Redis the next script, whoever's, would meet it.
+//! What a script sets is forgotten when it ends. In Redis, the next script would see it, whoever runs it.
 
 mod decode;
 mod encode;
@@ -17,7 +17,7 @@ use self::encode::encode;
 pub(crate) use self::settings::Settings;
 use crate::failure::{raise_text, told};
 
-/// The table `cjson`, whose functions go by `settings` and set them.
+/// The table `cjson`, whose functions use and change `settings`.
 ///
 /// # Errors
 /// There is no memory for it.
@@ -51,7 +51,7 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Mutex<Settings>>) -> mlua::Result<
         };
         table.raw_set(setting.name, lua.create_function(sets)?)?;
     }
-    // Another one, with settings of its own.
+    // Another table, with settings of its own.
     let new = |lua: &Lua, _: MultiValue| table_of_its_own(lua);
     table.raw_set("new", lua.create_function(new)?)?;
     Ok(table)

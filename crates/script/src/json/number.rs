@@ -1,6 +1,6 @@
-//! Numbers as `strtod` of C reads them.
+//! Numbers as C's `strtod` reads them.
 
-/// Whether what stands in front of `text` is a number that JSON does not have.
+/// Whether `text` begins with a number that JSON does not have.
 pub(super) fn is_invalid(text: &[u8]) -> bool {
     match text.strip_prefix(b"-").unwrap_or(text) {
         [b'+', ..] => !text.starts_with(b"-"),
@@ -9,7 +9,7 @@ pub(super) fn is_invalid(text: &[u8]) -> bool {
     }
 }
 
-/// The number in front of `text`, and how many bytes it has; `None` where there is none.
+/// The number at the front of `text`, and how many bytes it takes; `None` if there is none.
 pub(super) fn parse(text: &[u8]) -> Option<(f64, usize)> {
     let (sign, signs) = match text {
         [b'-', ..] => (-1.0, 1),
@@ -31,7 +31,7 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// How long the power behind `letter` is; nothing where there are no digits.
+/// How many bytes the power behind `letter` takes; 0 if it has no digits.
 fn power(text: &[u8], letter: u8) -> usize {
     let [first, rest @ ..] = text else { return 0 };
     let signs = usize::from(matches!(rest.first(), Some(b'+' | b'-')));
@@ -78,12 +78,12 @@ fn hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
     if count == 0 {
         return None;
     }
-    // A point with nothing behind it belongs to the number where digits are in front of it.
+    // A point without digits behind it belongs to the number only if there are digits in front of it.
     let mut len = if at == end + 1 && end == 2 { end } else { at };
     let power_len = power(&text[len..], b'p');
     if power_len > 0 {
         let power: f64 = std::str::from_utf8(&text[len + 1..len + power_len]).ok()?.parse().ok()?;
-        // A power that large, or that small, has no other outcome.
+        // Clamping does not change the result: the number overflows or vanishes either way.
         number *= 2f64.powi(power.clamp(-3000.0, 3000.0) as i32);
         len += power_len;
     }

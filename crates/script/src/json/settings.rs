@@ -5,15 +5,14 @@ use mlua::{Lua, MultiValue, Value};
 use crate::failure::{Result, failed};
 use crate::values::{number_of, text_or_number};
 
-/// Tables within tables that are written, and arrays within arrays that are read, whatever is set: each takes a place
-/// in the machine.
+/// How deep tables are written and arrays are read, whatever is set: each level takes a place in the machine.
 pub(super) const DEPTH_MAX: usize = 1000;
 
-/// Largest number that a setting takes.
+/// The largest number that a setting accepts.
 const NUMBER_MAX: usize = i32::MAX as usize;
 const DIGITS_MAX: usize = 14;
 
-/// What becomes of numbers that JSON does not have.
+/// How numbers are treated that JSON does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Invalid {
     Refused,
@@ -22,28 +21,28 @@ pub(super) enum Invalid {
     Null,
 }
 
-/// What becomes of arrays that lack many elements.
+/// How arrays are treated that lack many elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sparse {
-    /// It is written as an object, and not refused.
+    /// A sparse array is written as an object, and not refused.
     pub(super) becomes_object: bool,
-    /// One that is longer than its elements times this is sparse; 0: none is.
+    /// An array that is longer than this times the number of its elements is sparse; 0 = no array is.
     pub(super) ratio: usize,
-    /// One that is no longer than this is not.
+    /// An array that is no longer than this is never sparse.
     pub(super) safe: usize,
 }
 
-/// See the module.
+/// What scripts can set in `cjson`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(super) depth_written: usize,
     pub(super) depth_read: usize,
-    /// Of a number.
+    /// How many digits of a number are written.
     pub(super) digits: i32,
     pub(super) writes_invalid: Invalid,
     pub(super) reads_invalid: bool,
     pub(super) sparse: Sparse,
-    /// Told, and without an effect: a buffer is of one call.
+    /// Reported, but without effect: each call has its own buffer.
     pub(super) keeps_buffer: bool,
 }
 
@@ -61,7 +60,7 @@ impl Default for Settings {
     }
 }
 
-/// A function that sets, and shows what is set.
+/// A function that changes a setting, and returns its current value.
 #[derive(Clone, Copy)]
 pub(super) struct Setting {
     pub(super) name: &'static str,
@@ -69,7 +68,7 @@ pub(super) struct Setting {
     set: fn(&mut Settings, &Args<'_>) -> Result<Vec<Shown>>,
 }
 
-/// All of them.
+/// All settings.
 pub(super) const ALL: [Setting; 7] = [
     Setting {
         name: "encode_sparse_array",
@@ -144,7 +143,7 @@ pub(super) const ALL: [Setting; 7] = [
 ];
 
 impl Setting {
-    /// Sets what `args` ask for; gives what is set now.
+    /// Applies `args`; gives the resulting setting.
     pub(super) fn apply(&self, lua: &Lua, settings: &mut Settings, args: MultiValue) -> Result<MultiValue> {
         let args = Args { lua, name: self.name, values: args.into_iter().collect() };
         if args.values.len() > self.args_max {
@@ -154,7 +153,7 @@ impl Setting {
     }
 }
 
-/// What a setting is.
+/// The value of a setting.
 enum Shown {
     Is(bool),
     Number(usize),
@@ -171,7 +170,7 @@ impl Shown {
     }
 }
 
-/// What a setting is given; `nil` leaves it as it is.
+/// The arguments of a setting; `nil` leaves it unchanged.
 struct Args<'a> {
     lua: &'a Lua,
     name: &'static str,
@@ -189,7 +188,7 @@ impl Args<'_> {
 
     fn number(&self, index: usize, setting: &mut usize, min: usize, max: usize) -> Result<()> {
         let Some(value) = self.get(index) else { return Ok(()) };
-        // A text may say a number.
+        // A text may contain a number.
         let number = match value {
             Value::String(_) => self.lua.coerce_number(value.clone())?,
             value => number_of(value),
@@ -199,7 +198,7 @@ impl Args<'_> {
         };
         let number = number.trunc();
         if !(min as f64..=max as f64).contains(&number) {
-            // The library counts from the first here.
+            // Here the library always names the first argument.
             return self.wrong(1, &format!("expected integer between {min} and {max}"));
         }
         *setting = number as usize;
@@ -213,7 +212,7 @@ impl Args<'_> {
         Ok(())
     }
 
-    /// Which of `words` is given; booleans stand for the first two.
+    /// Which of `words` is given; booleans stand for the first two of them.
     fn word(&self, index: usize, words: &[&str]) -> Result<Option<usize>> {
         let value = match self.get(index) {
             None => return Ok(None),
@@ -231,7 +230,7 @@ impl Args<'_> {
     }
 }
 
-/// What Lua calls it.
+/// Lua's name for the type of `value`.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::LightUserData(_) => "userdata",

@@ -1,13 +1,13 @@
-//! Where a pattern matches: one way after the other, until one leads to the end of the pattern.
+//! Where a pattern matches. It tries one way after the other, until one leads to the end of the pattern.
 
 use super::parse::{Item, Pattern, Times};
 
-/// Most captures.
+/// Most captures of a pattern.
 const CAPTURES_MAX: usize = 32;
-/// Steps between two looks whether the script has to end.
+/// How many steps are made between two checks whether the script has to end.
 const STEPS: u32 = 4096;
 
-/// Why there is no answer.
+/// Why a search has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The pattern is wrong.
@@ -19,15 +19,15 @@ pub(super) enum Stop {
 /// A capture of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Capture {
-    /// It begins here and does not end yet.
+    /// The capture begins here, and has not ended yet.
     Open(usize),
-    /// From here to there.
+    /// The capture has the text from here to there.
     Text(usize, usize),
-    /// A place, from 0.
+    /// The capture is a place, counted from 0.
     Place(usize),
 }
 
-/// What a match has found.
+/// The result of a match.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) from: usize,
@@ -35,31 +35,31 @@ pub(super) struct Match {
     pub(super) captures: Vec<Capture>,
 }
 
-/// A way that was not taken yet.
+/// A way that was not tried yet.
 struct Way {
     item: usize,
     at: usize,
-    /// Of a greedy item: how many it may give back.
+    /// For a greedy item: how many bytes it may still give back.
     spare: usize,
-    /// Captures when it was passed: how many, and how many changes of them.
+    /// The captures at that time: how many there were, and how many changes of them.
     level: usize,
     changes: usize,
 }
 
-/// Searches one text. Steps are counted over all of its searches.
+/// Searches one text. It counts the steps of all of its searches together.
 pub(super) struct Search<'a> {
     pattern: &'a Pattern,
     text: &'a [u8],
     has_to_end: &'a dyn Fn() -> bool,
     steps: u32,
     captures: Vec<Capture>,
-    /// Captures that were closed, as they were before, to be undone.
+    /// Captures that were closed, in their earlier state, so that closing them can be undone.
     changed: Vec<(usize, Capture)>,
     ways: Vec<Way>,
 }
 
 impl<'a> Search<'a> {
-    /// A search for `pattern` in `text`, given up when `has_to_end`.
+    /// A search for `pattern` in `text`, which stops when `has_to_end` says so.
     pub(super) fn new(pattern: &'a Pattern, text: &'a [u8], has_to_end: &'a dyn Fn() -> bool) -> Self {
         Self { pattern, text, has_to_end, steps: 0, captures: Vec::new(), changed: Vec::new(), ways: Vec::new() }
     }
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Where the text goes on behind `next`, if it matches at `at`.
+    /// Where the text continues behind `next`, if `next` matches at `at`.
     fn pass(&mut self, next: Item, item: usize, at: usize) -> Result<Option<usize>, Stop> {
         let text = self.text;
         Ok(match next {
@@ -205,7 +205,7 @@ impl<'a> Search<'a> {
         self.ways.push(Way { item, at, spare, level: self.captures.len(), changes: self.changed.len() });
     }
 
-    /// Goes back to the last way that was not taken: the item to go on with, and where.
+    /// Goes back to the last way that was not tried; gives the item and the place to continue with.
     fn another_way(&mut self) -> Result<Option<(usize, usize)>, Stop> {
         let Some(way) = self.ways.last_mut() else { return Ok(None) };
         while self.changed.len() > way.changes {

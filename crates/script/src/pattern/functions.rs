@@ -1,4 +1,4 @@
-//! `string.find`, `string.match`, `string.gmatch`, and what `string.gsub` is made of.
+//! `string.find`, `string.match`, `string.gmatch`, and the parts of `string.gsub`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::raised::{ended, raised_here};
 use crate::shared::Shared;
 use crate::values::{number_of, text_or_number};
 
-/// What makes a text a pattern.
+/// The bytes that have a special meaning in patterns.
 const SPECIAL: &[u8] = b"^$*+?.([%-";
 
 /// The arguments of a function, whose errors name it.
@@ -36,7 +36,7 @@ impl Arguments<'_> {
         text.ok_or_else(|| self.expected(index, "string"))
     }
 
-    /// A number that may be left out.
+    /// An optional number.
     fn number(&self, index: usize) -> mlua::Result<Option<i64>> {
         let number = match self.values.get(index) {
             None | Some(Value::Nil) => return Ok(None),
@@ -71,7 +71,7 @@ fn captured(lua: &Lua, text: &[u8], capture: Capture) -> mlua::Result<Value> {
     }
 }
 
-/// The captures of a match; all of it where there is none and `is_all`.
+/// The captures of a match. If the pattern has no captures and `is_all` is set, the whole match.
 fn captures(lua: &Lua, text: &[u8], found: &Match, is_all: bool) -> mlua::Result<Vec<Value>> {
     if found.captures.is_empty() && is_all {
         return Ok(vec![captured(lua, text, Capture::Text(found.from, found.to))?]);
@@ -113,8 +113,8 @@ fn first_match(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<Mu
     }
 }
 
-/// A function that gives one match after the other: of `gmatch` its captures; of `gsub` its range, from 1, and its
-/// captures.
+/// A function that gives one match after the other: for `gmatch` its captures; for `gsub` its range, counted from 1,
+/// and its captures.
 fn matches(lua: &Lua, shared: &Arc<Shared>, args: &MultiValue, of_gsub: bool) -> mlua::Result<Value> {
     let arguments = Arguments { lua, name: if of_gsub { "gsub" } else { "gmatch" }, values: args };
     let (text, pattern) = (arguments.text(0)?, arguments.text(1)?);
@@ -126,7 +126,7 @@ fn matches(lua: &Lua, shared: &Arc<Shared>, args: &MultiValue, of_gsub: bool) ->
         let Some(from) = next.take().filter(|&from| from <= text.len()) else { return Ok(MultiValue::new()) };
         let found = Search::new(&pattern, &text, &|| own.has_to_end()).first_from(from);
         let Some(found) = found.map_err(|stop| stopped(lua, stop))? else { return Ok(MultiValue::new()) };
-        // Behind a match of nothing it goes on with the next byte.
+        // Behind an empty match, it continues with the next byte.
         let after = found.to + usize::from(found.to == found.from);
         *next = Some(after).filter(|_| !pattern.is_anchored);
         let mut values = Vec::new();
@@ -139,8 +139,8 @@ fn matches(lua: &Lua, shared: &Arc<Shared>, args: &MultiValue, of_gsub: bool) ->
     lua.create_function(gives).map(Value::Function)
 }
 
-/// `gsub`, where what stands for a match is a text or is found in a table. Gives the text, and how many matches there
-/// were.
+/// `gsub` with a replacement that is a text, or that is looked up in a table. Gives the new text, and the number of
+/// matches.
 fn replaced(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValue> {
     let arguments = Arguments { lua, name: "gsub", values: args };
     let (text, pattern) = (arguments.text(0)?, arguments.text(1)?);
@@ -209,7 +209,7 @@ impl Replacement<'_> {
     }
 }
 
-/// Appends `with`, in which `%` and a digit stand for a capture.
+/// Appends the replacement `with`, in which `%` and a digit stand for a capture.
 fn put_text(lua: &Lua, out: &mut Vec<u8>, with: &[u8], text: &[u8], found: &Match) -> mlua::Result<()> {
     let mut bytes = with.iter().copied();
     while let Some(byte) = bytes.next() {
@@ -217,7 +217,7 @@ fn put_text(lua: &Lua, out: &mut Vec<u8>, with: &[u8], text: &[u8], found: &Matc
             out.push(byte);
             continue;
         }
-        // At the end there is the byte that ends texts of C.
+        // Behind the last byte there is the byte 0 that ends texts in C.
         let digit = bytes.next().unwrap_or(0);
         let all = Capture::Text(found.from, found.to);
         let capture = match digit {

@@ -7,10 +7,9 @@
 //! set     := '[' '^'? ( x | x '-' y | '%' letter )* ']'
 //! ```
 //!
-//! As in Lua 5.1, a pattern ends at its first byte 0, and what is wrong with it is told only where a match gets that
-//! far.
+//! As in Lua 5.1, a pattern ends at its first byte 0, and an error in it is reported only if a match gets that far.
 
-/// Bytes that a class has.
+/// The bytes that a class contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class([u64; 4]);
 
@@ -41,7 +40,7 @@ impl Class {
         self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
     }
 
-    /// What `%` and this letter stand for.
+    /// The class that `%` and this letter stand for.
     fn named(letter: u8) -> Self {
         let class = match letter.to_ascii_lowercase() {
             b'a' => Self::of(|byte| byte.is_ascii_alphabetic()),
@@ -66,7 +65,7 @@ pub(super) enum Times {
     Once,
     /// At most once.
     Maybe,
-    /// As often as possible, at least so often.
+    /// As often as possible, but at least this often.
     Most(usize),
     /// As seldom as possible.
     Least,
@@ -79,13 +78,13 @@ pub(super) enum Item {
     Open,
     /// The place itself is captured.
     Here,
-    /// The last capture that is open ends.
+    /// The last open capture ends.
     Close,
-    /// What is balanced between these two.
+    /// Balanced text between these two bytes.
     Balanced(u8, u8),
-    /// The class begins here.
+    /// A frontier: the class begins here.
     Frontier(Class),
-    /// What the capture with this index has.
+    /// The text of the capture with this index.
     Again(usize),
     /// There is no such capture.
     NoCapture,
@@ -95,21 +94,21 @@ pub(super) enum Item {
     Wrong(&'static str),
 }
 
-/// See the module.
+/// A pattern as a list of items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     pub(super) items: Vec<Item>,
-    /// It matches only where a search begins.
+    /// The pattern matches only at the place where a search begins.
     pub(super) is_anchored: bool,
 }
 
-/// The part of `pattern` that counts.
+/// The part of `pattern` in front of its first byte 0.
 pub(super) fn counted(pattern: &[u8]) -> &[u8] {
     &pattern[..pattern.iter().position(|&byte| byte == 0).unwrap_or(pattern.len())]
 }
 
 impl Pattern {
-    /// Reads any bytes. A `^` in front means something where `anchors`.
+    /// Reads a pattern, which may be any bytes. A leading `^` is special if `anchors` is set.
     pub(super) fn parse(pattern: &[u8], anchors: bool) -> Self {
         let pattern = counted(pattern);
         let rest = pattern.strip_prefix(b"^").filter(|_| anchors);
@@ -177,8 +176,8 @@ fn class(rest: &mut &[u8]) -> Result<Class, &'static str> {
     }
 }
 
-/// A set behind its `[`. As in Lua its end is looked for first, past what is behind a `%`, and then it is read: a range
-/// may take a `%` for its end that kept a `]` from ending the set.
+/// A set, behind its `[`. As in Lua, its end is searched first, and the byte behind each `%` is skipped. Then the set
+/// is read: a range may end with a `%` that has kept a `]` from ending the set.
 fn set(rest: &mut &[u8]) -> Result<Class, &'static str> {
     let negates = rest.first() == Some(&b'^');
     let (mut members, after) = cut_set(&rest[usize::from(negates)..]).ok_or("malformed pattern (missing ']')")?;
@@ -188,7 +187,7 @@ fn set(rest: &mut &[u8]) -> Result<Class, &'static str> {
         members = match *members {
             [] => return Ok(if negates { class.negated() } else { class }),
             [b'%', ref after @ ..] => {
-                // Behind a `%` that a range left over is the end of the set.
+                // If a range has left over a `%`, the byte behind it is the one that ends the set.
                 let (&letter, after) = after.split_first().unwrap_or((&b']', &[]));
                 class.join(Class::named(letter));
                 after
@@ -205,7 +204,7 @@ fn set(rest: &mut &[u8]) -> Result<Class, &'static str> {
     }
 }
 
-/// What is in front of the `]` that ends a set, and what is behind it. Its first byte never ends it.
+/// The bytes in front of the `]` that ends a set, and the bytes behind it. A set's first byte never ends it.
 fn cut_set(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut end = 0;
     loop {

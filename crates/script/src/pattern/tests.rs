@@ -1,4 +1,4 @@
-//! Every function beside the one of the library that Lua comes with, on patterns drawn at random.
+//! Compares every function with that of Lua's own library, on random patterns.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::shared::Shared;
 
-/// What a function gives, in one line; of one that fails its message, without the place.
+/// The result of a function, in one line; for a function that fails its message, without the place.
 const ASK: &str = "
 local name, own, text, pattern, third, fourth = ...
 local lib = own or string
@@ -44,7 +44,7 @@ impl Both {
         Self { lua, own, ask }
     }
 
-    /// Our answer, and that of Lua.
+    /// Weir's answer, and Lua's.
     fn ask(&self, name: &str, text: &[u8], pattern: &[u8], third: mlua::Value, fourth: mlua::Value) -> [String; 2] {
         [Some(self.own.clone()), None].map(|own| {
             let text = self.lua.create_string(text).expect("room");
@@ -56,7 +56,7 @@ impl Both {
     }
 }
 
-/// Likely to be a pattern, and to match.
+/// Texts that are likely to be patterns, and to match.
 fn pattern() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just("a"),

@@ -1,14 +1,14 @@
-//! What a value is kept as, and the parts that it is cut into.
+//! The types that a value is kept as, and the parts that it is cut into.
 
-/// Bytes of a value that make a part: long values have some hundred, so that rows are spread.
+/// Bytes of a value that make a part. Long values have some hundred parts, so that rows are spread.
 const PART_BYTES: usize = 13;
 
-/// What a value is kept as.
+/// The type that a value is kept as.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     String,
     Hash,
-    /// Some of its fields expire.
+    /// A hash, some of whose fields expire.
     MortalHash,
     List,
     Set,
@@ -45,7 +45,7 @@ impl Family {
     }
 }
 
-/// The number that it says; where it says none, one that nothing has.
+/// The number that `word` says, or one that no part has if it says none.
 pub(super) fn number(word: &[u8]) -> i64 {
     std::str::from_utf8(word).ok().and_then(|text| text.parse().ok()).unwrap_or(i64::MIN)
 }
@@ -60,7 +60,7 @@ pub(super) fn member((at, part): &(Vec<u8>, Vec<u8>)) -> Vec<u8> {
     [&at[..], b":", part].concat()
 }
 
-/// Where on Earth a part is whose number is `at`: longitude and latitude.
+/// The place on Earth of the part whose number is `at`: longitude and latitude.
 pub(super) fn place(at: &[u8]) -> [Vec<u8>; 2] {
     let at = number(at).unsigned_abs();
     [format!("{}.5", at % 170), format!("-{}.25", at % 80)].map(String::into_bytes)

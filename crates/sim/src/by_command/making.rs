@@ -1,4 +1,4 @@
-//! Commands that make of rows what a batch of keys and values says.
+//! Commands that turn rows into what a batch of keys and values says.
 
 use weir_command::reply::Protocol;
 use weir_command::{Call, Context, Draft, Headless, Request, Rows, Transaction, Waiting, run, table};
@@ -9,16 +9,16 @@ use super::family::{Family, member, number, parts_of, place};
 use super::words::{Words, elements, is_id, refused, words};
 use super::{DATABASE, DECOY, ELSEWHERE, MARK, MARKS, SEEN, SEEN_MAX};
 
-/// No run lives so long, in milliseconds.
+/// Longer than any run lives, in milliseconds.
 const FAR_MS: u64 = 1_000_000_000;
 
-/// A transaction that makes of rows what `batch` says.
+/// A transaction that turns rows into what `batch` says.
 pub(super) struct Making {
     pub(super) batch: Batch,
     pub(super) now_ms: u64,
 }
 
-/// Commands that run one after the other, and what they want written.
+/// Commands that run one after the other, and the changes that they want written.
 pub(super) struct Running<'r> {
     pub(super) rows: &'r dyn Rows,
     pub(super) now_ms: u64,
@@ -26,10 +26,10 @@ pub(super) struct Running<'r> {
 }
 
 impl Running<'_> {
-    /// The answer to a command.
+    /// Runs a command and returns its answer.
     ///
     /// # Errors
-    /// It is refused.
+    /// The command is refused.
     pub(super) async fn ask(&mut self, database: u8, line: &Words) -> Result<Words> {
         let request = Request::new(database, self.now_ms, line.iter().map(|word| &word[..]));
         let args = request.args();
@@ -56,7 +56,7 @@ impl Running<'_> {
         self.tell(&line).await
     }
 
-    /// Tells the command where there is something to tell.
+    /// Runs the command if there are more words to give it.
     async fn tell_some(&mut self, line: &str, key: &[u8], more: Words) -> Result<()> {
         if more.is_empty() { Ok(()) } else { self.tell_of(line, key, more).await }
     }
@@ -88,7 +88,7 @@ impl Running<'_> {
                 let mut before = self.ask(DATABASE, &words("ZRANGE K 0 -1", key)).await?;
                 let members: Words = parts.iter().map(member).collect();
                 before.retain(|old| !members.contains(old));
-                // First in reverse, so that members that stay move.
+                // First in reverse order, so that members that stay have to move.
                 let reversed =
                     parts.iter().flat_map(|part| [format!("-{}", number(&part.0)).into_bytes(), member(part)]);
                 self.tell_of("ZADD K", key, reversed).await?;
@@ -175,7 +175,7 @@ impl Running<'_> {
         self.tell_some(&format!("XACK K {group}"), key, ids).await
     }
 
-    /// The row is renamed and comes back, or a copy takes its place.
+    /// Renames the row and brings it back, or puts a copy in its place.
     async fn move_about(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let to = |line: &str| {
             let mut line = words(line, key);

@@ -1,11 +1,11 @@
 //! A node whose rows are written by commands: every value of a workload becomes a row of some type, cut into fields,
 //! members, values or entries, and a batch becomes one transaction of many commands.
 //!
-//! So all runs that know keys and values also try what commands make of rows: their counts, orders, deadlines and
-//! groups after power cuts and faults, and that of a transaction there is all or nothing. A value decides what becomes
-//! of the row: which type it has, and whether the one that is there is changed or ends. A read asks by commands again,
-//! and every way to ask must give the same. Before a node is opened, its files are checked off line as `weir check`
-//! does: each head against its parts, and the agenda of fields that expire.
+//! So all runs that know keys and values also try what commands make of rows: the rows' counts, orders, deadlines and
+//! groups after power cuts and faults, and that a transaction is there as a whole or not at all. A value decides what
+//! becomes of its row: which type the row gets, and whether the row that is there is changed or replaced. A read asks
+//! by commands again, and every way to ask must give the same. Before a node is opened, its files are checked off line
+//! as `weir check` does: each head against its parts, and the agenda of fields that expire.
 
 mod family;
 mod making;
@@ -28,19 +28,19 @@ use crate::store::{Sent, Store, World};
 
 /// The database that the rows are in.
 const DATABASE: u8 = 0;
-/// The one where every transaction leaves a mark: none is empty.
+/// The database in which every transaction leaves a mark: no transaction is empty.
 const MARKS: u8 = 1;
 const MARK: &[u8] = b"transactions";
-/// A HyperLogLog beside it, of the numbers of the last transactions. Every so many it begins anew: a long one would be
-/// most of what is written.
+/// A HyperLogLog in the same database, of the numbers of the last transactions. It begins anew now and then: a long one
+/// would be most of what is written.
 const SEEN: &[u8] = b"seen";
 const SEEN_MAX: i64 = 64;
-/// What a row is called for a moment, while it is renamed or copied.
+/// The name of a row while it is renamed or copied.
 const ELSEWHERE: &[u8] = b"\xff\xffelsewhere";
 /// A field whose value is its deadline. It says nothing of the row's value.
 const DECOY: &[u8] = b"decoy";
 
-/// See the module.
+/// A node and its first partition, as a [`Store`] whose writes are commands.
 pub struct ByCommand {
     store: Arc<NodeStore>,
     clock: Arc<dyn Clock>,
@@ -58,7 +58,7 @@ impl Store for ByCommand {
     type Snapshot = ();
 
     async fn open(world: World, config: NodeConfig) -> Result<Arc<Self>> {
-        // A directory that is not made yet, or cannot be read, is for the node to judge.
+        // A directory that is not made yet, or that cannot be read, is for the node to judge.
         if let Ok(found) = weir_node::check(&world.fs, Path::new(DIR), |_, _| ()).await {
             let problems = found.partitions.into_iter().flat_map(|partition| partition.problems);
             if let Some(problem) = problems.into_iter().find(is_of_rows) {
@@ -102,7 +102,7 @@ impl Store for ByCommand {
     }
 }
 
-/// Whether it is about rows, and not about files.
+/// Whether the problem is about rows, and not about files.
 pub(crate) fn is_of_rows(problem: &Error) -> bool {
     let text = problem.to_string();
     problem.kind() == ErrorKind::Corruption && ["row ", "life ", "the agenda "].iter().any(|word| text.contains(word))

@@ -1,4 +1,4 @@
-//! Asks for rows by commands, in every way that there is.
+//! Asks for rows by commands, in every way that commands offer.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,7 +18,7 @@ use super::{DATABASE, DECOY, ELSEWHERE, MARK, MARKS, SEEN, SEEN_MAX};
 use crate::model::Visible;
 use crate::span::Span;
 
-/// Keys that are read at once.
+/// Keys that are read together.
 const PAGE_KEYS: usize = 100;
 /// A database without a row.
 struct Nothing;
@@ -33,7 +33,7 @@ impl Rows for Nothing {
     }
 }
 
-/// Whoever reads.
+/// Reads rows of a partition.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) partition: Arc<Partition>,
@@ -44,7 +44,7 @@ fn wrong(key: &[u8], what: &str) -> Error {
     Error::corruption("the partition", 0, format!("row {}: {what}", key.escape_ascii()))
 }
 
-/// The value whose parts these are, by their numbers.
+/// The value that `parts` make up, in the order of their numbers.
 fn joined(key: &[u8], parts: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<Vec<u8>> {
     let parts: BTreeMap<i64, Vec<u8>> = parts.map(|(at, part)| (number(&at), part)).collect();
     match parts.keys().copied().eq(0..parts.len() as i64) {
@@ -53,7 +53,7 @@ fn joined(key: &[u8], parts: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result
     }
 }
 
-/// Members, and in front of each the number of its part.
+/// The members, each split into the number of its part and the part.
 fn split(members: Words) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     members.into_iter().map(|member| {
         let colon = member.iter().position(|&byte| byte == b':').unwrap_or_default();
@@ -83,7 +83,7 @@ impl Reader {
         if outcome.is_ok() { Ok(elements(&answer)) } else { Err(refused(&answer)) }
     }
 
-    /// As many as `line` says there are.
+    /// Checks that `line` says that there are `found`.
     async fn counted(&self, line: &str, key: &[u8], found: usize) -> Result<()> {
         let told = self.ask(line, key).await?;
         let is_so = told.first().is_some_and(|told| number(told) == found as i64);
@@ -93,7 +93,7 @@ impl Reader {
     /// The value of the row at `key`.
     ///
     /// # Errors
-    /// It cannot be read, or is not whole.
+    /// The row cannot be read, or is not whole.
     pub(super) async fn row(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let kind = self.ask("TYPE K", key).await?;
         if kind[0] == b"none" {
@@ -104,7 +104,7 @@ impl Reader {
             ends.extend(self.ask("HPEXPIRETIME K FIELDS 1 0", key).await?);
         }
         let value = self.value(key, &kind[0]).await;
-        // What has expired while it was read may have been met in part.
+        // A row that has expired while it was read may have been met in part.
         let now_ms = self.clock.unix_ms() as i64;
         if ends.iter().map(|end| number(end)).any(|end| (1..=now_ms).contains(&end)) {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// Whether the members of a sorted set have places: their scores are large then.
+    /// Whether the members of a sorted set are places: then their scores are large.
     async fn is_of_places(&self, key: &[u8]) -> Result<bool> {
         let last = self.ask("ZRANGE K -1 -1 WITHSCORES", key).await?;
         Ok(last.get(1).is_some_and(|score| number(score) > i64::from(u32::MAX)))
@@ -187,7 +187,7 @@ impl Reader {
         joined(key, parts.into_iter())
     }
 
-    /// The HyperLogLog has seen the numbers of the last transactions, and is as one that is made anew of them.
+    /// Checks that the HyperLogLog has seen the numbers of the last transactions, and equals one made anew from them.
     async fn look_at_marks(&self) -> Result<()> {
         let told = self.ask_in(MARKS, &words("GET K", MARK)).await?;
         let count = told.first().map_or(0, |count| number(count));
@@ -208,7 +208,7 @@ impl Reader {
     /// The rows of `span`.
     ///
     /// # Errors
-    /// They cannot be read, or are not whole.
+    /// The rows cannot be read, or are not whole.
     pub(super) async fn span(&self, span: Span) -> Result<Visible> {
         let (mut keys, mut next) = (Vec::new(), Some(vec![DATABASE]));
         while let Some(from) = next {

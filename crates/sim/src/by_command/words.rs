@@ -29,14 +29,14 @@ fn gather(reply: Reply, found: &mut Words) {
     }
 }
 
-/// Whether it looks as the id of an entry does.
+/// Whether `word` looks like the id of an entry.
 pub(super) fn is_id(word: &[u8]) -> bool {
     let digits = |word: &str| !word.is_empty() && word.len() < 19 && word.bytes().all(|byte| byte.is_ascii_digit());
     let ends = std::str::from_utf8(word).ok().and_then(|word| word.split_once('-'));
     ends.is_some_and(|(ms, number)| digits(ms) && digits(number))
 }
 
-/// What a command says that could not be run.
+/// The error for a command that answered `answer` because it could not be run.
 pub(super) fn refused(answer: &[u8]) -> Error {
     let text = String::from_utf8_lossy(answer).into_owned();
     let kind = match &text {

@@ -19,9 +19,9 @@ const FORMAT: &str = "weir sim clients";
 const VERSION: u32 = 1;
 /// Longest line that is read, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
-/// Most operations of a group that are read: the search goes one call deeper for each.
+/// Most operations of a group that are read: the search goes one call deeper for each of them.
 const OPERATIONS_MAX: usize = 2_000;
-/// Longest value that a command of a few bytes may make, in bytes: far above what is drawn.
+/// Longest value that a command of a few bytes may make, in bytes: far above the values that are drawn.
 const REACH_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -29,7 +29,7 @@ const REACH_BYTES_MAX: usize = 64 << 10;
 struct Header {
     format: String,
     version: u32,
-    /// The command that made it.
+    /// The command that made the dump.
     repeat: String,
 }
 
@@ -48,10 +48,10 @@ struct Line {
     split: bool,
 }
 
-/// Writes `groups`, which came of the command `repeat`.
+/// Writes `groups`, which the command `repeat` made.
 ///
 /// # Errors
-/// What `out` says.
+/// Whatever error `out` returns.
 pub fn write(out: &mut impl Write, repeat: &str, groups: &Groups) -> io::Result<()> {
     let mut line = |line: serde_json::Result<String>| writeln!(out, "{}", line?);
     let header = Header { format: FORMAT.to_owned(), version: VERSION, repeat: repeat.to_owned() };
@@ -77,7 +77,7 @@ pub fn write(out: &mut impl Write, repeat: &str, groups: &Groups) -> io::Result<
 /// Reads what [`write`] wrote, or any bytes.
 ///
 /// # Errors
-/// What is wrong with them, and in which line.
+/// What is wrong with the bytes, and in which line.
 pub fn read(mut input: impl BufRead) -> Result<Groups, String> {
     let mut groups = Groups::new();
     let mut bytes = Vec::new();
@@ -110,14 +110,14 @@ pub fn read(mut input: impl BufRead) -> Result<Groups, String> {
 
 fn parse<'l, T: Deserialize<'l>>(line: &'l [u8]) -> Result<T, String> {
     serde_json::from_slice(line).map_err(|error| {
-        // It counts lines from the beginning of this one.
+        // The parser counts lines from the beginning of this one.
         let (column, text) = (error.column(), error.to_string());
         let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
         format!("column {column}: {what}")
     })
 }
 
-/// The operation of `line`, and its group: one that our checker can run.
+/// The operation of `line`, which our checker must be able to run, and its group.
 fn operation(line: Line) -> Result<(usize, Operation), String> {
     let Line { group, client, from, to, database, now_ms, words, answer, split } = line;
     if from > to {

@@ -1,4 +1,4 @@
-//! Dumps as files of the user's: written by `weir sim clients --dump`, checked by `--check`.
+//! Dumps as the user's own files: written by `weir sim clients --dump`, checked by `--check`.
 #![allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
 
 use std::fs::File;
@@ -9,10 +9,10 @@ use super::dump;
 use super::groups::groups;
 use super::linear::{Operation, check};
 
-/// Writes what `history`, of the command `repeat`, tells of rows to the file at `path`.
+/// Writes what `history`, made by the command `repeat`, tells of rows to the file at `path`.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn write_dump(path: &Path, repeat: &str, history: &[Operation]) -> Result<(), String> {
     let write = || {
         let mut out = BufWriter::new(File::create(path)?);
@@ -25,7 +25,8 @@ pub fn write_dump(path: &Path, repeat: &str, history: &[Operation]) -> Result<()
 /// Checks the dump at `path`, and prints a verdict on each group.
 ///
 /// # Errors
-/// It cannot be read, or the answers about some groups cannot be explained: the story of the first.
+/// The file cannot be read, or the answers about some groups cannot be explained; the error tells the story of the
+/// first.
 pub fn check_dump(path: &Path) -> Result<(), String> {
     let file = File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let groups = dump::read(BufReader::new(file)).map_err(|error| format!("{}: {error}", path.display()))?;

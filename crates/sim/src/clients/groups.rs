@@ -1,4 +1,4 @@
-//! What a history tells of each group of rows: that is what can be checked.
+//! The part of a history that tells of rows, group by group: only this part can be checked.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::linear::Operation;
 /// Clients that ask about the same keys.
 pub const CLIENTS_OF_GROUP: usize = 5;
 
-/// By the number of the group: what was asked and answered about its rows.
+/// What was asked and answered about the rows of each group, by the group's number.
 pub type Groups = BTreeMap<usize, Vec<Operation>>;
 
 /// What `history` tells of rows. A group is there if its clients asked anything.
@@ -22,15 +22,15 @@ pub fn groups(history: Vec<Operation>) -> Groups {
     groups
 }
 
-/// Whether `args` of `command` tell of rows at one moment. A command that reads several looks at one after the other,
-/// and may tell of each from another moment; one that goes through all keys tells of none in particular.
+/// Whether `args` of `command` tell of rows at one moment. A command that reads several rows looks at one after the
+/// other, and may tell of each at another moment; a command that goes through all keys tells of no row in particular.
 pub fn tells_of_rows(command: &Command, args: Args<'_>) -> bool {
-    // What is told by chance is told of no moment.
+    // An answer by chance tells of no moment.
     let is_by_chance = matches!(command.id, Id::HRandField | Id::SRandMember | Id::ZRandMember);
     command.writes() || command.keys_in(args).count() == 1 && !is_by_chance
 }
 
-/// What `operation` tells of rows: all of it, each key of an `MGET` for itself, or nothing.
+/// What `operation` tells of rows: all of it, each key of an `MGET` as an operation of its own, or nothing.
 fn parts(operation: Operation) -> Vec<Operation> {
     let Operation { client, request, from, to, answer, .. } = &operation;
     let args = request.args();
@@ -43,11 +43,11 @@ fn parts(operation: Operation) -> Vec<Operation> {
     }
     let values = bulks(answer);
     if values.len() + 1 != args.len() {
-        // An error, or too few: whoever checks it as a whole refuses it.
+        // An error, or too few elements: a check of the whole operation refuses it.
         return vec![operation];
     }
     let get = |(key, value): (&[u8], &[u8])| Operation {
-        // To `MGET` a row that is no string is nothing.
+        // To `MGET` a row that is no string is nil.
         request: Request::new(request.database, request.now_ms, [b"MGET", key]),
         answer: [b"*1\r\n", value].concat(),
         client: *client,
@@ -65,7 +65,7 @@ fn bulks(array: &[u8]) -> Vec<&[u8]> {
     while at < array.len() {
         let body = line_end(at);
         let len = std::str::from_utf8(&array[at + 1..body - 2]).ok().and_then(|len| len.parse::<usize>().ok());
-        // No value has the length -1, and no bytes.
+        // A nil has the length -1, and no bytes.
         let end = len.map_or(body, |len| body + len + 2);
         bulks.push(&array[at..end]);
         at = end;

@@ -1,9 +1,9 @@
-//! Whether a history of overlapping commands is one that could have happened one after the other (Herlihy and Wing
-//! 1990), by the search of Wing and Gong with the memory of Lowe: a set of operations that are done, with the state
-//! they led to, is looked at once.
+//! Checks whether a history of overlapping commands could have happened one after the other (Herlihy and Wing 1990), by
+//! the search of Wing and Gong with the memory of Lowe: a set of finished operations is looked at only once with the
+//! state it led to.
 //!
-//! What one command alone does is said by its own handler, run on a map: what is checked is that commands neither mix
-//! nor get lost nor come late.
+//! The effect of one command alone is taken from its own handler, run on a map. So the check is that commands do not
+//! mix, do not get lost, and do not come late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -21,23 +21,23 @@ use weir_model::{Change, Row, StoredKey, VALUE_BYTES_MAX, Value};
 /// A command that was asked and answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Who asked.
+    /// The client that asked.
     pub client: usize,
     /// What was asked.
     pub request: Request,
-    /// When.
+    /// When it was asked.
     pub from: Nanos,
     /// When it was answered.
     pub to: Nanos,
-    /// What was answered: bytes of the protocol.
+    /// The answer, in bytes of the protocol.
     pub answer: Vec<u8>,
-    /// It is what an `MGET` says about one of its keys, as an `MGET` of that.
+    /// Whether this is the part of an `MGET` about one of its keys, put as an `MGET` of that key alone.
     pub split: bool,
 }
 
 type EntryMap = BTreeMap<Vec<u8>, Entry>;
 
-/// What stands at a stored key.
+/// The value of a stored key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     is_head: bool,
@@ -84,7 +84,7 @@ impl Rows for Map<'_> {
     }
 }
 
-/// What `request` answers on `state`, and the state behind it.
+/// What `request` answers on `state`, and the state after it.
 fn step(state: &EntryMap, request: &Request) -> (Vec<u8>, EntryMap) {
     let args = request.args();
     let command = table::find(args.at(0)).expect("a command");
@@ -95,7 +95,7 @@ fn step(state: &EntryMap, request: &Request) -> (Vec<u8>, EntryMap) {
         let context = Context::locked(&rows, &mut host, &mut call, Draft::default());
         let mut run = pin!(run(command, context, args));
         loop {
-            // It waits for nothing but its own turns.
+            // The handler waits for nothing but its own turns.
             if let Poll::Ready(finished) = run.as_mut().poll(&mut Task::from_waker(Waker::noop())) {
                 break finished;
             }
@@ -115,10 +115,10 @@ fn step(state: &EntryMap, request: &Request) -> (Vec<u8>, EntryMap) {
     (host.take_answer(&finished.outcome), next)
 }
 
-/// Whether `operations` could have happened one after the other, each between its question and its answer.
+/// Checks that `operations` could have happened one after the other, each between its question and its answer.
 ///
 /// # Errors
-/// They could not: the longest beginning that could, and what could not follow.
+/// They could not. The error has the longest beginning that could, and the operations that could not follow.
 pub fn check(mut operations: Vec<Operation>) -> Result<(), String> {
     operations.sort_by_key(|operation| (operation.from, operation.client));
     let mut search = Search { operations: &operations, seen: BTreeSet::new(), longest: Vec::new() };
@@ -147,7 +147,7 @@ fn line(operation: &Operation) -> String {
 
 struct Search<'o> {
     operations: &'o [Operation],
-    /// Sets of operations that are done, with the states behind them.
+    /// Sets of finished operations, with the states after them.
     seen: BTreeSet<(Vec<bool>, EntryMap)>,
     longest: Vec<usize>,
 }
@@ -158,7 +158,7 @@ impl Search<'_> {
             self.longest.clone_from(order);
         }
         let left = || (0..self.operations.len()).filter(|&index| !done[index]);
-        // Whatever began after one had been answered comes behind it.
+        // An operation that began after another had been answered comes after it.
         let Some(end) = left().map(|index| self.operations[index].to).min() else { return true };
         let next: Vec<usize> = left().take_while(|&index| self.operations[index].from <= end).collect();
         for index in next {

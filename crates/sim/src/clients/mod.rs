@@ -1,5 +1,5 @@
-//! Many clients of one node in virtual time, with all commands on rows that there are. The same seed gives the same
-//! history; and every history is one that could have happened one after the other, row by row.
+//! Many clients of one node in virtual time, with every command on rows. The same seed gives the same history, and
+//! every history could have happened one after the other, row by row.
 
 pub mod dump;
 mod files;
@@ -41,11 +41,11 @@ pub struct Load {
     pub commands: usize,
     /// Partitions of the tenant.
     pub partitions: u16,
-    /// What an acknowledgement promises.
+    /// The sync mode, which says what an acknowledgement promises.
     pub sync: SyncMode,
-    /// Commands that are drawn; every one on rows if it is empty.
+    /// Commands to draw from; all commands on rows if it is empty.
     pub only: Vec<Id>,
-    /// What the partitions keep their rows in.
+    /// The engine in which the partitions keep their rows.
     pub engine: EngineKind,
 }
 
@@ -63,11 +63,11 @@ impl Load {
 /// Figures of runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Histories {
-    /// Seeds.
+    /// Seeds that were run.
     pub runs: u64,
     /// Commands answered.
     pub commands: u64,
-    /// Those of them that others overlapped with.
+    /// Commands that overlapped with others.
     pub overlapping: u64,
     /// Groups of keys whose history was checked.
     pub groups: u64,
@@ -89,12 +89,12 @@ impl fmt::Display for Histories {
     }
 }
 
-/// A device of some tenths of a millisecond, so that what has to be read is waited for.
+/// A device of some tenths of a millisecond, so that reads of the device are waited for.
 fn device() -> DeviceSpec {
     DeviceSpec { latency: 200_000, jitter: 300_000, ..DeviceSpec::shared(200 << 20) }
 }
 
-/// Runs `load`; gives everything that was asked and answered, in the order of the answers.
+/// Runs `load`, and returns everything that was asked and answered, in the order of the answers.
 pub fn history(seed: u64, load: &Load) -> Vec<Operation> {
     let sim = Sim::new(seed);
     sim.set_time_limit(3_600_000_000_000);
@@ -104,7 +104,7 @@ pub fn history(seed: u64, load: &Load) -> Vec<Operation> {
         let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
         let mut config = small(load.sync);
         config.store.snapshot_log_bytes = 2 << 10;
-        // What is not in memtables is on the device.
+        // Whatever is not in memtables is read from the device.
         config.cache_bytes = 0;
         let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
         let node = Arc::new(Node::open(&config, machine).await.expect("no faults"));
@@ -127,7 +127,7 @@ pub fn history(seed: u64, load: &Load) -> Vec<Operation> {
                     let words = words::draw(&mut rng, (client / CLIENTS_OF_GROUP) as u64, drawn);
                     let from = clock.now();
                     let request = Request::new(0, clock.unix_ms(), words.iter().map(|word| &word[..]));
-                    // As if it had come from another process.
+                    // Encoded and decoded, as if it had come from another process.
                     let request = Request::decode(&request.encode()).expect("its own bytes");
                     let answer = store.answer(&request, &mut host).await.expect("no faults");
                     let to = clock.now();
@@ -141,7 +141,7 @@ pub fn history(seed: u64, load: &Load) -> Vec<Operation> {
     std::mem::take(&mut *answered.lock())
 }
 
-/// Runs `load` twice, and checks what came of it.
+/// Runs `load` twice, and checks the answers.
 ///
 /// # Errors
 /// The two runs differ, or the answers cannot be explained.
@@ -149,7 +149,7 @@ pub fn clients(seed: u64, load: &Load) -> Result<Histories, String> {
     judge(history(seed, load), seed, load)
 }
 
-/// Runs `load` again, which gives `answered` again, and checks that.
+/// Runs `load` again, and checks that it gives `answered` again and that the answers can be explained.
 ///
 /// # Errors
 /// The two runs differ, or the answers cannot be explained.

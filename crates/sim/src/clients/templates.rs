@@ -1,7 +1,7 @@
-//! What the words of commands on hashes, lists, sets and sorted sets are like. `K` is a key, `F` a field or member,
-//! `V` a value, `N` a whole number, `S` a score; what stands between bars is chosen from; anything else is a word.
+//! Templates for the words of commands on hashes, lists, sets and sorted sets. `K` is a key, `F` a field or member, `V`
+//! a value, `N` a whole number, `S` a score; one of the alternatives between bars is chosen; anything else is a word.
 
-/// The words behind the name of the command that is called `name`.
+/// The words after the name of the command called `name`.
 pub(super) fn template(name: &str) -> Option<&'static str> {
     TEMPLATES.iter().find(|(names, _)| names.split(' ').any(|one| one == name)).map(|(_, words)| *words)
 }
@@ -22,7 +22,7 @@ const TEMPLATES: [(&str, &str); 79] = [
     ("hgetex", "K |EX|PX| 100000000 FIELDS 1 F"),
     ("hsetex", "K |FNX|FXX| |EX|PX| 100000000 FIELDS 1 F V"),
     ("hscan sscan zscan", "K 0 COUNT 1000"),
-    // All of it: which member comes by chance nobody could check.
+    // The whole set: nobody could check which members come by chance.
     ("spop", "K 1000"),
     ("smove", "K K F"),
     ("sinter sunion sdiff", "K K"),

@@ -1,4 +1,4 @@
-//! Random commands on rows: every one that there is, over few keys, so that they meet.
+//! Random commands on rows, every one of them, over few keys, so that they meet.
 
 use weir_command::table::{COMMANDS, Command, Id};
 use weir_io::Rng;
@@ -8,7 +8,7 @@ use super::templates::template;
 /// Keys of a group.
 const KEYS: u64 = 3;
 
-/// Values, also such as some commands do not take.
+/// Values, some of which some commands refuse.
 const VALUES: [&str; 6] = ["", "7", "-12", "3.5", "some text", "the quick brown fox jumps over the lazy dog"];
 
 /// Fields of hashes, and members of sets.
@@ -21,10 +21,10 @@ pub struct Words<'r> {
     words: Vec<Vec<u8>>,
 }
 
-/// The command on rows that is called `name`, in any case.
+/// The command on rows called `name`, in any case.
 ///
 /// # Errors
-/// There is none: which ones there are.
+/// There is no such command; the error lists which ones there are.
 pub fn of_rows(name: &str) -> Result<Id, String> {
     let is_it = |command: &&Command| command.is_of_rows && command.name.eq_ignore_ascii_case(name);
     COMMANDS.iter().find(is_it).map(|command| command.id).ok_or_else(|| {
@@ -33,13 +33,13 @@ pub fn of_rows(name: &str) -> Result<Id, String> {
     })
 }
 
-/// The commands that are drawn from if `only` is asked for: all on rows if it is empty.
+/// The commands to draw from: those in `only`, or all on rows if it is empty.
 pub fn drawn(only: &[Id]) -> Vec<&'static Command> {
     let is_drawn = |command: &&Command| command.is_of_rows && (only.is_empty() || only.contains(&command.id));
     COMMANDS.iter().filter(is_drawn).collect()
 }
 
-/// The words of one of the commands `drawn`, of `group`.
+/// The words of one of the commands in `drawn`, for keys of `group`.
 pub fn draw(rng: &mut Rng, group: u64, drawn: &[&Command]) -> Vec<Vec<u8>> {
     let command = drawn[rng.below(drawn.len() as u64) as usize];
     let mut words = Words { rng, group, words: vec![command.name.as_bytes().to_vec()] };
@@ -81,7 +81,7 @@ impl Words<'_> {
         self.word(&key)
     }
 
-    /// One to three of them.
+    /// Adds one to three keys.
     fn keys(&mut self) -> &mut Self {
         for _ in 0..=self.rng.below(KEYS) {
             self.key();
@@ -106,8 +106,8 @@ impl Words<'_> {
         self.rng.chance(part)
     }
 
-    /// Words behind the command's name. What expires does so long after the run, or at once: when it is gone does not
-    /// depend on who came first.
+    /// Draws the words after the command's name. Keys expire at once or long after the run: so the moment does not
+    /// depend on which command came first.
     fn draw(&mut self, id: Id, name: &str) {
         match id {
             Id::Get | Id::GetDel | Id::StrLen | Id::Type | Id::Incr | Id::Decr | Id::Dump => drop(self.key()),
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// None is forgotten when one is added to the table, and each gets words that it takes.
+    /// The templates forget no command of the table, and each command gets words that it accepts.
     #[test]
     fn every_command_of_rows_is_drawn() {
         let (mut rng, mut seen) = (Rng::new(1), BTreeSet::new());

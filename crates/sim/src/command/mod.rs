@@ -1,4 +1,4 @@
-//! `weir sim …`: every run as a command, with its seed, its figures, and what repeats a failure.
+//! `weir sim …`: every run as a command, with its seed, its figures, and the command that repeats a failure.
 
 mod runs;
 mod scenarios;
@@ -63,7 +63,7 @@ impl Sim {
     /// Runs the scenario.
     ///
     /// # Errors
-    /// What went wrong, with the command that repeats it.
+    /// The error says what went wrong, with the command that repeats it.
     pub fn run(self) -> Result<(), String> {
         match self.scenario {
             Run::Crash { seeds, terms: Terms { engine, sync }, cuts, turning, parts, by_command } => {

@@ -18,7 +18,7 @@ use crate::tenants::Setting;
 use crate::tenants::fault::{self as node_fault, When};
 use crate::turning::Turning;
 
-/// Prints the figures; a failure becomes the error.
+/// Prints the figures; a failed run becomes the error.
 pub(super) fn tell<T: Tally>(name: &str, outcome: Result<T, Failure>) -> Result<(), String> {
     outcome.map(|figures| println!("{name}: {figures}")).map_err(|failure| format!("{name}: {failure}"))
 }
@@ -33,7 +33,7 @@ pub(super) fn ycsb(args: &weir_scenario::args::Ycsb, threads: usize) -> Result<(
     let cases = crate::scenario::Cases::of(args)?;
     print!("{}", weir_scenario::cases::heading(args, cases.first()));
     let runs = cases.run(threads)?;
-    // What a client waits for is the device: processors take nothing here.
+    // Clients wait for nothing but the device: processors take no time here.
     println!("\nIn virtual time, in which processors take nothing.");
     weir_scenario::cases::deliver(cases.first(), &runs, cases.compared_with())
 }

@@ -1,4 +1,4 @@
-//! The runs, and what can be said of each on the command line.
+//! The runs, and the arguments of each on the command line.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ reads of several rows but for MGET.
   weir sim clients --seed 7 --only get,set,incr --dump seven.jsonl
   weir sim clients --check seven.jsonl";
 
-/// See the module.
+/// The runs of `weir sim`.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Run {
     /// Crashes: power cuts at random moments, one after the other on the same disk
@@ -60,8 +60,8 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 20)]
         cuts: u64,
     },
-    /// Concurrency: many clients with all commands on rows; each history repeats, and is one that could have happened
-    /// one after the other
+    /// Concurrency: many clients with all commands on rows; each history repeats, and could have happened one after the
+    /// other
     #[command(after_help = DUMP)]
     Clients {
         #[command(flatten)]
@@ -72,16 +72,16 @@ pub(super) enum Run {
         /// How many clients, five to a group of three keys
         #[arg(long, default_value_t = 1_000)]
         clients: usize,
-        /// Commands of each
+        /// Commands of each client
         #[arg(long, default_value_t = 12)]
         commands: usize,
         /// Partitions of their tenant
         #[arg(long, default_value_t = 1)]
         partitions: u16,
-        /// What those keep their rows in: `lsm`, `memory` or `sp-lsm`
+        /// The engine in which those keep their rows: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t = EngineKind::Lsm)]
         engine: EngineKind,
-        /// Draw only these commands, separated by commas: any on rows
+        /// Draw only these commands on rows, separated by commas (default: all)
         #[arg(long, value_name = "NAMES", value_parser = of_rows, value_delimiter = ',')]
         only: Vec<Id>,
         /// Write the history to this file before it is checked
@@ -91,7 +91,7 @@ pub(super) enum Run {
         #[arg(long, value_name = "FILE", exclusive = true)]
         check: Option<PathBuf>,
     },
-    /// Crashes: every power cut of one workload, at every change, eight ways of what survives each
+    /// Crashes: every power cut of one workload, at every change, with eight different survivors each
     EveryCut {
         #[command(flatten)]
         seeds: Seeds,
@@ -103,13 +103,13 @@ pub(super) enum Run {
     },
     /// Damage: every byte of a database flipped, one at a time
     Flip {
-        /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
+        /// The engine that keeps the rows: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
         /// Only this byte
         #[arg(long)]
         at: Option<u64>,
-        /// Every so many bytes
+        /// Flip one byte in every STRIDE
         #[arg(long, default_value_t = 1)]
         stride: u64,
         /// Writes that make the database
@@ -137,7 +137,7 @@ pub(super) enum Run {
     Syncs {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
+        /// The engine that keeps the rows: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
     },
@@ -152,7 +152,7 @@ pub(super) enum Run {
     FullNode {
         #[command(flatten)]
         seeds: Seeds,
-        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
+        /// The engines that keep tenants' rows: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
         /// What an acknowledgement promises
@@ -163,7 +163,7 @@ pub(super) enum Run {
     NodeFault {
         #[command(flatten)]
         seeds: Seeds,
-        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
+        /// The engines that keep tenants' rows: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
         /// What an acknowledgement promises
@@ -172,7 +172,7 @@ pub(super) enum Run {
         /// Only this operation
         #[arg(long)]
         nth: Option<u64>,
-        /// A third of all operations fail for a while, for each of the seeds
+        /// Instead of one operation, let a third of all operations fail for a while, for each of the seeds
         #[arg(long = "while", conflicts_with = "nth")]
         for_a_while: bool,
     },
@@ -201,7 +201,7 @@ pub(super) enum Run {
     Slow {
         #[command(flatten)]
         seeds: Seeds,
-        /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
+        /// The engine that keeps the rows: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
     },
@@ -225,18 +225,18 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 150)]
         steps: u64,
     },
-    /// Damage: every file of a node's directory in turn lost, emptied, cut, damaged, replaced by an older or another's
-    /// copy
+    /// Damage: every file of a node's directory in turn lost, emptied, cut, damaged, or replaced by an older copy or by
+    /// another file's
     Tamper {
         #[command(flatten)]
         seeds: Seeds,
-        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
+        /// The engines that keep tenants' rows: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
-        /// Ways tried on each file of a directory, drawn from about twenty
+        /// Ways to try on each file of a directory, drawn from about twenty
         #[arg(long, default_value_t = 4)]
         ways: usize,
-        /// All ways
+        /// Try all ways
         #[arg(long, conflicts_with = "ways")]
         every: bool,
         /// Only this tampering of each directory
@@ -283,7 +283,8 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
-    /// Policies: inserts, gets and scans as fast as they are answered, and how evenly they are
+    /// Policies: inserts, gets and scans, each sent as soon as the one before is answered, and how evenly they are
+    /// served
     Steady {
         #[command(flatten)]
         args: weir_scenario::args::Steady,
@@ -313,27 +314,27 @@ pub(super) enum Run {
     DeltaCache(crate::delta::cached::Cached),
     /// Policies: a tenant that wants to flush while others do, on few flush slots
     DeltaFlush(crate::delta::flush::Flush),
-    /// Policies: a log that tenants share is full, all who keep it long flush at once, and one writes on
+    /// Policies: a log that tenants share is full, all tenants that keep it long flush at once, and one writes on
     WalCascade(crate::delta::cascade::Cascade),
     /// Policies: tenants that rest and then read and write all they have, beside others that read or write all they can
     DeltaRmw(crate::delta::rmw::Rmw),
-    /// Policies: what the most unlucky of 64 tenants of many kinds waits, and what all get done
+    /// Policies: how long the most unlucky of 64 tenants of many kinds waits, and how much all of them get done
     DeltaMix(crate::delta::mix::Mix),
     /// Processes: real servers, sent signals in the middle of backup, restore, create, drop, FLUSHALL, sleep and wake
     Interrupt {
-        /// What tenants keep their rows in: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
+        /// The engines that keep tenants' rows: `lsm`, `memory`, `sp-lsm`, or several with commas between, by turns
         #[arg(long, default_value_t)]
         engine: Engines,
         /// Rounds with each signal
         #[arg(long, default_value_t = 200)]
         rounds: u64,
-        /// What is sent, separated by commas
+        /// Signals to send, separated by commas
         #[arg(long = "signal", value_name = "SIGNAL", value_enum, value_delimiter = ',', default_values_t = interrupt::Sent::ALL)]
         signals: Vec<interrupt::Sent>,
         /// Milliseconds between SIGSTOP and SIGCONT
         #[arg(long, value_name = "MS", default_value_t = 10_000)]
         stopped_ms: u64,
-        /// Seed of the moments
+        /// Seed of the moments at which signals are sent
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// An empty directory for the data and the backups
@@ -345,10 +346,10 @@ pub(super) enum Run {
     },
     /// Processes: real servers, killed under load again and again
     Kill9 {
-        /// What the tenant that is loaded keeps its rows in: `lsm`, `memory` or `sp-lsm`
+        /// The engine that keeps the loaded tenant's rows: `lsm`, `memory` or `sp-lsm`
         #[arg(long, default_value_t)]
         engine: EngineKind,
-        /// Where it writes its log: `own` or `shared`
+        /// The log that it writes to: `own` or `shared`
         #[arg(long, default_value_t)]
         log: LogKind,
         /// Write to rows of every type, by transactions, scripts and functions
@@ -357,7 +358,7 @@ pub(super) enum Run {
         /// Kills
         #[arg(long, default_value_t = 100)]
         rounds: u64,
-        /// Seed of the moments
+        /// Seed of the moments at which the server is killed
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// An empty directory for the data

@@ -1,4 +1,4 @@
-//! What many runs have in common: their seeds, and what an acknowledgement promises.
+//! Settings that many runs have in common: their seeds, and what an acknowledgement promises.
 
 use clap::{Args, ValueEnum};
 use weir_log::SyncMode;
@@ -8,7 +8,7 @@ use crate::life::Promise;
 use crate::node_store::SYNC_EVERY;
 use crate::runner::Plan;
 
-/// Where seeds begin, how many there are, and on how many threads they run.
+/// The first seed, how many there are, and on how many threads they run.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Seeds {
     /// Only this seed: repeats one run
@@ -17,7 +17,7 @@ pub(super) struct Seeds {
     /// How many seeds
     #[arg(long, default_value_t = 100)]
     pub(super) seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, default_value_t = 0)]
     pub(super) from: u64,
     /// Threads
@@ -32,10 +32,10 @@ impl Seeds {
     }
 }
 
-/// What rows are kept in, and when a write is acknowledged.
+/// The engine that keeps rows, and what an acknowledgement promises.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Terms {
-    /// What rows are kept in: `lsm`, `memory` or `sp-lsm`
+    /// The engine that keeps the rows: `lsm`, `memory` or `sp-lsm`
     #[arg(long, default_value_t)]
     pub(super) engine: EngineKind,
     /// What an acknowledgement promises
@@ -59,8 +59,8 @@ impl Sync {
         }
     }
 
-    /// A sync that was under way when the acknowledgement came does not cover it: the next one does, and takes its
-    /// time.
+    /// A sync that is under way when the acknowledgement comes does not cover the write. The next sync does, and takes
+    /// its own time.
     pub(super) fn promise(self) -> Promise {
         match self {
             Sync::Always => Promise::Durable,

@@ -13,67 +13,67 @@ use super::Buffer;
 use super::client::{Class, Client, Op, clients};
 use super::world::{self, Device, MB, SECOND, ms};
 
-/// Of all tenants together: the paper's 2 GB.
+/// The memory of all tenants together: the paper's 2 GB.
 const MEMORY: u64 = 2_048 * MB;
 const TENANTS: u64 = 16;
 /// A tenant's share.
 const SHARE: u64 = MEMORY / TENANTS;
-/// Bytes a second: the paper's steady writers, and more than its greedy ones are given. (There two of 192 MB/s use up
-/// what can be flushed; here logs are on the same device.)
+/// Bytes a second: the paper's steady writers, and more than its greedy ones are given. (In the paper two greedy
+/// writers of 192 MB/s use up what can be flushed; here logs are on the same device.)
 const STEADY: u64 = 50 * MB;
 const GREEDY: u64 = 600 * MB;
-/// Tenants that are greedy; those that do not ramp up either are steady.
+/// Tenants that are greedy; those that neither ramp up nor are greedy are steady.
 const GREEDY_TENANTS: u32 = 2;
-/// The paper's device, for writes.
+/// The paper's device, for writes, in bytes a second.
 const DEVICE: u64 = 3_120 * MB;
-/// Of a share the part that is asked for: memtables also take what they keep besides the data.
+/// The part of its share that a tenant asks for: memtables also take what they keep besides the data.
 const ASKED: (u64, u64) = (7, 8);
-/// A write, in bytes: large, for the log writes whole pages.
+/// A write, in bytes: large, because the log writes whole pages.
 const WRITE: u64 = 2 << 20;
-/// A memtable: flushes are to be short (U-14).
+/// A memtable: small, because flushes are to be short (U-14).
 const MEMTABLE: u64 = 16 * MB;
-/// Writes of a tenant that may be under way at a time, but for those of a ramp.
+/// Writes of a tenant that may be in flight, except those of a ramp.
 const WRITERS: u64 = 8;
-/// Before the first ramp the memory is full, and how fast it comes back has been measured.
+/// The first ramp begins at this time: then the memory is full, and how fast it comes back has been measured.
 const SETTLED: Nanos = 8 * SECOND;
 
-/// What became of one tenant.
+/// The results of one tenant.
 #[derive(Clone, Debug, Serialize)]
 pub struct Waited {
-    /// What it did.
+    /// What the tenant did.
     pub class: Class,
-    /// Requests for its share that had to wait.
+    /// Requests for its share of the memory that had to wait.
     pub waits: u64,
-    /// Those that waited longer than was promised.
+    /// Requests that waited longer than was promised.
     pub late: u64,
-    /// The longest of them, in milliseconds: the node's own count.
+    /// The longest wait of a request, in milliseconds, by the node's own count.
     pub longest_ms: f64,
     /// The longest that a write took until it was in a memtable, in milliseconds, whatever it waited for, and whether
     /// or not the tenant was within its share.
     pub slowest_write_ms: f64,
-    /// Bytes a second that it wrote, at scale 1.
+    /// Bytes a second that the tenant wrote, at scale 1.
     pub bytes_per_sec: f64,
 }
 
-/// What came out of one way to share.
+/// The results of one way to share.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shared {
-    /// Which.
+    /// The way to share.
     pub mode: String,
     /// The delay that is promised, in milliseconds.
     pub delta_ms: Option<f64>,
-    /// The reserve by the law, in percent of the memory, in the end; for quotas all of it.
+    /// The reserve in the end, in percent of the memory, as the law has it; for quotas all of the memory.
     pub reserve_percent: f64,
     /// The most that was kept for tenants below their share, in percent of the memory, from the first ramp on.
     pub kept_percent: f64,
-    /// The least that came back from those above their share, in bytes a second at scale 1; what the last reserve was
-    /// reckoned with.
+    /// The least that came back from tenants above their share, in bytes a second at scale 1; the last reserve was
+    /// computed with it.
     pub refill: f64,
-    /// Whether what was kept was at all times what the law says.
+    /// Whether what was kept was at all times what the law demands.
     pub is_lawful: bool,
-    /// Bytes a second that all wrote, at scale 1.
+    /// Bytes a second that all tenants wrote, at scale 1.
     pub bytes_per_sec: f64,
-    /// By tenant.
+    /// The results of each tenant.
     pub tenants: Vec<Waited>,
 }
 
@@ -100,7 +100,8 @@ fn config(args: &Buffer, mode: ShareMode) -> NodeConfig {
     }
 }
 
-/// What the law says of a memory of `capacity` bytes, for what was measured, and what is to be kept then.
+/// What the law demands of a memory of `capacity` bytes, given what was measured: the reserve, and what is then to be
+/// kept.
 fn law(capacity: u64, shares: &MemoryShares) -> Option<(u64, u64)> {
     let promise = shares.mode.promise()?;
     let burst = u64::from(promise.k) * delta::fair_share(capacity, 1, shares.shares.tenants.len() as u64);
@@ -110,10 +111,10 @@ fn law(capacity: u64, shares: &MemoryShares) -> Option<(u64, u64)> {
     Some((reserve, kept.min(capacity / 2)))
 }
 
-/// One way to share, tried.
+/// Runs one way to share.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(args: &Buffer, mode: ShareMode) -> Result<Shared, String> {
     let sim = Sim::new(args.trial.seed);
     let machine =
@@ -139,7 +140,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
         match client.class() {
             Class::Ramping => {}
             Class::Greedy => write(GREEDY, from, until),
-            // Not all of them fill their memtables at the same moment.
+            // Staggered, so that not all of them fill their memtables at the same moment.
             Class::Steady => write(STEADY, from + number * SECOND * MEMTABLE / STEADY / TENANTS, until),
         }
     }

@@ -1,8 +1,8 @@
 //! The block cache of a node under tenants of three kinds (DF-E3, DF-E4).
 //!
-//! Tenants that rest lose blocks to those who read; when they come back they read all that they had at the same moment.
-//! How long that takes is how long they wait for their share. What is in the cache costs nothing, neither the device
-//! nor, in virtual time, a processor; what is not there is a read of the device.
+//! Tenants that rest lose blocks to those who read. When a tenant comes back it reads all that it had, at the same
+//! moment; how long that takes is how long it waits for its share. A block in the cache costs nothing, neither the
+//! device nor, in virtual time, a processor; any other block is a read of the device.
 
 use std::sync::Arc;
 
@@ -24,29 +24,29 @@ pub(super) const TENANTS: u32 = 32;
 /// A tenant's share of the cache: the paper's.
 pub(super) const SHARE: u64 = 320 * MB;
 const CACHE: u64 = TENANTS as u64 * SHARE;
-/// Tenants that rest and come back by turns, and those that are greedy; the others are steady.
+/// Tenants that rest and come back by turns, and tenants that are greedy; the others are steady.
 const RESTING_TENANTS: u32 = 10;
 const GREEDY_TENANTS: u32 = 2;
 pub(super) const STEADY_TENANTS: u32 = TENANTS - RESTING_TENANTS - GREEDY_TENANTS;
 /// Bytes a second: the paper's readers.
 const STEADY: u64 = 50 * MB;
 const GREEDY: u64 = 1_400 * MB;
-/// What a tenant has that rests: its share, for blocks take more than their rows.
+/// What a resting tenant has: a little less than its share, because blocks take more than their rows.
 const RESTING_HAS: u64 = 312 * MB;
-/// What a steady one has: read often enough that it stays in the cache by itself.
+/// What a steady tenant has: it is read often enough to stay in the cache by itself.
 const STEADY_HAS: u64 = 150 * MB;
-/// What a greedy one has: so much that the device is full whoever has the cache.
+/// What a greedy tenant has: so much that the device is full whoever has the cache.
 const GREEDY_HAS: u64 = 7_000 * MB;
-/// A row, and a block: large, for the device moves whole pages.
+/// A row, and a block, in bytes: large, because the device moves whole pages.
 const ROW: u64 = 500_000;
-/// Reads of a tenant that may be under way at a time, but for those of a ramp: enough that greedy ones always wait.
+/// Reads of a tenant that may be in flight, except those of a ramp: enough that greedy ones always wait.
 const STEADY_READERS: u64 = 4;
 const GREEDY_READERS: u64 = 64;
-/// Until then the others fill the cache by themselves: the device would be full of the first reads of 32 tenants, and a
-/// newcomer one of so many.
+/// When greedy tenants begin. Until then the others fill the cache by themselves: otherwise the device would be full of
+/// the first reads of 32 tenants, and a newcomer would be one of 32.
 const GREEDY_FROM: Nanos = 15 * SECOND;
-/// In so many rounds all tenants that rest come back, and they are not counted: first they fill the cache; then they
-/// read again what they lost before it was known how fast that goes.
+/// In the first rounds all resting tenants come back, and these rounds are not counted: in the first one the tenants
+/// fill the cache; in the next one they read again what they lost before it was known how fast that goes.
 const WARM_ROUNDS: u64 = 2;
 /// The node looks at who is awake once a second.
 const SETTLED: Nanos = 2 * SECOND;
@@ -64,19 +64,19 @@ pub struct Cached {
     /// Seconds between two moments at which tenants that rested read all they had, by turns
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
     pub every: u64,
-    /// Tenants that do so at the same moment, k
+    /// Tenants that do so at the same moment (k)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10))]
     pub ramps: u32,
     /// Bandwidth of the device, in MB/s
     #[arg(long, value_name = "MB/S", default_value_t = 1280, value_parser = clap::value_parser!(u64).range(100..=100_000))]
     pub device: u64,
-    /// How it is run.
+    /// How the scenario is run.
     #[command(flatten)]
     #[serde(flatten)]
     pub trial: Trial,
 }
 
-/// The paper's.
+/// The modes that the paper compares.
 const MODES: &str = "quota,delta 250 ms,delta 500 ms,delta 750 ms,fair";
 
 impl Cached {
@@ -84,7 +84,7 @@ impl Cached {
         Device::Shared(self.device * MB / self.trial.scale)
     }
 
-    /// When somebody comes back for the nth time, after the beginning.
+    /// When tenants come back for the nth time, after the beginning.
     fn round_at(&self, round: u64) -> Nanos {
         if round == 0 { 0 } else { GREEDY_FROM + round * self.every * SECOND }
     }
@@ -109,37 +109,37 @@ fn rows(class: Class) -> u64 {
 /// A tenant that came back, once.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Regained {
-    /// How long it took until it had read all that it had, in milliseconds.
+    /// How long the tenant took to read all that it had, in milliseconds.
     pub took_ms: f64,
-    /// What it had in the cache before, and then, in percent of that.
+    /// How much of that was in the cache before, in percent.
     pub had_percent: f64,
-    /// See above.
+    /// How much of that was in the cache afterwards, in percent.
     pub has_percent: f64,
 }
 
-/// What came out of one way to share.
+/// The results of one way to share.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kept {
-    /// Which.
+    /// The way to share.
     pub mode: String,
     /// The delay that is promised, in milliseconds.
     pub delta_ms: Option<f64>,
-    /// The reserve by the law, in percent of the cache, in the end.
+    /// The reserve in the end, in percent of the cache, as the law has it.
     pub reserve_percent: f64,
     /// What was kept in the end, in percent of the cache.
     pub kept_percent: f64,
-    /// What those who ramp up can put into the cache at least, in bytes a second at scale 1: what reserves were
-    /// reckoned with in the end.
+    /// What tenants that ramp up can put into the cache at least, in bytes a second at scale 1; reserves were computed
+    /// with it in the end.
     pub refill: f64,
     /// Why the promise was not kept at the end, in the node's words.
     pub broken: Option<String>,
-    /// Whether what was kept for each tenant was what the law says, as often as it was looked at.
+    /// Whether what was kept for each tenant was what the law demands, at each look.
     pub is_lawful: bool,
     /// Each time that a tenant came back after the first rest.
     pub regained: Vec<Regained>,
     /// The longest that a steady tenant waited for a row, in milliseconds.
     pub steady_slowest_ms: f64,
-    /// Bytes a second that all read, at scale 1, after the first rest.
+    /// Bytes a second that all tenants read, at scale 1, after the first rest.
     pub bytes_per_sec: f64,
 }
 
@@ -149,15 +149,15 @@ impl Kept {
         self.regained.iter().map(|regained| regained.took_ms).fold(0.0, f64::max)
     }
 
-    /// How many took longer than was promised, by more than a hundredth.
+    /// How many tenants took longer than was promised, by more than a hundredth.
     pub fn late(&self) -> usize {
         let Some(delta) = self.delta_ms else { return 0 };
         self.regained.iter().filter(|regained| regained.took_ms > delta * 1.01).count()
     }
 }
 
-/// What the law says of a cache of `capacity` bytes, for what was measured: the reserve of each tenant, whether or not
-/// half of the cache is enough.
+/// What the law demands of a cache of `capacity` bytes, given what was measured: the reserve of each tenant, whether or
+/// not half of the cache is enough for all reserves.
 fn law(capacity: u64, seen: &CacheShares) -> u64 {
     let tenants = seen.shares.tenants.len() as u64;
     let share = delta::fair_share(capacity, 1, tenants);
@@ -179,16 +179,16 @@ fn capacity(cache: &BlockCache) -> u64 {
 /// The disk that all ways to share start from: all rows are below the levels whose blocks are pinned.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn image(args: &Cached) -> Result<DiskImage, String> {
     let tenants: Vec<_> = kinds().map(|(class, terms)| (class, terms, rows(class))).collect();
     preload::image(args.trial.seed, &tenants, ROW / args.trial.scale)
 }
 
-/// One way to share, tried on a disk that starts as `image`.
+/// Runs one way to share on a disk that starts as `image`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(args: &Cached, image: &DiskImage, mode: CacheMode) -> Result<Kept, String> {
     let first = args.round_at(WARM_ROUNDS) / SECOND;
     if args.seconds <= first {
@@ -199,7 +199,7 @@ pub fn run(args: &Cached, image: &DiskImage, mode: CacheMode) -> Result<Kept, St
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
-/// `client` reads all it has at once. Says what came of it in `seen`.
+/// `client` reads all it has at once; the result is added to `seen`.
 async fn ramp(
     client: Arc<Client>,
     clock: Arc<dyn Clock>,

@@ -1,5 +1,5 @@
-//! A log that tenants share, at its cap: those who write little have to flush all at once, and one that writes much
-//! waits for its own flush behind theirs, or not (DF-12, DF-E8).
+//! A log that tenants share, at its cap: the tenants that write little all have to flush at once, and one that writes
+//! much waits for its own flush behind theirs, or does not have to (DF-12, DF-E8).
 
 use std::sync::Arc;
 
@@ -18,18 +18,20 @@ use weir_node::{
 use super::Trial;
 use super::world::{self, Device, MB, SECOND, ms};
 
-/// The paper's, and one more that is fast.
+/// The paper's slow tenants; one more tenant is fast.
 const SLOW_TENANTS: u64 = 15;
 /// Bytes a second of a slow tenant: its memtable is not full before the log is, so that nothing but the log makes it
 /// flush.
 const SLOW: u64 = MB;
-/// Bytes a second of the fast tenant, and its memtables: it has another one while one is flushed, as in a RocksDB.
+/// Bytes a second of the fast tenant, and the size of its memtables: while one is flushed it has another, as in a
+/// RocksDB.
 const FAST: u64 = 30 * MB;
 const MEMTABLE: u64 = 64 * MB;
 const MEMTABLES: usize = 2;
-/// What the log may have: what all of them write in 42 s.
+/// The cap of the log: what all tenants write in 42 s.
 const CAP: u64 = 1_900 * MB;
-/// A flush of a slow tenant then takes 0.3 s of the whole device, and those of all of them 4 s.
+/// The device, in bytes a second: a flush of a slow tenant takes 0.3 s of the whole device, and those of all of them 4
+/// s.
 const DEVICE: u64 = 160 * MB;
 const WRITE: u64 = 64 * 1024;
 
@@ -46,7 +48,7 @@ pub struct Cascade {
     /// Seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(50..=3600))]
     pub seconds: u64,
-    /// How it is run.
+    /// How the scenario is run.
     #[command(flatten)]
     #[serde(flatten)]
     pub trial: Trial,
@@ -54,16 +56,16 @@ pub struct Cascade {
 
 const MODES: &str = "fair,delta 500 ms";
 
-/// What came out of one way to share.
+/// The results of one way to share.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cascaded {
-    /// Which.
+    /// The way to share.
     pub mode: String,
     /// Slots that were reserved in the end.
     pub reserved: u64,
     /// Cascades: segments for which members had to flush.
     pub cascades: u64,
-    /// The most that the log had, in bytes at scale 1.
+    /// The largest size of the log, in bytes at scale 1.
     pub log_bytes_max: u64,
     /// The second in which each cascade was seen to begin.
     pub cascade_seconds: Vec<u64>,
@@ -72,7 +74,7 @@ pub struct Cascaded {
     /// The worst latency of each second's writes, in milliseconds, from the moment at which a write was to be sent
     /// until it was committed; a list for each tenant, the fast one first. 0 where nothing was sent.
     pub worst_ms: Vec<Vec<f64>>,
-    /// Bytes a second that all wrote, at scale 1.
+    /// Bytes a second that all tenants wrote, at scale 1.
     pub bytes_per_sec: f64,
 }
 
@@ -82,7 +84,7 @@ impl Cascaded {
         self.worst_ms.first().map_or(0.0, |seconds| seconds.iter().copied().fold(0.0, f64::max))
     }
 
-    /// The worst of its seconds in the middle, which is what it is like when nobody else flushes.
+    /// The median over the seconds of the fast tenant's worst latencies: what is usual while nobody else flushes.
     pub fn fast_usual_ms(&self) -> f64 {
         let mut seconds = self.worst_ms.first().cloned().unwrap_or_default();
         seconds.sort_unstable_by(f64::total_cmp);
@@ -128,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Sends `rows` writes from `begin` on, one every `every`, whether or not those before have ended.
+    /// Sends `rows` writes from `begin` on, one every `every`, whether or not earlier ones have ended.
     fn send(self: &Arc<Self>, sim: &Sim, (begin, every): (Nanos, Nanos), rows: u64) {
         let (writer, spawner) = (Arc::clone(self), sim.spawner());
         sim.spawn(async move {
@@ -151,10 +153,10 @@ fn config(args: &Cascade, mode: ShareMode) -> NodeConfig {
     }
 }
 
-/// One way to share, tried.
+/// Runs one way to share.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(args: &Cascade, mode: ShareMode) -> Result<Cascaded, String> {
     let sim = Sim::new(args.trial.seed);
     let device = Device::Shared(DEVICE / args.trial.scale);
@@ -162,7 +164,7 @@ pub fn run(args: &Cascade, mode: ShareMode) -> Result<Cascaded, String> {
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
-/// The fast tenant, and then the slow ones, which do not mind how long they wait for a flush.
+/// The fast tenant first, and then the slow ones, which may wait for a flush as long as it takes.
 async fn writers(node: &Node, clock: &Arc<dyn Clock>, args: &Cascade) -> weir_io::Result<Vec<Arc<Writer>>> {
     let mut tenants = Vec::new();
     for number in 0..=SLOW_TENANTS {
@@ -193,7 +195,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cascade, mode: ShareMode) -> 
     fast.send(sim, (from, SECOND * WRITE / FAST), args.seconds * FAST / WRITE);
     for writer in slow {
         let every = SECOND * WRITE / SLOW;
-        // All of them have something in the first segment, which is small.
+        // Early enough that all of them have something in the first segment, which is small.
         writer.send(sim, (from + rng.below(every / 8), every), args.seconds * SLOW / WRITE);
     }
     let (mut log_bytes_max, mut cascade_seconds) = (0, Vec::new());

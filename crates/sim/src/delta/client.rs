@@ -24,7 +24,8 @@ pub enum Class {
     Ramping,
 }
 
-/// Keys of new rows, apart from those of the rows that are read: what is read stays where it is, in the cache or not.
+/// Keys of new rows begin here, apart from those of the rows that are read: rows that are read stay where they are, in
+/// the cache or not.
 pub(super) const NEW_ROWS: u64 = 1 << 48;
 
 /// What a tenant does again and again.
@@ -32,23 +33,23 @@ pub(super) const NEW_ROWS: u64 = 1 << 48;
 pub(super) enum Op {
     /// Writes the next row.
     Write,
-    /// Reads one of so many rows, drawn evenly.
+    /// Reads one of this many rows, drawn evenly.
     Read(u64),
-    /// Reads one of so many rows, drawn evenly, and writes so many bytes as a new one.
+    /// Reads one of `.0` rows, drawn evenly, and writes a new row of `.1` bytes.
     Change(u64, u64),
 }
 
-/// When a change was done that was asked for at 0, in nanoseconds.
+/// When the two parts of a change were done, in nanoseconds from the moment at which it was asked for.
 #[derive(Clone, Copy)]
 pub(super) struct Changed {
-    /// The row was read.
+    /// When the row was read.
     pub(super) read: Nanos,
-    /// The new one was in a memtable.
+    /// When the new row was in a memtable.
     pub(super) written: Nanos,
 }
 
 impl Changed {
-    /// Both were done.
+    /// When both were done.
     pub(super) fn both(self) -> Nanos {
         self.read.max(self.written)
     }
@@ -61,7 +62,7 @@ pub(super) struct Tally {
     pub(super) slowest: Nanos,
 }
 
-/// A tenant, and who sends its writes.
+/// A tenant, and the client that sends its requests.
 pub(super) struct Client {
     class: Class,
     tenant: Arc<Tenant>,
@@ -71,8 +72,8 @@ pub(super) struct Client {
     op_bytes: u64,
 }
 
-/// A client for each of `kinds`: what it does, and the terms of its tenant, which is new unless it was made before. A
-/// row has `op_bytes` bytes.
+/// Makes a client for each of `kinds`: what it does, and the terms of its tenant, which is created unless it exists
+/// already. A row has `op_bytes` bytes.
 pub(super) async fn clients(
     node: &Node,
     clock: &Arc<dyn Clock>,
@@ -118,7 +119,7 @@ impl Client {
         self.tally.lock()
     }
 
-    /// Does `rate` bytes a second between two moments; what is late is sent as soon as one of its `workers` is free.
+    /// Does `rate` bytes a second between two moments; a late request is sent as soon as one of its `workers` is free.
     pub(super) fn go_on(
         self: &Arc<Self>,
         sim: &Sim,
@@ -168,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Reads `row`, and writes `bytes` under the key `new`; both `together`, or one after the other.
+    /// Reads `row`, and writes `bytes` under the key `new`; at the same time if `together`, else one after the other.
     pub(super) async fn change(&self, row: u64, new: u64, bytes: u64, together: bool) -> Result<Changed> {
         let asked = self.clock.now();
         let read = async {

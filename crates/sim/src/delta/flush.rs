@@ -13,20 +13,20 @@ use super::Trial;
 use super::client::{Class, Op, clients};
 use super::world::{self, Device, MB, SECOND, ms};
 
-/// One that ramps up, 3 that are greedy, 12 that are steady.
+/// One tenant that ramps up, 3 that are greedy, 12 that are steady.
 const TENANTS: u32 = 16;
-/// They flush at the same moment. Holding nothing, each of them is below its share of the slots, and a slot that is
-/// kept would be for them, too: so they do not mind waiting.
+/// They all flush at the same moment. While it holds no slot, each of them is below its share of the slots, and a slot
+/// that is kept would be for it, too; so they are tenants that can wait.
 const GREEDY_TENANTS: u32 = 3;
-/// The paper's writers, in bytes a second; of the steady ones a half, so that none of them flushes during the run.
+/// The paper's writers, in bytes a second; steady ones write half as much, so that none of them flushes during the run.
 const STEADY: u64 = MB;
 const GREEDY: u64 = 4_200_000;
 /// What a tenant writes at once when it ramps up: a memtable.
 const RAMP: u64 = 64 * MB;
-/// The greedy tenants' memtables are full as a ramp begins.
+/// A memtable: those of the greedy tenants are full as a ramp begins.
 const MEMTABLE: u64 = 63 * MB;
 const RAMP_EVERY: Nanos = 15 * SECOND;
-/// A flush takes 0.4 s of the whole device: the paper's are as slow.
+/// The device, in bytes a second: a flush takes 0.4 s of all of it, as slow as the paper's.
 const DEVICE: u64 = 160 * MB;
 const WRITE: u64 = 64 * 1024;
 
@@ -43,7 +43,7 @@ pub struct Flush {
     /// Seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 36, value_parser = clap::value_parser!(u64).range(20..=3600))]
     pub seconds: u64,
-    /// How it is run.
+    /// How the scenario is run.
     #[command(flatten)]
     #[serde(flatten)]
     pub trial: Trial,
@@ -51,20 +51,20 @@ pub struct Flush {
 
 const MODES: &str = "quota,delta 0 ms,delta 500 ms,delta 2000 ms,delta 3000 ms,fair";
 
-/// What came out of one way to share.
+/// The results of one way to share.
 #[derive(Clone, Debug, Serialize)]
 pub struct Slotted {
-    /// Which.
+    /// The way to share.
     pub mode: String,
     /// The delay that is promised, in milliseconds.
     pub delta_ms: Option<f64>,
     /// Slots that were reserved in the end.
     pub reserved: u64,
-    /// What a flush took, but for one in twenty, in milliseconds.
+    /// What 95 % of flushes took at most, in milliseconds.
     pub flush_ms: Option<f64>,
     /// The longest that a flush waited for a slot, in milliseconds: of the ramping tenant, and of each other class.
     pub longest_ms: [(Class, f64); 3],
-    /// Bytes a second that all wrote, at scale 1.
+    /// Bytes a second that all tenants wrote, at scale 1.
     pub bytes_per_sec: f64,
 }
 
@@ -81,10 +81,10 @@ fn config(args: &Flush, mode: ShareMode) -> NodeConfig {
     NodeConfig { flush_slots, ..world::config(tree, Device::Shared(DEVICE / args.trial.scale)) }
 }
 
-/// One way to share, tried.
+/// Runs one way to share.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(args: &Flush, mode: ShareMode) -> Result<Slotted, String> {
     let sim = Sim::new(args.trial.seed);
     let machine =
@@ -116,7 +116,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
         sleep_until(&clock, from + round * RAMP_EVERY).await;
         for number in 0..RAMP / WRITE {
             let client = Arc::clone(&clients[0]);
-            // Apart from the keys of its steady writes.
+            // Under keys apart from those of its steady writes.
             sim.spawn(async move { client.write(round << 40 | number).await });
         }
     }

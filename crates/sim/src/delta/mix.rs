@@ -1,9 +1,9 @@
 //! Sixty-four tenants that read, write, do both by turns, or rest and come back, beside some that read or write all
-//! they can: what the most unlucky of them waits, and what all of them get done (DF-E6).
+//! they can: how long the most unlucky of them waits, and how much all of them get done (DF-E6).
 //!
-//! As in the paper most of what is done is reading, out of a cache that is smaller than what is read: what is kept
-//! there for tenants that rest is missed by those that do not. A request has what it asked for when its row was read,
-//! or is in a memtable; that it is in the log, too, takes a turn at the device, which is no matter of shares in memory.
+//! As in the paper most requests are reads, from a cache that is smaller than what is read: blocks that are kept there
+//! for resting tenants are missed by the others. A request is done when its row was read or is in a memtable. That the
+//! row is in the log, too, takes a turn at the device, which has nothing to do with shares in memory.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::pair::Pair;
 use super::world::{self, Device, MB, SECOND, ms};
 use super::{Trial, preload};
 
-/// What tenants do, and how many of them do it.
+/// The kinds of tenants, and how many tenants there are of each.
 const TENANTS: [(Kind, usize); 7] = [
     (Kind::Reader, 12),
     (Kind::Returner, 8),
@@ -32,26 +32,26 @@ const TENANTS: [(Kind, usize); 7] = [
     (Kind::Bursty, 6),
     (Kind::Greedy, 8),
 ];
-/// What the device reads, and what it writes, in a second: the paper's, of whose reads three quarters are enough for so
-/// small a cache.
+/// What the device reads, and what it writes, in a second: the paper's, but only three quarters of its reads, which are
+/// enough for so small a cache.
 const READS: u64 = 4_680 * MB;
 const WRITES: u64 = 3_120 * MB;
 /// A tenant's share of the write memory: the paper's.
 const MEMORY_SHARE: u64 = 128 * MB;
-/// And of the cache: half of the paper's, so that a run takes less memory.
+/// A tenant's share of the cache: half of the paper's, so that a run takes less memory.
 const CACHE_SHARE: u64 = 160 * MB;
-/// A row, and a block: large, for the device moves whole pages.
+/// A row, and a block, in bytes: large, because the device moves whole pages.
 const ROW: u64 = 500_000;
 const MEMTABLE: u64 = 16 * MB;
 const FLUSH_SLOTS: u64 = 8;
-/// Requests of a tenant that may be under way at a time, but for those of who comes back.
+/// Requests of a tenant that may be in flight, except those of a tenant that comes back.
 const WORKERS: u64 = 8;
-/// A burst is so much of a share: memtables also take what they keep besides the data.
+/// The part of its share that a burst takes: memtables also take what they keep besides the data.
 const BURST: (u64, u64) = (7, 8);
 /// Two tenants of a kind burst, or come back, at the same moment, by turns.
 const AT_A_TIME: usize = 2;
 const TURN_EVERY: Nanos = 3 * SECOND;
-/// Before that memory and cache are full, and how fast they come back has been measured; nothing is counted yet.
+/// When counting begins: then memory and cache are full, and how fast they come back has been measured.
 const SETTLED: Nanos = 12 * SECOND;
 
 /// What a tenant does.
@@ -62,7 +62,7 @@ pub enum Kind {
     Reader,
     /// Rests, and then reads most of its share of the cache at once.
     Returner,
-    /// Reads all it can, in bulk, of five times its share, and can wait: its delay is infinite.
+    /// Reads all it can, in bulk, from rows of five times its share, and can wait: its delay is infinite.
     Scanner,
     /// Writes steadily.
     Writer,
@@ -75,7 +75,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Bytes a second that it reads or writes at scale 1; of those who rest in between, none.
+    /// Bytes a second that the tenant reads or writes at scale 1; none for tenants that rest in between.
     fn rate(self) -> Option<u64> {
         match self {
             Kind::Reader => Some(25 * MB),
@@ -87,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// Bytes that it has on disk at scale 1.
+    /// Bytes that the tenant has on disk at scale 1.
     fn has(self) -> u64 {
         match self {
             Kind::Reader | Kind::Changer => 100 * MB,
@@ -97,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// Requests of one that asks for much at once.
+    /// Requests that the tenant sends at once when it comes back or bursts.
     fn at_once(self) -> u64 {
         if self.reads() { self.has() / ROW } else { MEMORY_SHARE * BURST.0 / BURST.1 / ROW }
     }
@@ -110,7 +110,7 @@ impl Kind {
         !self.reads() || self == Kind::Changer
     }
 
-    /// Whether nothing is promised to it.
+    /// Whether the tenant can wait, so that nothing is promised to it.
     fn is_patient(self) -> bool {
         matches!(self, Kind::Scanner | Kind::Greedy)
     }
@@ -138,20 +138,20 @@ fn kinds() -> impl Iterator<Item = Kind> {
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Mix {
     /// Delays of write memory and block cache in milliseconds, separated by commas: `350+250 for 2` (tenants at a
-    /// time); or `quota` or `fair` for both. Flush slots are shared as the memory is
+    /// time); or `quota` or `fair` for both. Flush slots are shared like the memory
     #[arg(long = "shares", value_name = "PAIR", value_delimiter = ',', default_value = PAIRS)]
     #[serde(skip)]
     pub pairs: Vec<Pair>,
     /// Seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 36, value_parser = clap::value_parser!(u64).range(20..=3600))]
     pub seconds: u64,
-    /// How it is run.
+    /// How the scenario is run.
     #[command(flatten)]
     #[serde(flatten)]
     pub trial: Trial,
 }
 
-/// The paper's.
+/// The pairs that the paper compares.
 const PAIRS: &str = "quota,350+250 for 2,fair";
 
 /// What requests waited for, on average, in milliseconds.
@@ -161,46 +161,46 @@ pub struct Waited {
     pub memory: f64,
     /// Their turn before the device.
     pub gate: f64,
-    /// All of it, the device itself among it.
+    /// All waits together, including the device itself.
     pub all: f64,
 }
 
 /// What the clients of tenants of one kind saw.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfKind {
-    /// Which.
+    /// The kind of tenant.
     pub kind: Kind,
-    /// The worst P99.9 of one of them, from the moment at which a request was to be sent until its row was read or in a
-    /// memtable, in milliseconds.
+    /// The worst P99.9 of a tenant of this kind, from the moment at which a request was to be sent until its row was
+    /// read or in a memtable, in milliseconds.
     pub p999_ms: f64,
     /// The longest of all.
     pub longest_ms: f64,
-    /// The longest until it was in the log, too.
+    /// The longest time until a row was in the log, too, in milliseconds.
     pub logged_ms: f64,
     /// What the slowest one in a thousand of all requests waited for.
     pub slow: Waited,
-    /// Reads that found their block in the cache, in percent: of all, and of the tenant that has the fewest.
+    /// Reads that found their block in the cache, in percent: of all tenants, and of the tenant with the fewest.
     pub hits: [f64; 2],
     /// Requests answered.
     pub requests: u64,
 }
 
-/// What came out of one way to share.
+/// The results of one way to share.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mixed {
-    /// Which.
+    /// The way to share memory and cache.
     pub pair: String,
-    /// Of write memory and cache, what was kept in the end, in percent.
+    /// What was kept in the end of write memory and cache, in percent.
     pub kept_percent: [f64; 2],
     /// Flush slots that were reserved in the end.
     pub reserved_slots: u64,
     /// Why a promise was not kept at the end, in the node's words.
     pub broken: Vec<String>,
-    /// Bytes a second that clients read, at scale 1, once all has settled.
+    /// Bytes a second that clients read, at scale 1, once everything has settled.
     pub read_per_sec: f64,
     /// Bytes a second that they wrote.
     pub written_per_sec: f64,
-    /// By kind.
+    /// The results of each kind of tenant.
     pub kinds: Vec<OfKind>,
 }
 
@@ -210,7 +210,7 @@ impl Mixed {
         self.kinds.iter().find(|of| of.kind == kind)
     }
 
-    /// P99.9 and longest wait of the most unlucky tenant, in milliseconds, of all but those that can wait.
+    /// P99.9 and longest wait of the most unlucky tenant, in milliseconds, leaving out tenants that can wait.
     pub fn worst_ms(&self) -> (f64, f64) {
         let kinds = || self.kinds.iter().filter(|of| !of.kind.is_patient());
         let most = |of: &dyn Fn(&OfKind) -> f64| kinds().map(of).fold(0.0, f64::max);
@@ -232,19 +232,20 @@ struct Seen {
     written: u64,
 }
 
-/// A tenant, and who sends its requests.
+/// A tenant, and the clients that send its requests.
 struct Guest {
     kind: Kind,
     partition: Arc<Partition>,
     seen: Mutex<Seen>,
-    /// Requests are counted that were due from here on, and bytes that were moved between the two.
+    /// Requests are counted if they were due from the first moment on; bytes are counted if they were moved between the
+    /// two.
     counts: (Nanos, Nanos),
     clock: Arc<dyn Clock>,
     row: u64,
 }
 
 impl Guest {
-    /// One request, that was to be sent at `due`: the `number`th of its tenant, which reads the row `drawn`.
+    /// Sends the `number`th request of the tenant, which was due at `due` and reads the row `drawn`.
     async fn ask(&self, due: Nanos, number: u64, drawn: u64) -> weir_io::Result<()> {
         let (mut read, mut written, mut commit) = (0, 0, None);
         waits::clear();
@@ -264,7 +265,7 @@ impl Guest {
             if due >= from {
                 seen.waits.push((now - due, waits::so_far()));
             }
-            // Whoever is late gets done now what was due before.
+            // By the moment at which it was done: a late request counts now, though it was due before.
             if (from..until).contains(&now) {
                 seen.read += read;
                 seen.written += written;
@@ -280,7 +281,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Asks for `rate` bytes a second until `until`; what is late is sent as soon as one of the workers is free.
+    /// Asks for `rate` bytes a second until `until`; a late request is sent as soon as one of the workers is free.
     fn ask_steadily(self: &Arc<Self>, sim: &Sim, rate: u64, until: Nanos, rng: &mut Rng) {
         let (every, rows) = (SECOND * self.row * WORKERS / rate, self.kind.has() / ROW);
         for worker in 0..WORKERS {
@@ -320,7 +321,7 @@ impl Guest {
         });
     }
 
-    /// The wait that all but one in a thousand requests do not exceed, the longest, and how many there were.
+    /// The wait that 99.9 % of the requests do not exceed, the longest wait, and the number of requests.
     fn waits(&self) -> (Nanos, Nanos, u64) {
         let mut seen = self.seen.lock();
         seen.waits.sort_unstable();
@@ -386,16 +387,16 @@ fn config(args: &Mix, pair: Pair) -> NodeConfig {
 /// The disk that all ways to share start from.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn image(args: &Mix) -> Result<DiskImage, String> {
     let tenants: Vec<_> = kinds().map(|kind| (kind.class(), kind.terms(), kind.has() / ROW)).collect();
     preload::image(args.trial.seed, &tenants, ROW / args.trial.scale)
 }
 
-/// One way to share, tried on a disk that starts as `image`.
+/// Runs one way to share on a disk that starts as `image`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(args: &Mix, image: &DiskImage, pair: Pair) -> Result<Mixed, String> {
     let sim = Sim::new(args.trial.seed);
     let machine = world::machine(&sim, image, device(args), args.trial.seed);
@@ -424,7 +425,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
         }
         let every = TURN_EVERY * (count / AT_A_TIME) as u64;
         for (guest, number) in of().zip(0..) {
-            // The first time before anything is counted; those who write between those who read.
+            // The first turn comes before anything is counted. Tenants that write take turns between those that read.
             let between = if kind.writes() { TURN_EVERY / 2 } else { 0 };
             let first = from + SETTLED + TURN_EVERY * (number / AT_A_TIME) as u64 + between - every;
             guest.come_back(sim, (first, until, every));
@@ -432,7 +433,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
     }
     sleep_until(&clock, until).await;
     let (memory, cache, slots) = (node.write_memory_shares(), node.cache_shares(), node.flush_waits());
-    // What was sent in time is counted however late it is answered.
+    // A request that was sent in time is counted however late it is answered.
     sleep_until(&clock, until + 2 * SECOND).await;
     let seconds = (args.seconds * SECOND - SETTLED) as f64 / 1e9;
     let per_sec = |of: &dyn Fn(&Seen) -> u64| {

@@ -1,7 +1,7 @@
-//! What Delayed Fair Sharing promises, tried in virtual time: tenants that use little ask for their share while others
-//! use everything (DF-E2), or to flush while others do ([`flush`], DF-E7) or have to, as a shared log is full
-//! ([`cascade`], DF-E8), or to have their blocks back ([`cached`], DF-E3), or both memory and blocks ([`rmw`], DF-E5);
-//! and many tenants of many kinds ([`mix`], DF-E6). The node is the real one; the device has exactly the planned
+//! What Delayed Fair Sharing promises, tried in virtual time. Tenants that use little ask for their share while others
+//! use everything (DF-E2). They ask to flush while others do ([`flush`], DF-E7) or have to, as a shared log is full
+//! ([`cascade`], DF-E8); to have their blocks back ([`cached`], DF-E3), or both memory and blocks ([`rmw`], DF-E5). And
+//! there are many tenants of many kinds ([`mix`], DF-E6). The node is the real one; the device has exactly the planned
 //! bandwidth.
 
 mod buffer;
@@ -36,7 +36,7 @@ use self::rmw::Rmw;
 use self::table::{cascade_heading, cascade_row, mix_heading, mix_row, slots_heading, slots_row};
 use crate::scenario::WORLD;
 
-/// How a scenario is run.
+/// Arguments of every scenario here.
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Trial {
     /// All bytes are divided by this, times are not
@@ -45,7 +45,7 @@ pub struct Trial {
     /// Seed of the moments at which requests are sent, and of the rows that are read
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write what came out as JSON to this file (`-` = standard output)
+    /// Write the results as JSON to this file (`-` = standard output)
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub json: Option<PathBuf>,
@@ -64,69 +64,69 @@ pub struct Buffer {
     /// Seconds between two moments at which tenants that rested ask for their share
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(2..=600))]
     pub every: u64,
-    /// Tenants that do so at the same moment, k
+    /// Tenants that do so at the same moment (k)
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
     pub ramps: u32,
-    /// How it is run.
+    /// How the scenario is run.
     #[command(flatten)]
     #[serde(flatten)]
     pub trial: Trial,
 }
 
-/// The paper's.
+/// The modes that the paper compares.
 const MODES: &str = "quota,delta 0 ms for 2,delta 200 ms for 2,delta 350 ms for 2,delta 500 ms for 2,fair";
 
-/// Runs every mode, prints a row as soon as each is there, and writes what was asked for.
+/// Runs every mode, prints each row as soon as it is there, and writes the file that was asked for.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn side_by_side(args: &Buffer) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| run(args, mode));
     deliver("delta-buffer", args, args.trial.json.as_deref(), &heading(args), runs, row)
 }
 
-/// The same for flush slots.
+/// The same as [`side_by_side`], for flush slots.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn flushes_side_by_side(args: &Flush) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| flush::run(args, mode));
     deliver("delta-flush", args, args.trial.json.as_deref(), &slots_heading(args), runs, slots_row)
 }
 
-/// The same for flush slots, where a shared log is full.
+/// The same, for flush slots while a shared log is full.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn cascades_side_by_side(args: &Cascade) -> Result<(), String> {
     let runs = args.modes.iter().map(|&mode| cascade::run(args, mode));
     deliver("wal-cascade", args, args.trial.json.as_deref(), &cascade_heading(args), runs, cascade_row)
 }
 
-/// The same for tenants of many kinds.
+/// The same, for tenants of many kinds.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn mixes_side_by_side(args: &Mix) -> Result<(), String> {
     let image = mix::image(args)?;
     let runs = args.pairs.iter().map(|&pair| mix::run(args, &image, pair));
     deliver("delta-mix", args, args.trial.json.as_deref(), &mix_heading(args), runs, mix_row)
 }
 
-/// The same for the block cache.
+/// The same, for the block cache.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn caches_side_by_side(args: &Cached) -> Result<(), String> {
     let image = cached::image(args)?;
     let runs = args.modes.iter().map(|&mode| cached::run(args, &image, mode));
     deliver("delta-cache", args, args.trial.json.as_deref(), &cache_heading(args), runs, cache_row)
 }
 
-/// The same for both, and tenants that read and write.
+/// The same, for memory and cache together, and tenants that read and write.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn changes_side_by_side(args: &Rmw) -> Result<(), String> {
     let image = rmw::image(args)?;
     let runs = args.pairs.iter().map(|&pair| rmw::run(args, &image, pair));

@@ -1,4 +1,4 @@
-//! How write memory and block cache are shared in one run: a way for each.
+//! How write memory and block cache are shared in one run: one mode for each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use weir_node::{CacheMode, Promise, ShareMode};
 
 const MS: Nanos = 1_000_000;
 
-/// See the module.
+/// The modes of write memory and block cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The write memory.
+    /// How the write memory is shared.
     pub memory: ShareMode,
-    /// The block cache.
+    /// How the block cache is shared.
     pub cache: CacheMode,
 }
 
 impl Pair {
-    /// The delays of both, where there are any.
+    /// The delays of both, if there are any.
     pub fn deltas(self) -> Option<[Nanos; 2]> {
         Some([self.memory.promise()?.delta, self.cache.promise()?.delta])
     }

@@ -12,8 +12,8 @@ use super::client::{Class, clients};
 /// Rows written at a time.
 const BATCH: u64 = 16;
 
-/// A disk on which each of `tenants` has so many rows of `row` bytes, numbered from 0: all of them below the levels
-/// whose blocks are pinned.
+/// A disk on which each of `tenants` has rows of `row` bytes, as many as its entry says, numbered from 0. All of them
+/// are below the levels whose blocks are pinned.
 pub(super) fn image(seed: u64, tenants: &[(Class, ShareTerms, u64)], row: u64) -> Result<DiskImage, String> {
     let sim = Sim::new(seed);
     let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
@@ -23,8 +23,7 @@ pub(super) fn image(seed: u64, tenants: &[(Class, ShareTerms, u64)], row: u64) -
 }
 
 async fn preload(sim: &Sim, machine: Machine, tenants: &[(Class, ShareTerms, u64)], row: u64) -> weir_io::Result<()> {
-    // Rows come in the order of their keys: every run is moved down without being merged, to a level that is never
-    // full.
+    // Rows come in the order of their keys: every run is moved down, without a merge, to a level that is never full.
     let tree = TreeOptions {
         write_buffer_bytes: 4 << 20,
         l0_trigger: 1,

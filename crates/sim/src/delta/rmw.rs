@@ -1,9 +1,9 @@
-//! Tenants that read a row and write what they made of it, on a node whose block cache and write memory are both shared
+//! Tenants that read a row and write it back changed, on a node whose block cache and write memory are both shared
 //! within a delay (DF-E5, DF-6).
 //!
-//! A tenant that rests loses blocks to those who read, and the memory is full of what others write. When it comes back
-//! it changes all that it had at the same moment. A change that reads first waits for both delays one after the other;
-//! one that reads and writes together for the longer one.
+//! A resting tenant loses blocks to those who read, and the memory is full of what others write. When it comes back it
+//! changes all that it had at the same moment. A change that reads first waits for both delays, one after the other; a
+//! change that reads and writes together waits for the longer one.
 
 use std::sync::Arc;
 
@@ -21,36 +21,36 @@ use super::pair::Pair;
 use super::world::{self, Device, MB, SECOND, ms};
 use super::{Trial, preload};
 
-/// What tenants do, and how many of them do it.
+/// The roles of tenants, and how many tenants have each.
 const TENANTS: [(Role, usize); 4] = [(Role::Resting, 4), (Role::Steady, 6), (Role::Reader, 4), (Role::Writer, 2)];
-/// Shares of a tenant: the paper's.
+/// A tenant's share of the cache and of the memory: the paper's.
 const CACHE_SHARE: u64 = 320 * MB;
 const MEMORY_SHARE: u64 = 128 * MB;
-/// A row, and a block: large, for the device moves whole pages.
+/// A row, and a block, in bytes: large, because the device moves whole pages.
 const ROW: u64 = 500_000;
-/// What is written of a row that was read: who changes all it has writes 7/8 of its share of the memory, for memtables
-/// also take what they keep besides the data.
+/// The bytes that a change writes for a row that it read. A tenant that changes all it has so writes 7/8 of its share
+/// of the memory, because memtables also take what they keep besides the data.
 const CHANGED: u64 = 179_000;
-/// What a tenant has that rests: its share of the cache, for blocks take more than their rows.
+/// What a resting tenant has: a little less than its share of the cache, because blocks take more than their rows.
 const RESTING_HAS: u64 = 312 * MB;
 const STEADY_HAS: u64 = 150 * MB;
-/// What a greedy one has: so much that the device is full whoever has the cache.
+/// What a greedy tenant has: so much that the device is full whoever has the cache.
 const READER_HAS: u64 = 3_000 * MB;
-/// Bytes a second that are read; greedy ones read, or write, less than they ask for.
+/// Bytes a second that tenants ask for; greedy ones read, or write, less than they ask for.
 const STEADY: u64 = 25 * MB;
 const READER: u64 = 1_400 * MB;
 const WRITER: u64 = 1_000 * MB;
-/// The paper's device, for writes.
+/// The paper's device, for writes, in bytes a second.
 const WRITES: u64 = 3_120 * MB;
-/// Flushes are to be short (U-14).
+/// A memtable: small, because flushes are to be short (U-14).
 const MEMTABLE: u64 = 16 * MB;
-/// Requests of a tenant that may be under way at a time, but for those of a ramp: enough that greedy ones always wait.
+/// Requests of a tenant that may be in flight, except those of a ramp: enough that greedy ones always wait.
 const STEADY_WORKERS: u64 = 4;
 const GREEDY_WORKERS: u64 = 64;
-/// Until then the others fill the cache by themselves.
+/// When greedy tenants begin. Until then the others fill the cache by themselves.
 const GREEDY_FROM: Nanos = 15 * SECOND;
-/// In so many rounds all tenants that rest come back, and they are not counted: what comes back how fast has been
-/// measured then.
+/// In the first rounds all resting tenants come back, and these rounds are not counted: after them it has been measured
+/// how fast memory and cache come back.
 const WARM_ROUNDS: u64 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Role {
         ShareTerms { delay, ..ShareTerms::default() }
     }
 
-    /// Rows that it has on disk.
+    /// Rows that a tenant of this role has on disk.
     fn rows(self) -> u64 {
         let has = match self {
             Role::Resting => RESTING_HAS,
@@ -113,16 +113,16 @@ pub struct Rmw {
     /// Seconds between two moments at which a tenant that rested changes all it has, by turns
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
     pub every: u64,
-    /// What the device reads in a second, in MB; it writes 3,120 MB besides
+    /// Bandwidth of the device for reads, in MB/s; it writes 3,120 MB/s besides
     #[arg(long, value_name = "MB/S", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=100_000))]
     pub device: u64,
-    /// How it is run.
+    /// How the scenario is run.
     #[command(flatten)]
     #[serde(flatten)]
     pub trial: Trial,
 }
 
-/// The paper's.
+/// The pairs that the paper compares.
 const PAIRS: &str = "quota,200+250,200+500,200+750,350+250,350+500,350+750,500+250,500+500,500+750,fair";
 
 impl Rmw {
@@ -130,54 +130,55 @@ impl Rmw {
         Device::Split { read: self.device * MB / self.trial.scale, write: WRITES / self.trial.scale }
     }
 
-    /// When somebody comes back for the nth time, after the beginning.
+    /// When a tenant comes back for the nth time, after the beginning.
     fn round_at(&self, round: u64) -> Nanos {
         if round == 0 { 0 } else { GREEDY_FROM + round * self.every * SECOND }
     }
 }
 
-/// A tenant that came back, once: times are in milliseconds, of the changes that it asked for at the same moment.
+/// One return of a tenant. Times are in milliseconds, of the changes that it asked for at the same moment.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ramp {
-    /// What it had in the cache before, in percent of what it has.
+    /// How much of its rows was in the cache before, in percent.
     pub had_percent: f64,
     /// The longest that a change waited for its row.
     pub read_ms: f64,
-    /// The longest that one waited for memory, after its row was read where it reads first.
+    /// The longest that a change waited for memory, after its row was read if it reads first.
     pub memory_ms: f64,
-    /// Until a row was read and its change in a memtable, but for one in a hundred.
+    /// The time within which 99 % of the rows were read and their changes in a memtable.
     pub p99_ms: f64,
-    /// The longest of all.
+    /// The longest time of any change.
     pub longest_ms: f64,
 }
 
-/// What came out of one pair.
+/// The results of one pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct Composed {
-    /// Which.
+    /// The pair of delays.
     pub pair: String,
-    /// What is promised for both, in milliseconds: the sum, or the longer one where both are asked for together.
+    /// The delay that is promised for both together, in milliseconds: the sum, or the longer one where both are asked
+    /// for at the same time.
     pub delta_ms: Option<f64>,
-    /// Of the write memory, what was kept in the end, in percent.
+    /// What was kept of the write memory in the end, in percent.
     pub memory_kept_percent: f64,
-    /// Of the cache.
+    /// What was kept of the cache in the end, in percent.
     pub cache_kept_percent: f64,
-    /// Bytes a second that came back of the memory at least, at scale 1: what the last reserve was reckoned with.
+    /// The least that came back of the memory, in bytes a second at scale 1; the last reserve was computed with it.
     pub memory_refill: f64,
-    /// The same of the cache.
+    /// The same for the cache.
     pub cache_refill: f64,
     /// Why a promise was not kept at the end, in the node's words.
     pub broken: Vec<String>,
-    /// Each time that a tenant came back, once all has settled.
+    /// Each time that a tenant came back, once everything has settled.
     pub ramps: Vec<Ramp>,
     /// The longest that a change of a steady tenant took, in milliseconds.
     pub steady_ms: f64,
-    /// Bytes a second that all read and wrote, at scale 1, once all has settled.
+    /// Bytes a second that all tenants read and wrote, at scale 1, once everything has settled.
     pub bytes_per_sec: f64,
 }
 
 impl Composed {
-    /// The most of `of` of all ramps.
+    /// The largest value of `of` over all ramps.
     pub fn most(&self, of: impl Fn(&Ramp) -> f64) -> f64 {
         self.ramps.iter().map(of).fold(0.0, f64::max)
     }
@@ -192,16 +193,16 @@ impl Composed {
 /// The disk that all pairs start from.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn image(args: &Rmw) -> Result<DiskImage, String> {
     let tenants: Vec<_> = roles().map(|role| (role.class(), role.terms(), role.rows())).collect();
     preload::image(args.trial.seed, &tenants, ROW / args.trial.scale)
 }
 
-/// One pair, tried on a disk that starts as `image`.
+/// Runs one pair on a disk that starts as `image`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(args: &Rmw, image: &DiskImage, pair: Pair) -> Result<Composed, String> {
     let first = args.round_at(WARM_ROUNDS) / SECOND;
     if args.seconds <= first {

@@ -1,4 +1,4 @@
-//! A row for each way to share.
+//! A row of the table for each way to share.
 
 use super::cached::{Cached, Kept, SHARE, STEADY_TENANTS, TENANTS};
 use super::cascade::{Cascade, Cascaded};
@@ -8,7 +8,7 @@ use super::rmw::{Composed, Rmw};
 use super::world::MB;
 use super::{Buffer, Class, Shared};
 
-/// What is tried, and the head of the table.
+/// What is tried, and the column titles of the table.
 pub fn heading(args: &Buffer) -> String {
     format!(
         "Write memory of 2048 MB, 16 tenants with a share of 128 MB: {} write 50 MB/s, 2 write all they can, {} ask for their share \
@@ -31,7 +31,7 @@ pub fn heading(args: &Buffer) -> String {
     )
 }
 
-/// What came out.
+/// The row of one way to share.
 pub fn row(shared: &Shared) -> String {
     let delta = shared.delta_ms.map_or_else(|| "-".to_owned(), |delta| format!("{delta:.0}"));
     let waited = |class| shared.longest_ms(class);
@@ -151,7 +151,7 @@ pub(super) fn mix_row(mixed: &Mixed) -> String {
     )
 }
 
-/// The same for the block cache.
+/// What is tried with the block cache, and the column titles.
 pub fn cache_heading(args: &Cached) -> String {
     format!(
         "Block cache of {} MB, {TENANTS} tenants with a share of {} MB, device of {} MB/s: {STEADY_TENANTS} read 50 MB/s, 2 read \
@@ -178,7 +178,7 @@ pub fn cache_heading(args: &Cached) -> String {
     )
 }
 
-/// The same for the block cache.
+/// The row of one way to share the block cache.
 pub fn cache_row(kept: &Kept) -> String {
     let delta = kept.delta_ms.map_or_else(|| "-".to_owned(), |delta| format!("{delta:.0}"));
     let least = |of: fn(&super::cached::Regained) -> f64| kept.regained.iter().map(of).fold(f64::INFINITY, f64::min);
@@ -200,7 +200,7 @@ pub fn cache_row(kept: &Kept) -> String {
     )
 }
 
-/// The same for tenants that read and write.
+/// What is tried with tenants that read and write, and the column titles.
 pub fn rmw_heading(args: &Rmw) -> String {
     format!(
         "Block cache and write memory of 16 tenants with shares of 320 and 128 MB, device of {} MB/s for reads: 6 change rows, \
@@ -228,7 +228,7 @@ pub fn rmw_heading(args: &Rmw) -> String {
     )
 }
 
-/// The same for tenants that read and write.
+/// The row of one pair of delays.
 pub fn rmw_row(composed: &Composed) -> String {
     let delta = composed.delta_ms.map_or_else(|| "-".to_owned(), |delta| format!("{delta:.0}"));
     let least_had = composed.ramps.iter().map(|ramp| ramp.had_percent).fold(f64::INFINITY, f64::min);

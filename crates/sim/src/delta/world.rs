@@ -1,4 +1,4 @@
-//! What the scenarios have in common: a machine, and settings under which nothing is compacted.
+//! What the scenarios have in common: a machine, and settings under which no compaction is due.
 
 use weir_admission::{Limits, Rates, UNLIMITED, cost};
 use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
@@ -15,8 +15,8 @@ pub(super) const MB: u64 = 1_000_000;
 pub(super) enum Device {
     /// Reads and writes together.
     Shared(u64),
-    /// Reads and writes each by themselves, as the paper limits them: flushes do not wait behind readers who use all
-    /// of it.
+    /// Reads and writes each with a limit of their own, as in the paper: flushes do not wait behind readers who use all
+    /// of the device.
     Split { read: u64, write: u64 },
 }
 
@@ -24,7 +24,7 @@ impl Device {
     fn spec(self) -> DeviceSpec {
         match self {
             Device::Shared(bytes_per_sec) => DeviceSpec { sector_bytes: PAGE, ..DeviceSpec::shared(bytes_per_sec) },
-            // So many slots that reads that are under way leave some to writes.
+            // Enough slots that reads in flight leave some to writes.
             Device::Split { read, write } => {
                 let spec = DeviceSpec { sector_bytes: PAGE, ..DeviceSpec::shared(read) };
                 DeviceSpec { shared: false, write_bytes_per_sec: write, parallelism: 1 << 16, ..spec }
@@ -32,7 +32,7 @@ impl Device {
         }
     }
 
-    /// All that it moves.
+    /// All the bandwidth of the device.
     fn limits(self) -> Limits {
         match self {
             Device::Shared(bytes_per_sec) => Limits::bytes(bytes_per_sec),
@@ -48,7 +48,7 @@ pub(super) fn machine(sim: &Sim, image: &DiskImage, device: Device, seed: u64) -
     Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: seed }
 }
 
-/// Trees with memtables of `memtable` bytes. Compactions are not what this is about, and never due.
+/// Trees with memtables of `memtable` bytes. Compactions are not the subject here, and never due.
 pub(super) fn tree(memtable: u64) -> TreeOptions {
     let never = 1 << 30;
     TreeOptions {
@@ -64,7 +64,7 @@ pub(super) fn tree(memtable: u64) -> TreeOptions {
     }
 }
 
-/// A node with `tree` on `device`, all of which the gate hands out.
+/// A node with `tree` on `device`, whose gate hands out all of the device.
 pub(super) fn config(tree: TreeOptions, device: Device) -> NodeConfig {
     let device = device.limits();
     NodeConfig {

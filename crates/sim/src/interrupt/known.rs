@@ -1,4 +1,4 @@
-//! What is known of a server's tenants, and whether it holds.
+//! What is known of a server's tenants, and checks that it holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -37,29 +37,29 @@ const SLEEPERS: usize = 6;
 enum Fate {
     There,
     Gone,
-    /// Nobody was told: as a whole or not at all.
+    /// Nobody was told: the order was carried out as a whole or not at all.
     Either,
 }
 
-/// See the module.
+/// What is known of the tenants of one server.
 pub struct Known {
     engines: Engines,
     backups: PathBuf,
     whole: PathBuf,
     round: u64,
-    /// What the round under way ordered.
+    /// The orders of the round under way.
     ordered: Option<Round>,
     lines: [Line; LINES],
-    /// One more that writes to it, by commands of every type.
+    /// One more client that writes to that tenant, by commands of every type.
     steps: Steps,
     acknowledged: u64,
     sleepers: Sleepers,
-    /// Tenants that were restored, with [`KEYS`] keys, and that were created, empty.
+    /// Tenants that were restored, with [`KEYS`] keys, and tenants that were created, which are empty.
     tenants: BTreeMap<String, Fate>,
     secrets: BTreeMap<String, String>,
 }
 
-/// Tenants that are asked now and then, and fall asleep in between.
+/// Tenants that are asked now and then, and that fall asleep in between.
 #[derive(Default)]
 pub struct Sleepers {
     secrets: Vec<String>,
@@ -75,7 +75,7 @@ fn value(number: u64) -> String {
 }
 
 impl Known {
-    /// Makes what all rounds need on an empty server.
+    /// Creates what all rounds need on an empty server.
     pub fn begin(server: &Server, backups: PathBuf, engines: Engines) -> Result<Self, String> {
         let mut known = Self {
             engines,
@@ -111,17 +111,17 @@ impl Known {
         Ok(known)
     }
 
-    /// Writes that were acknowledged.
+    /// How many writes were acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Where [`Known::writers`] get in.
+    /// The door through which [`Known::writers`] write.
     pub fn written_to(&self, server: &Server) -> Door {
         Door { address: server.clients, user: WRITTEN.into(), secret: self.secrets[WRITTEN].clone() }
     }
 
-    /// Those who write while orders are given.
+    /// The clients that write while orders are given.
     pub fn writers(&mut self) -> (&mut [Line], &mut Steps, &mut Sleepers) {
         (&mut self.lines, &mut self.steps, &mut self.sleepers)
     }
@@ -157,7 +157,7 @@ impl Known {
         self.tenants.iter().filter(|(_, fate)| **fate == Fate::There).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether the server has what it answered, and of all else nothing by halves.
+    /// Checks that the server has whatever it answered, and that nothing else was done by halves.
     pub fn settle(&mut self, server: &Server, answers: &Answers, figures: &mut Figures) -> Result<(), String> {
         let Some(round) = self.ordered.take() else { return Ok(()) };
         let answer =
@@ -191,7 +191,7 @@ impl Known {
         Ok(())
     }
 
-    /// Who is there, who is gone, and whether those of this round and one more are whole.
+    /// Checks which tenants are there and which are gone, and that those of this round and one more are whole.
     fn look_at_tenants(&mut self, server: &Server, round: &Round) -> Result<(), String> {
         let listed = listed(server.operators)?;
         let fixed = |name: &str| [SOURCE, FLUSHED, WRITTEN, "default"].contains(&name) || name.starts_with("sleeper-");
@@ -205,7 +205,7 @@ impl Known {
             }
             *fate = found;
         }
-        // Gone for ever: no name is used twice.
+        // A tenant that is gone is gone for ever: no name is used twice.
         let there = |name: &String| self.tenants[name] == Fate::There;
         let mut whole: BTreeSet<&String> = [&round.restored, &round.created, &round.dropped].into();
         whole.extend(self.tenants.keys().nth(self.round as usize % self.tenants.len()));
@@ -228,7 +228,7 @@ impl Known {
     }
 
     fn create(&mut self, server: &Server, name: &str, partitions: u16) -> Result<String, String> {
-        // Two of four share a log, whatever the engine.
+        // Two tenants of four share a log, whatever the engine.
         let log = LogKind::ALL[self.secrets.len() / 2 % LogKind::ALL.len()];
         let kinds = (self.engines.of(self.secrets.len()), log);
         let secret = create_tenant(server.operators, name, kinds, partitions)?;
@@ -243,7 +243,7 @@ impl Known {
 }
 
 impl Sleepers {
-    /// Writes to one after the other, so that each is left alone for as long as it takes to fall asleep now and then.
+    /// Writes to one sleeper after the other, so that each is left alone long enough to fall asleep now and then.
     pub fn touch(&mut self, address: SocketAddr, over: &AtomicBool, rng: &mut Rng) {
         while !over.load(Ordering::Relaxed) {
             let number = rng.below(SLEEPERS as u64) as usize;
@@ -258,7 +258,7 @@ impl Sleepers {
         }
     }
 
-    /// Whether each has its last number; gives how many were asleep.
+    /// Checks that each sleeper has its last number, and returns how many were asleep.
     fn look(&mut self, address: SocketAddr, operators: SocketAddr) -> Result<u64, String> {
         let listed = listed(operators)?;
         let asleep = (0..SLEEPERS).filter(|&number| listed.get(&sleeper(number)) == Some(&0)).count() as u64;
@@ -274,7 +274,7 @@ impl Sleepers {
     }
 }
 
-/// Whether the tenant has one of these numbers of keys, and each key its value.
+/// Checks that the tenant has one of these numbers of keys, and each key its value.
 fn look(client: &mut Client, name: &str, keys: &[u64]) -> Result<(), String> {
     let size = client.ask(&["DBSIZE"])?.and_then(|size| size.parse().ok()).ok_or("DBSIZE is no number")?;
     if !keys.contains(&size) {
@@ -285,7 +285,7 @@ fn look(client: &mut Client, name: &str, keys: &[u64]) -> Result<(), String> {
             return Err(format!("tenant {name}: key {number} has another value"));
         }
     }
-    // And takes writes.
+    // And it takes writes.
     client.ask(&["SET", "probe", "1"])?;
     match client.ask(&["DEL", "probe"])?.as_deref() {
         Some("1") => Ok(()),
@@ -293,8 +293,8 @@ fn look(client: &mut Client, name: &str, keys: &[u64]) -> Result<(), String> {
     }
 }
 
-/// Whether the backup in `dir` is whole, which it must be if that `was_answered`; one that was broken off is
-/// recognised. Removes it.
+/// Checks that the backup in `dir` is whole, which it must be if it `was_answered`, or is recognised as broken off.
+/// Removes it.
 fn look_at_backup(server: &Server, dir: &Path, was_answered: bool) -> Result<bool, String> {
     let _scope = blocking_scope();
     let fs: Arc<dyn Fs> = RealFs::new(RealFsOptions::default());
@@ -311,8 +311,8 @@ fn look_at_backup(server: &Server, dir: &Path, was_answered: bool) -> Result<boo
     );
     match (found.is_ok(), &again) {
         (true, Answer::Refused(why)) if why.contains("holds a finished backup") => {}
-        (false, Answer::Refused(why)) if why.contains("was broken off") => {}
-        // Nothing was in it yet, or it failed in good order.
+        (false, Answer::Refused(why)) if why.contains("was interrupted") => {}
+        // Nothing was in the directory yet, or the backup failed in good order.
         (false, Answer::Done(_)) => {
             drop(block_on(weir_node::backup::verify(&fs, dir)).map_err(|error| error.to_string())?)
         }
@@ -324,7 +324,7 @@ fn look_at_backup(server: &Server, dir: &Path, was_answered: bool) -> Result<boo
     }
 }
 
-/// The tenants, and of each how many partitions are awake.
+/// The tenants, and how many partitions of each are awake.
 fn listed(operators: SocketAddr) -> Result<BTreeMap<String, u64>, String> {
     let told: Value =
         serde_json::from_str(&done(order(operators, "GET /v1/tenants", ""))?).map_err(|e| e.to_string())?;

@@ -1,18 +1,18 @@
-//! Real servers, sent signals in the middle of what operators order: backup, restore, create, drop, FLUSHALL, sleep and
+//! Real servers that get signals in the middle of operators' orders: backup, restore, create, drop, FLUSHALL, sleep and
 //! wake, all at once.
 //!
-//! In a round every order is given, each a little later or earlier, while others write. At a random moment of that time
-//! the signal comes:
+//! In a round every order is given, each a little later or earlier, while clients write. The signal comes at a random
+//! moment of that time:
 //!
 //! | signal | what the server must do |
 //! |---|---|
-//! | SIGKILL | nothing: it is gone, and is started again |
+//! | SIGKILL | nothing: the process is gone, and is started again |
 //! | SIGTERM | end well |
-//! | SIGSTOP, and SIGCONT later | go on as if nothing had been, every order done |
+//! | SIGSTOP, and SIGCONT later | go on as if nothing had happened, with every order done |
 //! | SIGHUP | the same |
 //!
 //! Then everything is looked at ([`known`]): no acknowledged write is lost, what was answered holds, and what was not
-//! answered was done as a whole or not at all. Of a server that has ended, `weir check` is asked first.
+//! answered was done as a whole or not at all. If the server has ended, `weir check` looks at its directory first.
 #![allow(clippy::disallowed_methods, reason = "this runner drives real processes over real sockets")]
 
 mod known;
@@ -51,34 +51,34 @@ impl Sent {
     /// All of them.
     pub const ALL: [Sent; 4] = [Sent::Kill, Sent::Term, Sent::Stop, Sent::Hup];
 
-    /// Whether the server has ended afterwards.
+    /// Whether the signal ends the server.
     fn ends(self) -> bool {
         matches!(self, Sent::Kill | Sent::Term)
     }
 }
 
-/// How it is run.
+/// How the scenario is run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `weir` binary.
     pub binary: PathBuf,
-    /// What tenants keep their rows in.
+    /// The engines that keep tenants' rows.
     pub engines: Engines,
     /// An empty or missing directory: the data and the backups go below it.
     pub dir: PathBuf,
-    /// What is sent, in turn.
+    /// The signals to send, in turn.
     pub signals: Vec<Sent>,
-    /// Rounds with each of them.
+    /// Rounds with each signal.
     pub rounds: u64,
     /// How long the server is stopped by SIGSTOP.
     pub stopped: Duration,
     /// Seed of all moments.
     pub seed: u64,
-    /// Whether to say on standard error how far it is.
+    /// Whether to report progress on standard error.
     pub progress: bool,
 }
 
-/// What came out.
+/// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Signals sent.
@@ -87,7 +87,7 @@ pub struct Figures {
     pub acknowledged: u64,
     /// For each kind of order: how many were answered, refused, and cut off by the signal.
     pub orders: [[u64; 3]; KINDS],
-    /// Of backups that were not answered: those that are whole nevertheless.
+    /// Backups that were not answered but are whole nevertheless.
     pub whole_backups: u64,
     /// Times that a tenant had fallen asleep when it was looked at.
     pub asleep: u64,
@@ -107,15 +107,15 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Memtables that fill often, so that backups have many tables; tenants that sleep soon.
+/// Small memtables that fill often, so that backups have many tables, and tenants that sleep soon.
 const CONFIG: &str = "write_buffer = \"256 KiB\"\nhibernate_after_seconds = 1\n";
-/// All orders are begun within this.
+/// All orders are begun within this time.
 const SPREAD: Duration = Duration::from_millis(40);
 
-/// Runs it. The error says what was lost or half done.
+/// Runs the scenario.
 ///
 /// # Errors
-/// That, or what else went wrong.
+/// The error says what was lost or half done, or what else went wrong.
 pub fn run(options: &Options) -> Result<Figures, String> {
     let mut rng = Rng::new(options.seed);
     let words = |error: std::io::Error| format!("{}: {error}", options.dir.display());
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Result<Figures, String> {
     let mut server = start(&launch)?;
     let mut known = Known::begin(&server, backups, options.engines.clone())?;
     let mut figures = Figures::default();
-    // Without a signal, to know how long it takes, and that all of it works.
+    // A round without a signal, to know how long it takes, and that everything works.
     let (mut usual, answers) = uninterrupted(&server, &mut known, &mut rng)?;
     expect_done(&answers)?;
     known.settle(&server, &answers, &mut figures)?;
@@ -149,7 +149,7 @@ pub fn run(options: &Options) -> Result<Figures, String> {
         }
         figures.signals += 1;
         figures.count(&answers);
-        // A server that goes on is killed now and then, too: what it did must be on disk as well.
+        // A server that goes on is killed now and then, too: what it did must also be on disk.
         if sent.ends() || rng.chance(0.25) {
             server.kill();
             check(&launch).map_err(story)?;
@@ -157,7 +157,7 @@ pub fn run(options: &Options) -> Result<Figures, String> {
         }
         known.settle(&server, &answers, &mut figures).map_err(story)?;
         figures.acknowledged = known.acknowledged();
-        // A loaded machine is slower: about half of the orders should be cut off all the same.
+        // A loaded machine is slower, but about half of the orders should be cut off all the same.
         usual = if sent.ends() {
             let cut = answers.iter().filter(|(_, answer, _)| *answer == Answer::Cut).count();
             usual.mul_f64(if 2 * cut > KINDS { 1.1 } else { 0.9 })
@@ -200,7 +200,7 @@ fn expect_done(answers: &Answers) -> Result<(), String> {
     failed.map_or(Ok(()), |(kind, answer, _)| Err(format!("{}: {answer:?}", kind.name())))
 }
 
-/// A round without a signal, and how long it took.
+/// Runs a round without a signal, and returns how long it took.
 fn uninterrupted(server: &Server, known: &mut Known, rng: &mut Rng) -> Result<(Duration, Answers), String> {
     let from = Instant::now();
     let round = known.prepare(server, rng)?;
@@ -208,7 +208,7 @@ fn uninterrupted(server: &Server, known: &mut Known, rng: &mut Rng) -> Result<(D
     Ok((from.elapsed(), answers))
 }
 
-/// A round in whose middle, after `moment`, the signal is `sent`.
+/// Runs a round in whose middle, after `moment`, the signal `sent` is sent.
 fn interrupted(
     server: &mut Server,
     known: &mut Known,

@@ -10,12 +10,12 @@ use weir_node::EngineKind;
 use super::Answers;
 use crate::process::{Answer, Client, order};
 
-/// The tenant of which backups are made. It is not written to after the beginning.
+/// The tenant that is backed up. It is not written to after the beginning.
 pub const SOURCE: &str = "source";
 /// The tenant that is emptied.
 pub const FLUSHED: &str = "flushed";
 
-/// What is ordered.
+/// A kind of order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A backup of [`SOURCE`].
@@ -30,14 +30,14 @@ pub enum Kind {
     Flush,
 }
 
-/// How many kinds there are.
+/// How many kinds of orders there are.
 pub const KINDS: usize = 5;
 
 impl Kind {
     /// All of them.
     pub const ALL: [Kind; KINDS] = [Kind::Backup, Kind::Restore, Kind::Create, Kind::Drop, Kind::Flush];
 
-    /// In a word.
+    /// Its name, in one word.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Backup => "backup",
@@ -49,22 +49,22 @@ impl Kind {
     }
 }
 
-/// What a round orders.
+/// The orders of one round.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// Where the backup goes.
     pub backup: PathBuf,
-    /// What is restored.
+    /// The backup that is restored.
     pub whole: PathBuf,
-    /// The name of what is restored.
+    /// The name of the tenant that is restored.
     pub restored: String,
-    /// The name of what is created.
+    /// The name of the tenant that is created.
     pub created: String,
-    /// What that keeps its rows in.
+    /// The engine of the tenant that is created.
     pub engine: EngineKind,
-    /// Who is dropped.
+    /// The tenant that is dropped.
     pub dropped: String,
-    /// Who logs in to say FLUSHALL.
+    /// The user that logs in to send FLUSHALL.
     pub flusher: String,
 }
 

@@ -10,7 +10,7 @@ use weir_scenario::ycsb::Case;
 
 use super::virtual_time::{image, in_parallel, run};
 
-/// What is run: seed by seed, case by case, profile by profile.
+/// The cases to run: seed by seed, case by case, profile by profile.
 pub struct Cases {
     first: Plan,
     plans: Vec<(Case, Plan)>,
@@ -18,10 +18,10 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// Of `args`.
+    /// The cases that `args` ask for.
     ///
     /// # Errors
-    /// What cannot be run, in words.
+    /// The error says in words what cannot be run.
     pub fn of(args: &Ycsb) -> Result<Self, String> {
         let mut plans = Vec::new();
         for seed in args.seed..args.seed + args.seeds {
@@ -30,7 +30,7 @@ impl Cases {
             }
         }
         let (_, first) = plans.first().cloned().ok_or("no workload was named")?;
-        // Before the minute that preloading may take.
+        // Before the preloading, which may take a minute.
         args.profiles.iter().try_for_each(|name| profile::config(name, &first).map(drop))?;
         Ok(Self { first, plans, seeds: args.seeds as usize })
     }
@@ -40,17 +40,17 @@ impl Cases {
         &self.first
     }
 
-    /// The profile that others are compared with: `rocksdb`, or else the first.
+    /// The profile that others are compared with: `rocksdb` if it is among them, else the first.
     pub fn compared_with(&self) -> &str {
         let profiles = &self.first.args.profiles;
         let rocksdb = profiles.iter().find(|name| *name == "rocksdb");
         rocksdb.or(profiles.first()).map_or("", String::as_str)
     }
 
-    /// Runs them all on `threads` threads. All cases of a seed find the same data.
+    /// Runs all cases on `threads` threads. All cases of a seed find the same data.
     ///
     /// # Errors
-    /// The first that went wrong, in words.
+    /// The error says in words what went wrong first.
     pub fn run(&self, threads: usize) -> Result<Vec<(Case, Run)>, String> {
         let (progress, of_seed) = (Progress::default(), self.plans.len() / self.seeds);
         let preload = |number: usize| {

@@ -25,11 +25,11 @@ use super::WORLD;
 /// Latency of the device after a transfer, and of a sync: those of a data-centre SSD, in nanoseconds.
 const LATENCY: u64 = 80_000;
 const SYNC_LATENCY: u64 = 120_000;
-/// Virtual time after the end of a run within which everything is done, in nanoseconds.
+/// Everything must be done within this much virtual time after the end of a run, in nanoseconds.
 const PATIENCE: u64 = 3_600 * SECOND;
 
-/// The device of `plan`. It reads by the page, as all figures of virtual time have it: smaller sectors are one of the
-/// things in which disks differ, and make reads cheaper for all profiles alike.
+/// The device of `plan`. It reads by the page, as in all figures of virtual time: smaller sectors, which only some
+/// disks have, would make reads cheaper for all profiles alike.
 fn device(plan: &Plan) -> DeviceSpec {
     let shared = DeviceSpec::shared(plan.device());
     DeviceSpec { latency: LATENCY, sync_latency: SYNC_LATENCY, sector_bytes: PAGE, ..shared }
@@ -38,7 +38,7 @@ fn device(plan: &Plan) -> DeviceSpec {
 /// The disk that all runs of `plan` start from.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn image(plan: &Plan, bar: &ProgressBar) -> Result<DiskImage, String> {
     let sim = Sim::new(plan.args.seed);
     let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
@@ -48,10 +48,10 @@ pub fn image(plan: &Plan, bar: &ProgressBar) -> Result<DiskImage, String> {
     Ok(disk.crash_keeping(Keep::All, &mut Rng::new(0)))
 }
 
-/// One profile's run on a disk that starts as `image`.
+/// Runs one profile on a disk that starts as `image`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The error says in words what went wrong.
 pub fn run(plan: &Plan, name: &str, image: &DiskImage, bar: &ProgressBar) -> Result<Run, String> {
     let config = profile::config(name, plan)?;
     let sim = Sim::new(plan.args.seed);
@@ -61,13 +61,13 @@ pub fn run(plan: &Plan, name: &str, image: &DiskImage, bar: &ProgressBar) -> Res
     sim.block_on(drive::run(WORLD, machine, plan, name, &config, bar)).map_err(|error| format!("{name}: {error}"))
 }
 
-/// All profiles of the plan on the same data, in their order, on `threads` threads.
+/// Runs all profiles of the plan on the same data, in their order, on `threads` threads.
 ///
 /// # Errors
-/// The first that went wrong, in words.
+/// The error says in words what went wrong first.
 pub fn compare(plan: &Plan, threads: usize) -> Result<Vec<Run>, String> {
     let profiles = &plan.args.profiles;
-    // Before the minute that preloading may take.
+    // Before the preloading, which may take a minute.
     profiles.iter().try_for_each(|name| profile::config(name, plan).map(drop))?;
     let progress = Progress::default();
     let items = plan.items() * u64::from(plan.args.partitions);
@@ -80,7 +80,7 @@ pub fn compare(plan: &Plan, threads: usize) -> Result<Vec<Run>, String> {
 /// How many tenants every profile carries in each week, on `threads` threads: profile by profile.
 ///
 /// # Errors
-/// The first that went wrong, in words.
+/// The error says in words what went wrong first.
 pub fn density(args: &Density, threads: usize) -> Result<Vec<Found>, String> {
     args.check()?;
     let weeks: Vec<(&String, u64)> =
@@ -100,10 +100,10 @@ pub fn density(args: &Density, threads: usize) -> Result<Vec<Found>, String> {
     in_parallel(weeks.len(), threads, find).into_iter().collect()
 }
 
-/// What a machine carries, on at most two threads.
+/// How much a machine carries, computed on at most two threads.
 ///
 /// # Errors
-/// The first that went wrong, in words.
+/// The error says in words what went wrong first.
 pub fn capacity(question: &Question<'_>, threads: usize) -> Result<Answer, String> {
     let (plan, progress) = (question.today(), Progress::default());
     let Some(profile) = plan.args.profiles.first() else { return Err("no profile was named".to_owned()) };
@@ -127,7 +127,7 @@ pub fn capacity(question: &Question<'_>, threads: usize) -> Result<Answer, Strin
     Ok(Answer { today, ratio, tenants })
 }
 
-/// What `work` makes of each number below `count`, in their order, on `threads` threads.
+/// The results of `work` for each number below `count`, in their order, computed on `threads` threads.
 pub(super) fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let take = || {

@@ -1,14 +1,14 @@
-//! Clients of a real server that take steps: each changes rows of every type by a transaction, a script or a function,
-//! and takes place as a whole or not at all.
+//! Clients of a real server that take steps. Each step changes rows of every type by a transaction, a script or a
+//! function, and happens as a whole or not at all.
 //!
 //! Step `n` writes to some fifteen rows of its client ([`step`]), in one of six [ways](way). Before every tenth step
 //! the client's library of functions is loaded anew, and says which step it came with. A companion waits for the
 //! numbers that steps push (`BLMOVE`), and takes them over.
 //!
 //! After an end of any kind the rows of a client must be those of some last step `c`, with acknowledged <= c <= sent:
-//! the rule of the prefix, for rows of many kinds at a time. Rows that were made by the last steps anew, by plain
-//! commands, must answer every question alike; each step counts once; numbers are taken over once and in order; and the
-//! library is the one that was loaded before step `c`, or before the next.
+//! the rule of the prefix, for rows of many kinds at a time. Rows that plain commands make anew from the last steps
+//! must answer every question alike; each step counts once; numbers are taken over once and in order; and the library
+//! is the one that was loaded before step `c`, or before the next.
 #![allow(clippy::disallowed_methods, reason = "these clients speak to servers over real sockets")]
 
 pub mod step;
@@ -24,32 +24,32 @@ use crate::kill9::Load;
 use crate::process::Door;
 use crate::reply::Reply;
 
-/// A library is loaded before each of so many steps.
+/// A library is loaded before each of this many steps.
 const LIBRARY_EVERY: u64 = 10;
-/// A server that says nothing for so long hangs.
+/// A server that does not answer for this long hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Steps that are sent before the first of them is answered.
+/// Steps that may be sent before the first of them is answered.
 const AHEAD_MAX: u64 = 3;
 
-/// What a server may say that is asked to end.
+/// What a server may answer once it was asked to end.
 const ENDING: &str = "ending";
 
 /// What is known of the steps of one client.
 #[derive(Debug, Default)]
 pub struct Steps {
-    /// The last that was sent.
+    /// The last step that was sent.
     sent: AtomicU64,
-    /// The last that was acknowledged.
+    /// The last step that was acknowledged.
     acknowledged: AtomicU64,
-    /// Of those numbers that its companion has taken over, how many it was told of.
+    /// How many numbers the companion was told that it has taken over.
     taken: AtomicU64,
-    /// What was there when it was last looked at: steps, and numbers taken over.
+    /// What was there at the last look: steps, and numbers taken over.
     found: (u64, u64),
-    /// What a server said that went on, and should not have.
+    /// An answer that the server should not have given, from a server that went on.
     refused: Option<String>,
 }
 
-/// A connection that asks and reads in its own time.
+/// A connection that sends commands and reads their replies.
 struct Line(BufReader<TcpStream>);
 
 impl Line {
@@ -59,7 +59,7 @@ impl Line {
         Ok(Self(reader))
     }
 
-    /// The replies to `commands`, which are sent at once.
+    /// The replies to `commands`, which are sent all at once.
     fn ask(&mut self, commands: &[Words]) -> Result<Vec<Reply>> {
         let bytes: Vec<u8> = commands.iter().flat_map(encode).collect();
         self.0.get_mut().write_all(&bytes)?;
@@ -78,7 +78,7 @@ fn name(client: usize) -> String {
 }
 
 impl Steps {
-    /// What was acknowledged since it was last looked at may be lost.
+    /// From now on what was acknowledged since the last look may be lost.
     pub fn promise_nothing(&mut self) {
         (*self.acknowledged.get_mut(), *self.taken.get_mut()) = self.found;
     }
@@ -88,11 +88,11 @@ impl Steps {
         self.sent.load(Ordering::SeqCst)
     }
 
-    /// Takes steps as `client` until the server is gone or refuses one, until `stop`, or until `steps` were taken. What
-    /// was said that should not have been is the error.
+    /// Takes steps as `client` until the server is gone or refuses one, until `stop`, or until `steps` were taken. An
+    /// answer that should not have been given is the error.
     ///
     /// # Errors
-    /// Why it has ended, but for the last two.
+    /// Why it has ended, except for the last two reasons.
     pub fn take(&self, door: &Door, client: usize, stop: &AtomicBool, steps: u64) -> Result<()> {
         let name = name(client);
         let mut line = Line::enter(door)?;
@@ -106,7 +106,7 @@ impl Steps {
                 }
             }
             let to = (from + from % AHEAD_MAX).min(from - from % LIBRARY_EVERY + LIBRARY_EVERY - 1);
-            // Counted as sent before it is: the server may be gone with it in its hands.
+            // Counted as sent before it is sent: the server may be gone in the middle of reading it.
             self.sent.store(to, Ordering::SeqCst);
             let commands: Vec<Vec<Words>> = (from..=to).map(|n| way::sent(&name, n)).collect();
             let bytes: Vec<u8> = commands.iter().flatten().flat_map(encode).collect();
@@ -123,7 +123,7 @@ impl Steps {
     /// Takes over the numbers of steps as the companion of `client`, until the server is gone or until `stop`.
     ///
     /// # Errors
-    /// Why it has ended, but for the last.
+    /// Why it has ended, except for `stop`.
     pub fn take_over(&self, door: &Door, client: usize, stop: &AtomicBool) -> Result<()> {
         let (mut line, command) = (Line::enter(door)?, step::take(&name(client)));
         while !stop.load(Ordering::Relaxed) {
@@ -140,7 +140,7 @@ impl Steps {
 
 impl Load for Steps {
     fn write(&mut self, door: &Door, connection: usize, stop: &AtomicBool) {
-        // Whatever ends them, what was acknowledged has to be there, and what was not may be.
+        // Whatever ends the clients, what was acknowledged has to be there, and what was not may be.
         let ends = std::thread::scope(|scope| {
             let companion = scope.spawn(|| self.take_over(door, connection, stop));
             let end = self.take(door, connection, stop, u64::MAX);
@@ -172,7 +172,7 @@ impl Load for Steps {
         }
         let expected = line.ask(&step::questions(&copy)).map_err(broken)?;
         for (question, (found, expected)) in questions.iter().zip(found.iter().zip(&expected)) {
-            // Errors name their rows.
+            // An error names its rows, so errors of different rows differ.
             if found != expected && (found.error().is_none() || expected.error().is_none()) {
                 return Err(format!("after step {last}: {question:?} is answered {found:?}, and not {expected:?}"));
             }
@@ -207,12 +207,12 @@ impl Load for Steps {
     }
 }
 
-/// A server has answered, and not as it should.
+/// A server has given an answer that it should not have given.
 fn refused(what: String) -> Error {
     Error::new(ErrorKind::InvalidData, what)
 }
 
-/// Whether the library is one that may be there after the step `last`.
+/// Checks that the library is one that may be there after the step `last`.
 fn judge_library(last: u64, told: &Reply) -> std::result::Result<(), String> {
     let before = |n: u64| (n - n % LIBRARY_EVERY).max(u64::from(n > 0));
     let found = match told.error() {

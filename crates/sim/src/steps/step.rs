@@ -1,9 +1,9 @@
 //! The steps of one client: step `n` changes rows of every type, so that each of them says `n`.
 //!
-//! What rows say depends on the number of the last step and on few steps in front of it: whoever takes these once more
-//! with other rows, one plain command after the other, gets rows that must answer the same.
+//! The contents of rows depend on the number of the last step and on a few steps before it. So plain commands that
+//! repeat these steps with other rows, one after the other, give rows that must answer the same.
 
-/// Steps whose traces no later step has covered: every window below is at most this long.
+/// Steps whose traces no later step has overwritten: every window below is at most this long.
 const WINDOW: u64 = 16;
 
 /// A deadline in a century nobody lives to see, in milliseconds since 1970.
@@ -12,7 +12,7 @@ const FAR_MS: u64 = 4_102_444_800_000;
 /// A command, as its words.
 pub type Words = Vec<String>;
 
-/// The name of a row, where all rows of one client are in one slot.
+/// The name of a row, in the slot that all rows of one client share.
 fn row(rows: &str, name: &str) -> String {
     format!("{{{rows}}}:{name}")
 }
@@ -25,7 +25,7 @@ fn command(rows: &str, line: &str) -> Words {
 /// Names of all rows that steps write to.
 const NAMES: [&str; 15] = ["n", "i", "h", "m", "t", "l", "s", "z", "g", "p", "b", "x", "q", "d", "y"];
 
-/// The rows that a step names: what a script declares.
+/// The rows that a step names, which a script declares.
 pub fn keys(rows: &str) -> Vec<String> {
     NAMES.iter().filter(|&&name| name != "d").map(|name| row(rows, name)).collect()
 }
@@ -70,8 +70,8 @@ pub fn step(rows: &str, n: u64) -> Vec<Words> {
 
 const GROUP: &str = "XGROUP CREATE @x g 0 MKSTREAM";
 
-/// Commands that make `rows` as they are after step `n`, whatever they were before. The row of step numbers that are to
-/// be [taken](take) and the count of steps are not as they were.
+/// Commands that make `rows` as they are after step `n`, whatever they were before. They do not restore the row of step
+/// numbers that are to be [taken](take), nor the count of steps.
 pub fn replay(rows: &str, n: u64) -> Vec<Words> {
     let from = (n - n % WINDOW).saturating_sub(WINDOW).max(1);
     let mut commands = vec![[vec!["DEL".to_owned()], NAMES.map(|name| row(rows, name)).to_vec()].concat()];
@@ -82,7 +82,7 @@ pub fn replay(rows: &str, n: u64) -> Vec<Words> {
     commands
 }
 
-/// What is asked of rows: all that a step has left.
+/// The questions about rows, which cover all that a step has left.
 pub fn questions(rows: &str) -> Vec<Words> {
     [
         "GET @n",
@@ -110,7 +110,7 @@ pub fn questions(rows: &str) -> Vec<Words> {
     .collect()
 }
 
-/// How many steps were taken, if each counts once.
+/// Asks how many steps were taken, if each counts once.
 pub fn count(rows: &str) -> Words {
     command(rows, "GET @i")
 }
@@ -120,7 +120,7 @@ pub fn take(rows: &str) -> Words {
     command(rows, "BLMOVE @q @d LEFT RIGHT 0.05")
 }
 
-/// The numbers that were taken over, and those that are left.
+/// Asks for the numbers that were taken over, and those that are left.
 pub fn taken_and_left(rows: &str) -> [Words; 2] {
     ["LRANGE @d 0 -1", "LRANGE @q 0 -1"].map(|line| command(rows, line))
 }

@@ -1,11 +1,11 @@
-//! How a step is asked for: as a transaction, as a script, as a function, or as one inside the other. Whichever it is,
-//! it takes place as a whole or not at all.
+//! How a step is requested: as a transaction, as a script, as a function, or as one inside the other. In every way it
+//! happens as a whole or not at all.
 
 use super::step::{Words, keys, step};
 use crate::reply::Reply;
 
-/// Runs the commands whose words are in `ARGV`, each behind its number of words. Where a word is left, it fails with
-/// that.
+/// Runs the commands whose words are in `ARGV`, each with its number of words in front. If one word is left over at the
+/// end, the script fails with it.
 const BODY: &str = "\
 local at = 1
 while at < #args do
@@ -16,10 +16,10 @@ end
 if at == #args then error({err = args[at]}) end
 return redis.status_reply('OK')";
 
-/// What a script says that is to fail when it has done everything.
+/// The error of a script that is to fail after it has done everything.
 const PLANNED: &str = "PLANNED the step is taken";
 
-/// See the module.
+/// The way in which a step is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// `MULTI` and `EXEC`.
@@ -39,7 +39,7 @@ enum Way {
 const WAYS: [Way; 6] =
     [Way::Transaction, Way::Script, Way::Undeclared, Way::Function, Way::ScriptInTransaction, Way::Failing];
 
-/// The library with which a client calls functions: it says with which step it came.
+/// The library from which a client calls functions: it says with which step it came.
 pub fn library(client: &str, n: u64) -> Words {
     let code = format!(
         "#!lua name=steps_{client}\n\
@@ -68,7 +68,7 @@ fn call(rows: &str, head: [String; 2], declares: bool, commands: &[Words], last:
     words
 }
 
-/// What is sent for step `n` of a client, command by command.
+/// The commands that are sent for step `n` of a client.
 pub fn sent(client: &str, n: u64) -> Vec<Words> {
     let commands = step(client, n);
     let eval = || ["EVAL".to_owned(), format!("local args = ARGV\n{BODY}")];
@@ -94,10 +94,10 @@ fn way(n: u64) -> Way {
     WAYS[(n % WAYS.len() as u64) as usize]
 }
 
-/// Whether these are the replies to what was [`sent`] for step `n`, all of them, and it was taken.
+/// Checks that these are all the replies to what was [`sent`] for step `n`, and that the step was taken.
 ///
 /// # Errors
-/// What was said instead.
+/// The reply that came instead.
 pub fn judge(n: u64, replies: &[Reply]) -> Result<(), String> {
     let refused = replies.iter().find_map(Reply::any_error);
     match (way(n), refused) {

@@ -1,4 +1,4 @@
-//! What is believed about a node's directory: its tenants, and what of each partition must be there.
+//! What is believed about a node's directory: its tenants, and the contents that each partition must have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::node_store::SYNC_EVERY;
 pub enum Stop {
     /// In good order.
     Closed,
-    /// Killed: what the kernel had is there.
+    /// Killed: everything that the kernel had is there.
     Killed,
-    /// With the machine.
+    /// Together with the machine.
     PowerCut,
 }
 
 impl Stop {
-    /// As in a table.
+    /// Its name, as a table shows it.
     pub fn name(self) -> &'static str {
         match self {
             Stop::Closed => "closed",
@@ -31,15 +31,15 @@ impl Stop {
     }
 }
 
-/// What was acknowledged so long before the end, in nanoseconds, is known to be durable by the files themselves: damage
-/// to it must be told from a torn tail. (In mode `none` only what is in tables.) An anchor is written every fourth
-/// round of the control loop, each of ten sync intervals.
+/// Whatever was acknowledged at least this long before the end, in nanoseconds, is known to be durable by the files
+/// themselves: damage to it must be told from a torn tail. (In mode `none` only what is in tables is known to be
+/// durable.) An anchor is written every fourth round of the control loop, and a round takes ten sync intervals.
 pub const KNOWN_DURABLE_AFTER: Nanos = 5 * 10 * SYNC_EVERY;
 
 /// A partition as its tenant believes it to be.
 #[derive(Clone, Debug)]
 pub struct Shard {
-    /// Its number: where its files are.
+    /// Its number, which says where its files are.
     pub number: u32,
     /// What was sent to it.
     pub model: Model,
@@ -60,7 +60,7 @@ impl Shard {
         Self { number, model, base: None, acks, keys, accepted: Vec::new() }
     }
 
-    /// What a restore makes of it, as partition `number`.
+    /// The partition as a restore makes it, under `number`.
     pub fn restored(&self, number: u32) -> Self {
         let mut model = self.model.clone();
         model.settle_at_present();
@@ -78,7 +78,7 @@ impl Shard {
         self.model.send(batch);
     }
 
-    /// All batches sent so far are acknowledged.
+    /// Notes that all batches sent so far are acknowledged.
     pub fn acknowledge(&mut self, now: Nanos) {
         self.acks.push((self.model.sent(), now));
     }
@@ -88,7 +88,7 @@ impl Shard {
         let within = match (stop, sync) {
             (Stop::Closed, _) | (Stop::Killed, SyncMode::Always | SyncMode::Interval) => 0,
             (Stop::PowerCut, SyncMode::Always) => 0,
-            // A sync that was under way when the acknowledgement came does not cover it: the next one does, and takes
+            // A sync that was under way when the acknowledgement came does not cover it. The next one does, and takes
             // its time.
             (Stop::PowerCut, SyncMode::Interval) => 2 * SYNC_EVERY + 50_000_000,
             (Stop::Killed | Stop::PowerCut, SyncMode::None) => return 0,
@@ -96,8 +96,8 @@ impl Shard {
         self.acknowledged(within, now)
     }
 
-    /// How many batches must be there, or their loss be noticed, whatever became of one file. `persisted`: the last
-    /// record in tables.
+    /// How many batches must be there, or their loss be reported, whatever happened to one file. `persisted` is the
+    /// last record in tables.
     pub fn known_durable(&self, sync: SyncMode, stop: Stop, now: Nanos, persisted: LogIndex) -> usize {
         let in_tables = || persisted.saturating_sub(self.base.unwrap_or(persisted)) as usize;
         let known = match (stop, sync) {
@@ -108,13 +108,13 @@ impl Shard {
         known.min(self.model.sent())
     }
 
-    /// How many batches were acknowledged for so long at `now`.
+    /// How many batches had been acknowledged for at least `age` at `now`.
     fn acknowledged(&self, age: Nanos, now: Nanos) -> usize {
         let due = self.acks.iter().filter(|(_, at)| at + age <= now);
         due.map(|(batches, _)| *batches).max().unwrap_or(0)
     }
 
-    /// The process has ended and what it left has been looked at: a new life begins.
+    /// Begins a new life: the process has ended, and what it left has been looked at.
     pub fn new_life(&mut self) {
         (self.base, self.acks) = (None, Vec::new());
     }
@@ -125,10 +125,10 @@ impl Shard {
 pub struct Belief {
     /// Its name.
     pub name: TenantName,
-    /// A setting that was changed now and then: an older catalogue shows an older one.
+    /// A setting that is changed now and then, so that an older catalogue shows an older value.
     pub disk_bytes_max: u64,
     /// Its partitions, in order.
     pub shards: Vec<Shard>,
-    /// Whether clients use it. (One that nobody ever used has no files.)
+    /// Whether clients use the tenant. (A tenant that nobody ever used has no files.)
     pub used: bool,
 }

@@ -19,12 +19,12 @@ pub const DIR: &str = "weir";
 /// Where its backups go.
 const BACKUPS: &str = "/backups";
 
-/// The wall clock moves so far between the end of a process and the next start, in milliseconds: what expires soon has
-/// expired by then.
+/// The wall clock moves this far between the end of a process and the next start, in milliseconds: by then every short
+/// deadline has passed.
 const PAUSE_MS: u64 = 10_000;
-/// Deadlines lie this far in the future, in milliseconds: passed when the directory is read, or far from it.
+/// Deadlines lie this far in the future, in milliseconds: they have passed when the directory is read, or are far off.
 const DEADLINES_MS: [u64; 2] = [1_500, 3_600_000];
-/// A recovery that takes longer hangs, in virtual nanoseconds.
+/// A recovery that takes longer than this hangs, in virtual nanoseconds.
 pub const TIME_LIMIT: u64 = 600_000_000_000;
 
 /// A directory at its end, with what must be in it.
@@ -37,7 +37,7 @@ pub struct History {
     pub earlier: Vec<DiskImage>,
     /// Its tenants.
     pub tenants: Vec<Belief>,
-    /// What `check` complained of when the directory was looked at, which nobody had touched, with the lives of it.
+    /// What `check` complained of when the untouched directory was looked at, with the story of the directory's lives.
     pub alarms: Vec<String>,
     /// How the last process ended.
     pub stop: Stop,
@@ -80,10 +80,10 @@ pub async fn pause(clock: &Arc<dyn Clock>, ms: u64) {
 }
 
 impl History {
-    /// The history of `seed`, whose tenants are on `engines`.
+    /// Makes the history of `seed`, whose tenants are on `engines`.
     ///
     /// # Errors
-    /// Something went wrong without any tampering: a bug, or one of this harness.
+    /// Something went wrong without any tampering: a bug in Weir, or one in this harness.
     pub fn new(seed: u64, engines: &Engines) -> std::result::Result<Self, String> {
         let mut rng = Rng::new(seed);
         let sync = [SyncMode::Always, SyncMode::Interval, SyncMode::None][(seed % 3) as usize];
@@ -122,7 +122,7 @@ impl History {
         Ok(history)
     }
 
-    /// Looks at what the last life left, without tampering: every partition shows what it may.
+    /// Looks at what the last life left, without tampering: every partition must show what it may show.
     fn settle(&mut self, now: u64, seed: u64) -> std::result::Result<(), String> {
         let world = World::new(seed, &self.image, self.unix_ms);
         let (sync, stop, unix_ms) = (self.config.sync, self.stop, self.unix_ms);
@@ -151,10 +151,10 @@ impl History {
                     let before = shard.model.clone();
                     let cut = shard.model.settle(&read.visible, promised, unix_ms);
                     let cut = cut.map_err(|mismatch| format!("partition {}: {mismatch}", shard.number))?;
-                    // One that nobody has opened in this life is as the life before left it, and no more is known of
-                    // it.
+                    // A partition that nobody has opened in this life is as the life before left it, and nothing more
+                    // is known of it.
                     if shard.base.is_some() || shard.accepted.is_empty() {
-                        // A copy of the log of before a power cut may have more than the cut has left.
+                        // A copy of the log from before a power cut may have more than the cut has left.
                         let may_be = (durable.min(cut)..=before.sent()).filter(|&sent| sent != cut).chain([cut]);
                         shard.accepted = may_be.map(|sent| before.when_sent(sent).present().clone()).collect();
                     }
@@ -206,7 +206,7 @@ impl<'a> Process<'a> {
         if life == 0 {
             self.settle_in(&node).await?;
         } else {
-            // Others stay asleep through this life.
+            // The other tenants stay asleep through this life.
             let stay = 1 + self.rng.below(3) as usize;
             for index in 0..self.history.tenants.len() {
                 if self.history.tenants[index].used && self.rng.below(3) < stay as u64 {
@@ -216,7 +216,7 @@ impl<'a> Process<'a> {
             }
             self.change_something(&node).await?;
         }
-        // Everything so far is durable for certain, or the end comes in the middle.
+        // Either waits until everything so far is durable for certain, or the end comes in the middle.
         if self.rng.chance(0.7) {
             pause(&self.clock, 2_500).await;
         }
@@ -284,7 +284,7 @@ impl<'a> Process<'a> {
         self.history.tenants.push(Belief { name, disk_bytes_max: 0, shards, used });
     }
 
-    /// Remembers what the disk has now, for somebody to put back later.
+    /// Remembers the present contents of the disk, so that a tampering can put them back later.
     fn look(&mut self) {
         self.earlier.push(self.world.disk.crash_keeping(Keep::All, &mut self.rng));
     }
@@ -305,7 +305,7 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// `count` writes, with sleeps of the partition, flushes and looks in between.
+    /// `count` writes, with sleeps of the partition, flushes and reads in between.
     async fn use_tenant(&mut self, node: &Node, index: usize, count: u64) -> Result<()> {
         for _ in 0..count {
             self.write(node, index, true).await?;
@@ -350,7 +350,8 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// Every value says whose it is and when it was written, so that nothing of anybody else's can pass for it.
+    /// Every value says to which partition it belongs and when it was written, so that no foreign value can pass for
+    /// it.
     fn batch(&mut self, index: usize) -> Batch {
         let mut batch = Batch::new();
         for _ in 0..1 + self.rng.below(2) {

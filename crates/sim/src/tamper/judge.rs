@@ -1,4 +1,4 @@
-//! The verdict on a directory that was tampered with: what `check` says, and what a node makes of it.
+//! The verdict on a directory that was tampered with: what `check` reports, and what a node makes of it.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,37 +12,37 @@ use super::read::Depth;
 use super::see::{AFTER, Seen, TenantSeen, Use};
 use super::ways::{Tampering, Way, partition_of};
 
-/// What must not happen.
+/// A violation: something that must not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
-    /// Something durable is not there any more, or an older value is, and nobody says so.
+    /// Something durable is missing, or an older value stands in its place, and nothing reports it.
     Lost,
-    /// A value that was never written there.
+    /// A value is there that was never written there.
     Invented,
     /// An error that does not say where to look.
     Unnamed,
-    /// Somebody whose files were not touched is not served.
+    /// A tenant whose files were not touched is not served.
     Bystander,
-    /// A tenant is gone, and the node is open.
+    /// A tenant is gone, and the node opens nevertheless.
     TenantLost,
     /// A tenant that was dropped is back.
     Revenant,
     /// A tenant has settings that it had earlier.
     OldSettings,
-    /// Files of what was refused were removed.
+    /// Files of a partition that was refused were removed.
     Deleted,
-    /// `check` says well.
+    /// `check` reports that all is well.
     CheckSilent,
-    /// `check` complains of a directory that nobody has touched.
+    /// `check` complains of an untouched directory.
     FalseAlarm,
-    /// Opened again, it shows something else than before.
+    /// Opened again, the directory shows something else than before.
     Changed,
-    /// A panic, or no end.
+    /// A panic, or a run that does not end.
     Panic,
 }
 
 impl Wrong {
-    /// As in a table.
+    /// Its name, as a table shows it.
     pub fn name(self) -> &'static str {
         match self {
             Wrong::Lost => "durable data gone, or an older value, in silence",
@@ -61,16 +61,16 @@ impl Wrong {
     }
 }
 
-/// What became of one tampering.
+/// The outcome of one tampering.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Something was refused or answered with an error.
     pub refused: bool,
-    /// Of those: the error names another file of the same partition, or of the same catalogue.
+    /// Whether such an error names another file of the same partition, or of the same catalogue.
     pub elsewhere: bool,
     /// `check` found something.
     pub found: bool,
-    /// What went wrong, with the story of each.
+    /// The violations, with the story of each.
     pub wrongs: Vec<(Wrong, String)>,
 }
 
@@ -79,7 +79,7 @@ impl Verdict {
         self.wrongs.push((wrong, story.into()));
     }
 
-    /// Something is refused, for this reason.
+    /// Notes that something is refused, for this reason.
     fn refuse(&mut self, tampering: &Tampering, complaint: &str) {
         self.refused = true;
         match place(tampering, complaint) {
@@ -96,7 +96,7 @@ enum Pointer {
     Nowhere,
 }
 
-/// Whether `complaint` leads to what was tampered with.
+/// Whether `complaint` points to the file that was tampered with.
 fn place(tampering: &Tampering, complaint: &str) -> Pointer {
     let touched = tampering.touched();
     if touched.iter().any(|path| complaint.contains(&*path.to_string_lossy())) {
@@ -105,7 +105,7 @@ fn place(tampering: &Tampering, complaint: &str) -> Pointer {
     let area = |path: &Path| match partition_of(path) {
         Some(number) => partition_dir(number),
         None if path.parent() == Some(Path::new(DIR)) => path.file_name().unwrap_or_default().to_string_lossy().into(),
-        // Both copies of a catalogue speak of one another.
+        // The two copies of a catalogue may name each other.
         None => format!("{DIR}/catalogue"),
     };
     match touched.iter().any(|path| complaint.contains(&area(path))) {
@@ -114,7 +114,7 @@ fn place(tampering: &Tampering, complaint: &str) -> Pointer {
     }
 }
 
-/// What an untouched directory's opening removes: nobody misses it.
+/// What opening an untouched directory removes: nobody misses it.
 pub struct Expected {
     removed: BTreeSet<PathBuf>,
 }
@@ -197,7 +197,7 @@ impl History {
         let (before, after) = (files(image), files(&seen.left));
         let mut missing: Vec<_> = before.difference(&after).filter(|path| !expected.removed.contains(*path)).collect();
         if let Ok(tenants) = &seen.opened {
-            // What is served was judged by what is read of it.
+            // Tenants that are served were judged by what was read of them.
             let refused: BTreeSet<u32> = (self.tenants.iter().zip(tenants))
                 .flat_map(|(belief, tenant)| match tenant {
                     TenantSeen::Gone => belief.shards.iter().map(|shard| shard.number).collect::<Vec<_>>(),
@@ -253,7 +253,7 @@ impl History {
         }
     }
 
-    /// Opens what the node left once more: everything must be as it was read, or refused.
+    /// Opens what the node left once more: everything must be as it was read before, or refused.
     fn judge_again(&self, tampering: &Tampering, before: &[TenantSeen], again: Seen, verdict: &mut Verdict) {
         let tenants = match again.opened {
             Ok(tenants) => tenants,

@@ -1,10 +1,10 @@
-//! Files that were changed behind the node's back: lost, emptied, cut, damaged, older, somebody else's.
+//! Files that were changed behind the node's back: lost, emptied, cut, damaged, replaced by an older or another's file.
 //!
 //! 1. A [`History`] makes a directory from a seed, with tenants of every kind, and knows what must be in it.
 //! 2. One file (or directory) at a time is tampered with, in every [`Way`] that applies.
 //! 3. The verdict ([`judge`]): `check` runs; a node opens the directory, everything is read, written to, closed, opened
-//!    again and read again. What was durable is read as it was, or an error says where to look; nothing is deleted, no
-//!    older value is shown, no dropped tenant comes back, and tenants whose files were not touched are served.
+//!    again and read again. What was durable must be read as it was, or an error says where to look. Nothing may be
+//!    deleted, no older value shown, no dropped tenant come back, and tenants whose files were not touched are served.
 
 mod belief;
 mod history;
@@ -28,33 +28,33 @@ use crate::runner::Tally;
 /// What went wrong for one kind of file tampered with in one way.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// How often.
+    /// How often it happened.
     pub times: u64,
-    /// The first seed and number of a tampering.
+    /// The seed of the first such tampering.
     pub seed: u64,
-    /// See `seed`.
+    /// The number of the first such tampering.
     pub number: usize,
     /// What happened then.
     pub story: String,
 }
 
-/// Kind of file, what went wrong, how the last process ended, and way.
+/// The kind of file, what went wrong, how the last process ended, and the way of tampering.
 pub type Case = (String, Wrong, Stop, Way);
 
-/// What became of the tamperings.
+/// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Tamperings {
     /// Directories made.
     pub directories: u64,
     /// Tamperings by kind.
     pub by_way: BTreeMap<Way, u64>,
-    /// Answered with a refusal or an error.
+    /// Tamperings that were answered with a refusal or an error.
     pub refused: u64,
-    /// Of those: the error names another file of the same partition or catalogue.
+    /// Refusals whose error names another file of the same partition or catalogue.
     pub elsewhere: u64,
-    /// Nobody can tell the difference.
+    /// Tamperings that make no difference to anybody.
     pub harmless: u64,
-    /// `check` found it.
+    /// Tamperings that `check` found.
     pub found: u64,
     /// What went wrong.
     pub findings: BTreeMap<Case, Finding>,
@@ -98,11 +98,11 @@ impl fmt::Display for Tamperings {
 /// Which tamperings of a directory are tried. Their numbers are the same whatever is chosen.
 #[derive(Clone, Copy, Debug)]
 pub enum Choice {
-    /// All.
+    /// All of them.
     Every,
-    /// Of each file at most so many, drawn.
+    /// At most this many of each file, drawn.
     Ways(usize),
-    /// This one.
+    /// Only the one with this number.
     Number(usize),
 }
 
@@ -118,7 +118,7 @@ impl Choice {
                     *left.entry(tampering.path.clone()).or_default() += 1;
                 }
                 let mut wanted: BTreeMap<_, usize> = BTreeMap::new();
-                // Each of those of a file with the same chance, and exactly as many as are wanted.
+                // Each tampering of a file is kept with the same chance, and exactly as many as are wanted.
                 numbered.retain(|(_, tampering)| {
                     let left = left.get_mut(&tampering.path).expect("counted above");
                     let wanted = wanted.entry(tampering.path.clone()).or_insert(most);
@@ -136,7 +136,7 @@ impl Choice {
 /// Tampers with every file of the directory of `seed`, whose tenants are on `engines`, in the ways of `choice`.
 ///
 /// # Errors
-/// The untouched directory is not what it must be. What the tamperings led to is in the figures.
+/// The untouched directory is not what it must be. The results of the tamperings are in the figures.
 pub fn tamper(seed: u64, engines: &Engines, choice: Choice) -> Result<Tamperings, String> {
     let mut rng = Rng::new(seed ^ 0x7a3e);
     let history = History::new(seed, engines)?;
@@ -167,8 +167,8 @@ impl Tamperings {
         }
     }
 
-    /// The kinds of violation of runs on `engines`, with the command that repeats the first of each; empty if there are
-    /// none.
+    /// The kinds of violation of runs on `engines`, each with the command that repeats the first one; empty if there
+    /// are none.
     pub fn violations(&self, engines: &Engines) -> String {
         let mut text = String::new();
         for (case, finding) in &self.findings {

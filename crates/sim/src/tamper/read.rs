@@ -1,4 +1,4 @@
-//! Reading a tenant whole: every key by itself, and all of them in one scan.
+//! Reading a whole tenant: every key by itself, and all of them in one scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::model::{KeyValues, Visible};
 /// What a partition showed.
 #[derive(Clone, Debug, Default)]
 pub struct ShardRead {
-    /// Everything, from the scan; what was read before it failed, if it did.
+    /// Everything that the scan read, or what it had read before it failed.
     pub visible: Visible,
     /// Keys that could be read, with their values.
     pub keys: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// What was answered with an error.
+    /// The errors that were answered.
     pub complaints: Vec<String>,
-    /// It could not be opened at all.
+    /// Whether the partition could not be opened at all.
     pub refused: bool,
-    /// The scan came to its end.
+    /// Whether the scan came to its end.
     pub whole: bool,
 }
 
@@ -61,7 +61,7 @@ pub enum Depth {
     Whole,
 }
 
-/// Reads the partitions of `tenant`, each as deep as `depth` says of its number.
+/// Reads the partitions of `tenant`, each as deeply as `depth` says for its number.
 pub async fn read_tenant(tenant: &Tenant, shards: &[Shard], depth: impl Fn(u32) -> Depth) -> Vec<ShardRead> {
     let mut reads = Vec::new();
     for (slot, shard) in tenant.partitions().iter().zip(shards) {

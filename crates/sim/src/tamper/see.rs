@@ -1,4 +1,4 @@
-//! What `check` says of a directory, and what a node makes of it.
+//! What `check` reports of a directory, and what a node makes of it.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use super::read::{Depth, ShardRead, read_tenant};
 
 /// What a node made of a directory.
 pub struct Seen {
-    /// Its tenants, in the order of what is believed; or why it was refused.
+    /// The tenants, in the order of the beliefs; or why the node was refused.
     pub opened: Result<Vec<TenantSeen>, String>,
     /// Tenants that are there and should not be.
     pub revenants: Vec<String>,
     /// The disk after it was read.
     pub left: DiskImage,
-    /// After writes and an orderly end, if it came to that.
+    /// The disk after writes and an orderly end, if it came to that.
     pub closed: Option<DiskImage>,
     /// Errors of writing and closing.
     pub complaints: Vec<String>,
@@ -35,9 +35,9 @@ pub enum Use {
 
 /// What was seen of a tenant.
 pub enum TenantSeen {
-    /// The node does not know it.
+    /// The node does not know the tenant.
     Gone,
-    /// It is there.
+    /// The tenant is there.
     There { disk_bytes_max: u64, reads: Vec<ShardRead> },
 }
 
@@ -55,8 +55,8 @@ impl History {
         }
     }
 
-    /// Opens a node on `image` and reads it; to [`Use::Write`] it also writes to what it has read whole, and ends in
-    /// good order.
+    /// Opens a node on `image` and reads it. For [`Use::Write`] it also writes to each partition that it has read
+    /// whole, and ends in good order.
     pub fn see(&self, seed: u64, image: &DiskImage, how: Use, depth: impl Fn(u32) -> Depth) -> Seen {
         let world = World::new(seed, image, self.unix_ms);
         let mut keep = Rng::new(seed);
@@ -90,7 +90,7 @@ impl History {
             let known: BTreeSet<_> = self.tenants.iter().map(|belief| belief.name.clone()).collect();
             let names = node.tenants().into_iter().map(|tenant| tenant.name().clone());
             seen.revenants = names.filter(|name| !known.contains(name)).map(|name| name.to_string()).collect();
-            // What goes in the background goes now.
+            // Gives background work the time to happen.
             pause(&world.sim.clock(), 500).await;
             seen.left = world.disk.crash_keeping(Keep::All, &mut keep);
             if how == Use::Write {
@@ -103,14 +103,14 @@ impl History {
     }
 }
 
-/// Writes to everything that opens and was read whole, and ends in good order. Gives what was answered with errors.
+/// Writes to every partition that opens and was read whole, and ends in good order. Returns the errors.
 async fn write_and_close(node: &Node, depth: impl Fn(u32) -> Depth) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut batch = Batch::new();
     batch.put(AFTER, b"written after");
     for tenant in node.tenants() {
         for slot in tenant.partitions().iter().filter(|slot| depth(slot.owner().partition) == Depth::Whole) {
-            // What does not open has been heard of.
+            // A partition that does not open has been reported before.
             let Ok(partition) = slot.partition().await else { continue };
             let written = async { partition.write(&batch).await?.await };
             let written: Result<(), Error> = written.await;

@@ -9,14 +9,14 @@ use weir_io::{PAGE, Rng};
 
 use super::history::{DIR, History};
 
-/// What is done to a file.
+/// A way to tamper with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// Nothing: the directory is as the last process left it.
     Untouched,
-    /// It is gone; of a directory: with everything in it.
+    /// It is gone; a directory is gone with everything in it.
     Lost,
-    /// Its name is there, with no bytes.
+    /// Its name is there, but no bytes.
     Emptied,
     /// It ends too early: anywhere.
     Cut,
@@ -32,22 +32,22 @@ pub enum Way {
     Flipped,
     /// A page of zeros.
     Zeroed,
-    /// What it was some time ago: the last time it was something else.
+    /// It has its contents of some time ago, the last that were different.
     Older,
-    /// What it was at first.
+    /// It has its first contents.
     Oldest,
     /// The file of the same name of another partition.
     Neighbours,
     /// The file of the same name in another node's directory.
     Strangers,
-    /// It and another file of its kind have each other's names.
+    /// It and another file of its kind have exchanged names.
     Swapped,
     /// A second copy under the next number.
     Doubled,
 }
 
 impl Way {
-    /// As in a table.
+    /// Its name, as a table shows it.
     pub fn name(self) -> &'static str {
         match self {
             Way::Untouched => "untouched",
@@ -70,16 +70,16 @@ impl Way {
     }
 }
 
-/// One file tampered with in one way.
+/// One file that is tampered with in one way.
 #[derive(Clone, Debug)]
 pub struct Tampering {
     /// What is done.
     pub way: Way,
-    /// To which file or directory.
+    /// The file or directory that is tampered with.
     pub path: PathBuf,
     /// The other file, for [`Way::Neighbours`], [`Way::Swapped`] and [`Way::Doubled`].
     pub other: Option<PathBuf>,
-    /// Where: an offset in bytes.
+    /// The offset in bytes at which it is tampered with.
     at: u64,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for Tampering {
 }
 
 impl Tampering {
-    /// The files that are not what they were.
+    /// The files that the tampering changes.
     pub fn touched(&self) -> Vec<&Path> {
         match (self.way, &self.other) {
             (Way::Untouched, _) => Vec::new(),
@@ -104,7 +104,7 @@ impl Tampering {
         }
     }
 
-    /// `image` after it; `None` where nothing is different.
+    /// `image` after the tampering; `None` if nothing is different.
     pub fn apply(&self, history: &History, stranger: &DiskImage) -> Option<DiskImage> {
         let mut image = history.image.clone();
         let (path, before) = (&self.path, history.image.read(&self.path));
@@ -165,7 +165,7 @@ pub fn all(history: &History, rng: &mut Rng) -> Vec<Tampering> {
 fn file(path: &Path, bytes: &[u8], files: &[(PathBuf, u64)], tamperings: &mut Vec<Tampering>, rng: &mut Rng) {
     let mut add = |way, at, other| tamperings.push(Tampering { way, path: path.into(), other, at });
     add(Way::Lost, 0, None);
-    // Behind this there is nothing but space reserved.
+    // After this point there is only reserved space.
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
     if end > 0 {
         add(Way::Emptied, 0, None);
@@ -226,7 +226,7 @@ fn next_segment(path: &Path, files: &[(PathBuf, u64)]) -> Option<PathBuf> {
     Some(path.with_file_name(format!("{:016x}.log", last + 1)))
 }
 
-/// Where records end in a file that is made of records: journals (manifest, catalogue) and log segments.
+/// Where records end in a file that consists of records: journals (manifest, catalogue) and log segments.
 fn record_ends(path: &Path, bytes: &[u8]) -> Vec<u64> {
     let is_log = path.extension().is_some_and(|extension| extension == "log");
     let is_journal = path
@@ -250,12 +250,12 @@ fn record_ends(path: &Path, bytes: &[u8]) -> Vec<u64> {
         }
         at = end;
     }
-    // The last one is no cut.
+    // A cut at the last end would be no cut.
     ends.pop();
     ends
 }
 
-/// What kind of file this is, as in a table: `tree/*.sst`.
+/// The kind of this file, as a table shows it: `tree/*.sst`.
 pub fn kind(path: &Path) -> String {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = match name.rsplit_once(['.', '-']) {

@@ -1,8 +1,8 @@
 //! A disk that fails under a whole node: the nth operation of a kind, for every n; or every third for a while.
 //!
 //! Tenants are created, altered, emptied, dropped, backed up, restored, put to sleep, woken, written to and read. While
-//! the disk fails anything may be refused. Afterwards everything works again, without a restart, and after one all is
-//! as it was told.
+//! the disk fails anything may be refused. Afterwards everything works again, without a restart; and after a restart
+//! everything is as clients and operators were told.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const STEPS: u64 = 40;
 /// Virtual time until everything must work again.
 const RESUME_WITHIN: Nanos = 60_000_000_000;
 
-/// Every way in which an operation of every kind can fail; `None` is whatever comes.
+/// Every way in which an operation of every kind can fail; `None` means operations of any kind.
 pub const WAYS: [(Option<OpKind>, Fault); 20] = [
     (None, Fault::Error),
     (None, Fault::NoSpace),
@@ -50,20 +50,20 @@ pub const WAYS: [(Option<OpKind>, Fault); 20] = [
 pub enum When {
     /// Operation number `n` of its kind, once.
     Once(u64),
-    /// A third of them, by chance, in the middle third of the run. A kind is needed.
+    /// A third of the operations, by chance, in the middle third of the run. A kind must be given.
     ForAWhile,
 }
 
-/// What happened.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeFaults {
     /// Runs.
     pub runs: u64,
-    /// Runs in which something was refused.
+    /// Runs in which a request was refused.
     pub felt: u64,
     /// Orders and requests that were done.
     pub done: u64,
-    /// Those that were refused.
+    /// Orders and requests that were refused.
     pub refused: u64,
     /// Operations of the disk.
     pub operations: u64,
@@ -89,8 +89,8 @@ impl fmt::Display for NodeFaults {
     }
 }
 
-/// How many operations of `kind` the run of `seed` has on `setting` where nothing fails: every one of them is worth
-/// failing.
+/// How many operations of `kind` the run of `seed` has on `setting` where nothing fails: it is worth failing every one
+/// of them.
 ///
 /// # Errors
 /// Something went wrong although nothing failed.
@@ -101,7 +101,7 @@ pub fn operations(seed: u64, setting: &Setting, kind: Option<OpKind>) -> Result<
 /// The run of `seed` on a disk that fails in the way `way`.
 ///
 /// # Errors
-/// What was lost, or does not work any more.
+/// The error says what was lost, or what does not work any more.
 pub fn one_run(seed: u64, setting: &Setting, way: (Option<OpKind>, Fault), when: When) -> Result<NodeFaults, String> {
     let (kind, fault) = way;
     let Setting { engines, sync } = setting;
@@ -159,7 +159,7 @@ pub fn one_run(seed: u64, setting: &Setting, way: (Option<OpKind>, Fault), when:
         SyncMode::Always if rng.chance(0.5) => Keep::None,
         SyncMode::Always => Keep::Random,
         SyncMode::Interval => Keep::All,
-        // A killed process loses what it has not written yet, as promised.
+        // A killed process loses what it has not written yet, as this mode promises.
         SyncMode::None => return Ok(faults),
     };
     let image = disk.crash_keeping(keep, &mut rng);
@@ -168,7 +168,7 @@ pub fn one_run(seed: u64, setting: &Setting, way: (Option<OpKind>, Fault), when:
     Ok(faults)
 }
 
-/// Everything works again, on every tenant, within a bound of time and without a restart.
+/// Checks that everything works again, on every tenant, within a bounded time and without a restart.
 async fn resume(town: &mut Town<'_>) -> Result<(), String> {
     let deadline = town.clock.now() + RESUME_WITHIN;
     for name in NAMES {

@@ -13,9 +13,9 @@ use super::model::{Contents, Model};
 use super::town::{Order, Town, is_well, machine, open};
 use crate::runner::Tally;
 
-/// Who fills the disk.
+/// The tenant that fills the disk.
 const HOG: &str = "hog";
-/// The others; the last is never used before the disk is full.
+/// The other tenants; the last one is never used before the disk is full.
 const OTHERS: [&str; 5] = ["a", "b", "c", "d", "never"];
 /// Steps of a life.
 const STEPS: u64 = 30;
@@ -24,14 +24,14 @@ const LIVES: u64 = 4;
 /// Virtual time until writes must be accepted again.
 const RESUME_WITHIN: Nanos = 60_000_000_000;
 
-/// What happened.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FullDisks {
     /// Disks filled.
     pub runs: u64,
     /// Orders and requests that were done while the disk was full.
     pub done: u64,
-    /// Those that were refused for want of space.
+    /// Orders and requests that were refused for want of space.
     pub refused: u64,
     /// Tenants dropped or emptied while nothing at all was free.
     pub emptied_when_full: u64,
@@ -54,7 +54,7 @@ impl fmt::Display for FullDisks {
     }
 }
 
-/// What one life leaves to the next.
+/// What one life hands to the next.
 struct History {
     image: DiskImage,
     /// Size of the disk; `None` before it is full.
@@ -69,7 +69,7 @@ struct History {
 /// Fills a disk and lives on it.
 ///
 /// # Errors
-/// What was lost, cannot be read, or is refused that must not be.
+/// The error says what was lost, what cannot be read, or what was refused and must not be.
 pub fn full_disk(seed: u64, setting: &Setting) -> Result<FullDisks, String> {
     let mut history = History {
         image: DiskImage::new(),
@@ -95,7 +95,7 @@ impl History {
             disk.set_capacity(capacity);
         }
         let is_last = life == LIVES;
-        // In mode `none` a killed process loses what it has not written yet, as promised: it ends in order.
+        // In mode `none` a killed process loses what it has not written yet, as promised; so here it ends in order.
         let closes = self.rng.chance(0.4) || sync == SyncMode::None;
         sim.block_on(async {
             let opened = open(&sim, &disk, sync).await;
@@ -116,7 +116,7 @@ impl History {
             }
             fill(&mut town, &mut self.tally).await?;
             if town.rng.chance(0.7) {
-                // Somebody else has taken what was left.
+                // Another program has taken the space that was left.
                 disk.set_free_bytes(0);
             }
             live_on(&mut town, &disk, &mut self.tally).await?;
@@ -124,7 +124,7 @@ impl History {
                 recover(&mut town, &disk, &sim).await?;
             }
             if sync == SyncMode::None {
-                // What is in memory alone cannot be kept by a process that ends while there is no space; it says so.
+                // A process that ends while there is no space cannot keep what is in memory alone, and says so.
                 disk.set_free_bytes(4 << 20);
                 town.pause(2_000_000_000).await;
             }
@@ -157,7 +157,7 @@ async fn settle_down(town: &mut Town<'_>) -> Result<(), String> {
             town.carry_out(Order::Sleep, name).await?.map_err(|error| error.to_string())?;
         }
     }
-    // The space for the catalogue is set aside by now.
+    // By now the space for the catalogue is set aside.
     town.pause(2_000_000_000).await;
     Ok(())
 }
@@ -213,14 +213,14 @@ async fn live_on(town: &mut Town<'_>, disk: &Arc<SimFs>, tally: &mut FullDisks) 
     Ok(())
 }
 
-/// The one who filled the disk is dropped: everybody else goes on.
+/// Drops the tenant that filled the disk: everybody else goes on.
 async fn recover(town: &mut Town<'_>, disk: &Arc<SimFs>, sim: &Sim) -> Result<(), String> {
     if town.model.get(HOG).is_some() {
         town.carry_out(Order::Drop, HOG).await?.map_err(|error| format!("cannot drop who filled the disk: {error}"))?;
         town.pause(100_000_000).await;
     }
     if disk.free_bytes() < 1 << 20 {
-        // It had been emptied before, and somebody else has the space: who gives some back.
+        // It had been emptied before, and another program has the space: that program gives some back.
         disk.set_free_bytes(1 << 20);
     }
     let deadline = sim.now() + RESUME_WITHIN;

@@ -9,12 +9,13 @@ type Keys = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     keys: Keys,
-    /// Stands for all settings.
+    /// This setting stands for all settings.
     pub connections_max: u32,
 }
 
 impl Contents {
-    /// A write of `value` (`None` = a deletion) was acknowledged or refused; one that was refused may still happen.
+    /// Notes that a write of `value` (`None` = a deletion) was acknowledged or refused; a refused write may still
+    /// happen.
     fn note(&mut self, key: &[u8], value: Option<&[u8]>, acknowledged: bool) {
         let candidates = self.keys.entry(key.to_vec()).or_insert_with(|| vec![None]);
         if acknowledged {
@@ -31,25 +32,25 @@ impl Contents {
         }
     }
 
-    /// The key that shows what it must not, if there is one.
+    /// A key that shows what it must not, if there is one.
     pub fn wrong(&self, found: &Contents) -> Option<Vec<u8>> {
         let shown = |key: &[u8]| found.keys.get(key).and_then(|values| values.first()?.as_deref());
         let mut keys = self.keys.keys().chain(found.keys.keys());
         keys.find(|key| !self.allows(key, shown(key))).cloned()
     }
 
-    /// As it was found: each key has one value.
+    /// The contents as they were found: each key has one value.
     pub fn found(entries: Vec<(Vec<u8>, Vec<u8>)>, connections_max: u32) -> Self {
         Self { keys: entries.into_iter().map(|(key, value)| (key, vec![Some(value)])).collect(), connections_max }
     }
 
-    /// The same with other settings.
+    /// The same contents with other settings.
     #[must_use]
     pub fn altered(self, connections_max: u32) -> Self {
         Self { connections_max, ..self }
     }
 
-    /// The same settings, and nothing else.
+    /// The same settings, without any keys.
     pub fn emptied(&self) -> Self {
         Self { keys: Keys::new(), connections_max: self.connections_max }
     }
@@ -59,8 +60,8 @@ impl Contents {
 #[derive(Clone, Debug)]
 struct Maybe {
     contents: Option<Contents>,
-    /// It has the same partitions: what is acknowledged from now on is in it, too. Where it has others, nothing may be
-    /// acknowledged before it is certain that it did not happen.
+    /// Whether it has the same partitions: then what is acknowledged from now on is in it, too. If it has others,
+    /// nothing may be acknowledged before it is certain that the order did not happen.
     same_partitions: bool,
 }
 
@@ -70,7 +71,7 @@ struct Tenant {
     maybe: Vec<Maybe>,
 }
 
-/// See the module.
+/// What each tenant may show, by its name.
 #[derive(Clone, Debug, Default)]
 pub struct Model(BTreeMap<String, Tenant>);
 
@@ -80,18 +81,20 @@ impl Model {
         self.0.get(name)?.contents.as_ref()
     }
 
-    /// An order that changes the tenant into `after` has succeeded: no failed one can be found done any more.
+    /// Notes that an order that changes the tenant into `after` has succeeded: no failed order can turn out to be done
+    /// any more.
     pub fn done(&mut self, name: &str, after: Option<Contents>) {
         self.0.values_mut().for_each(|tenant| tenant.maybe.clear());
         self.0.insert(name.into(), Tenant { contents: after, maybe: Vec::new() });
     }
 
-    /// The order has failed: this process knows that it has not happened, the next one may find that it has.
+    /// Notes that the order has failed: this process knows that it has not happened, but the next one may find that it
+    /// has.
     pub fn failed(&mut self, name: &str, after: Option<Contents>, same_partitions: bool) {
         self.0.entry(name.into()).or_default().maybe.push(Maybe { contents: after, same_partitions });
     }
 
-    /// A write has ended.
+    /// Notes that a write has ended.
     pub fn note(&mut self, name: &str, key: &[u8], value: Option<&[u8]>, acknowledged: bool) {
         let Some(tenant) = self.0.get_mut(name) else { return };
         if acknowledged {
@@ -122,7 +125,7 @@ impl Model {
                 let (is, was) = (found.is_some(), tenant.contents.is_some());
                 return Err(format!("tenant {name}: there {is}, should be {was}; wrong key {key:?}"));
             };
-            // Candidates stay: what was refused may be flushed later.
+            // Candidates stay: a refused write may be flushed later.
             let fitting = Option::<Contents>::clone(fitting);
             (tenant.contents, tenant.maybe) = (fitting, Vec::new());
         }

@@ -21,22 +21,22 @@ const DIR: &str = "/weir";
 /// Different keys of a tenant.
 const KEYS: u64 = 8;
 
-/// What is done in a step.
+/// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// A tenant is made.
+    /// Makes a tenant.
     Create,
-    /// It is dropped.
+    /// Drops the tenant.
     Drop,
     /// FLUSHALL.
     Clear,
-    /// Its settings are changed.
+    /// Changes its settings.
     Alter,
-    /// It is backed up, to the same disk.
+    /// Backs it up, to the same disk.
     Backup,
-    /// A tenant is made of a backup.
+    /// Makes a tenant from a backup.
     Restore,
-    /// Its partitions are put to sleep.
+    /// Puts its partitions to sleep.
     Sleep,
     /// SET.
     Write,
@@ -51,7 +51,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// All of them, as often as they are to be drawn.
+    /// All orders, each with how often it is drawn.
     const DRAWN: [(Order, u64); 12] = [
         (Order::Create, 2),
         (Order::Drop, 1),
@@ -78,12 +78,12 @@ impl Order {
         Order::Wait
     }
 
-    /// Whether it only looks.
+    /// Whether the order only looks.
     pub fn is_read(self) -> bool {
         matches!(self, Order::Read | Order::Scan)
     }
 
-    /// Whether it gives space back, or stores nothing to speak of: on a full disk it works all the same.
+    /// Whether the order gives space back, or stores next to nothing: then it also works on a full disk.
     pub fn works_on_a_full_disk(self) -> bool {
         matches!(self, Order::Drop | Order::Clear | Order::Alter | Order::Sleep | Order::Wait) || self.is_read()
     }
@@ -124,21 +124,21 @@ pub async fn open(sim: &Sim, disk: &Arc<SimFs>, sync: SyncMode) -> weir_io::Resu
     Node::open(&config(sync), machine).await.map(Arc::new)
 }
 
-/// See the module.
+/// A node, with its operator and its clients.
 pub struct Town<'a> {
     pub node: Arc<Node>,
-    /// What tenants are made on.
+    /// The engines on which tenants are made.
     pub engines: &'a Engines,
     pub clock: Arc<dyn Clock>,
     pub model: &'a mut Model,
     /// Finished backups, and what is in them.
     pub backups: &'a mut Vec<(PathBuf, Contents)>,
-    /// Rises with every step of all lives: what is written is told apart by it.
+    /// A number that rises with every step of all lives, to tell apart what is written.
     pub step: &'a mut u64,
     pub rng: Rng,
 }
 
-/// What came of an order: done, or refused with an error.
+/// The answer to an order: done, or refused with an error.
 pub type Answer = Result<(), Error>;
 
 impl Town<'_> {
@@ -154,11 +154,11 @@ impl Town<'_> {
     /// Draws an order and one of `names` for it, and carries it out.
     ///
     /// # Errors
-    /// What is seen is not what the model allows.
+    /// What clients see is not what the model allows.
     pub async fn step(&mut self, names: &[&str]) -> Result<(Order, Answer), String> {
         let name = names[self.rng.below(names.len() as u64) as usize];
         let order = match Order::draw(&mut self.rng) {
-            // There is nothing to do anything with.
+            // There is no tenant to do anything with.
             order if self.model.get(name).is_none() && !matches!(order, Order::Restore | Order::Wait) => Order::Create,
             Order::Create => Order::Write,
             order => order,
@@ -171,7 +171,7 @@ impl Town<'_> {
     /// Carries out `order` on the tenant called `name`.
     ///
     /// # Errors
-    /// As [`Town::step`].
+    /// The errors of [`Town::step`].
     pub async fn carry_out(&mut self, order: Order, name: &str) -> Result<Answer, String> {
         *self.step += 1;
         let contents = self.model.get(name).cloned();
@@ -180,7 +180,7 @@ impl Town<'_> {
             (Order::Create, _) => {
                 let partitions = 1 + self.rng.below(2) as u16;
                 let engine = self.engines.of(*self.step as usize);
-                // Two of four share a log, whatever the engine.
+                // Two tenants of four share a log, whatever the engine.
                 let log = LogKind::ALL[*self.step as usize / 2 % LogKind::ALL.len()];
                 let spec = TenantSpec { partitions, engine, log, ..TenantSpec::new(tenant) };
                 let outcome = self.node.create_tenant(spec).await;
@@ -256,7 +256,7 @@ impl Town<'_> {
         let chosen = self.rng.below(self.backups.len() as u64) as usize;
         let (from, contents) = self.backups[chosen].clone();
         let outcome = self.node.restore(&from, tenant_name(name), None).await.map(drop);
-        // Numbers are taken by an order of its own.
+        // An order of its own takes the partition numbers.
         self.ordered(name, outcome, Some(contents), false)
     }
 
@@ -314,10 +314,10 @@ impl Town<'_> {
         Ok(Contents::found(entries, tenant.settings().connections_max))
     }
 
-    /// Everything is as it should be: the first look of a process at what the last one left, too.
+    /// Checks that everything is as it should be; also the first look of a process at what the last one left.
     ///
     /// # Errors
-    /// It is not, or something cannot be read.
+    /// Something is not as it should be, or cannot be read.
     pub async fn check(&mut self) -> Result<(), String> {
         let mut found = BTreeMap::new();
         for tenant in self.node.tenants() {
@@ -332,7 +332,7 @@ impl Town<'_> {
     }
 }
 
-/// The node in the disk's directory is well by `weir check`, and has no directory that is nobody's.
+/// Checks that the node in the disk's directory is well by `weir check`, and has no directory that belongs to nobody.
 pub async fn is_well(disk: &Arc<SimFs>, node: &Node) -> Result<(), String> {
     let slots = || node.tenants().into_iter().flat_map(|tenant| tenant.partitions().to_vec());
     let named: Vec<String> = slots().map(|slot| format!("{:06}", slot.owner().partition)).collect();

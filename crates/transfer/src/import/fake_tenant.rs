@@ -1,6 +1,6 @@
-//! A tenant of several partitions, in memory, over a socket, that falls silent after so many requests: whoever talks to
-//! it is where a kill would have left it. What had been sent and was not done yet it does later, as a server does that
-//! finds it in a socket whose other end is gone.
+//! A tenant of several partitions, in memory, over a socket, that falls silent after a given number of requests: then
+//! its client is where a kill would have left it. Requests that were sent and not done yet it does later, as a server
+//! does that finds them in a socket whose other end is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::partitions::Words;
 use crate::address::Address;
 use crate::resp::take_request;
 
-/// What it has, by database and key.
+/// Values by database and key.
 pub(super) type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
 /// Room for what is read at once: a whole transaction.
 const READ_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// The tenant of a test.
 pub(super) struct FakeTenant {
     pub(super) address: Address,
     state: Arc<Mutex<State>>,
@@ -30,14 +30,14 @@ pub(super) struct FakeTenant {
 
 struct State {
     rows: Rows,
-    /// How often each was changed.
+    /// How often each key was changed.
     changes: BTreeMap<(u8, Vec<u8>), u64>,
     partitions: usize,
-    /// Requests that are still done.
+    /// How many more requests are done.
     left: u64,
-    /// After so many of them what was sent before is done.
+    /// After this many of them, the late requests of the connection before are done.
     late_after: u64,
-    /// What a connection has sent that was not done, and what it had said before.
+    /// Requests of a connection that were not done, and what the connection had said before.
     late: Option<(Said, Vec<Words>)>,
     silence: watch::Sender<bool>,
 }
@@ -52,7 +52,7 @@ struct Said {
 }
 
 impl FakeTenant {
-    /// One of so many partitions, which does any number of requests.
+    /// Starts a tenant of this many partitions, which does any number of requests.
     pub(super) async fn start(partitions: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
@@ -71,8 +71,8 @@ impl FakeTenant {
         Self { address, state, silent }
     }
 
-    /// So many more requests are done, and after `late_after` of them what was sent before. Gives who is told when they
-    /// are.
+    /// Allows `requests` more requests, and does the late ones of before after `late_after` of them. The receiver is
+    /// told when all are done.
     pub(super) fn allow(&self, requests: u64, late_after: u64) -> watch::Receiver<bool> {
         let mut state = self.state.lock();
         (state.left, state.late_after) = (requests, late_after);
@@ -80,7 +80,7 @@ impl FakeTenant {
         self.silent.clone()
     }
 
-    /// What it has.
+    /// The tenant's data.
     pub(super) fn rows(&self) -> Rows {
         self.state.lock().rows.clone()
     }
@@ -91,7 +91,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     loop {
         let mut rest = &received[..];
         let Some(answers) = answer_all(&mut rest, &mut said, &state) else {
-            // Whoever asks is killed while he waits.
+            // The client is killed while it waits.
             return std::future::pending().await;
         };
         let taken = received.len() - rest.len();
@@ -102,7 +102,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     }
 }
 
-/// The answers to all requests that are whole; `None` where it falls silent.
+/// The answers to all requests that are whole; `None` if the tenant falls silent.
 fn answer_all(rest: &mut &[u8], said: &mut Said, state: &Mutex<State>) -> Option<Vec<u8>> {
     let mut state = state.lock();
     let mut answers = Vec::new();
@@ -110,7 +110,7 @@ fn answer_all(rest: &mut &[u8], said: &mut Said, state: &Mutex<State>) -> Option
         if state.is_silent() {
             let behind = std::iter::from_fn(|| take_request(rest).expect("requests"));
             let behind: Vec<Words> = [words].into_iter().chain(behind).collect();
-            // Only transactions are watched; what else comes late is done late.
+            // Only transactions are kept for later: the import guards itself against these, by `WATCH`.
             if behind.last().is_some_and(|words| words[0] == b"EXEC") {
                 state.late = Some((std::mem::take(said), behind));
             }
@@ -122,7 +122,7 @@ fn answer_all(rest: &mut &[u8], said: &mut Said, state: &Mutex<State>) -> Option
 }
 
 impl State {
-    /// Counts a request; whether it is not to be done. In front of one of them what was sent before is done.
+    /// Counts a request, and says whether it is not to be done. In front of one of them the late requests are done.
     fn is_silent(&mut self) -> bool {
         if self.left == 0 {
             self.silence.send_replace(true);
@@ -188,7 +188,7 @@ impl State {
     }
 }
 
-/// What a command does, told or to a tenant or to a model; the few that there are have one key, or none.
+/// Does a command, to a tenant or to a model; the few commands in use have one key, or none.
 pub(super) fn apply(
     rows: &mut Rows,
     changes: &mut BTreeMap<(u8, Vec<u8>), u64>,

@@ -1,4 +1,4 @@
-//! A dump file into a tenant.
+//! Imports a dump file into a tenant.
 
 use std::io::Read;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::tally::Phase;
 /// Imports the dump of `bytes` bytes that `file` reads.
 ///
 /// # Errors
-/// It is no dump, or damaged, or the tenant takes nothing more. What came before stays in the tenant.
+/// The file is no dump, or damaged, or the tenant takes nothing more. Keys that were imported before stay there.
 pub async fn import_file(import: &Import, file: impl Read + Send, bytes: u64) -> Result {
     import.check_empty().await?;
     import.tally.bytes_expected.store(bytes, Ordering::Relaxed);
@@ -23,7 +23,7 @@ pub async fn import_file(import: &Import, file: impl Read + Send, bytes: u64) ->
             Dump::open(Input::new(FileBytes(file), Vec::new()), value_bytes_max, import.whole_bytes_max).await?;
         load(import, &mut dump).await
     };
-    // A file that ends too early does not get longer.
+    // To read again does not help: a file that ends too early does not get longer.
     loaded.await.map_err(|failure| match failure.remedy {
         Remedy::None => failure,
         _ => Failure::new(failure.message),

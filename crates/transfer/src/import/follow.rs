@@ -1,4 +1,4 @@
-//! What a source does, done to a tenant, in order.
+//! Follows a source: does its commands to a tenant, in order.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -18,14 +18,14 @@ use crate::tally::Phase;
 use crate::target::DATABASES;
 use crate::within::pause;
 
-/// Commands of one step, and their bytes; a transaction of the source is longer, up to the next limits.
+/// Most commands of one step, and their bytes; a transaction of the source may be longer, up to the next limits.
 const STEP_COMMANDS: usize = 500;
 const STEP_BYTES: usize = 1 << 20;
-/// What is one transaction of the source and longer than that is done in several.
+/// A transaction of the source that is longer than this is done in several.
 const TRANSACTION_COMMANDS: usize = 20_000;
 const TRANSACTION_BYTES: usize = 32 << 20;
 
-/// What is no change of single keys, and cannot be part of a transaction.
+/// Commands that do not change single keys, and cannot be part of a transaction.
 const ALONE: [&str; 11] = [
     "FLUSHALL",
     "FLUSHDB",
@@ -39,32 +39,32 @@ const ALONE: [&str; 11] = [
     "FUNCTION",
     "SCRIPT",
 ];
-/// What changes nothing.
+/// Commands that change nothing.
 const NOTHING: [&str; 6] = ["PING", "REPLCONF", "PUBLISH", "SPUBLISH", "MULTI", "EXEC"];
 
-/// Takes commands from what a source sends.
+/// Takes commands from the stream of a source.
 struct Taker<'i> {
     import: &'i Import,
     value_bytes_max: usize,
     is_in_transaction: bool,
-    /// What was taken of a transaction whose end has not come yet.
+    /// The part of a transaction that was taken, while its end has not come yet.
     begun: Option<Taken>,
 }
 
-/// What was taken.
+/// Commands that were taken.
 struct Taken {
     step: Step,
-    /// Behind it.
+    /// The position behind them.
     end: Position,
-    /// The source asks up to where everything is here.
+    /// The source asks up to where we have everything.
     is_asked: bool,
-    /// Bytes of it.
+    /// Bytes of the commands.
     bytes: usize,
 }
 
 impl Taker<'_> {
-    /// As many commands as make one step, from the front of what is there; `None` if more has to come: not even one is
-    /// whole, or a transaction is not. Nothing is between `from` and what was taken before.
+    /// Takes as many commands as make one step from the front of the input. `None` if more has to come: not even one
+    /// command is whole, or a transaction is not. `from` is the position right behind what was taken before.
     fn take<B: Bytes>(&mut self, input: &mut Input<B>, from: &Position) -> Result<Option<Taken>> {
         let begin = || Taken { step: Step::default(), end: from.clone(), is_asked: false, bytes: 0 };
         let mut taken = self.begun.take().unwrap_or_else(begin);
@@ -97,7 +97,7 @@ impl Taker<'_> {
             taken.end.offset += len as u64;
             match name.as_str() {
                 "" => {}
-                // No command begins so. A server that has no replicas says so behind its snapshot.
+                // No command begins like this. A server that takes no replicas says so behind its snapshot.
                 name if name.starts_with('-') => {
                     let said = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
                     return Err(Failure::end(format!(
@@ -202,7 +202,7 @@ impl Taker<'_> {
     }
 }
 
-/// Follows what comes from `input`, until `stop` says so, or until all is here where that is wanted.
+/// Follows the stream from `input`, until `stop` says so, or until the tenant has everything, if that is wanted.
 pub(super) async fn follow(
     import: &Import,
     mut input: Input<SocketBytes>,
@@ -214,7 +214,7 @@ pub(super) async fn follow(
 ) -> Result {
     let mut taker = Taker { import, value_bytes_max, is_in_transaction: false, begun: None };
     acks.stream(position.offset);
-    // Where the source is will be asked again: it may be another one now.
+    // Forget the source's position until it is asked again: it may be another server now.
     import.tally.source.store(u64::MAX, Ordering::Relaxed);
     import.tally.apply(position.offset);
     import.tally.set_phase(Phase::Following);
@@ -240,7 +240,7 @@ pub(super) async fn follow(
             let stopped = pin!(stop.changed());
             let _ = select(pin!(second), stopped).await;
         };
-        // To stop waiting for more loses nothing.
+        // Dropping the future that waits for more loses nothing.
         if let Either::Left((filled, _)) = select(pin!(input.fill()), pin!(told)).await {
             filled?;
         }

@@ -1,4 +1,4 @@
-//! A running Redis into a tenant: everything it has, and then everything it does.
+//! Imports a running Redis into a tenant: all its data, and then all its changes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::within::{SECOND, pause};
 
 /// How long the source may be away, in seconds.
 const AWAY_SECONDS: u64 = 300;
-/// Snapshots that the source may break off, one after the other: each takes everything from it anew.
+/// How many snapshots in a row the source may break off: each one reads all its data anew.
 const BROKEN_SNAPSHOTS_MAX: u32 = 5;
 /// Bytes of the mark behind a snapshot.
 const MARK_BYTES: usize = 40;
@@ -35,11 +35,11 @@ struct Live<'i> {
     steps: Steps,
     /// Up to where the tenant has everything; `None` before there is a whole snapshot in it.
     position: Option<Position>,
-    /// Something of a snapshot may be in the tenant.
+    /// A part of a snapshot may be in the tenant.
     has_begun: bool,
-    /// When the source was there last.
+    /// When the source last answered.
     heard: Nanos,
-    /// Snapshots that were broken off since the last one that was whole.
+    /// Snapshots that were broken off since the last whole one.
     broken_snapshots: u32,
     value_bytes_max: usize,
 }
@@ -61,7 +61,7 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
         Live { import, source, steps, position: None, has_begun: false, heard, broken_snapshots: 0, value_bytes_max };
     live.position = live.steps.resume_point().await?;
     if live.position.is_none() {
-        // Marks of some partitions alone are what an import left that had just emptied the tenant.
+        // If only some partitions have marks, an import ended just after it had emptied the tenant.
         live.steps.end().await?;
         import.check_empty().await?;
     }
@@ -99,7 +99,7 @@ impl Live<'_> {
                     self.steps.end().await?;
                     return Err(failure);
                 }
-                // Nobody waits for a server that was never there.
+                // Do not wait for a server that was never there.
                 Remedy::Reconnect if is_first && !self.has_begun && before.is_none() => return Err(failure),
                 Remedy::Reconnect if is_away_for_long => {
                     return Err(Failure::new(format!("{failure}; it was tried for {AWAY_SECONDS} s")));
@@ -129,7 +129,7 @@ impl Live<'_> {
         }
     }
 
-    /// One connection to the source, until it ends.
+    /// Imports over one connection to the source, until that ends.
     async fn once(&mut self, stop: &mut watch::Receiver<bool>) -> Result {
         let (input, acks) = match attach(self.source, self.position.as_ref(), &self.import.clock).await? {
             Attached::Partial { input, acks, history } => {
@@ -153,7 +153,7 @@ impl Live<'_> {
         follow(self.import, input, &acks, &mut self.steps, position, self.value_bytes_max, stop).await
     }
 
-    /// Everything comes anew: what came before has to go.
+    /// Empties the tenant before everything comes anew: what was imported before has to go.
     async fn make_room(&mut self) -> Result {
         if self.position.is_some() && !self.has_begun {
             return Err(Failure::new(
@@ -186,7 +186,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Loads a snapshot; what comes behind it is left to follow, where it was not stopped.
+    /// Loads a snapshot. Unless it was stopped, gives the stream behind the snapshot, to be followed.
     async fn load(
         &mut self,
         snapshot: Snapshot,

@@ -1,4 +1,4 @@
-//! Everything of a source into a tenant.
+//! Imports everything of a source into a tenant.
 
 #[cfg(test)]
 mod fake_tenant;
@@ -26,15 +26,15 @@ pub use self::position::{EXCHANGED, MARK, Position};
 /// What is imported, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Databases; empty = all.
+    /// The databases to import; empty = all.
     pub databases: Vec<u8>,
-    /// The tenant may have keys: those of the same name are replaced, the others stay.
+    /// The tenant may have keys: keys of the same name are replaced, the others stay.
     pub replace: bool,
-    /// Keys of modules are left out, and counted.
+    /// Leave out keys of modules, and count them.
     pub skip_modules: bool,
-    /// Bytes a second that are read at most.
+    /// Most bytes a second that are read.
     pub rate: Option<u64>,
-    /// To end when all that the source has is here.
+    /// End when the tenant has all that the source has.
     pub until_in_step: bool,
 }
 
@@ -45,7 +45,7 @@ impl Choice {
     }
 }
 
-/// Whether `key` is the import's own.
+/// Whether `key` is one that the import itself writes.
 pub fn is_own(key: &[u8]) -> bool {
     key == EXCHANGED || key.strip_prefix(MARK).is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
 }
@@ -55,7 +55,7 @@ pub fn is_own(key: &[u8]) -> bool {
 pub struct Import {
     /// The tenant.
     pub target: Target,
-    /// What is wanted.
+    /// What to import, and how.
     pub choice: Choice,
     /// How far it has got.
     pub tally: Arc<Tally>,
@@ -66,7 +66,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// That the tenant has no keys in the chosen databases, unless it may have some.
+    /// Checks that the tenant has no keys in the chosen databases, unless it may have some.
     async fn check_empty(&self) -> Result {
         if self.choice.replace {
             return Ok(());

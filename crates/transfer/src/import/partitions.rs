@@ -1,8 +1,9 @@
-//! A tenant's partitions: which keys are together, and where each of them says up to where it has everything.
+//! A tenant's partitions: which keys are together, and the mark of each partition, which says up to where it has
+//! everything.
 //!
 //! A transaction of the tenant is of one partition. So a step of the source is done partition by partition, and each
-//! has a mark of its own. After a break-off they may differ: the source is followed from the least of them on, and each
-//! partition leaves out what its own mark covers.
+//! has a mark of its own. After a break the marks may differ: the source is followed from the least of them on, and
+//! each partition leaves out what its own mark covers.
 
 use std::borrow::Cow;
 
@@ -15,15 +16,15 @@ use super::position::MARK;
 /// The words of a command.
 pub(super) type Words = Vec<Vec<u8>>;
 
-/// Where a tenant's keys are.
+/// In which partitions a tenant's keys are.
 #[derive(Clone, Debug)]
 pub(super) struct Partitions {
-    /// The mark of each.
+    /// The key of each partition's mark.
     marks: Vec<Vec<u8>>,
 }
 
 impl Partitions {
-    /// So many, at least one.
+    /// `count` partitions, at least one.
     pub(super) fn new(count: usize) -> Self {
         let count = count.max(1);
         let home = partition_of(MARK, count);
@@ -34,7 +35,7 @@ impl Partitions {
         Self { marks: (0..count).map(mark).collect() }
     }
 
-    /// How many there are.
+    /// The number of partitions.
     pub(super) fn count(&self) -> usize {
         self.marks.len()
     }
@@ -44,12 +45,12 @@ impl Partitions {
         &self.marks[index]
     }
 
-    /// The partition whose mark says what has become of commands that are about no single keys.
+    /// The partition whose mark says whether commands that are not about single keys have been done.
     pub(super) fn home(&self) -> usize {
         self.index_of(MARK)
     }
 
-    /// All of them, the one that is [home](Self::home) last.
+    /// All partitions, [home](Self::home) last.
     pub(super) fn home_last(&self) -> impl Iterator<Item = usize> + use<> {
         let home = self.home();
         (0..self.count()).filter(move |&index| index != home).chain([home])
@@ -59,8 +60,9 @@ impl Partitions {
         partition_of(key, self.count())
     }
 
-    /// What each partition has to do of `commands`, in their order. One that only names keys one after the other is
-    /// taken apart. Any other goes to its first key's partition, which refuses it where its keys are in several slots.
+    /// The part of `commands` that each partition has to do, in their order. A command that does the same to each of
+    /// its keys is taken apart. Any other goes to the partition of its first key, which refuses it if its keys are in
+    /// several slots.
     pub(super) fn deal<'c>(&self, commands: &'c [(Words, u64)]) -> Vec<Vec<Cow<'c, (Words, u64)>>> {
         if self.count() == 1 {
             return vec![commands.iter().map(Cow::Borrowed).collect()];
@@ -80,7 +82,7 @@ impl Partitions {
         dealt
     }
 
-    /// Where a command is done. One without a key that is known is refused anywhere.
+    /// The partition that does a command. A command without a key that we know is refused by every partition.
     fn place_of(&self, words: &Words) -> usize {
         let Some(command) = known(words) else { return self.home() };
         let request = request(words);
@@ -90,7 +92,7 @@ impl Partitions {
     }
 }
 
-/// A key like [`MARK`] in the partition of this number of so many.
+/// A key like [`MARK`] in the partition `index` of `count`.
 fn mark_in(index: usize, count: usize) -> Vec<u8> {
     let keys = (0_u32..).map(|number| [MARK, b":", number.to_string().as_bytes()].concat());
     // Every slot has keys of this form.
@@ -105,7 +107,8 @@ fn request(words: &Words) -> Request {
     Request::new(0, 0, words.iter().map(Vec::as_slice))
 }
 
-/// One command for each key, where that comes to the same. What a source sends of `MSETNX` has found none of the keys.
+/// One command for each key, if that has the same effect. An `MSETNX` that a source sends has found none of its keys,
+/// so it is an `MSET`.
 fn apart(words: &Words) -> Option<Vec<Words>> {
     let command = known(words)?;
     let (name, step) = match command.id {

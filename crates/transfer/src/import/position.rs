@@ -1,23 +1,23 @@
-//! Up to where a tenant has what its source did.
+//! The position up to which a tenant has done what its source did.
 
 use std::fmt;
 
-/// The key that says it, in each database that was written to. It goes with the end of the import. Where a tenant has
-/// several partitions, each has one, which is this key or begins with it and a colon.
+/// The key that holds the position, in each database that was written to. It is removed at the end of the import. If a
+/// tenant has several partitions, each has such a key: this one, or one that begins with it and a colon.
 pub const MARK: &[u8] = b"weir:import:position";
 
-/// The key that goes with a database that the source has exchanged for another, until the tenant has done so too: where
-/// it is says whether that is done. It has the hash slot of [`MARK`].
+/// A key in a database that the source has exchanged for another, until the tenant has done so, too. It moves with the
+/// data, so its place says whether the exchange is done. It has the hash slot of [`MARK`].
 pub const EXCHANGED: &[u8] = b"{weir:import:position}:exchanged";
 
 /// A place in the stream of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The history that it is of: 40 hexadecimal digits.
+    /// The history that it belongs to: 40 hexadecimal digits.
     pub history: String,
-    /// Bytes since its beginning.
+    /// Bytes since the beginning of the history.
     pub offset: u64,
-    /// The database that is chosen there.
+    /// The database that is chosen at this place.
     pub database: u64,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Position {
 }
 
 impl Position {
-    /// The reverse of showing it.
+    /// Parses what `Display` shows.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(text).ok()?.split(' ');
         let (history, offset, database) = (words.next()?, words.next()?, words.next()?);

@@ -1,4 +1,4 @@
-//! A dump into a tenant, as a stream.
+//! Loads a dump into a tenant, as a stream.
 
 use std::sync::atomic::Ordering;
 
@@ -8,11 +8,11 @@ use crate::pace::Pace;
 use crate::rdb::{Bytes, Dump, Item, Key, Part, Value};
 use crate::target::{DATABASES, Lanes, Whole, push_function, push_part, push_whole};
 
-/// Writes all that comes from `dump`. When this is done, the tenant has it.
+/// Writes everything that comes from `dump`. When this is done, the tenant has all of it.
 pub(super) async fn load<B: Bytes>(import: &Import, dump: &mut Dump<B>) -> Result {
     let mut lanes = Lanes::new(&import.target, &import.tally);
     let all = load_all(import, dump, &mut lanes).await;
-    // Also where the source broke off: nothing that was sent may be done behind what comes next.
+    // Finish also if the source broke off: nothing that was sent may be done after what comes next.
     let written = lanes.finish().await;
     all.and(written)
 }
@@ -43,7 +43,7 @@ fn of_a_module(what: &str, module: &str) -> Failure {
     ))
 }
 
-/// Counts what was read, and waits where it is too much.
+/// Counts what was read, and waits if that is more than the rate allows.
 async fn tell<B: Bytes>(import: &Import, dump: &Dump<B>, pace: &mut Pace, before: &mut u64) {
     let consumed = dump.consumed();
     import.tally.bytes.store(consumed, Ordering::Relaxed);
@@ -117,7 +117,7 @@ async fn load_parts<B: Bytes>(
         tell(import, dump, pace, before).await;
         match part {
             Part::Refused(reason) => refused = refused.or(Some(reason)),
-            // Its rest is only read.
+            // The rest of a refused key is only read.
             _ if refused.is_some() => {}
             part => len = push_part(lanes.batch(database, whole.key).await?, whole.key, len, part),
         }

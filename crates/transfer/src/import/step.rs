@@ -1,5 +1,5 @@
-//! Some of what a source did, in order, as one transaction of each partition of the tenant: with it goes the position
-//! behind it, so that after any break-off the tenant itself says whether it has been done.
+//! A step: some commands of a source, in order, done as one transaction in each partition of the tenant. The position
+//! behind the step goes with it, so that after any break the tenant itself says whether the step has been done.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +13,10 @@ use crate::tally::Tally;
 use crate::target::{DATABASES, Target, select};
 use crate::within::pause;
 
-/// Times that the target may break off one step.
+/// How often the connection to the target may break during one step.
 const BREAKS_MAX: u32 = 20;
-/// A partition to which nothing goes is told the position when it is so many bytes behind: the source has to keep what
-/// comes after the least position of all.
+/// A partition that gets no commands is told the position when its mark is this many bytes behind: the source has to
+/// keep everything after the least position of all.
 const BEHIND_BYTES_MAX: u64 = 64 << 10;
 
 /// Commands of one database.
@@ -26,11 +26,11 @@ pub(super) struct Step {
     pub(super) database: u8,
     /// Commands, each with the position behind it.
     pub(super) commands: Vec<(Words, u64)>,
-    /// It is one command that is not about single keys, and so no part of a transaction.
+    /// The step is a single command that is not about single keys, and so cannot be part of a transaction.
     pub(super) is_alone: bool,
-    /// It empties these databases, their marks included.
+    /// The step empties these databases, their marks included.
     pub(super) empties: Vec<u8>,
-    /// It exchanges these two, their marks included, and is nothing else.
+    /// The step exchanges these two databases, their marks included, and does nothing else.
     pub(super) exchanges: Option<(u8, u8)>,
 }
 
@@ -39,38 +39,38 @@ pub(super) struct Steps {
     pub(super) target: Target,
     pub(super) tally: Arc<Tally>,
     pub(super) connection: Option<(Connection, u8)>,
-    /// The marks, by database and partition, that were written on this connection. What an earlier one has sent is not
-    /// done any more where they are.
+    /// The marks, by database and partition, that were written on this connection. For these, requests that an earlier
+    /// connection has sent are not done any more.
     settled: BTreeSet<(u8, usize)>,
     pub(super) partitions: Partitions,
-    /// The marks of each partition, by database, as far as they are known. The newest of a partition says up to where
+    /// The marks of each partition, by database, as far as they are known. A partition's newest mark says up to where
     /// it has everything.
     pub(super) marks: Vec<BTreeMap<u8, Position>>,
 }
 
-/// What has become of some commands.
+/// The outcome of an attempt to do some commands.
 pub(super) enum Tried {
     Done,
-    /// Those of these numbers were refused, and nothing was done.
+    /// The commands of these numbers were refused, and nothing was done.
     Without(Vec<usize>),
-    /// Nothing was done: after so many milliseconds it may be.
+    /// Nothing was done: it may succeed after this many milliseconds.
     Again(u64),
-    /// Nothing was done, and it is too much at once.
+    /// Nothing was done, as these are too many commands for one transaction.
     TooMuch(String),
     /// Somebody else has written the mark.
     Unclear,
 }
 
 impl Steps {
-    /// Writes into `target`, of which no marks are known yet.
+    /// A writer into `target`, of which no marks are known yet.
     pub(super) fn new(target: &Target, tally: &Arc<Tally>, partitions: Partitions) -> Self {
         let marks = vec![BTreeMap::new(); partitions.count()];
         let settled = BTreeSet::new();
         Self { target: target.clone(), tally: Arc::clone(tally), connection: None, settled, partitions, marks }
     }
 
-    /// From where on the source has to be followed: the least position of any partition. `None` if not all have one:
-    /// then the tenant never had a whole snapshot, or was emptied.
+    /// The position from which the source has to be followed: the least of any partition. `None` if not all partitions
+    /// have one: then the tenant never had a whole snapshot, or was emptied.
     pub(super) async fn resume_point(&mut self) -> Result<Option<Position>> {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
@@ -84,7 +84,7 @@ impl Steps {
         self.marks[partition].values().max_by_key(|mark| mark.offset)
     }
 
-    /// Writes the first marks, for all that was written without.
+    /// Writes the first marks, for the data that was written without marks.
     pub(super) async fn begin(&mut self, database: u8, position: &Position) -> Result {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
@@ -93,7 +93,7 @@ impl Steps {
         self.mark_all(&mut connection, database, position).await
     }
 
-    /// Removes all marks: nothing will be followed any more, or everything is begun anew.
+    /// Removes all marks: nothing will be followed any more, or everything begins anew.
     pub(super) async fn end(&mut self) -> Result {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
@@ -108,8 +108,8 @@ impl Steps {
         Ok(())
     }
 
-    /// Does a step, which ends at `end`, as far as the marks do not say that it has been done. When this is done, all
-    /// of it is in the tenant, or counted as refused.
+    /// Does a step that ends at `end`, except the parts that have been done already, as the marks say. When this is
+    /// done, all of the step is in the tenant, or counted as refused.
     pub(super) async fn apply(&mut self, step: &Step, end: &Position) -> Result {
         let reached = |steps: &Self, partition| steps.newest_of(partition).map_or(0, |mark| mark.offset);
         if step.is_alone {
@@ -129,7 +129,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Does `commands`, which are a partition's part of a step that ends at `end`.
+    /// Does `commands`, one partition's part of a step that ends at `end`.
     async fn apply_in(
         &mut self,
         partition: usize,
@@ -188,8 +188,8 @@ impl Steps {
         self.tally.refuse(u64::from(database), &shown.join(&b' '), error);
     }
 
-    /// The connection, on which `database` is chosen; and whether `partition` has done the step that ends at `end`,
-    /// where the connection before broke off.
+    /// The connection, with `database` chosen; and, if the connection before broke, whether `partition` has done the
+    /// step that ends at `end`.
     pub(super) async fn ready(
         &mut self,
         database: u8,
@@ -216,7 +216,7 @@ impl Steps {
         if self.settled.contains(&(database, partition)) {
             return Ok((connection, false));
         }
-        // What a connection before has sent may still be done, until the mark is written on this one.
+        // Requests of an earlier connection may still be done, until the mark is written on this one.
         let key = self.partitions.mark(partition).to_vec();
         connection.ask(&[b"WATCH".as_slice(), &key]).await?;
         let mark = mark(&mut connection, &key).await?;
@@ -236,8 +236,8 @@ impl Steps {
         Ok((connection, is_done))
     }
 
-    /// Whether the tenant has the marks that are known, beside that of `at`. Another database is chosen on `connection`
-    /// then.
+    /// Whether the tenant has the marks that are known, not counting that of `at`. Afterwards another database is
+    /// chosen on `connection`.
     async fn has_others(&self, connection: &mut Connection, at: (u8, usize)) -> Result<bool> {
         let (mut there, mut known) = (self.read_marks(connection).await?, self.marks.clone());
         for marks in [&mut there, &mut known] {
@@ -337,8 +337,8 @@ impl Steps {
         Ok(Tried::Done)
     }
 
-    /// Writes `end` as the mark of every partition in `database`, which is chosen on `connection`. That of the home
-    /// comes last: where it is there, all are.
+    /// Writes `end` as the mark of every partition in `database`, which is chosen on `connection`. The home's mark is
+    /// written last: if it is there, all are.
     async fn mark_all(&mut self, connection: &mut Connection, database: u8, end: &Position) -> Result {
         let (mut requests, text) = (Requests::default(), end.to_string());
         for partition in self.partitions.home_last() {
@@ -349,7 +349,7 @@ impl Steps {
         Ok(())
     }
 
-    /// All marks that the tenant has. Another database is chosen on `connection` then.
+    /// All marks that the tenant has. Afterwards another database is chosen on `connection`.
     pub(super) async fn read_marks(&self, connection: &mut Connection) -> Result<Vec<BTreeMap<u8, Position>>> {
         let count = self.partitions.count();
         let mut requests = Requests::default();
@@ -370,7 +370,7 @@ impl Steps {
         Ok(marks)
     }
 
-    /// Sends requests that may be done several times, until none is put off.
+    /// Sends requests that may be done several times, until the target puts none of them off.
     async fn ask_all(&self, connection: &mut Connection, requests: &Requests) -> Result<Vec<Reply>> {
         loop {
             let replies = connection.exchange(requests, 0).await?;
@@ -383,8 +383,8 @@ impl Steps {
     }
 }
 
-/// Where to cut commands in two: behind one of the source, as near to the middle as there is. The parts of one that was
-/// taken apart have one position, and stay together.
+/// Where to cut commands in two: behind a command of the source, as near to the middle as possible. The parts of a
+/// command that was taken apart have the same position, and stay together.
 fn middle(commands: &[&(Words, u64)]) -> Option<usize> {
     let cuts = (1..commands.len()).filter(|&at| commands[at - 1].1 != commands[at].1);
     cuts.min_by_key(|at| at.abs_diff(commands.len() / 2))
@@ -394,7 +394,7 @@ pub(super) fn ended(error: &str) -> Failure {
     Failure::new(format!("the target takes nothing more: {error}"))
 }
 
-/// The mark that `key` has in the database that is chosen.
+/// The mark in `key` of the chosen database.
 async fn mark(connection: &mut Connection, key: &[u8]) -> Result<Option<Position>> {
     let reply = connection.ask(&[b"GET".as_slice(), key]).await?;
     Ok(reply.text().and_then(Position::parse))

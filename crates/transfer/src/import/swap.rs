@@ -1,8 +1,8 @@
-//! `SWAPDB` of a source, done once: it cannot be one transaction with the position behind it.
+//! Does a `SWAPDB` of a source once, although it cannot be one transaction with the position behind it.
 //!
-//! Before the exchange a key is written into the first database that names the exchange by its position. It goes with
-//! what the database has: where it is says after any break-off whether the exchange has been done. It is watched in
-//! both, as what a connection has sent that broke off may still be done.
+//! Before the exchange, a key that names the exchange by its position is written into the first database. The exchange
+//! moves it with the data of the database: so after any break its place says whether the exchange has been done. The
+//! key is watched in both databases, as requests of a connection that broke may still be done.
 
 use super::position::{EXCHANGED, Position};
 use super::step::{Step, Steps, Tried, ended};
@@ -31,7 +31,7 @@ impl Steps {
             select(&mut connection, database).await?;
             connection.ask(&[b"DEL".as_slice(), EXCHANGED]).await?;
         }
-        // Those of both have gone along.
+        // The marks of both databases have moved with them.
         self.marks = self.read_marks(&mut connection).await?;
         select(&mut connection, other).await?;
         self.connection = Some((connection, other));
@@ -39,7 +39,7 @@ impl Steps {
     }
 }
 
-/// Exchanges `one` and `other`, unless that has been done for what ends at `end`.
+/// Exchanges `one` and `other`, unless that has been done for the step that ends at `end`.
 async fn exchange(connection: &mut Connection, (one, other): (u8, u8), end: &Position) -> Result<Tried> {
     let named = end.to_string();
     select(connection, other).await?;

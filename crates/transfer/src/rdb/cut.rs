@@ -1,4 +1,4 @@
-//! A value that is too large for one request, in parts.
+//! Cuts a value that is too large for one request into parts.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use super::input::{Bytes, Input};
 use crate::failure::Result;
 
-/// Bytes of a part, about: one that is a single piece of the file may have more.
+/// Bytes of a part, about: a part that is a single piece of the file may have more.
 const PART_BYTES: usize = 256 << 10;
 /// Most elements of a part.
 const PART_ELEMENTS: usize = 1000;
 /// Pending entries of one group that are kept until their consumers come, with 32 bytes each.
 const PENDING_MAX: usize = 2_000_000;
 
-/// Some of a value.
+/// A part of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     /// The next values of a list.
@@ -30,11 +30,11 @@ pub enum Part {
     Scores(Vec<(Vec<u8>, f64)>),
     /// The next entries of a stream.
     Entries(BTreeMap<EntryId, Vec<Vec<u8>>>),
-    /// All entries of a stream are told.
+    /// The counts of a stream, behind all its entries.
     Counts {
-        /// The last entry there ever was.
+        /// The last entry that there ever was.
         last: EntryId,
-        /// Entries there ever were.
+        /// How many entries there ever were.
         added: u64,
         /// The largest entry that was deleted by its id.
         max_deleted: EntryId,
@@ -45,29 +45,29 @@ pub enum Part {
         name: Vec<u8>,
         /// The last entry that was delivered.
         delivered: EntryId,
-        /// Entries read, if known.
+        /// How many entries were read, if known.
         read: Option<u64>,
     },
-    /// A consumer of the group told last, with some of what is pending for it.
+    /// A consumer of the last group, with some of its pending entries.
     Consumer {
         /// The group's name.
         group: Vec<u8>,
-        /// Its own.
+        /// The consumer's name.
         name: Vec<u8>,
-        /// What it has got and not acknowledged.
+        /// Entries that it has got and not acknowledged.
         pending: Vec<(EntryId, PendingValue)>,
     },
-    /// What comes cannot be taken; for this reason.
+    /// The rest of the value cannot be taken, for this reason.
     Refused(String),
 }
 
 /// Where in the value we are.
 enum Stage {
     Begin,
-    /// So many elements or nodes are left.
+    /// This many elements or nodes are left.
     Elements(usize),
     Counts,
-    /// So many groups are left.
+    /// This many groups are left.
     Groups(usize),
     Consumers {
         left: usize,
@@ -86,13 +86,13 @@ enum Stage {
     End,
 }
 
-/// See the module.
+/// A value that is being read part by part.
 pub(super) struct Cut {
     kind: u8,
     stage: Stage,
 }
 
-/// What is gathered for one part.
+/// The elements that are gathered for one part.
 #[derive(Default)]
 struct Gathered {
     strings: Vec<Vec<u8>>,
@@ -139,12 +139,12 @@ fn paired(strings: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
 }
 
 impl Cut {
-    /// A value of this type, of which nothing was read.
+    /// A value of this type, of which nothing has been read yet.
     pub(super) fn new(kind: u8) -> Self {
         Self { kind, stage: Stage::Begin }
     }
 
-    /// The next part; `None` behind the last one.
+    /// The next part; `None` after the last one.
     pub(super) async fn next<B: Bytes>(&mut self, input: &mut Input<B>, bytes_max: usize) -> Result<Option<Part>> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::End) {
@@ -188,7 +188,7 @@ impl Cut {
         [kind::STREAM_LISTPACKS, kind::STREAM_LISTPACKS_2, kind::STREAM_LISTPACKS_3].contains(&self.kind)
     }
 
-    /// How many elements, packs or nodes there are.
+    /// Reads how many elements, packs or nodes there are.
     async fn begin<B: Bytes>(&mut self, input: &mut Input<B>) -> Result<usize> {
         use kind::*;
         match self.kind {
@@ -310,7 +310,7 @@ impl Cut {
         }
     }
 
-    /// What the consumer at hand has got.
+    /// The next entries that the current consumer has got.
     async fn owned<B: Bytes>(&mut self, input: &mut Input<B>) -> Result<Part> {
         let Stage::Owned { left, consumers_left, groups_left, group, name, mut pending } =
             std::mem::replace(&mut self.stage, Stage::End)

@@ -1,4 +1,4 @@
-//! A dump file, one thing in it after the other.
+//! Reads a dump file, one item after the other.
 
 use weir_command::rdb::file::{
     AUX, CHECKSUM_SINCE, END, EXPIRE_MS, EXPIRE_SECONDS, FREQUENCY, FUNCTION_2, FUNCTION_PRE_RELEASE, IDLE, MAGIC,
@@ -12,10 +12,10 @@ use crate::failure::{Failure, Result};
 
 /// The newest version that is read: that of Redis 7.2.
 const VERSION_MAX: u16 = 11;
-/// A value of more bytes is given in parts, where nothing else is wanted. As a whole it is one request, and in several
-/// batches of each lane at worst.
+/// Unless something else is wanted, a value of more bytes is given in parts. As a whole it would be one request, and at
+/// worst be in several batches of each lane.
 pub const WHOLE_BYTES_MAX: usize = 8 << 20;
-/// Bytes of names and facts: longer ones were not written by a Redis.
+/// Most bytes of a name or a fact: Redis does not write longer ones.
 const NAME_BYTES_MAX: usize = 512 << 20;
 
 /// Something in a dump file.
@@ -25,7 +25,7 @@ pub enum Item {
     Key(Key),
     /// The source of a library of functions.
     Functions(Vec<u8>),
-    /// Something that the module of this name keeps beside keys.
+    /// Data that the module of this name keeps beside keys.
     ModuleAux(String),
     /// The end: the checksum was right.
     End,
@@ -38,37 +38,37 @@ pub struct Key {
     pub database: u64,
     /// Its name.
     pub name: Vec<u8>,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expire_at_ms: Option<u64>,
-    /// What it has.
+    /// Its value.
     pub value: Value,
 }
 
-/// What a key has.
+/// The value of a key.
 #[derive(Debug)]
 pub enum Value {
     /// A string.
     Text(Vec<u8>),
-    /// Anything else: its type and what it says, as `RESTORE` takes it with a footer.
+    /// A value of any other type: its type and its content, as `RESTORE` takes it with a footer.
     Whole(Vec<u8>),
-    /// Too much of that for one request: [`Dump::part`] gives it piece by piece.
+    /// A value that is too large for one request: [`Dump::part`] gives it piece by piece.
     Parts,
-    /// A string of so many bytes, more than are taken.
+    /// A string of this many bytes, more than the target takes.
     TooLong(u64),
-    /// Something of the module of this name.
+    /// A value of the module of this name.
     Module(String),
 }
 
-/// See the module.
+/// A dump file that is being read as a stream.
 pub struct Dump<B> {
     input: Input<B>,
     version: u16,
     database: u64,
-    /// Strings of more bytes are not given.
+    /// Longest string that is given.
     value_bytes_max: usize,
-    /// Values of more bytes are given in parts.
+    /// Longest value that is given as a whole; longer ones are given in parts.
     whole_bytes_max: usize,
-    /// The value that is given in parts.
+    /// The value that is now given in parts.
     cut: Option<Cut>,
     /// Keys that were announced.
     announced: u64,
@@ -79,7 +79,7 @@ impl<B: Bytes> Dump<B> {
     /// of more than `whole_bytes_max` are given in parts.
     ///
     /// # Errors
-    /// There is none, or of a later version.
+    /// There is no dump, or it is of a later version.
     pub async fn open(mut input: Input<B>, value_bytes_max: usize, whole_bytes_max: usize) -> Result<Self> {
         let magic: [u8; MAGIC.len() + VERSION_DIGITS] = input.piece(take_array).await?;
         let (name, digits) = magic.split_at(MAGIC.len());
@@ -101,20 +101,20 @@ impl<B: Bytes> Dump<B> {
         self.input.consumed()
     }
 
-    /// Keys that the file has announced so far: all of the databases that were begun.
+    /// Keys that the file has announced so far: those of all databases that were begun.
     pub fn announced(&self) -> u64 {
         self.announced
     }
 
-    /// What the bytes come from, and those behind the end.
+    /// The source of the bytes, with the bytes behind the end of the dump.
     pub fn into_input(self) -> Input<B> {
         self.input
     }
 
-    /// The next thing. What was not read of a value that is given in parts is skipped.
+    /// The next item. Parts of the value before it that were not read are skipped.
     ///
     /// # Errors
-    /// The file is damaged, or has something that nobody but a module can read.
+    /// The file is damaged, or has something that only a module can read.
     pub async fn next(&mut self) -> Result<Item> {
         while self.part().await?.is_some() {}
         let mut expire_at_ms = None;
@@ -157,7 +157,7 @@ impl<B: Bytes> Dump<B> {
         }
     }
 
-    /// The next piece of the value that is given in parts; `None` behind the last one.
+    /// The next piece of the value that is given in parts; `None` after the last one.
     ///
     /// # Errors
     /// The file is damaged.
@@ -207,7 +207,7 @@ impl<B: Bytes> Dump<B> {
         Ok(Key { database: self.database, name, expire_at_ms, value })
     }
 
-    /// Bytes of the value that comes; `None` if these are many.
+    /// Bytes of the next value; `None` if there are too many to give it as a whole.
     async fn whole_len(&mut self, kind: u8) -> Result<Option<usize>> {
         loop {
             let mut rest = self.input.held();
@@ -223,7 +223,7 @@ impl<B: Bytes> Dump<B> {
         }
     }
 
-    /// Skips what a module has written, and gives its name.
+    /// Skips the data of a module, and gives the module's name.
     async fn module(&mut self) -> Result<String> {
         let id = self.input.piece(take_bytes_len).await? as u64;
         while self.input.piece(skip_module).await? {}
@@ -236,7 +236,7 @@ impl<B: Bytes> Dump<B> {
         }
         let sum = self.input.crc();
         let written = self.input.piece(|rest| take_array(rest).map(u64::from_le_bytes)).await?;
-        // Whoever does not want checksums writes 0.
+        // A Redis without checksums writes 0.
         if written != 0 && written != sum {
             return Err(self.input.broken("a wrong checksum"));
         }
@@ -244,7 +244,7 @@ impl<B: Bytes> Dump<B> {
     }
 }
 
-/// The name in a module's number: nine characters of six bits, and ten bits of a version.
+/// The name in a module's number, which has nine characters of six bits, and ten bits of a version.
 fn module_name(id: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     (0..9).rev().map(|at| char::from(LETTERS[(id >> (10 + 6 * at)) as usize & 63])).collect()

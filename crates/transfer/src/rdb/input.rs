@@ -1,4 +1,4 @@
-//! Bytes that come from somewhere, as many in memory as are looked at.
+//! A stream of bytes, of which only the part that is being decoded is in memory.
 
 use std::future::Future;
 use std::io::Read;
@@ -10,16 +10,16 @@ use crate::failure::{Failure, Result};
 
 /// Room for what is read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Most bytes in front of those of a string.
+/// Most bytes of the length in front of a string.
 const LENGTH_BYTES_MAX: usize = 32;
 
 /// Where bytes come from.
 pub trait Bytes: Send {
-    /// Appends what there is, at least a byte, waiting for it; none at the end. Gives how many these are.
+    /// Appends the bytes that there are, and waits for at least one; at the end there are none. Gives their number.
     fn read(&mut self, out: &mut Vec<u8>) -> impl Future<Output = Result<usize>> + Send;
 }
 
-/// A file, or whatever else is read on the spot.
+/// A file, or anything else that can be read without waiting.
 pub struct FileBytes<R>(pub R);
 
 impl<R: Read + Send> Bytes for FileBytes<R> {
@@ -28,13 +28,13 @@ impl<R: Read + Send> Bytes for FileBytes<R> {
         out.resize(before + READ_BYTES, 0);
         let read = self.0.read(&mut out[before..]).map_err(|error| Failure::new(format!("reading: {error}")));
         out.truncate(before + *read.as_ref().unwrap_or(&0));
-        // Whoever else runs on this thread has his turn between two pieces.
+        // Others on this thread get their turn between two pieces.
         weir_io::yield_now().await;
         read
     }
 }
 
-/// See the module.
+/// A source of bytes, and the bytes that were received and not consumed yet.
 pub struct Input<B> {
     source: B,
     held: Vec<u8>,
@@ -44,12 +44,12 @@ pub struct Input<B> {
 }
 
 impl<B: Bytes> Input<B> {
-    /// What comes from `source`, behind what was received already.
+    /// The bytes that come from `source`, behind those that were `received` already.
     pub fn new(source: B, received: Vec<u8>) -> Self {
         Self { source, held: received, start: 0, crc: 0, consumed: 0 }
     }
 
-    /// What is there and not consumed.
+    /// The bytes that are there and not consumed.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held[self.start..]
     }
@@ -59,23 +59,23 @@ impl<B: Bytes> Input<B> {
         self.consumed
     }
 
-    /// The checksum of all that was consumed.
+    /// The checksum of all consumed bytes.
     pub(super) fn crc(&self) -> u64 {
         self.crc
     }
 
-    /// The source, and what came and was not consumed.
+    /// The source, and the bytes that came and were not consumed.
     pub fn into_parts(mut self) -> (B, Vec<u8>) {
         self.held.drain(..self.start);
         (self.source, self.held)
     }
 
-    /// Where it is, for whoever has to look there.
+    /// A failure that says at which byte the damage is.
     pub(super) fn broken(&self, what: &str) -> Failure {
         Failure::new(format!("{what} at byte {}: the dump is damaged, or of a later version", self.consumed))
     }
 
-    /// Waits for more.
+    /// Waits for more bytes.
     pub(crate) async fn fill(&mut self) -> Result {
         if self.start > self.held.len() / 2 {
             self.held.drain(..std::mem::take(&mut self.start));
@@ -89,14 +89,14 @@ impl<B: Bytes> Input<B> {
         }
     }
 
-    /// Is done with the next `len` bytes, which are there.
+    /// Consumes the next `len` bytes, which are there.
     pub(crate) fn consume(&mut self, len: usize) {
         self.crc = crc64(self.crc, &self.held[self.start..self.start + len]);
         self.start += len;
         self.consumed += len as u64;
     }
 
-    /// What `take` takes.
+    /// Consumes and gives what `take` decodes from the front.
     ///
     /// # Errors
     /// There is no such thing, or it is not whole.
@@ -119,7 +119,7 @@ impl<B: Bytes> Input<B> {
     /// The next string, unless it has more than `bytes_max` bytes: then it is skipped, and its length is given.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no string.
     pub(super) async fn string(&mut self, bytes_max: usize) -> Result<std::result::Result<Vec<u8>, u64>> {
         loop {
             let mut rest = self.held();
@@ -145,7 +145,7 @@ impl<B: Bytes> Input<B> {
         }
     }
 
-    /// Is done with the next `len` bytes, whether they are there or not.
+    /// Consumes the next `len` bytes, whether they have come already or not.
     async fn discard(&mut self, mut len: usize) -> Result {
         while len > 0 {
             let some = self.held().len().min(len);

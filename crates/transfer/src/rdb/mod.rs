@@ -1,4 +1,4 @@
-//! Dump files as streams: never more in memory than one piece of one key.
+//! Reads dump files as streams: never more than one piece of one key is in memory.
 
 mod cut;
 mod file;

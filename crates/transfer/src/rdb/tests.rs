@@ -1,4 +1,4 @@
-//! Dumps that are written here by hand, in the forms of old and new versions.
+//! Tests with dumps that are written by hand, in the forms of old and new versions.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use weir_command::rdb::{crc64, kind, push_len, push_string};
 use super::*;
 use crate::failure::Result;
 
-/// Gives some bytes at a time, as a network does.
+/// A source that gives a few bytes at a time, as a network does.
 struct Drops<'b>(&'b [u8], usize);
 
 impl Read for Drops<'_> {
@@ -30,7 +30,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What is in a dump, in words.
+/// The content of a dump, in words.
 async fn all(bytes: &[u8], drop: usize) -> Result<Vec<String>> {
     let mut dump = Dump::open(Input::new(FileBytes(Drops(bytes, drop)), Vec::new()), 5 << 20, 1 << 20).await?;
     let mut all = Vec::new();
@@ -72,7 +72,7 @@ fn sample() -> Vec<u8> {
     let mut out = Writer::new(&[("redis-ver", "7.0.15"), ("used-mem", "1000000")]).waiting;
     out.push(245);
     push_string(&mut out, b"#!lua name=f");
-    // Something that a module keeps beside keys: when it is read, and a number.
+    // Data that a module keeps beside keys: when it is read, and a number.
     out.extend_from_slice(b"\xf7\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03\x02\x02\x02\x07\x00");
     push_select(&mut out, 3);
     out.extend_from_slice(b"\xfb\x02\x01");
@@ -131,7 +131,7 @@ fn what_is_damaged_or_cut_is_refused() {
     for at in 0..small.len() {
         let mut damaged = small.clone();
         damaged[at] ^= 1;
-        // Another digit of the version, and what it does not say, is another dump.
+        // A flip in the digits of the version makes another dump, which may be sound.
         let met = now(all(&damaged, 100));
         assert!(met.is_err() || (5..9).contains(&at), "{at}: {met:?}");
     }

@@ -1,4 +1,4 @@
-//! A connection of a client.
+//! A client's connection to a server.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ const READ_BYTES: usize = 64 << 10;
 pub struct Connection {
     stream: TcpStream,
     clock: Arc<dyn Clock>,
-    /// Received and not looked at: from `start` on.
+    /// Bytes that were received; from `start` on they were not looked at yet.
     received: Vec<u8>,
     start: usize,
 }
 
 impl Connection {
-    /// Connects, and logs in where `address` has a password or a user.
+    /// Connects, and logs in if `address` has a password or a user.
     ///
     /// # Errors
-    /// Nobody is there, or the login is refused.
+    /// There is no server, or it refuses the login.
     pub async fn open(address: &Address, clock: &Arc<dyn Clock>) -> Result<Self> {
         let connect = async {
             let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
@@ -53,7 +53,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// One request, and what it is answered.
+    /// Sends one request, and gives the reply.
     ///
     /// # Errors
     /// The connection broke, or took too long. A refusal is an answer.
@@ -64,7 +64,7 @@ impl Connection {
         replies.pop().ok_or_else(|| Failure::broken("no reply came"))
     }
 
-    /// The same, where a server that has no time now is asked again until it has.
+    /// Like [`call`](Self::call), but asks again while the server says that it has no time.
     ///
     /// # Errors
     /// As [`Connection::call`].
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// The same, where a refusal is a failure.
+    /// Like [`call_patiently`](Self::call_patiently), but a refusal is a failure.
     ///
     /// # Errors
     /// The connection broke, or the server refuses.
@@ -92,8 +92,8 @@ impl Connection {
         }
     }
 
-    /// Sends `requests` behind the first `skipped`, and gives their replies. Reads while it writes: a server that waits
-    /// for its replies to be read takes no further requests.
+    /// Sends all `requests` but the first `skipped`, and gives their replies. It reads while it writes: a server that
+    /// waits for its replies to be read takes no further requests.
     ///
     /// # Errors
     /// The connection broke, or took too long: any of the requests may have been done.
@@ -107,10 +107,10 @@ impl Connection {
         Ok(replies)
     }
 
-    /// The same, where `each` takes the replies as they come.
+    /// Like [`exchange`](Self::exchange), but `each` takes the replies as they come.
     ///
     /// # Errors
-    /// The connection broke, or took too long; or what `each` says: no further request is to be sent then.
+    /// The connection broke, or took too long; or the error of `each`: then no further request may be sent.
     pub async fn exchange_each(
         &mut self,
         requests: &Requests,
@@ -164,7 +164,7 @@ impl Connection {
         Ok(self.stream.write_all(bytes).await?)
     }
 
-    /// The socket, and what was received and not looked at.
+    /// The socket, and the bytes that were received and not looked at.
     pub fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
         self.received.drain(..self.start);
         (self.stream, self.received)

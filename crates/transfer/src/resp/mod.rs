@@ -1,4 +1,4 @@
-//! The wire: requests, replies, and a connection that exchanges them.
+//! The wire protocol: requests, replies, and a connection that exchanges them.
 
 mod connection;
 mod reply;
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 
 /// Longest bulk that is taken, as in Redis itself.
 const BULK_BYTES_MAX: u64 = 512 << 20;
-/// Digits of the longest number.
+/// Longest line, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Takes a line without its end from the front of `rest`; `None` if it is not whole yet.

@@ -3,7 +3,7 @@
 use super::{malformed, number, take_bulk, take_line};
 use crate::failure::Result;
 
-/// Arrays within arrays: who sends more is no Redis.
+/// How deeply arrays may be nested: a peer that sends more is no Redis.
 const DEPTH_MAX: u32 = 8;
 
 /// A reply.
@@ -15,14 +15,14 @@ pub enum Reply {
     Error(String),
     /// `:1`
     Number(i64),
-    /// A string, or none.
+    /// A string, or nil.
     Bulk(Option<Vec<u8>>),
-    /// Several, or none.
+    /// Several replies, or nil.
     Array(Option<Vec<Reply>>),
 }
 
 impl Reply {
-    /// Its text, where it has one.
+    /// Its text, if it has one.
     pub fn text(&self) -> Option<&[u8]> {
         match self {
             Reply::Status(text) | Reply::Bulk(Some(text)) => Some(text),
@@ -30,7 +30,7 @@ impl Reply {
         }
     }
 
-    /// What it refuses with, where it does.
+    /// Its error message, if it is an error.
     pub fn error(&self) -> Option<&str> {
         match self {
             Reply::Error(error) => Some(error),
@@ -42,7 +42,7 @@ impl Reply {
 /// Takes a reply from the front of `rest`; `None` if it is not whole yet.
 ///
 /// # Errors
-/// It is none.
+/// `rest` does not begin with a reply.
 pub fn take_reply(rest: &mut &[u8]) -> Result<Option<Reply>> {
     let mut ahead = *rest;
     let reply = take(&mut ahead, 0)?;
@@ -70,7 +70,7 @@ fn take(rest: &mut &[u8], depth: u32) -> Result<Option<Reply>> {
             Err(_) => Reply::Array(None),
             Ok(_) if depth >= DEPTH_MAX => return Err(malformed()),
             Ok(len) => {
-                // Grows with what is there, never with what is announced.
+                // Grows with the replies that are there, never with the number that is announced.
                 let mut replies = Vec::new();
                 for _ in 0..len {
                     match take(rest, depth + 1)? {

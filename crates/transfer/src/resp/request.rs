@@ -1,21 +1,23 @@
 //! Requests: those that we send, and those that a master sends its replicas.
 
+use std::ops::Range;
+
 use super::{malformed, number, take_bulk, take_line};
 use crate::failure::Result;
 
-/// Words of one request.
+/// Most words of one request.
 const WORDS_MAX: u64 = 1 << 20;
 
 /// Requests, one behind the other.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// Where each request ends.
     ends: Vec<usize>,
 }
 
 impl Requests {
-    /// Appends one.
+    /// Appends a request.
     pub fn push<W: AsRef<[u8]>>(&mut self, words: &[W]) {
         self.bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
         for word in words {
@@ -27,33 +29,42 @@ impl Requests {
         self.ends.push(self.bytes.len());
     }
 
-    /// How many there are.
+    /// Appends some requests of `other`.
+    pub fn copy(&mut self, other: &Requests, range: Range<usize>) {
+        let begin = |at: usize| at.checked_sub(1).map_or(0, |last| other.ends[last]);
+        let (from, before) = (begin(range.start), self.bytes.len());
+        self.bytes.extend_from_slice(&other.bytes[from..begin(range.end)]);
+        self.ends.extend(other.ends[range].iter().map(|end| before + end - from));
+    }
+
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Those behind the first `skipped`.
+    /// The bytes of all requests but the first `skipped`.
     pub fn bytes_from(&self, skipped: usize) -> &[u8] {
         let from = skipped.checked_sub(1).map_or(0, |last| self.ends[last]);
         &self.bytes[from..]
     }
 }
 
-/// Takes a request from the front of `rest`; `None` if it is not whole yet. One that is a line alone has no words:
-/// masters send such to show that they live.
+/// Takes a request from the front of `rest`; `None` if it is not whole yet. An empty line is a request without words:
+/// masters send it to show that they live.
 ///
 /// # Errors
-/// It is none.
+/// `rest` does not begin with a request.
 pub fn take_request(rest: &mut &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
     let mut ahead = *rest;
     let Some(line) = take_line(&mut ahead)? else { return Ok(None) };
     let mut words = Vec::new();
-    // What is not whole yet is looked at again with every piece that comes: nothing is copied before it is.
+    // A request that is not whole yet is looked at again with every piece that comes, so copy nothing before it is
+    // whole.
     if let Some(count) = line.strip_prefix(b"*") {
         let count = u64::try_from(number(count)?).ok().filter(|&count| count <= WORDS_MAX).ok_or_else(malformed)?;
         for _ in 0..count {

@@ -1,19 +1,19 @@
-//! What a refusal means.
+//! Decides what a refusal means.
 
-/// What is to be done about an error.
+/// What to do about an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: what was asked for is so already.
+    /// Nothing: what was asked for has been done already.
     Fine,
-    /// Ask again after so many milliseconds.
+    /// Ask again after this many milliseconds.
     Again(u64),
-    /// This one thing is not taken.
+    /// The target does not take this one request.
     Refused,
-    /// Nothing will be taken any more.
+    /// The target will take nothing any more.
     End,
 }
 
-/// What `error` means. Where the request may have been done before, that it was is no mistake.
+/// What `error` means. If the request `may_be_done` already, an error that says so is no mistake.
 pub fn judge(error: &str, may_be_done: bool) -> Verdict {
     let name = error.split(' ').next().unwrap_or_default();
     match name {

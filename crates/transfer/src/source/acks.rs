@@ -1,4 +1,4 @@
-//! What a replica tells its master, once a second and when it is asked: up to where it has everything.
+//! Tells the master up to where the replica has everything, once a second and when the master asks.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::within::SECOND;
 #[derive(Default)]
 struct StreamProgress {
     offset: AtomicU64,
-    /// The snapshot is here.
+    /// The snapshot has been received.
     is_streaming: AtomicBool,
     asked: Notify,
 }
 
-/// See the module. It ends when this is dropped.
+/// The acknowledgements of a replica. They end when this is dropped.
 pub struct Acks {
     state: Arc<StreamProgress>,
     task: JoinHandle<()>,
 }
 
 impl Acks {
-    /// Until [`Acks::stream`] is called it only shows that it lives.
+    /// Starts the acknowledgements. Until [`Acks::stream`] is called they only show that the replica lives.
     pub(super) fn new(mut half: OwnedWriteHalf, clock: Arc<dyn Clock>) -> Self {
         let state = Arc::<StreamProgress>::default();
         let told = Arc::clone(&state);
@@ -39,7 +39,7 @@ impl Acks {
                 select(pin!(told.asked.notified()), pin!(second)).await;
                 let mut requests = Requests::default();
                 let bytes = match told.is_streaming.load(Ordering::Acquire) {
-                    // As a replica does that is busy with its snapshot.
+                    // A replica that is busy with its snapshot does the same.
                     false => b"\n".as_slice(),
                     true => {
                         let offset = told.offset.load(Ordering::Acquire).to_string();
@@ -47,7 +47,7 @@ impl Acks {
                         requests.bytes_from(0)
                     }
                 };
-                // Whoever reads from this socket learns what is wrong with it.
+                // The task that reads from this socket learns what is wrong with it.
                 if half.write_all(bytes).await.is_err() {
                     return;
                 }
@@ -56,19 +56,19 @@ impl Acks {
         Self { state, task }
     }
 
-    /// The snapshot is here: from now on the position is told, beginning at once.
+    /// Notes that the snapshot has been received: from now on the position is told, beginning at once.
     pub fn stream(&self, offset: u64) {
         self.state.offset.store(offset, Ordering::Release);
         self.state.is_streaming.store(true, Ordering::Release);
         self.state.asked.notify_one();
     }
 
-    /// Everything up to `offset` is here.
+    /// Notes that everything up to `offset` has been applied.
     pub fn applied(&self, offset: u64) {
         self.state.offset.store(offset, Ordering::Release);
     }
 
-    /// The source asks for the position.
+    /// Tells the position at once, as the source asks for it.
     pub fn answer(&self) {
         self.state.asked.notify_one();
     }

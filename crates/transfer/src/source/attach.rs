@@ -1,4 +1,4 @@
-//! How one becomes a replica.
+//! Becomes a replica of a Redis.
 
 use std::sync::Arc;
 
@@ -12,50 +12,50 @@ use crate::import::Position;
 use crate::rdb::Input;
 use crate::resp::{Connection, Reply, Requests};
 
-/// Bytes of the mark behind a snapshot whose length nobody knew before.
+/// Bytes of the mark behind a snapshot whose length the source did not know before.
 const MARK_BYTES: usize = 40;
-/// A line of more bytes is none.
+/// Longest line, in bytes; anything longer is no line.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// What the source gives.
 pub enum Attached {
     /// A snapshot, and then everything from there on.
     Full(Snapshot),
-    /// Everything from the position on that was asked for. Its history may have a new name.
+    /// Everything from the position on that we asked for. The history may have a new name.
     Partial {
-        /// What comes.
+        /// The stream from the source.
         input: Input<SocketBytes>,
-        /// What is told back.
+        /// Our acknowledgements to the source.
         acks: Acks,
-        /// The name of the history from here on, where it has changed.
+        /// The name of the history from here on, if it has changed.
         history: Option<String>,
     },
 }
 
 /// A snapshot that begins.
 pub struct Snapshot {
-    /// What comes: the dump, then its end, then the stream.
+    /// The bytes from the source: the dump, then its end, then the stream.
     pub input: Input<SocketBytes>,
-    /// What is told back.
+    /// Our acknowledgements to the source.
     pub acks: Acks,
-    /// The position that it is of.
+    /// The position of the snapshot.
     pub position: Position,
-    /// Its bytes, if known.
+    /// Its length in bytes, if known.
     pub bytes: Option<u64>,
-    /// What stands behind it, where these are not known.
+    /// The mark behind it, if its length is not known.
     pub mark: Option<Vec<u8>>,
 }
 
 /// Becomes a replica of the server at `address` that goes on `from` there, if it can.
 ///
 /// # Errors
-/// There is no server, or it wants no replica.
+/// There is no server, or it takes no replica.
 pub async fn attach(address: &Address, from: Option<&Position>, clock: &Arc<dyn Clock>) -> Result<Attached> {
     let mut connection = Connection::open(address, clock).await?;
     if let Reply::Error(error) = connection.call(&["PING"]).await? {
         return Err(refused(address, "PING", &error));
     }
-    // A server that does not know these words will do without them.
+    // A server that does not know these words does without them.
     connection.call(&["REPLCONF", "capa", "eof", "capa", "psync2"]).await?;
     let (history, next) = match from {
         Some(position) => (position.history.as_str(), (position.offset + 1).to_string()),
@@ -115,7 +115,7 @@ async fn snapshot(
     Ok(Snapshot { input: Input::new(socket, received), acks, position, bytes, mark })
 }
 
-/// The next line that is not empty: those show that the source lives.
+/// The next line that is not empty: empty lines show that the source lives.
 async fn line(input: &mut Input<SocketBytes>) -> Result<String> {
     let bytes = input
         .piece(|rest| {

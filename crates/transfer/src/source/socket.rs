@@ -1,4 +1,4 @@
-//! What a source sends.
+//! The bytes that a source sends.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::failure::{Failure, Result};
 use crate::rdb::Bytes;
 use crate::within::SECOND;
 
-/// A source that says nothing for so long is gone: one that lives sends a line every ten seconds.
+/// A source that is silent for this long is gone: a living one sends a line every ten seconds.
 const SILENT_SECONDS: u64 = 60;
 /// Room for what is read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -21,19 +21,19 @@ const READ_BYTES: usize = 256 << 10;
 pub struct SocketBytes {
     half: OwnedReadHalf,
     clock: Arc<dyn Clock>,
-    /// When something came last.
+    /// When the last bytes came.
     heard: Nanos,
 }
 
 impl SocketBytes {
-    /// What comes from `half`.
+    /// The bytes that come from `half`.
     pub(super) fn new(half: OwnedReadHalf, clock: &Arc<dyn Clock>) -> Self {
         Self { half, clock: Arc::clone(clock), heard: clock.now() }
     }
 }
 
 impl Bytes for SocketBytes {
-    /// To stop waiting for it loses nothing.
+    /// Dropping the future before it is done loses nothing.
     async fn read(&mut self, out: &mut Vec<u8>) -> Result<usize> {
         out.reserve(READ_BYTES);
         let late = sleep_until(&self.clock, self.heard + SILENT_SECONDS * SECOND);

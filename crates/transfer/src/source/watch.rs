@@ -1,4 +1,4 @@
-//! How far the source is, by asking it once a second.
+//! Asks the source once a second how far it is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
             Some(open) => open,
             None => match Connection::open(&address, &clock).await {
                 Ok(open) => open,
-                // Whoever follows it says so.
+                // The task that follows the source reports that.
                 Err(_) => continue,
             },
         };

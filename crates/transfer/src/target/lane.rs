@@ -1,51 +1,51 @@
-//! One connection that writes batches, whatever happens to it.
+//! One connection that writes batches, and is opened again when it breaks.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Batch, Target, select};
 use crate::failure::{Failure, Remedy, Result};
-use crate::resp::{Connection, Reply, Verdict, judge};
+use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
 use crate::within::pause;
 
-/// Times that the target may break off one batch.
+/// How often the connection may break during one batch.
 const BREAKS_MAX: u32 = 20;
 
-/// See the module.
+/// A lane: writes its batches one after the other.
 pub(super) struct Lane {
     target: Target,
     tally: Arc<Tally>,
     /// A connection, and the database that is chosen on it.
     connection: Option<(Connection, u8)>,
-    /// What the server calls the connection that was opened last.
+    /// The server's id of the connection that was opened last.
     id: Option<i64>,
-    /// Keys of the batch at hand of which something was refused.
+    /// Keys of the current batch of which a request was refused.
     refused: BTreeSet<u32>,
 }
 
 impl Lane {
-    /// Not connected yet.
+    /// A lane that is not connected yet.
     pub(super) fn new(target: Target, tally: Arc<Tally>) -> Self {
         Self { target, tally, connection: None, id: None, refused: BTreeSet::new() }
     }
 
     /// Writes `batch`. When this is done, everything in it is in the target, or counted as refused.
     pub(super) async fn write(&mut self, batch: &Batch) -> Result {
-        // How many requests are done for good, and whether those behind them may have been done.
-        let (mut done, mut may_be_done, mut breaks) = (0, false, 0);
+        let (mut progress, mut breaks) = (Progress::default(), 0);
         self.refused.clear();
-        while done < batch.requests.len() {
-            match self.try_from(batch, &mut done, may_be_done).await {
+        while progress.done < batch.requests.len() {
+            match self.try_next(batch, &mut progress).await {
                 Ok(None) => {}
                 Ok(Some(wait_ms)) => {
-                    may_be_done = true;
+                    progress.may_be_done = true;
                     pause(&self.target.clock, wait_ms).await;
                 }
                 Err(failure) if failure.remedy == Remedy::Reconnect && breaks < BREAKS_MAX => {
                     self.connection = None;
-                    may_be_done = true;
+                    progress.may_be_done = true;
                     breaks += 1;
                     self.tally.note(format!("the target is away: {failure}"));
                     pause(&self.target.clock, 100).await;
@@ -58,11 +58,12 @@ impl Lane {
         Ok(())
     }
 
-    /// A new connection. What the one before it has sent is not done any more: that would be behind what is sent now.
+    /// A new connection. Requests that the old connection has sent are not done any more: they might be done after the
+    /// requests that are sent now.
     async fn connect(&mut self) -> Result<Connection> {
         let mut connection = self.target.connect_again().await?;
         if let Some(id) = self.id.take() {
-            // Nearly always it is gone already, and none is killed.
+            // Nearly always the old connection is gone already, and none is killed.
             connection.ask(&["CLIENT", "KILL", "ID", &id.to_string()]).await?;
         }
         match connection.ask(&["CLIENT", "ID"]).await? {
@@ -72,8 +73,9 @@ impl Lane {
         Ok(connection)
     }
 
-    /// Sends what is not `done`. Gives after how many milliseconds to go on, where the target asks for time.
-    async fn try_from(&mut self, batch: &Batch, done: &mut usize, may_be_done: bool) -> Result<Option<u64>> {
+    /// Sends some of the requests that are not done. If the target asks for time, gives after how many milliseconds to
+    /// go on.
+    async fn try_next(&mut self, batch: &Batch, progress: &mut Progress) -> Result<Option<u64>> {
         let (mut connection, mut database) = match self.connection.take() {
             Some(open) => open,
             None => (self.connect().await?, 0),
@@ -82,26 +84,102 @@ impl Lane {
             select(&mut connection, batch.database).await?;
             database = batch.database;
         }
-        let replies = connection.exchange(&batch.requests, *done).await?;
+        let from = progress.done;
+        let of_key = batch.of_same_key(from);
+        let outcome = match (of_key.len(), progress.one_by_one_until > from) {
+            (_, true) => self.try_pipelined(&mut connection, batch, from..from + 1, progress).await?,
+            (1, _) => self.try_pipelined(&mut connection, batch, batch.of_single_requests(from), progress).await?,
+            _ => self.try_as_one(&mut connection, batch, of_key, progress).await?,
+        };
         self.connection = Some((connection, database));
-        let from = *done;
-        for (at, reply) in replies.iter().enumerate() {
-            let Some(error) = reply.error() else { continue };
-            match judge(error, may_be_done) {
-                Verdict::Fine => {}
-                // Those behind it are sent again with it, in order.
-                Verdict::Again(wait_ms) => {
-                    *done = from + at;
-                    return Ok(Some(wait_ms));
-                }
-                Verdict::Refused => {
-                    self.tally.refuse(u64::from(batch.database), batch.key_of(from + at), error);
-                    self.refused.extend(batch.owners.get(from + at));
-                }
-                Verdict::End => return Err(Failure::new(format!("the target takes nothing more: {error}"))),
+        Ok(outcome)
+    }
+
+    /// Sends requests of which no two are of the same key. The target may put off one of them and do those behind it:
+    /// they are sent again with it.
+    async fn try_pipelined(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        range: Range<usize>,
+        progress: &mut Progress,
+    ) -> Result<Option<u64>> {
+        let mut requests = Requests::default();
+        requests.copy(&batch.requests, range.clone());
+        let replies = connection.exchange(&requests, 0).await?;
+        for (at, reply) in range.clone().zip(&replies) {
+            if let Some(wait_ms) = self.take(batch, at, reply, progress.may_be_done)? {
+                progress.done = at;
+                return Ok(Some(wait_ms));
             }
         }
-        *done = batch.requests.len();
+        progress.done = range.end;
         Ok(None)
     }
+
+    /// Sends requests of one key as a transaction: either the target does all of them, or it puts all of them off. In a
+    /// pipeline it could put off one and do the next, and values of a list or a stream would be lost or out of order.
+    async fn try_as_one(
+        &mut self,
+        connection: &mut Connection,
+        batch: &Batch,
+        range: Range<usize>,
+        progress: &mut Progress,
+    ) -> Result<Option<u64>> {
+        let mut requests = Requests::default();
+        requests.push(&["MULTI"]);
+        requests.copy(&batch.requests, range.clone());
+        requests.push(&["EXEC"]);
+        let mut replies = connection.exchange(&requests, 0).await?;
+        let answer = replies.pop();
+        // Nothing was done where a command was not queued.
+        let unqueued = replies.iter().find_map(Reply::error);
+        match (unqueued, answer) {
+            (None, Some(Reply::Array(Some(answers)))) if answers.len() == range.len() => {
+                for (at, answer) in range.clone().zip(&answers) {
+                    if let Some(wait_ms) = self.take(batch, at, answer, progress.may_be_done)? {
+                        return Ok(Some(wait_ms));
+                    }
+                }
+                progress.done = range.end;
+                Ok(None)
+            }
+            (unqueued, Some(Reply::Error(error))) => {
+                if let Verdict::Again(wait_ms) = judge(unqueued.unwrap_or(&error), progress.may_be_done) {
+                    return Ok(Some(wait_ms));
+                }
+                // The transaction is too large for the target, or the login may not use transactions, or one command is
+                // not accepted. One by one, the target says which.
+                progress.one_by_one_until = range.end;
+                Ok(None)
+            }
+            _ => Err(Failure::broken("the target answers something else")),
+        }
+    }
+
+    /// What the reply to request `at` says: after how many milliseconds it has to be sent again, if so.
+    fn take(&mut self, batch: &Batch, at: usize, reply: &Reply, may_be_done: bool) -> Result<Option<u64>> {
+        let Some(error) = reply.error() else { return Ok(None) };
+        match judge(error, may_be_done) {
+            Verdict::Fine => {}
+            Verdict::Again(wait_ms) => return Ok(Some(wait_ms)),
+            Verdict::Refused => {
+                self.tally.refuse(u64::from(batch.database), batch.key_of(at), error);
+                self.refused.extend(batch.owners.get(at));
+            }
+            Verdict::End => return Err(Failure::new(format!("the target takes nothing more: {error}"))),
+        }
+        Ok(None)
+    }
+}
+
+/// How far a batch has come.
+#[derive(Default)]
+struct Progress {
+    /// The number of requests that are done for good.
+    done: usize,
+    /// Whether the requests behind these may have been done, too.
+    may_be_done: bool,
+    /// Requests before this one are sent one by one.
+    one_by_one_until: usize,
 }

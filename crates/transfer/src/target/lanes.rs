@@ -11,16 +11,16 @@ use super::{Batch, Target};
 use crate::failure::{Failure, Result};
 use crate::tally::Tally;
 
-/// Connections.
+/// Number of connections.
 const LANES: usize = 4;
-/// Batches that wait for each, beside the one that it writes.
+/// Batches that wait for each connection, beside the one that it writes.
 const WAITING: usize = 2;
 /// Bytes at which a batch is sent.
 const BATCH_BYTES: usize = 256 << 10;
 /// Requests at which a batch is sent.
 const BATCH_REQUESTS: usize = 512;
 
-/// See the module.
+/// The connections of a snapshot's import.
 pub struct Lanes {
     senders: Vec<mpsc::Sender<Batch>>,
     tasks: Vec<JoinHandle<()>>,
@@ -29,7 +29,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Connections to `target`.
+    /// Makes the connections to `target`.
     pub fn new(target: &Target, tally: &Arc<Tally>) -> Self {
         let failed = Arc::new(Mutex::new(None));
         let (senders, tasks) = (0..LANES)
@@ -51,7 +51,7 @@ impl Lanes {
         Self { senders, tasks, open: vec![Batch::default(); LANES], failed }
     }
 
-    /// The batch for `key` of `database`: what is pushed to it is sent when it is full.
+    /// The batch for `key` of `database`: it is sent when it is full.
     ///
     /// # Errors
     /// A connection has failed for good.
@@ -82,14 +82,14 @@ impl Lanes {
         self.failed.lock().clone().unwrap_or_else(|| Failure::new("a connection to the target ended"))
     }
 
-    /// Sends what is left, and waits until the target has everything.
+    /// Sends the remaining batches, and waits until the target has everything.
     ///
     /// # Errors
     /// A connection has failed for good.
     pub async fn finish(mut self) -> Result {
         for lane in 0..LANES {
             if !self.open[lane].is_empty() && self.send(lane).await.is_err() {
-                // What the others have sent is awaited all the same: nothing may be done behind what comes next.
+                // Wait for what the others have sent all the same: none of it may be done after what comes next.
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! The tenant that takes what comes, as one of its clients.
+//! The tenant that data is imported into; we write as one of its clients.
 
 mod batch;
 mod lane;
@@ -20,12 +20,12 @@ pub use self::parts::{Whole, push_function, push_part, push_whole};
 
 /// How long the target may be away, in seconds.
 pub const AWAY_SECONDS: u64 = 300;
-/// Databases that a tenant has.
+/// Number of databases that a tenant has.
 pub const DATABASES: u8 = 16;
-/// What a value may have where the target does not say.
+/// Bytes of the longest value, if the target does not say.
 const VALUE_BYTES_MAX: usize = 64 << 20;
 
-/// A tenant, and how it is reached.
+/// A tenant, and how to reach it.
 #[derive(Clone)]
 pub struct Target {
     /// The server's port for clients, and the tenant's login.
@@ -35,7 +35,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A connection, logged in.
+    /// Opens a connection and logs in.
     ///
     /// # Errors
     /// There is no server, or it refuses the login.
@@ -50,10 +50,10 @@ impl Target {
         }
     }
 
-    /// The same, trying again for a while: it may be being restarted.
+    /// Like [`connect`](Self::connect), but tries again for a while: the server may be restarting.
     ///
     /// # Errors
-    /// It stayed away, or refuses the login.
+    /// The server stayed away, or refuses the login.
     pub async fn connect_again(&self) -> Result<Connection> {
         let begin = self.clock.now();
         let mut wait_ms = 50;
@@ -70,7 +70,7 @@ impl Target {
         }
     }
 
-    /// Bytes of the longest value that it takes.
+    /// Bytes of the longest value that the tenant takes.
     ///
     /// # Errors
     /// The connection broke.
@@ -84,7 +84,7 @@ impl Target {
         Ok(told.unwrap_or(VALUE_BYTES_MAX))
     }
 
-    /// How many partitions it has: one, where it does not tell.
+    /// How many partitions the tenant has: one, if the server does not tell.
     ///
     /// # Errors
     /// The connection broke.
@@ -95,10 +95,10 @@ impl Target {
         Ok(told.and_then(|count| count.trim_end().parse().ok()).unwrap_or(1))
     }
 
-    /// The databases in which it has keys.
+    /// The databases in which the tenant has keys.
     ///
     /// # Errors
-    /// The connection broke, or it refuses to tell.
+    /// The connection broke, or the server refuses to tell.
     pub async fn used_databases(&self, connection: &mut Connection) -> Result<Vec<u8>> {
         let mut used = Vec::new();
         for database in 0..DATABASES {
@@ -114,7 +114,7 @@ impl Target {
 /// Chooses a database.
 ///
 /// # Errors
-/// The connection broke, or there is none of this number.
+/// The connection broke, or there is no database of this number.
 pub async fn select(connection: &mut Connection, database: u8) -> Result {
     connection.ask(&["SELECT", &database.to_string()]).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! What has to be asked of the target so that it has a key.
+//! The requests that make a key in the target.
 
 use weir_command::rdb;
 use weir_io::Yield;
@@ -11,16 +11,16 @@ use crate::rdb::Part;
 pub struct Whole<'a> {
     /// Its name.
     pub key: &'a [u8],
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expire_at_ms: Option<u64>,
 }
 
-/// Words of one request, beside name and key.
+/// Most words of one request, beside name and key.
 const WORDS_MAX: usize = 2_000;
-/// Bytes of one request.
+/// Most bytes of one request.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// Asks for a key that has `body`, a type and what it says. In the place of whatever is there.
+/// Pushes requests for a key that has `body`, a type and its content. It replaces a key that is there.
 pub async fn push_whole(batch: &mut Batch, whole: &Whole<'_>, body: Vec<u8>) {
     let end = whole.expire_at_ms.unwrap_or(0).to_string();
     let payload = rdb::seal(body, rdb::VERSION, Yield::PLAIN).await;
@@ -32,7 +32,7 @@ pub async fn push_whole(batch: &mut Batch, whole: &Whole<'_>, body: Vec<u8>) {
 }
 
 impl Whole<'_> {
-    /// Asks for a key that is `text`.
+    /// Pushes the request for a string key with the value `text`.
     pub fn push_text(&self, batch: &mut Batch, text: &[u8]) {
         match self.expire_at_ms {
             None => batch.push(&[b"SET".as_slice(), self.key, text]),
@@ -41,7 +41,7 @@ impl Whole<'_> {
     }
 }
 
-/// Asks for a library of functions.
+/// Pushes the request for a library of functions.
 pub fn push_function(batch: &mut Batch, source: &[u8]) {
     batch.push(&[b"FUNCTION".as_slice(), b"LOAD", b"REPLACE", source]);
 }
@@ -50,7 +50,7 @@ fn id(id: EntryId) -> Vec<u8> {
     format!("{}-{}", id.ms, id.seq).into_bytes()
 }
 
-/// Asks for `words` behind `front`, in as many requests as that takes; `step` words belong together.
+/// Pushes as many requests as it takes to send `words`, each beginning with `front`; `step` words belong together.
 fn push_cut(batch: &mut Batch, front: &[&[u8]], words: &[Vec<u8>], step: usize) {
     let mut rest = words;
     while !rest.is_empty() {
@@ -67,9 +67,9 @@ fn push_cut(batch: &mut Batch, front: &[&[u8]], words: &[Vec<u8>], step: usize) 
     }
 }
 
-/// Asks for a part of `key`, of which `before` elements were asked for already; gives how many there are then.
+/// Pushes requests for a part of `key`, of which `before` elements were pushed already; gives how many there are then.
 ///
-/// To do that again is harmless: what is put at the end of a list stands behind a cut to the length that it had.
+/// To do these requests again is harmless: before values are appended to a list, the list is cut to its old length.
 pub fn push_part(batch: &mut Batch, key: &[u8], before: u64, part: Part) -> u64 {
     match part {
         Part::Values(values) => {
@@ -115,7 +115,7 @@ pub fn push_part(batch: &mut Batch, key: &[u8], before: u64, part: Part) -> u64 
         }
         Part::Counts { last, added, max_deleted } => {
             if before == 0 {
-                // A stream that had entries once: one that is trimmed at once makes it.
+                // A stream that had entries once: an entry that is trimmed at once makes such a stream.
                 batch.push(&[b"XADD".as_slice(), key, b"MAXLEN", b"0", b"0-1", b"x", b"x"]);
             }
             let (last, max_deleted, added) = (id(last), id(max_deleted), added.to_string().into_bytes());

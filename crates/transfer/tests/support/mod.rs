@@ -1,4 +1,4 @@
-//! Servers of Redis, where one is installed, and clients of them.
+//! Servers of Redis, if one is installed, and clients of them.
 #![allow(clippy::disallowed_methods, dead_code, missing_docs, reason = "tests start processes, and each uses a part")]
 
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ impl Redis {
         redis
     }
 
-    /// Starts it again, with what it has saved.
+    /// Starts it again, with the data that it has saved.
     pub fn begin(&mut self) {
         let child = Command::new("redis-server")
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
@@ -85,7 +85,7 @@ impl Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         self.kill();
-        // What stays behind is below `target`.
+        // If it cannot be removed, the rest is below `target`.
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
@@ -114,7 +114,7 @@ impl Client {
         self.0.ask(&words).await.unwrap_or_else(|failure| panic!("{line}: {failure}"))
     }
 
-    /// Keys of every type, in two databases, small and large.
+    /// Writes keys of every type, in two databases, small and large.
     pub async fn fill(&mut self, large: bool) {
         let count = if large { 120_000 } else { 300 };
         self.ask("SET text hello").await;

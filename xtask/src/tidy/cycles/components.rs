@@ -1,4 +1,4 @@
-//! Strongly connected components, and a cycle in one of them.
+//! Finds strongly connected components, and a cycle in one of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ pub fn cyclic(graph: &Graph) -> Vec<Vec<String>> {
 
 struct Search<'a> {
     graph: &'a Graph,
-    /// In the order of visits.
+    /// The number of each visited file, in the order of visits.
     numbers: BTreeMap<&'a str, usize>,
     /// Files whose component is not complete.
     stack: Vec<&'a str>,

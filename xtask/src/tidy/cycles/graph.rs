@@ -1,4 +1,4 @@
-//! Which file of a crate depends on which.
+//! The graph of which files of a crate depend on which.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::source::{Module, Path};
 pub struct Graph(BTreeMap<String, BTreeMap<String, usize>>);
 
 impl Graph {
-    /// The graph of a crate, `folder` being that of its root; `files` are its sources by path.
+    /// The graph of a crate. `folder` is the folder of its root; `files` are its sources by path.
     pub fn new(folder: &str, files: &[(&str, &str)]) -> Self {
         let mut modules = Modules::default();
         for (file, source) in files {
@@ -42,7 +42,7 @@ impl Graph {
         self.0.keys().map(String::as_str)
     }
 
-    /// What `file` depends on.
+    /// The files that `file` depends on.
     pub fn get(&self, file: &str) -> Option<&BTreeMap<String, usize>> {
         self.0.get(file)
     }
@@ -53,7 +53,7 @@ impl Graph {
         }
     }
 
-    /// Module `from` names something of module `to`; what it is a part of does not count.
+    /// Notes that module `from` names something of module `to`; a module that `from` is a part of does not count.
     fn name(&mut self, modules: &Modules, from: &Path, to: &Path, line: usize) {
         if !from.starts_with(to) {
             self.add(&modules.places[from].file, &modules.places[to].file, line);
@@ -61,7 +61,7 @@ impl Graph {
     }
 }
 
-/// `src/a/b.rs` and `src/a/b/mod.rs` are `a::b`; `lib.rs` and `main.rs` are the root.
+/// The module of a file: `src/a/b.rs` and `src/a/b/mod.rs` are `a::b`; `lib.rs` and `main.rs` are the root.
 fn module_path(folder: &str, file: &str) -> Path {
     let inner = file.trim_start_matches(folder).trim_start_matches('/').trim_end_matches(".rs");
     let mut path: Path = inner.split('/').map(str::to_owned).collect();
@@ -106,7 +106,7 @@ impl Modules {
         self.places.insert(path, ModuleFile { file: file.to_owned(), module });
     }
 
-    /// Forgets the modules that are declared for tests only, with all that is in them.
+    /// Forgets the modules that are declared only for tests, with everything in them.
     fn leave_tests_out(&mut self) {
         let declared = |(path, place): (&Path, &ModuleFile)| {
             let for_tests = place.module.declared.iter().filter(|(.., for_tests)| *for_tests);
@@ -116,8 +116,8 @@ impl Modules {
         self.places.retain(|path, _| !tests.iter().any(|test| path.starts_with(test)));
     }
 
-    /// Where `named` leads, written in module `at`; `None` for what is not of this crate. `under_way` are the imports
-    /// that are being followed.
+    /// Where the path `named` leads, written in module `at`; `None` if it leads out of this crate. `under_way` are the
+    /// imports that are being followed.
     fn resolve(&self, at: &Path, named: &[String], under_way: &mut BTreeSet<(Path, Path)>) -> Option<Target> {
         if !under_way.insert((at.clone(), named.to_vec())) {
             return None;
@@ -157,7 +157,7 @@ impl Modules {
             } else if let Some(place) = self.macros.get(name).filter(|_| current.is_empty()) {
                 return Some(Target::Item(place.clone()));
             } else {
-                // It comes by a glob, or a macro wrote it.
+                // The name comes by a glob, or a macro wrote it.
                 let by_glob = module.globs.iter().find_map(|glob| {
                     let path: Path = glob.iter().chain([name]).cloned().collect();
                     self.resolve(&current, &path, under_way)

@@ -2,20 +2,20 @@
 //!
 //! The rule, for all files under `crates/*/src`:
 //!
-//! - A file depends on another if its code names something that the other one *defines*, by whatever path: an import
-//!   and a `pub use` in between are followed to the definition, and naming a module alone (`use crate::wire;`) counts
-//!   by what is then named through it.
+//! - A file depends on another if its code names something that the other one *defines*, by any path. Imports and
+//!   `pub use` in between are followed to the definition. To name only a module (`use crate::wire;`) counts by the
+//!   items that are then named through it.
 //! - A file depends on the files that it declares with `mod`: they are its parts.
-//! - A file does not depend on the one it is a part of. A child that implements something for its parent's type, or
-//!   takes its constants, is how one idea is split into files; children that need one another, or that close a cycle
-//!   through the outside, do count.
-//! - Comments, strings and what stands under `#[cfg(test)]` do not count.
+//! - A file does not depend on the file that it is a part of. One idea is split into files by children that implement
+//!   something for their parent's type, or take its constants. But children that need one another, or that close a
+//!   cycle through other files, do count.
+//! - Comments, strings and code under `#[cfg(test)]` do not count.
 //!
-//! Judged are the strongly connected components of that graph with more than one file. The list has for each crate how
-//! many files are in such components now; crates that are not listed have none.
+//! The rule judges the strongly connected components of that graph with more than one file. The list has for each crate
+//! how many files are in such components now; crates that are not listed have none.
 //!
-//! This reads text, not types: it does not see methods (a call of one needs its type, which is named somewhere), and
-//! not what macros write.
+//! The rule reads text, not types: it does not see methods (a call needs the method's type, which is named somewhere),
+//! nor code that macros write.
 
 mod components;
 mod graph;
@@ -55,7 +55,7 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     let graphs = graphs(repo);
     let judged = list.judge(&figures(&graphs), WHAT);
     for finding in judged {
-        // Where the figure is too high, an example of each cycle says what to look at.
+        // If the figure is too high, show an example of each cycle.
         let examples = graphs.get(&finding.path).map(|graph| examples(&finding.path, graph)).unwrap_or_default();
         findings.push(finding);
         findings.extend(examples);
@@ -68,7 +68,7 @@ pub fn tightened(repo: &Repo) -> (String, String) {
     (LIST.to_owned(), list.tightened(&figures(&graphs(repo))))
 }
 
-/// A shortest cycle of each component of the crate in `folder`, at the line where its first file names the second.
+/// A shortest cycle of each component of the crate in `folder`, at the line where its first file names the second one.
 fn examples(folder: &str, graph: &Graph) -> Vec<Finding> {
     let example = |component: &Vec<String>| {
         let cycle = components::shortest_cycle(graph, component);

@@ -1,8 +1,8 @@
-//! What a source file says about modules: which it declares, what it defines, what it imports, and what it names.
+//! Reads what a source file says about modules: which it declares, and what it defines, imports and names.
 
 use crate::tidy::text::code_only;
 
-/// A path as written, without `::`.
+/// The segments of a path as written, without `::`.
 pub type Path = Vec<String>;
 
 /// One module: a file, or an inline `mod name { … }`.
@@ -45,7 +45,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// Names and numbers, `::`, and single characters.
+/// The tokens of `code`: names and numbers, `::`, and single characters.
 fn tokens(code: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     for (index, mut rest) in code.lines().enumerate() {
@@ -65,7 +65,7 @@ fn tokens(code: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// What items and statements with commas in them begin with.
+/// The words that begin items and statements which may have commas in them.
 const ITEMS: [&str; 15] = [
     "async", "const", "enum", "extern", "fn", "impl", "let", "mod", "static", "struct", "trait", "type", "union",
     "unsafe", "use",
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
                 "{" => (depth, self.at) = (depth + 1, self.at + 1),
                 "}" => (depth, self.at) = (depth.saturating_sub(1), self.at + 1),
                 text if is_name(text) && self.text(1) == "::" => self.path(module),
-                // What an attribute stands in front of begins with its visibility.
+                // Behind an attribute an item begins with its visibility.
                 "pub" if self.text(1) == "(" => {
                     self.at = self.closed(self.at + 1);
                     continue;
@@ -149,8 +149,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips what an attribute stands in front of: up to its `;` or the end of its braces, or, if it is a field or the
-    /// like, to the next one.
+    /// Skips the item behind an attribute: up to its `;` or the end of its braces, or, if it is a field or the like, to
+    /// the next one.
     fn skip_item(&mut self) {
         let is_item = ITEMS.contains(&self.text(0));
         while self.at < self.tokens.len() {
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         self.tree(&mut Vec::new(), module);
     }
 
-    /// One branch of the tree of a `use`, below `prefix`.
+    /// Reads one branch of the tree of a `use`, below `prefix`.
     fn tree(&mut self, prefix: &mut Path, module: &mut Module) {
         let depth = prefix.len();
         let line = self.line();
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         prefix.truncate(depth);
     }
 
-    /// A path in code.
+    /// Reads a path in code.
     fn path(&mut self, module: &mut Module) {
         let line = self.line();
         let goes_on = self.at > 0 && matches!(self.tokens[self.at - 1].text, "::" | ".");

@@ -1,4 +1,4 @@
-//! The rule on small crates.
+//! Tests of the rule on small crates.
 
 use super::super::tests::{places, repo};
 use super::*;

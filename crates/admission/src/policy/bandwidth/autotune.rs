@@ -1,10 +1,10 @@
-//! RocksDB's auto-tuned rate limiter, one bucket for all I/O of a partition (FX-17, FX-18): it follows the load slowly,
+//! RocksDB's auto-tuned rate limiter, one bucket for all I/O of a partition (FX-17, FX-18). It follows the load slowly,
 //! by 5 % a step, and that is what FlexEngine replaces.
 //!
-//! As in RocksDB, a drain is a refill that somebody had to wait for, a step looks at the share of refills that were
-//! drains, a limit lies between a twentieth of the largest and the largest, and a step is made when I/O is asked for,
-//! a hundred refills or more after the last one. So a pause counts as a whole: a limiter that was never short in it
-//! falls to the floor, and one that was busy when it began may come out of it a step lower.
+//! As in RocksDB, a drain is a refill that somebody had to wait for. A step looks at the share of refills that were
+//! drains. A limit lies between a twentieth of the largest and the largest. A step is made when I/O is asked for, a
+//! hundred refills or more after the last one. So a pause counts as one step: a limiter that was never drained in it
+//! falls to the floor, and one that was busy when the pause began may come out of it a step lower.
 //!
 //! RocksDB refills every 100 ms by default, which makes 620 s from the floor to the whole; the paper's 62 s imply 10 ms
 //! and a step of one second, the default here.
@@ -23,17 +23,17 @@ use crate::policy::sample::{Bytes, Operations, PartitionSample, Sample};
 
 /// A limit never falls below this share of the largest.
 const FLOOR: f64 = 0.05;
-/// A step.
+/// The factor of a step.
 const FACTOR: f64 = 1.05;
 /// Refills in a step.
 const REFILLS: Nanos = 100;
 
-/// What [`Autotune`] is configured with.
+/// The settings of [`Autotune`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AutotuneSettings {
     /// The first limit, as a share of the largest: RocksDB starts at one half (FX-18).
     pub start: f64,
-    /// Time between two steps, in nanoseconds: a hundred refills.
+    /// Time between two steps, in nanoseconds: that of a hundred refills.
     pub step: Nanos,
 }
 
@@ -50,27 +50,27 @@ impl AutotuneSettings {
     }
 }
 
-/// See the module.
+/// RocksDB's limiter for every partition.
 pub struct Autotune {
     settings: BandwidthSettings,
     tuning: AutotuneSettings,
-    /// What the device can do, in bytes a second, as far as a sample has said.
+    /// What the device can do, in bytes a second, as the last sample said.
     device: u64,
     partitions: BTreeMap<Owner, Tuned>,
 }
 
-/// A limiter.
+/// One partition's limiter.
 struct Tuned {
     /// Its limit after the last step that was made, as a share of the largest.
     share: f64,
-    /// The moment of that step.
+    /// What was seen at that step.
     since: Seen,
-    /// The last sample, and what the limit is if it is asked for anything from then on.
+    /// The last sample, and in `next` what the limit is if anything is asked for from then on.
     last: Seen,
     next: f64,
 }
 
-/// What is known of a limiter at one moment.
+/// What is seen of a limiter at one moment.
 #[derive(Clone, Copy, PartialEq)]
 struct Seen {
     at: Nanos,
@@ -83,7 +83,7 @@ impl Seen {
         Self { at, drains: partition.drains, moved: (partition.bytes, partition.ops) }
     }
 
-    /// Whether nothing was asked for from `earlier` until then.
+    /// Whether nothing was asked for between `earlier` and this moment.
     fn is_idle_since(&self, earlier: &Seen) -> bool {
         (self.drains, self.moved) == (earlier.drains, earlier.moved)
     }
@@ -94,9 +94,9 @@ impl Tuned {
         Self { share, since: seen, last: seen, next: share }
     }
 
-    /// Takes in what is `seen`, and says what the limit is from now on.
+    /// Takes in what is `seen`, and gives the limit from now on.
     fn observe(&mut self, seen: Seen, tuning: &AutotuneSettings) -> f64 {
-        // What would be the limit was, for something was asked for: that was the moment of a step.
+        // Something was asked for, so what would have been the limit was the limit: that was the moment of a step.
         if !seen.is_idle_since(&self.last) && self.last.at - self.since.at >= tuning.step {
             (self.share, self.since) = (self.next, self.last);
         }
@@ -116,8 +116,8 @@ impl Autotune {
         Self { settings, tuning, device: UNLIMITED, partitions: BTreeMap::new() }
     }
 
-    /// The knobs at `share` of the largest rate, which is what the partition needs in front and behind, as far as the
-    /// device has that.
+    /// The knobs at `share` of the largest rate. That rate is what the partition needs in front and behind, as far as
+    /// the device has it.
     fn at(&self, partition: &PartitionSample, share: f64) -> PartitionKnobs {
         let knobs = front(partition, &self.settings);
         let foreground = knobs.foreground.rates(Direction::Read).bytes;
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!([tune(0.05, 49), tune(0.99, 91)], [FLOOR, 1.0]);
     }
 
-    /// Limits after each second, `drains` in each of which there were; `None` = nothing was asked for.
+    /// The limits after each second. `drains` has the number of drains in each; `None` = nothing was asked for.
     fn limits(step: Nanos, drains: &[Option<u64>]) -> Vec<f64> {
         let tuning = AutotuneSettings { start: 0.5, step };
         let mut sample = PartitionSample::default();
@@ -223,15 +223,15 @@ mod tests {
 
     #[test]
     fn a_pause_is_one_step() {
-        // A limiter that was never drained falls to the floor with the next that is asked for.
+        // A limiter that was never drained falls to the floor with the next request.
         let mut seconds = vec![Some(0)];
         seconds.extend([None; 10]);
         seconds.push(Some(100));
         let found = limits(SECOND, &seconds);
         assert_eq!((found[0], found[10]), (FLOOR, FLOOR));
         assert_close(&found[11..], &[FLOOR * FACTOR]);
-        // One that was busy when it began: its drains count for the whole of it, and are forgotten after a hundred
-        // times as long.
+        // A limiter that was busy when the pause began: its drains count for the whole pause, and are forgotten after a
+        // hundred times as long.
         let mut seconds = vec![Some(100), Some(100)];
         seconds.extend([None; 120]);
         let found = limits(SECOND, &seconds);

@@ -6,7 +6,7 @@ use crate::policy::knobs::PartitionKnobs;
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
-/// See the module.
+/// Fixed rates, as configured.
 pub struct Fixed(pub BandwidthSettings);
 
 impl BandwidthPolicy for Fixed {

@@ -1,4 +1,4 @@
-//! One gate for the node, as fast as the device, and no limits of partitions (FX-14): one of the two levels of
+//! One gate for the node, as fast as the device, and no limits of partitions (FX-14): the upper of the two levels of
 //! admission alone.
 
 use super::BandwidthPolicy;
@@ -6,7 +6,7 @@ use crate::policy::knobs::PartitionKnobs;
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
-/// See the module.
+/// One gate for the node.
 pub struct Gated;
 
 impl BandwidthPolicy for Gated {

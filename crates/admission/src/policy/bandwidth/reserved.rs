@@ -1,10 +1,10 @@
-//! FlexEngine's partition gates: foreground reserved as sold (FX-10), background what the ingest of the last minute
-//! needs (FX-12).
+//! FlexEngine's partition gates: foreground is reserved as sold (FX-10), and background has what the ingest of the last
+//! minute needs (FX-12).
 //!
-//! As the paper has it, background is an average of a minute ago: after a pause it is next to nothing while memtables
-//! fill, and nothing that is reserved is lent. `lends` closes that hole (U-9): the rate is raised at once and lowered
-//! only at the minute, is never below what flushes the next memtable in time, and what the node has left over, because
-//! others do not need it or do not use it, is lent to everybody who is behind.
+//! As the paper has it, the background rate is the average of the last minute: after a pause it is next to nothing
+//! while memtables fill, and no reservation is lent. `lends` closes that hole (U-9): the rate is raised at once and
+//! lowered only at the minute, and it is never below what flushes the next memtable in time. What the node has left
+//! over, because others do not need it or do not use it, is lent to the background of all partitions.
 
 use super::{BandwidthPolicy, BandwidthSettings, front, lent};
 use crate::bucket::UNLIMITED;
@@ -14,25 +14,26 @@ use crate::policy::knobs::PartitionKnobs;
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
-/// The rate is never below this share of the largest (U-9).
+/// The background rate is never below this share of the largest (U-9).
 const FLOOR: f64 = 0.05;
-/// Background bytes for a byte ingested, at least (U-9): flush and a merge, read and written, so that a memtable is in
-/// a table before the next is full.
+/// Background bytes for a byte ingested, at least (U-9): a flush and a merge, read and written, so that a memtable is
+/// in a table before the next is full.
 const FLOOR_AMPLIFICATION: f64 = 4.0;
 
-/// See the module.
+/// FlexEngine's bandwidth policy, with or without loans.
 pub struct Reserved {
-    /// Rates as configured.
+    /// The configured rates.
     pub settings: BandwidthSettings,
-    /// Whether the hole after idle is closed (U-9), and what nobody needs or uses is lent, in front (C-9) and behind.
+    /// Whether the hole after idle is closed (U-9), and bandwidth that nobody needs or uses is lent, in front (C-9) and
+    /// behind.
     pub lends: bool,
     /// Whether what relieves level 0 goes before deeper compactions (U-25).
     pub l0_first: bool,
 }
 
 impl Reserved {
-    /// The background rate that is a partition's own. `largest` is what one can have at most; `None` while there is
-    /// nothing to go by.
+    /// The background rate that is a partition's own; `None` while there is nothing to go by. `largest` is what a
+    /// partition can have at most.
     fn own(&self, load: &Load, largest: f64) -> Option<f64> {
         let paper = load.average.map(|average| average * load.amplification);
         if !self.lends {
@@ -43,7 +44,7 @@ impl Reserved {
     }
 
     fn knobs(&self, partition: &PartitionSample, background: Option<f64>) -> PartitionKnobs {
-        // A page a second, so that nothing waits for ever.
+        // At least a page a second, so that nothing waits for ever.
         let rate = background.map_or(self.settings.background, |rate| (rate as u64).max(4096));
         let background = Limits::Shared(Rates::bytes(rate));
         let front = if self.lends { lent } else { front };
@@ -62,7 +63,7 @@ impl BandwidthPolicy for Reserved {
         let left = front.background_at(&sample.device, 1.0);
         let configured =
             if self.settings.background == UNLIMITED { f64::INFINITY } else { self.settings.background as f64 };
-        // Where as much is configured as there is, that is what the device gives.
+        // Where the configured rate is no limit, the largest rate is what the device gives.
         let largest = front.idle().background_at(&sample.device, 1.0).min(configured);
         if !left.is_finite() {
             // Where the device has no limit, nothing is over-subscribed: what is configured holds.
@@ -70,8 +71,8 @@ impl BandwidthPolicy for Reserved {
         }
         let own: Vec<Option<f64>> =
             loads.iter().map(|load| self.own(load, largest).map(|own| own.min(configured))).collect();
-        // What is needed and not used is left over, and so is what was lent: else a loan would end because it is used,
-        // and return the second after.
+        // Bandwidth that is needed but not used is left over, and so is what was lent: otherwise a loan would end
+        // because it is used, and return a second later.
         let used = loads.iter().zip(&own).map(|(load, own)| load.background.min(own.unwrap_or(configured)));
         let spare = (left - used.sum::<f64>().min(sum(Load::background_need))).max(0.0);
         let spare = if self.lends { spare } else { 0.0 };

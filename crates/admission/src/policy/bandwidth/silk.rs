@@ -2,13 +2,13 @@
 //!
 //! `I = max(T - C - e, minimum)`
 //!
-//! T is what the device can do, C what reads and logs take of it, e a small buffer for what they take more before the
-//! next look. The paper has one store, which owns T. Here partitions with something to flush or to compact share I by
-//! their weights, so that a partition's T is what it takes itself and its share of what nobody takes (C-4). I changes
-//! only by steps that are worth it.
+//! T is what the device can do, C is what reads and logs take of it, and e is a small buffer for what they take more
+//! before the next look. The paper has one store, which owns T. Here all partitions that have something to flush or to
+//! compact share I by their weights, so that a partition's T is what it takes itself and its share of what nobody takes
+//! (C-4). I changes only by steps that are worth it.
 //!
-//! Ours: the constants are shares of T, not megabytes a second (house rule 6). They are the paper's on its device of
-//! 200 MB/s.
+//! Our decision: the constants are shares of T, not megabytes a second (house rule 6). They are the paper's on its
+//! device of 200 MB/s.
 
 use std::collections::BTreeMap;
 
@@ -27,20 +27,20 @@ pub const SILK_PERIOD: Nanos = 10_000_000;
 const BUFFER: f64 = 0.025;
 /// The minimum for flushes and level 0 to level 1: 50 of 200 MB/s (SI-5).
 const MINIMUM: f64 = 0.25;
-/// A new limit that differs by less is not set: 10 of 200 MB/s (SI-3).
+/// A new limit that differs by less than this is not set: 10 of 200 MB/s (SI-3).
 const STEP: f64 = 0.05;
 
-/// See the module.
+/// SILK's bandwidth policy.
 pub struct Silk {
     settings: BandwidthSettings,
-    /// What relieves level 0 goes before deeper compactions (SI-6).
+    /// Whether what relieves level 0 goes before deeper compactions (SI-6).
     l0_first: bool,
-    /// Where limits stand.
+    /// The limits that partitions have now.
     given: BTreeMap<Owner, Limits>,
 }
 
 impl Silk {
-    /// With or without an order among compactions.
+    /// The policy with or without an order among compactions.
     pub fn new(settings: BandwidthSettings, l0_first: bool) -> Self {
         Self { settings, l0_first, given: BTreeMap::new() }
     }
@@ -50,8 +50,8 @@ impl Silk {
         PartitionKnobs { background, weight, l0_first: self.l0_first, ..PartitionKnobs::open(partition) }
     }
 
-    /// What each partition weighs: what its tenant bought, and where that has no limits as much as the others on
-    /// average.
+    /// What each partition weighs: what its tenant bought, or as much as the others on average where the tenant has no
+    /// limits.
     fn weights(&self, sample: &Sample) -> Vec<f64> {
         let sold = |partition| front(partition, &self.settings).weight.map(|weight| weight as f64);
         let sold: Vec<Option<f64>> = sample.partitions.iter().map(sold).collect();
@@ -61,7 +61,7 @@ impl Silk {
     }
 }
 
-/// Whether it has something to flush or to compact.
+/// Whether the partition has something to flush or to compact.
 fn is_busy(partition: &PartitionSample) -> bool {
     partition.jobs.running > 0 || partition.tree.sealed > 0
 }
@@ -72,7 +72,7 @@ fn left(rates: Rates, taken: f64) -> f64 {
     (all - taken - BUFFER * all).max(MINIMUM * all)
 }
 
-/// `share` of what is left of `device`, in steps from `before` on.
+/// The limit of a partition that has `share` of what is left of `device`, moved in steps from `before`.
 fn step(device: &Limits, taken: [f64; 2], share: f64, before: Option<&Limits>) -> Limits {
     let [read, written] = taken;
     let of = |direction: Direction, taken: f64| {
@@ -110,7 +110,7 @@ impl BandwidthPolicy for Silk {
         let busy: f64 = weighed().filter(|(partition, _)| is_busy(partition)).map(|(_, weight)| weight).sum();
         let limits = |(partition, weight): (&PartitionSample, f64)| {
             let before = self.given.get(&partition.owner);
-            // Who has nothing to do yet may have it before the next look.
+            // A partition that has nothing to do yet may have something before the next look.
             let share = weight / if is_busy(partition) { busy } else { busy + weight };
             (partition.owner, step(&sample.device, taken, share, before))
         };
@@ -128,7 +128,8 @@ mod tests {
 
     const MB: u64 = 1_000_000;
 
-    /// Partitions that have something to do (or not), while clients read and write so many MB/s in all.
+    /// The background limits of partitions that are `busy` or not, while clients read `read` and write `log` MB/s in
+    /// all.
     fn decide(silk: &mut Silk, busy: &[bool], device: Limits, read: u64, log: u64) -> Vec<Limits> {
         let partition = |(number, &busy): (usize, &bool)| PartitionSample {
             owner: Owner { tenant: number as u32, partition: number as u32 },

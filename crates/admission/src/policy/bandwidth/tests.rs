@@ -36,8 +36,8 @@ fn foreground_follows_what_was_sold() {
 
 #[test]
 fn only_calcspar_and_weir_lend_what_is_reserved_in_front() {
-    // C-9: FlexEngine as written and its ablations reserve and do not lend; who has no limits has nothing to borrow
-    // beyond.
+    // C-9: FlexEngine as written and its ablations reserve and do not lend. A partition without limits has no limit to
+    // borrow beyond.
     let sample = sample(Limits::bytes(500_000_000));
     for profile in Profile::ALL {
         let policy = Policy::new(profile, Settings::new(SETTINGS));
@@ -49,7 +49,7 @@ fn only_calcspar_and_weir_lend_what_is_reserved_in_front() {
 
 #[test]
 fn background_is_the_ingest_of_the_last_minute_times_amplification() {
-    // FX-12: 2 MB/s and 20 make 40 MB/s. As written, nothing is left of it after an idle minute.
+    // FX-12: 2 MB/s times 20 make 40 MB/s. As written, nothing is left of it after an idle minute.
     let sample = sample(Limits::bytes(500_000_000));
     let mut paper = Reserved { settings: SETTINGS, lends: false, l0_first: false };
     let knobs = paper.decide(&sample, &[load(0.0, Some(2e6)), load(3e6, Some(0.0))]);
@@ -83,7 +83,7 @@ fn the_hole_after_idle_is_closed() {
 
 #[test]
 fn as_much_as_there_is_means_the_device() {
-    // What `weir serve` is configured with: somebody idle on a full node must still be able to flush.
+    // What `weir serve` is configured with: an idle partition on a full node must still be able to flush.
     let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
     let sample = sample(Limits::bytes(100_000_000));
     let mut reserved = Reserved { settings, lends: true, l0_first: true };
@@ -111,7 +111,7 @@ fn a_second_s_contract_may_be_used_at_any_moment() {
 
 #[test]
 fn autotune_has_one_bucket_as_large_as_both_sides_need() {
-    // FX-17; at first a half (FX-18). What the device has is the most.
+    // FX-17; at first a half (FX-18). The device's bandwidth is the most.
     let first = |background, device| {
         let mut autotune = Autotune::new(BandwidthSettings { background, ..SETTINGS }, AutotuneSettings::default());
         let knobs = autotune.decide(&sample(device), &[Load::default(); 2])[0];

@@ -1,23 +1,23 @@
 //! CruiseDB's feedback law: the next rate of writes from the last one and from how full the write buffers are (CR-2 to
-//! CR-4, U-13). Whoever shapes writes by it, in whichever profile, does so from here.
+//! CR-4, U-13). Every policy that shapes writes by it, in whichever profile, takes it from here.
 
 use std::ops::RangeInclusive;
 
 /// Gain of the error, and of its change since the step before (CR-3).
 const K1: f64 = 0.5;
 const K2: f64 = 0.4;
-/// A step is at most by this factor (U-13).
+/// A step changes the rate by a factor within these bounds (U-13).
 const STEP: RangeInclusive<f64> = 0.5..=1.5;
-/// From this watermark on the law is passed over for the rate that can be kept up (CR-4) …
+/// From this watermark on, the rate that can be kept up replaces the law (CR-4) …
 pub const HIGH: f64 = 0.8;
-/// … until it is below this one (U-13).
+/// … until the watermark is below this one (U-13).
 pub const LOW: f64 = 0.7;
-/// Of what can be kept up, writes have this share at least: whoever is throttled still gets somewhere (U-13).
+/// Writes have at least this share of what can be kept up: a throttled client still gets somewhere (U-13).
 const LEAST: f64 = 0.25;
-/// Nor less than this, in bytes per second: what can be kept up may be known badly.
+/// Writes never have less than this, in bytes per second: what can be kept up may be known badly.
 const BYTES_LEAST: f64 = 1024.0;
 
-/// What a rate is multiplied by where the watermark is `error` above its aim, and was `before` above it.
+/// The factor that a rate is multiplied by where the watermark is `error` above its aim, and was `before` above it.
 pub fn factor(error: f64, before: f64) -> f64 {
     (1.0 - K1 * error - K2 * (error - before)).clamp(*STEP.start(), *STEP.end())
 }

@@ -1,12 +1,12 @@
 //! FlexEngine's deferral in two stages, as its paper has it (FX-19 to FX-27).
 //!
 //! While the load needs 80 % of the device or more, every partition that needs more background than an equal share of
-//! what there is does no compaction but level 0 into level 1; from 12 of 20 runs on it only merges inside level 0, and
-//! stays so until there is bandwidth again. Then everything runs at once, with all the bandwidth that foreground leaves
+//! the bandwidth does no compaction but level 0 into level 1. From 12 of 20 runs on it only merges inside level 0, and
+//! does so until there is bandwidth again. Then everything runs at once, with all the bandwidth that foreground leaves
 //! (FX-25).
 //!
-//! Ours, where the paper is silent: "usage" is what the load *needs* (U-1: behind a limiter, usage cannot pass the
-//! limit, and catching up would look like load). Which partitions: the hungry ones (FX-27).
+//! Our decisions, where the paper is silent: "usage" is what the load *needs* (U-1: behind a limiter, usage cannot pass
+//! the limit, and catching up would look like load). Deferral applies to the hungry partitions (FX-27).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,20 +20,21 @@ use crate::policy::knobs::{Knobs, PartitionKnobs, Reason, Stage};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
-/// See the module.
+/// The deferral policy of the profiles `flexengine` and `node+stage1`.
 pub struct FlexEngine {
-    /// The last stage that is used: 1 for the paper's ablation.
+    /// The last stage that is used: stage one for the paper's ablation.
     pub last: Stage,
-    /// Background of a partition that catches up: its load of the last minute says nothing of what it owes (FX-25), and
-    /// foreground goes first.
+    /// The background limit of a partition that catches up: its load of the last minute says nothing of what it owes
+    /// (FX-25), and foreground goes first.
     catching_up: Limits,
     stages: BTreeMap<Owner, Stage>,
-    /// Whose trees are catching up on what was put off.
+    /// The partitions whose trees owe compactions that were put off.
     owing: BTreeSet<Owner>,
 }
 
 impl FlexEngine {
-    /// With stages up to `last`. A partition that catches up may have so much `background`, in bytes per second.
+    /// The policy with stages up to `last`. A partition that catches up may have `background` bytes per second of
+    /// background.
     pub fn new(last: Stage, background: u64) -> Self {
         let catching_up = Limits::Shared(Rates::bytes(background));
         Self { last, catching_up, stages: BTreeMap::new(), owing: BTreeSet::new() }

@@ -1,21 +1,22 @@
 //! The last valve before a stall (C-1): writes are shaped smoothly, by CruiseDB's [law](super::feedback), instead of
 //! stopped.
 //!
-//! It is shut while the write buffers are less than 80 % full and level 0 is two runs or more from the threshold. Every
-//! write that it delays counts as not normally served.
+//! The guard stays shut while the write buffers are less than 80 % full and level 0 is two runs or more from the
+//! threshold. Every write that it delays counts as not normally served.
 
 use super::feedback::{HIGH, LOW, at_least, factor};
 
-/// Between where it opens and where it shuts. CruiseDB's 50 % (CR-2) lie below both: the rate would only ever fall, and
-/// the writes of a fuller partition would be faster than those of one that has room again.
+/// The watermark that the controller aims at: between where the guard opens and where it shuts. CruiseDB's 50 % (CR-2)
+/// lie below both: the rate would only ever fall, and the writes of a fuller partition would be faster than those of
+/// one that has room again.
 const SET_POINT: f64 = 0.75;
 
-/// See the module.
+/// The guard of one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Guard {
-    /// Bytes per second; `None` while it is shut.
+    /// The rate of writes, in bytes per second; `None` while the guard is shut.
     rate: Option<f64>,
-    /// What users wrote before it opened, in bytes per second.
+    /// What users wrote before the guard opened, in bytes per second.
     wanted: f64,
     error: f64,
 }
@@ -23,7 +24,7 @@ pub struct Guard {
 /// What the guard sees of a partition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pressure {
-    /// How full the write buffers or level 0 are, the fuller of both, 1 = a stall.
+    /// How full the write buffers or level 0 are, whichever is fuller; 1 = a stall.
     pub watermark: f64,
     /// Whether a stall is near enough.
     pub is_near: bool,
@@ -34,13 +35,13 @@ pub struct Pressure {
 }
 
 impl Guard {
-    /// What users want to write, in bytes per second: what they do (`ingest`) while it is shut, and what they did
-    /// before while it is open.
+    /// What users want to write, in bytes per second: what they write now (`ingest`) while the guard is shut, and what
+    /// they wrote before while it is open.
     pub fn wanted(&self, ingest: f64) -> f64 {
         if self.rate.is_some() { self.wanted.max(ingest) } else { ingest }
     }
 
-    /// The rate that writes have from now on.
+    /// Takes in the pressure, and gives the rate that writes have from now on.
     pub fn step(&mut self, pressure: &Pressure) -> Option<u64> {
         let Pressure { watermark, is_near, ingest, sustainable } = *pressure;
         let error = watermark - SET_POINT;

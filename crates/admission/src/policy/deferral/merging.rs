@@ -1,5 +1,5 @@
-//! Nothing is put off, but there are more memtables (`max_write_buffer_number` of a RocksDB, CR-16), which may wait for
-//! one another, so that fewer and larger runs come into level 0 (`min_write_buffer_number_to_merge`).
+//! Nothing is put off, but there are more memtables (RocksDB's `max_write_buffer_number`, CR-16). They may wait for one
+//! another, so that fewer and larger runs come into level 0 (`min_write_buffer_number_to_merge`).
 
 use weir_io::Owner;
 
@@ -8,12 +8,12 @@ use crate::policy::knobs::Knobs;
 use crate::policy::meter::Load;
 use crate::policy::sample::Sample;
 
-/// Memtables, the active one included.
+/// Memtables allowed, the active one included.
 const BUFFERS: u64 = 12;
 
-/// See the module.
+/// Lets a flush wait for several memtables.
 pub struct Merging {
-    /// Memtables that a flush waits for.
+    /// How many memtables a flush waits for.
     pub memtables: u64,
 }
 

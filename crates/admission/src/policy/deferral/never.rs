@@ -1,4 +1,4 @@
-//! Nothing is put off; when writes will stall is said all the same.
+//! Nothing is put off. When writes will stall is still worked out.
 
 use weir_io::Owner;
 
@@ -8,7 +8,7 @@ use crate::policy::knobs::Knobs;
 use crate::policy::meter::Load;
 use crate::policy::sample::Sample;
 
-/// See the module.
+/// Puts nothing off.
 pub struct Never;
 
 impl DeferralPolicy for Never {

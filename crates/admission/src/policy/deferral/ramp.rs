@@ -1,4 +1,4 @@
-//! No resume storm (U-4): how many partitions may catch up at a time, and with how much.
+//! No resume storm (U-4): how many partitions may catch up at a time, and with how much bandwidth.
 
 use weir_io::Nanos;
 
@@ -8,15 +8,16 @@ use crate::policy::meter::Load;
 
 /// Time between two doublings, in nanoseconds.
 const EVERY: Nanos = 5_000_000_000;
-/// What the load and catching up may take together, as a share of the device.
+/// The share of the device that the load and catching up may take together.
 const TOGETHER: f64 = 0.75;
-/// All who catch up may use this share of the device together at least, whatever others need: merges hold slots that
-/// those are waiting for, and memtables the room that they need.
+/// All that catch up may together use at least this share of the device, whatever others need: their merges hold slots
+/// that others are waiting for, and their memtables hold memory that others need.
 const FLOOR: f64 = 0.10;
-/// No more than this many.
+/// Most partitions that may catch up at a time.
 const SLOTS_MAX: usize = 1 << 10;
 
-/// Slots: 1, 2, 4 … as long as there is bandwidth, half as many at each sign that there is not.
+/// Slots for partitions that catch up: 1, 2, 4 … as long as there is bandwidth, and half as many at each sign that
+/// there is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ramp {
     slots: usize,
@@ -30,15 +31,15 @@ impl Default for Ramp {
 }
 
 impl Ramp {
-    /// Partitions that may catch up at `now`. `waiting` = who would, `busy` = who does; `short` = the load needs too
-    /// much.
+    /// How many partitions may catch up at `now`. `waiting` = how many would, `busy` = how many do; `short` = the load
+    /// needs too much.
     pub fn step(&mut self, now: Nanos, waiting: usize, busy: usize, short: bool) -> usize {
         if short {
             (self.slots, self.since) = ((self.slots / 2).max(1), now);
         } else if waiting + busy == 0 {
             *self = Self { slots: 1, since: now };
         } else if waiting == 0 {
-            // Who comes later finds as many slots as there were, and no more.
+            // A partition that comes later finds as many slots as there were, and no more.
             self.since = now;
         } else if now - self.since >= EVERY {
             (self.slots, self.since) = ((self.slots * 2).min(SLOTS_MAX), now);
@@ -46,7 +47,7 @@ impl Ramp {
         self.slots
     }
 
-    /// Bytes per second for all who catch up, beside `loads`; never next to nothing.
+    /// Bytes per second for all that catch up, beside `loads`; never next to nothing.
     pub fn budget(device: &Limits, loads: &[Load]) -> f64 {
         let sum = |of: fn(&Load) -> f64| loads.iter().map(of).sum::<f64>();
         let front = Front::of(loads);
@@ -54,10 +55,10 @@ impl Ramp {
         left.max(front.idle().background_at(device, FLOOR))
     }
 
-    /// What one of `all` partitions that catch up may use of `budget` beside what its own load needs. `busy` of them
+    /// What one of `all` partitions that catch up may use of `budget`, beside what its own load needs. `busy` of them
     /// have merges under way. Where there are fewer slots for compactions than partitions, those without a slot can use
-    /// nothing: the busy ones share their parts, and `lent`, what the loads of those others need together. A partition
-    /// that gets a slot has enough to begin with until the next look.
+    /// nothing: the busy ones share their parts of the budget, and `lent`, which is what the loads of those others need
+    /// together. A partition that gets a slot has enough to begin with until the next tick.
     pub fn part(budget: f64, lent: f64, is_busy: bool, busy: usize, all: usize) -> f64 {
         match is_busy {
             true => (budget + lent) / busy.max(1) as f64,

@@ -1,10 +1,10 @@
 //! SILK's pauses: while clients need most of the device, no compaction runs but what relieves level 0 (SI-9 to SI-12).
 //!
-//! What runs deeper is parked as it is, and goes on when the peak is over; flushes and level 0 to level 1 share the
-//! minimum that the bandwidth policy leaves them. Writes are never slowed for it (SI-15).
+//! Deeper compactions that run are parked as they are, and go on when the peak is over. Flushes and level 0 to level 1
+//! share the minimum that the bandwidth policy leaves them. Writes are never slowed for a pause (SI-15).
 //!
-//! Ours: the pause begins and ends at different loads, or at one in between it would begin and end a hundred times a
-//! second (U-12).
+//! Our decision: the pause begins and ends at different loads. With one threshold, a load around it would begin and end
+//! the pause a hundred times a second (U-12).
 
 use weir_io::{Nanos, Owner};
 
@@ -17,21 +17,21 @@ use crate::policy::sample::Sample;
 
 /// A pause begins when reads and logs need this share of the device: 150 of 200 MB/s (SI-12).
 const PAUSE: f64 = 0.75;
-/// It ends when they have needed less than this for [`CALM`].
+/// The pause ends when they have needed less than this for [`CALM`].
 const RESUME: f64 = 0.65;
 const CALM: Nanos = 1_000_000_000;
 
-/// See the module.
+/// Whether deep compactions are paused.
 #[derive(Debug, Default)]
 pub struct Pauses {
-    /// Deep compactions are paused.
+    /// Whether deep compactions are paused just now.
     is_paused: bool,
     /// The last moment at which clients needed too much to end the pause.
     busy_at: Nanos,
 }
 
 impl Pauses {
-    /// Clients need `share` of the device at `now`.
+    /// Takes in that clients need `share` of the device at `now`.
     fn observe(&mut self, share: f64, now: Nanos) {
         let enough = if self.is_paused { RESUME } else { PAUSE };
         if share >= enough {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_peak_pauses_at_once_and_a_second_of_calm_ends_it() {
-        // SI-12: 74 % is none, 76 % is one.
+        // SI-12: 74 % is no peak, 76 % is one.
         assert_eq!(changes(1_000, |_| 0.74), []);
         assert_eq!(
             changes(1_000, |look| if (200..500).contains(&look) { 0.76 } else { 0.3 }),

@@ -1,9 +1,9 @@
-//! How much of the block cache is kept for whom (DF-3, DF-5, DF-8, U-14).
+//! How much of the block cache is kept for each tenant (DF-3, DF-5, DF-8, U-14).
 //!
-//! Cached blocks cannot be kept in common, as memory for writes is: what is kept for a tenant are blocks of its own,
-//! which it finds when it comes back. So under a promise every tenant whose delay has an end has a reserve, a part of
-//! its share as large as the [law](super::delta) says: what it has lost beyond that can be read again within its delay.
-//! That part is the same for all tenants with the same delay.
+//! Cached blocks cannot be kept in common as memory for writes is: what is kept for a tenant are blocks of its own,
+//! which it finds when it comes back. So under a promise every tenant whose delay has an end has a reserve. It is a
+//! part of its share as large as the [law](super::delta) says: what the tenant has lost beyond that can be read again
+//! within its delay. That part is the same for all tenants with the same delay.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,23 +18,23 @@ use crate::pool::{Share, Shares};
 
 const MS: Nanos = 1_000_000;
 
-/// No more than this part of the cache is kept, but for quotas: a half (U-14).
+/// No more than one half of the cache is kept, except for quotas (U-14).
 const KEPT_MAX: u64 = 2;
 
 /// How the block cache is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
-    /// Nothing is kept: whoever reads most has most (an infinite delay; DF-18).
+    /// Nothing is kept: the tenant that reads most has most (an infinite delay; DF-18).
     #[default]
     Fair,
-    /// Every tenant keeps its fair share (a delay of 0 for all at once; DF-18).
+    /// Every tenant keeps its fair share (a delay of 0 for all tenants at once; DF-18).
     Quota,
-    /// Every tenant keeps as much as the delay needs ([`super::delta`]).
+    /// Every tenant keeps as much as its delay needs ([`super::delta`]).
     Delta(Promise),
 }
 
 impl CacheMode {
-    /// What `delta` alone promises: 500 ms for one at a time (U-14).
+    /// The promise of the word `delta` alone: 500 ms for one at a time (U-14).
     pub const PROMISE: Promise = Promise { delta: 500 * MS, k: 1 };
 
     /// The promise, if one is made that takes time.
@@ -68,32 +68,33 @@ impl FromStr for CacheMode {
             Ok(ShareMode::Quota) => Ok(CacheMode::Quota),
             Ok(ShareMode::Delta(promise)) => Ok(CacheMode::Delta(promise)),
             Ok(ShareMode::Quarter) | Err(_) => Err(format!(
-                "{text:?} is not a way to share a cache: write \"fair\", \"quota\", \"delta\", \"delta 500 ms\", or \
-                 \"delta 500 ms for 2\" (tenants at a time)"
+                "{text:?} is not a way to share a cache: write \"fair\", \"quota\", \"delta\", \"delta 500 ms\" or \
+                 \"delta 500 ms for 2\" (2 tenants at a time)"
             )),
         }
     }
 }
 
-/// A cache, in bytes.
+/// A block cache. All figures are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// In all.
+    /// The size of the cache.
     pub capacity: u64,
-    /// What the k tenants of a promise can put in together in a second while the device is full; 0 if nobody knows.
+    /// What the k tenants of a promise can together put into the cache in a second while the device is full; 0 if
+    /// nobody knows.
     pub refill: u64,
 }
 
-/// What is kept for whom, and the promise that this does not keep.
+/// What is kept for each tenant, and the promise that this does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockReserves {
-    /// Fair shares and reserves, in bytes. Nothing is in common.
+    /// Fair shares and reserves, in bytes. Nothing is kept in common.
     pub shares: Shares,
     /// Why the promise cannot be kept.
     pub broken: Option<BrokenReserves>,
 }
 
-/// A promise that would take more than half of the cache. Shown, it is the arithmetic.
+/// A promise that would take more than half of the cache. `Display` shows the arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenReserves {
     promise: Promise,
@@ -114,8 +115,9 @@ impl fmt::Display for BrokenReserves {
         let Self { promise: Promise { delta, k }, burst, blocks, wanted } = *self;
         write!(
             f,
-            "the largest {k} shares at a time are {burst}; {} of it can be read again within {} ms, at {} a second; the \
-             rest of it, {} %, would have to be kept of each share, {wanted} in all: more than half of {}, {}",
+            "the largest shares, {k} at a time, are {burst} bytes, of which {} can be read again within {} ms, at {} \
+             a second. The rest, {} % of each share, would have to be kept: {wanted} bytes in total, more than half \
+             of {}, which is {}",
             refilled(delta, blocks.refill),
             delta / MS,
             blocks.refill,
@@ -153,7 +155,7 @@ pub fn keep_blocks(mode: CacheMode, blocks: Blocks, claimants: &[Claimant]) -> B
             };
             let (wanted, most) = (hurried().map(reserve).sum(), blocks.capacity / KEPT_MAX);
             let broken = (wanted > most).then_some(BrokenReserves { promise, burst, blocks, wanted });
-            // Where there is not enough for all, all have the same part of what they need.
+            // Where half of the cache is not enough for all, all have the same part of what they need.
             let kept = |claimant: &Claimant| match reserve(claimant) {
                 reserve if wanted > most => fair_share(most, reserve, wanted),
                 reserve => reserve,
@@ -164,22 +166,22 @@ pub fn keep_blocks(mode: CacheMode, blocks: Blocks, claimants: &[Claimant]) -> B
     BlockReserves { shares, broken }
 }
 
-/// What owners were given who waited for the device all the time.
+/// What the device gave to owners that waited for it all the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// Bytes, of all of them.
+    /// Bytes that all of them were given together.
     pub bytes: u64,
-    /// How many of them had more than their shares: they go on beside newcomers.
+    /// How many of them had more than their shares: these go on beside newcomers.
     pub others: u64,
-    /// How many had not: they are newcomers themselves.
+    /// How many had not more than their shares: these are newcomers themselves.
     pub newcomers: u64,
-    /// Bytes that these were given.
+    /// Bytes that the newcomers were given.
     pub newcomers_bytes: u64,
 }
 
 impl Given {
-    /// What `k` newcomers would have been given together, if all take turns; and where there were newcomers that were
-    /// given less than their turns, so much less.
+    /// Bytes that `k` newcomers would have been given together if all take turns. Where there were newcomers that were
+    /// given less than their turns, it is less by the same proportion.
     pub fn to_newcomers(self, k: u32) -> u64 {
         let turns = |newcomers: u64| fair_share(self.bytes, newcomers, self.others + newcomers);
         let (of_k, due) = (turns(u64::from(k)), turns(self.newcomers));
@@ -194,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     const MB: u64 = 1_000_000;
-    /// The paper's: 32 tenants, whose share of the cache can be read in a second.
+    /// The paper's cache: 32 tenants, each of whose shares can be read in a second.
     const SHARE: u64 = 320 * MB;
     const BLOCKS: Blocks = Blocks { capacity: 32 * SHARE, refill: SHARE };
 
@@ -221,9 +223,9 @@ mod tests {
         assert_eq!(wanted.collect::<Vec<_>>(), [62, 75, 81, 85, 87].map(Some), "Table 3");
         assert_eq!(
             kept(750, 2).broken.expect("62.5 % are more than half").to_string(),
-            "the largest 2 shares at a time are 640000000; 240000000 of it can be read again within 750 ms, at 320000000 \
-             a second; the rest of it, 63 %, would have to be kept of each share, 6400000000 in all: more than half of \
-             10240000000, 5120000000"
+            "the largest shares, 2 at a time, are 640000000 bytes, of which 240000000 can be read again within 750 ms, at \
+             320000000 a second. The rest, 63 % of each share, would have to be kept: 6400000000 bytes in total, more \
+             than half of 10240000000, which is 5120000000"
         );
     }
 
@@ -247,7 +249,7 @@ mod tests {
         assert_eq!(kept.shares.tenants[&1], Share { units: 300, reserve: 150, is_prompt: true });
         assert_eq!(kept.shares.tenants[&2], Share { units: 100, reserve: 0, is_prompt: false });
         assert_eq!(keep_blocks(delta(0, 1), blocks, &[]), BlockReserves::default(), "nobody is awake");
-        // A delay of its own counts for a tenant's own blocks alone.
+        // A delay of its own counts for a tenant's own blocks only.
         claimants[0].terms.delay = Delay::Ms(150);
         let kept = keep_blocks(delta(100, 1), blocks, &claimants).shares.tenants;
         assert_eq!(kept.values().map(|share| share.reserve).collect::<Vec<_>>(), [25, 150, 0, 50]);
@@ -284,8 +286,8 @@ mod tests {
     }
 
     proptest! {
-        /// Reserves fit into half of the cache, quotas into all of it; whoever is patient has none; and what is kept of
-        /// a share is enough, unless it is said that it is not.
+        /// Reserves fit into half of the cache, quotas into all of it. Patient tenants have no reserve. What is kept of
+        /// a share is enough, unless the result says that it is not.
         #[test]
         fn reserves_fit(
             tenants in prop::collection::vec((1_u16..100, prop::bool::weighted(0.2)), 1..40),

@@ -1,14 +1,15 @@
-//! The law of Delayed Fair Sharing: how much of a resource must be kept so that whoever asks for its fair share has it
-//! within its delay, whatever the others hold (DF-1, DF-5).
+//! The law of Delayed Fair Sharing: how much of a resource must be kept so that a tenant that asks for its fair share
+//! has it within its delay, whatever the others hold (DF-1, DF-5).
 //!
-//! A resource gives back `refill` units a second while it is full. If `k` tenants ask for their shares at the same
-//! moment, they want `burst` = k f units. In their delay `delta` come back `delta x refill`; the rest must lie ready:
+//! While a resource is full, `refill` units of it come back in a second. If `k` tenants ask for their shares at the
+//! same moment, they want `burst` = k f units. Within their delay `delta`, `delta x refill` units come back. The rest
+//! must lie ready:
 //!
 //! ```text
 //!     reserve = max(0, burst - delta x refill), rounded up to the grain
 //! ```
 //!
-//! A delay of 0 keeps all of the burst, which for all tenants at a time is a static quota; an infinite one keeps
+//! A delay of 0 keeps all of the burst; for all tenants at a time that is a static quota. An infinite delay keeps
 //! nothing, which is plain fair sharing (DF-3).
 
 use weir_io::Nanos;
@@ -16,39 +17,39 @@ use weir_io::Nanos;
 /// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;
 
-/// A fair share: the part of `capacity` units that `weight` is of `weights`, the sum over all tenants (DF-2). Rounded
-/// down, so that all shares together fit.
+/// A fair share: the part of `capacity` units that `weight` is of `weights`, the sum over all tenants (DF-2). It is
+/// rounded down, so that all shares together fit.
 pub fn fair_share(capacity: u64, weight: u64, weights: u64) -> u64 {
     (u128::from(capacity) * u128::from(weight) / u128::from(weights.max(1))) as u64
 }
 
-/// What comes back within `delta` nanoseconds where `refill` units do in a second.
+/// Units that come back within `delta` nanoseconds, where `refill` units come back in a second.
 pub fn refilled(delta: Nanos, refill: u64) -> u64 {
     u64::try_from(u128::from(delta) * u128::from(refill) / SECOND).unwrap_or(u64::MAX)
 }
 
-/// Units to be kept for all together, so that `burst` units asked for at once are there within `delta` nanoseconds
-/// where `refill` units come back in a second; rounded up to `grain` units (DF-5).
+/// Units to be kept for all tenants together, so that `burst` units asked for at once are there within `delta`
+/// nanoseconds, where `refill` units come back in a second; rounded up to `grain` units (DF-5).
 pub fn reserve(burst: u64, delta: Nanos, refill: u64, grain: u64) -> u64 {
     shortfall(burst, refilled(delta, refill), grain)
 }
 
-/// What is missing of `burst` units where `back` come back in time, rounded up to `grain` units.
+/// Units that are missing of `burst`, where `back` units come back in time; rounded up to `grain` units.
 pub fn shortfall(burst: u64, back: u64, grain: u64) -> u64 {
     burst.saturating_sub(back).next_multiple_of(grain.max(1))
 }
 
-/// The same for a resource that can only be kept for one tenant, as cached blocks are: of its `share` the part that the
-/// reserve is of the burst, 1 - delta R / (k f), rounded up (DF-5).
+/// The same for a resource that can only be kept for one tenant, such as cached blocks: the part of its `share` that
+/// the reserve is of the burst, 1 - delta R / (k f), rounded up (DF-5).
 pub fn own_reserve(share: u64, burst: u64, delta: Nanos, refill: u64) -> u64 {
     let kept = reserve(burst, delta, refill, 1);
     u64::try_from((u128::from(share) * u128::from(kept)).div_ceil(u128::from(burst.max(1)))).unwrap_or(share)
 }
 
-/// Slots to be kept of a pool whose jobs take `job` nanoseconds each, so that `burst` of them are had within `delta`
-/// nanoseconds: all or none. A slot is given back when its job ends and not before (DF-17), and all slots may have been
-/// taken at the same moment: then none is given back for a whole job. The paper keeps the fewest of M slots with
-/// (burst - reserve) / M <= delta, for jobs of a second, which is true on average (DF-9, U-14).
+/// Slots to be kept of a pool whose jobs take `job` nanoseconds each, so that `burst` of them are available within
+/// `delta` nanoseconds: all or none. A slot is given back when its job ends and not before (DF-17), and all slots may
+/// have been taken at the same moment: then none is given back for the length of a whole job. The paper keeps the
+/// fewest of M slots with (burst - reserve) / M <= delta, for jobs of a second, which is true on average (DF-9, U-14).
 pub fn reserve_slots(burst: u64, job: Nanos, delta: Nanos) -> u64 {
     if job > delta { burst } else { 0 }
 }
@@ -61,8 +62,8 @@ mod tests {
     const MB: u64 = 1_000_000;
     const MS: Nanos = 1_000_000;
 
-    /// The paper's write buffer: 2 GB for 16 writers, two of whom ramp up; the reserve in tenths of a percent of it.
-    /// Its table gives 12.5, 9.4, 6.3, 3.1 and 0 %.
+    /// The paper's write buffer: 2 GB for 16 writers, two of which ramp up, and the reserve as a percentage of the
+    /// buffer. The paper's table gives 12.5, 9.4, 6.3, 3.1 and 0 %.
     #[test]
     fn table_2_of_the_paper() {
         let (capacity, grain) = (2048 * MB, 64 * MB);
@@ -85,8 +86,8 @@ mod tests {
         assert_eq!(own_reserve(share, share, 500 * MS, share), 160 * MB);
     }
 
-    /// Two slots, half of the pool at once: the paper keeps one of them up to half a second. It saw longer waits than
-    /// that where a flush of 800 ms had just begun, and here one is kept then, too.
+    /// Two slots, half of the pool at once: the paper keeps one of them for delays of up to half a second. It saw
+    /// longer waits than that where a flush of 800 ms had just begun; here one slot is kept then, too.
     #[test]
     fn flush_slots_of_the_paper() {
         let kept = [0, 500 * MS, 800 * MS, Nanos::MAX].map(|delta| reserve_slots(1, 800 * MS, delta));
@@ -102,7 +103,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is kept and what comes back make up the burst, and a grain less would not.
+        /// What is kept and what comes back make up the burst, and a grain less would not be enough.
         #[test]
         fn the_reserve_is_enough_and_the_least(
             burst in 0_u64..1 << 40, delta in 0..10_000 * MS, refill in 0_u64..1 << 34, grain in 1_u64..1 << 26,

@@ -1,9 +1,9 @@
-//! What every tenant is entitled to of a pool: positions of the pool's knobs (DF-2, DF-3, U-14, U-15).
+//! How much of a pool every tenant is entitled to: the positions of the pool's knobs (DF-2, DF-3, U-14, U-15).
 //!
-//! Under a promise one reserve is kept for all tenants below their share together, as large as the [law](super::delta)
-//! says for the [hardest](rushes) k of them: whoever asks first takes from it. Where more than k ask at a time, nothing
-//! is promised. A grain more is kept for tenants within their share that take and give back by turns: else the reserve
-//! would never be whole.
+//! Under a promise one common reserve is kept for all tenants below their share. It is as large as the
+//! [law](super::delta) says for the [hardest](rushes) k of them, and the tenant that asks first takes from it. Where
+//! more than k ask at a time, nothing is promised. A grain more is kept for tenants within their share that take and
+//! give back by turns: otherwise the reserve would never be whole.
 
 use std::fmt;
 
@@ -16,21 +16,21 @@ use super::rush::{Claimant, rushes};
 use super::terms::Delay;
 use crate::pool::{Share, Shares};
 
-/// No more than this part of a pool is kept, but for quotas: a half (U-14).
+/// No more than one half of a pool is kept, except for quotas (U-14).
 const KEPT_MAX: u64 = 2;
 
-/// A pool, in units.
+/// A pool. All figures are in units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// In all.
+    /// The size of the pool.
     pub capacity: u64,
     /// Reserves are multiples of this.
     pub grain: u64,
-    /// What comes back while somebody waits.
+    /// How fast units come back while somebody waits.
     pub refill: Refill,
 }
 
-/// Positions of a pool's knobs, and the promise that they do not keep.
+/// The positions of a pool's knobs, and the promise that they do not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entitlements {
     /// The knobs.
@@ -39,7 +39,7 @@ pub struct Entitlements {
     pub broken: Option<Broken>,
 }
 
-/// A promise that would take more than half of the pool. Shown, it is the arithmetic.
+/// A promise that would take more than half of the pool. `Display` shows the arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
     k: u32,
@@ -64,16 +64,16 @@ impl fmt::Display for Broken {
         let per_sec = u128::from(back) * 1_000_000_000 / u128::from(delta.max(1));
         write!(
             f,
-            "the shares of {k} at a time are up to {burst}; {back} of it come back within {} ms, at {per_sec} a second; \
-             the rest, rounded up, and a grain of {grain} make {wanted}, which would have to be kept: more than half of \
-             {capacity}, {most}",
+            "tenants, {k} at a time, may claim up to {burst}, of which {back} come back within {} ms, at {per_sec} a \
+             second. The rest, rounded up, and a grain of {grain} make {wanted}, which would have to be kept: more \
+             than half of {capacity}, which is {most}",
             delta / 1_000_000,
         )
     }
 }
 
-/// What is kept in common so that `burst` units are there in time where `back` come back until then: the law's reserve,
-/// and a grain where that is not nothing.
+/// What is kept in common so that `burst` units are there in time, where `back` units come back until then: the law's
+/// reserve, and a grain more unless that reserve is zero.
 fn kept(burst: u64, back: u64, grain: u64) -> u64 {
     match shortfall(burst, back, grain) {
         0 => 0,
@@ -81,7 +81,7 @@ fn kept(burst: u64, back: u64, grain: u64) -> u64 {
     }
 }
 
-/// What `claimants` are entitled to of `resource` under `mode`.
+/// How much of `resource` the `claimants` are entitled to under `mode`.
 pub fn entitle(mode: ShareMode, resource: &Resource, claimants: &[Claimant]) -> Entitlements {
     let Resource { capacity, grain, ref refill } = *resource;
     let weights = claimants.iter().map(|claimant| u64::from(claimant.terms.weight)).sum();
@@ -114,8 +114,8 @@ pub fn entitle(mode: ShareMode, resource: &Resource, claimants: &[Claimant]) -> 
     }
 }
 
-/// Why `claimants` cannot all be promised their shares, where it is known already, and was not as bad with those who
-/// were there `before`. What is not known yet is hoped for.
+/// Why `claimants` cannot all be promised their shares, if that is known already and was not as bad with the claimants
+/// `before`. Where nothing is known yet, the best is assumed.
 pub fn worsened(mode: ShareMode, resource: Resource, before: &[Claimant], claimants: &[Claimant]) -> Option<Broken> {
     let hoped = Resource { refill: resource.refill.hopeful(), ..resource };
     let broken = |claimants| entitle(mode, &hoped, claimants).broken;
@@ -188,9 +188,10 @@ mod tests {
         let mut claimants = equals(14);
         claimants[0].terms = ShareTerms { weight: 3, delay: Delay::Ms(3_000) };
         claimants[1].terms.delay = Delay::Ms(0);
-        // One at a time: the heavy one has 300 after three seconds, the others 50 less than 100, and one all of it.
+        // One at a time: the heavy one has its 300 after three seconds without a reserve, the others need 50 less than
+        // their 100, and one needs all of its 100.
         assert_eq!(entitle(delta(500 * MS, 1), &pool(), &claimants).shares.common, 110);
-        // With the heavy one together it wants 400 at once: the other may have come first.
+        // Together with the heavy one it wants 400 at once: the heavy one may have come first.
         assert_eq!(entitle(delta(500 * MS, 2), &pool(), &claimants).shares.common, 410);
     }
 
@@ -204,8 +205,8 @@ mod tests {
         assert_eq!((asked.shares.common, broken.wanted()), (800, 860));
         assert_eq!(
             broken.to_string(),
-            "the shares of 9 at a time are up to 900; 50 of it come back within 500 ms, at 100 a second; the rest, \
-             rounded up, and a grain of 10 make 860, which would have to be kept: more than half of 1600, 800"
+            "tenants, 9 at a time, may claim up to 900, of which 50 come back within 500 ms, at 100 a second. The rest, \
+             rounded up, and a grain of 10 make 860, which would have to be kept: more than half of 1600, which is 800"
         );
     }
 
@@ -232,7 +233,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for: shares and reserves fit, and quotas use all but what rounding leaves.
+        /// Whatever is asked for, shares and reserves fit, and quotas use all but what rounding leaves.
         #[test]
         fn reserves_fit(
             weights in prop::collection::vec(1_u16..100, 1..40),
@@ -255,8 +256,8 @@ mod tests {
             }
         }
 
-        /// A tenant that can wait longer makes nobody's promise weaker: with it, or with a longer delay of its own, no
-        /// less is kept for the others than without it, whose shares are the same.
+        /// A tenant that can wait longer makes nobody's promise weaker. With it, or with a longer delay of its own, no
+        /// less is kept for the others than without it, while their shares are the same.
         #[test]
         fn who_can_wait_longer_takes_nothing_from_the_others_promise(
             delays in prop::collection::vec(prop_oneof![Just(Delay::OfNode), (0_u32..2_000).prop_map(Delay::Ms)], 1..12),

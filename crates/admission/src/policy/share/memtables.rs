@@ -1,64 +1,65 @@
-//! Whose memtable goes to a table when the write memory of a node runs short (C-10, DF-7).
+//! Which memtable is flushed when the write memory of a node runs short (C-10, DF-7).
 //!
-//! Memory that is on its way to tables comes back by itself. What is left (memtables that take writes, or wait for
-//! company to be flushed) must leave room for the next ones to fill while it is written, and there must be some way out
-//! whenever somebody waits.
+//! Memory of memtables that are being flushed comes back by itself. The other memtables (those that take writes, or
+//! wait for company to be flushed) must leave enough room for the next ones to fill while they are written, and there
+//! must be some way out whenever somebody waits.
 
 use std::cmp::Reverse;
 
 use weir_io::{Nanos, Owner};
 
-/// Flushing less than this part of the budget for fairness' sake makes small tables and helps nobody.
+/// Flushing less than this part of the budget (one sixteenth) for fairness' sake makes small tables and helps nobody.
 const WORTH: u64 = 16;
-/// The same for a tenant that rests: less than this part of its share does not keep it from having most of it at once.
+/// The same for a tenant that rests: memtables of less than this part of its share do not keep it from having most of
+/// its share at once.
 const WORTH_AT_REST: u64 = 16;
 
-/// A tenant's part, in bytes.
+/// What one tenant has of the memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantMemory {
     /// Its number.
     pub tenant: u32,
     /// In use.
     pub used: u64,
-    /// Kept for it.
+    /// What is kept for it.
     pub reserve: u64,
     /// Its fair share.
     pub share: u64,
-    /// What it can have, whatever the others use; `None` if it may use all. Only quotas are limits.
+    /// The most that it can have, whatever the others use; `None` if it may use all. Only quotas are limits.
     pub quota: Option<u64>,
-    /// It waits for room.
+    /// Whether it waits for room.
     pub waits: bool,
 }
 
-/// The memtables of a partition, above all those that nobody is flushing.
+/// The memtables of a partition, those being flushed and those not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memtables {
-    /// Whose.
+    /// The partition.
     pub owner: Owner,
-    /// What they take, in bytes.
+    /// What the memtables take that nobody is flushing, in bytes.
     pub held: u64,
-    /// What those of the same partition take that are being flushed, or will be next.
+    /// What the memtables take that are being flushed, or will be next, in bytes.
     pub leaving: u64,
-    /// Since when the oldest of them is there, on the node's clock.
+    /// Since when the oldest memtable has been there, on the node's clock.
     pub since: Nanos,
-    /// Nothing was written to them for a second.
+    /// Whether nothing was written to them for a second.
     pub rests: bool,
 }
 
-/// The moment at which it is asked.
+/// The state of the write memory at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemorySample {
-    /// The budget, in bytes, but for what is kept in common.
+    /// The budget, in bytes, without what is kept in common.
     pub capacity: u64,
-    /// In use, whatever for: memtables, and those that are in tables by now but still being read.
+    /// In use, for whatever purpose: memtables, and those that are in tables by now but are still being read.
     pub used: u64,
-    /// Somebody waits for room.
+    /// Whether somebody waits for room.
     pub is_waited_for: bool,
-    /// Tenants are promised their shares, within a delay or at once.
+    /// Whether tenants are promised their shares, within a delay or at once.
     pub is_promised: bool,
-    /// Who uses something, by number.
+    /// The tenants that use something, by number.
     pub tenants: Vec<TenantMemory>,
-    /// What could be flushed.
+    /// The memtables that could be flushed.
     pub memtables: Vec<Memtables>,
 }
 
@@ -72,10 +73,11 @@ impl MemorySample {
 /// The partitions whose memtables should be sealed and flushed now, in this order.
 ///
 /// First the largest of the tenant that is most above its share (and never below its reserve), if that is worth a
-/// flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory longest for the bytes it saves, and
-/// one of a tenant that rests for nothing. Who is within its reserve keeps what it has, unless it stands in its own
-/// way: within a quota a tenant is alone with the same rules, and where shares are promised what a tenant left behind
-/// when it went to rest goes, or it would not have its share when it comes back.
+/// flush, and so on. Then the oldest: a memtable that fills slowly keeps its memory longest for the bytes that it
+/// saves, and one of a tenant that rests keeps it for nothing. A tenant within its reserve keeps what it has, unless it
+/// stands in its own way. That is so in two cases. Within a quota a tenant is alone, with the same rules. Where shares
+/// are promised, what a tenant left behind when it went to rest is flushed, or it would not have its share when it
+/// comes back.
 pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
     let mut owners = at_quota(sample);
     owners.extend(at_rest(sample));
@@ -98,7 +100,8 @@ pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
         let gives = memtables.held > 0 && tenant.used > tenant.reserve && !owners.contains(&memtables.owner);
         gives.then_some((above, *memtables))
     };
-    // What one gives changes nothing in how the others stand: sorted once, they give until it is enough.
+    // What one candidate gives does not change the order of the others. So they are sorted once, and give until it is
+    // enough.
     let mut candidates: Vec<_> = sample.memtables.iter().filter_map(candidate).collect();
     candidates.sort_unstable_by_key(|(above, memtables)| {
         let age = if above.is_some() { 0 } else { memtables.since };
@@ -115,7 +118,7 @@ pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
     owners
 }
 
-/// The memtables of tenants that rest on a part of their share that they may want again all at once.
+/// The memtables of tenants that rest and hold a part of their share that they may want again all at once.
 fn at_rest(sample: &MemorySample) -> impl Iterator<Item = Owner> {
     let is_worth_it = |memtables: &&Memtables| {
         let share = sample.tenant(memtables.owner.tenant).share;
@@ -124,8 +127,8 @@ fn at_rest(sample: &MemorySample) -> impl Iterator<Item = Owner> {
     sample.memtables.iter().filter(is_worth_it).map(|memtables| memtables.owner)
 }
 
-/// The largest memtables of each tenant that has used up most of its quota, if the next ones should have room to fill
-/// while these are written, or if it waits and nothing of its own is on its way.
+/// The largest memtables of each tenant that holds more than half of its quota, so that the next ones have room to fill
+/// while these are written, or that waits while none of its own memtables is being flushed.
 fn at_quota(sample: &MemorySample) -> Vec<Owner> {
     let largest = |tenant: &TenantMemory| {
         let quota = tenant.quota?;
@@ -146,7 +149,7 @@ mod tests {
         Owner { tenant, partition: 1 }
     }
 
-    /// Tenant, bytes in use, bytes that nobody flushes; the first is the oldest.
+    /// `tenants` has (tenant, bytes in use, bytes that nobody flushes). The first is the oldest.
     fn sample(tenants: &[(u32, u64, u64)]) -> MemorySample {
         let memtables = tenants.iter().zip(0..).map(|(&(tenant, used, held), since)| Memtables {
             owner: owner(tenant),
@@ -177,7 +180,8 @@ mod tests {
     #[test]
     fn who_is_most_above_its_share_gives() {
         assert_eq!(to_seal(&sample(&[(1, 10, 10), (2, 63, 63)])), [owner(2)]);
-        // Tenant 1 is far above, but has given what it had: sealing the crumbs that are left would help nobody.
+        // Tenant 1 is far above its share, but has given what it had: sealing the crumbs that are left would help
+        // nobody.
         assert_eq!(to_seal(&sample(&[(1, 50, 1), (2, 46, 46), (3, 10, 10)])), [owner(2)]);
     }
 

@@ -1,4 +1,4 @@
-//! Who is entitled to how much of a pool, and who gives something back when it runs short.
+//! Which tenant is entitled to how much of a pool, and which one gives something back when the pool runs short.
 
 mod blocks;
 pub mod delta;

@@ -1,4 +1,5 @@
-//! How a pool is shared between tenants that use little and tenants that would use everything: by name.
+//! The modes by which a pool is shared between tenants that use little and tenants that would use everything, and their
+//! names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,31 +8,31 @@ use weir_io::Nanos;
 
 const MS: Nanos = 1_000_000;
 
-/// See the module.
+/// How a pool is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShareMode {
-    /// A quarter is only for tenants within an equal part of the pool, whoever uses something counted.
+    /// A quarter of the pool is only for tenants within an equal part of it. Every tenant that uses something counts.
     #[default]
     Quarter,
-    /// Every tenant has its fair share, and nobody has more (a delay of 0 for all at once; DF-18).
+    /// Every tenant has its fair share, and nobody has more (a delay of 0 for all tenants at once; DF-18).
     Quota,
-    /// Nothing is kept (an infinite delay; DF-18).
+    /// Nothing is kept in reserve (an infinite delay; DF-18).
     Fair,
-    /// As much is kept as delays need ([`super::delta`]).
+    /// As much is kept in reserve as the delays need ([`super::delta`]).
     Delta(Promise),
 }
 
-/// What is promised to tenants below their fair share.
+/// The promise to tenants below their fair share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// They have it within so many nanoseconds, δ,
+    /// They have their share within this many nanoseconds, δ,
     pub delta: Nanos,
-    /// if no more of them ask for it at the same time, k.
+    /// if no more than this many of them ask for it at the same time, k.
     pub k: u32,
 }
 
 impl Promise {
-    /// U-14: 350 ms for one at a time.
+    /// 350 ms for one at a time (U-14).
     pub const DEFAULT: Self = Self { delta: 350 * MS, k: 1 };
 }
 
@@ -64,12 +65,12 @@ impl FromStr for ShareMode {
         let words: Vec<&str> = text.split_whitespace().collect();
         let wrong = || {
             format!(
-                "{text:?} is not a way to share: write \"quarter\", \"quota\", \"fair\", \"delta\", \"delta 350 ms\", \
-                 or \"delta 350 ms for 2\" (tenants at a time)"
+                "{text:?} is not a way to share: write \"quarter\", \"quota\", \"fair\", \"delta\", \"delta 350 ms\" \
+                 or \"delta 350 ms for 2\" (2 tenants at a time)"
             )
         };
         let promise = |delta: &str, k: &str| {
-            // More than an hour is no delay that anybody wants.
+            // Nobody wants a delay of more than an hour.
             let delta = delta.parse::<Nanos>().ok().filter(|delta| *delta <= 3_600_000)?;
             let k = k.parse().ok().filter(|k| *k >= 1)?;
             Some(ShareMode::Delta(Promise { delta: delta * MS, k }))

@@ -1,9 +1,9 @@
-//! How fast a pool that is full gives something back: the refill rate R of the [law](super::delta), measured (DF-4).
+//! How fast a full pool gives something back: the refill rate R of the [law](super::delta), measured (DF-4).
 //!
-//! What counts is the worst that a tenant could have met: the least that came back within any window as long as the
-//! delay that is promised, during which somebody waited all the time. Flushes give back whole memtables, so the least
-//! of a short window is less than the average: each delay has a window of its own. What was met is forgotten after one
-//! to two [spans](SPAN).
+//! What counts is the worst that a tenant could have met: the least that came back within any window that was as long
+//! as the promised delay and in which somebody waited all the time. Flushes give back whole memtables, so the least of
+//! a short window is less than the average: each delay has a window of its own. A bad window is forgotten after one to
+//! two [spans](SPAN).
 
 use std::collections::VecDeque;
 
@@ -11,32 +11,34 @@ use weir_io::Nanos;
 
 use super::delta::refilled;
 
-/// For so long at least a bad window is remembered, in nanoseconds: a minute.
+/// How long a bad window is remembered at least, in nanoseconds: a minute.
 const SPAN: Nanos = 60_000_000_000;
 
-/// What comes back at least.
+/// How much comes back at least.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refill {
-    /// Lengths of windows in nanoseconds, and units a second.
+    /// Lengths of windows in nanoseconds, and units a second that came back in them.
     windows: Vec<(Nanos, u64)>,
-    /// Within delays for which nothing was measured.
+    /// Units that come back within a delay for which nothing was measured.
     unknown: u64,
 }
 
 impl Refill {
-    /// What was measured in windows of these lengths, each in units a second; nothing where nothing was.
+    /// The refill that was measured in windows of these lengths, in units a second. Where nothing was measured, nothing
+    /// comes back.
     pub fn cautious(windows: impl IntoIterator<Item = (Nanos, u64)>) -> Self {
         Self { windows: windows.into_iter().collect(), unknown: 0 }
     }
 
-    /// The same, and as much as anybody could want where nothing was measured: what cannot be known yet.
+    /// The same, but where nothing was measured, and so nothing can be known yet, as much comes back as anybody could
+    /// want.
     #[must_use]
     pub fn hopeful(self) -> Self {
         Self { unknown: u64::MAX, ..self }
     }
 
-    /// Units that come back at least within `delta` nanoseconds: as often as a window fits into that, what came back in
-    /// it at least.
+    /// Units that come back at least within `delta` nanoseconds: the least of a window, as often as that window fits
+    /// into `delta`.
     pub fn within(&self, delta: Nanos) -> u64 {
         if delta == 0 {
             return 0;
@@ -49,28 +51,28 @@ impl Refill {
     }
 }
 
-/// See the module.
+/// Measures the refill in windows of one length.
 #[derive(Clone, Debug)]
 pub struct RefillMeter {
     window: Nanos,
     /// Since when somebody has waited without a break.
     waited_since: Option<Nanos>,
-    /// What came back in the last window, the oldest first.
+    /// What came back in the last window, and when, the oldest first.
     freed: VecDeque<(Nanos, u64)>,
     in_window: u64,
     span_began: Nanos,
-    /// The least of a window, in this span and in the one before.
+    /// The least that came back in a window, in this span and in the one before.
     least: [Option<u64>; 2],
 }
 
 impl RefillMeter {
-    /// For windows of `window` nanoseconds.
+    /// A meter for windows of `window` nanoseconds.
     pub fn new(window: Nanos) -> Self {
         let freed = VecDeque::new();
         Self { window: window.max(1), waited_since: None, freed, in_window: 0, span_began: 0, least: [None; 2] }
     }
 
-    /// `units` came back.
+    /// Takes in that `units` came back at `now`.
     pub fn free(&mut self, now: Nanos, units: u64) {
         if self.waited_since.is_some() {
             self.freed.push_back((now, units));
@@ -78,7 +80,7 @@ impl RefillMeter {
         }
     }
 
-    /// To be called often while somebody waits, and when that ends: every window that ends now counts.
+    /// Looks at the window that ends now, which counts. To be called often while somebody waits, and when that ends.
     pub fn look(&mut self, now: Nanos, is_waited_for: bool) {
         if !is_waited_for {
             self.waited_since = None;
@@ -119,7 +121,7 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    /// Gives back `units` every `every` milliseconds from `from` to `until`, and looks every millisecond.
+    /// Gives back `units` every `every` milliseconds between `from` and `until`, and looks every millisecond.
     fn run(meter: &mut RefillMeter, (from, until): (u64, u64), every: u64, units: u64) {
         for ms in from..until {
             if ms.is_multiple_of(every) {
@@ -146,7 +148,7 @@ mod tests {
     fn the_worst_window_counts_and_not_the_average() {
         let mut meter = RefillMeter::new(100 * MS);
         run(&mut meter, (0, 990), 10, 50);
-        // The same on average, in lumps: there are windows with three of them.
+        // The same on average, in lumps: there are windows with only three of them.
         run(&mut meter, (990, 2_000), 30, 150);
         assert_eq!(meter.units_per_sec(), Some(3 * 1_500));
         run(&mut meter, (2_000, 2_300), 1_000, 0);

@@ -1,8 +1,9 @@
-//! Which tenants it is hardest to give their shares if they ask at the same moment: what is kept in common must do for
-//! any k of those whose delay has an end (U-15), and each of them may have a delay of its own.
+//! The tenants that are the hardest to give their shares if they ask at the same moment. What is kept in common must be
+//! enough for any k of the tenants whose delay has an end (U-15), and each of them may have a delay of its own.
 //!
-//! Whoever asks first takes from what is kept, not who is in the greatest hurry. So the shares of all who ask must be
-//! there within the shortest of their delays; then none has a weaker promise because another one can wait longer.
+//! The tenant that asks first takes from the reserve, not the one in the greatest hurry. So the shares of all that ask
+//! must be there within the shortest of their delays. Then no tenant has a weaker promise because another one can wait
+//! longer.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +18,7 @@ use super::terms::ShareTerms;
 pub struct Claimant {
     /// Its number.
     pub tenant: u32,
-    /// What its settings say.
+    /// Its settings.
     pub terms: ShareTerms,
 }
 
@@ -30,15 +31,15 @@ pub struct Rush {
     pub delta: Nanos,
 }
 
-/// The hardest of all rushes of up to k of `claimants`: for each of them with the tenants that are in no greater hurry
-/// than it, the heaviest of these. Whatever is enough for all of these rushes is enough for every other one.
+/// The hardest of all rushes of up to k of `claimants`: for each claimant, the rush of it together with the heaviest of
+/// the tenants that are in no greater hurry. Whatever is enough for all of these rushes is enough for every other one.
 pub fn rushes(promise: Promise, claimants: &[Claimant]) -> Vec<Rush> {
     let finite = claimants.iter().filter_map(|claimant| {
         let Claimant { terms: ShareTerms { weight, delay }, .. } = *claimant;
         Some((Reverse(delay.within(promise.delta)?), u64::from(weight)))
     });
     let mut finite: Vec<(Reverse<Nanos>, u64)> = finite.collect();
-    // The most patient first; of equals the heaviest last, with all others before it.
+    // The most patient first. Among equals the heaviest is the last, with all others before it.
     finite.sort_unstable();
     let (mut others, mut sum) = (BinaryHeap::new(), 0);
     let rush = |(Reverse(delta), weight): (Reverse<Nanos>, u64)| {
@@ -84,8 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of every set of up to k tenants the weight is no more than that of a rush in the same hurry, or a greater
-        /// one; and each rush is one of these sets.
+        /// For every set of up to k tenants there is a rush with at least its weight that is in the same hurry or a
+        /// greater one, and each rush is one of these sets.
         #[test]
         fn every_set_of_tenants_is_in_a_rush_and_every_rush_is_one(
             terms in prop::collection::vec((1_u16..9, delay()), 0..9), k in 1_u32..6,

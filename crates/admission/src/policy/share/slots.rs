@@ -1,7 +1,8 @@
-//! How many slots are reserved of a few, each of which is taken for a whole job (DF-9, DF-17, U-14, U-15).
+//! How many of a few slots are reserved, where each slot is taken for a whole job (DF-9, DF-17, U-14, U-15).
 //!
-//! Slots cannot be parted: the shares of those who ask together are rounded up. It is reckoned for the worst case, in
-//! which all slots were taken at the same moment, and not on average as the paper does ([`reserve_slots`]).
+//! Slots cannot be divided: the shares of the tenants that ask together are rounded up. The calculation is for the
+//! worst case, in which all slots were taken at the same moment, and not for the average as in the paper
+//! ([`reserve_slots`]).
 
 use std::fmt;
 
@@ -11,19 +12,19 @@ use super::delta::reserve_slots;
 use super::mode::ShareMode;
 use super::rush::{Claimant, rushes};
 
-/// No more than this part of the slots is reserved, but for quotas: a half (U-14).
+/// No more than one half of the slots is reserved, except for quotas (U-14).
 const KEPT_MAX: u64 = 2;
 
-/// How many are reserved, and the promise that this does not keep.
+/// How many slots are reserved, and the promise that this does not keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReservedSlots {
-    /// So many.
+    /// How many slots are reserved.
     pub reserved: u64,
     /// Why the promise cannot be kept.
     pub broken: Option<BrokenSlots>,
 }
 
-/// A promise that would take more than half of the slots. Shown, it is the arithmetic.
+/// A promise that would take more than half of the slots. `Display` shows the arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenSlots {
     k: u32,
@@ -37,17 +38,17 @@ impl fmt::Display for BrokenSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { k, delta, burst, slots, job } = *self;
         let ms = delta / 1_000_000;
-        write!(f, "the shares of {k} at a time are up to {burst} of {slots} flush slots; a flush ")?;
+        write!(f, "tenants, {k} at a time, may claim up to {burst} of {slots} flush slots. A flush ")?;
         match job {
-            Some(job) => write!(f, "takes {} ms, and {ms} ms are promised", job / 1_000_000)?,
-            None => write!(f, "takes more than the {ms} ms that are promised")?,
+            Some(job) => write!(f, "takes {} ms, but a slot is promised within {ms} ms", job / 1_000_000)?,
+            None => write!(f, "takes more than the {ms} ms within which a slot is promised")?,
         }
-        write!(f, ": all {burst} would have to be kept, more than half of {slots}, {}", slots / KEPT_MAX)
+        write!(f, ": all {burst} slots would have to be kept, more than half of {slots}, which is {}", slots / KEPT_MAX)
     }
 }
 
-/// How many of `slots` are reserved for `claimants` under `mode`, where a job takes `job` nanoseconds; `None` = nobody
-/// knows yet, and it is taken to last for ever.
+/// How many of `slots` are reserved for `claimants` under `mode`, where a job takes `job` nanoseconds. `None` = nobody
+/// knows yet; then a job is taken to last for ever.
 pub fn reserved_slots(mode: ShareMode, slots: u64, job: Option<Nanos>, claimants: &[Claimant]) -> ReservedSlots {
     let promise = match mode {
         ShareMode::Quarter | ShareMode::Fair => return ReservedSlots::default(),
@@ -65,8 +66,8 @@ pub fn reserved_slots(mode: ShareMode, slots: u64, job: Option<Nanos>, claimants
     ReservedSlots { reserved: wanted.min(most), broken: (wanted > most).then_some(hardest) }
 }
 
-/// Why `claimants` cannot all be promised their slots, where it is known already, and was not so with those who were
-/// there `before`. As long as nobody knows how long a job takes it is hoped to take hardly any time.
+/// Why `claimants` cannot all be promised their slots, if that is known already and was not so with the claimants
+/// `before`. As long as nobody knows how long a job takes, it is assumed to take hardly any time.
 pub fn worsened_slots(
     mode: ShareMode,
     slots: u64,
@@ -120,8 +121,8 @@ mod tests {
         let broken = reserved_slots(delta(500, 1), 4, Some(800 * MS), &after).broken.expect("all four");
         assert_eq!(
             broken.to_string(),
-            "the shares of 1 at a time are up to 4 of 4 flush slots; a flush takes 800 ms, and 0 ms are promised: all 4 \
-             would have to be kept, more than half of 4, 2"
+            "tenants, 1 at a time, may claim up to 4 of 4 flush slots. A flush takes 800 ms, but a slot is promised within \
+             0 ms: all 4 slots would have to be kept, more than half of 4, which is 2"
         );
         let worsened = |before: &[Claimant], job| worsened_slots(delta(500, 1), 4, job, (before, &after));
         assert_eq!(worsened(&before, Some(800 * MS)), Some(broken));

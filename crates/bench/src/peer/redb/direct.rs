@@ -1,5 +1,5 @@
-//! A file that bypasses the page cache, as the other contestants' files do: else a B-tree would be cached by all of the
-//! machine's memory, and its reads would not be the device's.
+//! A file that bypasses the page cache, as the other contestants' files do. Otherwise all of the machine's memory would
+//! cache the B-tree, and its reads would not be reads of the device.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,14 +11,14 @@ use redb::StorageBackend;
 use rustix::fs::OFlags;
 use weir_io::AlignedBuf;
 
-/// What offsets and lengths of direct I/O are multiples of.
+/// Offsets and lengths of direct I/O are multiples of this.
 const BLOCK: u64 = 4096;
 
-/// See the module.
+/// A file of direct I/O, whose length need not be a multiple of a block.
 #[derive(Debug)]
 pub(super) struct DirectFile {
     file: File,
-    /// The length that redb set: the file's is a multiple of a block.
+    /// The length that redb set; the file's own length is a multiple of a block.
     len: Mutex<u64>,
 }
 
@@ -32,7 +32,7 @@ impl DirectFile {
         Ok(Self { file, len })
     }
 
-    /// The blocks that `len` bytes from `offset` on lie in.
+    /// The blocks in which `len` bytes from `offset` on lie.
     fn blocks(&self, offset: u64, len: usize) -> io::Result<(u64, AlignedBuf)> {
         let (from, to) = (offset / BLOCK * BLOCK, (offset + len as u64).next_multiple_of(BLOCK));
         let mut blocks = AlignedBuf::with_len((to - from) as usize);
@@ -67,7 +67,7 @@ impl StorageBackend for DirectFile {
         if offset.is_multiple_of(BLOCK) && (data.len() as u64).is_multiple_of(BLOCK) {
             return self.file.write_all_at(&AlignedBuf::copy_of(data), offset);
         }
-        // Parts of blocks are written by nobody else meanwhile: only the header is not whole pages.
+        // Nobody else writes to parts of these blocks meanwhile: only the header is not whole pages.
         let (from, mut blocks) = self.blocks(offset, data.len())?;
         let at = (offset - from) as usize;
         blocks[at..at + data.len()].copy_from_slice(data);

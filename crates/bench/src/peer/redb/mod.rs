@@ -1,11 +1,12 @@
-//! One redb for each partition, in one process: a B-tree beside the trees of logs, as CruiseDB's authors have
+//! One redb for each partition, in one process: a B-tree beside the log-structured trees, as CruiseDB's authors have
 //! WiredTiger (CR-E2).
 //!
-//! As durable as the others: a put commits without a sync (`Durability::None`), and a thread for each store commits
-//! with one (`Durability::Immediate`) as often as Weir syncs its logs. After a crash a redb is what that left, as they
-//! are. redb has no log: such a commit writes every page that changed, and what leads to it, once more.
+//! A redb is as durable as the others: a put commits without a sync (`Durability::None`), and a thread for each store
+//! commits with one (`Durability::Immediate`) as often as Weir syncs its logs. After a crash a redb has what the last
+//! such commit left, just as the others have what their last sync left. Because redb has no log, such a commit writes
+//! once more every page that changed, and the pages that lead to it.
 //!
-//! Its writers take turns, for a redb has one write transaction at a time; its readers do not wait for them.
+//! Its writers take turns, because a redb has one write transaction at a time; its readers do not wait for them.
 
 mod direct;
 
@@ -31,7 +32,7 @@ const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 /// Rows of a transaction that fills a store.
 const FILL_ROWS: usize = 10_000;
 
-/// See the module.
+/// The stores of all partitions.
 pub struct RedbFleet {
     syncers: Option<Syncers>,
     stores: Vec<Arc<Store>>,
@@ -42,7 +43,7 @@ pub struct RedbFleet {
 
 struct Store {
     db: Database,
-    /// Why a sync failed.
+    /// Why a sync failed, if one did.
     failed: Mutex<Option<String>>,
 }
 
@@ -60,7 +61,7 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Syncs what was put, and says whether that went well.
+    /// Syncs what was put, and returns whether that succeeded.
     fn sync(&self) -> bool {
         let synced = self.put(&[], Durability::Immediate);
         if let Err(error) = &synced {
@@ -71,8 +72,8 @@ impl Store {
 }
 
 impl RedbFleet {
-    /// Opens (creates if missing) a store for each partition of `plan` below `dir`. Their caches have what Weir has for
-    /// blocks and memtables.
+    /// Opens (creates if missing) a store for each partition of `plan` below `dir`. Their caches have as much memory as
+    /// Weir has for blocks and memtables.
     pub fn open(dir: &Path, plan: &Plan) -> Result<Self> {
         let before = Account::now()?;
         let partitions = usize::from(plan.args.partitions);
@@ -94,7 +95,8 @@ impl RedbFleet {
         Ok(Self { stores, syncers, before, cache_bytes, interval })
     }
 
-    /// Writes what is there before, in the order of numbers: by keys, as YCSB's load comes, everywhere at once.
+    /// Writes the data that is there before the load, in the order of item numbers: in the order of keys that is
+    /// everywhere at once, as YCSB's load phase does it.
     pub fn fill(self, plan: &Plan) -> Result<()> {
         for (partition, store) in self.stores.iter().enumerate() {
             let mut rng = Rng::new(plan.args.seed ^ (partition as u64) << 32);
@@ -115,7 +117,7 @@ impl RedbFleet {
         Ok(())
     }
 
-    /// An error if some store could not be synced: what it was told since is worth nothing.
+    /// An error if some store could not be synced: then what was put since is not durable.
     fn check_syncs(&self) -> Result<()> {
         let failed = self.stores.iter().find_map(|store| store.failed.lock().clone());
         failed.map_or(Ok(()), |error| Err(format!("redb could not sync: {error}").into()))
@@ -160,7 +162,7 @@ impl Fleet for RedbFleet {
     }
 
     fn state(&self, _partition: usize) -> State {
-        // Nothing is put off, so nothing stalls but for the one writer.
+        // Nothing is put off, so nothing stalls, except for taking turns.
         State { flow: Flow::Free, ..State::default() }
     }
 

@@ -1,4 +1,4 @@
-//! Connections that are made, left, kept half-way or waiting.
+//! Attacks by connections that are made, left, half done or waiting.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
@@ -15,13 +15,13 @@ use crate::Result;
 use crate::wire;
 
 const HALF_SENT: usize = 10_000;
-/// Clients that wait for a list, as far as files may be open.
+/// Clients that wait for a list, if as many files may be open.
 const BLOCKED: u64 = 50_000;
-/// Open files of this process that are left for others.
+/// Open files of this process that are left for other uses.
 const FILES_BESIDE: u64 = 1_000;
 /// Connections from each address of this machine.
 const FROM_EACH_ADDRESS: usize = 5_000;
-/// What they wait for.
+/// The list that clients wait for.
 const AWAITED: &[u8] = b"attack:awaited";
 
 pub(super) fn half_sent(port: u16, stop: &AtomicBool) -> Result<()> {
@@ -59,9 +59,8 @@ fn connect(port: u16) -> Result<TcpStream> {
     Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?)
 }
 
-/// Connects from an address of its own (all of 127.0.0.0/8 is this machine). From a single one, ports run out after a
-/// few seconds, and then it is the attacker's side of the kernel that keeps the processors busy, looking for a free
-/// one.
+/// Connects from an address of its own (all of 127.0.0.0/8 is this machine). From a single address ports run out after
+/// a few seconds, and then the attacker's side of the kernel keeps the processors busy, looking for a free port.
 fn connect_from(address: Ipv4Addr, port: u16) -> Result<TcpStream> {
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
     net::bind(&socket, &SocketAddrV4::new(address, 0))?;
@@ -81,7 +80,7 @@ pub(super) fn storm(port: u16, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a list that never comes, on as many connections as there may be.
+/// Waits for a list that never comes, on as many connections as possible.
 pub(super) fn blocked(door: &Door, stop: &AtomicBool) -> Result<()> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let wanted = files.saturating_sub(FILES_BESIDE).min(BLOCKED) as usize;
@@ -95,14 +94,14 @@ pub(super) fn blocked(door: &Door, stop: &AtomicBool) -> Result<()> {
         }
         let host = (open.len() / FROM_EACH_ADDRESS) as u8;
         let mut stream = connect_from(Ipv4Addr::new(127, 2, 0, host + 1), door.port)?;
-        // Where the server has no room for one, it stays closed: how many it has let in is in the server's metrics.
+        // A connection that the server has no room for stays closed: the server's metrics tell how many it let in.
         let _ = stream.write_all(&request);
         open.push(stream);
     }
     Ok(())
 }
 
-/// Pushes to the list that all those wait for, and takes it back in the same transaction.
+/// Pushes to the list that all these clients wait for, and takes the element back in the same transaction.
 pub(super) fn tease(door: &Door, stop: &AtomicBool) -> Result<()> {
     let mut client = door.user.connect(door.port)?;
     let commands: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"RPUSH", AWAITED, b"x"], &[b"LPOP", AWAITED], &[b"EXEC"]];

@@ -15,22 +15,22 @@ use super::user::User;
 use crate::Result;
 use crate::child_server::ChildServer;
 
-/// Attacks until told to stop, or until the server has had enough of it.
+/// Attacks until told to stop, or until the server ends the attack.
 type Attacker = fn(&Door, &AtomicBool) -> Result<()>;
 
-/// How attackers come in.
+/// How attackers connect.
 #[derive(Clone, Debug)]
 pub(super) struct Door {
-    /// The server's port. Most come in as `default`: they do not say who they are.
+    /// The server's port. Most attackers connect as `default`, without a login.
     pub(super) port: u16,
-    /// Whom those are who say it. As many connections as there may be of `default` would keep out whoever has not
-    /// logged in yet, the victim included.
+    /// The user that the other attackers log in as. If they made all the connections that `default` may have, these
+    /// would keep out everybody who has not logged in yet, the victim included.
     pub(super) user: User,
 }
 
-/// How long attackers have their way before the victim is looked at.
+/// How long attackers run before the victim is measured.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// The same of those who make tens of thousands of connections first.
+/// The same for attackers that make tens of thousands of connections first.
 const LONG_WARM_UP: Duration = Duration::from_secs(10);
 const MIB: u64 = 1 << 20;
 
@@ -63,11 +63,11 @@ pub enum Attack {
     Announced,
     /// Large replies that nobody reads.
     Unread,
-    /// A hundred listeners that read nothing, and two who publish to them without end.
+    /// A hundred listeners that read nothing, and two clients that publish to them without end.
     UnreadMessages,
     /// Connections made and left as fast as they go.
     Storm,
-    /// 50,000 clients that wait for a list (fewer where fewer files may be open), and one who keeps offering it.
+    /// 50,000 clients that wait for a list (fewer if fewer files may be open), and one client that keeps offering it.
     Blocked,
 }
 
@@ -121,31 +121,31 @@ impl Attack {
         found.ok_or_else(|| format!("no attack is called {name}; there are {}", names()).into())
     }
 
-    /// What its tenant may make the server hold, in bytes, beside memtables and cached blocks: the tenant's limits that
-    /// bear on it, as docs/architecture/memory.md has them, and as much again as the allocator may keep.
+    /// What its tenant may make the server hold, in bytes, besides memtables and cached blocks: the limits of the
+    /// tenant that apply, as docs/architecture/memory.md has them, plus what the allocator may keep.
     pub const fn memory_max(self) -> u64 {
         const ALLOCATOR: u64 = 64 * MIB;
         ALLOCATOR
             + match self {
-                // Replies that are not taken.
+                // Replies that are not read.
                 Attack::Flood | Attack::Keys | Attack::Unread | Attack::Storm => 64 * MIB,
                 Attack::Hgetall | Attack::Smembers | Attack::Lrange | Attack::Zrange => 64 * MIB,
-                // Four connections, each with what one SORT may have in hand.
+                // Four connections, each with what one SORT may hold.
                 Attack::Sort => 4 * 64 * MIB,
                 // Two scripts of a tenant at a time.
                 Attack::Lua | Attack::LuaCalls => 2 * 64 * MIB,
                 // Long requests that are not complete.
                 Attack::HalfSent | Attack::Announced => 256 * MIB,
-                // Those, and long values on their way to clients.
+                // Such requests, and long values on their way to clients.
                 Attack::LargeValues => 512 * MIB,
-                // Messages, and what is listened to.
+                // Messages, and subscriptions.
                 Attack::UnreadMessages => 128 * MIB,
-                // What is waited for.
+                // The keys that clients wait for.
                 Attack::Blocked => 256 * MIB,
             }
     }
 
-    /// Whose connections the attackers have.
+    /// The tenant whose connections the attackers have.
     pub(super) fn tenant(self, door: &Door) -> &str {
         match self {
             Attack::Blocked => &door.user.name,
@@ -160,7 +160,7 @@ impl Attack {
         }
     }
 
-    /// Makes what it needs.
+    /// Makes the data that the attack needs.
     pub(super) fn prepare(self, server: &ChildServer) -> Result<()> {
         match self {
             Attack::Keys => rows::load_keys(server),
@@ -172,7 +172,7 @@ impl Attack {
         }
     }
 
-    /// Who attacks, and how many of each.
+    /// The attackers, and how many of each.
     const fn attackers(self) -> &'static [(usize, Attacker)] {
         match self {
             Attack::Flood => &[(4, |door, stop| requests::flood(door.port, stop))],
@@ -202,7 +202,7 @@ impl Attack {
         }
     }
 
-    /// Begins it, until `stop`. The server may cut and refuse attackers: they come again.
+    /// Begins the attack, which lasts until `stop`. The server may cut and refuse attackers: they come again.
     pub(super) fn start(self, door: &Door, stop: &Arc<AtomicBool>) -> super::Threads {
         let attacker = |one: Attacker, stop: Arc<AtomicBool>| {
             let door = door.clone();
@@ -219,6 +219,6 @@ impl Attack {
     }
 }
 
-/// Ends when the server ends it.
+/// A script that ends when the server ends it.
 const LOOP: &[u8] = b"local n = 0 while true do n = n + 1 end";
 const CALLS: &[u8] = b"for n = 1, 200000 do redis.call('INCR', KEYS[1]) end";

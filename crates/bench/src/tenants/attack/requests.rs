@@ -1,4 +1,4 @@
-//! Requests without end: small, large, and of a kind that takes long.
+//! Requests without end: small ones, large ones, and ones that take long.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::wire::{self, Client};
 
 const PIPELINE: u64 = 64;
 const LARGE: usize = 8 << 20;
-/// How often an attacker that waits for a reply looks whether to end.
+/// How often an attacker that waits for a reply checks whether to end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn flood(port: u16, stop: &AtomicBool) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn large_values(port: u16, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Asks for `words` again and again, and throws the replies away.
+/// Sends `words` again and again, and throws the replies away.
 pub(super) fn again(port: u16, stop: &AtomicBool, words: &[&[u8]]) -> Result<()> {
     const END: &[u8] = b"+PONG\r\n";
     let mut stream = Client::connect(port)?.into_stream();
@@ -56,7 +56,7 @@ pub(super) fn again(port: u16, stop: &AtomicBool, words: &[&[u8]]) -> Result<()>
     while !stop.load(Ordering::Relaxed) {
         stream.write_all(&request)?;
         tail.clear();
-        // Up to the reply of the PING behind it, which may come in two pieces.
+        // Up to the reply of the PING that follows, which may come in two pieces.
         while !tail.ends_with(END) {
             match stream.read(&mut buffer) {
                 Ok(0) => return Err("the server closed the connection".into()),

@@ -1,4 +1,4 @@
-//! What attacks need that walk through much: many keys, and rows of many parts.
+//! The data for attacks that walk through much: many keys, and rows of many parts.
 
 use crate::Result;
 use crate::child_server::ChildServer;
@@ -9,7 +9,7 @@ use crate::wire::{Client, Reply};
 const MANY_KEYS: u64 = 1_000_000;
 /// Parts of each row.
 const PARTS: u64 = 200_000;
-/// Parts of a command that fills a row.
+/// Parts in one command that fills a row.
 const PARTS_AT_ONCE: u64 = 1_000;
 
 /// A row of many parts.
@@ -44,7 +44,7 @@ impl Row {
 
     /// The words of the part of this number.
     fn part(self, number: u64) -> Vec<Vec<u8>> {
-        // Values of a list are sorted: in another order than that in which they stand.
+        // The values of the list are sorted by the attack, so they stand in another order.
         let shuffled = (number * 7_919 % PARTS).to_string().into_bytes();
         let name = format!("part:{number:012}").into_bytes();
         match self {
@@ -55,7 +55,7 @@ impl Row {
         }
     }
 
-    /// Makes it, of 200,000 parts.
+    /// Makes the row, of 200,000 parts.
     pub(super) fn load(self, server: &ChildServer) -> Result<()> {
         let mut client = server.connect()?;
         client.call(&[b"DEL", self.key()])?;
@@ -69,7 +69,7 @@ impl Row {
     }
 }
 
-/// A million small keys.
+/// Makes a million small keys.
 pub(super) fn load_keys(server: &ChildServer) -> Result<()> {
     let mut client = server.connect()?;
     for first in (0..MANY_KEYS).step_by(10_000) {

@@ -10,16 +10,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::Result;
 use crate::wire::{self, Client};
 
-/// Who listens and does not read, on each thread.
+/// Listeners that do not read, on each thread.
 const LISTENERS: usize = 100;
-/// What all of them listen to.
+/// The channel that all of them listen to.
 const CHANNEL: &[u8] = b"attack:news";
 const MESSAGE: [u8; 1024] = [b'm'; 1024];
 const PIPELINE: usize = 64;
-/// How often those who were cut are looked for.
+/// How often to look for listeners that were cut.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Large replies.
+/// Asks for large replies, and does not read them.
 pub(super) fn replies(port: u16, stop: &AtomicBool) -> Result<()> {
     let mut client = Client::connect(port)?;
     client.call(&[b"SET", b"unread", &vec![b'u'; 1 << 20]])?;
@@ -44,7 +44,7 @@ pub(super) fn publish(port: u16, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Listens and never reads; who is cut comes again.
+/// Listens and never reads; a listener that is cut comes again.
 pub(super) fn listen(port: u16, stop: &AtomicBool) -> Result<()> {
     let connect = || -> Result<TcpStream> {
         let mut stream = Client::connect(port)?.into_stream();

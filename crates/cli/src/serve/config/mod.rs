@@ -1,4 +1,4 @@
-//! The configuration file: what can be set, in which unit, and what it is otherwise. `docs/config.md` explains each.
+//! The configuration file: the settings, their units and defaults. `docs/config.md` explains each setting.
 
 mod values;
 
@@ -29,12 +29,12 @@ const CACHE_USUAL_MIN: u64 = 1 << 20;
 const VALUE_BYTES_USUAL_MIN: u64 = 1 << 10;
 /// Rates below this are warned about: no device is so slow.
 const RATE_USUAL_MIN: u64 = 1_000_000;
-/// Values above this cost more memory per request than one connection should have.
+/// Longest value that can be set: longer ones cost more memory per request than one connection should have.
 const VALUE_BYTES_LIMIT: u64 = 512 << 20;
 /// A request may be twice as long as its longest value, and at least this long.
 const REQUEST_BYTES_MIN: usize = 16 << 20;
 
-/// An address where nobody listens.
+/// The word for no address: nobody listens.
 pub const OFF: &str = "off";
 
 /// Everything that can be set. Keys that are not here are errors.
@@ -47,9 +47,9 @@ pub struct Config {
     pub listen: String,
     /// Address for Redis clients that speak TLS.
     pub tls_listen: String,
-    /// The server's certificate, and those between it and its authority.
+    /// The server's certificate, and the certificates between it and its authority.
     pub tls_certificate: PathBuf,
-    /// Its key.
+    /// The private key of that certificate.
     pub tls_key: PathBuf,
     /// Whether clients show certificates.
     pub tls_client_certificates: Shown,
@@ -61,13 +61,13 @@ pub struct Config {
     pub threads: usize,
     /// Connections beyond this number are refused.
     pub connections_max: usize,
-    /// A connection without requests is cut after so long; 0 = never.
+    /// Time after which a connection without requests is cut; 0 = never.
     pub idle_timeout_seconds: u64,
     /// Longest value.
     pub value_bytes_max: Bytes,
     /// What a write waits for before it is acknowledged.
     pub sync: Sync,
-    /// Time between two syncs where `sync` is `interval`.
+    /// Time between two syncs if `sync` is `interval`.
     pub sync_interval_ms: u64,
     /// Size of a memtable.
     pub write_buffer: Bytes,
@@ -75,32 +75,33 @@ pub struct Config {
     pub write_buffers_max: usize,
     /// Memory for the memtables of all tenants together.
     pub write_memory: Bytes,
-    /// How that is shared between tenants.
+    /// How the write memory is shared between tenants.
     pub write_memory_shares: Shared,
-    /// Flushes at the same time, of all tenants together.
+    /// How many flushes may run at the same time, of all tenants together.
     pub flush_slots: FlushSlots,
     /// How these slots are shared between tenants.
     pub flush_slot_shares: SlotsShared,
     /// Memory for blocks of tables.
     pub cache: Bytes,
-    /// How that is shared between tenants.
+    /// How the block cache is shared between tenants.
     pub cache_shares: CacheShared,
-    /// Compactions at the same time.
+    /// How many compactions may run at the same time.
     pub compactions_max: usize,
     /// How tables are compressed.
     pub compression: Codec,
     /// Most bytes per second of the device.
     pub device_bandwidth: Device,
-    /// Read capacity units per second that the gates count for a partition whose tenant has no limit of its own; 0 =
+    /// Read capacity units per second that the gates assume for a partition whose tenant has no limit of its own; 0 =
     /// none.
     pub read_units: u64,
     /// The same for writes.
     pub write_units: u64,
-    /// Whether requests wait in queues of the node while all tenants together use much, and which go first.
+    /// Whether requests wait in the node's queues while all tenants together use too many request units, and which go
+    /// first.
     pub request_queues: RequestQueues,
-    /// A partition that nobody has asked anything for so long goes to sleep; 0 = never.
+    /// Time after which a partition without requests goes to sleep; 0 = never.
     pub hibernate_after_seconds: u64,
-    /// Who turns gates and trees.
+    /// The policies that set the knobs of gates and trees.
     pub profile: ProfileName,
 }
 
@@ -142,14 +143,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a configuration; `path` is named in what is wrong with it.
+    /// Reads a configuration; errors name `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let config: Config = toml::from_str(text).map_err(|error| format!("{}: {error}", path.display()))?;
         config.check().map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(config)
     }
 
-    /// Whether the values make sense together.
+    /// Checks that the values make sense together.
     fn check(&self) -> Result<(), String> {
         weir_io::local_path(self.dir.clone()).map_err(|error| format!("dir: {error}"))?;
         let has = |path: &Path| !path.as_os_str().is_empty();
@@ -192,7 +193,7 @@ impl Config {
         }
     }
 
-    /// What is possible and hardly meant, in words.
+    /// Warnings about values that are possible but hardly meant.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Device::Rate(Rate(Some(rate))) = self.device_bandwidth
@@ -209,14 +210,14 @@ impl Config {
         warnings
     }
 
-    /// Says in the log what is possible and hardly meant.
+    /// Writes these warnings to the log.
     pub fn warn(&self) {
         for warning in self.warnings() {
             tracing::warn!("{warning}; is a unit missing? docs/config.md has them");
         }
     }
 
-    /// What `new` says otherwise, as `NAME: OLD -> NEW`.
+    /// The settings that `new` changes, as `NAME: OLD -> NEW`.
     pub fn changes(&self, new: &Config) -> Vec<String> {
         let both = self.shown().into_iter().zip(new.shown());
         both.filter(|((_, old), (_, new))| old != new)
@@ -261,7 +262,7 @@ impl Config {
         ]
     }
 
-    /// The gateway's part; `processors` are what there is.
+    /// The gateway's settings; `processors` is the number of processors of the machine.
     pub fn gateway(&self, processors: usize, prices: UnitPrices) -> Settings {
         let value_bytes_max = usize::try_from(self.value_bytes_max.0).unwrap_or(usize::MAX);
         let threads = if self.threads == 0 { processors } else { self.threads };
@@ -287,7 +288,7 @@ impl Config {
         }
     }
 
-    /// The node's part. `calibrated` is what was measured, where [`Device::Calibrated`] asks for it.
+    /// The node's settings. `calibrated` is what was measured, if [`Device::Calibrated`] asks for it.
     pub fn node(&self, calibrated: Option<Limits>) -> NodeConfig {
         let mut node = NodeConfig::new(&self.dir);
         node.tree.write_buffer_bytes = usize::try_from(self.write_buffer.0).unwrap_or(usize::MAX);

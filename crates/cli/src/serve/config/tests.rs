@@ -1,4 +1,4 @@
-//! Settings that are understood, refused, warned about and documented.
+//! Tests that settings are understood, refused, warned about and documented.
 
 use weir_log::SyncMode;
 use weir_lsm::table::Compression;

@@ -1,4 +1,4 @@
-//! What settings may be: sizes, rates, and words out of a few.
+//! The types of settings: sizes, rates, and choices of a few words.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for SlotsShared {
         };
         match text.parse() {
             _ if text.trim() == "delta" => Ok(Self::default()),
-            // A quarter of a few slots is none, or half of them.
+            // A quarter of a few slots would be none, or half of them.
             Ok(ShareMode::Quarter) | Err(_) => Err(wrong()),
             Ok(mode) => Ok(Self(mode)),
         }
@@ -74,7 +74,7 @@ pub struct FlushSlots(pub Option<u64>);
 
 impl FlushSlots {
     const UNBOUNDED: &str = "unbounded";
-    /// More threads than flush.
+    /// The largest number: more than the threads that flush.
     const MAX: u64 = 1024;
 }
 
@@ -132,16 +132,16 @@ impl<'de> Deserialize<'de> for CacheShared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shown {
-    /// They are not asked.
+    /// They are not asked for one.
     Off,
-    /// Those who have one.
+    /// Clients that have one show it.
     Optional,
-    /// All.
+    /// All clients must show one.
     Required,
 }
 
 impl Shown {
-    /// The same to the gateway.
+    /// The same, as the gateway has it.
     pub fn in_gateway(self) -> ClientCertificates {
         match self {
             Shown::Off => ClientCertificates::Off,
@@ -159,7 +159,7 @@ pub enum RequestQueues {
     Off,
     /// Reads and writes in turn.
     InTurn,
-    /// Writes, as long as reads have a tenth.
+    /// Writes first, as long as reads have a tenth.
     WritesFirst,
 }
 
@@ -172,7 +172,7 @@ impl RequestQueues {
         }
     }
 
-    /// The knob; `None`: there are no queues.
+    /// The knob's position; `None`: there are no queues.
     pub fn order(self) -> Option<RequestOrder> {
         match self {
             RequestQueues::Off => None,
@@ -182,7 +182,7 @@ impl RequestQueues {
     }
 }
 
-/// What a write waits for.
+/// What a write waits for before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
@@ -195,7 +195,7 @@ pub enum Sync {
 }
 
 impl Sync {
-    /// The same to the log.
+    /// The same, as the log has it.
     pub(super) fn mode(self) -> SyncMode {
         match self {
             Sync::Always => SyncMode::Always,
@@ -204,7 +204,7 @@ impl Sync {
         }
     }
 
-    /// What `appendfsync` is then.
+    /// The matching value of Redis' `appendfsync`.
     pub(super) fn in_redis_words(self) -> &'static str {
         match self {
             Sync::Always => "always",
@@ -220,7 +220,7 @@ impl Sync {
 pub enum Codec {
     /// Not at all.
     None,
-    /// LZ4 on every level but level 0, whose tables do not live long. Level 1 has all of a small tenant.
+    /// LZ4 on every level except level 0, whose tables do not live long. Level 1 has all data of a small tenant.
     Lz4,
     /// The same, with Zstandard from level 3 on, where most bytes of a large tree are.
     Zstd,
@@ -252,7 +252,7 @@ fn amount<E: de::Error>(text: &str, expected: &dyn de::Expected) -> Result<u64, 
 pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
-    /// Every byte: two sizes that differ are shown differently.
+    /// Shows the exact number: two sizes that differ must look different.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0)
     }
@@ -309,7 +309,7 @@ impl Rate {
 pub enum Device {
     /// What `weir calibrate` has measured and stored beside the data.
     Calibrated,
-    /// This.
+    /// This rate.
     Rate(Rate),
 }
 

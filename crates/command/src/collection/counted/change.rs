@@ -1,4 +1,5 @@
-//! Changes of counts: buckets that grow are split, and small ones are merged with a neighbour; and so are tallies.
+//! Changes of counts: buckets that grow are split, and small ones are merged with a neighbour. The same goes for
+//! tallies.
 
 use std::ops::Range;
 
@@ -9,11 +10,11 @@ use crate::context::Context;
 use crate::error::Outcome;
 use crate::uncounted::CountChange;
 
-/// What a recount has come to.
+/// The result of a recount.
 enum Recount {
-    /// Here begin the buckets that have too many entries now, and those that have too few.
+    /// The keys of the buckets that have too many entries now, and of those that have too few.
     Done { full: Vec<Vec<u8>>, sparse: Vec<Vec<u8>> },
-    /// Nothing was written: on the way to this place, not all is written as tallies yet.
+    /// Nothing was written: on the way to `place`, some counts are not written as tallies yet.
     Early { place: Vec<u8> },
 }
 
@@ -23,22 +24,22 @@ impl Counted<'_> {
         self.fan * 2
     }
 
-    /// Where a bucket has fewer entries, a neighbour to merge with is looked for.
+    /// A bucket with fewer entries is merged with a neighbour, if one can be found.
     fn entries_min(&self) -> u64 {
         self.fan / 2
     }
 
-    /// Most entries of a bucket that two were merged to: less than the most, so that it is not split at once.
+    /// Most entries of a bucket that was merged from two: less than the maximum, so that it is not split again at once.
     fn merged_max(&self) -> u64 {
         self.fan * 3 / 2
     }
 
-    /// Most entries of an order without a level.
+    /// Most entries of an order without levels.
     pub(super) fn uncounted_max(&self) -> u64 {
         self.fan * 4
     }
 
-    /// Whether `buckets` are too much for a tally.
+    /// Whether `buckets` are too many for a tally.
     pub(super) fn are_too_many(&self, buckets: &[Bucket]) -> bool {
         buckets.len() > self.tally_fan * 2
             || buckets.len() >= DIVIDED_BUCKETS_MIN && Tally::encode(buckets).len() > TALLY_BYTES_MAX
@@ -50,8 +51,8 @@ impl Counted<'_> {
         cx.put_part(self.life, tally_space(counts.level), &counts.key, &counts.tally)
     }
 
-    /// Writes the tallies of `path`, with `replaced` in the place of its last bucket. A tally that becomes too long by
-    /// that is divided, and so is one that was too long before there were tallies.
+    /// Writes the tallies of `path`, with `replaced` in the place of its last bucket. A tally that becomes too long
+    /// this way is divided, and so is one that was too long already before there were tallies.
     fn put_path(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>, mut replaced: Option<Vec<Bucket>>) -> Outcome {
         while let Some(Step { mut counts, index, .. }) = path.pop() {
             if replaced.is_none() && counts.early.is_empty() {
@@ -85,11 +86,11 @@ impl Counted<'_> {
         counts.early.iter().try_for_each(|key| cx.delete_part(self.life, space, key))
     }
 
-    /// Counts entries that came or went: `changes`, which ascend, each with how many more there are at its place. There
-    /// are `total` entries now.
+    /// Counts entries that came or went: `changes`, which ascend, each say how many more entries there are at a place.
+    /// There are `total` entries now.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The counts or entries cannot be read.
     pub async fn changed(&mut self, cx: &mut Context<'_>, changes: &[CountChange], total: u64) -> Outcome {
         let first = changes.iter().find(|(_, more)| *more > 0);
         first.iter().for_each(|(place, _)| self.include(place));
@@ -103,14 +104,14 @@ impl Counted<'_> {
         loop {
             match self.recount(cx, changes).await? {
                 Recount::Done { full, sparse } => {
-                    // Those that are full first: an empty bucket is merged with whatever is beside it, and where all
-                    // have gone to one bucket the others would be merged with that until it is the only one.
+                    // Full buckets first. An empty bucket is merged with whatever is beside it. If all entries have
+                    // moved into one bucket, the empty ones would otherwise be merged with it until it is the only one.
                     for place in full.iter().chain(&sparse) {
                         self.even_out(cx, place).await?;
                     }
                     return Ok(());
                 }
-                // It is written so first, with the counts that it has: that may divide it.
+                // First the counts that are there are written as tallies; that may divide them.
                 Recount::Early { place } => {
                     let path = self.path(cx, &place).await?;
                     self.put_path(cx, path, None)?;
@@ -119,8 +120,7 @@ impl Counted<'_> {
         }
     }
 
-    /// Reads each tally that `changes` are in, and writes it with the counts that it has then: once, however many of
-    /// them are in it.
+    /// Reads each tally that `changes` are in, and writes it with its new counts: once, however many changes are in it.
     async fn recount(&mut self, cx: &mut Context<'_>, changes: &[CountChange]) -> Outcome<Recount> {
         let (mut tallies, mut full, mut sparse) = (Vec::new(), Vec::new(), Vec::new());
         let mut left = vec![(self.levels, Vec::new(), 0..changes.len())];
@@ -132,8 +132,7 @@ impl Counted<'_> {
             };
             let (tally, buckets) = Tally::recount(&key, &before, here)?;
             cx.passed_packed(buckets.last().map_or(0, |last| last.index + 1));
-            // What went from one of its buckets to another is still in it, and what has stayed in a bucket is nowhere
-            // to be written.
+            // A tally is not written if entries have only moved between its buckets, or within one of them.
             if buckets.iter().any(|bucket| bucket.more != 0) {
                 tallies.push((level, key, tally));
             }
@@ -153,7 +152,7 @@ impl Counted<'_> {
         Ok(Recount::Done { full, sparse })
     }
 
-    /// Divides the bucket at `place` if it has too many entries, or merges it with a neighbour if it has few.
+    /// Splits the bucket at `place` if it has too many entries, or merges it with a neighbour if it has few.
     async fn even_out(&mut self, cx: &mut Context<'_>, place: &[u8]) -> Outcome {
         let path = self.path(cx, place).await?;
         match path.last().map(|lowest| lowest.entries) {
@@ -163,7 +162,7 @@ impl Counted<'_> {
         }
     }
 
-    /// Divides the last bucket of `path`, and each tally that becomes too long by that.
+    /// Splits the last bucket of `path`, and each tally that becomes too long by that.
     async fn split(&mut self, cx: &mut Context<'_>, path: Vec<Step>) -> Outcome {
         let (end, lowest) = (end_of(&path)?, path.last().ok_or_else(damaged)?);
         let places = self.entries(cx, &lowest.key, end.as_deref()).await?;
@@ -174,7 +173,7 @@ impl Counted<'_> {
         self.put_path(cx, path, Some(buckets))
     }
 
-    /// Buckets of entries at `places`, of which the first begins at `from`.
+    /// Buckets for entries at `places`; the first bucket begins at `from`.
     fn divided(&self, from: &[u8], places: &[Vec<u8>]) -> Outcome<Vec<Bucket>> {
         if places.len() < 2 {
             return Err(damaged());
@@ -189,8 +188,8 @@ impl Counted<'_> {
         Ok(pieces(places.len(), self.merged_max() as usize).map(bucket).collect())
     }
 
-    /// Puts tallies of `level` that list `buckets`, in the place of what `early` was there; gives the buckets that they
-    /// are.
+    /// Puts tallies of `level` that list `buckets`, in place of the parts `early`; gives these tallies as buckets of
+    /// the next level.
     fn put_divided(
         &mut self,
         cx: &mut Context<'_>,
@@ -204,7 +203,7 @@ impl Counted<'_> {
         while let Some(piece) = left.pop() {
             let listed = &buckets[piece.clone()];
             if listed.len() >= DIVIDED_BUCKETS_MIN && self.are_too_many(listed) {
-                // Their keys are longer than elsewhere.
+                // The keys here are longer than elsewhere.
                 let middle = piece.start + piece.len() / 2;
                 left.extend([middle..piece.end, piece.start..middle]);
                 continue;
@@ -217,7 +216,7 @@ impl Counted<'_> {
         Ok(above)
     }
 
-    /// As many levels above the highest as it takes to list `buckets`.
+    /// Adds as many levels above the highest as it takes to list `buckets`.
     fn list_above(&mut self, cx: &mut Context<'_>, mut buckets: Vec<Bucket>) -> Outcome {
         loop {
             self.levels += 1;
@@ -229,8 +228,8 @@ impl Counted<'_> {
         }
     }
 
-    /// Merges the last bucket of `path`, which has few entries, with a neighbour, and each tally that becomes short by
-    /// that.
+    /// Merges the last bucket of `path`, which has few entries, with a neighbour, and then each tally that becomes
+    /// short by that.
     async fn merge(&mut self, cx: &mut Context<'_>, mut path: Vec<Step>) -> Outcome {
         let Step { mut counts, index, .. } = path.pop().ok_or_else(damaged)?;
         let mut buckets = counts.buckets()?;
@@ -260,12 +259,12 @@ impl Counted<'_> {
         self.shrink(cx).await
     }
 
-    /// Merges the bucket with the number `index` with one beside it, if both are one.
+    /// Merges the bucket with the number `index` with one beside it, if both fit into one.
     fn merge_bucket(&self, buckets: &mut Vec<Bucket>, index: usize) {
         for at in [index.checked_sub(1), Some(index)].into_iter().flatten() {
             let [left, right, ..] = &buckets[at..] else { continue };
             let both = left.entries + right.entries;
-            // An empty one is of no use to anybody.
+            // An empty bucket is of no use.
             if both <= self.merged_max() || left.entries == 0 || right.entries == 0 {
                 buckets[at].entries = both;
                 buckets.remove(at + 1);
@@ -274,8 +273,9 @@ impl Counted<'_> {
         }
     }
 
-    /// A neighbour of the tally with `buckets`, which is the bucket of `above`, the last of `path`, among its
-    /// `siblings`: one of which the two make one. Gives its number there, what it is, and all buckets.
+    /// Finds a neighbour with which the tally of `buckets` fits into one. That tally is the bucket of `above`, which
+    /// was the last step of `path`, among its `siblings`. Gives the neighbour's number there, its counts, and the
+    /// buckets of both.
     async fn neighbour(
         &self,
         cx: &mut Context<'_>,
@@ -299,7 +299,7 @@ impl Counted<'_> {
         Ok(None)
     }
 
-    /// Takes away levels whose root has a single bucket.
+    /// Removes levels whose root has a single bucket.
     async fn shrink(&mut self, cx: &mut Context<'_>) -> Outcome {
         while self.levels > 0 {
             let root = self.counts(cx, self.levels, Vec::new(), &[]).await?;
@@ -314,7 +314,7 @@ impl Counted<'_> {
         Ok(())
     }
 
-    /// Counts entries that were put where there were none: at `places`, which ascend.
+    /// Counts entries in an order that had none: at `places`, which ascend.
     ///
     /// # Errors
     /// A place is too long.
@@ -327,13 +327,13 @@ impl Counted<'_> {
     }
 }
 
-/// `len` things in even pieces of up to `most`: at least two.
+/// Divides `len` things into even pieces of up to `most`: at least two pieces.
 fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let count = len.div_ceil(most).max(2);
     (0..count).map(move |piece| len * piece / count..len * (piece + 1) / count)
 }
 
-/// The shortest that is not in front of `second`, and behind `first`, which is in front of that.
+/// The shortest key that is behind `first`, and not behind `second`. `first` is in front of `second`.
 fn separator(first: &[u8], second: &[u8]) -> Vec<u8> {
     let common = first.iter().zip(second).take_while(|(a, b)| a == b).count();
     second[..(common + 1).min(second.len())].to_vec()

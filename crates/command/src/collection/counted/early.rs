@@ -1,12 +1,12 @@
-//! Counts of rows that were made before there were tallies: a part of its own for each bucket.
+//! Counts of rows that were made before there were tallies: a separate part for each bucket.
 //!
 //! ```text
-//! bucket := key: where it begins        value: entries varint | children varint
+//! bucket := key: where the bucket begins        value: entries varint | children varint
 //! ```
 //!
-//! The buckets of each of three levels stand in a space, the first of a level at the empty key. A bucket of the second
-//! or the third level has those of the level below in it that begin at its own key, up to the next one's; so many
-//! children.
+//! The buckets of each of three levels stand in a space of their own, the first of a level at the empty key. A bucket
+//! of the second or the third level contains the buckets of the level below that begin between its own key and the next
+//! one's; `children` says how many.
 
 use weir_model::parts::{Bucket, Tally};
 use weir_model::varint;
@@ -15,7 +15,7 @@ use super::{Counted, Counts, between, damaged};
 use crate::context::{Context, Part};
 use crate::error::Outcome;
 
-/// Levels that such rows have, at most.
+/// Most levels that such rows have.
 pub(super) const EARLY_LEVELS_MAX: u8 = 3;
 
 impl Counted<'_> {
@@ -24,7 +24,7 @@ impl Counted<'_> {
         self.space + level
     }
 
-    /// The buckets of `level` from `key` on, up to `end`, as the tally that they would be.
+    /// The buckets of `level` from `key` on, up to `end`, in the form of a tally.
     pub(super) async fn early(
         &self,
         cx: &mut Context<'_>,
@@ -37,7 +37,7 @@ impl Counted<'_> {
         }
         let space = self.early_space(level);
         let (mut parts, mut from) = (Vec::new(), &key);
-        // What was in front of the second one may be very many dead parts: nobody looks there.
+        // There may be very many dead parts in front of the second bucket, so they are skipped.
         if key.is_empty() && !self.second.is_empty() {
             parts.extend(cx.part(self.key, self.life, space, &[]).await?);
             from = &self.second;

@@ -1,10 +1,10 @@
-//! Counts over an order: which rank a part has, and which part a rank, without a walk through all of them.
+//! Counts over an order: they give the rank of a part, and the part at a rank, without a walk through all parts.
 //!
-//! The parts of one space, the *entries*, are divided into buckets of some dozen neighbours. [Tallies](Tally) list
-//! the buckets, with the number of entries of each: a tally has some dozen of them. Where one tally is not enough,
-//! those of the lowest level are buckets themselves, of tallies of the next level, and so on up to a level with a
-//! single one, the root. So a rank is a sum over one tally of each level, each of which is read by its key, and a walk
-//! through a bucket.
+//! The parts of one space, the *entries*, are divided into buckets of some dozen neighbours. [Tallies](Tally) list the
+//! buckets, with the number of entries of each; a tally lists some dozen buckets. If one tally is not enough, the
+//! tallies of the lowest level are in turn the buckets of tallies on the next level, and so on up to a level with a
+//! single tally, the root. So a rank takes one tally of each level, each of which is read by its key and summed up, and
+//! a walk through one bucket.
 //!
 //! ```text
 //! level 2     "": 130   k: 96                        the root, at ""
@@ -12,12 +12,12 @@
 //! entries     a a2 b ... │ c ... │ f ... │ k ... │ p ...
 //! ```
 //!
-//! A bucket goes from its own key up to the next one's. A tally stands at the key of its first bucket, and the first
-//! of a level at the empty key. A short order has no level at all. A level comes when there are too many buckets for
-//! one tally, and goes when the root has a single one.
+//! A bucket reaches from its own key up to the key of the next bucket. A tally stands at the key of its first bucket,
+//! and the first tally of a level at the empty key. A short order has no levels. A level is added when there are too
+//! many buckets for one tally, and is removed when the root has a single bucket.
 //!
-//! Rows that were made before there were tallies have a part of its own for each bucket; [`early`] reads them. Whoever
-//! changes something there writes a tally in their place: so a row is a mixture for a while.
+//! Rows that were made before there were tallies have a separate part for each bucket; [`early`] reads those. A change
+//! there writes a tally in place of these parts, so such a row is a mixture for a while.
 
 mod change;
 mod early;
@@ -33,22 +33,22 @@ use weir_model::parts::{Bucket, DamagedTally, Life, OrderDetail, Tally, TallyBuc
 use crate::context::{Context, Part, Subkeys};
 use crate::error::{Error, Outcome};
 
-/// How many neighbours make a bucket, at least: it has up to twice as many. Half a bucket is walked through for a rank.
-/// This and [`TALLY_FAN`] were measured with sets of 100,000 members (`docs/benchmarks/types.md`): with half or twice
-/// as many neighbours, or half as many buckets, no command is cheaper on both engines.
+/// How many neighbours make a bucket, at least; a bucket has up to twice as many. To find a rank, half a bucket is
+/// walked through. This and [`TALLY_FAN`] were measured with sets of 100,000 members (`docs/benchmarks/types.md`): with
+/// half or twice as many neighbours, or half as many buckets, no command is cheaper on both engines.
 const FAN: u64 = 32;
 
-/// How many buckets make a tally, at least: it has up to twice as many. A change of a count writes a tally of each
-/// level anew, which is some bytes for each of its buckets.
+/// How many buckets make a tally, at least; a tally has up to twice as many. A change of a count writes one tally of
+/// each level anew, which is some bytes for each of its buckets.
 const TALLY_FAN: usize = 48;
 
-/// Most bytes of a tally, where it has more than a few buckets.
+/// Most bytes of a tally that has more than a few buckets.
 const TALLY_BYTES_MAX: usize = 4 << 10;
 
 /// A tally with fewer buckets is not divided, however long their keys are.
 const DIVIDED_BUCKETS_MIN: usize = 8;
 
-/// Parts that are read in one step.
+/// How many parts are read in one step.
 const PAGE_PARTS: usize = 256;
 
 /// The counts of an order.
@@ -63,9 +63,9 @@ pub struct Counted<'k> {
     tally_fan: usize,
     /// How many levels there are.
     levels: u8,
-    /// Some of it are tallies.
+    /// Some of the counts are in tallies.
     is_tallied: bool,
-    /// See [`OrderDetail::second`].
+    /// The place of the second bucket: see [`OrderDetail::second`].
     second: Vec<u8>,
     /// No entry stands in front of this place.
     first: Vec<u8>,
@@ -77,26 +77,26 @@ struct Counts {
     level: u8,
     key: Vec<u8>,
     tally: Value,
-    /// The parts of the row as it was before there were tallies, in whose place this one stands when it is written.
+    /// The keys of the separate parts of an earlier version that this tally replaces when it is written.
     early: Vec<Vec<u8>>,
 }
 
 /// A bucket on the way down to a place.
 #[derive(Clone, Debug)]
 struct Step {
-    /// Where it is listed.
+    /// The tally that lists the bucket.
     counts: Counts,
-    /// The how many-th it is there.
+    /// The bucket's number in that tally.
     index: usize,
-    /// Where it begins.
+    /// Where the bucket begins.
     key: Vec<u8>,
-    /// Entries of those in front of it there.
+    /// How many entries the buckets in front of it have in that tally.
     before: u64,
-    /// Its own.
+    /// How many entries the bucket has.
     entries: u64,
 }
 
-/// What is read is not what was written.
+/// The error for counts that were read and are not those that were written.
 pub(super) fn damaged() -> Error {
     weir_io::Error::new(ErrorKind::Corruption, "read", "a sorted set", "its parts do not fit together").into()
 }
@@ -107,12 +107,12 @@ impl From<DamagedTally> for Error {
     }
 }
 
-/// What is read may be more than a number holds, if it is not what was written.
+/// The sum of `counts`. It overflows only if what was read is not what was written.
 fn sum_of(mut counts: impl Iterator<Item = u64>) -> Outcome<u64> {
     counts.try_fold(0, u64::checked_add).ok_or_else(damaged)
 }
 
-/// From a key on, up to another in front of which it ends: `None` where there is no end.
+/// From the key `from` on, up to the key `to`, which is not included; `None` = to the end.
 fn between(from: &[u8], to: Option<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (Bound::Included(from.into()), to.map_or(Bound::Unbounded, |to| Bound::Excluded(to.into())))
 }
@@ -122,7 +122,7 @@ impl Counts {
         Ok(Tally::decode(&self.key, &self.tally)?)
     }
 
-    /// To the bucket that `find` finds, if it finds one.
+    /// The step to the bucket that `find` finds, if it finds one.
     fn step(
         self,
         find: impl FnOnce(Tally<'_>) -> Result<Option<TallyBucket<'_>>, DamagedTally>,
@@ -140,8 +140,8 @@ impl Counts {
     }
 }
 
-/// Where the last bucket of `path` ends: where the next one begins, in its tally or in one further up; `None` where
-/// there is none.
+/// Where the last bucket of `path` ends, which is where the next one begins, in its tally or in one further up; `None`
+/// if there is no next bucket.
 fn end_of(path: &[Step]) -> Outcome<Option<Vec<u8>>> {
     for step in path.iter().rev() {
         if let Some(end) = step.counts.key_of(step.index + 1)? {
@@ -152,7 +152,7 @@ fn end_of(path: &[Step]) -> Outcome<Option<Vec<u8>>> {
 }
 
 impl<'k> Counted<'k> {
-    /// Of the entries in `space` of the row of `key`, whose `life` it is, as `detail` has them.
+    /// The counts over the entries in `space` of the row of `key`, whose `life` it is, as `detail` describes them.
     pub fn new(key: &'k [u8], life: Life, space: u8, detail: &OrderDetail) -> Self {
         let first = detail.ends.as_ref().map(|ends| ends.first.clone()).unwrap_or_default();
         Self {
@@ -173,7 +173,7 @@ impl<'k> Counted<'k> {
         (detail.levels, detail.is_tallied, detail.second) = (self.levels, self.is_tallied, self.second);
     }
 
-    /// An entry was put at `place`.
+    /// Notes that an entry was put at `place`.
     fn include(&mut self, place: &[u8]) {
         if *place < self.first[..] {
             self.first = place.into();
@@ -197,13 +197,13 @@ impl<'k> Counted<'k> {
         Ok(found)
     }
 
-    /// Where the entries stand from `from` on, up to `to`, in front of which they end.
+    /// The places of the entries from `from` on, up to `to`, which is not included.
     async fn entries(&self, cx: &mut Context<'_>, from: &[u8], to: Option<&[u8]>) -> Outcome<Vec<Vec<u8>>> {
         let parts = self.list(cx, self.space, between(from.max(&self.first), to)).await?;
         Ok(parts.into_iter().map(|part| part.subkey).collect())
     }
 
-    /// The tally of `level` at `key`; `None` where there is none, as what is there is not written so yet.
+    /// The tally of `level` at `key`; `None` if the counts there are not written as tallies yet.
     async fn tally(&self, cx: &mut Context<'_>, level: u8, key: &[u8]) -> Outcome<Option<Value>> {
         if !self.is_tallied {
             return Ok(None);
@@ -211,7 +211,7 @@ impl<'k> Counted<'k> {
         Ok(cx.part(self.key, self.life, tally_space(level), key).await?.map(|part| part.value))
     }
 
-    /// What `level` has from `key` on, where a bucket of the level above begins: the last one of `path`.
+    /// The counts of `level` from `key` on. A bucket of the level above begins at `key`: the last one of `path`.
     async fn counts(&self, cx: &mut Context<'_>, level: u8, key: Vec<u8>, path: &[Step]) -> Outcome<Counts> {
         if let Some(tally) = self.tally(cx, level, &key).await? {
             return Ok(Counts { level, key, tally, early: Vec::new() });
@@ -219,7 +219,7 @@ impl<'k> Counted<'k> {
         self.early(cx, level, key, end_of(path)?).await
     }
 
-    /// The way down to the bucket that `place` is in: the highest level first, nothing where there is none.
+    /// The way down to the bucket that `place` is in, the highest level first; empty if there are no levels.
     async fn path(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<Vec<Step>> {
         let (mut path, mut key) = (Vec::with_capacity(usize::from(self.levels)), Vec::new());
         for level in (1..=self.levels).rev() {
@@ -235,7 +235,7 @@ impl<'k> Counted<'k> {
     /// How many entries stand in front of `place`.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The counts or entries cannot be read.
     pub async fn before(&self, cx: &mut Context<'_>, place: &[u8]) -> Outcome<u64> {
         let path = self.path(cx, place).await?;
         let mut before = sum_of(path.iter().map(|step| step.before))?;
@@ -246,11 +246,11 @@ impl<'k> Counted<'k> {
         Ok(before)
     }
 
-    /// A place in front of the entry that has `rank` others in front of it, and how many stand between the two: not
-    /// more than a bucket has. `None` where there are not so many.
+    /// A place in front of the entry at `rank`, and how many entries stand between the two: at most as many as a bucket
+    /// has. `None` if there is no entry at that rank.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The counts cannot be read.
     pub async fn near(&self, cx: &mut Context<'_>, mut rank: u64) -> Outcome<Option<(Vec<u8>, u64)>> {
         let (mut path, mut key) = (Vec::with_capacity(usize::from(self.levels)), Vec::new());
         for level in (1..=self.levels).rev() {

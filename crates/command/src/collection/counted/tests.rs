@@ -1,4 +1,4 @@
-//! Beside a set in memory, with so small a fan that all levels are reached.
+//! Compares counts with a set in memory, with a fan so small that all levels are reached.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::polled;
 use crate::reply::Protocol;
 use crate::rows::{Page, PartPage, PartRange, Read, Rows, Waiting};
 
-/// Nothing is stored: all that is read is what was written in the same command.
+/// Rows without anything stored: every read sees only what the same command has written.
 struct Nothing;
 
 impl Rows for Nothing {
@@ -43,7 +43,7 @@ fn done<T>(future: impl Future<Output = Outcome<T>>) -> T {
     polled::turns(future).1.expect("it is read")
 }
 
-/// Runs `test` on a context in which all is read from memory.
+/// Runs `test` with a context in which all reads are answered from memory.
 fn with_context(test: impl FnOnce(&mut Context<'_>)) {
     let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
     let mut call = Call::new(0, 0, 100);
@@ -56,7 +56,7 @@ fn counted(fan: u64) -> Counted<'static> {
 }
 
 fn key(number: u16) -> Vec<u8> {
-    // Of different lengths, with common fronts.
+    // Keys of different lengths, with common prefixes.
     let text = format!("{number:x}");
     text.into_bytes()
 }
@@ -67,7 +67,7 @@ fn all_of(cx: &mut Context<'_>, counted: &Counted<'_>, space: u8) -> Vec<Vec<u8>
     parts.into_iter().map(|part| part.subkey).collect()
 }
 
-/// Whether every bucket says what is in it, none has too many, and there is no part that nobody comes to.
+/// Checks that every bucket says what is in it, that none has too many entries, and that no part is unreachable.
 fn check(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>>) {
     let root = Bucket { key: Vec::new(), entries: model.len() as u64 };
     let (mut above, mut has_tallies) = (vec![root], false);
@@ -115,7 +115,7 @@ fn check(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>>)
     }
 }
 
-/// Adds keys, and removes those that are there, and has all of it counted at once.
+/// Adds those of `keys` that are missing, removes those that are there, and counts all of these changes at once.
 fn turn_over(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &mut BTreeSet<Vec<u8>>, keys: &BTreeSet<Vec<u8>>) {
     let mut changes = Vec::new();
     for key in keys {
@@ -132,7 +132,7 @@ fn turn_over(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &mut BTreeS
     done(counted.changed(cx, &changes, model.len() as u64));
 }
 
-/// A step: add, remove one, move one, remove a range, both add and remove many.
+/// One step: add a key, remove one, move one, remove a range, or both add and remove many.
 fn step(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &mut BTreeSet<Vec<u8>>, (what, a, b): (u8, u16, u16)) {
     let (key, other) = (key(a), key(b));
     let keys = match what {
@@ -149,7 +149,7 @@ fn step(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &mut BTreeSet<Ve
     turn_over(cx, counted, model, &keys);
 }
 
-/// Ranks both ways.
+/// Compares a rank and a place at a rank with the model.
 fn compare(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>>, asked: u16) {
     let place = key(asked);
     assert_eq!(done(counted.before(cx, &place)), model.range(..place).count() as u64);
@@ -159,14 +159,14 @@ fn compare(cx: &mut Context<'_>, counted: &Counted<'_>, model: &BTreeSet<Vec<u8>
     assert_eq!(found, model.iter().nth(rank as usize));
 }
 
-/// An order of so many entries.
+/// An order of `count` entries.
 fn entries(cx: &mut Context<'_>, count: u16) -> BTreeSet<Vec<u8>> {
     let model: BTreeSet<Vec<u8>> = (0..count).map(key).collect();
     model.iter().for_each(|key| cx.put_part(Life::new(7), SPACE, key, b"").expect("short"));
     model
 }
 
-/// Counts `model` as it was done before there were tallies.
+/// Counts `model` as it was counted before there were tallies.
 fn fill_early(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &BTreeSet<Vec<u8>>) {
     let fan = counted.fan as usize;
     let mut below: Vec<Bucket> = model.iter().map(|key| Bucket { key: key.clone(), entries: 1 }).collect();
@@ -190,7 +190,7 @@ fn fill_early(cx: &mut Context<'_>, counted: &mut Counted<'_>, model: &BTreeSet<
 
 #[test]
 fn what_all_moves_at_once_is_still_counted() {
-    // As where all scores are refreshed by one command: behind the last, or in front of the first.
+    // As if one command refreshes all scores: each key moves behind the last one, or in front of the first one.
     for (from, to) in [(0, 1000), (1000, 0)] {
         with_context(|cx| {
             let (mut counted, mut model) = (counted(4), BTreeSet::new());
@@ -224,7 +224,7 @@ proptest! {
             }
             check(cx, &counted, &model);
             for (index, chosen) in steps.into_iter().enumerate() {
-                // Whoever knows the first entry says so; who does not, says nothing.
+                // A caller that knows the first entry names it; a caller that does not leaves it empty.
                 counted.first = model.first().filter(|_| index % 3 > 0).cloned().unwrap_or_default();
                 step(cx, &mut counted, &mut model, chosen);
                 compare(cx, &counted, &model, chosen.1);
@@ -237,7 +237,7 @@ proptest! {
     }
 }
 
-/// Also with counts of the early kind: those that are met become tallies, and none of them is left at the end.
+/// Also with counts of the early kind. Those that are met become tallies, and none of them is left at the end.
 #[test]
 fn all_levels_come_and_go() {
     for is_early in [false, true] {
@@ -264,7 +264,7 @@ fn all_levels_come_and_go() {
     }
 }
 
-/// Between the first of the early buckets and the second there may be very many dead ones.
+/// There may be very many dead early buckets between the first and the second.
 #[test]
 fn early_buckets_are_not_looked_for_in_front_of_the_second() {
     with_context(|cx| {
@@ -277,7 +277,7 @@ fn early_buckets_are_not_looked_for_in_front_of_the_second() {
     });
 }
 
-/// Where a long key stands in a list of all: keys of 600 bytes that differ late, and some short ones in between.
+/// The key with a number: keys of 600 bytes that differ late, with some short keys in between.
 fn long(number: usize) -> Vec<u8> {
     let digit = |place: u32| b'a' + (number / 26_usize.pow(place) % 26) as u8;
     match number % 900 < 100 {
@@ -289,7 +289,7 @@ fn long(number: usize) -> Vec<u8> {
 fn assert_short(cx: &mut Context<'_>, counted: &Counted<'_>) {
     for level in 1..=counted.levels {
         for part in done(counted.list(cx, tally_space(level), (Bound::Unbounded, Bound::Unbounded))) {
-            // Counts may have become longer since it was divided.
+            // Counts may have become longer since the tally was divided.
             assert!(part.value.len() <= TALLY_BYTES_MAX + 16, "{} bytes in level {level}", part.value.len());
         }
     }
@@ -315,7 +315,7 @@ fn tallies_of_long_keys_are_short() {
         assert_short(cx, &counted);
     });
     with_context(|cx| {
-        // As an earlier version had them; each list is too long for a tally. Every bucket is changed once.
+        // As an earlier version wrote them, with lists that are too long for a tally. Every bucket is changed once.
         let (mut counted, mut model) = (fresh(), all.clone());
         all.iter().for_each(|key| cx.put_part(counted.life, SPACE, key, b"").expect("short"));
         fill_early(cx, &mut counted, &all);

@@ -1,5 +1,5 @@
-//! Groups of consumers. Each entry is delivered to one consumer of a group, and is *pending* until that acknowledges
-//! it.
+//! Groups of consumers. Each entry is delivered to one consumer of a group, and is *pending* until this consumer
+//! acknowledges it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,22 +14,23 @@ use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
 use crate::events::Classes;
 
-/// Longest name of a group or a consumer, in bytes: two of them, with every byte escaped, and an id are a subkey.
+/// Longest name of a group or a consumer, in bytes: a subkey has to hold two of them, with every byte escaped, and an
+/// id.
 pub const NAME_BYTES_MAX: usize = 8 << 10;
 
-/// Most pending entries that end with their group or consumer, as one.
+/// Most pending entries that are removed at once with their group or consumer.
 const ENDED_MAX: u64 = 100_000;
 const TOO_MANY: Error =
     Error::new("ERR too many entries are pending: acknowledge some of them (XACK) until there are at most 100000");
 
-/// A group, and what was met of its consumers. [`Stream::save_group`] writes what was changed.
+/// A group, and those of its consumers that were looked at. [`Stream::save_group`] writes what was changed.
 #[derive(Debug)]
 pub struct Group {
-    /// Its name.
+    /// The group's name.
     pub name: Vec<u8>,
-    /// What is kept of it.
+    /// What is stored of the group, with the changes so far.
     pub value: GroupValue,
-    /// As it is stored.
+    /// What is stored of the group, without these changes.
     stored: Option<GroupValue>,
     consumers: BTreeMap<Vec<u8>, Consumer>,
 }
@@ -37,32 +38,32 @@ pub struct Group {
 /// A consumer of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Consumer {
-    /// What is kept of it.
+    /// What is stored of the consumer, with the changes so far.
     pub value: ConsumerValue,
-    /// As it is stored.
+    /// What is stored of the consumer, without these changes.
     stored: Option<ConsumerValue>,
 }
 
 /// An entry that was delivered and not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Its id.
+    /// The entry's id.
     pub id: EntryId,
-    /// What is kept of it.
+    /// What is stored of the delivery.
     pub value: PendingValue,
 }
 
 impl Stream<'_> {
-    /// The group that is called `name`.
+    /// The group called `name`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The group cannot be read.
     pub async fn group(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<Group>> {
         let Some(value) = self.row.ordered(cx, GROUPS, name).await? else { return Ok(None) };
         Group::stored(name, &value).map(Some)
     }
 
-    /// A new group, which exists when it is saved.
+    /// A new group, which exists once it is saved.
     pub fn new_group(&mut self, name: &[u8], delivered: EntryId, read: Option<u64>) -> Group {
         self.detail.groups += 1;
         let value = GroupValue { delivered, read, ..GroupValue::default() };
@@ -72,7 +73,7 @@ impl Stream<'_> {
     /// Writes what was changed of `group` and its consumers.
     ///
     /// # Errors
-    /// Of the batch.
+    /// As [`Context::put_part`].
     pub fn save_group(&mut self, cx: &mut Context<'_>, group: &mut Group) -> Outcome {
         for (name, consumer) in &mut group.consumers {
             if consumer.stored != Some(consumer.value) {
@@ -90,10 +91,10 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// The consumer of `group` that is called `name`.
+    /// The consumer of `group` called `name`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The consumer cannot be read.
     pub async fn consumer<'g>(
         &self,
         cx: &mut Context<'_>,
@@ -109,10 +110,10 @@ impl Stream<'_> {
         Ok(group.consumers.get_mut(name))
     }
 
-    /// The same; a new one where there is none.
+    /// As [`Stream::consumer`], or a new consumer if there is none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The consumer cannot be read.
     pub async fn consumer_or_new<'g>(
         &self,
         cx: &mut Context<'_>,
@@ -126,7 +127,7 @@ impl Stream<'_> {
         Ok(group.consumers.entry(name.into()).or_default())
     }
 
-    /// The entry with this id, if it is pending.
+    /// What is stored of the entry with this id, if it is pending.
     ///
     /// # Errors
     /// It cannot be read.
@@ -135,10 +136,11 @@ impl Stream<'_> {
         value.map(|value| PendingValue::decode(&value).ok_or(DAMAGED)).transpose()
     }
 
-    /// `id` is pending with `value` from now on, where it was with `before`. Its consumer exists.
+    /// Makes `id` pending with `value`; before, it was pending with `before`, or not at all. A consumer that does not
+    /// exist is made.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// A consumer cannot be read.
     pub async fn put_pending(
         &mut self,
         cx: &mut Context<'_>,
@@ -160,7 +162,7 @@ impl Stream<'_> {
         self.row.put_ordered(cx, PENDING, &pending_subkey(&group.name, id), before, &value.encode())
     }
 
-    /// `consumer` has `id` no longer.
+    /// Notes that `id` is not pending for `consumer` any more.
     async fn leave(&mut self, cx: &mut Context<'_>, group: &mut Group, consumer: &[u8], id: EntryId) -> Outcome {
         if let Some(consumer) = self.consumer(cx, group, consumer).await? {
             consumer.value.pending = consumer.value.pending.saturating_sub(1);
@@ -168,10 +170,10 @@ impl Stream<'_> {
         self.row.remove_ordered(cx, PENDING_OF, &pending_of_subkey(&group.name, consumer, id), 0)
     }
 
-    /// `id`, which was pending with `value`, is so no longer.
+    /// Makes `id` no longer pending. It was pending with `value`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The consumer cannot be read.
     pub async fn end_pending(
         &mut self,
         cx: &mut Context<'_>,
@@ -184,7 +186,7 @@ impl Stream<'_> {
         self.row.remove_ordered(cx, PENDING, &pending_subkey(&group.name, id), value.encode().len())
     }
 
-    /// The pending entries of `group` from `from` to `to`, or those of one consumer.
+    /// The pending entries of `group` from `from` to `to`; only those of `consumer`, if one is given.
     pub fn pending_range(&self, group: &Group, consumer: Option<&[u8]>, from: EntryId, to: EntryId) -> Subkeys {
         let (space, prefix) = match consumer {
             None => (PENDING, group_prefix(&group.name)),
@@ -194,11 +196,11 @@ impl Stream<'_> {
         Subkeys { space, from: at(from), to: at(to), reverse: false }
     }
 
-    /// Up to `limit` pending entries of a [range](Stream::pending_range), and what is left of it. It may find nothing
-    /// and still have something left.
+    /// Up to `limit` pending entries of a [range](Stream::pending_range), and what is left of it. A page may be empty
+    /// although more entries follow.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The entries cannot be read.
     pub async fn pending_page(
         &self,
         cx: &mut Context<'_>,
@@ -220,10 +222,10 @@ impl Stream<'_> {
         Ok((pending, page.next))
     }
 
-    /// Up to [`PAGE_ENTRIES`] groups behind the one called `behind`, by name.
+    /// Up to [`PAGE_ENTRIES`] groups whose names are behind `behind`, by name.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The groups cannot be read.
     pub async fn groups_behind(&self, cx: &mut Context<'_>, behind: Option<&[u8]>) -> Outcome<Vec<Group>> {
         let from = behind.map_or(Bound::Unbounded, |behind| Bound::Excluded(behind.into()));
         let mut left = Some(Subkeys { from, ..Subkeys::all(GROUPS) });
@@ -237,7 +239,7 @@ impl Stream<'_> {
         Ok(Vec::new())
     }
 
-    /// Up to [`PAGE_ENTRIES`] consumers of `group` behind the one called `behind`, by name.
+    /// Up to [`PAGE_ENTRIES`] consumers of `group` whose names are behind `behind`, by name.
     ///
     /// # Errors
     /// They cannot be read.
@@ -265,10 +267,10 @@ impl Stream<'_> {
         Ok(Vec::new())
     }
 
-    /// Ends `group`, with its consumers and all that is pending.
+    /// Removes `group`, with its consumers and pending entries.
     ///
     /// # Errors
-    /// That is too much; it cannot be read.
+    /// There are too many of them, or they cannot be read.
     pub async fn end_group(&mut self, cx: &mut Context<'_>, group: &Group) -> Outcome {
         if group.value.pending.saturating_add(group.value.consumers) > ENDED_MAX {
             return Err(TOO_MANY);
@@ -292,11 +294,11 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Ends the consumer of `group` that is called `name`, with all that is pending for it; gives how much that was, or
-    /// `None` where there is no such consumer.
+    /// Removes the consumer of `group` called `name`, with all entries that are pending for it; gives how many these
+    /// were, or `None` if there is no such consumer.
     ///
     /// # Errors
-    /// That is too much; it cannot be read.
+    /// There are too many of them, or they cannot be read.
     pub async fn end_consumer(&mut self, cx: &mut Context<'_>, group: &mut Group, name: &[u8]) -> Outcome<Option<u64>> {
         let Some(&mut Consumer { value, stored }) = self.consumer(cx, group, name).await? else { return Ok(None) };
         if value.pending > ENDED_MAX {
@@ -320,7 +322,8 @@ impl Stream<'_> {
     }
 }
 
-/// All subkeys of `space` that begin with `prefix`, which ends as escaped bytes do: there is a next byte.
+/// All subkeys of `space` that begin with `prefix`. The prefix ends as escaped bytes do, so its last byte can be raised
+/// by one.
 fn within(space: u8, prefix: &[u8]) -> Subkeys {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {

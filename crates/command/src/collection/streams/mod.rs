@@ -2,9 +2,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`entries`](self) | what is read: pages of entries, in both directions |
-//! | [`trim`] | entries that go from the front |
-//! | [`groups`] | groups, consumers, and what was delivered and not acknowledged |
+//! | [`entries`](self) | reads: pages of entries, in both directions |
+//! | [`trim`] | removal of entries from the front |
+//! | [`groups`] | groups, consumers, and entries that were delivered and not acknowledged |
 
 use std::ops::Bound;
 
@@ -25,22 +25,22 @@ pub use trim::{Keep, Trim};
 /// Most entries that are read between two turns.
 pub const PAGE_ENTRIES: usize = 500;
 
-/// A part cannot be read, or there are not as many as its row says.
+/// The error for a part that cannot be read, or that is missing although its row counts it.
 pub const DAMAGED: Error =
     Error::new("ERR stored data is damaged: a stream has a part that cannot be read, or lacks one");
 
-/// A stream that was read or is to be made. What is changed is written by [`Context::save_stream`].
+/// A stream that was read or is to be made. [`Context::save_stream`] writes what was changed.
 pub struct Stream<'k> {
     row: Collection<'k>,
     detail: StreamDetail,
 }
 
-/// An entry.
+/// An entry of a stream.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its id.
+    /// The entry's id.
     pub id: EntryId,
-    /// Its fields and values, as they are stored.
+    /// The entry's fields and values, as they are stored.
     value: Value,
 }
 
@@ -49,30 +49,30 @@ impl Entry {
         Ok(Self { id: EntryId::of_subkey(&part.subkey).ok_or(DAMAGED)?, value: part.value })
     }
 
-    /// The same where it lies.
+    /// The entry, borrowed.
     pub fn as_ref(&self) -> EntryRef<'_> {
         EntryRef { id: self.id, value: &self.value }
     }
 
-    /// Bytes that it has.
+    /// Bytes of the entry.
     pub fn bytes(&self) -> usize {
         self.value.len()
     }
 }
 
-/// An entry where it lies.
+/// An entry, borrowed from where it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryRef<'p> {
-    /// Its id.
+    /// The entry's id.
     pub id: EntryId,
     value: &'p [u8],
 }
 
 impl<'p> EntryRef<'p> {
-    /// How many words it has, and its fields, each with its value behind it.
+    /// How many words the entry has, and the words: its fields, each followed by its value.
     ///
     /// # Errors
-    /// It is damaged.
+    /// The entry is damaged.
     pub fn words(&self) -> Outcome<(usize, impl Iterator<Item = &'p [u8]>)> {
         let (mut rest, mut count) = (self.value, 0);
         while !rest.is_empty() {
@@ -84,22 +84,22 @@ impl<'p> EntryRef<'p> {
         if count % 2 == 0 { Ok((count, words)) } else { Err(DAMAGED) }
     }
 
-    /// Bytes that it has.
+    /// Bytes of the entry.
     pub fn bytes(&self) -> usize {
         self.value.len()
     }
 }
 
-/// Entries that were read, where they lie, in the order asked for.
+/// Entries that were read, without a copy of each, in the order that was asked for.
 pub struct EntriesPage(StoredPartsPage);
 
 impl EntriesPage {
-    /// How many there are.
+    /// How many entries there are.
     pub fn len(&self) -> usize {
         self.0.iter().len()
     }
 
-    /// Each of them.
+    /// Each entry, in order.
     pub fn iter(&self) -> impl Iterator<Item = Outcome<EntryRef<'_>>> {
         self.0.iter().map(|part| Ok(EntryRef { id: EntryId::of_subkey(part.key).ok_or(DAMAGED)?, value: part.value }))
     }
@@ -121,7 +121,7 @@ impl Context<'_> {
         Stream { row, detail: StreamDetail::default() }
     }
 
-    /// Writes what was changed. A stream exists also without entries.
+    /// Writes what was changed. A stream exists even without entries.
     ///
     /// # Errors
     /// The key is too long.
@@ -145,35 +145,35 @@ impl<'k> Stream<'k> {
         Ok(Self { row, detail })
     }
 
-    /// How many entries there are.
+    /// How many entries the stream has.
     pub fn len(&self) -> u64 {
         self.row.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether the stream has no entries.
     pub fn is_empty(&self) -> bool {
         self.row.is_empty()
     }
 
-    /// What its head says besides.
+    /// What the head says of the stream besides its entries.
     pub fn detail(&self) -> &StreamDetail {
         &self.detail
     }
 
-    /// The same, to be changed.
+    /// The same detail, to be changed.
     pub fn detail_mut(&mut self) -> &mut StreamDetail {
         &mut self.detail
     }
 
-    /// The row expires then (milliseconds since 1970; `None` = never).
+    /// Sets when the row expires (milliseconds since 1970; `None` = never).
     pub fn expires_at(&mut self, expire_at_ms: Option<u64>) {
         self.row.expires_at(expire_at_ms);
     }
 
-    /// Puts an entry with `words` behind all others: `id` is larger than the last one's.
+    /// Puts an entry with `words` behind all others. `id` has to be larger than the id of the last entry.
     ///
     /// # Errors
-    /// Of the batch.
+    /// As [`Context::put_part`].
     pub fn append<'w>(&mut self, cx: &mut Context<'_>, id: EntryId, words: impl Iterator<Item = &'w [u8]>) -> Outcome {
         if self.is_empty() {
             self.detail.first = id;
@@ -185,18 +185,18 @@ impl<'k> Stream<'k> {
 
     /// The entries from `from` to `to`; `None` where there are none.
     pub fn range(&self, from: EntryId, to: EntryId, reverse: bool) -> Option<Subkeys> {
-        // What was taken out at the front is not passed again and again.
+        // Entries that were removed at the front are not passed again and again.
         let from = from.max(self.detail.first);
         let has_some = !self.is_empty() && from <= to;
         let (from, to) = (Bound::Included(from.subkey()), Bound::Included(to.subkey()));
         has_some.then_some(Subkeys { space: ENTRIES, from, to, reverse })
     }
 
-    /// Up to `limit` entries of a [range](Stream::range), and what is left of it. It may find nothing and still have
-    /// something left.
+    /// Up to `limit` entries of a [range](Stream::range), and what is left of it. A page may be empty although more
+    /// entries follow.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The entries cannot be read.
     pub async fn entries(
         &self,
         cx: &mut Context<'_>,
@@ -204,15 +204,15 @@ impl<'k> Stream<'k> {
         limit: usize,
     ) -> Outcome<(Vec<Entry>, Option<Subkeys>)> {
         let page = self.row.ordered_page(cx, range, limit.min(PAGE_ENTRIES)).await?;
-        // Their ids and words are taken apart.
+        // The ids and words of the entries are taken apart.
         cx.copied_parts(page.parts.len());
         Ok((page.parts.into_iter().map(Entry::of).collect::<Outcome<_>>()?, page.next))
     }
 
-    /// The same where they lie: for whoever looks at each once.
+    /// As [`Stream::entries`], without a copy of each entry: for code that looks at each entry once.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The entries cannot be read.
     pub async fn entries_page(
         &self,
         cx: &mut Context<'_>,
@@ -220,16 +220,16 @@ impl<'k> Stream<'k> {
         limit: usize,
     ) -> Outcome<(EntriesPage, Option<Subkeys>)> {
         let mut page = self.row.stored_ordered_page(cx, range, limit.min(PAGE_ENTRIES)).await?;
-        // Their ids and words are taken apart.
+        // The ids and words of the entries are taken apart.
         cx.copied_parts(page.iter().len());
         let left = page.next.take();
         Ok((EntriesPage(page), left))
     }
 
-    /// The first entry from `from` to `to`, or in `reverse` the last.
+    /// The first entry from `from` to `to`, or with `reverse` the last one.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The entries cannot be read.
     pub async fn first_in(
         &self,
         cx: &mut Context<'_>,
@@ -252,16 +252,16 @@ impl<'k> Stream<'k> {
     /// The entry with this id.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The entry cannot be read.
     pub async fn entry(&self, cx: &mut Context<'_>, id: EntryId) -> Outcome<Option<Entry>> {
         let value = self.row.ordered(cx, ENTRIES, &id.subkey()).await?;
         Ok(value.map(|value| Entry { id, value }))
     }
 
-    /// Takes the entry with this id out; `false` where there is none.
+    /// Takes out the entry with this id; `false` if there is none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The entry cannot be read.
     pub async fn remove(&mut self, cx: &mut Context<'_>, id: EntryId) -> Outcome<bool> {
         let Some(entry) = self.entry(cx, id).await? else { return Ok(false) };
         self.row.remove_ordered(cx, ENTRIES, &id.subkey(), entry.bytes())?;
@@ -272,7 +272,7 @@ impl<'k> Stream<'k> {
         Ok(true)
     }
 
-    /// Finds the first entry behind `id`, up to which there is none.
+    /// Finds the first entry behind `id`. There are no entries up to `id`.
     async fn find_first(&mut self, cx: &mut Context<'_>, id: EntryId) -> Outcome {
         let first = match id.next() {
             Some(next) => self.first_in(cx, next, EntryId::MAX, false).await?,

@@ -1,4 +1,4 @@
-//! Entries that go from the front of a stream.
+//! Removing entries from the front of a stream.
 
 use weir_model::parts::RowType;
 use weir_model::parts::stream::{CONSUMERS, ENTRIES, EntryId, GROUPS, PENDING, PENDING_OF};
@@ -8,10 +8,10 @@ use crate::collection::Collection;
 use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
 
-/// A trim that takes no more than so many out does so one by one.
+/// A trim that removes no more entries than this removes them one by one.
 const FEW_ENTRIES: u64 = 100;
 
-/// Most parts that one command takes out, or puts into a new life, and bytes of them.
+/// Most parts, and bytes of them, that one command removes or puts into a new life.
 const CHANGED_PARTS_MAX: u64 = 100_000;
 const CHANGED_BYTES_MAX: usize = 64 << 20;
 const TOO_MANY: Error = Error::new(
@@ -19,27 +19,27 @@ const TOO_MANY: Error = Error::new(
      to stay. Trim it with ~, or in smaller steps",
 );
 
-/// What stays.
+/// Which entries stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// So many entries at most: the last ones.
+    /// At most this many entries: the last ones.
     Last(u64),
-    /// Entries from this id on.
+    /// The entries from this id on.
     From(EntryId),
 }
 
 /// How a stream is trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// What stays.
+    /// Which entries stay.
     pub keep: Keep,
-    /// More may stay, so that a trim is worth it.
+    /// More entries may stay, so that a trim only removes entries if that is worth it.
     pub is_approximate: bool,
-    /// Most entries that go.
+    /// Most entries that may be removed.
     pub limit: Option<u64>,
 }
 
-/// What a command may still change.
+/// How many parts and bytes a command may still change.
 struct Budget {
     parts: u64,
     bytes: usize,
@@ -55,9 +55,9 @@ impl Budget {
     }
 }
 
-/// Of `wanted` entries in front of a stream of `len`, how many go where only whole nodes go, of `node` entries each
-/// (0 = all are in one). Nodes are filled one after the other, so the last one has what was `added` since it was
-/// begun, and what is missing is missing in front.
+/// How many of the `wanted` first entries of a stream of `len` entries are removed, if only whole nodes of `node`
+/// entries each are (0 = all entries are in one node). Nodes are filled one after the other. So the last node has what
+/// was `added` since it was begun, and entries that are missing are missing at the front.
 fn whole_nodes(len: u64, added: u64, wanted: u64, node: u64) -> u64 {
     if node == 0 || added == 0 {
         return 0;
@@ -71,17 +71,17 @@ fn whole_nodes(len: u64, added: u64, wanted: u64, node: u64) -> u64 {
 }
 
 impl<'k> Stream<'k> {
-    /// Lets entries go; gives how many.
+    /// Removes entries; gives how many.
     ///
     /// # Errors
-    /// Too many have to go, and too many stay; they cannot be read.
+    /// Too many entries have to go, and too many stay; or entries cannot be read.
     pub async fn trim(&mut self, cx: &mut Context<'_>, trim: Trim) -> Outcome<u64> {
         let limit = trim.limit.unwrap_or(u64::MAX);
         let mut gone = match trim.keep {
             Keep::Last(len) => self.len().saturating_sub(len).min(limit),
             Keep::From(id) => self.len_before(cx, id, limit).await?,
         };
-        // Where all go, so does the last node.
+        // If all entries go, the last node goes, too.
         if trim.is_approximate && gone < self.len() {
             gone = whole_nodes(self.len(), self.detail.added, gone.min(CHANGED_PARTS_MAX), cx.stream_node_entries());
         }
@@ -97,7 +97,7 @@ impl<'k> Stream<'k> {
         Ok(gone)
     }
 
-    /// How many entries are in front of `id`, as far as there are less than `limit`.
+    /// How many entries are in front of `id`, counting up to `limit`.
     async fn len_before(&self, cx: &mut Context<'_>, id: EntryId, limit: u64) -> Outcome<u64> {
         let mut left = id.previous().and_then(|last| self.range(EntryId::MIN, last, false));
         let mut len = 0;
@@ -110,7 +110,7 @@ impl<'k> Stream<'k> {
         Ok(len.min(limit))
     }
 
-    /// Takes the first `count` entries out, one by one.
+    /// Removes the first `count` entries, one by one.
     async fn remove_front(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome {
         let (mut left, mut budget, mut last) = (count, Budget::WHOLE, EntryId::MIN);
         let mut range = self.range(EntryId::MIN, EntryId::MAX, false);
@@ -130,8 +130,8 @@ impl<'k> Stream<'k> {
         self.find_first(cx, last).await
     }
 
-    /// Puts what stays without the first `count` entries into a new life of the row. All of the old one ends with its
-    /// head, unread.
+    /// Puts everything but the first `count` entries into a new life of the row. The parts of the old life end with its
+    /// head, without being read.
     async fn renew(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome {
         let mut renewed = cx.new_collection(self.row.key, RowType::Stream);
         renewed.expire_at_ms = self.row.expire_at_ms;
@@ -155,7 +155,7 @@ impl<'k> Stream<'k> {
         Ok(())
     }
 
-    /// Copies the last `count` entries to `renewed`; gives the first of them.
+    /// Copies the last `count` entries to `renewed`; gives the id of the first of them.
     async fn copy_last(
         &self,
         cx: &mut Context<'_>,
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_approximate_trim_takes_whole_nodes() {
-        // Of 1,000 entries in nodes of 100, with 445 taken out of the front: the first node has 55.
+        // 1,000 entries in nodes of 100, with 445 of them removed from the front: the first node has 55.
         for (wanted, gone) in [(54, 0), (55, 55), (111, 55), (155, 155), (554, 455)] {
             assert_eq!(whole_nodes(555, 1000, wanted, 100), gone, "{wanted}");
         }

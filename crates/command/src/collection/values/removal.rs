@@ -1,7 +1,7 @@
-//! Values that are taken out of a list: at its ends, or wherever they are equal to something.
+//! Taking values out of a list: at its ends, or wherever they are equal to an element.
 //!
-//! Where fewer values stay than would have to be taken out or moved, those that stay begin a new life of the row. All
-//! of the old one ends with its head.
+//! If fewer values stay than would have to be taken out or moved, the values that stay begin a new life of the row. All
+//! parts of the old life end with its head.
 
 use super::*;
 
@@ -9,12 +9,12 @@ impl Collection<'_> {
     /// Keeps the values with the numbers in `kept`, and no others.
     ///
     /// # Errors
-    /// Too many values stay, and too many go; they cannot be read.
+    /// Too many values stay, and too many go; or values cannot be read.
     pub async fn keep_values(&mut self, cx: &mut Context<'_>, kept: Range<u64>) -> Outcome {
         let len = self.len();
         let kept = if kept.is_empty() { len..len } else { kept };
         let mut bytes = 0;
-        // Where they go all at once, or begin anew, what goes is not looked at.
+        // The values that go are not read if they all go at once, or if the list begins a new life.
         if !kept.is_empty() && !self.is_renewed_for(&kept) {
             Budget::of(len - (kept.end - kept.start))?;
             for mut left in [0..kept.start, kept.end..len] {
@@ -29,17 +29,18 @@ impl Collection<'_> {
         self.drop_ends(cx, kept, bytes).await
     }
 
-    /// Whether it is less work to put those with the numbers in `kept` into a new life than to take the others out.
+    /// Whether putting the values with the numbers in `kept` into a new life is less work than taking the others out.
     fn is_renewed_for(&self, kept: &Range<u64>) -> bool {
         let stay = kept.end - kept.start;
         self.packed().is_none() && stay < self.len() - stay
     }
 
-    /// Keeps the values with the numbers in `kept`; the others have so many bytes, where these are asked for.
+    /// Keeps the values with the numbers in `kept`. The others have `bytes` bytes; that is not used where the list is
+    /// cleared or begins a new life.
     pub(super) async fn drop_ends(&mut self, cx: &mut Context<'_>, kept: Range<u64>, bytes: i64) -> Outcome {
         let len = self.len();
         let gone = len - (kept.end - kept.start);
-        // The last one goes as any other: a list may be given it back at its other end.
+        // A single last value is taken out like any other: the list may get it back at its other end.
         if kept.is_empty() && gone > 1 {
             self.clear();
             return Ok(());
@@ -48,7 +49,7 @@ impl Collection<'_> {
             self.count(-(gone as i64), -bytes);
             return self.retain_packed(cx, |index| kept.contains(&index));
         }
-        // One value is taken out as it is, however short the list: that is what queues do.
+        // A single value is always taken out in place, however short the list is: that is what queues do.
         if gone > 1 && self.is_renewed_for(&kept) {
             return self.renew(cx, kept, false, |_| false).await;
         }
@@ -61,7 +62,7 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Keeps those of a packed list whose number `is_kept`.
+    /// Keeps the values of a packed list whose numbers `is_kept` accepts.
     fn retain_packed(&mut self, cx: &mut Context<'_>, is_kept: impl Fn(u64) -> bool) -> Outcome {
         self.change_packed(cx, |packed| {
             let mut index = 0;
@@ -72,7 +73,7 @@ impl Collection<'_> {
         })
     }
 
-    /// It has no values any more.
+    /// Removes all values.
     fn clear(&mut self) {
         self.count(-(self.len() as i64), -(self.head.bytes as i64));
         if let Some(packed) = &mut self.head.packed {
@@ -80,8 +81,8 @@ impl Collection<'_> {
         }
     }
 
-    /// Puts the values with the numbers in `kept` into a new life, but for those that `is_gone` says. They are met from
-    /// the last to the first where that is `reverse`.
+    /// Puts the values with the numbers in `kept` into a new life, except those for which `is_gone` is true. With
+    /// `reverse`, `is_gone` sees them from the last to the first.
     async fn renew(
         &mut self,
         cx: &mut Context<'_>,
@@ -108,11 +109,11 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Takes up to `limit` values out that are equal to `element`: the first ones, or in `reverse` order the last ones.
-    /// Gives how many they were.
+    /// Takes out up to `limit` values that are equal to `element`: the first ones, or in `reverse` order the last ones.
+    /// Gives how many values it has taken out.
     ///
     /// # Errors
-    /// Too many values have to go or to be moved; they cannot be read.
+    /// Too many values have to go or to move; or values cannot be read.
     pub async fn remove_equal(
         &mut self,
         cx: &mut Context<'_>,
@@ -127,7 +128,7 @@ impl Collection<'_> {
                 let index = take_index(&mut left, reverse);
                 if count < limit && value[..] == *element {
                     count += 1;
-                    // Of more it is enough to know how many.
+                    // If there are more, their number is enough.
                     if count <= CHANGED_VALUES_MAX {
                         found.push(index);
                     }
@@ -142,8 +143,8 @@ impl Collection<'_> {
         Ok(count)
     }
 
-    /// Takes `count` values out that are equal to `element`. Their numbers are `found`, ascending, as long as these are
-    /// not too many.
+    /// Takes out `count` values that are equal to `element`. `found` has their numbers, ascending, or only some of them
+    /// if they are too many.
     async fn remove_found(
         &mut self,
         cx: &mut Context<'_>,
@@ -194,13 +195,13 @@ impl Collection<'_> {
     }
 }
 
-/// The numbers between those of `found` with the numbers `gap - 1` and `gap`, of `len` in all.
+/// The numbers between the entries `gap - 1` and `gap` of `found`, in a list of `len` values.
 fn gap_at(found: &[u64], len: u64, gap: usize) -> Range<u64> {
     let start = gap.checked_sub(1).map_or(0, |before| found[before] + 1);
     start..found.get(gap).copied().unwrap_or(len)
 }
 
-/// The widest gap among `found`, which stays where it is: which it is, and how many numbers are in it.
+/// The widest gap among `found`, whose values stay where they are: which gap it is, and how many values are in it.
 fn widest_gap(found: &[u64], len: u64) -> (usize, u64) {
     let width = |gap| gap_at(found, len, gap).end - gap_at(found, len, gap).start;
     (0..=found.len()).map(|gap| (gap, width(gap))).max_by_key(|&(_, width)| width).unwrap_or_default()

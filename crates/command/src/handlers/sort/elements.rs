@@ -1,4 +1,4 @@
-//! The elements of a row that is sorted.
+//! The elements of a row that is being sorted.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use crate::collection::Collection;
 use crate::context::Context;
 use crate::error::{Outcome, WRONG_TYPE};
 
-/// What can be sorted.
+/// The types that can be sorted.
 const KINDS: [RowType; 3] = [RowType::List, RowType::Set, RowType::SortedSet];
 
-/// The row of `key`, if it is one that can be sorted.
+/// The row of `key`, if its type can be sorted.
 pub(super) async fn row<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
     let kind = match cx.get(key).await?.map(|row| row.content) {
         None => return Ok(None),
@@ -28,7 +28,7 @@ pub(super) async fn all(cx: &mut Context<'_>, row: &Collection<'_>, room: &mut R
     if row.kind() == RowType::List {
         return values(cx, row, 0..row.len(), false, room).await;
     }
-    // What it has is known before it is read.
+    // The size of the row is known before it is read.
     room.take((row.len() as usize).saturating_mul(ELEMENT_BYTES).saturating_add(row.bytes() as usize))?;
     let mut elements = Vec::new();
     row.tell_members(cx, |_, member, _| elements.push(member.to_vec())).await?;
@@ -36,8 +36,8 @@ pub(super) async fn all(cx: &mut Context<'_>, row: &Collection<'_>, room: &mut R
     Ok(elements)
 }
 
-/// The elements with the numbers in `range` of the order that the row has: a sorted set has that of its scores. The
-/// last come first if `reverse`; sets, which have no order, do not care.
+/// The elements with the numbers in `range` of the row's own order. A sorted set has the order of its scores. If
+/// `reverse` is set, the last elements come first. Sets have no order, and ignore that.
 pub(super) async fn in_their_order(
     cx: &mut Context<'_>,
     row: &Collection<'_>,
@@ -54,7 +54,7 @@ pub(super) async fn in_their_order(
         RowType::SortedSet => {
             let mut scored = Vec::new();
             room.take((row.len() as usize).saturating_mul(ELEMENT_BYTES).saturating_add(row.bytes() as usize))?;
-            // The bytes of a score are in the order of scores.
+            // The bytes of a score sort as scores do.
             row.tell_members(cx, |_, member, score| scored.push((score.to_vec(), member.to_vec()))).await?;
             cx.copied_parts(2 * scored.len());
             cx.ordered(scored.len());

@@ -10,29 +10,29 @@ use crate::keyword::upper;
 
 /// What elements are sorted by.
 pub(super) enum By<'a> {
-    /// They stay in the order that they have.
+    /// The elements keep the order that they have.
     Nothing,
-    /// What they are; as text, if that is `alpha`, else as numbers.
+    /// The elements themselves.
     Itself {
-        /// See there.
+        /// The elements are compared as text, and not as numbers.
         alpha: bool,
     },
     /// What another key says.
     Other {
-        /// Which.
+        /// The pattern that names that key.
         pattern: Pattern<'a>,
-        /// As of [`By::Itself`].
+        /// As in [`By::Itself`].
         alpha: bool,
     },
 }
 
-/// See the module.
+/// What a `SORT` asks for.
 pub(super) struct Options<'a> {
     pub(super) by: By<'a>,
     pub(super) descending: bool,
-    /// The first element that is told, and how many are; all where that is negative.
+    /// The number of the first element that is answered, and how many are; all if that is negative.
     limit: (i64, i64),
-    /// What is told of each element; itself where this is empty.
+    /// What is answered for each element; if this is empty, the element itself.
     pub(super) get: Vec<Pattern<'a>>,
     pub(super) store: Option<&'a [u8]>,
 }
@@ -55,7 +55,7 @@ impl<'a> Options<'a> {
                 b"STORE" if may_store => options.store = Some(words.next().ok_or(SYNTAX)?),
                 b"BY" => {
                     let pattern = Pattern::new(words.next().ok_or(SYNTAX)?);
-                    // One that is the same for all leaves them as they are, whatever is said behind it.
+                    // A pattern that names the same key for all elements leaves their order alone, whatever follows.
                     is_sorted &= pattern.has_star();
                     by = Some(pattern);
                 }
@@ -71,12 +71,12 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Whether other keys are asked.
+    /// Whether the command reads other keys.
     pub(super) fn names_others(&self) -> bool {
         matches!(self.by, By::Other { .. }) || self.get.iter().any(|pattern| pattern.has_star())
     }
 
-    /// The numbers of the elements that are told, of `len`.
+    /// The numbers of the elements that are answered, out of `len`.
     pub(super) fn range(&self, len: u64) -> Range<usize> {
         let len = len as usize;
         let (start, count) = self.limit;

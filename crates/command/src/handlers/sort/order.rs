@@ -1,4 +1,4 @@
-//! What elements are sorted by, and the sorting itself: in turns, and so that equal ones stay as they are.
+//! What elements are sorted by, and the sort itself. It runs in turns and is stable.
 
 use std::cmp::Ordering;
 use std::sync::atomic::AtomicUsize;
@@ -15,17 +15,17 @@ use crate::turn::end_turn;
 
 const NOT_NUMBERS: Error = Error::new("ERR One or more scores can't be converted into double");
 
-/// Elements that are sorted, or merged, between two turns.
+/// How many elements are sorted, or merged, between two turns.
 const TURN_ELEMENTS: usize = 4096;
 
-/// Steps that it takes to read an element as a number.
+/// How many steps it takes to read an element as a number.
 const WEIGHING_STEPS: usize = 12;
 
 /// What an element is sorted by.
 enum Weight {
-    /// A number; among equal ones the element itself.
+    /// A number; elements with equal numbers are compared by their own bytes.
     Number(f64),
-    /// A text that another key has said, if there is such a key.
+    /// A text from another key, if there is such a key.
     Text(Option<Value>),
     /// The element.
     Itself,
@@ -48,7 +48,7 @@ impl Weighed {
     }
 }
 
-/// `elements` in order.
+/// `elements`, sorted.
 pub(super) async fn sort(
     cx: &mut Context<'_>,
     elements: Vec<Vec<u8>>,
@@ -57,7 +57,7 @@ pub(super) async fn sort(
     room: &mut Room,
 ) -> Outcome<Vec<Vec<u8>>> {
     let (mut weighed, mut are_numbers) = (Vec::with_capacity(elements.len()), true);
-    // Each is weighed, most as a number.
+    // Each element is weighed, mostly as a number.
     cx.computed(elements.len().saturating_mul(WEIGHING_STEPS));
     for (index, element) in elements.into_iter().enumerate() {
         end_turn(cx.yields(), index).await;
@@ -83,7 +83,7 @@ pub(super) async fn sort(
     if !are_numbers {
         return Err(NOT_NUMBERS);
     }
-    // One task has it at a time: no need for an exchange.
+    // Only one task has it at a time, so no atomic exchange is needed.
     let comparisons = AtomicUsize::new(0);
     let compare = |a: &Weighed, b: &Weighed| {
         comparisons.store(comparisons.load(Relaxed) + 1, Relaxed);
@@ -94,7 +94,7 @@ pub(super) async fn sort(
     Ok(sorted.into_iter().map(|weighed| weighed.element).collect())
 }
 
-/// Sorts pieces, and then merges two and two of them.
+/// Sorts pieces, and then merges them two by two.
 async fn sort_in_turns<T>(yields: Yield, items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     let (mut pieces, mut items) = (Vec::new(), items.into_iter());
     loop {
@@ -120,7 +120,7 @@ async fn sort_in_turns<T>(yields: Yield, items: Vec<T>, compare: impl Fn(&T, &T)
     pieces.pop().unwrap_or_default()
 }
 
-/// Those of `first` come before equal ones of `second`.
+/// Elements of `first` come before equal elements of `second`.
 async fn merge<T>(yields: Yield, first: Vec<T>, second: Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     let mut merged = Vec::with_capacity(first.len() + second.len());
     let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
@@ -137,8 +137,8 @@ async fn merge<T>(yields: Yield, first: Vec<T>, second: Vec<T>, compare: &impl F
     merged
 }
 
-/// A number as C's `strtod` reads it, but for hexadecimal ones; `None` where something stands behind it, or where it is
-/// too large or too small for what it says.
+/// A number as C's `strtod` reads it, except for hexadecimal numbers; `None` if anything follows it, or if it is too
+/// large or too small to be represented.
 fn number(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next()?;
     if text.is_empty() {

@@ -6,11 +6,11 @@ use weir_model::{KEY_BYTES_MAX, Value};
 use crate::context::Context;
 use crate::error::{Outcome, WRONG_TYPE};
 
-/// See the module.
+/// What is looked up for each element.
 pub(super) struct Pattern<'a> {
     /// `#`: the element itself.
     is_element: bool,
-    /// What stands in front of the star, and behind it; `None` where there is no star.
+    /// The text in front of the star, and the text behind it; `None` if there is no star.
     around: Option<(&'a [u8], &'a [u8])>,
     field: Option<&'a [u8]>,
 }
@@ -29,12 +29,12 @@ impl<'a> Pattern<'a> {
         Self { is_element: false, around: Some((front, back)), field }
     }
 
-    /// Whether it names another key for every element.
+    /// Whether the pattern names another key for every element.
     pub(super) fn has_star(&self) -> bool {
         self.around.is_some()
     }
 
-    /// What it names for `element`, if there is such a thing.
+    /// The value that the pattern names for `element`, if there is one.
     pub(super) async fn look_up(&self, cx: &mut Context<'_>, element: &[u8]) -> Outcome<Option<Value>> {
         let Some((front, back)) = self.around else {
             return Ok(self.is_element.then(|| element.to_vec().into()));

@@ -1,4 +1,4 @@
-//! Who waited for a flush slot, on nodes that bound how many flushes run at a time.
+//! Waits for flush slots, on nodes that bound how many flushes run at a time.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -13,19 +13,20 @@ use super::{Sheet, alone};
 pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     let Some(seen) = node.flush_waits() else { return Ok(()) };
     sheet.gauge("weir_flush_slots", "Flushes that may run at the same time", None, alone(seen.shares.slots))?;
-    let help = "Of the flush slots, those that are kept for tenants below their share";
+    let help = "Flush slots that are kept for tenants below their share";
     sheet.gauge("weir_flush_slots_kept", help, None, alone(seen.reserved))?;
     let help = "Flushes that have a slot";
     sheet.gauge("weir_flush_slots_taken", help, None, alone(seen.running))?;
     let help = "Flushes that wait for a slot";
     sheet.gauge("weir_flush_slots_waiting", help, None, alone(seen.waiting as u64))?;
     if let Some(time) = seen.time {
-        let help = "What a flush takes in its slot, but for one in twenty";
+        let help = "How long at most 19 of 20 flushes take in their slots";
         let time = alone(ConstGauge::new(time as f64 / 1e9));
         sheet.samples("weir_flush_slot_time", help, Some(&Unit::Seconds), time)?;
     }
     if seen.shares.mode.promise().is_some() {
-        let help = "1 where more than half of the flush slots would have to be kept so that the promise holds";
+        let help = "1 where more than half of the flush slots would have to be kept so that flush_slot_shares keeps \
+                    its promise";
         sheet.gauge("weir_flush_slots_promise_broken", help, None, alone(u64::from(seen.is_broken)))?;
     }
     let tenants = node.tenants();
@@ -34,6 +35,6 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     waits.sort_by_key(|(_, longest)| Reverse(*longest));
     waits.truncate(TENANTS_MAX);
     let most = waits.iter().map(|(name, longest)| ([("tenant", *name)], ConstGauge::new(*longest as f64 / 1e9)));
-    let help = "The longest that a flush of it waited for a slot";
+    let help = "The longest wait of the tenant's flushes for a slot";
     sheet.samples("weir_tenant_flush_slot_wait_max", help, Some(&Unit::Seconds), most)
 }

@@ -1,4 +1,4 @@
-//! The ledger by tenant, and beside what the kernel says.
+//! The ledger by tenant, and for comparison what the kernel says.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use super::Sheet;
 use crate::admin::kernel::Conservation;
 use crate::admin::ledger::{DROPPED, name_of};
 
-/// Tenants with samples of their own: those that moved most bytes since the start. All others together are `other`,
-/// whose counters go down when one of them joins the first: who needs every tenant reads `/v1/ledger.csv`.
+/// How many tenants have samples of their own: those that moved the most bytes since the start. All others together are
+/// `other`, whose counters go down when one of them joins the first. For every tenant, read `/v1/ledger.csv`.
 pub const TENANTS_MAX: usize = 50;
 
 const OTHER: &str = "other";
@@ -24,12 +24,12 @@ pub(super) fn write(conservation: &Conservation, sheet: &mut Sheet<'_>) -> fmt::
         .filter_map(|(name, direction)| Some(([("direction", *name)], conservation.bytes(*direction)?)))
         .collect();
     let kernel = sides.iter().map(|(labels, (_, kernel))| (labels, *kernel));
-    let help = "What the kernel says this process moved since the books were opened";
+    let help = "Bytes that this process moved according to the kernel, since the ledger began to count";
     sheet.counter("weir_kernel", help, Some(&Unit::Bytes), kernel)?;
     let deviation = sides.iter().map(|(labels, (booked, kernel))| {
         (labels, ConstGauge::new((*booked as f64 - *kernel as f64) / (*kernel).max(1) as f64))
     });
-    let help = "Bytes booked beyond the kernel's, as a share of those";
+    let help = "By how much the ledger's bytes exceed the kernel's, as a share of the kernel's";
     sheet.samples("weir_ledger_deviation", help, None, deviation)?;
     let node = conservation.node();
     let books = node.ledger().books();
@@ -65,11 +65,12 @@ fn by_tenant(sheet: &mut Sheet<'_>, tenants: &[(String, Booked)]) -> fmt::Result
         }
     }
     let bytes = cells.iter().map(|(labels, amount)| (labels, amount.bytes));
-    sheet.counter("weir_tenant_device", "Bytes through the door, by tenant and cause", Some(&Unit::Bytes), bytes)?;
+    let help = "Bytes read from and written to the device, by tenant and cause";
+    sheet.counter("weir_tenant_device", help, Some(&Unit::Bytes), bytes)?;
     let ops = cells.iter().map(|(labels, amount)| (labels, amount.ops));
     sheet.counter("weir_tenant_device_operations", "Operations of the device, by tenant and cause", None, ops)?;
     let bytes = users.iter().map(|(labels, amount)| (labels, amount.bytes));
-    let help = "Values read and batches written by the tenant's users";
+    let help = "Bytes of values read and batches written by the tenant's users";
     sheet.counter("weir_tenant_user", help, Some(&Unit::Bytes), bytes)?;
     let ops = users.iter().map(|(labels, amount)| (labels, amount.ops));
     sheet.counter("weir_tenant_user_operations", "Keys read and batches written by the tenant's users", None, ops)

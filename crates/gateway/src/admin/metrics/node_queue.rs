@@ -1,4 +1,4 @@
-//! The node's queues of requests (XS-27): who waits there, and who waited.
+//! The node's queues of requests (XS-27): how many requests wait there now, and how many have waited.
 
 use std::fmt;
 
@@ -13,14 +13,15 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     let waiting = labels.into_iter().zip(waiting.map(|waiting| waiting as u64));
     sheet.gauge(
         "weir_node_queue_waiting_commands",
-        "Commands that wait for the node's request units",
+        "Commands that wait now for the node's request units",
         None,
         waiting,
     )?;
     let column = |of: [u64; 2]| labels.into_iter().zip(of);
     let help = "Commands that waited for the node's request units";
     sheet.counter("weir_node_queue_delayed_commands", help, None, column(stats.map(|stats| stats.delayed)))?;
-    let help = "Commands refused as the node's request units did not come in time";
+    let help = "Commands refused because the node's request units did not come in time";
     sheet.counter("weir_node_queue_refused_commands", help, None, column(stats.map(|stats| stats.refused)))?;
-    sheet.seconds("weir_node_queue_delayed", "How long they waited in all", column(stats.map(|stats| stats.delayed_ns)))
+    let help = "How long commands waited for the node's request units, in total";
+    sheet.seconds("weir_node_queue_delayed", help, column(stats.map(|stats| stats.delayed_ns)))
 }

@@ -1,4 +1,4 @@
-//! What tenants use of the threads that serve clients, and who goes behind the others for it.
+//! What tenants use of the threads that serve clients, and which of them therefore go behind the others.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::Sheet;
 use super::ledger::TENANTS_MAX;
 use crate::noisy_neighbour::ProcessorUse;
 
-/// Who used anything, those first that are noisy, then those that used most.
+/// The tenants that used anything: noisy ones first, then by how much they used.
 pub(super) fn busiest(mut tenants: Vec<ProcessorUse>) -> Vec<ProcessorUse> {
     tenants.retain(|used| used.nanos > 0);
     tenants.sort_by_key(|used| Reverse((used.is_noisy, used.nanos)));
@@ -18,9 +18,9 @@ pub(super) fn busiest(mut tenants: Vec<ProcessorUse>) -> Vec<ProcessorUse> {
 pub(super) fn write(sheet: &mut Sheet<'_>, tenants: &[ProcessorUse]) -> fmt::Result {
     let rows = || tenants.iter().map(|used| ([("tenant", &*used.name)], used));
     let noisy = rows().map(|(labels, used)| (labels, u64::from(used.is_noisy)));
-    let help = "1 while it keeps threads busy that others want to be served by, and goes behind them";
+    let help = "1 while the tenant keeps threads busy that others want, and is served behind these others";
     sheet.gauge("weir_tenant_noisy", help, None, noisy)?;
-    let help = "Processor time of the threads that serve clients";
+    let help = "Processor time of the threads that serve clients, by tenant";
     sheet.seconds("weir_tenant_gateway_processor", help, rows().map(|(labels, used)| (labels, used.nanos)))
 }
 

@@ -11,14 +11,14 @@ use super::ledger::TENANTS_MAX;
 use super::{Sheet, alone};
 use crate::admin::ledger::name_of;
 
-/// One tenant at the last tick.
+/// The state of one tenant at the last tick.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Standing {
     /// Partitions by stage, in the order of [`Stage::ALL`].
     stages: [u64; Stage::ALL.len()],
-    /// Of the partition that will stall first, in nanoseconds.
+    /// Nanoseconds until the first of its partitions will stall.
     time_to_stall: Option<u64>,
-    /// Bytes, over all partitions.
+    /// Compaction debt in bytes, over all partitions.
     debt: u64,
 }
 
@@ -35,13 +35,15 @@ fn behaviour(sheet: &mut Sheet<'_>, behaviour: &Behaviour) -> fmt::Result {
     let entered = Stage::ALL.map(|stage| [("stage", stage.name())]).into_iter().zip(behaviour.transitions);
     let help = "Changes of the stage of deferral, over all partitions, by the stage entered";
     sheet.counter("weir_stage_transitions", help, None, entered)?;
-    let help = "Time during which background work waited, at a gate or put off; nothing without device_bandwidth";
+    let help = "Time during which background work waited, at a gate or because it was put off; nothing without \
+                device_bandwidth";
     sheet.seconds("weir_device_backlogged", help, alone(behaviour.backlogged))?;
-    let help = "The part of that during which less than 95 % of device_bandwidth was used";
+    let help = "The part of the backlogged time in which less than 95 % of device_bandwidth was used";
     sheet.seconds("weir_device_underused", help, alone(behaviour.underused))
 }
 
-/// Who should leave, and how short the node is without that.
+/// Whether the load needs more of the disk than a node should be asked for, and which partitions should therefore
+/// leave.
 fn violation(sheet: &mut Sheet<'_>, violation: Option<&Violation>, name: impl Fn(u32) -> String) -> fmt::Result {
     let help = "1 while the load needs more of the disk than a node should be asked for (FX-5)";
     sheet.gauge("weir_violation", help, None, alone(u64::from(violation.is_some())))?;
@@ -54,11 +56,11 @@ fn violation(sheet: &mut Sheet<'_>, violation: Option<&Violation>, name: impl Fn
     let bytes = moves
         .iter()
         .map(|(tenant, partition, bytes)| ([("tenant", tenant.as_str()), ("partition", partition.as_str())], *bytes));
-    let help = "Size of a partition that should be moved to another node, by the policy of this one";
+    let help = "Bytes to copy of a partition that should be moved to another node";
     sheet.gauge("weir_partition_to_move", help, Some(&Unit::Bytes), bytes)
 }
 
-/// By number. Tenants with no partition awake are not in it.
+/// The states by the number of the tenant. Tenants with no partition awake are left out.
 fn standings(tick: &Tick) -> Vec<(u32, Standing)> {
     let mut tenants: BTreeMap<u32, Standing> = BTreeMap::new();
     for (sample, knobs) in tick.sample.partitions.iter().zip(&tick.decision.knobs.partitions) {
@@ -70,7 +72,7 @@ fn standings(tick: &Tick) -> Vec<(u32, Standing)> {
     tenants.into_iter().collect()
 }
 
-/// Those first that will stall soonest, then those that owe most.
+/// Sorts first by how soon a tenant will stall, then by its debt.
 fn most_pressed(mut standings: Vec<(u32, Standing)>) -> Vec<(u32, Standing)> {
     standings.sort_by_key(|(_, it)| (it.time_to_stall.unwrap_or(u64::MAX), std::cmp::Reverse(it.debt)));
     standings.truncate(TENANTS_MAX);
@@ -82,13 +84,14 @@ fn by_tenant(sheet: &mut Sheet<'_>, tenants: &[(String, Standing)]) -> fmt::Resu
         let counts = Stage::ALL.iter().zip(it.stages).filter(|(_, count)| *count > 0);
         counts.map(move |(stage, count)| ([("tenant", name.as_str()), ("stage", stage.name())], count))
     });
-    sheet.gauge("weir_tenant_stage", "Partitions awake, by how far their compactions are put off", None, stages)?;
+    let help = "Partitions that are awake, by how far their compactions are put off";
+    sheet.gauge("weir_tenant_stage", help, None, stages)?;
     let rows = || tenants.iter().map(|(name, it)| ([("tenant", name.as_str())], it));
     let debts = rows().map(|(labels, it)| (labels, it.debt));
-    let help = "What compactions still have to move, put off or not";
+    let help = "Bytes that compactions still have to move, put off or not";
     sheet.gauge("weir_tenant_deferral_debt", help, Some(&Unit::Bytes), debts)?;
     let stalls = rows().filter_map(|(labels, it)| Some((labels, ConstGauge::new(it.time_to_stall? as f64 / 1e9))));
-    let help = "Until a write would stall if all went on like this; not there where that is never";
+    let help = "Seconds until a write would stall if all went on like this; absent if never";
     sheet.samples("weir_tenant_time_to_stall", help, Some(&Unit::Seconds), stalls)
 }
 

@@ -1,4 +1,5 @@
-//! Capacity units by tenant: what was charged, and what waited or was refused because of the tenant's own limits.
+//! Capacity units by tenant: what was charged, and which requests waited or were refused because of the tenant's own
+//! limits.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -25,17 +26,18 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     }
     let cells = most_throttled(cells);
     let column = |value: fn(&UnitStats) -> u64| cells.iter().map(move |(labels, stats)| (labels, value(stats)));
-    let help = "Capacity units charged while there was a limit";
+    let help = "Units charged to the tenant while there was a limit";
     sheet.counter("weir_tenant_units", help, None, column(|stats| stats.units))?;
     let help = "Commands that waited for the tenant's own limits";
     sheet.counter("weir_tenant_delayed_commands", help, None, column(|stats| stats.delayed))?;
     let help = "Commands refused by the tenant's own limits";
     sheet.counter("weir_tenant_refused_commands", help, None, column(|stats| stats.refused))?;
-    sheet.seconds("weir_tenant_delayed", "How long they waited in all", column(|stats| stats.delayed_ns))
+    let help = "How long commands waited for the tenant's own limits, in total";
+    sheet.seconds("weir_tenant_delayed", help, column(|stats| stats.delayed_ns))
 }
 
-/// Who was charged at all, those first that waited longest and were refused most. So many are shown; the others are on
-/// their own pages.
+/// The tenants that were charged at all, ordered by how long they waited and how much they were refused. Only the first
+/// of these are shown; the others are on their own pages.
 fn most_throttled(mut cells: Vec<Cell<'_>>) -> Vec<Cell<'_>> {
     cells.retain(|(_, stats)| *stats != UnitStats::default());
     cells.sort_by_key(|(_, stats)| Reverse((stats.delayed_ns, stats.refused, stats.units)));

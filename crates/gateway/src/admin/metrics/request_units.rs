@@ -1,4 +1,4 @@
-//! Request units by tenant: what its commands have cost, whether or not that is limited.
+//! Request units by tenant: what its commands have cost, whether or not they are limited.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -19,9 +19,14 @@ pub(super) fn write<S: Store>(gateway: &Observer<S>, sheet: &mut Sheet<'_>) -> f
         let units = cost.price.milli_units as f64 / MILLI as f64;
         ([("tenant", &*cost.name)], ConstCounter::new(units))
     });
-    sheet.samples("weir_tenant_request_units", "Request units of the commands called", None, units)?;
+    sheet.samples(
+        "weir_tenant_request_units",
+        "Request units of the tenant's commands, limited or not",
+        None,
+        units,
+    )?;
     let processor = costs.iter().map(|cost| ([("tenant", &*cost.name)], cost.price.resources.whole(Dimension::Cpu)));
-    let help = "What they took of the processors, by the table of costs";
+    let help = "Processor time of the tenant's commands, by the table of costs";
     sheet.seconds("weir_tenant_request_processor", help, processor)?;
     let bytes = costs.iter().flat_map(|cost| {
         let of = |dimension: Dimension| {
@@ -29,11 +34,11 @@ pub(super) fn write<S: Store>(gateway: &Observer<S>, sheet: &mut Sheet<'_>) -> f
         };
         [Dimension::Memory, Dimension::Io, Dimension::Network].map(of)
     });
-    let help = "What they took of memory, device and network, by the table of costs";
+    let help = "Bytes of memory, device and network that the tenant's commands took, by the table of costs";
     sheet.counter("weir_tenant_request", help, Some(&Unit::Bytes), bytes)
 }
 
-/// Those that cost most; the others are on the bill.
+/// The tenants whose commands cost most; the others are on the bill.
 fn costliest(mut costs: Vec<Costs>) -> Vec<Costs> {
     costs.retain(|cost| cost.price.milli_units > 0);
     costs.sort_by_key(|cost| Reverse(cost.price.milli_units));

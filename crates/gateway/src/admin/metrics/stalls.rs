@@ -1,5 +1,5 @@
-//! Writes that waited for flushes and compactions, by tenant and cause; and who has what of the memory in which writes
-//! gather.
+//! Writes that waited for flushes and compactions, by tenant and cause; and how the memory in which writes gather is
+//! shared.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,12 +17,13 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     let tenants = node.tenants();
     let cells = most_stalled(tenants.iter().flat_map(|tenant| cells(tenant)).collect());
     let count = cells.iter().map(|(labels, times)| (labels, times.slowed + times.stopped));
-    let help = "Writes that waited for flush or compaction, by tenant";
+    let help = "Writes that waited for a flush, a compaction or write memory, by tenant and cause";
     sheet.counter("weir_tenant_stalled_writes", help, None, count)?;
     let nanos = cells.iter().map(|(labels, times)| (labels, times.slowed_nanos + times.stopped_nanos));
-    sheet.seconds("weir_tenant_stalled", "How long they waited so in all", nanos)?;
+    let help = "How long writes waited for a flush, a compaction or write memory, in total, by tenant and cause";
+    sheet.seconds("weir_tenant_stalled", help, nanos)?;
     let stats = node.write_memory().stats();
-    let help = "Memory for memtables of all tenants, in use or not";
+    let help = "Limit on the memory of the memtables of all tenants";
     sheet.gauge("weir_write_memory_max", help, Some(&Unit::Bytes), alone(stats.capacity))?;
     let help = "Memory of the memtables of all tenants";
     sheet.gauge("weir_write_memory", help, Some(&Unit::Bytes), alone(stats.used))?;
@@ -30,7 +31,7 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     let parts = node.write_memory().parts().into_iter();
     let used = largest(parts.filter_map(|(tenant, part)| Some((*names.get(&tenant)?, part.used))).collect());
     let used = used.into_iter().map(|(name, used)| ([("tenant", name)], used));
-    sheet.gauge("weir_tenant_write_memory", "Memory of its memtables", Some(&Unit::Bytes), used)
+    sheet.gauge("weir_tenant_write_memory", "Memory of the tenant's memtables", Some(&Unit::Bytes), used)
 }
 
 fn cells(tenant: &Tenant) -> impl Iterator<Item = Cell<'_>> {
@@ -42,7 +43,7 @@ fn cells(tenant: &Tenant) -> impl Iterator<Item = Cell<'_>> {
     StallCause::ALL.iter().zip(sums).map(move |(cause, sum)| ([("tenant", name), ("cause", cause.name())], sum))
 }
 
-/// Who waited at all, those first that waited longest.
+/// The tenants that waited at all, those that waited longest first.
 fn most_stalled(mut cells: Vec<Cell<'_>>) -> Vec<Cell<'_>> {
     cells.retain(|(_, times)| *times != StallTimes::default());
     cells.sort_by_key(|(_, times)| Reverse(times.slowed_nanos + times.stopped_nanos));

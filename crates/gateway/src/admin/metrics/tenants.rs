@@ -1,12 +1,13 @@
-//! What each tenant holds and how it is served: bytes on disk, connections, the time of its replies; and what was sold
+//! What each tenant holds and how it is served: bytes on disk, connections, the times of its replies; and what was sold
 //! to all of them.
 //!
-//! Thousands of tenants must not make thousands of series, so of each kind the [`TENANTS_MAX`] are shown that matter
-//! most to it.
+//! Thousands of tenants must not make thousands of series. So each metric shows only the [`TENANTS_MAX`] tenants for
+//! which it matters most.
 //!
 //! Times are a classic histogram, not a summary: quantiles since the start of a process say nothing about the last
-//! minutes, and cannot be put together over nodes. Its twelve bounds are bounds of the finer buckets that are counted
-//! anyway ([`latency`]), so that nothing is guessed: by the powers of two where most replies are, then by fours.
+//! minutes, and cannot be combined over nodes. Its twelve bounds are bounds of the finer buckets that are counted
+//! anyway ([`latency`]), so nothing is estimated. They are powers of two where most replies are, and then powers of
+//! four.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -49,12 +50,13 @@ fn sold(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let sold = node.sold();
     let units = [([("unit", "read")], sold.rcu), ([("unit", "write")], sold.wcu)];
     sheet.gauge("weir_sold_units", "Capacity units a second that tenants have bought", None, units)?;
-    let help = "Device bytes a second that all of these would take at once, before flushes and compactions";
+    let help =
+        "Device bytes a second that these capacity units would take, all used at once, before flushes and compactions";
     sheet.gauge("weir_sold", help, Some(&Unit::Bytes), alone(sold.bytes))?;
     if let (Some(there), Some(times)) = (sold.device_bytes, sold.times) {
-        let help = "Device bytes a second that there are";
+        let help = "Bytes a second that the device gives";
         sheet.gauge("weir_device_bandwidth", help, Some(&Unit::Bytes), alone(there))?;
-        sheet.samples("weir_sold_ratio", "How often the device is sold", None, alone(ConstGauge::new(times)))?;
+        sheet.samples("weir_sold_ratio", "How many times the device is sold", None, alone(ConstGauge::new(times)))?;
     }
     Ok(())
 }
@@ -67,7 +69,7 @@ struct Disk<'a> {
     max: u64,
 }
 
-/// Those first that use most of what they may have, then those that have most.
+/// Sorts first by how much of its limit a tenant uses, then by its bytes.
 fn fullest(mut disks: Vec<Disk<'_>>) -> Vec<Disk<'_>> {
     disks.retain(|disk| disk.used.stored > 0 || disk.max > 0);
     disks.sort_by_key(|disk| Reverse((share(disk.used.living, disk.max), disk.used.stored)));
@@ -75,7 +77,7 @@ fn fullest(mut disks: Vec<Disk<'_>>) -> Vec<Disk<'_>> {
     disks
 }
 
-/// In thousandths; 0 where there is no limit.
+/// The used share in thousandths; 0 if there is no limit.
 fn share(used: u64, max: u64) -> u128 {
     (u128::from(used) * 1000).checked_div(u128::from(max)).unwrap_or(0)
 }
@@ -83,16 +85,16 @@ fn share(used: u64, max: u64) -> u128 {
 fn disk(sheet: &mut Sheet<'_>, disks: &[Disk<'_>]) -> fmt::Result {
     let rows = || disks.iter().map(|disk| ([("tenant", disk.name)], disk));
     let stored = rows().map(|(labels, disk)| (labels, disk.used.stored));
-    let help = "Its tables and memtables, with what is deleted or expired and not yet merged away";
+    let help = "Bytes of the tenant's tables and memtables, with deleted or expired data that is not merged away yet";
     sheet.gauge("weir_tenant_disk", help, Some(&Unit::Bytes), stored)?;
     let living = rows().map(|(labels, disk)| (labels, disk.used.living));
-    let help = "What of that is not known to be dead: what counts against its limit";
+    let help = "The part of the tenant's bytes on disk that is not known to be dead, which counts against its limit";
     sheet.gauge("weir_tenant_disk_living", help, Some(&Unit::Bytes), living)?;
     let limits = rows().filter(|(_, disk)| disk.max > 0).map(|(labels, disk)| (labels, disk.max));
-    sheet.gauge("weir_tenant_disk_max", "What it may hold on disk", Some(&Unit::Bytes), limits)
+    sheet.gauge("weir_tenant_disk_max", "Living bytes that the tenant may hold on disk", Some(&Unit::Bytes), limits)
 }
 
-/// Of those whose rows are in memory, those first that have most.
+/// Bytes of tenants whose rows are in memory, the largest first.
 fn memory(sheet: &mut Sheet<'_>, tenants: &[Arc<Tenant>]) -> fmt::Result {
     let used = |tenant: &Arc<Tenant>| tenant.memory_use();
     let mut used: Vec<_> = tenants.iter().filter_map(|tenant| Some((tenant, used(tenant)?))).collect();
@@ -100,16 +102,17 @@ fn memory(sheet: &mut Sheet<'_>, tenants: &[Arc<Tenant>]) -> fmt::Result {
     used.truncate(TENANTS_MAX);
     let rows = || used.iter().map(|(tenant, used)| ([("tenant", tenant.name().as_str())], (tenant, *used)));
     let bytes = rows().map(|(labels, (_, used))| (labels, used));
-    let help = "What its rows take in memory, where its engine keeps them there";
+    let help = "Memory of the tenant's rows, if its engine keeps them in memory";
     sheet.gauge("weir_tenant_memory", help, Some(&Unit::Bytes), bytes)?;
     let limits = rows().map(|(labels, (tenant, _))| (labels, tenant.settings().memory_bytes_max));
     let limits = limits.filter(|(_, max)| *max > 0);
-    sheet.gauge("weir_tenant_memory_max", "What they may take, where it has a limit", Some(&Unit::Bytes), limits)
+    let help = "Memory that the tenant's rows may take, if it has a limit";
+    sheet.gauge("weir_tenant_memory_max", help, Some(&Unit::Bytes), limits)
 }
 
 type Connections = (Arc<str>, TenantConnections);
 
-/// Those first that use most of what they may have, then those that were refused most, then those that have most.
+/// Sorts first by how much of its limit a tenant uses, then by refusals, then by connections.
 fn most_crowded(mut tenants: Vec<Connections>) -> Vec<Connections> {
     tenants.retain(|(_, it)| it.open > 0 || it.refused > 0);
     tenants.sort_by_key(|(_, it)| Reverse((share(it.open, it.max), it.refused, it.open)));
@@ -120,22 +123,23 @@ fn most_crowded(mut tenants: Vec<Connections>) -> Vec<Connections> {
 fn connections(sheet: &mut Sheet<'_>, tenants: &[Connections]) -> fmt::Result {
     let rows = || tenants.iter().map(|(name, it)| ([("tenant", &**name)], it));
     let open = rows().map(|(labels, it)| (labels, it.open));
-    sheet.gauge("weir_tenant_connections", "Its open connections", None, open)?;
+    sheet.gauge("weir_tenant_connections", "Open connections of the tenant", None, open)?;
     let max = rows().filter(|(_, it)| it.max > 0).map(|(labels, it)| (labels, it.max));
-    sheet.gauge("weir_tenant_connections_max", "Connections that it may have, where it has a limit", None, max)?;
+    let help = "Connections that the tenant may have, if it has a limit of its own";
+    sheet.gauge("weir_tenant_connections_max", help, None, max)?;
     let refused = rows().map(|(labels, it)| (labels, it.refused));
-    let help = "Its connections that were refused because it had as many as it may have";
+    let help = "Connections of the tenant that were refused because it had as many as it may have";
     sheet.counter("weir_tenant_connections_refused", help, None, refused)
 }
 
 fn logins(sheet: &mut Sheet<'_>, refused: [u64; Refusal::REASONS.len()]) -> fmt::Result {
     let refused = Refusal::REASONS.map(|reason| [("reason", reason)]).into_iter().zip(refused);
-    sheet.counter("weir_logins_refused", "Logins and sessions refused", None, refused)
+    sheet.counter("weir_logins_refused", "Logins and sessions refused, by reason", None, refused)
 }
 
 fn replies(sheet: &mut Sheet<'_>, tenants: &[(Arc<str>, Vec<u64>)]) -> fmt::Result {
     let samples = tenants.iter().map(|(name, counts)| ([("tenant", &**name)], Times::of(counts)));
-    let help = "From a request's arrival until its reply was handed to the kernel";
+    let help = "Time from a request's arrival until its reply was handed to the kernel";
     sheet.samples("weir_tenant_reply", help, Some(&Unit::Seconds), samples.filter(|(_, times)| times.count > 0))
 }
 
@@ -144,13 +148,13 @@ fn replies(sheet: &mut Sheet<'_>, tenants: &[(Arc<str>, Vec<u64>)]) -> fmt::Resu
 struct Times {
     seconds: f64,
     count: u64,
-    /// Upper bound in seconds, and replies of that bucket alone.
+    /// The upper bound of each bucket in seconds, and the number of replies in that bucket alone.
     buckets: Vec<(f64, u64)>,
 }
 
 impl Times {
-    /// Of replies as they are counted ([`latency`]). Their sum is made of the middles of the fine buckets, right to a
-    /// tenth.
+    /// The histogram of replies as they are counted ([`latency`]). Their sum is computed from the middles of the fine
+    /// buckets, so it is right to a tenth.
     fn of(counts: &[u64]) -> Self {
         let mut buckets: Vec<(f64, u64)> = BOUNDS_MICROS.iter().map(|&bound| (bound as f64 / 1e6, 0)).collect();
         buckets.push((f64::INFINITY, 0));

@@ -20,11 +20,12 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
         let causes = Cause::NAMES.into_iter().zip(waits).filter(|(_, nanos)| *nanos > 0);
         causes.map(move |(cause, nanos)| ([("tenant", name), ("cause", cause)], nanos))
     });
-    let help = "How long requests waited, by what they waited for: the tenant's own units, flush or compaction, its share of the disk, the disk";
+    let help = "How long requests waited, by cause: the tenant's own units, a flush or a compaction, its share of the \
+                disk, the disk";
     sheet.seconds("weir_tenant_waited", help, nanos)
 }
 
-/// Who waited at all, those first that waited longest.
+/// The tenants that waited at all, those that waited longest first.
 fn longest(mut rows: Vec<(&str, Waits)>) -> Vec<(&str, Waits)> {
     let all = |waits: &Waits| waits.iter().sum::<u64>();
     rows.retain(|(_, waits)| all(waits) > 0);

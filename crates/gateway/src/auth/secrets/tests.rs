@@ -1,4 +1,4 @@
-//! What attempts cost, counted: times are measured by `tests/timing.rs`, by command.
+//! What attempts cost, in numbers of hashes. Times are measured by `tests/timing.rs`, which runs by command.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,8 +28,8 @@ impl Tenancy for Active {
     }
 }
 
-/// Users of Ada: Eve, whose password is `CHOSEN`; one who is off, with the same; one without any; and one who needs
-/// none.
+/// Users of Ada: Eve, whose password is `CHOSEN`; one who is off, with the same password; one without a password; and
+/// one who needs none.
 fn users() -> Arc<[StoredUser]> {
     let none = secret::no_passwords(&mut |salt| salt.fill(3));
     let stored = secret::with_hash(none, &secret::sha256(CHOSEN)).expect("room");
@@ -47,7 +47,7 @@ fn users() -> Arc<[StoredUser]> {
     .into()
 }
 
-/// Tenants and their stored secrets; counts the questions.
+/// Tenants and their stored secrets. Counts how often it is asked.
 struct TestDirectory {
     users: Arc<[StoredUser]>,
     tenants: BTreeMap<&'static str, (u32, Vec<u8>)>,
@@ -64,7 +64,7 @@ impl Directory<()> for TestDirectory {
     }
 }
 
-/// Runs what it is given where it is given it, so that this thread counts all there is.
+/// Runs each task on the calling thread, so that this thread counts all hashes.
 struct AtOnce;
 
 impl Spawn for AtOnce {
@@ -73,7 +73,7 @@ impl Spawn for AtOnce {
     }
 }
 
-/// Keeps what it is given until it is told.
+/// Keeps tasks until it is told to run them.
 #[derive(Default)]
 struct Later(parking_lot::Mutex<Vec<BoxFuture<()>>>);
 
@@ -85,7 +85,7 @@ impl Spawn for Later {
 
 const CHOSEN: &[u8] = b"correct horse";
 
-/// `ada` has a chosen secret and `bob` a generated one, which comes back.
+/// `ada` has a chosen secret and `bob` a generated one, which is returned.
 fn start(spawn: Arc<dyn Spawn>) -> (Secrets<(), TestDirectory>, Vec<u8>, Arc<AtomicUsize>) {
     let mut random = |buffer: &mut [u8]| secret::system_random(buffer).expect("random bytes");
     let chosen = secret::choose(CHOSEN, &mut random).expect("memory");
@@ -115,7 +115,7 @@ fn s3_whatever_is_wrong_costs_the_same_work() {
     };
     let wrong = cost(b"nobody", b"guess", 1).1;
     assert_eq!((wrong.1, wrong.2), (1, 2), "one slow hash, two look-ups");
-    // Before the owners have been here and after, whatever the guess resembles, and whatever the name hashes to.
+    // Before the owners have logged in and after, whatever the guess resembles, and whatever the name hashes to.
     for round in 0..2 {
         for (index, (name, secret)) in [
             (&b"ada"[..], &b"guess"[..]),
@@ -140,7 +140,7 @@ fn s3_whatever_is_wrong_costs_the_same_work() {
         .into_iter()
         .enumerate()
         {
-            // Ten from one place; the others would have to wait there.
+            // Ten guesses from one place; the others would have to wait there.
             let from = if index < 10 { 2 + round } else { 20 * (round + 1) + index as u8 };
             let (answer, cost) = cost(name, secret, from);
             assert_eq!((answer, cost), (Err(Refusal::WrongSecret), wrong), "{}", String::from_utf8_lossy(name));
@@ -153,7 +153,7 @@ fn s3_whatever_is_wrong_costs_the_same_work() {
         assert_eq!(cost(b"ada/open", b"whatever", 9).0, Ok(1));
         assert_eq!((bob.0, bob.1.1), (Ok(2), 0), "and what was generated is never hashed slowly");
     }
-    // Who has to wait costs nothing worth counting, and the same for all.
+    // An attempt that has to wait costs next to nothing, and the same for every name.
     let waits = [b"ada", b"bob", b"eve"].map(|name| cost(name, b"guess", 2));
     assert!(matches!(waits[0].0, Err(Refusal::TooManyFailures { .. })));
     assert!(waits.iter().all(|other| other == &waits[0] && other.1.1 == 0), "{waits:?}");

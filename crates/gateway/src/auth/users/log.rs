@@ -1,4 +1,4 @@
-//! What users of a tenant were refused, for `ACL LOG`.
+//! What was refused to users of a tenant, for `ACL LOG`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,31 +7,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use weir_io::Nanos;
 
-/// Most entries, whatever `acllog-max-len` says.
+/// How many entries are kept at most, whatever `acllog-max-len` says.
 const ENTRIES_MAX: usize = 1024;
 
-/// What was refused again within this time counts for the entry that it has.
+/// A refusal that is repeated within this time is counted in the entry that it already has.
 const GROUPED_NANOS: Nanos = 60_000_000_000;
 
-/// Of so many entries, the newest, one may be the same.
+/// How many of the newest entries are compared with a new refusal.
 const GROUPED_MAX: usize = 10;
 
-/// Bytes kept of a command, a key or a channel.
+/// How many bytes of a command, a key or a channel are kept.
 const OBJECT_BYTES_MAX: usize = 1024;
 
-/// Something that was refused.
+/// What was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// `command`, `key`, `channel` or `auth`.
     pub(crate) reason: &'static str,
     /// `toplevel`, `multi` or `lua`.
     pub(crate) context: &'static str,
-    /// Which command, key or channel.
+    /// The command, key or channel that was refused.
     pub(crate) object: Vec<u8>,
     pub(crate) user: Vec<u8>,
 }
 
-/// How often it was, when last, and to which connection.
+/// A refusal: how often it happened, when last, and to which connection.
 #[derive(Clone, Debug)]
 pub(crate) struct LogEntry {
     pub(crate) refused: Refused,
@@ -40,11 +40,11 @@ pub(crate) struct LogEntry {
     pub(crate) client: String,
 }
 
-/// See the module.
+/// The refusals of a tenant's users.
 pub(crate) struct AclLog {
-    /// `acllog-max-len`.
+    /// The value of `acllog-max-len`.
     len_max: AtomicUsize,
-    /// The newest first.
+    /// The newest entry is first.
     entries: Mutex<VecDeque<Arc<LogEntry>>>,
 }
 
@@ -55,7 +55,7 @@ impl Default for AclLog {
 }
 
 impl AclLog {
-    /// `refused` was refused at `at` to the connection that `client` tells of.
+    /// Adds `refused`, which was refused at `at` to the connection that `client` describes.
     pub(crate) fn add(&self, mut refused: Refused, at: Nanos, client: String) {
         refused.object.truncate(OBJECT_BYTES_MAX);
         let mut entries = self.entries.lock();
@@ -66,7 +66,7 @@ impl AclLog {
         entries.truncate(self.len_max());
     }
 
-    /// Up to `count` entries, the newest first.
+    /// Up to `count` entries, newest first.
     pub(crate) fn newest(&self, count: usize) -> Vec<Arc<LogEntry>> {
         self.entries.lock().iter().take(count).cloned().collect()
     }

@@ -1,7 +1,8 @@
-//! The users of one tenant: what each may do, as of now.
+//! The users of one tenant, and what each of them may do now.
 //!
-//! The catalogue has them; here is what their rules mean, made ready when the tenant's account is opened and whenever
-//! one of them changes. Sessions hold their user, and look at his rules before every command: a change counts at once.
+//! The catalogue stores the users. Here are their rules in a form that is quick to check, made when the tenant's
+//! account is opened and whenever a user changes. Sessions hold their user and look at its rules before every command,
+//! so a change takes effect at once.
 
 pub(crate) mod log;
 
@@ -19,24 +20,24 @@ use super::login_name::DEFAULT_USER;
 use super::secret;
 use crate::tenant::tenancy::Tenancy;
 
-/// Patterns of keys and channels in the rules of all users of a tenant, at most: each takes some kilobytes at its
-/// longest.
+/// How many patterns of keys and channels the rules of all users of a tenant may have. The longest pattern takes some
+/// kilobytes.
 pub(crate) const PATTERNS_MAX: usize = 2048;
 
-/// A user.
+/// A user of a tenant.
 pub(crate) struct User {
     name: Box<[u8]>,
     state: ArcSwap<UserState>,
-    /// Nothing is refused to him.
+    /// Whether nothing is refused to the user.
     has_full_rights: AtomicBool,
 }
 
-/// What is to be known of a user.
+/// What is known about a user.
 pub(crate) struct UserState {
     pub(crate) rules: Rules,
-    /// What is stored of his passwords.
+    /// What is stored of the user's passwords.
     pub(crate) secret: Option<Vec<u8>>,
-    /// He is no user any more, and his connections end.
+    /// The user was deleted, and its connections end.
     pub(crate) is_deleted: bool,
 }
 
@@ -50,7 +51,7 @@ impl User {
         &self.name
     }
 
-    /// Whether nothing is refused to him.
+    /// Whether nothing is refused to the user.
     #[inline]
     pub(crate) fn has_full_rights(&self) -> bool {
         self.has_full_rights.load(Ordering::Acquire)
@@ -73,23 +74,28 @@ impl User {
 /// Users by name.
 type ByName = BTreeMap<Box<[u8]>, Arc<User>>;
 
-/// See the module.
+/// The users of one tenant.
 pub(crate) struct Users {
     tenancy: Arc<dyn Tenancy>,
-    /// Who the tenant itself is.
+    /// The user that the tenant itself is.
     own: Arc<User>,
     others: Arc<RwLock<ByName>>,
-    /// One change at a time.
+    /// Held during a change, so that changes are made one at a time.
     changing: futures_util::lock::Mutex<()>,
     pub(crate) log: AclLog,
 }
 
-/// A user as the catalogue has him, made ready. Rules that this version does not understand allow nothing.
+/// A user of the catalogue in the form that is quick to check. Rules that this version does not understand allow
+/// nothing.
 fn understood(tenant: &str, stored: &StoredUser) -> UserState {
     let mut rules = Rules::default();
     for rule in &stored.rules {
         if let Err(error) = rules.apply(rule) {
-            tracing::error!(tenant, %error, "a user's rules are not understood, he may do nothing: set them again");
+            tracing::error!(
+                tenant,
+                %error,
+                "cannot understand the rules of a user, who may do nothing until they are set again"
+            );
             rules = Rules::default();
             break;
         }
@@ -99,7 +105,7 @@ fn understood(tenant: &str, stored: &StoredUser) -> UserState {
 }
 
 impl Users {
-    /// Those of the tenant called `tenant`.
+    /// The users of the tenant called `tenant`.
     pub(crate) fn new(tenant: &str, tenancy: Arc<dyn Tenancy>) -> Self {
         let user = |stored: &StoredUser| (stored.name.clone(), User::new(&stored.name, understood(tenant, stored)));
         let others = tenancy.users().iter().map(user).collect();
@@ -113,12 +119,12 @@ impl Users {
         }
     }
 
-    /// Who is called `name`.
+    /// The user called `name`.
     pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
         if name == DEFAULT_USER { Some(Arc::clone(&self.own)) } else { self.others.read().get(name).cloned() }
     }
 
-    /// All of them, in the order of their names.
+    /// All users, in the order of their names.
     pub(crate) fn all(&self) -> Vec<Arc<User>> {
         let mut all: Vec<Arc<User>> = self.others.read().values().cloned().collect();
         all.push(Arc::clone(&self.own));
@@ -126,18 +132,18 @@ impl Users {
         all
     }
 
-    /// The turn to change something.
+    /// Waits for the turn to change users.
     pub(crate) async fn change(&self) -> Change<'_> {
         Change { users: self, _turn: self.changing.lock().await }
     }
 
-    /// What is shown of the tenant's own secret; `None` = it needs none.
+    /// What is shown of the tenant's own secret; `None` if it needs none.
     pub(crate) fn shown_own_secret(&self) -> Option<weir_command::acl::Hash> {
         self.tenancy.shown_secret()
     }
 }
 
-/// A change of a tenant's users: durable first, then it counts.
+/// The turn to change a tenant's users. A change is stored first and then takes effect.
 pub(crate) struct Change<'a> {
     users: &'a Users,
     _turn: futures_util::lock::MutexGuard<'a, ()>,
@@ -147,7 +153,7 @@ impl Change<'_> {
     /// Makes `name` a user with these rules and passwords.
     ///
     /// # Errors
-    /// There would be too many, or it cannot be stored: nothing has changed.
+    /// There would be too many users, or the change cannot be stored: nothing has changed.
     pub(crate) async fn put(&self, name: &[u8], rules: Rules, secret: Option<Vec<u8>>) -> weir_io::Result<()> {
         let words = rules.words().into_iter().map(Into::into).collect();
         let kept = secret.clone().map(weir_node::StoredSecret::new);
@@ -174,16 +180,16 @@ impl Change<'_> {
         self.users.tenancy.change_users(Box::new(change), Box::new(then)).await
     }
 
-    /// Patterns in the rules of all users but the one called `name`.
+    /// Number of patterns in the rules of all users but the one called `name`.
     pub(crate) fn patterns_of_others(&self, name: &[u8]) -> usize {
         let others = self.users.others.read();
         others.values().filter(|user| *user.name != *name).map(|user| user.state.load().rules.patterns()).sum()
     }
 
-    /// Deletes those of `names` who are users; gives them.
+    /// Deletes the users among `names`, and returns them.
     ///
     /// # Errors
-    /// It cannot be stored: nothing has changed.
+    /// The change cannot be stored: nothing has changed.
     pub(crate) async fn delete(&self, names: &[&[u8]]) -> weir_io::Result<Vec<Arc<User>>> {
         let known: BTreeMap<&[u8], Arc<User>> =
             names.iter().filter_map(|name| Some((*name, self.users.find(name)?))).collect();
@@ -209,13 +215,13 @@ impl Change<'_> {
     }
 }
 
-/// Redis' text for a hash that is shown.
+/// The text that Redis shows for a hash.
 pub(crate) fn hash_text(hash: &weir_command::acl::Hash) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl UserState {
-    /// What is shown of his passwords.
+    /// What is shown of the user's passwords.
     pub(crate) fn shown_passwords(&self) -> Vec<String> {
         let shown = self.secret.as_deref().map(secret::shown_hashes);
         shown.into_iter().flatten().map(|hash| hash_text(&hash)).collect()

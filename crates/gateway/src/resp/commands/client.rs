@@ -10,17 +10,17 @@ use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// Lines of a list that are written between two turns.
+/// How many lines of a list are written between two turns.
 const TURN_LINES: usize = 200;
 
-/// Bytes of a name or of a library's: they stand in every list (S11).
+/// How many bytes a name of a connection or of its library may have, because names appear in every list (S11).
 const NAME_BYTES_MAX: usize = 512;
 
-/// What a client can that knows which hash slots are in one partition of its tenant (slot x partitions / 16384): its
-/// transactions may span those.
+/// A capability of clients that know which hash slots are in one partition of their tenant (slot x partitions / 16384):
+/// their transactions may span those.
 const PARTITION_TRANSACTIONS: &[u8] = b"partition-transactions";
 
-/// A name is one word of printable characters, so that lists of clients can be taken apart again.
+/// A name must be one word of printable characters, so that lists of clients can be parsed.
 pub(super) fn check_name(name: &[u8]) -> Outcome {
     check_printable(name, "Client names cannot contain spaces, newlines or special characters.")
 }
@@ -57,7 +57,7 @@ pub(in crate::resp) async fn client<S: Store>(session: &mut Session<S>, args: Ar
             session.outbox.replies.text(&line);
         }
         b"capa" => {
-            // As in Valkey: what is not known makes no difference.
+            // As in Valkey, an unknown capability makes no difference.
             session.knows_partitions |= args.iter_from(2).any(|word| word.eq_ignore_ascii_case(PARTITION_TRANSACTIONS));
             session.outbox.replies.ok();
         }
@@ -136,7 +136,7 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
         }
         Some(word) if word.eq_ignore_ascii_case(b"ID") && args.len() > 3 => {
             super::check_words(args.len() - 3, "CLIENT LIST ID", "ids")?;
-            // Numbers that no connection has are not found.
+            // A negative number becomes 0, which no connection has.
             let id = |arg| parse_i64(arg).map(|id| u64::try_from(id).unwrap_or(0));
             let ids: Option<BTreeSet<u64>> = args.iter_from(3).map(id).collect();
             wanted = Some(ids.ok_or(Error::new("ERR Invalid client ID"))?);

@@ -1,4 +1,5 @@
-//! `CLUSTER` and its kin: to clients this is one server, not a cluster. What needs none is answered: the slot of a key.
+//! `CLUSTER` and its kin: to clients this is one server, not a cluster. What needs no cluster is answered: the slot of
+//! a key.
 
 use weir_command::error::{Error, Outcome};
 use weir_command::{Args, lower};
@@ -25,7 +26,7 @@ pub(in crate::resp) async fn cluster<S: Store>(session: &mut Session<S>, args: A
         session.outbox.replies.integer(i64::from(slot(args.at(2))));
         return Ok(());
     }
-    // What else Redis knows means nothing here.
+    // The other subcommands of Redis mean nothing here.
     Err(DISABLED)
 }
 

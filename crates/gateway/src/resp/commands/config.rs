@@ -1,5 +1,5 @@
-//! `CONFIG`: what tools look at before they start. What can be set here is what concerns the asking client's own view;
-//! the rest is in the configuration file.
+//! `CONFIG`: what tools read before they start. Only what concerns the tenant's own view can be set here; the rest is
+//! in the configuration file.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(in crate::resp) async fn config<S: Store>(session: &mut Session<S>, args: Ar
         b"set" => set(session, args)?,
         b"resetstat" => {
             session.reset_stats()?;
-            // As in Redis it is itself the first that is counted.
+            // As in Redis, this call is the first one that is counted again.
             session.outbox.count_for_tenant(table::find(args.at(0)), args);
             session.outbox.replies.ok();
         }
@@ -73,11 +73,11 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     let own = [
         ("acl-pubsub-default", "resetchannels".to_owned()),
         ("acllog-max-len", acl_log_len_max.to_string()),
-        // There are no snapshots to schedule; the log is always on.
+        // There are no snapshots to schedule, and the log is always on.
         ("appendonly", "yes".to_owned()),
         ("cluster-enabled", "no".to_owned()),
         ("databases", DATABASES.to_string()),
-        // Clients are told no paths.
+        // Clients are not told any paths.
         ("dir", ".".to_owned()),
         ("io-threads", settings.threads.to_string()),
         ("latency-monitor-threshold", latency_threshold.to_string()),
@@ -89,7 +89,7 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         ("maxmemory-policy", "noeviction".to_owned()),
         ("notify-keyspace-events", notified.letters()),
         ("port", session.outbox.server.port.to_string()),
-        // It follows nobody.
+        // This server follows no other.
         ("replicaof", String::new()),
         ("slaveof", String::new()),
         ("proto-max-bulk-len", settings.limits.bulk_bytes_max.to_string()),
@@ -128,28 +128,28 @@ async fn get<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// A change that was found to be possible.
+/// A change that has been found valid.
 enum Setting {
     SlowerThan(i64),
     LenMax(usize),
     LatencyThreshold(u64),
-    /// Keys whose readers are remembered.
+    /// How many keys are remembered with their readers.
     TrackedKeys(usize),
-    /// What subscribers are told of what happens to keys.
+    /// Which events of keys subscribers are sent.
     Notified(Classes),
     AclLogLenMax(usize),
-    /// Whether percentiles are told.
+    /// Whether percentiles are shown.
     PercentilesTold(bool),
-    /// Which.
+    /// Which percentiles are shown.
     Percentiles(Vec<f64>),
-    /// Of the one at this index of [`HINTS`].
+    /// The value of the setting at this index of [`HINTS`].
     Hint(usize, i64),
-    /// It is so already.
+    /// The setting has this value already.
     Unchanged,
 }
 
 impl Setting {
-    /// The text says why not.
+    /// The text of the error says why the setting cannot be changed.
     fn parse(name: &str, value: &[u8], now: &str) -> Result<Self, String> {
         let number = |least: i64| match parse_i64(value) {
             None => Err("argument couldn't be parsed into an integer".to_owned()),
@@ -184,7 +184,7 @@ impl Setting {
     }
 }
 
-/// All or nothing.
+/// Changes all settings, or none.
 fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
@@ -230,7 +230,7 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::Notified(classes) => {
                 let key_events = Arc::clone(&session.account()?.key_events);
                 key_events.notify(classes);
-                // Last: what is changed from here on is told.
+                // Last, because changes from here on are told.
                 session.store()?.be_witnessed(key_events.witness());
             }
             Setting::Unchanged => {}

@@ -16,7 +16,7 @@ use crate::store::Store;
 pub(in crate::resp) async fn ping<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     match (args.len(), args.get(1)) {
         (1 | 2, message) if session.is_in_subscribed_state() => {
-            // As the messages among which it is.
+            // In the form of the messages among which it stands.
             session.outbox.replies.array(2);
             session.outbox.replies.bulk(b"pong");
             session.outbox.replies.bulk(message.unwrap_or_default());
@@ -33,8 +33,8 @@ pub(in crate::resp) async fn echo<S: Store>(session: &mut Session<S>, args: Args
     Ok(())
 }
 
-/// As in Redis nobody counts on it any more when it hears that it may go. The connection is there a little longer, so
-/// that it does hear that.
+/// As in Redis, the connection no longer counts once its client hears that it may go. It stays open a little longer, so
+/// that the client does hear that.
 pub(in crate::resp) async fn quit<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     session.unsubscribe();
     session.outbox.client.leave();
@@ -49,8 +49,8 @@ pub(in crate::resp) async fn select<S: Store>(session: &mut Session<S>, args: Ar
     Ok(())
 }
 
-/// No replica ever acknowledges: a client that wants none is answered at once, one that wants some waits as long as it
-/// says, or for ever.
+/// No replica ever acknowledges. A client that asks for none is answered at once; one that asks for some waits as long
+/// as it says, or for ever.
 pub(in crate::resp) async fn wait<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let wanted = integer(args.at(1))?;
     let timeout = parse_i64(args.at(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
@@ -68,7 +68,7 @@ pub(in crate::resp) async fn wait<S: Store>(session: &mut Session<S>, args: Args
     Ok(())
 }
 
-/// Lets the connection be told every command of its tenant.
+/// From now on the connection receives every command of its tenant.
 pub(in crate::resp) async fn monitor<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     session.subscriptions()?.monitor();
     session.outbox.client.is_monitor.store(true, Ordering::Relaxed);
@@ -77,7 +77,7 @@ pub(in crate::resp) async fn monitor<S: Store>(session: &mut Session<S>, _: Args
 }
 
 pub(in crate::resp) async fn reset<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    // What was sent before leaves in the protocol that holds until now.
+    // Messages that were sent before go out in the protocol that is valid until now.
     session.unsubscribe();
     session.outbox.take_mail().await.map_err(gone)?;
     session.forget_who();

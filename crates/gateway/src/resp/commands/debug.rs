@@ -1,8 +1,8 @@
-//! `DEBUG`: what tests of Redis and of its clients ask for. It is there where whoever started the server has allowed it
+//! `DEBUG`: what tests of Redis and of its clients need. It exists only if whoever started the server has allowed it
 //! (`weir serve --allow-debug`).
 //!
-//! Nothing of it reaches beyond the asking tenant: `SLEEP` delays this connection alone, and what would stop, damage or
-//! lay bare a server is not there.
+//! None of it reaches beyond the asking tenant: `SLEEP` delays only this connection. Subcommands that would stop or
+//! damage a server, or expose what is in it, do not exist.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,13 +17,13 @@ use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// No subcommand has so long a name.
+/// No subcommand has a name as long as this.
 const NAME_BYTES_MAX: usize = 64;
-/// The number that Redis shows as one: tests compare it by its digits, it is no pi.
+/// The number that Redis shows. Tests compare its digits; it is not pi.
 const DOUBLE: f64 = 3141.0 / 1000.0;
 /// Longest `DEBUG SLEEP`, in seconds.
 const SLEEP_SECONDS_MAX: f64 = 60.0;
-/// Bytes in front of a dumped value and behind it that are not its own: its type, a version, a checksum.
+/// Bytes around a dumped value that are not its own: its type, a version, a checksum.
 const DUMP_FRAME_BYTES: usize = 11;
 
 const NOT_ALLOWED: Error = Error::new(
@@ -50,12 +50,12 @@ const HELP: [&str; 13] = [
     "HELP: this text.",
 ];
 
-/// See the module.
+/// Runs a subcommand of `DEBUG`.
 pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     if !session.outbox.server.settings.allow_debug {
         return Err(NOT_ALLOWED);
     }
-    // Longer than a keyword, some of them.
+    // Some arguments are longer than any keyword.
     let subcommand = args.at(1)[..args.at(1).len().min(NAME_BYTES_MAX)].to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"sleep", 3) => {
@@ -72,7 +72,8 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
             }
             session.outbox.replies.ok();
         }
-        // There is nothing like the rounds of Redis that would tell clients in the middle of their requests.
+        // Unlike Redis, this server has no periodic rounds that would tell clients something in the middle of their
+        // requests.
         (b"pause-cron", 3) | (b"change-repl-id", 2) => session.outbox.replies.ok(),
         (b"quicklist-packed-threshold", 3) => {
             let text = std::str::from_utf8(args.at(2)).unwrap_or_default();
@@ -105,7 +106,7 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     Ok(())
 }
 
-/// Waits so many seconds; what is no number is none.
+/// Waits for this many seconds. What is not a number counts as 0.
 async fn sleep<S: Store>(session: &mut Session<S>, seconds: &[u8]) {
     let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
     let clock = Arc::clone(&session.outbox.server.clock);
@@ -113,7 +114,7 @@ async fn sleep<S: Store>(session: &mut Session<S>, seconds: &[u8]) {
     session.outbox.while_pushing(sleep_until(&clock, until)).await;
 }
 
-/// What a command of rows about one key says in RESP2, where there is such a key.
+/// The answer of a command on rows about one key, in RESP2. An error if there is no such key.
 async fn asked<S: Store>(session: &mut Session<S>, words: &[&[u8]]) -> Outcome<Vec<u8>> {
     let request = Request::new(session.database(), session.outbox.unix_ms(), words.iter().copied());
     let mut host = Headless::new(Protocol::Resp2, YIELD, Rng::new(0));
@@ -127,7 +128,7 @@ async fn encoding<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome<Vec
     asked(session, &[b"OBJECT", b"ENCODING", key]).await
 }
 
-/// Addresses are nobody's business, and when a key was read last is not known.
+/// Addresses are not shown, and it is not known when a key was last read.
 async fn object<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome {
     let encoding = String::from_utf8_lossy(&encoding(session, key).await?).into_owned();
     let bytes = asked(session, &[b"DUMP", key]).await?.len().saturating_sub(DUMP_FRAME_BYTES);
@@ -137,7 +138,7 @@ async fn object<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// A reply of each type that the protocol has.
+/// Writes a reply of the type that `kind` names: one of those that the protocol has.
 pub(in crate::resp) fn protocol(replies: &mut Replies, kind: &[u8]) -> Outcome {
     let is_new = replies.protocol == Protocol::Resp3;
     let kind = lower(kind);

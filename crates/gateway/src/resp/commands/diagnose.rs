@@ -1,4 +1,4 @@
-//! Looking at the server: `SLOWLOG`, `LATENCY`, `MEMORY`.
+//! Commands for looking at the server: `SLOWLOG`, `LATENCY`, `MEMORY`.
 
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
@@ -8,13 +8,13 @@ use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// Entries that `SLOWLOG GET` gives unasked.
+/// How many entries `SLOWLOG GET` returns if no number is given.
 const SLOWLOG_ENTRIES: usize = 10;
 
-/// Entries that are written between two turns; each has up to 32 words.
+/// How many entries are written between two turns; each has up to 32 words.
 const TURN_ENTRIES: usize = 50;
 
-/// What a key costs beside its bytes, about: entry, index and filter.
+/// About how many bytes a key costs besides its own: entry, index and filter.
 const KEY_OVERHEAD_BYTES: usize = 64;
 
 pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {

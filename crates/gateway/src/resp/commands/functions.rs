@@ -101,7 +101,7 @@ async fn change<S: Store, R>(
     account.scripts.functions.change(&store, now_ms, change).await
 }
 
-/// The library of this code, which is run to see what it registers.
+/// The library of this code. The code is run to see what it registers.
 async fn library<S: Store>(session: &mut Session<S>, code: &[u8]) -> Outcome<Library> {
     if let Some(max) = session.store()?.disk_limit_reached() {
         return Err(Error::disk_full(max));

@@ -1,4 +1,4 @@
-//! `HELLO` and `AUTH`: who is here. A user is a tenant.
+//! `HELLO` and `AUTH`: log a client in. A user is a tenant.
 
 use std::sync::atomic::Ordering;
 
@@ -12,10 +12,10 @@ use super::gone;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// The Redis whose behaviour is followed: clients decide by it what they may use.
+/// The version of Redis whose behaviour Weir follows. Clients decide by it what they may use.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-/// The user that a password alone is for.
+/// The user that is meant if only a password is given.
 const DEFAULT_USER: &[u8] = b"default";
 
 pub(in crate::resp) async fn auth<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
@@ -70,7 +70,7 @@ pub(in crate::resp) async fn hello<S: Store>(session: &mut Session<S>, args: Arg
     if let Some(name) = name {
         session.outbox.client.names.lock().name = name.to_vec();
     }
-    // What was sent before leaves in the protocol that holds until now.
+    // Messages that were sent before go out in the protocol that is valid until now.
     session.outbox.take_mail().await.map_err(gone)?;
     session.outbox.replies.protocol = protocol;
     session.outbox.client.resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use crate::stats;
 use crate::store::Store;
 use crate::tenant::account::Account;
 
-/// Sections in the order in which they are shown, and whether they are shown unasked.
+/// Sections in the order in which they are shown, and whether they are shown by default.
 const SECTIONS: [(&str, bool); 13] = [
     ("Server", true),
     ("Clients", true),
@@ -70,19 +70,19 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     let _ = write!(text, "{content}\r\n");
 }
 
-/// What the gateway itself knows: of the tenant's connections and commands only (S5).
+/// What the gateway itself knows, about the tenant's connections and commands only (S5).
 fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str, text: &mut String) {
     let mut fact = |name: &str, value: &dyn std::fmt::Display| line(text, format_args!("{name}:{value}"));
     match section {
         "Server" => {
-            // By the clock that nobody sets.
+            // By the monotonic clock, which nobody sets.
             let uptime = server.clock.now().saturating_sub(server.started) / 1_000_000_000;
             fact("redis_version", &REDIS_VERSION);
             fact("redis_mode", &"standalone");
             fact("weir_version", &env!("CARGO_PKG_VERSION"));
             fact("os", &std::env::consts::OS);
             fact("arch_bits", &usize::BITS);
-            // Clients parse it; the real one is the machine's.
+            // Clients parse this number. The real one belongs to the machine.
             fact("process_id", &0);
             fact("run_id", &server.run_id);
             fact("tcp_port", &server.port);
@@ -103,7 +103,8 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
         "Persistence" => {
             fact("loading", &0);
             fact("aof_enabled", &1);
-            // Nothing is rewritten: the log is all there is. What is dumped is what clients ask for with SYNC.
+            // Nothing is rewritten, because there is only the log. A dump is made only when a client asks for one with
+            // `SYNC`.
             fact("aof_rewrite_in_progress", &0);
             fact("aof_rewrite_scheduled", &0);
             fact("aof_last_bgrewrite_status", &"ok");
@@ -148,7 +149,7 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("second_repl_offset", &-1);
             fact("repl_backlog_active", &0);
         }
-        // User and system time are not told apart.
+        // User time and system time are not separated.
         "CPU" => {
             fact("used_cpu_user", &format_args!("{:.6}", account.processor_nanos() as f64 / 1e9));
             fact("used_cpu_sys", &"0.000000");
@@ -167,7 +168,7 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
     }
 }
 
-/// A line for each command that was called; for containers one for each subcommand.
+/// A line for each command that was called. A container has a line for each of its subcommands instead.
 fn command_stats(account: &Arc<Account>, text: &mut String) {
     let totals = account.stats.recent();
     for index in 0..stats::counted() {
@@ -189,7 +190,7 @@ fn command_stats(account: &Arc<Account>, text: &mut String) {
     }
 }
 
-/// A line for each command that was called, with how long calls took: right to a factor of two.
+/// A line with the times of calls for each command that was called, right to a factor of two.
 fn latency_stats(account: &Arc<Account>, text: &mut String) {
     if !account.percentiles.are_told() {
         return;
@@ -216,7 +217,7 @@ fn latency_stats(account: &Arc<Account>, text: &mut String) {
     }
 }
 
-/// Most connections that the tenant may have.
+/// How many connections the tenant may have.
 pub(super) fn connections_max<S: Store>(server: &Server<S>, account: Option<&Arc<Account>>) -> usize {
     let max = server.settings.connections_max;
     match account.map_or(0, |account| account.connections_max()) {

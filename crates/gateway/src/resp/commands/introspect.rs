@@ -1,4 +1,4 @@
-//! `COMMAND`: the table, for clients that look it up.
+//! `COMMAND`: the table of commands, for clients that look them up.
 
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::glob::{self, Glob};
@@ -73,7 +73,7 @@ const HELP: [&str; 8] = [
     "HELP: this text.",
 ];
 
-/// A command, or a subcommand, as it is described.
+/// A command, or a subcommand, that is described.
 #[derive(Clone, Copy)]
 enum Described {
     Command(&'static Command),
@@ -81,7 +81,7 @@ enum Described {
 }
 
 impl Described {
-    /// What is called so; a subcommand behind the name of its command and a bar.
+    /// The command with this name, or the subcommand, whose name stands after that of its command and a bar.
     fn find(name: &[u8]) -> Option<Self> {
         let Some(bar) = name.iter().position(|&byte| byte == b'|') else {
             return table::find(name).map(Described::Command);
@@ -90,7 +90,7 @@ impl Described {
         subcommands::find(container.name, &name[bar + 1..]).map(Described::Subcommand)
     }
 
-    /// Everything that there is.
+    /// All commands and subcommands.
     fn all() -> impl Iterator<Item = Self> {
         COMMANDS.iter().flat_map(|command| {
             let below = subcommands::of(command.name).map(Described::Subcommand);
@@ -147,7 +147,7 @@ fn describe(replies: &mut Replies, described: Option<Described>) {
         Described::Command(command) => {
             let specs = key_specs::of(command.name);
             if specs.is_empty() && keys.0 > 0 && command.channels.is_none() {
-                // Of a later version of Redis: what the table tells of its keys.
+                // A command of a later version of Redis: describes what the table knows of its keys.
                 let flags = command.key_use.words(0, std::iter::empty());
                 let last = if keys.1 < 0 { keys.1 } else { keys.1 - keys.0 };
                 let find = Find::Range(i64::from(last), i64::from(keys.2), 0);
@@ -159,7 +159,7 @@ fn describe(replies: &mut Replies, described: Option<Described>) {
             }
             let below = subcommands::of(command.name);
             let count = below.count();
-            // Redis has a set of none, and an array of some.
+            // Redis answers with a set if there are none, and with an array if there are some.
             if count == 0 {
                 replies.set(0)
             } else {
@@ -180,7 +180,7 @@ fn describe(replies: &mut Replies, described: Option<Described>) {
     }
 }
 
-/// A key specification.
+/// Writes a key specification.
 fn tell_spec(replies: &mut Replies, spec: &KeySpec) {
     let part = |replies: &mut Replies, name: &str, kind: &str, numbers: &[(&str, i64)]| {
         replies.bulk(name.as_bytes());
@@ -225,7 +225,7 @@ fn tell_spec(replies: &mut Replies, spec: &KeySpec) {
     }
 }
 
-/// A line of our own, since when there is such a command, and its group.
+/// Writes a summary of our own, the version since when the command exists, and its group.
 fn document(replies: &mut Replies, described: Described) {
     let name = described.name();
     let (summary, group) = match described {
@@ -284,11 +284,11 @@ fn list(replies: &mut Replies, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Positions of the first and the last key that a `MIGRATE` of `len` words names: behind its `KEYS`, where its key is
-/// empty.
+/// Positions of the first and the last key that a `MIGRATE` of `len` words names. They stand after its `KEYS` if its
+/// key is empty.
 fn migrated_keys<'a>(word: impl Fn(usize) -> &'a [u8], len: usize) -> Outcome<(usize, usize)> {
     let mut at = 6;
-    // A `KEYS` at the end names none.
+    // A `KEYS` at the end names no keys.
     while at + 1 < len {
         at += match lower(word(at)).as_slice() {
             b"keys" if word(3).is_empty() => return Ok((at + 1, len - 1)),
@@ -333,7 +333,7 @@ async fn get_keys(replies: &mut Replies, args: Args<'_>, flags: bool) -> Outcome
     Ok(())
 }
 
-/// A key, with what is done to it where that is asked for.
+/// Writes a key, and what the command does to it if that is asked for.
 fn tell_key(replies: &mut Replies, key: &[u8], words: Option<&[&str]>) {
     let Some(words) = words else { return replies.bulk(key) };
     replies.array(2);
@@ -342,7 +342,7 @@ fn tell_key(replies: &mut Replies, key: &[u8], words: Option<&[&str]>) {
     words.iter().for_each(|word| replies.simple(word));
 }
 
-/// The same of a command whose keys are counted among its words, or stand behind the word `STREAMS`.
+/// The same for a command that has the number of its keys among its words, or its keys after the word `STREAMS`.
 async fn get_counted_keys(replies: &mut Replies, command: &Command, args: Args<'_>, flags: bool) -> Outcome {
     const INVALID: Error = Error::new("ERR Invalid arguments specified for command");
     let asked = args.with_spans(&args.spans()[2..]);

@@ -1,4 +1,4 @@
-//! All keys of a database, or of a tenant: `FLUSHDB`, `FLUSHALL`, and how many there are for `INFO`.
+//! Commands about all keys of a database, or of a tenant: `FLUSHDB`, `FLUSHALL`, and the number of keys for `INFO`.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::resp::session::Session;
 use crate::store::Store;
 use crate::tenant::account::KeyCount;
 
-/// `INFO` counts about so many keys.
+/// `INFO` counts up to about this many keys.
 const COUNTED_KEYS_MAX: usize = 10_000;
-/// Bytes of keys and values passed after which `INFO` counts no further.
+/// `INFO` stops counting after it has passed this many bytes of keys and values.
 const COUNTED_BYTES_MAX: u64 = 1 << 20;
-/// What passes more bytes than this was not cheap to count, and is not counted again for so long.
+/// A count that passes more bytes than this was not cheap. It is kept for a while before the keys are counted again.
 const COUNT_CHEAP_BYTES: u64 = 64 << 10;
 const COUNT_KEPT_NANOS: u64 = 10_000_000_000;
 
-/// How many keys `INFO` says there are. It is asked every few seconds and at each connect, so it counts a bounded
-/// piece, wakes nobody up, never waits for units, and what was not cheap to count is not counted again for a while:
-/// then it says what it said last.
+/// The number of keys that `INFO` shows. `INFO` is asked every few seconds and at each connect. So this counts only a
+/// bounded piece, wakes no partition, and never waits for units. A count that was not cheap is not repeated for a
+/// while; until then the last result is shown.
 pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcome<usize> {
     let (database, now) = (session.database(), session.outbox.server.clock.now());
     let remembered = session.account()?.key_counts.get(database);
@@ -42,9 +42,9 @@ pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcom
     Ok(keys)
 }
 
-/// `FLUSHALL` empties the tenant in one step, where its store can. `FLUSHDB` goes a page at a time: what is there when
-/// its page comes up is deleted, and a write that comes in meanwhile may be deleted or not, as if it had come before or
-/// after. What the same connection asked for before is done before, and what it asks for after is done after.
+/// `FLUSHALL` empties the tenant in one step, if its store can do that. `FLUSHDB` goes a page at a time: it deletes
+/// what is there when a page is read. A write that comes meanwhile may be deleted or not, as if it had come before or
+/// after. Earlier commands of the same connection are done before, and later ones after.
 pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let known = args.iter_from(1).all(|word| word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC"));
     if args.len() > 2 || !known {
@@ -71,7 +71,8 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     Ok(())
 }
 
-/// Empties the tenant in one step; `false` where its store cannot, and where that would take its functions along.
+/// Empties the tenant in one step; `false` if its store cannot do that, or if that would delete the tenant's functions,
+/// too.
 async fn clear<S: Store>(session: &mut Session<S>) -> Outcome<bool> {
     let account = Arc::clone(session.account()?);
     let turn = account.scripts.functions.turn().await;

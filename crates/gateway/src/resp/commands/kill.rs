@@ -1,4 +1,4 @@
-//! `CLIENT KILL`: of the tenant's own connections. Others are as if they were not there.
+//! `CLIENT KILL`: of the tenant's own connections. Those of other tenants do not exist here.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::resp::client::{Client, Clients};
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// Which connections are meant: all that is given must be right.
+/// Which connections are meant. Everything that is given must match.
 #[derive(Default)]
 struct Filter<'a> {
     id: Option<u64>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    /// There are no replicas.
+    /// Matches nothing: there are no replicas.
     nobody: bool,
-    /// Those who listen to something, or the others.
+    /// Whether the connection must be subscribed to something, or must not.
     subscribed: Option<bool>,
-    /// Whose they are.
+    /// The user to whom the connection must belong.
     user: Option<Arc<User>>,
     spare_self: bool,
 }
@@ -83,7 +83,7 @@ pub(super) async fn kill<S: Store>(session: &mut Session<S>, args: Args<'_>) -> 
         }
         killed += 1;
         if is_self {
-            // The reply goes out first.
+            // The reply is sent first.
             session.outbox.closing = true;
         } else {
             Clients::kill(&client);

@@ -19,7 +19,7 @@ const HELP: [&str; 7] = [
     "HELP: this text.",
 ];
 
-/// The longest bar of a graph.
+/// The length of the longest bar of a graph.
 const BAR_MAX: u64 = 40;
 
 pub(super) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
@@ -89,7 +89,7 @@ pub(super) async fn latency<S: Store>(session: &mut Session<S>, args: Args<'_>) 
     Ok(())
 }
 
-/// Calls of the commands that are asked for, or of all, by the time that they took.
+/// Calls by the time that they took, for the named commands, or for all.
 fn histogram<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let totals = session.account()?.stats.recent();
     let mut wanted: Vec<usize> = match args.len() {
@@ -98,7 +98,7 @@ fn histogram<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     };
     let mut seen = vec![false; stats::counted()];
     wanted.retain(|&index| {
-        // Containers are told by their subcommands.
+        // Containers are shown as their subcommands.
         let is_container = COMMANDS.get(index).is_some_and(|command| command.is_container);
         let is_called = totals.times[index].iter().sum::<u64>() > 0;
         !is_container && is_called && !std::mem::replace(&mut seen[index], true)
@@ -121,7 +121,7 @@ fn histogram<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// How many calls took no longer than so many microseconds, for each step at which it is more.
+/// How many calls took no longer than this many microseconds, for each bound at which the number grows.
 fn cumulated(times: &CallTimes) -> Vec<(u64, u64)> {
     let mut below = 0;
     let steps = times.iter().enumerate().filter(|(_, count)| **count > 0);

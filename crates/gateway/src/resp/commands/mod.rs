@@ -1,5 +1,5 @@
-//! What the commands do that are about a session, or about all of a tenant: one file per family. Those on rows are
-//! `weir-command`'s.
+//! The commands that are about a session, or about all data of a tenant: one file for each family. Commands on rows are
+//! in `weir-command`.
 
 mod acl;
 mod client;
@@ -39,10 +39,11 @@ use super::session::Session;
 use crate::pubsub::Kind;
 use crate::store::Store;
 
-/// Words that a command compares with each of a list of ours.
+/// How many words a command may have if it compares each of them with a list of ours.
 const WORDS_MAX: usize = 1000;
 
-/// Words of a command that does not name many keys or fields: options, which are gone through in one piece.
+/// How many words a command may have that does not name many keys or fields. Its words are options, which are gone
+/// through in one turn.
 const OPTION_WORDS_MAX: usize = 2048;
 
 /// Runs `command`, which is not [of rows](Command::is_of_rows).
@@ -106,19 +107,19 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
     }
 }
 
-/// To be called before the word number `index` is looked at: after [`TURN_KEYS`] of them others are served.
+/// To be called before the word number `index` is looked at. After every [`TURN_KEYS`] words others are served.
 async fn end_turn(index: usize) {
     if index % TURN_KEYS == TURN_KEYS - 1 {
         YIELD.now().await;
     }
 }
 
-/// The client is gone: nobody reads the error.
+/// The error when the client is gone. Nobody reads it.
 pub(super) fn gone(error: io::Error) -> Error {
     Error::bytes(error.to_string().into_bytes())
 }
 
-/// Refuses more words than `command` can mean anything by: whatever there are, they are gone through in one piece.
+/// Refuses more words than `command` can have a meaning for, because all words are gone through in one turn.
 pub(super) fn check_options(command: &Command, count: usize) -> Outcome {
     if count <= OPTION_WORDS_MAX || command.takes_many() {
         return Ok(());
@@ -127,7 +128,7 @@ pub(super) fn check_options(command: &Command, count: usize) -> Outcome {
     Err(Error::bytes(format!("ERR {name} takes at most {OPTION_WORDS_MAX} words").into_bytes()))
 }
 
-/// Refuses more than [`WORDS_MAX`] `words` (what they are called) of `command`.
+/// Refuses more than [`WORDS_MAX`] words of `command`; `words` is what the words are called.
 fn check_words(count: usize, command: &str, words: &str) -> Outcome {
     if count <= WORDS_MAX {
         return Ok(());
@@ -139,7 +140,7 @@ fn check_words(count: usize, command: &str, words: &str) -> Outcome {
 mod tests {
     use weir_command::table::COMMANDS;
 
-    /// Every command is run here or by whoever has the rows, and by one of them only.
+    /// Every command is run either here or by whoever has the rows, never by both.
     #[test]
     fn every_command_about_a_session_is_known() {
         let source = include_str!("mod.rs");

@@ -12,7 +12,7 @@ use crate::store::Store;
 
 const UNBLOCKED: Error = Error::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
 
-/// Runs the subcommand; `false` if it is none of these.
+/// Runs the subcommand; `false` if it is not one of these.
 pub(super) fn run<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome<bool> {
     let subcommand = lower(args.at(1));
     let name = subcommand.as_slice();
@@ -53,7 +53,8 @@ fn pause<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// As in Redis what expires during a pause is gone, and is deleted, told and counted behind it.
+/// As in Redis, what expires during a pause is no longer visible, but is deleted, told and counted only after the
+/// pause.
 fn hold_expired<S: Store>(session: &Session<S>, until: u64) {
     if let Some(expirations) = session.store().ok().and_then(Store::expirations) {
         expirations.hold_until(until);
@@ -74,13 +75,13 @@ fn reply<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Ends the wait of one of the tenant's own connections. Who waits for nothing is left alone.
+/// Ends the wait of one of the tenant's own connections. A connection that waits for nothing is left alone.
 fn unblock<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let known = |reason: &[u8]| reason.eq_ignore_ascii_case(b"TIMEOUT") || reason.eq_ignore_ascii_case(b"ERROR");
     if args.get(3).is_some_and(|reason| !known(reason)) {
         return Err(Error::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
-    // Numbers that no connection has are not found.
+    // A negative number becomes 0, which no connection has.
     let id = u64::try_from(integer(args.at(2))?).unwrap_or(0);
     let client = session.outbox.server.clients.find(session.account()?.tenant, id);
     let ticket = client.and_then(|client| client.take_ticket());

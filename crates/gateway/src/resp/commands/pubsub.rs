@@ -16,7 +16,7 @@ use crate::resp::rights::Origin;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// To make a pattern ready takes a step for every byte that an element of it may be.
+/// Compiling a pattern takes a step for every byte that one of its elements may be.
 const STEPS_PER_BYTE: usize = 256;
 
 pub(in crate::resp) async fn subscribe<S: Store>(session: &mut Session<S>, args: Args<'_>, kind: Kind) -> Outcome {
@@ -36,7 +36,8 @@ pub(in crate::resp) async fn subscribe<S: Store>(session: &mut Session<S>, args:
         let count = session.subscribed().told(kind);
         session.outbox.confirm(what, Some(name), count).await?;
     }
-    // Whoever has changed what is allowed meanwhile may have looked for listeners before this one was there.
+    // If the user's rights changed meanwhile, the search for listeners that the user may no longer have may have missed
+    // this one.
     if let Some(command) = table::find(args.at(0))
         && session.denied_now(command, args, Origin::Client).await.is_some()
     {
@@ -73,7 +74,7 @@ fn left(kind: Kind) -> &'static str {
     }
 }
 
-/// Listens to `name` no more. What was sent before is in front of the answer, and nothing comes behind it.
+/// No longer listens to `name`. Messages that were sent before are put in front of the answer, and none comes after it.
 async fn leave<S: Store>(session: &mut Session<S>, kind: Kind, name: &[u8]) -> Outcome {
     session.subscriptions()?.remove(kind, name);
     session.outbox.take_mail().await.map_err(gone)?;
@@ -89,18 +90,18 @@ pub(in crate::resp) async fn publish<S: Store>(session: &mut Session<S>, args: A
     Ok(())
 }
 
-/// Sends `message` to all who listen to `channel`, which is of this `kind`; gives how many they are.
+/// Sends `message` to all who listen to `channel`, which is of this `kind`. Returns how many they are.
 async fn send<S: Store>(session: &mut Session<S>, kind: Kind, channel: &[u8], message: &[u8]) -> Outcome<u64> {
     let receivers = deliver(session, kind, channel, message).await?;
-    // As in Redis, who listens to what he sends gets it before he is told how many got it; but a message never stands
-    // within the answer to `EXEC`.
+    // As in Redis, a client that listens to its own messages gets them before it is told how many listeners got them.
+    // But a message never stands within the answer to `EXEC`.
     if session.in_transaction.is_none() {
         session.outbox.take_mail().await.map_err(gone)?;
     }
     Ok(receivers)
 }
 
-/// The same, and the session gets what it listens to later.
+/// The same, but the session gets its own message later.
 pub(in crate::resp) async fn deliver<S: Store>(
     session: &mut Session<S>,
     kind: Kind,
@@ -114,7 +115,8 @@ pub(in crate::resp) async fn deliver<S: Store>(
     Ok(published.receivers)
 }
 
-/// Tells that connections of the session's tenant at these addresses were cut, as they do not take what is sent.
+/// Counts and logs that connections of the session's tenant at these addresses were cut, because they do not take what
+/// is sent to them.
 pub(in crate::resp) fn was_cut<S: Store>(session: &Session<S>, addresses: Vec<IpAddr>) {
     let Ok(account) = session.account() else { return };
     let server = &session.outbox.server;

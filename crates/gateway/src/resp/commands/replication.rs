@@ -1,13 +1,14 @@
-//! `SYNC`, `PSYNC` and `REPLCONF`: all that a tenant has as a dump file, streamed as it is made. Nobody is followed:
-//! the connection is closed behind it.
+//! `SYNC`, `PSYNC` and `REPLCONF`: all data of a tenant as a dump file, streamed while it is made. Nobody can follow
+//! this server: the connection is closed after the file.
 //!
 //! ```text
 //! reply := ("+FULLRESYNC " history " 0\r\n")? "$EOF:" mark "\r\n" | dump file | mark | error?
 //! ```
 //!
-//! The error says that nothing follows, to whoever asks with `PSYNC` for what would; `REPLCONF rdb-only 1` wants
-//! nothing but the file. Behind `SYNC` there is none: tools look for the mark at the end of what they have read. A
-//! file that cannot be written to its end has no mark behind it: the connection is cut, and `INFO` says why.
+//! The error says that no changes follow. It is for clients that ask for changes with `PSYNC`; a client that says
+//! `REPLCONF rdb-only 1` wants nothing but the file. After `SYNC` there is no error, because tools look for the mark at
+//! the end of what they have read. A file that cannot be written to its end is not followed by the mark: the connection
+//! is cut, and `INFO` says why.
 
 use std::sync::Arc;
 
@@ -24,16 +25,17 @@ use crate::resp::session::{DumpChoice, Session};
 use crate::store::Store;
 use crate::tenant::tenancy::Standing;
 
-/// Keys of a page: between two pages others are served, and what was read is paid.
+/// Keys of a page. Between two pages others are served, and what was read is paid for.
 const PAGE_KEYS: usize = 100;
 
-/// Bytes of the mark behind a file.
+/// Bytes of the mark after a file.
 const MARK_BYTES: usize = 40;
 
 const NO_REPLICAS: Error = Error::new(
     "ERR this server has no replicas, and sends no changes: take a snapshot with redis-cli --rdb or weir export",
 );
-/// The same for a server. With this code it tries again after a second; with another one at once, for ever.
+/// The same for a server. With this error code a server tries again after a second; with another one it tries again at
+/// once, for ever.
 const NO_LINK: Error = Error::new(
     "NOMASTERLINK this server has no replicas, and sends no changes: take a snapshot with redis-cli --rdb or weir \
      export",
@@ -42,7 +44,7 @@ const NO_MARK: Error =
     Error::new("ERR SYNC streams a dump whose end is a mark: say REPLCONF capa eof first, or use redis-cli --rdb");
 const BUSY: Error = Error::new("ERR a dump of this tenant is being streamed: try again when it has ended");
 
-/// What a replica says of itself. As in Redis, what a word means is not looked at where nothing depends on it.
+/// What a replica says of itself. As in Redis, the meaning of a word is not checked if nothing depends on it.
 pub(in crate::resp) async fn replconf<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     if args.len().is_multiple_of(2) {
         return Err(SYNTAX);
@@ -74,7 +76,7 @@ pub(in crate::resp) async fn replconf<S: Store>(session: &mut Session<S>, args: 
     Ok(())
 }
 
-/// Only what `wanted` names is to be streamed.
+/// Restricts the dump to what `wanted` names.
 fn filter(choice: &mut DumpChoice, wanted: &[u8]) -> Outcome {
     (choice.without_rows, choice.without_functions) = (true, true);
     for word in wanted.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
@@ -100,7 +102,7 @@ pub(in crate::resp) async fn sync<S: Store>(session: &mut Session<S>, args: Args
     }
     let account = Arc::clone(session.account()?);
     let turn = account.dumps.begin().ok_or(BUSY)?;
-    // What this connection has written is in it.
+    // Everything that this connection has written must be in the dump.
     session.outbox.await_commits().await;
     let mark: String = (0..3).map(|_| format!("{:016x}", session.outbox.server.random())).collect();
     let mark = &mark[..MARK_BYTES];
@@ -111,7 +113,7 @@ pub(in crate::resp) async fn sync<S: Store>(session: &mut Session<S>, args: Args
     }
     session.outbox.replies.raw(format!("$EOF:{mark}\r\n").as_bytes());
     let streamed = stream(session, choice).await;
-    // A client that is gone is no fault of the file.
+    // If the client is gone, that is not the file's fault.
     let failed = streamed.as_ref().err().filter(|_| !session.outbox.closing);
     turn.ends(failed.map(Error::text));
     drop(turn);
@@ -132,7 +134,8 @@ async fn stream<S: Store>(session: &mut Session<S>, choice: DumpChoice) -> Outco
         all.iter().for_each(|library| push_library(&mut file.waiting, &library.code));
     }
     if !choice.without_rows {
-        // They have the names that they have now: a dump takes long, and nobody waits for its end to exchange any.
+        // Databases keep the names that they have now. A dump takes long, and nobody who wants to exchange databases
+        // should have to wait for its end.
         let databases = session.databases();
         session.leave_databases();
         for database in 0..DATABASES {
@@ -157,11 +160,11 @@ async fn push_database<S: Store>(
             push_select(&mut file.waiting, database);
         }
         let mut call = Call { database, databases, ..session.begin_call() };
-        // Nobody has missed what is gone since it was met.
+        // A key that has gone since the page was read causes no miss event.
         call.wants = Classes::NONE;
         let (store, outbox) = session.parts()?;
         let pushed = push_rows(store.rows(), outbox, &mut call, &page.keys, file).await;
-        // Nobody has asked for these rows.
+        // No client has asked for these rows, so they count neither as hits nor as misses.
         (call.hits, call.misses) = (0, 0);
         session.called(call);
         pushed?;
@@ -179,13 +182,13 @@ async fn push_rows(
     file: &mut Writer,
 ) -> Outcome {
     for key in keys {
-        // Each row is of a moment of its own.
+        // Each row is read at a moment of its own.
         snapshot::push_row(&mut Context::reading(rows, &mut *host, call), key, file).await?;
     }
     Ok(())
 }
 
-/// Whether it is to go on: it takes long, and much may happen meanwhile.
+/// Checks that the dump may go on: it takes long, and much may happen meanwhile.
 fn check<S: Store>(session: &Session<S>) -> Outcome {
     if session.outbox.server.is_draining() {
         return Err(Error::new("ERR the server is ending"));

@@ -1,4 +1,4 @@
-//! `RU`, a command of Weir's own: what commands cost in request units.
+//! `RU`, a command of Weir's own: shows what commands cost in request units.
 
 use weir_command::error::{Error, Outcome};
 use weir_command::reply::Replies;
@@ -44,7 +44,7 @@ pub(in crate::resp) async fn ru<S: Store>(session: &mut Session<S>, args: Args<'
     Ok(())
 }
 
-/// A map: the command, its units, what it took by dimension, and how often it went through each module.
+/// Writes a map: the command, its units, what it took by dimension, and how often it went through each module.
 fn tell_last<S: Store>(session: &mut Session<S>) {
     let (last, replies) = (&session.last, &mut session.outbox.replies);
     replies.map(1 + COST_PAIRS);
@@ -53,7 +53,7 @@ fn tell_last<S: Store>(session: &mut Session<S>) {
     tell_cost(replies, &last.price, last.work());
 }
 
-/// The same of all commands since it was asked for first, with their number.
+/// The same for all commands since this was first asked for, with their number.
 fn tell_sum<S: Store>(session: &mut Session<S>) {
     let Sum { commands, price, work } = &**session.sum.get_or_insert_default();
     let replies = &mut session.outbox.replies;
@@ -63,7 +63,7 @@ fn tell_sum<S: Store>(session: &mut Session<S>) {
     tell_cost(replies, price, work);
 }
 
-/// Pairs that [`tell_cost`] tells.
+/// How many pairs [`tell_cost`] writes.
 const COST_PAIRS: usize = 2 + Dimension::ALL.len();
 
 fn tell_cost(replies: &mut Replies, price: &Price, work: &Work) {

@@ -1,4 +1,4 @@
-//! `SCRIPT`: scripts that are kept for `EVALSHA`, and those that run.
+//! `SCRIPT`: scripts that are kept for `EVALSHA`, and those that are running.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ const HELP: [&str; 5] = [
     "HELP: this text.",
 ];
 
-/// How many of the words of an `EVAL` or an `FCALL` are keys; where it says no number, the error is `no_number`.
+/// How many of the words of an `EVAL` or an `FCALL` are keys. If there is no number, the error is `no_number`.
 ///
 /// # Errors
-/// It says no such number.
+/// The words contain no valid number.
 pub(in crate::resp) fn number_of_keys(args: Args<'_>, no_number: Error) -> Outcome<usize> {
     let keys = number::parse_i64(args.at(2)).ok_or(no_number)?;
     if keys > args.len() as i64 - 3 {

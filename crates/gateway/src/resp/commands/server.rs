@@ -1,5 +1,6 @@
-//! Commands about a server as a whole: to save, to follow another one, to load modules, to stop. A tenant's server is
-//! its operator's, so what would change anything is refused; what is true already is answered.
+//! Commands about a server as a whole: to save, to follow another one, to load modules, to stop. A tenant's server
+//! belongs to its operator, so commands that would change anything are refused. Commands that ask for what is true
+//! already succeed.
 
 use weir_command::error::{Error, NOT_AN_INTEGER, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
@@ -11,8 +12,8 @@ use crate::store::Store;
 
 const MODULE_HELP: [&str; 3] = ["LIST: there are no modules.", "LOAD | LOADEX | UNLOAD: refused.", "HELP: this text."];
 
-/// `SAVE`, `BGSAVE`, `BGREWRITEAOF`: what was answered is as safe as the configuration promises, and the log is never
-/// rewritten. What this connection has written is awaited.
+/// `SAVE`, `BGSAVE`, `BGREWRITEAOF`: acknowledged writes are as safe as the configuration promises, and the log is
+/// never rewritten. So this only waits until this connection's own writes are committed.
 pub(in crate::resp) async fn save<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let name = lower(args.at(0));
     let is_scheduled = args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"SCHEDULE"));
@@ -32,14 +33,15 @@ pub(in crate::resp) async fn save<S: Store>(session: &mut Session<S>, args: Args
     Ok(())
 }
 
-/// There are no snapshots: what is answered is safe as the configuration promises, so the last one is always now.
+/// There are no snapshots. Acknowledged writes are as safe as the configuration promises, so the last save is always
+/// now.
 pub(in crate::resp) async fn lastsave<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     let now_ms = session.outbox.server.clock.unix_ms();
     session.outbox.replies.integer((now_ms / 1000) as i64);
     Ok(())
 }
 
-/// A primary without replicas.
+/// The role is a primary without replicas.
 pub(in crate::resp) async fn role<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     session.outbox.replies.array(3);
     session.outbox.replies.bulk(b"master");
@@ -48,7 +50,7 @@ pub(in crate::resp) async fn role<S: Store>(session: &mut Session<S>, _: Args<'_
     Ok(())
 }
 
-/// `REPLICAOF` and its older name: it follows nobody.
+/// `REPLICAOF` and its older name: this server follows nobody.
 pub(in crate::resp) async fn replicaof<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     if args.at(1).eq_ignore_ascii_case(b"NO") && args.at(2).eq_ignore_ascii_case(b"ONE") {
         session.outbox.replies.ok();
@@ -102,7 +104,7 @@ pub(in crate::resp) async fn module<S: Store>(session: &mut Session<S>, args: Ar
     Ok(())
 }
 
-/// The version, as Redis ends its pictures with it.
+/// The version, in the form with which Redis ends its pictures.
 pub(in crate::resp) async fn lolwut<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     if args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"VERSION"))
         && let Some(version) = args.get(2)

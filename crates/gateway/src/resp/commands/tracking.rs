@@ -12,7 +12,8 @@ use crate::resp::tracked::Tracked;
 use crate::store::Store;
 use crate::tracking::{Message, Mode};
 
-/// Prefixes of one connection, and bytes of each: they are gone through for every key that changes.
+/// How many prefixes one connection may have, and how many bytes each of them: all are gone through for every key that
+/// changes.
 const PREFIXES_MAX: usize = 100;
 const PREFIX_BYTES_MAX: usize = 1 << 10;
 
@@ -37,7 +38,7 @@ pub(super) fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Ou
                 if mode.redirect.is_some() {
                     return Err(Error::new("ERR A client can only redirect to a single other client"));
                 }
-                // Numbers that no connection has are not found.
+                // A negative number becomes 0, which no connection has.
                 mode.redirect = Some(u64::try_from(integer(id)?).unwrap_or(0));
                 place += 1;
                 target(session, mode.redirect)?;
@@ -63,7 +64,7 @@ pub(super) fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Ou
     Ok(())
 }
 
-/// Whoever is to be told in the place of the session's connection.
+/// The connection that receives messages in the place of the session's own.
 fn target<S: Store>(session: &Session<S>, redirect: Option<u64>) -> Outcome<Option<Weak<dyn Recipient>>> {
     let Some(id) = redirect else { return Ok(None) };
     let found = session.outbox.server.clients.find(session.account()?.tenant, id);
@@ -96,14 +97,14 @@ fn enable<S: Store>(session: &mut Session<S>, mode: Mode, prefixes: &[&[u8]]) ->
     let (account, id) = (Arc::clone(session.account()?), session.outbox.client.id);
     check_prefixes(&account.tracking.prefixes(id), prefixes)?;
     let target = target(session, mode.redirect)?;
-    // It has to be found by those who tell it something.
+    // Others must be able to find this connection, to send it messages.
     session.subscriptions()?;
     let store = session.store()?.clone();
     if !account.tracking.enable(id, mode.clone(), target, prefixes) {
         return Err(Error::new("ERR the connections of a tenant track at most 10000 prefixes"));
     }
     account.key_events.track(&account.tracking);
-    // Last: what is changed from here on is told.
+    // Last, because changes from here on are told.
     store.be_witnessed(account.key_events.witness());
     match &mut session.tracked {
         Some(tracked) => (tracked.mode, tracked.caching) = (mode, None),
@@ -112,7 +113,7 @@ fn enable<S: Store>(session: &mut Session<S>, mode: Mode, prefixes: &[&[u8]]) ->
     Ok(())
 }
 
-/// No prefix of a connection may be the front of another.
+/// No prefix of a connection may be the beginning of another.
 fn check_prefixes(known: &[Arc<[u8]>], new: &[&[u8]]) -> Outcome {
     if known.len() + new.len() > PREFIXES_MAX || new.iter().any(|prefix| prefix.len() > PREFIX_BYTES_MAX) {
         return Err(Error::new("ERR a connection tracks at most 100 prefixes of at most 1024 bytes"));
@@ -151,7 +152,7 @@ pub(super) fn caching<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Out
     Ok(())
 }
 
-/// The connection that is told in the place of this one: 0 = none, -1 = it does not track.
+/// The connection that receives messages in the place of this one: 0 = none, -1 = this one does not track.
 fn redirect<S: Store>(session: &Session<S>) -> i64 {
     session.tracked.as_ref().map_or(-1, |tracked| tracked.mode.redirect.unwrap_or(0) as i64)
 }

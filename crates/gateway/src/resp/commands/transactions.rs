@@ -1,4 +1,4 @@
-//! `MULTI` and its kin, but for `EXEC`: whoever has the connection runs what was queued.
+//! `MULTI` and its kin. `EXEC` is not among them: the connection itself runs the queued commands.
 
 use weir_command::Args;
 use weir_command::error::{Error, KEY_TOO_LONG, Outcome};
@@ -42,7 +42,7 @@ pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, args: Arg
         if session.watched.iter().any(|watched| watched.database == database && watched.key == key) {
             continue;
         }
-        // Before the look: it sees what is not counted.
+        // The watch begins before the row is read, so the read sees every change that the watch does not count.
         let watch = session.store()?.watch(number, key).await?;
         let existed = session.get(key).await?.is_some();
         session.watched.push(Watched { database, number, key: key.into(), watch, existed, upheavals });

@@ -1,5 +1,5 @@
-//! Commands on rows that are run as one, where their rows are: what was queued for `EXEC`, or commands of a pipeline
-//! that follow one another.
+//! Runs several commands on rows as one, in the partition of their rows: commands queued for `EXEC`, or commands of a
+//! pipeline that follow one another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,76 +26,76 @@ use crate::tenant::account::Upheavals;
 
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 
-/// One of them.
+/// One of the commands.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
     pub(super) command: &'static Command,
     pub(super) args: Args<'a>,
-    /// What the database is called that it is about.
+    /// The name of the database that the command is about.
     pub(super) database: u8,
-    /// Its user may not ask for it any more: it is answered, and not run.
+    /// Set if the user may not run the command any more. It is answered with this, and not run.
     pub(super) denied: Option<Denied>,
 }
 
-/// What has become of one.
+/// The outcome of one command.
 pub(super) struct Done {
     pub(super) call: Call,
     pub(super) outcome: Outcome,
-    /// Where its answer ends.
+    /// Where the answer of the command ends.
     pub(super) to: Mark,
-    /// When it ended.
+    /// When the command ended.
     pub(super) at: Nanos,
 }
 
 impl Done {
-    /// One that has written nothing.
+    /// The outcome of a command that has written nothing.
     pub(super) fn without_changes(call: Call, outcome: Outcome, to: Mark, at: Nanos) -> Self {
         Self { call, outcome, to, at }
     }
 }
 
-/// The scripts among them, by their places; or why one cannot be run.
+/// The scripts among the commands by their positions, or the error of one that cannot be run.
 pub(super) struct Scripts {
-    /// Has the rows of all members.
+    /// Where the scripts run, with the rows of all commands.
     pub(super) ground: Ground,
-    /// They begin on a thread of their own.
+    /// Whether the scripts begin on a thread of their own.
     pub(super) begins_away: bool,
     pub(super) members: BTreeMap<usize, Outcome<Scripted>>,
 }
 
-/// See the module. The answers stand one behind the other in the host's replies.
+/// Commands that are run as one. Their answers stand one after the other in the host's replies.
 pub(super) struct AsOne<'a> {
     pub(super) members: &'a [Member<'a>],
     pub(super) watched: &'a [Watched],
-    /// What has befallen the tenant so far.
+    /// The events that have concerned all keys of the tenant so far.
     pub(super) upheavals: Upheavals,
-    /// What each begins with.
+    /// The context with which each command begins.
     pub(super) call: Call,
-    /// Bytes of answers after which the rest is left; `None` where all must be run.
+    /// When the answers exceed this many bytes, the remaining commands are left; `None` if all must be run.
     pub(super) answer_bytes_max: Option<usize>,
     pub(super) host: &'a mut dyn Host,
     pub(super) clock: &'a Arc<dyn Clock>,
     /// Where the answers begin.
     pub(super) from: Mark,
-    /// Elements of the reply under way that were missing there.
+    /// How many elements of the reply under way were missing at that mark.
     pub(super) missing: i64,
-    /// Of those that were run.
+    /// The outcomes of the commands that were run.
     pub(super) done: Vec<Done>,
-    /// Where what one of them wants written ends, in order, and which of them that is.
+    /// Where the changes of a command end in the batch, in order, and the index of that command.
     pub(super) drafted: Vec<(BatchMark, usize)>,
-    /// Something that is watched was changed, and nothing was run.
+    /// A watched row was changed, and nothing was run.
     pub(super) is_stale: bool,
-    /// Remembers what is read, where its client keeps values.
+    /// Remembers what is read, if the client keeps values.
     pub(super) reader: Option<Reader>,
-    /// `None` where there is none.
+    /// `None` if there are no scripts.
     pub(super) scripts: Option<&'a mut Scripts>,
 }
 
 impl AsOne<'_> {
-    /// Runs `member`, the one at `index`, and writes its answer.
+    /// Runs the command `member`, which has the position `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
         let only_reads = !member.command.writes();
-        // A script asks for commands that nobody sees here.
+        // The commands that a script calls are not known here.
         let counts_later = self.scripts.is_none() && member.command.leaves_counts();
         let (database, bill) = (member.database, OwnBill::default());
         let mut call = Call { database, bill, only_reads, counts_later, ..self.call.clone() };
@@ -125,11 +125,11 @@ impl AsOne<'_> {
         }
         replies.end_element(others);
         let to = replies.mark();
-        // What a script has answered; others have counted theirs.
+        // Counts the answer of a script; other commands have counted theirs.
         call.bill.work.count(Module::ReplyElement, replies.take_announced());
         let (is_first, is_first_write) = (self.done.is_empty(), self.done.iter().all(|done| !done.call.wrote));
         call.bill.work.count(Module::Member, 1);
-        // The first pays for what is done once.
+        // The first command pays for what is done only once.
         call.bill.work.count(Module::RowCommand, u64::from(is_first));
         call.bill.work.count(Module::Locked, u64::from(is_first));
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote && is_first_write));
@@ -138,9 +138,9 @@ impl AsOne<'_> {
         draft
     }
 
-    /// Counts what those that were run have left uncounted; the last of them that has left some pays. If it cannot be
-    /// counted, none of them has written anything, and all are answered with why: of commands that have to be answered
-    /// together also those that were not run.
+    /// Counts what the commands that were run have left uncounted. The last of those that left something pays. If the
+    /// counting fails, none of the commands has written anything, and all of them are answered with the error. If the
+    /// commands have to be answered together, so are those that were not run.
     async fn settle_counts(&mut self, rows: &dyn Rows, draft: Draft) -> Result<Draft, Draft> {
         let has_left = |(member, done): (&Member<'_>, &Done)| done.call.wrote && member.command.leaves_counts();
         let Some(last) = self.members[..self.done.len()].iter().zip(&self.done).rposition(has_left) else {
@@ -192,7 +192,7 @@ impl Transaction for AsOne<'_> {
         let mut before = None;
         for member in self.members {
             let one = member.command.has_one_key().then(|| (member.database, key_of(member.command, member.args)));
-            // One row that is written again and again is locked once.
+            // A row that is written again and again is locked only once.
             if one.is_none() || one != before {
                 rows.extend(rows_of(member.command, member.args, member.database, databases));
             }
@@ -201,7 +201,7 @@ impl Transaction for AsOne<'_> {
         rows
     }
 
-    /// Where there is a script, nobody knows what it reads, and it waits on its own terms.
+    /// With a script nobody knows what it reads, and it waits in its own way.
     fn may_begin_again(&self) -> bool {
         self.scripts.is_none()
     }
@@ -217,7 +217,7 @@ impl Transaction for AsOne<'_> {
 
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         Box::pin(async move {
-            // It may be run again: what it had in hand then is not any more.
+            // This may be another run. The values that the first one held are no longer in use.
             self.host.replies().rewind_elements(self.from, self.missing);
             self.host.let_go();
             self.done.clear();
@@ -244,7 +244,7 @@ impl Transaction for AsOne<'_> {
                     break;
                 }
                 if let Some(max) = self.answer_bytes_max {
-                    // What follows would copy a long value that is written here each time, and everybody else waits.
+                    // Commands after a long value would copy it each time, while everybody else waits.
                     let is_long = self.done.last().is_some_and(|done| done.call.longest >= LONG_BYTES);
                     if is_long || self.host.replies().len_since(self.from) > max {
                         break;

@@ -1,7 +1,8 @@
 //! A connection whose command is answered later ([`crate::resp::ticket`]).
 //!
-//! What came before it is answered first. Then the connection serves nothing until the wait ends, and costs little: it
-//! has no buffer for replies. It goes on to read, so that it notices when its client goes, and it is sent messages.
+//! The commands before it are answered first. Then the connection serves nothing until the wait ends, and costs little,
+//! because it has no buffer for replies. It continues to read, so that it notices when its client goes, and it is sent
+//! messages.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -24,23 +25,23 @@ use crate::resp::ticket::{Blocked, BlockedOnRows, Ending, Later};
 use crate::store::Store;
 use crate::waiting_rows::Tried;
 
-/// Bytes behind a command that blocks which are read meanwhile. With more the end of the client is not noticed.
+/// How many bytes after a blocking command are read during the wait. If the client sends more, its end is not noticed.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
-/// What has ended a wait, or interrupts it.
+/// What has ended or interrupted a wait.
 enum Event {
     Ended(Ending),
-    /// Its rows may be filled.
+    /// The rows of the command may be filled.
     Woken,
 }
 
-/// The words of `args`, some of them replaced.
+/// The words of `args`, some of them replaced by `words`.
 fn resolved(args: Args<'_>, words: &[(usize, Vec<u8>)]) -> Request {
     let word = |(place, word)| words.iter().find(|(other, _)| *other == place).map_or(word, |(_, word)| &word[..]);
     Request::new(0, 0, args.iter_from(0).enumerate().map(word))
 }
 
-/// Whether `command` puts what it takes into another row, which may be of a wrong type, too.
+/// Whether `command` puts what it takes into another row, which may also be of a wrong type.
 fn moves(command: &Command) -> bool {
     matches!(command.id, Id::BLMove | Id::BRPopLPush)
 }
@@ -59,7 +60,7 @@ impl<S: Store> Connection<S> {
             let outbox = &mut self.session.outbox;
             outbox.replies.lend(pool::take());
             outbox.enter(Phase::Serving);
-            // Its wait is nobody's time.
+            // The wait does not count as anybody's time.
             outbox.begin_round();
             self.turn_began = outbox.lap;
             match (event, &rows) {
@@ -85,7 +86,7 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Runs a command whose rows may be filled; `None` if it waits on. Nobody else can end its wait meanwhile.
+    /// Runs a command whose rows may be filled; `None` if it waits on. During the try nobody else can end its wait.
     async fn try_again(&mut self, rows: &BlockedOnRows) -> Option<Outcome> {
         let ticket = self.session.outbox.client.take_ticket()?;
         let from = self.session.outbox.answer_from();
@@ -95,7 +96,8 @@ impl<S: Store> Connection<S> {
         self.session.is_again = false;
         let tried = match (&outcome, self.session.waits.take()) {
             (Ok(()), None) => return Some(outcome),
-            // What is there is of another type: it waits for one of its own. Who moves says himself where that is.
+            // The row is of another type, so the command waits for one of its own. A command that moves says itself
+            // which of its rows is of a wrong type.
             (Err(error), _) if *error == WRONG_TYPE && !moves(rows.command) => Tried::Other,
             (Err(_), _) => return Some(outcome),
             (Ok(()), Some(wait)) if rows.takes && wait.takes => Tried::Nothing,
@@ -103,14 +105,14 @@ impl<S: Store> Connection<S> {
         };
         self.session.outbox.depend_on_nothing();
         self.session.outbox.replies.restart(from);
-        // What was in front of it is with the client, and nothing is told of what it has read.
+        // The replies in front of it were sent, and the client does not get what this try has read.
         self.session.outbox.end_messages_among();
         self.session.outbox.client.give_ticket(ticket);
         rows.place.tried(tried);
         None
     }
 
-    /// Runs `command` once more. Its reply begins where that of the command under way does.
+    /// Runs `command` once more. Its reply begins where the reply of the command under way does.
     async fn try_on_rows(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         if let Some(denied) = self.session.denied_now(command, args, Origin::Client).await {
             return Err(denied.as_error(command, args));
@@ -125,15 +127,15 @@ impl<S: Store> Connection<S> {
         outcome
     }
 
-    /// Puts the command under way, which has found nothing, among those who wait for its rows, and tries it once more:
-    /// they may have been filled since. Its answer is taken back if it waits.
+    /// The command under way has found nothing: queues it for its rows, and tries it once more, because they may have
+    /// been filled since. If it waits, its answer is taken back.
     pub(super) async fn wait_for_rows(&mut self, command: &'static Command, args: Args<'_>, wait: Wait) -> Outcome {
         let databases = self.session.databases();
         let rows = rows_of(command, args, self.session.database(), databases);
         let place = self.session.account()?.waiting_rows.wait_for(&rows, databases);
         let from = self.session.outbox.answer_from();
         self.session.outbox.replies.restart(from);
-        // From now on it means what it meant when it came.
+        // From now on the command means what it meant when it came.
         let request = resolved(args, &wait.resolved);
         self.execute_on_rows(command, request.args()).await?;
         if self.session.waits.take().is_none() {
@@ -195,7 +197,7 @@ impl<S: Store> Connection<S> {
         match ended {
             Ok(Some(event)) => Ok(event),
             Ok(None) if client.take_ticket().is_some() => Ok(Event::Ended(Ending::TimedOut)),
-            // Somebody has the ticket, and has told others that the wait ends by that.
+            // Somebody has taken the ticket, and has told others that this will end the wait.
             Ok(None) => Ok(Event::Ended(later.await)),
             Err(error) => {
                 drop(client.take_ticket());

@@ -1,4 +1,5 @@
-//! Capacity units: commands above their tenant's limits wait here, behind the replies of those before them.
+//! Capacity units: a command above its tenant's limits waits here, after the replies of the commands before it were
+//! sent.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::resp::outbox::YIELD;
 use crate::store::Store;
 
 impl<S: Store> Connection<S> {
-    /// The partition that has `key`, as the quota counts them.
+    /// The partition that has `key`, by the number that the quota uses.
     pub(super) fn partition_of(&self, key: &[u8]) -> u32 {
         self.session.store().map_or(0, |store| store.partition_of(key))
     }
@@ -28,7 +29,8 @@ impl<S: Store> Connection<S> {
         self.session.outbox.quota().is_some_and(|quota| !quota.is_free())
     }
 
-    /// Pays what `command` costs as far as can be told. When it must wait, everything before it is answered first.
+    /// Pays what `command` costs, as far as that is known in advance. If it must wait, everything before it is answered
+    /// first.
     pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
         let prices = self.prices();
         let charge = Charge::of(command, args, YIELD, prices.as_deref()).await;
@@ -48,7 +50,7 @@ impl<S: Store> Connection<S> {
             }
             let begun = self.server.clock.now();
             let admitted = self.session.outbox.while_pushing(admission).await;
-            // Its wait is not the command's own time.
+            // The wait does not count as the command's own time.
             let now = self.server.clock.now();
             self.session.outbox.lap = now;
             waits::book(Cause::Quota, now - begun);
@@ -62,7 +64,7 @@ impl<S: Store> Connection<S> {
         Ok(charge)
     }
 
-    /// Waits in the node's queue, if there is one, to run what was charged `charge` (XS-27).
+    /// Waits in the node's queue, if there is one, to run a command that was charged `charge` (XS-27).
     async fn enter_node(&mut self, command: &Command, args: Args<'_>, quota: &Quota, charge: &Charge) -> Outcome {
         let access = if command.writes() { Access::Write } else { Access::Read };
         let units = charge.units(Unit::Request);
@@ -88,21 +90,21 @@ impl<S: Store> Connection<S> {
         outcome
     }
 
-    /// What request units cost, where anybody waits for them.
+    /// The prices in request units, if anybody waits for these.
     pub(super) fn prices(&self) -> Option<Arc<Prices>> {
         let outbox = &self.session.outbox;
         let is_counted = outbox.quota().is_some_and(|quota| quota.counts_request_units());
         is_counted.then(|| Arc::clone(&outbox.prices))
     }
 
-    /// Waits until its tenant's dead bytes have made room for what is to be stored. Everything before it is answered
-    /// first.
+    /// Waits until the space of the tenant's dead bytes has been given back, so that there is room for what is to be
+    /// stored. Everything before the command is answered first.
     pub(super) async fn wait_for_disk(&mut self) -> Outcome {
         self.flush_before().await?;
         let Ok(store) = self.session.store().cloned() else { return Ok(()) };
         let begun = self.server.clock.now();
         let room = self.session.outbox.while_pushing(store.room_on_disk()).await;
-        // Its wait is not the command's own time.
+        // The wait does not count as the command's own time.
         let now = self.server.clock.now();
         self.session.outbox.lap = now;
         waits::book(Cause::Stall, now - begun);
@@ -123,17 +125,17 @@ impl<S: Store> Connection<S> {
         self.session.outbox.flush_or_close().await
     }
 
-    /// A command begins, which was charged `charge`.
+    /// Begins the bill of a command that was charged `charge`.
     pub(super) fn begin_bill(&mut self, charge: Option<&Charge>) {
         self.session.bill.clear();
-        // Its pages go on from there.
+        // The pages of the command continue from there.
         if let Some(charge) = charge {
             self.session.bill.paid(Unit::Request, charge.units(Unit::Request));
         }
     }
 
-    /// Ends the bill of the command under way, whose reply has `reply_bytes`: counts what it has cost, and pays the
-    /// rest of it where that is limited.
+    /// Ends the bill of the command under way, whose reply has `reply_bytes`: counts what the command has cost, and
+    /// pays the rest of it if that is limited.
     pub(super) fn end_bill(&mut self, command: &Command, args: Args<'_>, charge: Option<&Charge>, reply_bytes: u64) {
         let new_rounds = u64::from(self.session.outbox.take_new_round());
         let elements = self.session.outbox.replies.take_announced();
@@ -173,8 +175,8 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Puts what the command under way has cost in front of its reply, where a client of RESP3 has asked for that and
-    /// the reply is still here.
+    /// Puts the cost of the command under way in front of its reply, if a client of RESP3 has asked for that and the
+    /// whole reply is still here.
     pub(super) fn tell_cost(&mut self) {
         let milli_units = self.session.last.price.milli_units;
         let outbox = &mut self.session.outbox;
@@ -198,14 +200,15 @@ impl<S: Store> Connection<S> {
     }
 }
 
-/// What was charged to a command before it was refused for `unit`, or for those of the node, goes back: it is not run.
+/// Gives back what was charged to a command before it was refused for `unit`, or for the node's units, because it is
+/// not run.
 fn give_back(quota: &Quota, charge: &Charge, unit: Option<Unit>, partition: u32) {
     for before in Unit::ALL.into_iter().take_while(|&before| Some(before) != unit) {
         quota.refund(before, partition, charge.units(before));
     }
 }
 
-/// The first key of a command, for those that have one: it says which partition pays.
+/// The first key of a command, if it has one. It decides which partition pays.
 pub(super) fn key_of<'a>(command: &Command, args: Args<'a>) -> &'a [u8] {
     command.keys_in(args).next().unwrap_or_default()
 }

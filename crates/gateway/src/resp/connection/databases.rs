@@ -1,5 +1,5 @@
-//! A connection's use of its tenant's databases: commands that run while nobody exchanges them, and `SWAPDB`, which
-//! runs while nobody else runs commands.
+//! A connection's use of its tenant's databases: commands run only while nobody exchanges databases, and `SWAPDB` runs
+//! only while nobody else runs commands.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn may_write(command: &Command) -> bool {
 /// Whether `queued` exchange databases.
 ///
 /// # Errors
-/// They write something else as well, or exchange twice: nobody could make that one with the exchange.
+/// They write something else as well, or exchange twice. Nobody could make that atomic together with the exchange.
 fn exchange(queued: &[Queued]) -> Outcome<bool> {
     let is_swap = |one: &&Queued| one.command.id == Id::SwapDb;
     let writes = |one: &&Queued| may_write(one.command);
@@ -48,7 +48,7 @@ fn exchange(queued: &[Queued]) -> Outcome<bool> {
 }
 
 impl<S: Store> Connection<S> {
-    /// To be called before each command: no databases are exchanged until [`Connection::leave_databases`].
+    /// To be called before each command. After this, no databases are exchanged until [`Connection::leave_databases`].
     #[inline]
     pub(super) async fn enter_databases(&mut self) {
         self.session.use_databases();
@@ -57,7 +57,7 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Lets whoever wants to exchange databases do so. What was gathered goes to the store before that.
+    /// Lets others exchange databases. The gathered writes go to the store before that.
     pub(super) async fn leave_databases(&mut self) {
         self.submit().await;
         self.session.leave_databases();
@@ -68,7 +68,7 @@ impl<S: Store> Connection<S> {
             self.leave_databases().await;
             let Ok(over) = self.session.account().map(|account| account.swaps.over()) else { return };
             if self.session.must_leave_databases() {
-                // A client that is gone is noticed when it is answered.
+                // If the client is gone, that is noticed when it is answered.
                 let _ = self.flush_before().await;
                 self.session.outbox.replies.own_values();
                 self.session.outbox.while_pushing(over).await;
@@ -78,12 +78,12 @@ impl<S: Store> Connection<S> {
         self.session.outbox.lap = self.server.clock.now();
     }
 
-    /// Waits until nobody else runs commands of this tenant: until `self.alone` is given up.
+    /// Waits until nobody else runs commands of this tenant. Nobody does until `self.alone` is given up.
     async fn become_alone(&mut self) -> Outcome {
         self.leave_databases().await;
         let account = Arc::clone(self.session.account()?);
         let server = Arc::clone(&self.server);
-        // Others may wait for the memory that values in front of it keep.
+        // Others may wait for the memory that values in front of this command keep.
         self.session.outbox.replies.own_values();
         let held = account.swaps.hold(|| server.clients.use_databases(account.tenant));
         let held = self.session.outbox.while_pushing(held).await;
@@ -91,10 +91,10 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Waits to be alone where `queued` exchange databases.
+    /// Waits to be alone if `queued` exchange databases.
     ///
     /// # Errors
-    /// They cannot be one.
+    /// The commands cannot be made atomic together.
     pub(super) async fn become_alone_for(&mut self, queued: &[Queued]) -> Outcome {
         if exchange(queued)? { self.become_alone().await } else { Ok(()) }
     }

@@ -1,10 +1,10 @@
-//! Writes of a pipeline that follow one another, and of which the first reads before it writes: they are run
-//! [as one](super::as_one), with one turn at the store's lock and one record of the log. Each is answered, charged and
-//! timed by itself, and one that fails has no part in the others. (Only where the counts of a sorted set that they
-//! change cannot be read all of them fail: these are counted once, for all.)
+//! Runs consecutive writes of a pipeline [as one](super::as_one) if the first of them reads before it writes: one turn
+//! at the store's lock, and one record of the log. Each is answered, charged and timed by itself, and if one fails, the
+//! others do not. (There is one exception: the counts of the sorted sets that they change are counted once for all. If
+//! these cannot be read, all of the writes fail.)
 //!
 //! A short read of a row that is written in front of it goes along. By itself it would have to wait until that write is
-//! committed; among them it sees it at once, and its answer waits for the commit as theirs do.
+//! committed. In the group it sees the write at once, and its answer waits for the commit like the others.
 
 use std::ops::Range;
 
@@ -26,51 +26,51 @@ use crate::store::Store;
 use crate::tenant::account::Upheavals;
 use crate::tenant::tenancy::Standing;
 
-/// Most commands of a group, most words of one of them, and bytes of requests after which it is full: a group is one
-/// turn at the lock.
+/// Most commands of a group, most words of one command, and bytes of requests after which the group is full. The limits
+/// are there because a group is one turn at the lock.
 const COMMANDS_MAX: usize = 64;
 const WORDS_MAX: usize = 64;
 const BYTES_MAX: usize = 64 << 10;
-/// Keys whose reads are made ready together.
+/// How many keys are prepared for reading together.
 const PREFETCHED_MAX: usize = 16;
-/// Words of a read that goes along: its name, its key and what it asks for.
+/// Most words of a read that goes along: its name, its key and what it asks for.
 const READ_WORDS_MAX: usize = 3;
 
-/// A request of a group, where it lies.
+/// A request of a group, and where it is in the input.
 struct GroupedRequest<'b> {
     command: &'static Command,
     key: &'b [u8],
     start: usize,
-    /// Its words among those of all.
+    /// Its words among the words of all requests.
     words: Range<usize>,
     /// Where the next request begins.
     end: usize,
 }
 
-/// The key of `command`, whose request begins `bytes`, where `args` has its words.
+/// The key of `command`, whose request begins at the front of `bytes` and whose words are `args`.
 fn key_in<'b>(bytes: &'b [u8], command: &Command, args: Args<'_>) -> &'b [u8] {
     let span = usize::try_from(command.keys.0).ok().and_then(|place| args.spans().get(place));
     let key = span.and_then(|span| bytes.get(span.start as usize..)?.get(..span.len as usize));
     key.unwrap_or_default()
 }
 
-/// Whether `command` is of one row alone.
+/// Whether `command` is about exactly one row.
 fn is_of_one_row(command: &Command, args: Args<'_>) -> bool {
     command.is_of_rows && command.has_one_key() && command.takes(args.len())
 }
 
-/// Whether `command` is a write of one row that is short.
+/// Whether `command` is a short write of one row.
 fn is_short_write(command: &Command, args: Args<'_>) -> bool {
     command.writes() && args.len() <= WORDS_MAX && is_of_one_row(command, args)
 }
 
-/// Whether `command` reads little of one row, and nothing else.
+/// Whether `command` only reads, and only little of one row.
 fn is_short_read(command: &Command, args: Args<'_>) -> bool {
     let reads = command.flags.contains(&"readonly") && command.flags.contains(&"fast") && !command.is_container;
     reads && args.len() <= READ_WORDS_MAX && is_of_one_row(command, args)
 }
 
-/// How long the replies of `done` are, which stand behind `from`, one behind the other.
+/// The lengths of the replies of `done`, which stand one after the other from `from` on.
 pub(super) fn reply_lens(replies: &Replies, from: Mark, done: &[Done]) -> Vec<u64> {
     let ends = done.iter().map(|done| replies.len_since(done.to));
     let begins = std::iter::once(replies.len_since(from)).chain(ends.clone());
@@ -78,12 +78,13 @@ pub(super) fn reply_lens(replies: &Replies, from: Mark, done: &[Done]) -> Vec<u6
 }
 
 impl<S: Store> Connection<S> {
-    /// Runs the writes that `input` begins with as one, if there are several and the first one reads before it writes;
-    /// its request has `len` bytes. Gives how many bytes were served: 0 where the first one is to be run by itself.
+    /// Runs the writes at the beginning of `input` as one, if there are several and the first one reads before it
+    /// writes. The first request has `len` bytes. Returns how many bytes were served: 0 if the first command must be
+    /// run by itself.
     pub(super) async fn run_group(&mut self, command: Option<&'static Command>, input: &Input, len: usize) -> usize {
         let bytes = &input.bytes[input.start..];
         if input.state.inline {
-            // Its words are not in `bytes`.
+            // The words of an inline request are not in `bytes`.
             return 0;
         }
         let first = input.state.args(bytes);
@@ -114,7 +115,7 @@ impl<S: Store> Connection<S> {
         self.submit().await;
         if let Ok(store) = self.session.store() {
             let mut keys: Vec<&[u8]> = places[..members.len()].iter().map(|place| place.key).collect();
-            // One row that is written again and again is looked for once.
+            // A row that is written again and again is looked up only once.
             keys.dedup();
             keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(number, keys));
             let names = places.iter().zip(&members).filter_map(|(place, Member { command, args, .. })| {
@@ -139,7 +140,7 @@ impl<S: Store> Connection<S> {
             && self.may_be_grouped(command, args)
     }
 
-    /// Whether nothing stands against running it at once.
+    /// Whether nothing prevents the command from running at once.
     fn may_be_grouped(&self, command: &'static Command, args: Args<'_>) -> bool {
         let Ok(store) = self.session.store() else { return false };
         self.session.account().is_ok_and(|account| account.standing() == Standing::Active)
@@ -151,14 +152,14 @@ impl<S: Store> Connection<S> {
             && (store.disk_limit_reached().is_none() || !command.flags.contains(&"denyoom"))
     }
 
-    /// Whether reads may go along with the writes in front of them: nobody has to be told what they read, and nobody
-    /// asks what that costs in advance.
+    /// Whether reads may go along with the writes in front of them: nobody has to be told what they read, and they are
+    /// not charged in advance.
     fn takes_reads(&self) -> bool {
         !self.is_limited() && self.session.tracked.is_none() && self.session.call().wants == Classes::NONE
     }
 
-    /// The short writes to one partition that `bytes` begin with: `command`, whose request has `len` bytes, and those
-    /// behind it, with short reads of what they write; and the words of all.
+    /// The short writes to one partition at the beginning of `bytes`: `command`, whose request has `len` bytes, and
+    /// those after it, with short reads of what they write. Also returns the words of all of them.
     fn find_group<'b>(
         &self,
         bytes: &'b [u8],
@@ -168,7 +169,7 @@ impl<S: Store> Connection<S> {
     ) -> (Vec<GroupedRequest<'b>>, Vec<Span>) {
         let (key, takes_reads) = (key_in(bytes, command, args), self.takes_reads());
         let partition = self.partition_of(key);
-        // Most of a group are about as long as the first.
+        // Most requests of a group are about as long as the first.
         let expected = (bytes.len() / len.max(1)).clamp(1, COMMANDS_MAX);
         let (mut places, mut spans) = (Vec::with_capacity(expected), Vec::with_capacity(expected * args.len()));
         spans.extend_from_slice(args.spans());
@@ -185,7 +186,7 @@ impl<S: Store> Connection<S> {
             let args = state.args(&bytes[start..]);
             let Some(command) = table::find(args.at(0)) else { break };
             let key = key_in(&bytes[start..], command, args);
-            // The last one is of the same row most often.
+            // Most often the last one is about the same row.
             let is_written = || places.iter().rev().any(|place| place.key == key);
             let goes_along = takes_reads && is_short_read(command, args) && is_written();
             let fits = goes_along || is_short_write(command, args) && self.partition_of(key) == partition;
@@ -199,7 +200,7 @@ impl<S: Store> Connection<S> {
         (places, spans)
     }
 
-    /// Takes a charge, if its tenant has so much without waiting. A write of rows costs no read units in advance.
+    /// Takes a charge, if the tenant has that much without waiting. A write of rows costs no read units in advance.
     fn admits_at_once(&self, charge: &Charge, command: &Command, args: Args<'_>) -> bool {
         let Some(quota) = self.session.outbox.quota() else { return true };
         if !quota.try_admit(Unit::Write, charge.units(Unit::Write)) {
@@ -209,7 +210,7 @@ impl<S: Store> Connection<S> {
             quota.refund(Unit::Write, self.partition_of(key_of(command, args)), charge.units(Unit::Write));
             return false;
         }
-        // Whoever would have to wait in the node's queue leaves it, and comes back by itself.
+        // A command that would have to wait in the node's queue leaves it, and comes back by itself.
         let waits = quota.enter_node(Access::Write, charge.units(Unit::Request)).is_some_and(|place| place.waits());
         if waits {
             let partition = self.partition_of(key_of(command, args));
@@ -220,7 +221,7 @@ impl<S: Store> Connection<S> {
         !waits
     }
 
-    /// Gives back what was paid for members that were not run.
+    /// Gives back what was paid for commands that were not run.
     pub(super) fn give_back(&self, members: &[Member<'_>], charges: &[Charge]) {
         let Some(quota) = self.session.outbox.quota() else { return };
         for (member, charge) in members.iter().zip(charges) {
@@ -231,12 +232,12 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Runs members, and answers those that were run; gives how many that are, at least one.
+    /// Runs the commands, and answers those that were run. Returns how many that are, at least one.
     async fn run_members(&mut self, members: &[Member<'_>], charges: &[Charge]) -> usize {
         let call = self.session.call();
         let databases = call.databases;
         let outbox = &mut self.session.outbox;
-        // What waits for room does so without keeping anybody's value.
+        // The group must not keep anybody's value while it waits for room.
         outbox.replies.own_values();
         outbox.begin_answer();
         let (from, missing) = (outbox.answer_from(), outbox.replies.missing());
@@ -265,8 +266,8 @@ impl<S: Store> Connection<S> {
             Err(error) => {
                 let error = Error::from(error);
                 outbox.replies.rewind(from);
-                // Nothing of it was committed. Reads that went along are served by themselves next: they have not
-                // failed.
+                // Nothing of the group was committed. Reads that went along have not failed: they are served by
+                // themselves next.
                 let writes = members.iter().take_while(|member| member.command.writes()).count();
                 done.truncate(writes);
                 let (to, at) = (outbox.replies.mark(), self.server.clock.now());
@@ -299,7 +300,7 @@ impl<S: Store> Connection<S> {
         run
     }
 
-    /// Books what has become of a member.
+    /// Books the outcome of a command.
     fn book(&mut self, member: &Member<'_>, done: Done, charge: Option<&Charge>, reply_bytes: u64) {
         self.lately.is_long |= done.call.longest >= LONG_BYTES;
         self.session.called(done.call);

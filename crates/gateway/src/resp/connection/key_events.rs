@@ -1,4 +1,4 @@
-//! Sending what the connection's commands have done to keys to those who want to be told.
+//! Sends the events that the connection's commands have caused to those who want to be told.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::resp::tracked::Reader;
 use crate::store::Store;
 
 impl<S: Store> Connection<S> {
-    /// Sends what has happened to the tenant's keys, if somebody is told.
+    /// Sends the waiting events of the tenant's keys, if anybody is to be told.
     #[inline]
     pub(super) async fn send_events(&mut self) {
         if self.session.account().is_ok_and(|account| account.key_events.are_waiting()) {
@@ -22,8 +22,8 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Its client may keep what `command` is about to read: it is known before it is read, so that no change is missed.
-    /// Nor may the message of a change overtake the reply that still has the old value.
+    /// The client may keep what `command` is about to read. That is noted before the read, so that no change is missed.
+    /// The message of a change must not overtake the reply that still has the old value, either.
     #[inline]
     pub(super) fn remember(&mut self, command: &Command, args: Args<'_>) {
         if let Some(tracked) = &self.session.tracked {
@@ -41,7 +41,8 @@ impl<S: Store> Connection<S> {
         reader
     }
 
-    /// The command has ended: what was said of it is over, and what is too much goes.
+    /// The command has ended: the choice of `CLIENT CACHING` no longer applies, and keys beyond the limit are
+    /// forgotten.
     #[inline]
     pub(super) fn end_remembering(&mut self, command: &Command) {
         let is_within = self.session.transaction.is_some() || command.id == Id::Client;
@@ -55,7 +56,7 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Puts the messages that wait behind the replies so far.
+    /// Puts the waiting messages after the replies so far.
     ///
     /// # Errors
     /// The client is gone.
@@ -67,8 +68,8 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// The command has ended. As in Redis its client is told behind the reply which of its values it has changed
-    /// itself; beside the replies the message would overtake one that waits for its commit.
+    /// The command has ended. As in Redis, its client is told after the reply which of its kept values it has changed
+    /// itself. If the message were sent beside the replies, it would overtake a reply that waits for its commit.
     ///
     /// # Errors
     /// The client is gone.

@@ -1,18 +1,18 @@
-//! One connection: reads requests, has them executed, and answers in their order.
+//! One connection: reads requests, has them executed, and answers them in their order.
 //!
 //! All complete requests in the read buffer are served before anything is written back:
 //!
 //! 1. Reads are answered on the spot, unless they must wait for the disk.
-//! 2. Plain writes (`SET`, `MSET`) gather in one batch, which goes to the store when something else is asked for, or
-//!    at the end of the buffer: one log record, one turn at the store's lock.
-//! 3. Writes that read first and follow one another are [run as one](group): one log record, too.
-//! 4. At the end the thread's other connections get a turn, so that one log write serves them all, and a few
-//!    plain writes go to the store [together with theirs](crate::write_group). Then all commits are awaited, and only
-//!    then are the replies written, in one piece. Nothing is acknowledged before its commit. A reply whose commit
-//!    failed is replaced by the error ([`Outbox`]).
+//! 2. Plain writes (`SET`, `MSET`) are gathered in one batch, which goes to the store before a different command, or at
+//!    the end of the buffer: one log record, one turn at the store's lock.
+//! 3. Consecutive writes that read first are [run as one](group): one log record, too.
+//! 4. At the end the thread's other connections get a turn, so that one log write serves them all, and a few plain
+//!    writes go to the store [together with theirs](crate::write_group). Then all commits are awaited, and only then
+//!    are the replies written, in one piece. Nothing is acknowledged before its commit. A reply whose commit failed is
+//!    replaced by the error ([`Outbox`]).
 //!
-//! A command above its tenant's limits waits here for its capacity units, behind the replies of those before it: the
-//! socket is not read meanwhile, and nobody else waits.
+//! A command above its tenant's limits waits here for its capacity units, after the replies of the commands before it
+//! were sent. Meanwhile the socket is not read, and nobody else waits.
 
 mod as_one;
 mod blocked;
@@ -69,38 +69,38 @@ use crate::stats;
 use crate::store::Store;
 use crate::stream::Stream;
 
-/// See the module.
+/// The state of one connection.
 pub(super) struct Connection<S: Store> {
     server: Arc<Server<S>>,
     session: Session<S>,
     gathered: Gathered,
-    /// When others were last served.
+    /// When other connections were last served.
     turn_began: u64,
-    /// It is known who speaks, or that nobody knows.
+    /// Set once the connection has an owner, or is known to have none.
     has_begun: bool,
-    /// The thread that serves it.
+    /// The thread that serves the connection.
     thread: ServingThread,
     lately: Lately,
-    /// The next request has been received, and is to be served where the connection belongs.
+    /// The next request has been received, and will be served on the thread where the connection belongs.
     is_put_off: bool,
-    /// Nobody else runs commands of its tenant.
+    /// Set while nobody else runs commands of the tenant.
     alone: Option<Arc<Alone>>,
 }
 
-/// Bytes of an unfinished request that are not booked on its tenant.
+/// How many bytes of an unfinished request are not booked on the tenant.
 const UNFINISHED_FREE_BYTES: usize = 64 << 10;
 
-/// Reads that follow one another and are worth a look ahead.
+/// How many consecutive reads are worth a look ahead.
 const PREFETCHED_MIN: usize = 4;
 
-/// Commands that come in one go are served for so long before others are. Timed, as every command is timed anyway; what
-/// one command does is counted.
+/// How long commands that come together are served before other connections are. This is a time, because every command
+/// is timed anyway; the turns within one command are counted.
 const TURN_NANOS: u64 = 500_000;
-/// Requests after which the clock is looked at where no command was run.
+/// After this many requests the clock is read even if no command was run.
 const UNTIMED_MAX: usize = 128;
 
-/// Serves `stream` on `thread` until one side closes, or it moves to another thread. `vouched` are the names in the
-/// client's certificate.
+/// Serves `stream` on `thread` until one side closes it, or until the connection moves to another thread. `vouched` are
+/// the names in the client's certificate.
 pub(crate) fn begin<S: Store>(
     stream: Stream,
     vouched: Vec<String>,
@@ -135,16 +135,16 @@ async fn serve<S: Store>(mut connection: Box<Connection<S>>, mut input: Input) -
             Box::pin(outbox.stream.close(by_client, &clock)).await;
         }
         Ok(Err(error)) => tracing::debug!(client = id, %error, "connection ended"),
-        // A mistake of ours: this connection ends, and nobody else's does (S16).
-        Err(_) => tracing::error!(client = id, "a request ended in a panic, its connection is closed"),
+        // A bug of ours ends this connection, and nobody else's (S16).
+        Err(_) => tracing::error!(client = id, "a request panicked: its connection is closed"),
     }
     None
 }
 
-/// Why a connection is no longer served where it was.
+/// Why a connection is no longer served on this thread.
 enum Ending {
     Closed,
-    /// To the thread with this number, with a socket that no event loop has.
+    /// It moves to the thread with this number, with a socket that is registered with no event loop.
     Moves {
         socket: OwnedFd,
         to: usize,
@@ -163,7 +163,7 @@ impl<S: Store> Connection<S> {
             let is_long = self.lately.belongs_to_long(input.wanted_bytes(), self.thread);
             let home = self.server.home(client.id, is_long);
             if home != self.thread.index
-                // Where there are no more descriptors it is served where it is.
+                // If there are no more file descriptors, the connection is served where it is.
                 && let Ok(socket) = self.session.outbox.stream.socket().as_fd().try_clone_to_owned()
             {
                 return Ok(Ending::Moves { socket, to: home });
@@ -181,14 +181,14 @@ impl<S: Store> Connection<S> {
             self.serve_received(input).await?;
             self.flush().await?;
             pool::give(self.session.outbox.replies.reclaim());
-            // Not before its first round: until then it is taken for whoever has the open door, and may be about to say
-            // that it is somebody else's.
+            // This is not done before the first round: until then the connection counts as that of the tenant whose
+            // door is open, and may be about to log in to another.
             self.lately.is_noisy = self.session.account().is_ok_and(|account| account.is_noisy());
         }
         Ok(Ending::Closed)
     }
 
-    /// Waits for more bytes, and writes messages meanwhile; gives how many came, 0 at the end of the stream.
+    /// Waits for more bytes, and writes messages meanwhile. Returns how many bytes came; 0 means the end of the stream.
     async fn receive(&mut self, input: &mut Input) -> io::Result<usize> {
         let outbox = &mut self.session.outbox;
         poll_fn(|cx| {
@@ -205,12 +205,12 @@ impl<S: Store> Connection<S> {
         .await
     }
 
-    /// Waits until its tenant may hold what the request at the front of `input` needs, as far as that is known (S12).
+    /// Waits until the tenant may hold what the request at the front of `input` needs, as far as that is known (S12).
     async fn make_room_to_read(&mut self, input: &Input) {
         let Some(hold) = &mut self.session.unfinished else { return };
         let wanted = input.wanted_bytes();
         if wanted > UNFINISHED_FREE_BYTES && !hold.try_grow_to(wanted as u64) {
-            // It is our turn to move, not the client's.
+            // The server makes the client wait here, not the other way round.
             self.session.outbox.enter(Phase::Serving);
             hold.grow_to(wanted as u64).await;
             self.session.outbox.enter(Phase::Receiving);
@@ -227,7 +227,7 @@ impl<S: Store> Connection<S> {
         while !self.session.outbox.closing {
             looked_at += 1;
             if looked_at % UNTIMED_MAX == 0 {
-                // What asks for nothing, and what is refused, is not timed.
+                // Requests that ask for nothing, and refused ones, are not timed.
                 self.session.outbox.lap = self.server.clock.now();
             }
             self.end_turn_if_long().await;
@@ -270,7 +270,7 @@ impl<S: Store> Connection<S> {
                         self.session.notice_from(What::TlsOnPlain);
                     }
                     let outbox = &mut self.session.outbox;
-                    // Who wants no answer to what comes next is not told either that it is no request.
+                    // A client that wants no answer to its next request is not told either that this is no request.
                     if let Some(reply) = error.reply().filter(|_| outbox.reply_mode == ReplyMode::On) {
                         outbox.replies.raw(&reply);
                     }
@@ -278,7 +278,7 @@ impl<S: Store> Connection<S> {
                 }
             }
         }
-        // What its requests held, the pass above all, goes to those who wait.
+        // What the requests held, above all the pass, goes to the connections that wait.
         if input.start > 0
             && let Some(hold) = &mut self.session.unfinished
         {
@@ -289,8 +289,8 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Lets others be served, if the commands since they were have taken long: how many come in one go, and what each
-    /// costs, are both the client's choice (S14).
+    /// Lets other connections be served if the commands since their last turn have taken long. How many commands come
+    /// together, and what each of them costs, are both the client's choice (S14).
     async fn end_turn_if_long(&mut self) {
         if self.session.outbox.lap.saturating_sub(self.turn_began) >= TURN_NANOS {
             yield_now().await;
@@ -299,7 +299,7 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Looks ahead at the requests in `bytes`. Gives for how many of them nobody needs to look again.
+    /// Looks ahead at the requests in `bytes`. Returns for how many of them no further look is needed.
     fn prefetch(&self, bytes: &[u8]) -> usize {
         let (keys, members) = (ahead::keys_to_get(bytes), ahead::members_to_read(bytes));
         if let Ok(store) = self.session.store() {
@@ -332,7 +332,7 @@ impl<S: Store> Connection<S> {
         self.session.outbox.flush().await
     }
 
-    /// Runs one command, if there is one of that name, and writes its reply, an error included; gives whether its
+    /// Runs one command, if the name is known, and writes its reply, even if that is an error. Returns whether its
     /// arguments may hold a secret.
     async fn execute(&mut self, command: Option<&'static Command>, args: Args<'_>) -> bool {
         if let Some(command) = command
@@ -346,7 +346,7 @@ impl<S: Store> Connection<S> {
             self.session.outbox.client.said(stats::told_as(command, args), queued);
         }
         let paid = self.prepare(command, args).await;
-        // It may have waited.
+        // The command may have waited.
         self.enter_databases().await;
         let outbox = &mut self.session.outbox;
         if outbox.reply_mode == ReplyMode::SkipNext {
@@ -395,7 +395,7 @@ impl<S: Store> Connection<S> {
                 if self.session.tells_cost && outcome.is_ok() && !is_blocked {
                     self.tell_cost();
                 }
-                // What waits for rows is told when its wait has ended.
+                // A command that waits for rows is timed when its wait has ended.
                 if self.session.blocked.as_ref().is_none_or(|blocked| blocked.rows.is_none()) {
                     self.took(command, args, outcome.is_err());
                 }
@@ -413,16 +413,17 @@ impl<S: Store> Connection<S> {
         command.is_some_and(|command| command.is_secret(args))
     }
 
-    /// Whether `command` waits for `EXEC`.
+    /// Whether `command` must wait for `EXEC`.
     #[inline]
     fn queues(&self, command: &Command) -> bool {
         self.session.transaction.is_some() && !command.in_multi
     }
 
-    /// Puts a command behind those that wait for `EXEC`.
+    /// Queues a command for `EXEC`.
     fn queue(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         let Some(queue) = &mut self.session.transaction else { return Ok(()) };
-        // Who speaks, and what messages are sent, must not change in the middle of what was queued for somebody.
+        // The user, and the messages that the client gets, must not change in the middle of what was queued for
+        // somebody.
         let queued = match command.id {
             Id::Auth | Id::Hello => Err(Error::new("ERR AUTH and HELLO are not allowed inside MULTI")),
             Id::Client if args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY")) => {
@@ -449,7 +450,7 @@ impl<S: Store> Connection<S> {
         self.session.limit_strangers();
     }
 
-    /// Whether there is such a command, it may be run, and it is paid for.
+    /// Checks that the command exists and may be run, and pays for it.
     async fn prepare(
         &mut self,
         command: Option<&'static Command>,
@@ -480,13 +481,13 @@ impl<S: Store> Connection<S> {
         Ok((command, charge))
     }
 
-    /// Books the time that a command took, and remembers it if that was long.
+    /// Books the time that a command took, and logs it if that was long.
     fn took(&mut self, command: &Command, args: Args<'_>, failed: bool) {
         let now = self.server.clock.now();
         self.took_until(command, args, failed, now);
     }
 
-    /// The same, where it has ended at `now`.
+    /// The same for a command that ended at `now`.
     fn took_until(&mut self, command: &Command, args: Args<'_>, failed: bool, now: Nanos) {
         let outbox = &mut self.session.outbox;
         let nanos = now.saturating_sub(outbox.lap);
@@ -495,7 +496,7 @@ impl<S: Store> Connection<S> {
         outbox.took(nanos, command.name);
         let micros = nanos / 1000;
         if command.id == Id::Exec {
-            // What it ran was looked at one by one.
+            // The commands that it ran were booked one by one.
             return;
         }
         if let Ok(account) = self.session.account()

@@ -1,4 +1,4 @@
-//! Telling what the connection runs to those who watch its tenant (`MONITOR`).
+//! Sends the connection's commands to those who watch its tenant (`MONITOR`).
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::resp::outbox::YIELD;
 use crate::store::Store;
 
 impl<S: Store> Connection<S> {
-    /// Whether somebody is told what its tenant's connections run.
+    /// Whether anybody watches the commands of the tenant's connections.
     #[inline]
     pub(super) fn is_monitored(&self) -> bool {
         self.session.account().is_ok_and(|account| account.pubsub.has_monitors())
     }
 
-    /// Tells that `command` was run.
+    /// Reports that `command` was run.
     pub(super) async fn tell_monitors(&mut self, command: &Command, args: Args<'_>) {
         if !monitored::is_shown(command, args) || is_told_before(command) {
             return;
@@ -42,7 +42,7 @@ impl<S: Store> Connection<S> {
     }
 }
 
-/// A script stands in front of what it calls: it is told when it begins.
+/// A script is reported when it begins, so that it stands in front of the commands that it calls.
 fn is_told_before(command: &Command) -> bool {
     is_script(command)
 }

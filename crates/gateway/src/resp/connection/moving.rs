@@ -1,12 +1,12 @@
-//! Connections move: to [as few threads](crate::spread) as can do the work; and long requests have threads of their
-//! own, as have noisy neighbours.
+//! Connections move between threads: the gateway uses [as few threads](crate::spread) as can do the work, and long
+//! requests and noisy neighbours have threads of their own.
 //!
-//! To copy a value of 8 MB to where it is going, into the log and into the memtable, takes milliseconds, in one turn of
-//! an event loop: whoever is served by the same thread waits. So a connection that sends or asks for long values moves
-//! to a thread for such, and comes back when it has been without them for a while. A short request that makes a long
-//! value (`SETRANGE k 60000000 x`) moves before it is served. The system shares the processors between the two kinds of
-//! threads. A tenant that keeps threads busy while others want to be served ([`crate::noisy_neighbour`]) goes there,
-//! too, with all its connections.
+//! Copying a value of 8 MB to its destination, into the log and into the memtable takes milliseconds, in one turn of an
+//! event loop, while every other connection of the thread waits. So a connection that sends or asks for long values
+//! moves to a thread for long requests, and comes back when it has done without them for a while. A short request that
+//! makes a long value (`SETRANGE k 60000000 x`) moves before it is served. The operating system shares the processors
+//! between the two kinds of threads. A tenant that keeps threads busy while others want to be served
+//! ([`crate::noisy_neighbour`]) goes there, too, with all its connections.
 
 use std::io;
 use std::net;
@@ -22,30 +22,30 @@ use crate::resp::input::Input;
 use crate::serving_thread::ServingThread;
 use crate::store::Store;
 
-/// A request or a value of so many bytes is long: some 0.1 ms for each time that it is copied.
+/// A request or a value of this many bytes is long: each copy of it takes some 0.1 ms.
 pub(super) const LONG_BYTES: usize = 256 << 10;
-/// After so many rounds without anything long a connection moves back.
+/// After this many rounds without anything long a connection moves back.
 const SHORT_ROUNDS: u32 = 128;
 
-/// What is long about the rounds of a connection.
+/// Whether the recent rounds of a connection were long.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lately {
-    /// In this round something long was asked for.
+    /// Something long was asked for in this round.
     pub(super) is_long: bool,
-    /// After the last round its tenant was noisy.
+    /// The tenant was noisy after the last round.
     pub(super) is_noisy: bool,
-    /// Rounds since the last one in which one of them was so.
+    /// Rounds since the last one for which either was true.
     short_rounds: u32,
 }
 
 impl<S: Store> Connection<S> {
-    /// Whether `args` are a short request for a long value, which is better served by a thread for such: then it is put
-    /// off until the connection has moved. Where it is served next, it is served.
+    /// Whether `args` are a short request for a long value, which should be served by a thread for long requests. If
+    /// so, the request is put off until the connection has moved. On the next thread it is served in any case.
     pub(super) fn put_off(&mut self, command: Option<&Command>, args: Args<'_>) -> bool {
         if std::mem::take(&mut self.is_put_off) || self.thread.is_long || self.server.settings.long_threads == 0 {
             return false;
         }
-        // Most commands are too short for that, which is seen at a glance.
+        // Most commands have too few words for that, so this check is quick.
         self.is_put_off = args.len() > 3 && command.is_some_and(|command| command.reaches(args, LONG_BYTES));
         self.lately.is_long |= self.is_put_off;
         self.is_put_off
@@ -53,8 +53,8 @@ impl<S: Store> Connection<S> {
 }
 
 impl Lately {
-    /// A round begins at `thread`, with a request that will have `wanted` bytes, as far as that is known. Whether its
-    /// connection belongs on a thread for long requests, if there is such.
+    /// A round begins on `thread`, with a request that will have `wanted` bytes, as far as that is known. Returns
+    /// whether the connection belongs on a thread for long requests, if there is one.
     pub(super) fn belongs_to_long(&mut self, wanted: usize, thread: ServingThread) -> bool {
         let was_long = std::mem::take(&mut self.is_long) || wanted >= LONG_BYTES || self.is_noisy;
         self.short_rounds = if was_long { 0 } else { self.short_rounds.saturating_add(1) };
@@ -62,14 +62,14 @@ impl Lately {
     }
 }
 
-/// A connection on its way to another thread. In a box wherever it goes: every connection has room for what its task
-/// may hand on.
+/// A connection on its way to another thread. It is always boxed, because the task of every connection has room for the
+/// value that it may hand on.
 pub(crate) struct Moving<S: Store> {
     connection: Box<Connection<S>>,
     input: Input,
-    /// A socket belongs to the event loop that it was registered with; this one is new.
+    /// A new descriptor of the socket, because the old one belongs to the event loop that it was registered with.
     socket: OwnedFd,
-    /// The number of that thread.
+    /// The number of the thread to move to.
     pub(crate) to: usize,
 }
 
@@ -78,10 +78,10 @@ impl<S: Store> Moving<S> {
         Self { connection, input, socket, to }
     }
 
-    /// Goes on at `thread`, whose event loop the caller runs on, until it ends or moves again.
+    /// Continues on `thread`, on whose event loop the caller runs, until the connection ends or moves again.
     ///
     /// # Errors
-    /// The event loop cannot have it.
+    /// The event loop cannot register the socket.
     pub(crate) fn arrive(
         mut self,
         thread: ServingThread,
@@ -93,7 +93,7 @@ impl<S: Store> Moving<S> {
         Ok(serve(self.connection, self.input))
     }
 
-    /// Whose it is.
+    /// The client of the connection.
     pub(crate) fn client(&self) -> Arc<Client> {
         Arc::clone(&self.connection.session.outbox.client)
     }

@@ -1,4 +1,4 @@
-//! What `CLIENT PAUSE` holds.
+//! Commands that `CLIENT PAUSE` holds.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::store::Store;
 use crate::tenant::account::Account;
 
 impl<S: Store> Connection<S> {
-    /// Waits while `CLIENT PAUSE` holds `command`; what is answered already goes out first.
+    /// Waits while `CLIENT PAUSE` holds `command`. Replies that are ready go out first.
     pub(super) async fn wait_out_pause(&mut self, command: &Command, args: Args<'_>) {
-        // What cannot be called so is told at once. What ends the pause goes on, and what begins or gives up a
-        // transaction.
+        // A call with a wrong number of arguments is answered at once. Commands that may end the pause go on, and so do
+        // those that begin or give up a transaction.
         let goes_on = matches!(command.group, "connection" | "transactions") && command.id != Id::Exec
             || !command.takes(args.len());
         if goes_on {
@@ -30,7 +30,7 @@ impl<S: Store> Connection<S> {
         loop {
             let (ended, drained) = (self.session.pause().ended(), server.drained());
             let Some(until) = self.session.pause().holds(clock.now(), writes) else { break };
-            // Who ends answers what was asked, and waits for nobody.
+            // A server that ends answers what was asked, and does not wait for the pause.
             if self.server.is_draining() {
                 break;
             }
@@ -51,7 +51,7 @@ impl<S: Store> Connection<S> {
         self.session.outbox.lap = clock.now();
     }
 
-    /// Whether a pause of what writes is about `command`: in Redis that is about what replicas are told.
+    /// Whether a pause of writes holds `command`: in Redis it holds what replicas would be sent.
     async fn would_replicate(&mut self, command: &Command, args: Args<'_>) -> bool {
         let (Ok(account), Ok(store)) = (self.session.account().cloned(), self.session.store().cloned()) else {
             return command.is_replicated();
@@ -71,7 +71,7 @@ impl<S: Store> Connection<S> {
     }
 }
 
-/// What says whether a command writes.
+/// What is needed to tell whether a command writes.
 struct Look<S> {
     account: Arc<Account>,
     store: S,
@@ -83,7 +83,8 @@ impl<S: Store> Look<S> {
         command.is_replicated() && !(is_script(command) && self.writes_nothing(command, args).await)
     }
 
-    /// Whether the script or function that `command` runs says so. One that is not known fails at once.
+    /// Whether the script or function that `command` runs declares that it writes nothing. An unknown one fails at
+    /// once.
     async fn writes_nothing(&self, command: &Command, args: Args<'_>) -> bool {
         let scripts = &self.account.scripts;
         match command.id {

@@ -1,4 +1,4 @@
-//! Commands on rows: executed by the store that has them; plain writes are gathered on the way.
+//! Commands on rows: the store that has the rows executes them. Plain writes are gathered on the way.
 
 use std::sync::Arc;
 
@@ -49,7 +49,8 @@ impl<S: Store> Connection<S> {
     async fn execute_locked(&mut self, command: &'static Command, args: Args<'_>, call: &mut Call) -> Outcome {
         self.submit().await;
         let (store, outbox) = self.session.parts()?;
-        // It may wait for the very memory that values in front of it keep, and meanwhile nobody else has the replies.
+        // The command may wait for the very memory that values in front of it keep, and during the wait nobody else has
+        // the replies.
         outbox.replies.own_values();
         let (outcome, commit) = store.execute(command, args, outbox, call).await?;
         call.bill.work.count_all([(Module::RowCommand, 1), (Module::Locked, 1)]);
@@ -65,8 +66,8 @@ impl<S: Store> Connection<S> {
         outcome
     }
 
-    /// Runs a command of many keys as several of some keys each, so that nobody's rows are held for long. Others are
-    /// served between them.
+    /// Runs a command of many keys as several commands of some keys each, so that nobody's rows are locked for long.
+    /// Other connections are served between them.
     async fn execute_in_parts(
         &mut self,
         command: &'static Command,
@@ -74,7 +75,7 @@ impl<S: Store> Connection<S> {
         split: Split,
         call: &mut Call,
     ) -> Outcome {
-        // Nothing is written where a later part would be refused.
+        // Nothing may be written if a later part would be refused.
         check_parts(command, args)?;
         self.submit().await;
         let account = Arc::clone(self.session.account()?);
@@ -107,7 +108,7 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Runs a command that writes whatever was there before: together with its neighbours in the pipeline.
+    /// Runs a command that writes regardless of what was there before, together with its neighbours in the pipeline.
     async fn gather(&mut self, command: &'static Command, args: Args<'_>, call: &mut Call) -> Outcome {
         let from = self.session.outbox.answer_from();
         if self.gathered.batch.as_bytes().len() >= BATCH_BYTES || self.gathered.to != from {
@@ -115,7 +116,7 @@ impl<S: Store> Connection<S> {
         }
         if self.gathered.batch.is_empty() {
             self.gathered.from = from;
-            // The first of a batch pays for what is done once.
+            // The first command of a batch pays for what is done only once.
             call.bill.work.count(Module::LogRecord, 1);
         }
         call.bill.work.count(Module::Gathered, 1);
@@ -127,7 +128,7 @@ impl<S: Store> Connection<S> {
         finished.outcome
     }
 
-    /// Hands the gathered writes to the store, so that what follows sees them.
+    /// Hands the gathered writes to the store, so that the commands after them see them.
     pub(super) async fn submit(&mut self) {
         if self.gathered.batch.is_empty() {
             return;
@@ -164,11 +165,11 @@ impl<S: Store> Connection<S> {
         true
     }
 
-    /// The store has what was gathered, or has refused it.
+    /// The store has taken the gathered writes, or has refused them.
     fn submitted(&mut self, written: Outcome<S::Commit>) {
-        // Refused at once or not safe in the end: their replies say so when everything is written.
+        // If they are refused at once, or are not safe in the end, their replies say so when everything is written.
         if let (Ok(_), Ok(account)) = (&written, self.session.account()) {
-            // No string fills a row for which somebody waits, but it may take the place of one.
+            // Nobody waits for a string, but one may take the place of a row for which somebody waits.
             let changes = self.gathered.batch.as_ref();
             let rows = || changes.iter().map(|change| StoredKey::of(change.key())).collect();
             account.waiting_rows.written(self.session.databases(), rows);

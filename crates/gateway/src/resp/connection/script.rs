@@ -1,9 +1,9 @@
 //! `EVAL` and its kin: a script is a transaction whose commands nobody knows before it runs, or one step of a larger
-//! one.
+//! transaction.
 //!
-//! Its keys are locked, it runs, and what it has written is one batch. Where it has found further keys, or had to leave
-//! the thread that serves its client, nothing of it is applied, and it runs anew: it has had no effect so far, and its
-//! chance is the same again. One that finds other keys every time is given up.
+//! Its keys are locked, it runs, and what it has written is one batch. If it has asked for further keys, or had to
+//! leave the thread that serves its client, nothing of it is applied, and it runs anew. That is safe: it has had no
+//! effect so far, and its random numbers are the same again. A script that asks for other keys every time is given up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ use crate::server::Server;
 use crate::store::Store;
 use crate::tenant::account::Account;
 
-/// How often scripts are run again because they have found further keys.
+/// How often scripts are run at most when they ask for further keys.
 pub(super) const RUNS_MAX: usize = 16;
 
 const NO_SCRIPT: Error = Error::new("NOSCRIPT No matching script. Please use EVAL.");
@@ -74,7 +74,7 @@ pub(super) struct Away<'a> {
 }
 
 impl<'a> Away<'a> {
-    /// Waits for a place; the scripts of `ground` run there from now on.
+    /// Waits for a place. From now on the scripts of `ground` run there.
     ///
     /// # Errors
     /// The server is ending.
@@ -91,10 +91,10 @@ impl<'a> Away<'a> {
     }
 }
 
-/// The key that says where the rows of `ground` are.
+/// The key that says in which partition the rows of `ground` are.
 ///
 /// # Errors
-/// They are in several places.
+/// The rows are in several hash slots.
 fn first_key(ground: &Ground, is_spread: bool) -> Outcome<Vec<u8>> {
     let first = ground.rows.first().map_or_else(Vec::new, |row| row[1..].to_vec());
     let is_elsewhere = |row: &Vec<u8>| slot(&row[1..]) != slot(&first);
@@ -102,7 +102,7 @@ fn first_key(ground: &Ground, is_spread: bool) -> Outcome<Vec<u8>> {
 }
 
 impl<S: Store> Connection<S> {
-    /// Runs a script and answers with what it gives.
+    /// Runs a script and answers with its result.
     pub(super) async fn eval(&mut self, command: &Command, args: Args<'_>) -> Outcome {
         if self.is_monitored() {
             let line = self.monitored_line(command, args, self.session.database()).await;
@@ -126,7 +126,7 @@ impl<S: Store> Connection<S> {
     /// The script that `command` runs.
     ///
     /// # Errors
-    /// There is none.
+    /// The script does not exist.
     pub(super) async fn scripted(
         &mut self,
         command: &Command,
@@ -182,7 +182,7 @@ impl<S: Store> Connection<S> {
         Ok(Scripted::new(known, pace, run, terms))
     }
 
-    /// The script that `command` names or brings.
+    /// The script that `command` names or contains.
     fn known(&self, command: &Command, args: Args<'_>) -> Outcome<Arc<Known>> {
         let account = self.session.account()?;
         let by_digest = matches!(command.id, Id::EvalSha | Id::EvalShaRo);
@@ -220,7 +220,8 @@ impl<S: Store> Connection<S> {
                 account.waiting_rows.written(self.session.databases(), || alone.rows());
             }
             self.end_scripted(&mut alone.scripted).await?;
-            // As in Redis, who listens to what he sends gets it before he is told how many got it.
+            // As in Redis, a client that listens to its own messages gets them before it is told how many listeners got
+            // them.
             self.session.outbox.take_mail().await.map_err(gone)?;
             self.session.outbox.replies.append(replies);
             return Ok(());
@@ -228,12 +229,12 @@ impl<S: Store> Connection<S> {
         Err(OTHER_KEYS)
     }
 
-    /// A script has ended well, and counts.
+    /// A script has ended well, and its effects are final.
     ///
     /// # Errors
     /// The client is gone.
     pub(super) async fn end_scripted(&mut self, scripted: &mut Scripted) -> Outcome {
-        // Only what can be compiled is kept.
+        // Only scripts that can be compiled are kept.
         if let Some(known) = &scripted.known {
             self.session.account()?.scripts.cache.lock().put(known);
         }
@@ -243,8 +244,8 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Counts what a script has called, tells those who are told every command, and the tenant's log what it was
-    /// refused.
+    /// Counts the commands that a script has called, sends them to monitors, and logs for the tenant what the script
+    /// was refused.
     pub(super) async fn show_calls(&mut self, scripted: &mut Scripted) {
         let calls = std::mem::take(&mut scripted.calls);
         self.session.outbox.count(|stats| stats.add(&calls));

@@ -1,8 +1,8 @@
-//! One script of a transaction: what it asks for is run on the transaction's rows, and goes behind what was written in
-//! front of it.
+//! One script of a transaction. The commands that it calls run on the transaction's rows, and their changes go behind
+//! those of the commands in front of it.
 //!
-//! It runs where its client is served, unless it has to leave. Either way it may ask for rows that are not locked: then
-//! nothing of the transaction is applied, and all of it runs once more with these locked, too.
+//! It runs on the thread that serves its client, unless it has to leave. In both cases it may ask for rows that are not
+//! locked. Then nothing of the transaction is applied, and all of it runs once more with these rows locked, too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,52 +29,52 @@ use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
 use crate::scripts::{Asked, Control, Job, Known, LIMITS, Pace, RunningFunction, TOO_LARGE, WRITTEN_BYTES_MAX};
 use crate::stats::Calls;
 
-/// Bytes of lines about what one script calls that are kept for those who are told every command. The rest is left out.
+/// How many bytes of lines about the calls of one script are kept for monitors. Further lines are left out.
 const MONITORED_BYTES_MAX: usize = 4 << 20;
 
-/// Refusals of one script that go into the log.
+/// How many refusals of one script go into the log.
 const DENIED_MAX: usize = 128;
 
-/// Errors of one script that are counted, each as often as it comes.
+/// How many different errors of one script are counted, each with how often it came.
 const ERRORS_MAX: usize = 32;
 
-/// Words of a call of a function that are shown while it runs, and bytes of one of them.
+/// How many words of a call of a function are shown while it runs, and how many bytes of each word.
 const SHOWN_WORDS: usize = 32;
 const SHOWN_WORD_BYTES: usize = 128;
 
-/// Instructions of a slice, as request units count them.
+/// How many instructions make a slice, in which request units count them.
 const SLICE_INSTRUCTIONS: u32 = 100;
 
 const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
 
 /// Where scripts run.
 pub(super) enum RunsOn {
-    /// Where their client is served, by this clock.
+    /// On the thread that serves their client, timed by this clock.
     Here(Arc<dyn Clock>),
-    /// On one of these threads, until they have to end.
+    /// On one of these threads, until the control says that they have to end.
     Away(Arc<dyn Spawn>, Arc<Control>),
 }
 
-/// What the scripts of a transaction run in, and what has come of it so far.
+/// Where the scripts of a transaction run, with which rows, and what has come of it so far.
 pub(super) struct Ground {
     pub(super) place: RunsOn,
     machine: Option<Machine>,
     /// Rows that are locked.
     pub(super) rows: BTreeSet<Vec<u8>>,
-    /// Rows that were asked for and are not.
+    /// Rows that were asked for and are not locked.
     pub(super) missing: BTreeSet<Vec<u8>>,
-    /// A script has to run elsewhere.
+    /// Why a script has to run elsewhere, if one has.
     pub(super) left: Option<Left>,
 }
 
 impl Ground {
-    /// Of scripts that run where their client is served, by `clock`, unless they find themselves elsewhere.
+    /// For scripts that run on the thread that serves their client, timed by `clock`, unless they are moved elsewhere.
     pub(super) fn new(clock: &Arc<dyn Clock>, machine: Machine, rows: BTreeSet<Vec<u8>>) -> Self {
         let place = RunsOn::Here(Arc::clone(clock));
         Self { place, machine: Some(machine), rows, missing: BTreeSet::new(), left: None }
     }
 
-    /// The machine, where it is still there.
+    /// The machine, if it still exists.
     pub(super) fn into_machine(self) -> Option<Machine> {
         self.machine
     }
@@ -92,12 +92,12 @@ impl Ground {
         self.left = None;
     }
 
-    /// What was run counts.
+    /// Whether the results of the run are final.
     pub(super) fn is_final(&self) -> bool {
         self.missing.is_empty() && self.left.is_none()
     }
 
-    /// The machine; a new one if there is none any more.
+    /// The machine, or a new one if it no longer exists.
     fn take_machine(&mut self) -> Outcome<Machine> {
         self.machine.take().map_or_else(Machine::new, Ok)
     }
@@ -106,30 +106,30 @@ impl Ground {
 /// A message: the kind of its channel, the channel, and what it says.
 pub(super) type Message = (Kind, Vec<u8>, Vec<u8>);
 
-/// What a script may do, and its session is like.
+/// What a script may do, and what it needs to know of its session.
 pub(super) struct Terms {
-    /// What each command begins with.
+    /// The context with which each command begins.
     pub(super) call: Call,
     pub(super) writes_nothing: bool,
     pub(super) is_spread: bool,
-    /// Says how long a call takes.
+    /// Times the calls.
     pub(super) clock: Arc<dyn Clock>,
-    /// The living bytes that its tenant may have on disk, where it has so many.
+    /// The limit on the tenant's living bytes on disk, if the tenant has reached it.
     pub(super) full_at: Option<u64>,
     pub(super) seed: u64,
-    /// Where it publishes.
+    /// Where the script publishes.
     pub(super) pubsub: Arc<PubSub>,
-    /// Remembers what it reads, where its client keeps values.
+    /// Remembers what the script reads, if the client keeps values.
     pub(super) reader: Option<Reader>,
-    /// What whoever runs it may do.
+    /// The rights of the user who runs the script.
     pub(super) rights: Rights,
-    /// It may ask for `DEBUG PROTOCOL`.
+    /// The script may run `DEBUG PROTOCOL`.
     pub(super) may_debug: bool,
 }
 
-/// See the module.
+/// One script of a transaction.
 pub(super) struct Scripted {
-    /// Kept for `EVALSHA` when it has run.
+    /// Kept for `EVALSHA` once the script has run.
     pub(super) known: Option<Arc<Known>>,
     pace: Arc<Pace>,
     run: Arc<Run>,
@@ -137,19 +137,19 @@ pub(super) struct Scripted {
     database: u8,
     pub(super) bill: OwnBill,
     host: Headless,
-    /// Messages that are sent when the transaction counts.
+    /// Messages that are sent when the transaction is final.
     published: Vec<Message>,
     published_bytes: usize,
-    /// Lines for those who are told every command; `None` while nobody is.
+    /// Lines for monitors; `None` if there are none.
     monitored: Option<Vec<Vec<u8>>>,
     monitored_bytes: usize,
-    /// What it has called, and errors that it was answered.
+    /// The commands that the script has called, and the errors with which they were answered.
     pub(super) calls: Calls,
     errors: Vec<(Error, u64)>,
-    /// What was not allowed, for the log.
+    /// The calls that were not allowed, for the log.
     denied: Vec<(Denied, Vec<u8>)>,
     pub(super) wrote: bool,
-    /// Commands that it has asked for, whether or not they could be run.
+    /// Number of commands that the script has asked for, whether or not they could be run.
     asked: u64,
     ended: Option<Ended>,
 }
@@ -179,13 +179,13 @@ impl Scripted {
         }
     }
 
-    /// The rows that it has declared.
+    /// The rows of the keys that the script has declared.
     pub(super) fn declared(&self) -> impl Iterator<Item = Vec<u8>> {
         let number = self.terms.call.databases.number(self.terms.call.database);
         self.run.keys.iter().map(move |key| StoredKey::new(number, key).to_vec())
     }
 
-    /// Whether it begins on a thread of its own.
+    /// Whether the script begins on a thread of its own.
     pub(super) fn begins_away(&self, machine: &Machine) -> bool {
         self.pace.begins_away() || !machine.has(&self.run.what, SOURCE_BYTES_MAX)
     }
@@ -204,7 +204,7 @@ impl Scripted {
         Some(Arc::new(RunningFunction { name: name.clone(), command: command.collect() }))
     }
 
-    /// Runs the script; what it writes goes behind `draft`. It may be run again from its beginning.
+    /// Runs the script. Its changes go behind those in `draft`. It may be run again from its beginning.
     pub(super) async fn run(&mut self, rows: &dyn Rows, ground: &mut Ground, mut draft: Draft) -> Draft {
         self.published.clear();
         self.denied.clear();
@@ -242,8 +242,8 @@ impl Scripted {
         draft
     }
 
-    /// Counts its slices: it was looked at so often, after as many instructions as `limits` say, and before each
-    /// command that it has asked for.
+    /// Counts the slices. The script was checked `looks` times: each time it had executed as many instructions as
+    /// `limits` say, and before each command that it has asked for.
     fn count_slices(&mut self, looks: u64, limits: Limits) {
         let slices =
             looks.saturating_sub(self.asked).saturating_mul(u64::from(limits.instructions / SLICE_INSTRUCTIONS));
@@ -287,7 +287,7 @@ impl Scripted {
         }
     }
 
-    /// Runs the command of `words`; gives its reply.
+    /// Runs the command of `words`, and returns its reply.
     ///
     /// # Errors
     /// The script has asked for more than it may, and has to end.
@@ -317,7 +317,7 @@ impl Scripted {
             return Err(Error::new("ERR Wrong number of args calling Redis command from script"));
         }
         check_options(command, words.len())?;
-        // A client cannot send a longer one either.
+        // A client cannot send a longer word, either.
         if words.iter().any(|word| word.len() > terms.call.value_bytes_max) {
             return Err(TOO_LONG);
         }
@@ -355,7 +355,7 @@ impl Scripted {
         outcome
     }
 
-    /// Counts an error that a call was answered. A script that tries in vain gets the same ones.
+    /// Counts an error with which a call was answered. A script that tries in vain gets the same errors again.
     fn note_error(&mut self, error: Error) {
         if let Some((_, count)) = self.errors.iter_mut().find(|(other, _)| *other == error) {
             *count += 1;
@@ -364,7 +364,7 @@ impl Scripted {
         }
     }
 
-    /// Counts the error that the script gives, unless it is that of a call.
+    /// Counts the error that the script returns, unless it is that of a call.
     fn note_own_error(&mut self, ended: &Ended) {
         let answer = ended.as_ref().ok().and_then(|replies| replies.as_one_piece()?.strip_prefix(b"-"));
         let Some(text) = answer.and_then(|answer| answer.split(|&byte| byte == b'\r').next()) else { return };
@@ -373,7 +373,7 @@ impl Scripted {
         }
     }
 
-    /// Remembers the call for those who are told every command, as far as there is room.
+    /// Keeps the call for monitors, as far as there is room.
     async fn show(&mut self, command: &Command, args: Args<'_>) {
         let Some(lines) = &mut self.monitored else { return };
         if self.monitored_bytes < MONITORED_BYTES_MAX && monitored::is_shown(command, args) {
@@ -409,13 +409,14 @@ impl Scripted {
         self.bill = call.bill;
         self.wrote |= call.wrote;
         if !call.wrote {
-            // A look costs nothing beside a write. A script may look and write nothing, as often as it likes.
+            // A command that has written nothing counts as a look, which costs nothing beside a write. A script may
+            // look as often as it likes.
             self.bill.looked();
         }
         finished.outcome
     }
 
-    /// Runs a command that is about no rows.
+    /// Runs a command that is not about rows.
     fn about_nothing(&mut self, command: &Command, args: Args<'_>) -> Outcome {
         match command.id {
             Id::Ping if args.len() == 1 => self.host.replies().simple("PONG"),
@@ -434,7 +435,7 @@ impl Scripted {
             Id::Publish | Id::SPublish => {
                 let kind = if command.id == Id::Publish { Kind::Channel } else { Kind::ShardChannel };
                 kind.check(args.at(1))?;
-                // A message of no bytes takes memory, too.
+                // An empty message takes memory, too.
                 self.published_bytes += args.at(1).len() + args.at(2).len() + 64;
                 self.published.push((kind, args.at(1).to_vec(), args.at(2).to_vec()));
                 let listeners = self.terms.pubsub.listeners(kind, args.at(1));
@@ -448,41 +449,41 @@ impl Scripted {
         Ok(())
     }
 
-    /// The messages that it has published.
+    /// The messages that the script has published.
     pub(super) fn take_published(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.published)
     }
 
-    /// Lines about what it has called, for those who are told every command.
+    /// Lines about the script's calls, for monitors.
     pub(super) fn take_monitored(&mut self) -> Vec<Vec<u8>> {
         self.monitored.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The errors that its calls were answered, and itself, and how often.
+    /// The errors of the script's calls and of the script itself, each with how often it came.
     pub(super) fn take_errors(&mut self) -> Vec<(Error, u64)> {
         std::mem::take(&mut self.errors)
     }
 
-    /// What it was refused.
+    /// What the script was refused.
     pub(super) fn take_denied(&mut self) -> Vec<(Denied, Vec<u8>)> {
         std::mem::take(&mut self.denied)
     }
 
-    /// Its answer, when it has run and counts.
+    /// The script's answer, when it has run and is final.
     ///
     /// # Errors
-    /// Why it had to end.
+    /// The reason why the script had to end.
     pub(super) fn take_ended(&mut self) -> Outcome<Replies> {
         self.ended.take().unwrap_or(Err(Error::new("ERR internal error: the script was not run")))
     }
 }
 
-/// Whether a command on rows names none: it goes through all keys.
+/// Whether a command on rows names no keys, and therefore goes through all of them.
 fn goes_through_all(command: &Command, args: Args<'_>) -> bool {
     command.is_of_rows && command.keys_in(args).next().is_none() && command.counted.is_none()
 }
 
-/// The bridge of a script that runs where its client is served: no command of it may wait.
+/// The bridge of a script that runs on the thread that serves its client. None of its commands may wait.
 struct Near<'n> {
     scripted: &'n mut Scripted,
     rows: &'n dyn Rows,

@@ -13,11 +13,11 @@ use crate::store::Store;
 use crate::stream::Stream;
 use crate::tls::{Failure, Handshake, Secured};
 
-/// Forgets a connection that ends before it has begun.
+/// Forgets a connection that ends before it is served.
 struct Leaving<S: Store> {
     server: Arc<Server<S>>,
     client: u64,
-    /// It is being served, and removes itself from the list when it ends.
+    /// The connection is being served, and will remove itself from the list when it ends.
     has_begun: bool,
 }
 
@@ -29,7 +29,7 @@ impl<S: Store> Drop for Leaving<S> {
     }
 }
 
-/// Serves what comes over `socket` after `handshake`.
+/// Serves `socket` after `handshake`.
 pub(crate) async fn begin_secured<S: Store>(
     socket: TcpStream,
     handshake: Handshake,
@@ -38,7 +38,8 @@ pub(crate) async fn begin_secured<S: Store>(
     thread: ServingThread,
 ) -> Option<Box<Moving<S>>> {
     let mut leaving = Leaving { server: Arc::clone(&server), client: client.id, has_begun: false };
-    // Boxed, so that this memory is free again after the handshake: connections are idle for much longer than that.
+    // Boxed, so that this memory is free again after the handshake: connections are idle for much longer than a
+    // handshake takes.
     let made = Box::pin(handshake.make(socket, &server.clock)).await;
     match made {
         Ok(Secured { stream, names }) => {
@@ -48,7 +49,7 @@ pub(crate) async fn begin_secured<S: Store>(
             connection.await
         }
         Err(why) => {
-            // A probe connects and closes, to see whether somebody listens: not worth a line.
+            // A probe connects and closes, to see whether somebody listens. That is not worth a line.
             if why != Failure::Closed {
                 let notice = Notice { what: What::Handshake(why), tenant: None, address: Some(client.peer.ip()) };
                 server.notices.tell(notice, server.clock.now());

@@ -1,9 +1,9 @@
-//! `EXEC`: what was queued is run.
+//! `EXEC`: runs the queued commands.
 //!
-//! Commands on rows, and scripts, that follow one another are run [as one](super::as_one): their rows are locked
-//! together, each sees what those in front of it have written, and all of it is one record of the log. What is about
-//! the session, or goes through all keys, is run between them, in its place: nobody else's rows are involved, or it
-//! holds none.
+//! Consecutive commands on rows, and scripts, are run [as one](super::as_one): their rows are locked together, each
+//! command sees what those in front of it have written, and all of it is one record of the log. Commands about the
+//! session, or that go through all keys, are run in their places in between: the former involve nobody else's rows, and
+//! the latter lock none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,17 +30,18 @@ use crate::resp::transaction::{Queued, Watched};
 use crate::store::Store;
 use crate::tenant::account::Account;
 
-/// A run of queued commands.
+/// A run of consecutive queued commands.
 enum Step<'q> {
     /// Commands on rows.
     Rows(Vec<Member<'q>>),
-    /// Any other.
+    /// Any other command.
     Alone(&'q Queued),
-    /// One that is not allowed any more.
+    /// A command that is not allowed any more.
     Denied(&'q Queued, Denied),
 }
 
-/// What was queued, in runs. The first one is of rows, so that there is one to look at what is watched.
+/// The queued commands in runs. The first run is one of rows, even if it is empty, so that one looks at the watched
+/// rows.
 fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
     let mut steps = vec![Step::Rows(Vec::new())];
     for one in queued {
@@ -66,7 +67,7 @@ fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
 }
 
 impl<'q> Step<'q> {
-    /// Its commands on rows.
+    /// The commands on rows of this step.
     fn members(&self) -> &[Member<'q>] {
         match self {
             Step::Rows(members) => members,
@@ -76,7 +77,7 @@ impl<'q> Step<'q> {
 }
 
 impl<S: Store> Connection<S> {
-    /// Runs what was queued since `MULTI`, and answers each command of it.
+    /// Runs the commands queued since `MULTI`, and answers each of them.
     pub(super) async fn exec(&mut self) -> Outcome {
         let outcome = self.exec_queued().await;
         self.alone = None;
@@ -93,13 +94,13 @@ impl<S: Store> Connection<S> {
         self.become_alone_for(&queue.commands).await?;
         let steps = steps(&queue.commands, self.session.database());
         let members: Vec<Member<'_>> = steps.iter().flat_map(Step::members).copied().collect();
-        // Whoever waits has what is in front of it written. So all of it is paid for before anything is answered, and
-        // before any of it is run.
+        // Before a command waits, the replies in front of it are written. So everything is paid for before anything is
+        // answered, and before anything is run.
         let charges = self.charge_members(&members).await?;
         self.enter_databases().await;
         let mut ran = 0;
         let outcome = self.exec_steps(&queue.commands, steps, &watched, &charges, &mut ran).await;
-        // What was charged and not run goes back.
+        // What was charged for commands that were not run is given back.
         self.give_back(&members[ran..], charges.get(ran..).unwrap_or_default());
         outcome
     }
@@ -122,7 +123,7 @@ impl<S: Store> Connection<S> {
     }
 
     /// Runs the `steps` of `queued`, whose commands on rows were charged `charges`; `ran` counts those that have run.
-    /// Until it is known that what is `watched` has not changed nothing may flush the replies.
+    /// Until it is known that the `watched` rows have not changed, nothing may flush the replies.
     async fn exec_steps(
         &mut self,
         queued: &[Queued],
@@ -139,11 +140,11 @@ impl<S: Store> Connection<S> {
         let elements = replies.take_announced();
         let work = &mut self.session.bill.work;
         work.count(Module::ReplyElement, elements);
-        // Each was found, checked and answered when it was queued, and is once more when it is run.
+        // Each command was found, checked and answered when it was queued, and this is done once more when it is run.
         work.count(Module::Command, queued.len() as u64);
         work.count(Module::Word, queued.iter().map(|queued| queued.request.args().len() as u64).sum());
         for (index, step) in steps.into_iter().enumerate() {
-            // What is queued in front of it may have changed what is allowed.
+            // A command in front of this step may have changed what is allowed.
             let step = self.check_step(step).await;
             match step {
                 Step::Rows(members) => {
@@ -156,9 +157,10 @@ impl<S: Store> Connection<S> {
                             self.session.outbox.replies.null_array();
                             return Ok(());
                         }
-                        // Nothing was run; or all was, and the client is gone.
+                        // Either nothing was run, or everything was and the client is gone.
                         Err(error) if index == 0 || *ran > before => return Err(error),
-                        // What is in front of it was run, and stays: as in Redis, the others are run as well.
+                        // The commands in front of it were run, and their effects stay. As in Redis, the others are run
+                        // as well.
                         Err(error) => {
                             self.session.outbox.replies.rewind_elements(from, missing);
                             self.refuse_rows(&members, charges, ran, &error);
@@ -172,8 +174,8 @@ impl<S: Store> Connection<S> {
         Ok(())
     }
 
-    /// Answers each of `members` with `error`: none of them was run. What they were charged, behind those that `ran`
-    /// before, goes back.
+    /// Answers each of `members` with `error`, because none of them was run. Their charges, which come after those of
+    /// the first `ran` commands, are given back.
     fn refuse_rows(&mut self, members: &[Member<'_>], charges: &[Charge], ran: &mut usize, error: &Error) {
         self.give_back(members, charges.get(*ran..*ran + members.len()).unwrap_or_default());
         *ran += members.len();
@@ -187,7 +189,7 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// `step`, with what is not allowed any more.
+    /// `step`, with what is not allowed any more marked as denied.
     async fn check_step<'q>(&mut self, step: Step<'q>) -> Step<'q> {
         if self.session.has_full_rights() {
             return step;
@@ -210,8 +212,8 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Runs commands on rows, and scripts, as one; `false` if something that is watched was changed, and nothing was
-    /// run. What they were charged is in `charges`, behind that of those that `ran` before.
+    /// Runs commands on rows, and scripts, as one; `false` if a watched row was changed and nothing was run. Their
+    /// charges are in `charges`, after those of the first `ran` commands.
     async fn exec_rows(
         &mut self,
         members: &[Member<'_>],
@@ -260,7 +262,7 @@ impl<S: Store> Connection<S> {
         Ok(!is_stale)
     }
 
-    /// The scripts among `members`.
+    /// The scripts among `members`, if there are any.
     async fn scripts_of(&mut self, members: &[Member<'_>], watched: &[Watched]) -> Outcome<Option<Scripts>> {
         if !members.iter().any(|member| is_script(member.command)) {
             return Ok(None);
@@ -286,8 +288,8 @@ impl<S: Store> Connection<S> {
         Ok(Some(Scripts { ground, begins_away, members: scripted }))
     }
 
-    /// Runs `members`; gives what has become of each, whether something that is watched was changed, and where the
-    /// replies begin.
+    /// Runs `members`. Returns the outcome of each of them, whether a watched row was changed, and where the replies
+    /// begin.
     async fn exec_as_one(
         &mut self,
         account: &Account,
@@ -351,7 +353,7 @@ impl<S: Store> Connection<S> {
         Err(OTHER_KEYS)
     }
 
-    /// Runs a command that is about the session, or goes through all keys, unless it is `denied`.
+    /// Runs a command that is about the session, or that goes through all keys, unless it is `denied`.
     async fn exec_alone(&mut self, queued: &Queued, denied: Option<Denied>) {
         let Queued { command, request } = queued;
         let (args, before) = (request.args(), self.session.outbox.place());
@@ -370,7 +372,7 @@ impl<S: Store> Connection<S> {
         };
         let replies = &mut self.session.outbox.replies;
         if let Some(blocked) = self.session.blocked.take() {
-            // Nobody waits within a transaction.
+            // No command waits within a transaction.
             replies.answer_with(&blocked.timed_out);
         }
         let outcome = outcome.and_then(|()| match replies.is_whole() {
@@ -382,7 +384,7 @@ impl<S: Store> Connection<S> {
             if outbox.take_back_to(before) {
                 outbox.replies.error(error.text());
             } else {
-                // What follows is run all the same, and not told.
+                // The commands after it are run all the same, but their replies are not sent.
                 outbox.break_off();
             }
         }
@@ -394,7 +396,7 @@ impl<S: Store> Connection<S> {
         }
     }
 
-    /// Counts a command that was queued and has ended `at`.
+    /// Counts a queued command that has ended at `at`.
     fn count_queued(&mut self, command: &Command, args: Args<'_>, outcome: &Outcome, at: Nanos) {
         self.session.outbox.count(|stats| stats.called(command, args));
         if let Err(error) = outcome {

@@ -1,17 +1,18 @@
-//! From the outcome of a command to its one reply.
+//! Turns the outcome of a command into its one reply.
 //!
-//! Every command is answered by exactly one reply, in the order of the commands, whatever fails. Three rules make it
-//! so:
+//! Every command is answered by exactly one reply, in the order of the commands, whatever fails. Three rules ensure
+//! this:
 //!
-//! 1. [`Outbox::begin_answer`] marks where a command's reply begins, and [`Outbox::end_answer`] alone ends it. A
-//!    handler that fails, or that has written anything but one whole reply, is taken back to the mark and answered with
-//!    an error, so it cannot leave a piece of a reply.
+//! 1. [`Outbox::begin_answer`] marks where a command's reply begins, and only [`Outbox::end_answer`] ends it. If a
+//!    handler fails, or has written anything but one whole reply, its output is taken back to the mark and replaced by
+//!    an error. So it cannot leave a piece of a reply.
 //! 2. Nothing in front of the mark changes while the command runs. A write that fails, at once or at its commit, is
-//!    only remembered ([`Pending`]); [`Outbox::place_errors`] puts the errors in their places, right before everything
+//!    only remembered ([`Pending`]); [`Outbox::place_errors`] puts the errors in their places right before everything
 //!    is written.
-//! 3. A part of a long reply may have left when its command fails, or when a write of it turns out to have failed. It
-//!    cannot be taken back: nothing more is written, and the connection is closed ([`Outbox::break_off`]). The client
-//!    sees the end of the stream in the middle of that reply, and takes nothing for an answer that is none.
+//! 3. A part of a long reply may have been sent when its command fails, or when one of its writes turns out to have
+//!    failed. That part cannot be taken back, so nothing more is written, and the connection is closed
+//!    ([`Outbox::break_off`]). The client sees the end of the stream in the middle of that reply, and takes nothing for
+//!    an answer that is none.
 
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
 use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
@@ -24,12 +25,12 @@ use crate::store::Store;
 pub(super) struct Answer {
     /// Where it begins.
     pub(super) from: Mark,
-    /// Its command has begun and not ended.
+    /// The reply's command has begun and not ended.
     pub(super) is_under_way: bool,
-    /// A part of it is with the client already, of so many bytes.
+    /// A part of the reply has been sent already, of `left_bytes` bytes.
     pub(super) has_left: bool,
     pub(super) left_bytes: u64,
-    /// Its command is answered with messages instead, which stand in front of it.
+    /// The command is answered with messages instead, which stand in front of the reply.
     pub(super) is_messages: bool,
 }
 
@@ -40,25 +41,25 @@ impl Answer {
     }
 }
 
-/// Plain writes that wait to become one batch. Their replies lie together between the marks.
+/// Plain writes that wait to become one batch. Their replies lie next to each other between the marks.
 pub(in crate::resp) struct Gathered {
     pub(in crate::resp) batch: Batch,
     pub(in crate::resp) from: Mark,
     pub(in crate::resp) to: Mark,
-    /// How many of them are answered.
+    /// How many of the writes are answered.
     pub(in crate::resp) replies: usize,
-    /// The command under way is the last of them, and its reply has not ended.
+    /// The command under way is the last of the writes, and its reply has not ended.
     pub(in crate::resp) is_open: bool,
 }
 
-/// A write whose replies depend on what becomes of it.
+/// A write on whose outcome replies depend.
 pub(super) struct Pending<C> {
     stage: Stage<C>,
     from: Mark,
-    /// `None` while the command that wrote has not ended: it has one reply, however many writes.
+    /// `None` while the command that wrote has not ended. It has one reply, however many writes it makes.
     to: Option<Mark>,
     replies: usize,
-    /// A part of its reply has left before the write was awaited.
+    /// A part of the command's reply was sent before the write was awaited.
     has_left: bool,
 }
 
@@ -66,7 +67,7 @@ pub(super) struct Pending<C> {
 #[derive(Clone, Copy)]
 pub(in crate::resp) struct Place {
     mark: Mark,
-    /// Bytes of the reply that had left.
+    /// Bytes of the reply that had been sent.
     left_bytes: u64,
     /// Bytes of the reply in front of the place.
     bytes: u64,
@@ -79,25 +80,25 @@ enum Stage<C> {
 }
 
 impl<S: Store> Outbox<S> {
-    /// The next command is about to write its reply.
+    /// To be called when the next command is about to write its reply.
     pub(in crate::resp) fn begin_answer(&mut self) {
         self.answer = Answer { is_under_way: true, ..Answer::new(self.replies.begin()) };
     }
 
-    /// Whether the command under way is answered.
+    /// Whether the client gets the reply of the command under way.
     pub(in crate::resp) fn answers(&self) -> bool {
         matches!(self.reply_mode, ReplyMode::On | ReplyMode::SkipNext)
     }
 
-    /// What became of a command, from what its handler says and what it has written.
+    /// The outcome of a command, judged by what its handler returned and what it has written.
     pub(in crate::resp) fn judge(&self, outcome: Outcome) -> Outcome {
         outcome?;
         if self.replies.len_beside_one_value() > OUTPUT_BYTES_MAX {
             return Err(REPLY_TOO_LONG);
         }
-        // By now it is known whether it is answered: `CLIENT REPLY` is about its own reply, too.
+        // Only now is it known whether the command is answered, because `CLIENT REPLY` also applies to its own reply.
         if self.reply_mode == ReplyMode::On && !self.answer.is_messages && !self.replies.is_whole() {
-            tracing::error!(client = self.client.id, "a command has written no whole reply");
+            tracing::error!(client = self.client.id, "a command did not write a whole reply");
             return Err(Error::new("ERR internal error: the reply was not whole"));
         }
         Ok(())
@@ -113,12 +114,12 @@ impl<S: Store> Outbox<S> {
         self.replies.len_since(self.answer.from)
     }
 
-    /// Bytes of the reply of the command under way, those that have left included.
+    /// Bytes of the reply of the command under way, including those that were sent already.
     pub(in crate::resp) fn answer_bytes(&self) -> u64 {
         self.answer.left_bytes + self.answer_len() as u64
     }
 
-    /// Whether the whole reply of the command under way is here, and its client is answered.
+    /// Whether the whole reply of the command under way is still here, and its client gets it.
     pub(in crate::resp) fn has_whole_answer(&self) -> bool {
         self.answers() && !self.answer.has_left && !self.answer.is_messages
     }
@@ -129,37 +130,37 @@ impl<S: Store> Outbox<S> {
         Place { mark: self.replies.mark(), left_bytes, bytes: self.answer_bytes() }
     }
 
-    /// Takes back what was written of the reply of the command under way since `place`. `false` if a part of that has
-    /// left.
+    /// Takes back what was written to the reply of the command under way since `place`. `false` if a part of that was
+    /// sent already.
     pub(in crate::resp) fn take_back_to(&mut self, place: Place) -> bool {
         let Answer { from, left_bytes, .. } = self.answer;
         if left_bytes == place.left_bytes {
             self.replies.rewind(place.mark);
             return true;
         }
-        // All that was here then has left, or is not told.
+        // Everything that was here then has been sent, or was dropped because the client does not get it.
         self.replies.rewind(from);
         left_bytes == place.bytes || !self.answers()
     }
 
-    /// A part of a reply has left that cannot be made whole. See the module.
+    /// A part of a reply that cannot be completed was sent: nothing more is written, and the connection closes.
     pub(in crate::resp) fn break_off(&mut self) {
         (self.is_broken_off, self.closing) = (true, true);
     }
 
-    /// All replies are about to leave.
+    /// All replies are about to be sent.
     pub(super) fn leave(&mut self) {
         self.answer.has_left |= self.replies.mark() != self.answer.from;
         self.answer.left_bytes += self.answer_len() as u64;
     }
 
-    /// Drops what is here of a reply that is not told.
+    /// Drops the part that is here of a reply that the client does not get.
     pub(super) fn drop_untold(&mut self) {
         self.answer.left_bytes += self.answer_len() as u64;
         self.take_back();
     }
 
-    /// Everything has left: what follows of the reply of the command under way begins here.
+    /// Everything was sent: the rest of the reply of the command under way begins here.
     pub(super) fn continue_answer(&mut self) {
         self.begins_with_rest = self.answer.is_under_way && self.answer.has_left;
         self.answer_from_here(self.replies.mark());
@@ -167,7 +168,7 @@ impl<S: Store> Outbox<S> {
         self.commits.iter_mut().for_each(|pending| pending.has_left = has_left);
     }
 
-    /// The reply of the command under way, or the rest of it, begins at `from`, the end of all that is here.
+    /// The reply of the command under way, or the rest of it, begins at `from`, which is the end of everything here.
     pub(super) fn answer_from_here(&mut self, from: Mark) {
         self.answer.from = from;
         self.commits.iter_mut().filter(|pending| pending.to.is_none()).for_each(|pending| pending.from = from);
@@ -178,7 +179,7 @@ impl<S: Store> Outbox<S> {
         self.replies.rewind(self.answer.from);
     }
 
-    /// Ends the reply of the command under way, which `gathered` may wait for. See the module.
+    /// Ends the reply of the command under way, which may belong to the writes in `gathered`.
     pub(in crate::resp) fn end_answer(&mut self, outcome: &Outcome, gathered: &mut Gathered) {
         let is_silent = self.reply_mode != ReplyMode::On;
         self.answer.is_under_way = false;
@@ -214,12 +215,13 @@ impl<S: Store> Outbox<S> {
         self.commits.push(Pending { stage: Stage::UnderWay(commit), from, to: None, replies: 1, has_left });
     }
 
-    /// The reply of the command under way depends on nothing any more: it is not told.
+    /// The reply of the command under way no longer depends on anything, because the client does not get it.
     pub(in crate::resp) fn depend_on_nothing(&mut self) {
         self.commits.retain(|pending| pending.to.is_some());
     }
 
-    /// Commands that were run as one since [`Outbox::begin_answer`] have written `replies`, which depend on `commit`.
+    /// Commands that were run as one since [`Outbox::begin_answer`] have written `replies` replies, which depend on
+    /// `commit`.
     pub(in crate::resp) fn end_group(&mut self, replies: usize, commit: Option<S::Commit>) {
         self.answer.is_under_way = false;
         let (from, to) = (self.answer.from, Some(self.replies.mark()));
@@ -229,7 +231,7 @@ impl<S: Store> Outbox<S> {
         self.unanswered += replies as u64;
     }
 
-    /// The replies of the gathered writes depend on what became of handing them over.
+    /// The replies of the gathered writes depend on `written`, the outcome of handing the writes over.
     pub(in crate::resp) fn gathered_depend_on(&mut self, gathered: &mut Gathered, written: Outcome<S::Commit>) {
         let stage = written.map_or_else(Stage::Failed, Stage::UnderWay);
         let Gathered { from, to, replies, .. } = *gathered;
@@ -258,7 +260,7 @@ impl<S: Store> Outbox<S> {
         self.commits = commits;
     }
 
-    /// Why a write of the command under way is known to have failed.
+    /// The error of a write of the command under way that is known to have failed.
     pub(super) fn own_failure(&self) -> Outcome {
         let mut own = self.commits.iter().rev().take_while(|pending| pending.to.is_none());
         let failed = own.find_map(|pending| match &pending.stage {
@@ -268,14 +270,14 @@ impl<S: Store> Outbox<S> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Puts the errors of failed writes in the place of their replies. Marks are wrong afterwards: what follows is that
-    /// everything is written. Writes of the command under way wait for its end.
+    /// Puts the errors of failed writes in the place of their replies. Marks are wrong afterwards, so everything must
+    /// be written next. Writes of the command under way are left until the command ends.
     pub(super) fn place_errors(&mut self) {
         let ended = self.commits.iter().take_while(|pending| pending.to.is_some()).count();
         let under_way = self.commits.split_off(ended);
         let ended = std::mem::replace(&mut self.commits, under_way);
         // From the last to the first, so that the marks in front stay right. A command with several writes has one
-        // reply: it is replaced once.
+        // reply, which is replaced only once.
         let mut replaced = None;
         for Pending { stage, from, to, replies, has_left } in ended.into_iter().rev() {
             if let Stage::Failed(error) = stage

@@ -15,8 +15,8 @@ use weir_node::{Quota, Unit};
 use super::Outbox;
 use crate::store::Store;
 
-/// A turn ends as tokio's tasks end theirs: the event loop then looks for what others have sent, which it does not do
-/// for one who only goes to the end of its queue.
+/// Ends a turn in the way that tokio's own tasks do. The event loop then looks for new input of other connections,
+/// which it does not do for a task that only goes to the end of its queue.
 pub(crate) const YIELD: Yield = Yield::new(|task| {
     // Not awaited: its first poll arranges the wake-up.
     let _ = pin!(tokio::task::yield_now()).poll(task);
@@ -70,7 +70,7 @@ impl<S: Store> Host for Outbox<S> {
                 self.wait_for_one(&quota, unit).await?;
                 bill.paid(unit, 1);
             }
-            // Its wait is not the command's own time.
+            // The wait does not count as the command's own time.
             let waited = clock.now() - before;
             self.lap += waited;
             waits::book(Cause::Quota, waited);
@@ -90,7 +90,7 @@ impl<S: Store> Host for Outbox<S> {
     }
 
     fn new_cursor(&mut self, database: u8, place: Vec<u8>) -> Outcome<u64> {
-        // A stranger goes through no keys.
+        // A stranger may not go through keys.
         let account = self.tenant.as_ref().ok_or(OLD_CURSOR)?;
         Ok(account.cursors.issue(database, place))
     }
@@ -101,11 +101,11 @@ impl<S: Store> Host for Outbox<S> {
 }
 
 impl<S: Store> Outbox<S> {
-    /// Charges one of `unit` to a command that has begun: it is not refused any more, it waits.
+    /// Charges one of `unit` to a command that has begun. The command is no longer refused; it waits.
     async fn wait_for_one(&mut self, quota: &Arc<Quota>, unit: Unit) -> Outcome {
         let clock = Arc::clone(&self.server.clock);
         while !quota.try_admit(unit, 1) {
-            // It may be long until what is in front of it is written.
+            // It may take long until what is in front of it is written.
             self.replies.own_values();
             if self.server.is_draining() {
                 return Err(Error::new("ERR the server is ending"));

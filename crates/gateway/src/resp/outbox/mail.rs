@@ -1,14 +1,14 @@
-//! What the client did not ask for, between its replies: messages out of the connection's [`Mailbox`].
+//! Messages that the client did not ask for, out of the connection's [`Mailbox`], sent between its replies.
 //!
-//! A message leaves whole, and never within a reply. There are two ways for it:
+//! A message is sent whole, and never within a reply. There are two ways for it:
 //!
 //! 1. **Beside the replies**, while the connection waits: for its client's next request, for a commit, for capacity
-//!    units, for the end of a pause. [`Outbox::poll_push`] writes what waits as far as the socket takes it, ahead of
-//!    replies that may not be told yet.
-//! 2. **Among the replies**, where the order matters: what was sent before a channel is left is in front of the answer
-//!    that says so. Until these replies are written no message goes the first way.
+//!    units, for the end of a pause. [`Outbox::poll_push`] writes waiting messages as far as the socket takes them,
+//!    ahead of replies that may not be sent yet.
+//! 2. **Among the replies**, where the order matters: messages that were sent to a channel before the client leaves it
+//!    are put in front of the answer that says so. Until these replies are written, no message goes the first way.
 //!
-//! Both encode a message when it is written, in the version of the protocol that holds there.
+//! Both ways encode a message when it is written, in the protocol version that is valid at that time.
 
 use std::io;
 use std::pin::pin;
@@ -25,25 +25,25 @@ use crate::resp::client::Phase;
 use crate::store::Store;
 use crate::tenant::byte_limit::Held;
 
-/// See the module.
+/// The messages of one connection.
 pub(super) struct Mail {
     mailbox: Arc<Mailbox>,
-    /// Messages on their way beside the replies, of which so many bytes are written.
+    /// Messages that are being written beside the replies, and how many bytes of them are written.
     aside: Replies,
     written: usize,
-    /// What the mailbox counts them as.
+    /// Bytes that the mailbox counts for these messages.
     taken: usize,
-    /// Messages, or what was subscribed to, or another protocol, or values that the client keeps, are among the
-    /// replies: nothing may overtake them.
+    /// The replies contain messages, or answers about subscriptions, protocols or values that the client keeps. Nothing
+    /// may overtake them.
     is_among: bool,
-    /// What the mailbox counts those as.
+    /// Bytes that the mailbox counts for the messages among the replies.
     taken_among: usize,
-    /// The client does not take them: what it did before, and what books them.
+    /// Set if the client does not take the messages: its phase before, and what books the messages.
     blocked: Option<(Phase, Option<Held>)>,
 }
 
 impl<S: Store> Outbox<S> {
-    /// The connection's mailbox, which is made by `make` where there is none.
+    /// The connection's mailbox. If there is none, `make` makes it.
     pub(in crate::resp) fn mailbox(&mut self, make: impl FnOnce() -> Arc<Mailbox>) -> Arc<Mailbox> {
         let mail = self.mail.get_or_insert_with(|| {
             Box::new(Mail {
@@ -66,7 +66,7 @@ impl<S: Store> Outbox<S> {
     }
 
     /// Puts the messages that wait now in front of the reply of the command under way, of which nothing is written yet.
-    /// Writes in front of it have been handed over.
+    /// The gathered writes in front of it must have been handed over.
     ///
     /// # Errors
     /// The client is gone.
@@ -88,15 +88,15 @@ impl<S: Store> Outbox<S> {
         Ok(())
     }
 
-    /// Messages leave behind the reply of the command under way: it says in which protocol they are, or has a value
-    /// that they may be about.
+    /// From now on messages are sent after the reply of the command under way, because it says in which protocol they
+    /// are, or has a value that they may be about.
     pub(in crate::resp) fn hold_messages_back(&mut self) {
         if let Some(mail) = &mut self.mail {
             mail.is_among = true;
         }
     }
 
-    /// Answers the command under way with a message of these elements, as the commands are that subscribe.
+    /// Answers the command under way with a message of these elements. Commands that subscribe are answered like this.
     ///
     /// # Errors
     /// The client is gone.
@@ -116,7 +116,7 @@ impl<S: Store> Outbox<S> {
         Ok(())
     }
 
-    /// A message is among the replies. What follows is the reply of the command under way.
+    /// A message is among the replies. The reply of the command under way begins after it.
     fn end_message(&mut self) {
         let from = self.replies.begin();
         self.answer_from_here(from);
@@ -136,7 +136,7 @@ impl<S: Store> Outbox<S> {
         .await
     }
 
-    /// Writes messages that wait as far as the socket takes them, and has the task woken when there is more to do.
+    /// Writes waiting messages as far as the socket takes them, and has the task woken when there is more to do.
     pub(in crate::resp) fn poll_push(&mut self, cx: &mut Context<'_>) {
         let is_within_reply = self.begins_with_rest || self.is_broken_off;
         let protocol = self.replies.protocol;
@@ -153,12 +153,12 @@ impl<S: Store> Outbox<S> {
             mail.taken = mail.mailbox.take(FLUSH_BYTES, |push| aside.push(push.len, &push.front, push.rest));
         }
         if self.poll_write_aside(cx).is_ready() {
-            // There may be more. Others are served first, and what others have sent is looked for.
+            // There may be more messages. Other connections are served first, and their new input is looked for.
             let _ = pin!(YIELD.now()).poll(cx);
         }
     }
 
-    /// Writes the rest of the messages that are on their way.
+    /// Writes the rest of the messages that are being written.
     ///
     /// # Errors
     /// The client is gone.
@@ -173,7 +173,7 @@ impl<S: Store> Outbox<S> {
         }
         let written = ready!(self.poll_write_to_end(cx));
         if written.is_err() {
-            // Perhaps in the middle of a message.
+            // The write may have failed in the middle of a message.
             (self.is_cut, self.closing) = (true, true);
         }
         Poll::Ready(written)
@@ -213,7 +213,7 @@ impl<S: Store> Outbox<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// The messages are with the client.
+    /// The messages have been sent.
     fn end_push(&mut self) {
         let Some(mail) = &mut self.mail else { return };
         let len = std::mem::take(&mut mail.written) as u64;
@@ -225,7 +225,7 @@ impl<S: Store> Outbox<S> {
         self.book_turn(self.server.clock.now());
     }
 
-    /// The replies are with the client, and the messages among them.
+    /// The replies have been sent, and the messages among them.
     pub(in crate::resp) fn end_messages_among(&mut self) {
         if let Some(mail) = &mut self.mail
             && std::mem::take(&mut mail.is_among)

@@ -1,9 +1,9 @@
-//! What a connection tells its client: replies on their way out, and everything that they wait for. Nothing is told
-//! before its commit.
+//! What a connection sends to its client: replies, and the commits that they wait for. No reply is sent before its
+//! commit.
 //!
-//! Messages that it did not ask for go in between, whole ([`mail`]).
+//! Messages that the client did not ask for go in between, each of them whole ([`mail`]).
 //!
-//! While replies wait for the client nothing more is read from it, so the memory of a connection is bounded by one
+//! While replies wait for the client, nothing more is read from it. So the memory of a connection is bounded by one
 //! request, [`FLUSH_BYTES`] of replies and one value.
 
 mod answer;
@@ -35,7 +35,7 @@ use crate::tenant::account::Account;
 use crate::tenant::byte_budget::Hold;
 use crate::tenant::byte_limit::Held;
 
-/// What `CLIENT REPLY` chose.
+/// The choice that `CLIENT REPLY` has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyMode {
     On,
@@ -46,52 +46,52 @@ pub(super) enum ReplyMode {
     SkipThis,
 }
 
-/// See the module.
+/// The replies and messages of one connection.
 pub(super) struct Outbox<S: Store> {
     pub(super) server: Arc<Server<S>>,
     pub(super) client: Arc<Client>,
     pub(super) replies: Replies,
     /// Whether the client wants to be answered.
     pub(super) reply_mode: ReplyMode,
-    /// Close once the replies are written.
+    /// Whether to close the connection once the replies are written.
     pub(super) closing: bool,
-    /// When the last command ended, or waiting for something else did: nanoseconds of the clock.
+    /// When the last command ended, or the last wait for something else: nanoseconds of the clock.
     pub(super) lap: Nanos,
-    /// When the bytes that are being served were read, and what the wall clock said then.
+    /// When the bytes that are being served were read, by the clock, and the wall-clock time of that moment.
     received: (Nanos, u64),
-    /// Commands since then whose replies have not been written.
+    /// Commands of that round whose replies have not been written.
     pub(super) unanswered: u64,
-    /// Which of them took longest, and how long, in nanoseconds.
+    /// The time that the slowest of these commands took, in nanoseconds, and its name.
     pub(super) longest: (Nanos, &'static str),
-    /// The number of the thread that serves it.
+    /// The number of the thread that serves the connection.
     pub(super) thread: usize,
     pub(super) stream: Stream,
     tenant: Option<Arc<Account>>,
-    /// What pays for its tenant's commands.
+    /// The capacity units that pay for the tenant's commands.
     quota: Option<Arc<Quota>>,
-    /// What they cost.
+    /// The prices of these commands.
     pub(super) prices: Arc<Prices>,
-    /// The requests that are being served have come together, and none of them has paid for that yet.
+    /// The requests that are being served have come together, and none of them has paid for the round yet.
     is_new_round: bool,
-    /// Of those that have come together and are not answered, none that writes has paid for the wait for its commit.
+    /// Of the requests of this round that are not answered, no writing one has paid for the wait for its commit.
     is_uncommitted: bool,
     commits: Vec<Pending<S::Commit>>,
     answer: Answer,
     /// A write to the client has failed in the middle of a reply: nothing more may be written.
     pub(super) is_cut: bool,
-    /// A reply that cannot be made whole has left in part: nothing more is written, and the connection is closed.
+    /// A part of a reply that cannot be completed was sent: nothing more is written, and the connection is closed.
     is_broken_off: bool,
-    /// The replies begin with the rest of one of which a part has left: no message may stand in front of it.
+    /// The replies begin with the rest of a reply of which a part was sent, so no message may stand in front of it.
     begins_with_rest: bool,
-    /// Of its tenant's budget for long values, while there is a tenant: those in hand, and replies that the client does
-    /// not take at once.
+    /// What the connection holds of its tenant's budget for long values, while there is a tenant: long values in use,
+    /// and replies that the client does not take at once.
     long_values: Option<Hold>,
-    /// Messages that it did not ask for, once it may get any.
+    /// Messages that the client did not ask for; `None` until it may get any.
     mail: Option<Box<Mail>>,
 }
 
 impl<S: Store> Outbox<S> {
-    /// Nothing is to be told yet.
+    /// An empty outbox.
     pub(super) fn new(stream: Stream, server: Arc<Server<S>>, client: Arc<Client>, thread: usize) -> Self {
         let replies = Replies::default();
         let answer = Answer::new(replies.mark());
@@ -123,7 +123,7 @@ impl<S: Store> Outbox<S> {
         }
     }
 
-    /// What follows is told to a client of `tenant`, whose data is in the store; or to somebody unknown.
+    /// What follows is sent to a client of `tenant`, whose data is in the store, or to a stranger.
     pub(super) fn belong_to(&mut self, tenant: Option<(&Arc<Account>, &S)>) {
         self.long_values = tenant.map(|(account, _)| account.long_values.hold());
         self.quota = tenant.and_then(|(_, store)| store.quota().cloned());
@@ -132,13 +132,13 @@ impl<S: Store> Outbox<S> {
         self.tenant = tenant.map(|(account, _)| Arc::clone(account));
     }
 
-    /// What pays for its tenant's commands.
+    /// The capacity units that pay for the tenant's commands.
     #[inline]
     pub(super) fn quota(&self) -> Option<&Arc<Quota>> {
         self.quota.as_ref()
     }
 
-    /// Bytes have come, which are served from now on.
+    /// Bytes have come, and are served from now on.
     pub(super) fn begin_round(&mut self) {
         self.lap = self.server.clock.now();
         self.received = (self.lap, self.server.clock.unix_ms());
@@ -146,26 +146,26 @@ impl<S: Store> Outbox<S> {
         self.is_new_round = true;
     }
 
-    /// Whether nobody has paid yet for the requests that have come together; from now on somebody has.
+    /// Whether nobody has paid yet for the round of requests. The caller pays for it.
     #[inline]
     pub(super) fn take_new_round(&mut self) -> bool {
         std::mem::take(&mut self.is_new_round)
     }
 
-    /// Whether nobody has paid yet for the wait for commits before the next answer; from now on somebody has.
+    /// Whether nobody has paid yet for the wait for commits before the next answer. The caller pays for it.
     #[inline]
     pub(super) fn take_uncommitted(&mut self) -> bool {
         std::mem::take(&mut self.is_uncommitted)
     }
 
-    /// What the wall clock says at [`Outbox::lap`], in milliseconds since 1970, without a look at it.
+    /// The wall-clock time at [`Outbox::lap`], in milliseconds since 1970, without reading the wall clock.
     #[inline]
     pub(super) fn unix_ms(&self) -> u64 {
         let (at, unix_ms) = self.received;
         unix_ms + self.lap.saturating_sub(at) / 1_000_000
     }
 
-    /// Counts, for the node and for the tenant: in the counters of this connection's thread.
+    /// Counts something for the node and for the tenant, in the counters of this connection's thread.
     #[inline]
     pub(super) fn count(&self, count: impl Fn(&ThreadStats)) {
         count(self.server.stats.thread(self.thread));
@@ -181,7 +181,7 @@ impl<S: Store> Outbox<S> {
         }
     }
 
-    /// Counts so many answers with `error`.
+    /// Counts `count` answers with `error`.
     pub(super) fn count_errors(&self, error: &Error, count: u64) {
         self.count(|stats| stats.errors.add(count));
         if let Some(account) = &self.tenant {
@@ -193,7 +193,7 @@ impl<S: Store> Outbox<S> {
         self.client.enter(phase, self.server.second());
     }
 
-    /// Remembers which command took longest.
+    /// Notes how long a command took, to find the longest.
     pub(super) fn took(&mut self, nanos: Nanos, command: &'static str) {
         self.longest = self.longest.max((nanos, command));
     }
@@ -208,18 +208,18 @@ impl<S: Store> Outbox<S> {
             self.let_go();
         }
         self.flush_or_close().await?;
-        // Who reads as fast as it is written would never make it wait.
+        // A client that reads as fast as the replies are written would never make this connection wait.
         tokio::task::yield_now().await;
         Ok(())
     }
 
-    /// Flushes in the middle of a command, or before it begins.
+    /// Flushes the replies in the middle of a command, or before it begins.
     ///
     /// # Errors
-    /// A write of the command has failed, and it is to end with that; or the client is gone.
+    /// A write of the command has failed, and the command must end with that; or the client is gone.
     pub(super) async fn flush_or_close(&mut self) -> Outcome {
         if !self.answers() {
-            // Nobody waits for it; what is in front of it goes out later, however long that is.
+            // Nobody waits for this reply. What is in front of it goes out later, however long that takes.
             self.replies.own_values();
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl<S: Store> Outbox<S> {
         self.leave();
         self.place_errors();
         let written = self.write_replies().await;
-        // What could not be written is not written later either.
+        // What could not be written is not written later, either.
         self.replies.clear();
         self.end_messages_among();
         self.continue_answer();
@@ -269,8 +269,8 @@ impl<S: Store> Outbox<S> {
         self.enter(Phase::Replying);
         self.count(|stats| stats.bytes_out.add(self.replies.len() as u64));
         if let Err(error) = self.write_out().await {
-            // Nobody knows how much of a reply has left: whatever would be written now, the client would take for the
-            // rest of it.
+            // Nobody knows how much of a reply was sent: the client would take whatever is written now for the rest of
+            // it.
             (self.is_cut, self.closing) = (true, true);
             return Err(error);
         }
@@ -312,8 +312,8 @@ impl<S: Store> Outbox<S> {
         }
     }
 
-    /// Writes what is taken at once of the replies, of which so many bytes are written; `None` if all are with the
-    /// kernel.
+    /// Writes as many bytes of the replies as are taken at once; `written` bytes are written already. `None` if the
+    /// kernel has all of them.
     fn try_write_out(&mut self, written: usize) -> io::Result<Option<usize>> {
         if written == self.replies.len() {
             self.stream.try_flush()?;
@@ -340,36 +340,36 @@ impl<S: Store> Outbox<S> {
         }
     }
 
-    /// Books what its thread has worked for it, on its tenant.
+    /// Books the time that the thread has worked for the connection on its tenant.
     fn book_turn(&self, now: Nanos) {
         let worked = self.client.worked(now);
         self.count(|stats| stats.busy.add(worked));
     }
 
-    /// Books replies that the client does not take at once, on its tenant (S11): among its long values, where many are
-    /// already and what is taken is given back at once, and where those leave no room among its unread replies.
+    /// Books replies that the client does not take at once on the tenant (S11). They count as long values if there is
+    /// room, because many of them are booked there already, and there what the client takes is given back at once.
+    /// Otherwise they count as unread replies.
     fn hold_unread(&mut self, bytes: u64) -> io::Result<Option<Held>> {
         let (Some(account), Some(hold)) = (&self.tenant, &mut self.long_values) else { return Ok(None) };
         if hold.try_grow_to(bytes) {
             return Ok(None);
         }
-        // Nobody waits here: replies take their memory while they wait.
+        // Nobody waits for room here, because replies take their memory while they wait.
         let unread = account.unread.try_hold(bytes.saturating_sub(hold.bytes()));
         unread.map(Some).ok_or_else(|| io::Error::other("the tenant's clients leave too much unread"))
     }
 
-    /// For what is still to be written `left` bytes stay in memory: what of long values is not among them is not in
-    /// hand any more.
+    /// Only `left` bytes of what is still to be written are in memory. What long values hold beyond that is given back.
     fn give_back_taken(&mut self, left: usize) {
         if let Some(hold) = self.long_values.as_mut().filter(|hold| !hold.is_empty()) {
             hold.shrink_to(left as u64);
         }
     }
 
-    /// No value is in hand any more but those in the replies.
+    /// Only the values in the replies are still in use.
     pub(super) fn let_go(&mut self) {
         let left = self.replies.kept_bytes(0);
-        // There is none among short ones: a connection that holds nothing may wait for its next.
+        // Short replies contain no long value. A connection must hold nothing before it may wait for its next one.
         self.give_back_taken(if left < LONG_VALUE_BYTES { 0 } else { left });
     }
 }

@@ -16,32 +16,32 @@ use crate::store::Store;
 
 /// The key of the row.
 const KEY: &[u8] = b"functions";
-/// Most bytes of all libraries of one tenant, and most of these.
+/// Most bytes of all libraries of one tenant, and most libraries.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
 const LIBRARIES_MAX: usize = 1000;
 
 const DAMAGED: Error = Error::new("ERR internal error: the tenant's functions cannot be read");
 
-/// See the module.
+/// The libraries of one tenant, as far as they were read.
 #[derive(Default)]
 pub(crate) struct Functions {
     known: Mutex<Known>,
-    /// Held by whoever changes them, or reads them first.
+    /// Held by whoever changes the libraries, or reads them for the first time.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// `None` until they are read.
+    /// `None` until the libraries are read.
     libraries: Option<Arc<Libraries>>,
     version: u64,
-    /// Of functions that were run.
+    /// How long functions that were run take.
     paces: BTreeMap<String, Arc<Pace>>,
 }
 
 impl Known {
     fn keep(&mut self, mut libraries: Libraries) -> Arc<Libraries> {
-        // Machines that have loaded nothing are of version 0.
+        // A machine that has loaded nothing has version 0.
         self.version += 1;
         libraries.version = self.version;
         self.paces.clear();
@@ -49,16 +49,16 @@ impl Known {
     }
 }
 
-/// Nobody changes the libraries while this is there.
+/// While this exists, nobody else changes the libraries.
 pub(crate) struct Turn<'a> {
     _held: tokio::sync::MutexGuard<'a, ()>,
 }
 
 impl Functions {
-    /// The libraries.
+    /// The libraries of the tenant.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The libraries cannot be read.
     pub(crate) async fn get<S: Store>(&self, store: &S, now_ms: u64) -> Outcome<Arc<Libraries>> {
         if let Some(libraries) = &self.known.lock().libraries {
             return Ok(Arc::clone(libraries));
@@ -67,7 +67,7 @@ impl Functions {
         self.read(&turn, store, now_ms).await
     }
 
-    /// Waits until nobody else changes them.
+    /// Waits until nobody else changes the libraries.
     pub(crate) async fn turn(&self) -> Turn<'_> {
         Turn { _held: self.turn.lock().await }
     }
@@ -75,7 +75,7 @@ impl Functions {
     /// The libraries, for whoever has the turn.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The libraries cannot be read.
     pub(crate) async fn read<S: Store>(&self, _: &Turn<'_>, store: &S, now_ms: u64) -> Outcome<Arc<Libraries>> {
         if let Some(libraries) = &self.known.lock().libraries {
             return Ok(Arc::clone(libraries));
@@ -88,11 +88,11 @@ impl Functions {
         Ok(self.known.lock().keep(libraries))
     }
 
-    /// Changes the libraries, durably.
+    /// Changes the libraries durably.
     ///
     /// # Errors
-    /// Those of `change`, there are too many, or they cannot be written: nothing has changed then, but where a commit
-    /// has failed.
+    /// The errors of `change`, or there are too many libraries, or they cannot be written. Then nothing has changed,
+    /// unless it was the commit that failed.
     pub(crate) async fn change<S: Store, R>(
         &self,
         store: &S,
@@ -118,7 +118,7 @@ impl Functions {
                 _ => Change::Put { key: KEY, value: &value, expire_at_ms: None },
             },
         );
-        // What a failed commit has left nobody knows: it is read again.
+        // Nobody knows what a failed commit has left, so the libraries are read again after one.
         self.known.lock().libraries = None;
         if !is_planted(Plant::FunctionsNotWritten) {
             store.write(&batch).await?.await?;
@@ -127,7 +127,7 @@ impl Functions {
         Ok(answer)
     }
 
-    /// What is known of the runs of a function.
+    /// How long the runs of a function take.
     pub(crate) fn pace(&self, name: &str) -> Arc<Pace> {
         let mut known = self.known.lock();
         if let Some(pace) = known.paces.get(name) {

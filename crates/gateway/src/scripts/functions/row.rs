@@ -64,7 +64,7 @@ fn library(rest: &mut &[u8]) -> Option<Library> {
     Some(Library { name, code, functions })
 }
 
-/// The libraries that `bytes` say; `None` where they are damaged, or of a version that this program does not know.
+/// The libraries encoded in `bytes`. `None` if they are damaged, or of a version that this program does not know.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Libraries> {
     let (&VERSION, mut rest) = bytes.split_first()? else { return None };
     let mut libraries = Libraries::default();

@@ -12,13 +12,13 @@ fn timers_fire_in_order_and_never_early() {
         }
     }
     let clock = RealClock::new();
-    // Order is promised among timers armed before the first is due. Where this thread was held up while arming, the
-    // round says nothing: another, with twice the lead.
+    // Order is promised only among timers armed before the first is due. If this thread was held up while arming, the
+    // round proves nothing: try another, with twice the lead.
     for lead_ms in (1..).map(|round| 1 << round) {
         let fired = Arc::default();
         let (counter, waker) = Counter::new();
         let start = clock.now() + lead_ms * 1_000_000;
-        // Armed out of order: the thread must notice an earlier timer while it waits for a later one.
+        // The timers are armed out of order: the thread must notice an earlier timer while it waits for a later one.
         for number in [5_u64, 3, 9, 1, 7, 0, 8, 2, 6, 4] {
             let at = start + number * 100_000;
             let (fired, clock_too) = (Arc::clone(&fired), Arc::clone(&clock));

@@ -20,7 +20,7 @@ fn direct_bytes_come_back() {
         assert!(read[..] == written[..]);
         let one = block_on(again.read_at(17 * PAGE as u64, AlignedBuf::with_len(PAGE), READ)).unwrap();
         assert!(one[..] == page(17)[..]);
-        // A piece of a page, as small as the device gives any.
+        // A piece of a page, as small as the device can read.
         let unit = again.read_unit();
         assert!(unit.is_power_of_two() && (512..=PAGE).contains(&unit) && (again.is_direct() || unit == PAGE));
         let last = (18 * PAGE - unit) as u64;
@@ -92,13 +92,13 @@ fn what_direct_io_cannot_do_is_refused_with_path_and_offset() {
 fn where_direct_io_is_refused_the_page_cache_serves_and_it_is_told() {
     each_way(|fs, dir| {
         let file = open(&fs, &dir.at("table"), OpenOptions::create_new());
-        // Depends on where the system keeps its temporary files, but must agree.
+        // This depends on where the system keeps its temporary files, but both must agree.
         assert_eq!(fs.direct_refused().is_some(), !file.is_direct());
         let refused = open(&fs, Path::new("/proc/version"), OpenOptions::read());
         assert!(!refused.is_direct() && fs.direct_refused().is_some());
         let read = block_on(refused.read_at(0, AlignedBuf::with_len(PAGE), READ)).unwrap();
         assert!(read.starts_with(b"Linux"));
-        // What would be refused elsewhere is refused here.
+        // A request that would be refused elsewhere is refused here too.
         let error = block_on(refused.read_at(1, AlignedBuf::with_len(PAGE), READ)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
     });
@@ -111,7 +111,7 @@ fn a_full_device_is_no_space() {
         let full = open(&fs, Path::new("/dev/full"), options);
         let error = block_on(full.write_at(8, AlignedBuf::copy_of(b"x"), FLUSH)).unwrap_err();
         assert_eq!((error.kind(), error.offset()), (ErrorKind::NoSpace, Some(8)));
-        // Through the backend too: a synced write does not run on the caller's thread.
+        // The error also comes through the backend: a synced write does not run on the caller's thread.
         let full = open(&fs, Path::new("/dev/full"), OpenOptions { dsync: true, ..options });
         let error = block_on(full.write_at(8, AlignedBuf::copy_of(b"x"), FLUSH)).unwrap_err();
         assert_eq!((error.kind(), error.offset()), (ErrorKind::NoSpace, Some(8)));
@@ -175,7 +175,7 @@ fn behind_the_end_of_the_data_there_are_zeros() {
         block_on(file.allocate(1 << 20, FLUSH)).unwrap();
         block_on(file.write_at(70_000, AlignedBuf::copy_of(&[7; 5000]), FLUSH)).unwrap();
         for _ in ["in the page cache", "on the device"] {
-            // Where the file system knows no holes, that is the length.
+            // Where the file system has no holes, that is the length.
             let end = block_on(file.data_end(FLUSH)).unwrap();
             assert!((75_000..=1 << 20).contains(&end), "{end}");
             let rest = AlignedBuf::with_len((1 << 20) - end as usize);

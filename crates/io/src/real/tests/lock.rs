@@ -9,7 +9,7 @@ fn a_copy_of_the_descriptor_does_not_keep_what_was_let_go() {
     let dir = Dir::new();
     let path = dir.at("LOCK");
     let held = take(&path).expect("free");
-    // What a process has that another thread is just starting.
+    // A copy such as a process has that another thread is just starting.
     let copy = held.file.try_clone().expect("a descriptor");
     assert_eq!(take(&path).err().map(|error| error.kind()), Some(ErrorKind::Locked));
     drop(held);

@@ -1,4 +1,4 @@
-//! One suite for every backend, and what belongs to the machine alone.
+//! One suite for every backend, and tests that concern the machine alone.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ mod waking;
 const READ: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Read);
 const FLUSH: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Flush);
 
-/// A directory of its own per test, removed at the end.
+/// A directory for one test, removed at the end.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -61,7 +61,7 @@ fn open(fs: &RealFs, path: &Path, options: OpenOptions) -> Arc<dyn File> {
     block_on(fs.open(path, options, FLUSH)).unwrap()
 }
 
-/// A page that says which page it is.
+/// A page whose bytes say which page it is.
 fn page(number: u64) -> AlignedBuf {
     let mut buf = AlignedBuf::with_len(PAGE);
     for chunk in buf.chunks_exact_mut(8) {

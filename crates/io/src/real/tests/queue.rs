@@ -60,7 +60,8 @@ fn a_dropped_operation_is_still_done_and_its_buffer_lives_until_then() {
         for number in 0..64 {
             drop(file.write_at(number * PAGE as u64, page(number), FLUSH));
         }
-        // Reads dropped in flight: were their buffers freed, the device would write into the next ones, checked below.
+        // Reads dropped in flight: were their buffers freed, the device would write into the next ones, which are
+        // checked below.
         for number in 0..64 {
             drop(file.read_at(number * PAGE as u64, AlignedBuf::with_len(PAGE), READ));
             let mine = page(1000 + number);
@@ -134,7 +135,7 @@ fn more_reads_than_the_ring_holds_all_come_back() {
 
 #[test]
 fn what_a_thread_submitted_outlives_it() {
-    // The kernel cancels what a dying thread left in a ring: the rest must be done all the same.
+    // The kernel cancels requests that a dying thread left in a ring: they must be done all the same.
     each_way(|fs, dir| {
         let options = OpenOptions { dsync: true, ..OpenOptions::create_new() };
         let file = open(&fs, &dir.at("log"), options);
@@ -171,7 +172,8 @@ fn what_the_page_cache_lacks_is_fetched() {
             rustix::fs::fadvise(&file, offset, std::num::NonZeroU64::new(len), rustix::fs::Advice::DontNeed).unwrap();
         };
         for (offset, len) in [(0, 200_003), (64 << 10, 64 << 10)] {
-            // All of it, and a part in the middle: then the read begins in the cache and goes on elsewhere.
+            // First the whole range is evicted, and then a part in the middle: that read begins in the cache and goes
+            // on elsewhere.
             evict(offset, len);
             let read = block_on(log.read_at(1, AlignedBuf::with_len(300_000), READ)).unwrap();
             assert!(read[..] == content[1..]);
@@ -201,7 +203,7 @@ fn the_backend_is_measured_where_asked_and_leaves_nothing_behind() {
     assert_ne!(fs.backend().backend, Backend::Auto);
     assert!(!fs.backend().reason.is_empty());
     assert_eq!(block_on(fs.list(&dir.0, FLUSH)).unwrap(), []);
-    // Where nothing can be measured there is still a backend.
+    // Where nothing can be measured, there is still a backend.
     let fs = RealFs::new(RealFsOptions { probe_dir: Some(dir.at("missing")), ..RealFsOptions::default() });
     assert_ne!(fs.backend().backend, Backend::Auto);
 }

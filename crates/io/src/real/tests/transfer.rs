@@ -1,4 +1,4 @@
-//! One transfer, step by step: short ones, interrupted ones, failed ones.
+//! One transfer, step by step: short, interrupted and failed ones.
 
 use rustix::io::Errno;
 
@@ -43,7 +43,7 @@ fn a_short_read_goes_on_and_stops_at_the_end_of_the_file() {
     let mut direct = transfer(Verb::Read, true);
     assert!(again(direct.advance(Ok(PAGE))));
     assert_eq!(direct.position(), 8192 + PAGE as u64);
-    // Going on from the middle of a sector would be refused: this is the end.
+    // The kernel would refuse to go on from the middle of a sector, so this is the end.
     finished(direct.advance(Ok(100))).unwrap();
 }
 

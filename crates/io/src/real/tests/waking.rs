@@ -1,4 +1,4 @@
-//! The slot between a worker and whoever waits.
+//! The slot between a worker and the task that waits.
 
 use super::*;
 

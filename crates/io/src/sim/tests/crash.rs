@@ -170,7 +170,7 @@ fn a_dsync_write_is_durable_when_complete_and_torn_while_under_way() {
     assert!(under_way.len() > 10 && under_way.contains(&Some(vec![])) && under_way.contains(&Some(vec![1; PAGE])));
     sim.block_on(write).unwrap();
     assert_eq!(outcomes(&fs, "f", 50), [Some(vec![1; PAGE])].into());
-    // The next one replaces it sector by sector.
+    // The next write replaces it sector by sector.
     let rewrite = file.write_at(0, page(2), TAG);
     for bytes in outcomes(&fs, "f", 50).iter().flatten() {
         assert!(bytes.iter().all(|byte| [1, 2].contains(byte)));

@@ -1,4 +1,4 @@
-//! How long things take: exact.
+//! How long things take, exactly.
 
 use super::*;
 use crate::OpenOptions;
@@ -9,8 +9,8 @@ fn on(sim: &Sim, device: DeviceSpec, faults: FaultPlan) -> Arc<SimFs> {
     SimFs::new(sim.clock(), device, faults, sim.rng())
 }
 
-/// Virtual time that `count` operations of `pages` pages take, `count` at a time. Even ones write, odd ones read if
-/// `mixed`.
+/// The virtual time of `count` operations of `pages` pages, `count` at a time. If `mixed`, even ones write and odd ones
+/// read; else all write.
 fn time(device: DeviceSpec, faults: FaultPlan, count: u64, pages: usize, mixed: bool) -> u64 {
     let mut image = DiskImage::new();
     image.insert("f", &vec![1; count as usize * pages * PAGE]).unwrap();

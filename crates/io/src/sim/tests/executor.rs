@@ -78,7 +78,7 @@ fn a_deadlock_is_a_panic() {
 }
 
 /// A yielding loop that waits for a sleeper: nothing is ever idle, so time never moves, and the sleeper sleeps on.
-/// Without the limit such a run looks like a slow one, for ever.
+/// Without the limit such a run would look like a slow one, for ever.
 #[test]
 #[should_panic(expected = "livelock at 7 ns")]
 fn a_livelock_is_a_panic() {
@@ -105,13 +105,13 @@ fn a_loop_that_never_ends_is_a_panic() {
     sim.block_on(std::future::pending::<()>());
 }
 
-/// Counts how many of it were dropped.
+/// Counts how many instances of it were dropped.
 struct Counted(Arc<AtomicU64>, Arc<dyn crate::Spawn>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_add(1, Relaxed);
-        // A destructor that spawns: what it starts is dropped, not run.
+        // A destructor that spawns: the spawned task is dropped, not run.
         let count = Arc::clone(&self.0);
         self.1.spawn(Box::pin(async move {
             count.fetch_add(1000, Relaxed);

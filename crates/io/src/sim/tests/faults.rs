@@ -1,4 +1,4 @@
-//! Every kind of fault, and what is left after it.
+//! Every kind of fault, and the state it leaves behind.
 
 use super::*;
 use crate::ErrorKind;
@@ -67,7 +67,7 @@ fn a_failed_sync_forgets_data_and_the_next_sync_succeeds_without_it() {
             let bytes = after.iter().flatten().next().unwrap();
             assert_eq!(bytes.len(), 16 * PAGE);
             if bytes.contains(&0) {
-                // The way out: write it again, and sync that.
+                // The way out: write the bytes again, and sync them.
                 file.write_at(0, AlignedBuf::copy_of(&[2; 16 * PAGE]), TAG).await.unwrap();
                 file.sync(TAG).await.unwrap();
                 assert_eq!(outcomes(&fs, "f", 20), [Some(vec![2; 16 * PAGE])].into());
@@ -115,7 +115,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
         let error = fs.open(path("g"), OpenOptions::create_new(), TAG).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         file.write_at(0, page(1), TAG).await.unwrap();
-        // Removed but open: still there. Closed: free.
+        // A file that is removed but open still holds its space; closing it frees the space.
         fs.remove(path("old"), TAG).await.unwrap();
         assert!(file.write_at(3 * PAGE as u64, page(1), TAG).await.is_err());
         drop(old);

@@ -34,7 +34,7 @@ fn bytes(text: &str) -> AlignedBuf {
     AlignedBuf::copy_of(text.as_bytes())
 }
 
-/// A file that is durable with its name.
+/// A file whose content and name are durable.
 async fn durable_file(fs: &SimFs, name: &str, options: OpenOptions) -> Arc<dyn File> {
     let file = fs.open(path(name), options, TAG).await.unwrap();
     fs.sync_dir(path(ROOT), TAG).await.unwrap();

@@ -1,4 +1,4 @@
-//! Trees of lives: what is dropped was dead, and what is rewritten is rewritten once.
+//! Trees of lives: tables that are dropped were dead, and tables that are rewritten are rewritten once.
 
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ impl Drawn {
     }
 }
 
-/// Asks for what is covered, and for the drop.
+/// Finds what is covered, and the tables to drop.
 fn with_view<T>(tables: &[Drawn], claimed: &[u64], horizon: Seq, ask: impl FnOnce(&LevelsView<'_>) -> T) -> T {
     let facts: Vec<(TableMeta, Vec<CoverPoint>)> = tables.iter().map(|drawn| (drawn.meta(), drawn.points())).collect();
     let mut holders: [Vec<Holder<'_>>; LEVELS] = Default::default();
@@ -182,7 +182,7 @@ fn tables() -> impl Strategy<Value = Vec<Drawn>> {
             }
             tables.push(Drawn { id, level, met, parts, covers, has_head });
         }
-        // What tables have met is not in them.
+        // Parts that are dead by a cover that their table has met are not in it.
         let mut known: BTreeMap<u64, Seq> = BTreeMap::new();
         for (&version, &(seq, _)) in tables.iter().flat_map(|table| &table.covers) {
             known.entry(version).and_modify(|least| *least = seq.min(*least)).or_insert(seq);
@@ -220,7 +220,7 @@ proptest! {
             else {
                 return Ok(());
             };
-            // A merge: what is covered goes, and covers that nobody else needs.
+            // A merge: covered parts go, and so do covers that nobody else needs.
             let (inputs, mut rest): (Vec<Drawn>, Vec<Drawn>) =
                 tables.into_iter().partition(|table| pick.inputs.contains(&(table.level, table.id)));
             prop_assert_eq!(inputs.len(), pick.inputs.len());

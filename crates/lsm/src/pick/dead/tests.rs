@@ -1,4 +1,4 @@
-//! Trees whose keys and times of expiry are known: what may be dropped is what changes no answer.
+//! Trees whose keys and times of expiry are known: tables may be dropped if that changes no answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn meta(id: u64, level: usize, entries: &Entries) -> TableMeta {
     }
 }
 
-/// What is read of each key: the newest version decides.
+/// What a read of each key finds: the newest version decides.
 fn read<'a>(tables: impl Iterator<Item = &'a Entries>) -> Vec<u8> {
     let mut seen = Entries::new();
     for (key, value) in tables.flatten() {
@@ -69,7 +69,7 @@ proptest! {
         let left = there.iter().filter(|(index, _)| !is_dropped(*index)).map(|(_, entries)| *entries);
         prop_assert_eq!(read(left), read(there.iter().map(|(_, entries)| *entries)));
         prop_assert!(dropped.iter().all(|id| !claimed.contains(id)));
-        // And what can go does: a dead table that nobody has claimed, with nothing older at all.
+        // And tables that can go do: dead ones that nobody has claimed, with nothing older at all.
         if let Some((index, oldest)) = there.last() {
             let is_dead = oldest.values().all(|value| value.is_none() || *value == Some(NOW_MS));
             prop_assert_eq!(is_dropped(*index), is_dead && !claimed.contains(&(*index as u64)));

@@ -1,18 +1,20 @@
-//! Rule 6: what is dead makes room, even where no level is too large.
+//! Rule 6: dead entries make room, even where no level is too large.
 //!
-//! A value that has expired, a tombstone and what it deletes, parts that are covered take space until a merge meets
-//! them, and sizes alone may never bring that merge about. So tables are merged for what that frees, in bytes freed for
-//! each byte rewritten:
+//! Expired values, tombstones and what they delete, and covered parts take space until a merge meets them, and the
+//! sizes of levels alone may never cause that merge. So tables are also merged for the space that this frees. What
+//! counts is the number of bytes freed for each byte rewritten:
 //!
-//! 1. A table with nothing older below its range is rewritten where it is: all that is dead in it goes. Only if every
-//!    read sees all of it, or it would come out as it went in. Any table is, where what covers say is enough alone:
-//!    what they cover is dead wherever it lies ([`super::super::covered`]).
-//! 2. Any other goes down with what it overlaps in the next level. Its tombstones free what they delete, by the mean
-//!    size of the entries below; where that guess is wrong (what is deleted is gone already) it costs a rewrite for
-//!    each level at most.
-//! 3. How much must be freed depends on the [`Urgency`]. What a merge frees is not there for the next one to find, so
-//!    this ends.
-//! 4. What is overwritten is not known before it is merged. Where the tree is full, as much as can be is taken to be.
+//! 1. A table with nothing older below its range is rewritten in place, and everything dead in it goes. This is done
+//!    only if every read sees all of the table, or it would come out as it went in. Where the bytes that covers make
+//!    dead are enough alone, any table is rewritten in place: covered parts are dead wherever they lie
+//!    ([`super::super::covered`]).
+//! 2. Any other table goes down with the tables that it overlaps in the next level. The bytes that its tombstones free
+//!    are estimated by the mean size of the entries below. Where that guess is wrong, because the deleted entries are
+//!    gone already, it costs at most one rewrite for each level.
+//! 3. How much must be freed depends on the [`Urgency`]. Bytes that one merge has freed are not there for the next one
+//!    to find, so this ends.
+//! 4. How much is overwritten is not known before the merge. Where the tree is full, the picker assumes that it is as
+//!    much as it can be.
 
 use weir_model::engine::{Scope, Urgency};
 
@@ -23,12 +25,12 @@ use crate::version::LEVELS;
 
 /// A page: tables do not shrink by less.
 const FREED_MIN: u64 = 4096;
-/// Less than this part of a full table is not worth a job as long as nobody needs the space.
+/// Freeing less than one part in this many of a full table is not worth a job as long as nobody needs the space.
 const TABLE_SHARE: u64 = 256;
 
 /// What a merge must free to be worth it.
 struct Worth {
-    /// For each byte rewritten.
+    /// Bytes freed for each byte rewritten.
     gain: f64,
     bytes: f64,
 }
@@ -37,8 +39,8 @@ impl Worth {
     fn new(levels_view: &LevelsView<'_>, options: &TreeOptions) -> Self {
         let share = options.table_bytes / TABLE_SHARE;
         let gain = match levels_view.urgency {
-            // The tree is to take no more than half as much again as what lives in it. If more is dead than a third of
-            // all, some table has a third.
+            // The tree should take no more than 1.5 times what lives in it. If more than a third of all bytes are dead,
+            // then more than a third of some table is.
             Urgency::Idle if is_third_dead(levels_view) => 1.0 / 3.0,
             Urgency::Idle => 0.5,
             Urgency::Near => 0.25,
@@ -78,7 +80,7 @@ pub(in crate::pick) fn pick(levels_view: &LevelsView<'_>, scope: Scope, options:
             let in_place = gain_in_place(levels_view, table, is_lowest, &worth);
             // Level 0 goes down as a whole.
             let down = if level == 0 || is_lowest { None } else { gain(levels_view, level, &[table], &worth) };
-            // `None` is less than any.
+            // `None` is less than any gain.
             let (gain, is_in_place) = if in_place >= down { (in_place, true) } else { (down, false) };
             found.extend(gain.map(|gain| (gain, level, table, is_in_place)));
         }
@@ -138,7 +140,7 @@ fn gain(levels_view: &LevelsView<'_>, level: usize, tables: &[&TableMeta], worth
     let mean = deep_bytes as f64 / (deep_entries as f64).max(1.0);
     let deleted = (tombstones as f64 * mean).min(deep_bytes as f64);
     let own_tombstones = own as f64 * tombstones as f64 / (sum(|table| table.entries) as f64).max(1.0);
-    // Above something older an expired value becomes a tombstone.
+    // Where something older lies below, an expired value becomes a tombstone.
     let of_expired = if is_lowest { 1.0 } else { 0.5 };
     let covered = |tables: &[&TableMeta]| tables.iter().map(|table| levels_view.covered.bytes_of(table)).sum::<u64>();
     let mut freed = deleted + own_tombstones + of_expired * (expired(tables) + expired(&lower)) as f64;

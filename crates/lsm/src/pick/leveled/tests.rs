@@ -7,7 +7,7 @@ use weir_model::engine::{Counter, TreeKnobs};
 use super::*;
 use crate::pick::covered::Covered;
 
-/// What the wall clock shows.
+/// The time that the wall clock shows.
 const NOW_MS: u64 = 1_000;
 
 /// Draws a table: `"id:from-to"` with an optional `*bytes` (default 10), which are its entries, `!tombstones` among
@@ -59,7 +59,7 @@ fn ask_while_filling(drawing: &[&str]) -> String {
     ask_while(true, drawing, &[], Scope::All, Urgency::Idle)
 }
 
-/// Like [`ask`], in a tree that minds its space.
+/// Like [`ask`], in a tree that needs space with this urgency.
 fn ask_if(urgency: Urgency, drawing: &[&str], scope: Scope) -> String {
     ask_while(false, drawing, &[], scope, urgency)
 }

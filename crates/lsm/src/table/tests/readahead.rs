@@ -1,4 +1,4 @@
-//! What scans and merges read in front of where they are.
+//! How far scans and merges read ahead.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use super::*;
 const CLIENT: CursorOptions = CursorOptions { class: Class::Read, readahead_bytes: 64 << 10, caching: Caching::Fill };
 
 /// A scan of the entries `from..to` (by their place in `model`) of `table`, of which about `bytes` are wanted: it goes
-/// through `entries` of them. Gives how often the device was asked, and for how many pages.
+/// through `entries` of them. Returns how often the device was asked, and for how many pages.
 fn scanned(
     bench: &Bench,
     (table, model): (&Arc<Table>, &Model),
@@ -109,7 +109,7 @@ fn a_scan_reads_ahead_and_a_seek_does_not() {
     }
     assert_eq!(entries, 4000);
     let read = bench.fs.count(Class::CompactDeep, OpKind::Read);
-    // 1000 pages in windows of 128: what lies in the cache in the middle is not worth a smaller read.
+    // 1000 pages in windows of 128: blocks that lie in the cache in the middle are not worth a smaller read.
     assert!(read.ops <= 9, "{read:?}");
     assert_eq!(bench.cache.usage_of(OWNER).entries, 101, "the cache was left alone");
 }

@@ -1,37 +1,37 @@
-//! The counts of a sorted set: that they add up, and that tallies say of each bucket what the level below has in it.
+//! The counts of a sorted set: whether they add up, and whether tallies agree with the buckets of the level below.
 //!
-//! A level is a row of parts, a row of tallies, or the one here and the other there. Where all of it are tallies, each
-//! of them is compared with its bucket of the level above.
+//! The buckets of a level are parts of their own, or in tallies, or some the one and some the other. Where a whole
+//! level consists of tallies, each tally is compared with its bucket of the level above.
 
 use super::digest::Digest;
 use super::{Flaw, flaw};
 use crate::parts::{OrderDetail, TALLY_LEVELS_MAX, Tally, tally_space};
 use crate::varint;
 
-/// The first space of counts that are parts of their own, and how many levels of these there are.
+/// The first space of counts that are parts of their own, and how many levels these can have.
 const PARTS_FROM: u8 = 2;
 const PART_LEVELS: usize = 3;
 
 const LEVELS: usize = TALLY_LEVELS_MAX as usize;
 
-/// What the counts have said so far.
+/// The counts seen so far.
 #[derive(Default)]
 pub(super) struct CountsSeen {
     parts: [Parts; PART_LEVELS],
     tallies: [Tallies; LEVELS],
-    /// Where the second bucket of the first level begins, of those that are parts.
+    /// Where the second bucket of the first level begins, of the buckets that are parts.
     second: Option<Vec<u8>>,
-    /// Buckets of each level, with what they count: by parts and by tallies.
+    /// The buckets of each level with their counts, both from parts and from tallies.
     buckets: [Digest; LEVELS],
 }
 
-/// Buckets of a level that are parts of their own: how many, and what they count together.
+/// The buckets of a level that are parts of their own: how many, and the sum of their counts.
 #[derive(Clone, Copy, Default)]
 struct Parts {
     buckets: u64,
     members: u64,
     children: u64,
-    /// One of them begins in front of all.
+    /// Whether one of them begins in front of everything.
     has_first: bool,
 }
 
@@ -40,19 +40,19 @@ struct Tallies {
     tallies: u64,
     buckets: u64,
     members: u64,
-    /// Where each begins, and what it counts.
+    /// Where each tally begins, and the sum of its counts.
     sums: Digest,
 }
 
 impl CountsSeen {
-    /// The next part of a sorted set, which is in neither of its orders.
+    /// Takes the next part of a sorted set that is in neither of the set's orders.
     pub fn part(&mut self, space: u8, subkey: &[u8], value: &[u8]) -> Result<(), Flaw> {
         if let Some(level) = (0..PART_LEVELS).find(|&level| PARTS_FROM + level as u8 == space) {
             return self.bucket(level, subkey, value);
         }
         match (1..=TALLY_LEVELS_MAX).find(|&level| tally_space(level) == space) {
             Some(level) => self.tally(usize::from(level) - 1, subkey, value),
-            None => flaw("it has parts that such a row does not have"),
+            None => flaw("it has parts of a kind that its type does not have"),
         }
     }
 
@@ -85,7 +85,7 @@ impl CountsSeen {
         Ok(())
     }
 
-    /// Whether all of it is there, and adds up to `members`, as a head with this `detail` says.
+    /// Whether all counts are there, and add up to `members`, as a head with this `detail` says.
     pub fn check(&self, members: u64, detail: &OrderDetail) -> Result<(), Flaw> {
         const UNSUMMED: Flaw = Flaw("its counts do not add up");
         let levels = usize::from(detail.levels);
@@ -94,12 +94,12 @@ impl CountsSeen {
             return Err(UNSUMMED);
         }
         let is_second = match self.second.as_deref() {
-            // Those that it stood in front of may be in tallies by now.
+            // The buckets that it stood in front of may be in tallies by now.
             first if has_tallies => first.is_none_or(|first| first >= &detail.second[..]),
             first => first == Some(&detail.second[..]),
         };
         if !detail.second.is_empty() && !is_second {
-            return flaw("its head does not say where its counts go on");
+            return flaw("the second bucket of its counts is not the one that its head names");
         }
         let mut below = members;
         for level in 0..LEVELS {
@@ -114,7 +114,7 @@ impl CountsSeen {
                 return Err(UNSUMMED);
             }
             if !has_tallies && is_there && !parts.has_first {
-                return flaw("its counts do not begin at the beginning");
+                return flaw("the first bucket of its counts is missing");
             }
             if is_there && parts.buckets == 0 && tallies.sums != self.above(level, levels, members) {
                 return Err(UNSUMMED);
@@ -124,7 +124,7 @@ impl CountsSeen {
         Ok(())
     }
 
-    /// What the tallies of `level` are to say, of `levels`: as the buckets of the level above, or as all `members`.
+    /// What the tallies of `level`, one of `levels`, must amount to: the buckets of the level above, or all `members`.
     fn above(&self, level: usize, levels: usize, members: u64) -> Digest {
         if level + 1 < levels {
             return self.buckets[level + 1];

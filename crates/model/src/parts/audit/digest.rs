@@ -1,13 +1,13 @@
-//! Two sets of things are compared without keeping either: each adds up a number of every thing in it.
+//! Compares two sets without keeping either: each is reduced to the sum of a hash of every element.
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The sum over a set, whose order does not matter.
+/// The sum over a set; the order of its elements does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Digest(u128);
 
 impl Digest {
-    /// Adds a thing that is made of `words`.
+    /// Adds an element that consists of `words`.
     pub fn add(&mut self, words: &[&[u8]]) {
         let mut whole = Vec::with_capacity(words.iter().map(|word| word.len() + 8).sum());
         for word in words {
@@ -18,10 +18,10 @@ impl Digest {
     }
 }
 
-/// Neighbours that belong together, one group after the other: their number, and a sum.
+/// Elements that come grouped by name, one group after the other: a digest of each group's name, number and sum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    /// What the present ones have in common.
+    /// The name of the present group.
     name: Vec<u8>,
     members: u64,
     sum: u64,
@@ -29,7 +29,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// One more of `name`, with `amount`.
+    /// Adds one more element of the group `name`, with `amount`.
     pub fn add(&mut self, name: &[u8], amount: u64) {
         if self.members > 0 && self.name != name {
             self.end();
@@ -46,7 +46,7 @@ impl Runs {
         (self.members, self.sum) = (0, 0);
     }
 
-    /// Of all groups.
+    /// The digest of all groups.
     pub fn finish(mut self) -> Digest {
         if self.members > 0 {
             self.end();
@@ -54,7 +54,7 @@ impl Runs {
         self.done
     }
 
-    /// What [`Runs::finish`] gives where there are these groups.
+    /// Adds a group to `digest` as [`Runs::finish`] would have it.
     pub fn expect(digest: &mut Digest, name: &[u8], members: u64, sum: u64) {
         if members > 0 {
             digest.add(&[name, &members.to_le_bytes(), &sum.to_le_bytes()]);

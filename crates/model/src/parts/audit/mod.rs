@@ -1,9 +1,9 @@
 //! Whether the rows of a partition are whole: each head against its parts, each order against the others, the agenda
 //! against the heads; and no part without a head or a cover.
 //!
-//! It is given what an engine has, in the order of the keys: so all heads come first, and then the parts, life by life.
-//! Which heads have parts to come is remembered, but of a bounded number of lives: where there are more, it has to be
-//! given everything [again](Audit::next_round).
+//! The audit is given the entries of an engine in the order of the keys: so all heads come first, and then the parts,
+//! life by life. It remembers which heads have parts to come, but only for a bounded number of lives. If there are
+//! more, it has to be given everything [again](Audit::next_round).
 
 mod counts;
 mod digest;
@@ -20,7 +20,7 @@ use super::fields::{agenda_key, agenda_of};
 use super::{HeadRef, Part, is_part, version_of};
 use crate::engine::Kind;
 
-/// What is wrong with a row.
+/// A fault of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaw(&'static str);
 
@@ -34,11 +34,11 @@ fn flaw<T>(text: &'static str) -> Result<T, Flaw> {
     Err(Flaw(text))
 }
 
-/// Lives whose heads are remembered at a time.
+/// How many lives are remembered at a time.
 const LIVES_MAX: usize = 100_000;
-/// Problems that are told.
+/// How many problems are reported.
 const PROBLEMS_MAX: usize = 100;
-/// Bytes of a row's key that are told.
+/// How many bytes of a row's key are reported.
 const TOLD_BYTES: usize = 64;
 
 /// A row whose parts have yet to come.
@@ -47,24 +47,24 @@ struct Awaited {
     key: Vec<u8>,
 }
 
-/// See the module.
+/// An audit of the rows of a partition.
 pub struct Audit {
     lives_max: usize,
-    /// Rows by version.
+    /// The rows whose parts have yet to come, by version.
     awaited: BTreeMap<u64, Awaited>,
     /// Lives up to this one are done.
     done: u64,
-    /// Of this round: lives from this one on have to wait for another.
+    /// The end of this round: lives from this one on have to wait for another round.
     end: u64,
-    /// The life whose parts are coming.
+    /// The life whose parts are arriving.
     present: Option<Present>,
-    /// What heads say of the agenda, and what is on it.
+    /// The entries of the agenda that heads call for, and those that are on it.
     agenda: [Digest; 2],
     rounds: u64,
     problems: Vec<String>,
 }
 
-/// A life whose parts are coming.
+/// A life whose parts are arriving.
 struct Present {
     version: u64,
     row: Option<Awaited>,
@@ -103,7 +103,7 @@ impl Audit {
         }
     }
 
-    /// The next entry, the newest of its key, whether or not it has expired. Tombstones may be left out.
+    /// Takes the next entry, the newest of its key, whether or not it has expired. Tombstones may be left out.
     pub fn entry(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
         match kind {
             Kind::Delete => {}
@@ -133,7 +133,7 @@ impl Audit {
             None if head.version > self.done && head.version < self.end => {
                 let row = Awaited { audit: RowAudit::new(&head), key: key.into() };
                 if let Some(other) = self.awaited.insert(head.version, row) {
-                    self.report(&other.key, Flaw("another row has its version, too"));
+                    self.report(&other.key, Flaw("another row has the same version"));
                 }
                 if self.awaited.len() > self.lives_max
                     && let Some((last, _)) = self.awaited.pop_last()
@@ -153,7 +153,7 @@ impl Audit {
             return;
         }
         let Some(version) = version_of(key) else {
-            return self.note(format!("key {} belongs to nothing", key.escape_ascii()));
+            return self.note(format!("key {} does not belong to any row", key.escape_ascii()));
         };
         if version <= self.done || version >= self.end {
             return;
@@ -180,7 +180,9 @@ impl Audit {
     fn end_life(&mut self) {
         let Some(Present { version, row, is_covered, flaw }) = self.present.take() else { return };
         match row {
-            Some(Awaited { key, .. }) if is_covered => self.report(&key, Flaw("it lives, and a cover says it is dead")),
+            Some(Awaited { key, .. }) if is_covered => {
+                self.report(&key, Flaw("it is alive, although a cover says that it is dead"))
+            }
             Some(Awaited { audit, key }) => {
                 if let Some(flaw) = flaw.or_else(|| audit.finish(false).err()) {
                     self.report(&key, flaw);
@@ -194,10 +196,11 @@ impl Audit {
         }
     }
 
-    /// Everything was given. `true` if there was too much to remember, and it has to be given again.
+    /// Ends a round in which every entry was given. `true` if there was too much to remember, and every entry has to be
+    /// given again.
     pub fn next_round(&mut self) -> bool {
         self.end_life();
-        // Their parts did not come.
+        // The parts of these rows did not come.
         for Awaited { audit, key } in std::mem::take(&mut self.awaited).into_values() {
             if let Err(flaw) = audit.finish(false) {
                 self.report(&key, flaw);
@@ -213,7 +216,7 @@ impl Audit {
         has_more
     }
 
-    /// What is wrong.
+    /// The problems found.
     pub fn into_problems(self) -> Vec<String> {
         self.problems
     }

@@ -1,5 +1,5 @@
-//! One row: its head against its parts, and each order against the others. The memory it takes does not depend on how
-//! many parts there are.
+//! The audit of one row: its head against its parts, and each order against the others. The memory it takes does not
+//! depend on how many parts there are.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::parts::{
     score_value, take_bytes, take_f64, take_i64,
 };
 
-/// What a list's value counts besides its bytes.
+/// What a value of a list counts for besides its bytes.
 const POSITION_BYTES: u64 = 8;
 
-/// What a head says, and what its parts have said so far.
+/// The data of a head, and what its parts have added up to so far.
 pub(super) struct RowAudit {
     kind: RowType,
     version: u64,
@@ -32,12 +32,12 @@ struct Seen {
     bytes: u64,
     /// Entries of the second order, where each part has one.
     others: u64,
-    /// Parts of the first order that are in the second, too; and of the second.
+    /// Digests of the parts of the first order that must be in the second too, and of the parts of the second order.
     orders: [Digest; 2],
     mortal: Option<MortalFields>,
-    /// Of a sorted set: the outermost places in its order.
+    /// For a sorted set: the outermost places in its order.
     ends: Option<OrderEnds>,
-    /// Of a sorted set that has some: it is large, and many rows are looked at side by side.
+    /// For a sorted set that has counts. Boxed, because it is large and many rows are audited side by side.
     counts: Option<Box<CountsSeen>>,
     stream: StreamSeen,
 }
@@ -47,7 +47,7 @@ struct StreamSeen {
     first: Option<EntryId>,
     last: EntryId,
     groups: u64,
-    /// Consumers by group, as the groups say and as there are; pending entries by group; by consumer; and one by one.
+    /// Consumers by group, as the groups say and as they exist; pending entries by group, by consumer, and one by one.
     consumers: (Digest, Runs),
     pending: (Digest, Runs),
     pending_of: (Digest, Runs),
@@ -59,7 +59,7 @@ impl RowAudit {
         Self { kind, version, count, bytes, detail: detail.into(), seen: Seen::default() }
     }
 
-    /// A row that stands in its head.
+    /// Audits a row that stands in its head.
     pub fn packed(head: &HeadRef<'_>, packed: &[u8]) -> Result<(), Flaw> {
         if !Packed::is_sound(packed) {
             return flaw("its packed parts are damaged");
@@ -68,10 +68,10 @@ impl RowAudit {
         let mut last_score = f64::NEG_INFINITY;
         for part in packed.iter() {
             if head.kind != RowType::List && !names.insert((part.space, part.subkey)) {
-                return flaw("it has a part twice");
+                return flaw("it has the same part twice");
             }
             if part.expire_at_ms.is_some() && (head.kind, part.space) != (RowType::Hash, 0) {
-                return flaw("a part that is no field expires");
+                return flaw("a part that is not a field has a deadline");
             }
             match (head.kind, part.space) {
                 (RowType::Hash | RowType::Set, 0) => {
@@ -87,7 +87,7 @@ impl RowAudit {
                     audit.count_part(POSITION_BYTES as usize + part.value.len());
                 }
                 (RowType::Stream, space) => audit.of_stream(space, part.subkey, part.value)?,
-                _ => return flaw("it has parts that such a row does not have"),
+                _ => return flaw("it has parts of a kind that its type does not have"),
             }
         }
         audit.finish(true)
@@ -106,7 +106,7 @@ impl RowAudit {
         }
     }
 
-    /// The next part of a row whose parts have keys of their own, in the order of the keys.
+    /// Takes the next part of a row whose parts have keys of their own, in the order of the keys.
     pub fn part(&mut self, space: u8, subkey: &[u8], value: &[u8]) -> Result<(), Flaw> {
         match (self.kind, space) {
             (RowType::Hash, 0) => {
@@ -115,7 +115,7 @@ impl RowAudit {
             }
             (RowType::Hash, MORTAL_SPACE) => {
                 let name = self.member(subkey)?;
-                let (at, value) = take_deadline(value).ok_or(Flaw("a field lacks its deadline"))?;
+                let (at, value) = take_deadline(value).ok_or(Flaw("the deadline of a field is missing"))?;
                 self.count_part(name.len() + value.len());
                 self.note_deadline(Some(at));
                 self.seen.orders[0].add(&[&at.to_be_bytes(), subkey]);
@@ -139,38 +139,38 @@ impl RowAudit {
             }
             (RowType::SortedSet, 0) => {
                 let name = self.member(subkey)?;
-                score_of(value).ok_or(Flaw("a score is none"))?;
+                score_of(value).ok_or(Flaw("a score is not a valid number"))?;
                 self.count_part(name.len() + value.len());
                 self.seen.orders[0].add(&[name, value]);
             }
             (RowType::SortedSet, 1) => {
                 let mut name = subkey;
-                let score = take_f64(&mut name).ok_or(Flaw("a score is none"))?;
+                let score = take_f64(&mut name).ok_or(Flaw("a score is not a valid number"))?;
                 let score = match value {
                     [] => score,
                     [1] if score == 0.0 => -0.0,
-                    _ => return flaw("what stands beside a score is damaged"),
+                    _ => return flaw("the value stored with a score is damaged"),
                 };
                 self.seen.others += 1;
                 match &mut self.seen.ends {
                     Some(ends) => ends.include(subkey),
                     None => self.seen.ends = Some(OrderEnds::of(subkey, subkey)),
                 }
-                let value = score_value(score).map_err(|_| Flaw("a score is none"))?;
+                let value = score_value(score).map_err(|_| Flaw("a score is not a valid number"))?;
                 self.seen.orders[1].add(&[name, &value]);
             }
             (RowType::SortedSet, space) => self.seen.counts.get_or_insert_default().part(space, subkey, value)?,
             (RowType::Stream, space) => self.of_stream(space, subkey, value)?,
-            _ => return flaw("it has parts that such a row does not have"),
+            _ => return flaw("it has parts of a kind that its type does not have"),
         }
         Ok(())
     }
 
-    /// The name in a subkey that is where its version puts it.
+    /// The member in a subkey, if it stands at the place that the row's version gives it.
     fn member<'k>(&self, subkey: &'k [u8]) -> Result<&'k [u8], Flaw> {
-        let (place, name) = subkey.split_at_checked(PLACE_BYTES).ok_or(Flaw("a member lacks its place"))?;
+        let (place, name) = subkey.split_at_checked(PLACE_BYTES).ok_or(Flaw("the place of a member is missing"))?;
         if place != place_of(self.version, name).to_be_bytes() {
-            return flaw("a member is out of its place");
+            return flaw("a member is stored at the wrong place");
         }
         Ok(name)
     }
@@ -216,41 +216,41 @@ impl RowAudit {
                 seen.pending_of.1.add(&stream::pending_of_prefix(&group, &consumer), 0);
                 self.seen.orders[1].add(&[&group, &consumer, id]);
             }
-            _ => return flaw("it has parts that such a row does not have"),
+            _ => return flaw("it has parts of a kind that its type does not have"),
         }
         Ok(())
     }
 
-    /// There are no more parts.
+    /// Ends the audit: there are no more parts.
     pub fn finish(self, is_packed: bool) -> Result<(), Flaw> {
         let Seen { count, bytes, others, orders, mortal, ends, counts, stream } = self.seen;
         if count != self.count {
-            return flaw("its head counts other parts than it has");
+            return flaw("the number of parts in its head is wrong");
         }
         if bytes != self.bytes {
-            return flaw("its head counts other bytes than its parts have");
+            return flaw("the number of bytes in its head is wrong");
         }
         if count == 0 && self.kind != RowType::Stream {
-            return flaw("it has no part");
+            return flaw("it has no parts");
         }
         if orders[0] != orders[1] {
-            return flaw("its orders do not agree");
+            return flaw("the two orders of its parts do not agree");
         }
         match self.kind {
             RowType::Hash => match HashDetail::decode(&self.detail) {
                 Some(detail) if detail.mortal == mortal => Ok(()),
-                _ => flaw("its head knows other deadlines than its fields have"),
+                _ => flaw("the deadlines in its head are not those of its fields"),
             },
             RowType::List => {
                 self.detail.len().checked_sub(8).map(drop).ok_or(Flaw("its head does not say where it begins"))
             }
             RowType::Set => Ok(()),
             RowType::SortedSet if is_packed => Ok(()),
-            RowType::SortedSet if others != count => flaw("its orders do not agree"),
+            RowType::SortedSet if others != count => flaw("the two orders of its parts do not agree"),
             RowType::SortedSet => {
                 let detail = OrderDetail::decode(&self.detail).ok_or(Flaw("its head is damaged"))?;
                 if detail.ends.is_some() && detail.ends != ends {
-                    return flaw("its head does not say where it begins and ends");
+                    return flaw("the beginning and the end in its head are wrong");
                 }
                 counts.unwrap_or_default().check(count, &detail)
             }
@@ -262,15 +262,15 @@ impl RowAudit {
 fn check_stream(detail: &[u8], seen: StreamSeen) -> Result<(), Flaw> {
     let detail = StreamDetail::decode(detail).ok_or(Flaw("its head is damaged"))?;
     if detail.first != seen.first.unwrap_or_default() || detail.last < seen.last {
-        return flaw("its head does not say where it begins and ends");
+        return flaw("the beginning and the end in its head are wrong");
     }
     if detail.groups != seen.groups {
-        return flaw("its head counts other groups than it has");
+        return flaw("the number of groups in its head is wrong");
     }
     let agrees = [seen.consumers, seen.pending, seen.pending_of].map(|(told, runs)| told == runs.finish());
     if agrees == [true; 3] {
         Ok(())
     } else {
-        flaw("its groups and their consumers count other entries than are pending")
+        flaw("the numbers of consumers and pending entries in its groups are wrong")
     }
 }

@@ -6,7 +6,7 @@ use crate::parts::{
     tally_space,
 };
 
-/// What an engine has.
+/// The entries of an engine.
 type Entries = BTreeMap<Vec<u8>, (Kind, Vec<u8>)>;
 
 fn problems(entries: &Entries, lives_max: usize) -> Vec<String> {
@@ -27,7 +27,7 @@ fn put_part(entries: &mut Entries, version: u64, space: u8, subkey: &[u8], value
     entries.insert(Life::new(version).part(space, subkey), (Kind::Put, value.into()));
 }
 
-/// A row of each type, spread, and what is left of one that is gone.
+/// A spread row of each type, and what is left of a deleted one.
 fn rows() -> Entries {
     let mut entries = Entries::new();
     entries.insert(b"\0string".to_vec(), (Kind::Put, b"v".to_vec()));
@@ -66,7 +66,7 @@ fn rows() -> Entries {
     entries
 }
 
-/// The head of the sorted set, which says that it begins with one member and ends with another.
+/// The head of the sorted set, with bounds that say that it begins with one member and ends with another.
 fn ended(first: &[u8], last: &[u8]) -> Head {
     let place = |name: &[u8]| scored(f64::from(u8::from(name == b"two")), name).0;
     let ends = Some(OrderEnds::of(&place(first), &place(last)));
@@ -81,7 +81,7 @@ fn a_head_may_say_where_an_order_begins_and_ends() {
     assert_eq!(problems(&entries, 9), Vec::<String>::new());
 }
 
-/// The rows, and of the sorted set two levels of counts, one of them with two tallies.
+/// The rows, with two levels of counts of the sorted set, one of them with two tallies.
 fn tallied() -> (Entries, [Vec<u8>; 3]) {
     let (mut entries, second) = (rows(), scored(1.0, b"two").0);
     let bucket = |key: &[u8]| Bucket { key: key.into(), entries: 1 };
@@ -116,7 +116,7 @@ fn tallies_add_up_and_agree_with_those_above() {
         let wrong = |entries: &mut Entries| drop(entries.insert(key.clone(), (Kind::Put, Tally::encode(&another))));
         assert!(told(&wrong).contains(unsummed), "{}", key.escape_ascii());
     }
-    // The sum is right, but not of each.
+    // The total is right, but the single counts are not.
     let moved = |entries: &mut Entries| {
         for (key, (at, count)) in [(&keys[0], (&b""[..], 2)), (&keys[1], (&scored(1.0, b"two").0[..], 0))] {
             let tally = Tally::encode(&[Bucket { key: at.into(), entries: count }]);
@@ -128,7 +128,7 @@ fn tallies_add_up_and_agree_with_those_above() {
     assert!(told(&unsaid).contains(unsummed));
 }
 
-/// Some counts are parts of their own, as they were before there were tallies.
+/// Some counts are parts of their own, as all were before there were tallies.
 #[test]
 fn counts_may_be_a_mixture() {
     let (mut entries, [first, second, root]) = tallied();
@@ -143,11 +143,11 @@ fn counts_may_be_a_mixture() {
     assert_eq!(problems(&entries, 9), Vec::<String>::new());
     let mut late = entries.clone();
     put_head(&mut late, "zset", &detail(&scored(2.0, b"").0));
-    assert!(problems(&late, 9).join("; ").contains("where its counts go on"));
+    assert!(problems(&late, 9).join("; ").contains("the one that its head names"));
     put_part(&mut entries, 4, 2, &scored(1.0, b"two").0, &[2, 1]);
     assert!(problems(&entries, 9).join("; ").contains("do not add up"));
 
-    // None of them is a tally: so it was before.
+    // None of them is a tally, as before there were tallies.
     for key in [first, root] {
         entries.remove(&key);
     }
@@ -169,7 +169,7 @@ fn what_is_whole_has_no_problems_however_few_lives_are_remembered() {
     }
 }
 
-/// Each entry but the string and the dead is needed.
+/// Each entry but the string and the dead ones is needed.
 #[test]
 fn an_entry_that_is_lost_is_missed() {
     let all = rows();
@@ -197,23 +197,23 @@ fn what_should_not_be_there_is_told() {
         ),
         (
             &|entries| drop(entries.insert(cover_key(5).to_vec(), (Kind::Cover, cover_value(1)))),
-            "a cover says it is dead",
+            "a cover says that it is dead",
         ),
-        (&|entries| put_part(entries, 3, 0, &placed(3, b"three"), b""), "counts other parts"),
-        (&|entries| put_part(entries, 4, 1, &scored(9.0, b"one").0, b""), "orders do not agree"),
+        (&|entries| put_part(entries, 3, 0, &placed(3, b"three"), b""), "number of parts in its head is wrong"),
+        (&|entries| put_part(entries, 4, 1, &scored(9.0, b"one").0, b""), "orders of its parts do not agree"),
         (&|entries| put_part(entries, 4, 2, b"", &[2, 2]), "do not add up"),
-        (&|entries| put_part(entries, 3, 0, b"\0\0\0\0one", b""), "out of its place"),
-        (&|entries| put_head(entries, "copy", &Head::new(RowType::Set, 3)), "another row has its version"),
+        (&|entries| put_part(entries, 3, 0, b"\0\0\0\0one", b""), "at the wrong place"),
+        (&|entries| put_head(entries, "copy", &Head::new(RowType::Set, 3)), "another row has the same version"),
         (&|entries| drop(entries.insert(agenda_key(9, b"\0set"), (Kind::Put, Vec::new()))), "agenda"),
         (&|entries| drop(entries.insert(b"\0bad".to_vec(), (Kind::Head, vec![7]))), "head is damaged"),
-        (&|entries| put_head(entries, "zset", &ended(b"one", b"one")), "where it begins and ends"),
-        (&|entries| put_head(entries, "zset", &ended(b"two", b"two")), "where it begins and ends"),
+        (&|entries| put_head(entries, "zset", &ended(b"one", b"one")), "the beginning and the end in its head"),
+        (&|entries| put_head(entries, "zset", &ended(b"two", b"two")), "the beginning and the end in its head"),
         (
             &|entries| {
                 let detail = OrderDetail { second: vec![9], ..OrderDetail::default() }.encode();
                 put_head(entries, "zset", &Head { detail, ..ended(b"one", b"two") });
             },
-            "where its counts go on",
+            "the one that its head names",
         ),
         (&|entries| put_head(entries, "zset", &Head { detail: vec![7], ..ended(b"one", b"two") }), "head is damaged"),
     ] {
@@ -222,7 +222,7 @@ fn what_should_not_be_there_is_told() {
 }
 
 proptest! {
-    /// Any bytes at any key: it never panics.
+    /// Any bytes at any key: the audit never panics.
     #[test]
     fn anything_is_looked_at(entries: Vec<(u8, Vec<u8>, Vec<u8>)>) {
         let mut audit = Audit::default();

@@ -1,4 +1,4 @@
-//! What expires is told in time while somebody listens, whoever wrote it when; in virtual time.
+//! Keys that expire are told in time while somebody listens, whoever wrote them and when; in virtual time.
 
 use std::sync::Weak;
 
@@ -58,7 +58,7 @@ impl World {
         Self { sim, node, partition, listener }
     }
 
-    /// What `classes` say is told from now on.
+    /// From now on what `classes` say is told.
     fn listen(&self, classes: &str) {
         *self.listener.wants.lock() = Classes::parse(classes.as_bytes()).expect("letters").in_use();
         let witness: Arc<dyn Witness> = Arc::clone(&self.listener) as Arc<dyn Witness>;
@@ -144,8 +144,8 @@ fn what_was_there_before_anybody_listened_is_told() {
     }
 }
 
-/// While nobody listens nothing is noted, also not what was noted before; and what is written meanwhile is found when
-/// somebody listens again.
+/// While nobody listens nothing is noted, and what was noted before is forgotten. Rows that are written meanwhile are
+/// found when somebody listens again.
 #[test]
 fn nothing_is_noted_while_nobody_listens() {
     let world = World::new(EngineKind::Lsm);
@@ -171,7 +171,7 @@ fn nothing_is_noted_while_nobody_listens() {
     assert_eq!(world.queued(), 0);
 }
 
-/// Whoever comes first tells it, and nobody else: a wall clock that jumps lets commands come first.
+/// Whoever comes first tells it, and nobody else does: a wall clock that jumps lets commands come first.
 #[test]
 fn what_has_expired_is_told_once() {
     for engine in EngineKind::ALL {
@@ -202,7 +202,7 @@ fn what_has_expired_is_told_once() {
     }
 }
 
-/// More rows than the queue has room for: it is filled again, and all are told, none twice.
+/// More rows than the queue has room for: it is filled again, and every row is told exactly once.
 #[test]
 fn what_has_no_room_in_the_queue_is_told_all_the_same() {
     let world = World::new(EngineKind::Memory);
@@ -221,7 +221,7 @@ fn what_has_no_room_in_the_queue_is_told_all_the_same() {
     assert_eq!(numbers, (0..count).collect::<Vec<_>>());
 }
 
-/// A partition that has somebody to tell something stays awake, and no longer.
+/// A partition that has to tell somebody something stays awake, and only as long as that.
 #[test]
 fn whoever_has_something_to_tell_stays_awake() {
     let world = World::new(EngineKind::Lsm);

@@ -1,4 +1,5 @@
-//! Rows of many parts in a partition: they are read and written part by part, and go by two changes, whoever ends them.
+//! Rows of many parts in a partition: they are read and written part by part, and end by two changes, whoever ends
+//! them.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -154,7 +155,7 @@ fn a_row_of_many_parts_goes_by_two_changes_whoever_ends_it() {
             let expires = u64::from(name.starts_with("a row that has expired"));
             assert_eq!(world.changes(), before + 2 + expires, "{name}");
             assert!(world.is_covered(version), "{name}");
-            // And what has no parts leaves no cover.
+            // And a row without parts leaves no cover.
             let before = world.changes();
             world.write(Change::Put { key: b"s", value: b"v", expire_at_ms: None });
             world.ask("DEL s");
@@ -225,7 +226,7 @@ fn an_expired_row_is_buried_by_whoever_finds_it() {
     assert!(world.is_covered(version));
     world.sim.set_unix_ms(1_000_000);
     assert_eq!(world.ask("DEL h"), ":0\r\n", "it stays gone");
-    // By a flush, and by a merge: nobody has asked for it.
+    // By a flush, and by a merge: no client has asked for it.
     for is_flushed_before in [false, true] {
         let world = World::new();
         let version = world.make(b"h", 300, Some(1_000_500));
@@ -234,7 +235,7 @@ fn an_expired_row_is_buried_by_whoever_finds_it() {
         }
         world.sim.set_unix_ms(1_000_500);
         for _ in 0..6 {
-            // Something to merge it with.
+            // Another row to merge it with.
             world.make(b"a", 300, None);
             world.write(Change::Put { key: b"z", value: b"v", expire_at_ms: None });
             world.to_tables();
@@ -311,7 +312,7 @@ fn fields_that_have_expired_are_swept_and_nothing_is_left_of_them() {
     }
 }
 
-/// What becomes of a large row in tables.
+/// How a large row in tables ends.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     NeverMade,
@@ -319,15 +320,15 @@ enum Fate {
     Deleted,
 }
 
-/// What it costs.
+/// The I/O that it costs.
 struct Cost {
-    /// Bytes that compactions read and wrote once its fate was known.
+    /// Bytes that compactions read and wrote once the row's fate was known.
     moved: u64,
     parts_dropped: u64,
     stored_bytes: u64,
 }
 
-/// A row of `parts` parts is in tables, then other rows come in.
+/// A row of `parts` parts is in tables, then other rows are written.
 fn cost(parts: u64, fate: Fate) -> Cost {
     let world = World::new();
     for begin in (0..parts).step_by(1000).filter(|_| fate != Fate::NeverMade) {
@@ -358,7 +359,7 @@ fn cost(parts: u64, fate: Fate) -> Cost {
     for number in 0..parts / 8 {
         let key = format!("{:05}", number * 7919 % 100_003);
         world.write(Change::Put { key: key.as_bytes(), value: &[7; 100], expire_at_ms: None });
-        // Parts of other rows, beside those of this one.
+        // Parts of other rows, next to those of this one.
         if number % 40 == 0 {
             world.make(format!("g{number}").as_bytes(), 20, None);
             world.make(format!("i{number}").as_bytes(), 20, None);
@@ -395,7 +396,7 @@ fn rows_that_come_and_go_leave_neither_parts_nor_covers() {
     world.to_tables();
     let one = 200 * (100 + 8 + 10) as u64;
     let (stored, living) = (world.partition.engine.space().stored_bytes, LIVING as u64 * one);
-    // Beside what lives there are two memtables, level 0 and what a merge is about to drop.
+    // In addition to the living bytes there are two memtables, level 0 and what a merge is about to drop.
     assert!(
         most < 4 * living && stored < 2 * living,
         "{most} and {stored} bytes at most and at the end, {living} live"
@@ -407,7 +408,7 @@ fn rows_that_come_and_go_leave_neither_parts_nor_covers() {
 #[test]
 fn rows_that_are_deleted_when_nobody_writes_leave_neither_parts_nor_covers() {
     const LIVING: u64 = 20;
-    // Which covers a merge meets again is a matter of moments: from seed to seed 10 to 24 of them stay.
+    // Which covers a merge meets again depends on the moment: from seed to seed, 10 to 24 of them stay.
     const SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
     let mut covers = 0;
     for seed in SEEDS {

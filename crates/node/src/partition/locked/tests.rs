@@ -58,7 +58,7 @@ impl File for WatchedFile {
     forward_file!(inner: write_at, allocate, set_len, len, data_end, is_direct, read_unit, sync, sync_begins);
 }
 
-/// The machine of `sim`, with a device that takes `latency` for whatever it is asked.
+/// The machine of `sim`, with a device that takes `latency` for every request.
 fn watched_machine(sim: &Sim, seen: &Arc<Seen>, latency: Nanos) -> Machine {
     let device = DeviceSpec { latency, ..DeviceSpec::instant() };
     let inner = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
@@ -85,7 +85,7 @@ fn the_device_is_not_asked_inside_the_order_lock() {
             let (sum, commit) = partition.update(&[b"counter"], change).await.expect("no faults");
             commit.expect("it has written").await.expect("no faults");
             sums.push(sum);
-            // From here on it is in a table only, and nothing is cached.
+            // From here on the value is in a table only, and nothing is cached.
             partition.seal();
             partition.settle().await;
             assert!(round == 0 || seen.reads.load(Ordering::Relaxed) > 0, "it was read from the device");
@@ -97,7 +97,7 @@ fn the_device_is_not_asked_inside_the_order_lock() {
 }
 
 const ROWS: u8 = 20;
-/// So long that each has a block of its own.
+/// Long enough that each value has a block of its own.
 const VALUE_BYTES: usize = 5000;
 const LATENCY: Nanos = 1_000_000;
 
@@ -138,8 +138,8 @@ impl Transaction for Additions {
     }
 }
 
-/// How often commands that run as one on rows that are on the device begin, how long they take, and how long another
-/// write to the last of their rows takes that comes meanwhile.
+/// Commands that run as one on rows that are on the device: how often they begin, how long they take, and how long
+/// another write takes that comes meanwhile, to the last of their rows.
 fn beside_another_writer(may_begin_again: bool) -> (usize, Nanos, Nanos, Arc<Seen>) {
     let (sim, seen) = (Sim::new(1), Arc::<Seen>::default());
     let machine = watched_machine(&sim, &seen, LATENCY);
@@ -156,7 +156,7 @@ fn beside_another_writer(may_begin_again: bool) -> (usize, Nanos, Nanos, Arc<See
         node.close().await.expect("no faults");
         drop(node);
 
-        // What was cached is not.
+        // After this, nothing is cached any more.
         let node = Node::open(&config, machine).await.expect("no faults");
         let partition = node.default_partition().await.expect("no faults");
         assert!(seen.partition.set(Arc::downgrade(&partition)).is_ok());
@@ -201,7 +201,7 @@ fn commands_that_run_as_one_latch_nothing_while_the_device_is_asked() {
     assert_eq!((begun, waited), (2, 0));
     assert!(took < 2 * LATENCY, "{took} ns: all are read at a time");
 
-    // Who cannot begin again holds its rows over one read after the other.
+    // Commands that cannot begin again hold their rows over one read after the other.
     let (begun, took, waited, seen) = beside_another_writer(false);
     assert!(seen.latched.load(Ordering::Relaxed) > 0);
     assert_eq!(begun, 1);

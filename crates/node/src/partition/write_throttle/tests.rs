@@ -1,4 +1,4 @@
-//! Who waits for his turn, and what becomes of him when the rate changes.
+//! Writers that wait for their turn, and how a change of the rate affects them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn batch(key: u32) -> Batch {
     batch
 }
 
-/// So many writers of 1 KB each; how many are through, and how many were refused because the partition was closed.
+/// `count` writers of 1 KB each; how many are through, and how many were refused because the partition was closed.
 fn writers(sim: &Sim, partition: &Arc<Partition>, count: u32) -> Arc<[AtomicU64; 2]> {
     let ended = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     for key in 0..count {
@@ -102,7 +102,7 @@ fn what_a_request_waited_for_goes_with_it() {
         }));
     }
     sim.run_until(sim.now() + SEC / 2);
-    // Each is an eighth of a second's worth, and waits for those in front of it, whichever they are.
+    // Each write takes an eighth of a second, and waits for those in front of it, whichever they are.
     let mut stalled = told.lock().map(|waits| waits[Cause::Stall as usize] / (SEC / 10));
     stalled.sort_unstable();
     assert_eq!(stalled, [0, 1, 2], "{told:?}");
@@ -111,7 +111,7 @@ fn what_a_request_waited_for_goes_with_it() {
 
 #[test]
 fn the_end_of_a_stall_lets_them_go() {
-    // From two runs in level 0 on writes are slowed, and the merge that ends it takes a while.
+    // From two runs in level 0 on writes are slowed, and the merge that ends this takes a while.
     let sim = Sim::new(3);
     let mut config = config();
     config.profile = crate::Profile::RocksDb;
@@ -233,7 +233,7 @@ fn pending_bytes_stop_writes_until_they_are_compacted() {
 
 #[test]
 fn deletions_and_batches_pay_for_their_bytes() {
-    // CR-10: CruiseDB's published code takes 1 KB for each put, and nothing for deletions and batches.
+    // CR-10: CruiseDB's published code counts 1 KB for each put, and nothing for deletions and batches.
     let took = |batches: &[Batch]| {
         let sim = Sim::new(4);
         let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
@@ -242,7 +242,7 @@ fn deletions_and_batches_pay_for_their_bytes() {
         for batch in batches {
             let _commit = sim.block_on(partition.write(batch)).expect("no faults");
         }
-        // Whoever comes next waits for what they took.
+        // The next write waits for what they took.
         let _commit = sim.block_on(partition.write(&self::batch(0))).expect("no faults");
         (sim.now() - begin) / MS
     };

@@ -1,4 +1,4 @@
-//! An import into several partitions that is killed behind any request, and begun again: everything is done once.
+//! Tests an import into several partitions that is killed after any request, and begun again: everything is done once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::resp::Requests;
 use crate::target::Target;
 
 const PARTITIONS: usize = 3;
-/// Where the snapshot was.
+/// The position of the snapshot.
 const FIRST: u64 = 100;
 
-/// What the source does: a bit of everything that must not be done twice, over all partitions and some databases.
+/// The source's commands: some of every kind that must not be done twice, over all partitions and some databases.
 fn lines() -> Vec<String> {
     let mut lines = Vec::new();
     for round in 0..4 {
@@ -46,7 +46,7 @@ fn words(line: &str) -> Words {
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// What all of it comes to.
+/// The rows that all these commands lead to.
 fn expected() -> Rows {
     let (mut rows, mut changes, mut database) = (Rows::new(), BTreeMap::new(), 0);
     let lines = lines();
@@ -62,7 +62,7 @@ fn import(tenant: &FakeTenant) -> Import {
     Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
 }
 
-/// Follows the stream from where the tenant is, in steps that are cut where `rng` says.
+/// Follows the stream from the tenant's position on, in steps that are cut where `rng` says.
 async fn follow_all(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
     let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(PARTITIONS));
     let mut position = steps.resume_point().await?.expect("all partitions have a mark");
@@ -90,7 +90,7 @@ async fn follow_all(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
     Ok(())
 }
 
-/// The same, again where the tenant turns out to be somewhere else than it said.
+/// The same; tries again if the tenant turns out to be at another position than it said.
 async fn follow_again(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
     loop {
         match follow_all(import, stream, rng).await {
@@ -100,8 +100,8 @@ async fn follow_again(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
     }
 }
 
-/// Begins an import into a new tenant and kills it behind so many requests, again and again, until one gets to the end.
-/// Gives whether any was killed.
+/// Begins an import into a new tenant, and kills it after the numbers of requests in `kills`, until one gets to the
+/// end. Gives whether any was killed.
 async fn run(kills: &[u64], seed: u64) -> bool {
     let mut requests = Requests::default();
     lines().iter().for_each(|line| requests.push(&words(line)));

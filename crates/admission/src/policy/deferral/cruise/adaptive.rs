@@ -1,29 +1,30 @@
-//! The paper's controller (CR-2 to CR-7, U-13): no limit until what would stall writes is half full for the first time,
-//! then what was written until then, steered by the [law](super::super::feedback); at once what can be kept up while
-//! writes are near a stop.
+//! The paper's controller (CR-2 to CR-7, U-13). There is no limit until write buffers or level 0 are half full for the
+//! first time. Then the limit is what was written until then, steered by the [law](super::super::feedback). While
+//! writes are near a stop the limit is at once what can be kept up.
 
 use super::super::feedback::{HIGH, LOW, at_least, factor};
 use super::Seen;
 
-/// How full what would stall writes should be (CR-2).
+/// How full write buffers and level 0 should be (CR-2).
 const SET_POINT: f64 = 0.5;
-/// The rate is steered each time so much of all write buffers has been written, by the mean watermark meanwhile. The
+/// The rate is steered each time this share of all write buffers has been written, by the mean watermark meanwhile. The
 /// paper's 400,000 operations, half of them writes of 1 KB, are a quarter of its twelve times 64 MB (CR-7). But
-/// memtables are emptied one by one, and level 0 all at once: a shorter look sees it rise or fall, and swings with it …
+/// memtables are emptied one by one, and level 0 all at once: a shorter look sees the watermark rise or fall, and
+/// swings with it …
 const WRITTEN: f64 = 1.0;
-/// … and after so many seconds at the latest.
+/// … and after this many seconds at the latest.
 const SECONDS: f64 = 120.0;
-/// Who writes less than this share of what it may is not held back by it: then it does not rise (U-13).
+/// A partition that writes less than this share of its rate is not held back by it: then the rate does not rise (U-13).
 const USED: f64 = 0.9;
 
-/// See the module.
+/// The limiter of one partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Adaptive {
     /// Bytes per second; `None` until there is a limit.
     rate: Option<f64>,
-    /// It is what can be kept up: writes came near a stop, and are not yet far enough from it.
+    /// Whether the rate is what can be kept up: writes came near a stop, and are not yet far enough from it.
     is_high: bool,
-    /// The watermark above its aim at the last step.
+    /// How far the watermark was above its aim at the last step.
     error: f64,
     window: Window,
 }
@@ -32,9 +33,9 @@ pub struct Adaptive {
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     seconds: f64,
-    /// Bytes.
+    /// Bytes written.
     written: f64,
-    /// Sum over its seconds.
+    /// The watermark, summed over the seconds of the window.
     watermark: f64,
 }
 
@@ -49,7 +50,7 @@ impl Window {
         self.seconds >= SECONDS || self.seconds > 0.0 && self.written >= buffers * WRITTEN
     }
 
-    /// The mean watermark above its aim, and what was written in bytes per second.
+    /// How far the mean watermark is above its aim, and what was written, in bytes per second.
     fn means(&self) -> (f64, f64) {
         (self.watermark / self.seconds - SET_POINT, self.written / self.seconds)
     }
@@ -79,12 +80,12 @@ impl Adaptive {
             }
         };
         let rate = at_least(rate, seen.sustainable.max(seen.fair)).min(seen.quota);
-        // Where nothing is known of the device there is none.
+        // Where nothing is known of the device there is no limit.
         self.rate = Some(rate).filter(|rate| rate.is_finite());
         self.rate
     }
 
-    /// A new window from here on, whose change is counted from here.
+    /// Begins a new window, which counts the change of the watermark from here.
     fn begin(&mut self, seen: &Seen) {
         (self.error, self.window) = (seen.watermark - SET_POINT, Window::default());
     }
@@ -128,13 +129,14 @@ mod tests {
         let seen = [at(0.3), at(0.81), at(0.9), at(0.71), at(0.69)];
         let rates = steps(&seen);
         assert_eq!(rates[..4], [None, Some(8e6), Some(8e6), Some(8e6)]);
-        // From there it is steered: 1 - 0.5 x 0.19 + 0.4 x 0.02.
+        // From there the law steers it: 1 - 0.5 x 0.19 + 0.4 x 0.02.
         assert_eq!(rates[4], Some(8e6 * 0.913));
     }
 
     #[test]
     fn between_two_steps_it_stays() {
-        // CR-7: all buffers once, or two minutes; by the mean of what was seen meanwhile.
+        // CR-7: a step is made after all buffers were written once, or after two minutes, by the mean of what was seen
+        // meanwhile.
         let every = |ingest: f64| {
             let seen = Seen { ingest, mean: ingest, sustainable: 0.1e6, fair: 0.0, ..at(0.6) };
             let rates = steps(&[seen; 400]);

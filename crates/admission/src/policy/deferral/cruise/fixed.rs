@@ -1,8 +1,8 @@
-//! The plain baseline (CR-22): what was written in the first whole minute without a limit is the limit for good.
+//! The plain baseline (CR-22): the rate of writes in the first whole minute without a limit is the limit for good.
 
 use super::Seen;
 
-/// See the module.
+/// The limit of one partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed {
     /// Bytes per second; `None` until there is a limit.

@@ -1,8 +1,8 @@
-//! CruiseDB's admission of writes on the ordinary tree (CR-2 to CR-7, CR-11, CR-22): writes pass at a rate at which
-//! what would stall them stays half full, from the beginning and not only before a stall.
+//! CruiseDB's admission of writes on the ordinary tree (CR-2 to CR-7, CR-11, CR-22). Writes pass at a rate that keeps
+//! write buffers and level 0 half full, from the beginning and not only before a stall.
 //!
-//! Beside the paper's law there are the two that it is compared with: a fixed limit, and the one of its published code.
-//! Everything else is as in a RocksDB, but for the number of write buffers.
+//! Beside the paper's law there are the two that it is compared with: a fixed limit, and the law of its published code.
+//! Everything else is as in a RocksDB, except for the number of write buffers.
 
 mod adaptive;
 mod fixed;
@@ -24,24 +24,24 @@ use crate::policy::knobs::Knobs;
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
-/// Memtables, the active one included (CR-16).
+/// Memtables allowed, the active one included (CR-16).
 const BUFFERS: u64 = 12;
 
-/// Who writes less than this shares the device with nobody, in bytes per second.
+/// A partition that writes less than this, in bytes per second, does not count among those that share the device.
 const WRITES: f64 = 1024.0;
 
-/// What the rate of writes follows.
+/// The law that sets the rate of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// The paper's: how full the write buffers and level 0 are.
+    /// The paper's: it follows how full the write buffers and level 0 are.
     Adaptive,
-    /// Nothing: it stays what it was when there was no limit (CR-22).
+    /// A fixed rate: what was written while there was no limit (CR-22).
     Fixed,
-    /// The published code's: the scores of levels, and what passed of late (CR-11).
+    /// The published code's: it follows the scores of levels, and what passed of late (CR-11).
     Published,
 }
 
-/// See the module.
+/// Limits the writes of every partition by a [`Law`].
 pub struct Cruise {
     law: Law,
     partitions: BTreeMap<Owner, Partition>,
@@ -62,18 +62,18 @@ enum Limiter {
 /// What a limiter sees of a partition, once a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seen {
-    /// Since the last look, in seconds.
+    /// Seconds since the last look.
     seconds: f64,
-    /// How full what would stall writes is, 1 = the tree would slow them
+    /// How full write buffers and level 0 are, 1 = the tree would slow writes
     /// ([`TreeFacts::watermark`](crate::policy::TreeFacts::watermark)).
     watermark: f64,
-    /// The same, 1 = they would stop.
+    /// The same, 1 = the tree would stop writes.
     brink: f64,
     /// What users wrote since the last look, in bytes per second.
     ingest: f64,
-    /// What they wrote of late, in bytes per second.
+    /// What users wrote of late, in bytes per second.
     mean: f64,
-    /// What they wrote in the last whole minute, in bytes per second; `None` in the first (FX-12).
+    /// What users wrote in the last whole minute, in bytes per second; `None` in the first minute (FX-12).
     minute: Option<f64>,
     /// What can be kept up for ever, in bytes per second (T_c, CR-5); infinite where the device has no limit.
     sustainable: f64,
@@ -81,11 +81,11 @@ struct Seen {
     fair: f64,
     /// All write buffers, in bytes.
     buffers: f64,
-    /// What the tenant bought, in bytes per second; infinite where that has no limit.
+    /// What the tenant bought, in bytes per second; infinite where it has no limit.
     quota: f64,
-    /// Runs of level 0 over those that make a merge due.
+    /// Runs of level 0, divided by the number of runs that makes a merge due.
     l0_score: f64,
-    /// The same or, if that is more, bytes of the fullest deeper level over its target.
+    /// The same or, if that is more, the bytes of the fullest deeper level divided by its target.
     worst_score: f64,
 }
 
@@ -109,14 +109,14 @@ impl Limiter {
 }
 
 impl Cruise {
-    /// Under `law`.
+    /// The policy under `law`.
     pub fn new(law: Law) -> Self {
         Self { law, partitions: BTreeMap::new() }
     }
 }
 
-/// Bytes per second that `partition`'s tenant may write by what it bought: more than a unit for each, as the largest
-/// item of one unit comes with a key and a header.
+/// Bytes per second that `partition`'s tenant may write by what it bought. For each unit these are more bytes than a
+/// unit has, as the largest item of one unit comes with a key and a header.
 fn quota(partition: &PartitionSample) -> f64 {
     match partition.capacity.wcu {
         0 => f64::INFINITY,
@@ -137,8 +137,8 @@ impl DeferralPolicy for Cruise {
             recents.push(state.recent.load(load));
             self.partitions.insert(partition.owner, state);
         }
-        // CR-5: the mix of late needs this share of the device with nothing put off, so that much more of it could be
-        // kept up.
+        // CR-5: the recent mix needs `share` of the device with nothing put off. So the device could keep up `1 /
+        // share` times as much of it.
         let front = Front::of(&recents);
         let share = front.share(&sample.device, recents.iter().map(Load::background_need).sum());
         let writing = recents.iter().filter(|recent| recent.ingest >= WRITES).count().max(1);

@@ -1,31 +1,32 @@
-//! The controller of CruiseDB's published code, which is not the paper's (CR-11): it looks at the scores of levels, and
-//! starts from what passed in the last interval instead of what was allowed.
+//! The controller of CruiseDB's published code, which is not the paper's (CR-11). It looks at the scores of levels, and
+//! starts from what passed in the last interval, not from what was allowed.
 
 use super::Seen;
 
-/// Score of level 0 that is aimed at: six runs.
+/// The score of level 0 that the controller aims at: six runs.
 const AIM: f64 = 1.5;
-/// A score of level 0 above this is full: more than twelve runs.
+/// With a score above this, level 0 is full: more than twelve runs.
 const FULL: f64 = 3.0;
 /// A rise of the worst score by more than this is a jump.
 const JUMP: f64 = 2.0;
-/// Gains, and what they are of.
+/// The gain for the distance of level 0's score from its aim, and the gain for the rise of the worst score.
 const K1: f64 = 0.5 / 3.0;
 const K2: f64 = 0.4 / 5.0;
-/// Outside of these the ratio is not believed.
+/// Outside of these bounds the ratio is not believed.
 const LOW: f64 = 0.5;
 const HIGH: f64 = 1.5;
-/// The rate is set after so much of all write buffers: 300,000 operations, half of them writes of 1 KB.
+/// The rate is set each time this share of all write buffers has been written: 300,000 operations, half of them writes
+/// of 1 KB.
 const WRITTEN: f64 = 0.19;
 
-/// See the module.
+/// The limiter of one partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Published {
     /// Bytes per second; `None` until there is a limit.
     rate: Option<f64>,
-    /// The worst score when it was set.
+    /// The worst score when the rate was set.
     worst: f64,
-    /// Since then.
+    /// Seconds since then.
     seconds: f64,
     written: f64,
 }

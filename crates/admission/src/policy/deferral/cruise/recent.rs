@@ -1,4 +1,5 @@
-//! What a partition did of late: a second is too short to judge a load by, and what has stopped should be forgotten.
+//! What a partition did of late. A second is too short to judge a load by, and a load that has stopped should be
+//! forgotten.
 
 use weir_io::Nanos;
 
@@ -7,16 +8,16 @@ use crate::policy::meter::Load;
 /// Time constant, in seconds.
 const SECONDS: f64 = 10.0;
 
-/// Rates of one partition, each a mean in which what is older counts for less.
+/// Rates of one partition, each a mean in which older values count for less.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recent {
     at: Option<Nanos>,
-    /// Seconds that are in the sums, as far as they still count.
+    /// The seconds that are in the sums, as far as they still count.
     weight: f64,
     sums: [f64; RATES],
 }
 
-/// Rates that are averaged.
+/// How many rates are averaged.
 const RATES: usize = 5;
 
 fn rates(load: &Load) -> [f64; RATES] {
@@ -24,7 +25,7 @@ fn rates(load: &Load) -> [f64; RATES] {
 }
 
 impl Recent {
-    /// Takes in a look at `now`; gives the seconds since the last one, 0 at the first.
+    /// Takes in a look at `now`. Gives the seconds since the last look, 0 at the first.
     pub fn step(&mut self, now: Nanos, load: &Load) -> f64 {
         let seconds = now.saturating_sub(self.at.replace(now).unwrap_or(now)) as f64 / 1e9;
         let keep = (-seconds / SECONDS).exp();
@@ -35,7 +36,7 @@ impl Recent {
         seconds
     }
 
-    /// `now`, with the rates of late.
+    /// The load `now`, with the averaged rates.
     pub fn load(&self, now: &Load) -> Load {
         let [ingest, log, read, log_ops, read_ops] = self.sums.map(|sum| sum / self.weight.max(f64::MIN_POSITIVE));
         Load { ingest, log, read, log_ops, read_ops, ..*now }

@@ -1,4 +1,4 @@
-//! What writes may have of a known device, by partition.
+//! What a partition's writes may have of a known device.
 
 use weir_io::Owner;
 
@@ -11,7 +11,7 @@ use crate::policy::sample::{MemoryFacts, TreeFacts};
 const SECOND: u64 = 1_000_000_000;
 const DEVICE: f64 = 100e6;
 
-/// The mix of a partition: 5 MB/s written, 10 read, and 15 bytes of background for each that is written.
+/// The mix of a partition: 5 MB/s written, 10 MB/s read, and 15 bytes of background for each byte written.
 const LOAD: Load = Load {
     ingest: 5e6,
     average: None,
@@ -40,7 +40,7 @@ fn partition(number: u32, l0_runs: u64, unflushed: u64) -> PartitionSample {
     PartitionSample { owner: Owner { tenant: number, partition: number }, tree, ..PartitionSample::default() }
 }
 
-/// The knobs in the last of so many `seconds`, each like the others.
+/// The knobs in the last of `seconds` seconds, each like the others.
 fn knobs(
     law: Law,
     device: Limits,
@@ -67,10 +67,10 @@ fn rates(law: Law, device: Limits, seconds: u64, partitions: &[PartitionSample],
 #[test]
 fn what_can_be_kept_up_fills_the_device() {
     let half = Rates::bytes(DEVICE as u64);
-    // CR-5: with it, reads, log and background in their present proportion are all that the device can do.
+    // CR-5: at that rate, reads, log and background in their present proportion fill the device.
     for (device, full) in [
         (Limits::bytes(DEVICE as u64), 90e6),
-        // Writes are the fuller: the log, and 25 of 46 parts of the background.
+        // The budget of writes is the fuller: the log, and 25 of 46 parts of the background.
         (Limits::Split { read: half, write: half }, 5e6 + 75e6 * 25.0 / 46.0),
     ] {
         let rate = rates(Law::Adaptive, device, 5, &[partition(1, 30, 0)], &[LOAD])[0].expect("a limit") as f64;
@@ -116,7 +116,7 @@ fn there_are_twelve_write_buffers_and_no_limit_at_first() {
 
 #[test]
 fn nobody_may_write_more_than_was_bought() {
-    // U-13: what was written before there was a limit is 5 MB/s, and 2000 units are 2.56.
+    // U-13: before there was a limit, 5 MB/s were written, and 2000 units are 2.56 MB/s.
     let device = Limits::bytes(DEVICE as u64);
     let sold = PartitionSample { capacity: Capacity { rcu: 0, wcu: 2000 }, ..partition(1, 16, 0) };
     assert_eq!(rates(Law::Adaptive, device, 2, &[sold], &[LOAD]), [Some(2_560_000)]);

@@ -11,9 +11,9 @@
 //!   d ░░░░░░░░░░░░▓     d ─────────░░░▓
 //! ```
 //!
-//! They go in the order in which they began. Trees that fill alike are full at the same moment all the same, each time;
-//! but the first have given back their memory by then, and the last is no later than it would be among equals. A flush
-//! that writes will soon wait for does not wait for its turn (U-11).
+//! Flushes go in the order in which they began. Trees that fill alike are still full at the same moment, each time; but
+//! the first have given back their memory by then, and the last is no later than it would be if all shared evenly. A
+//! flush that writes will soon wait for does not wait for its turn (U-11).
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,17 @@ use weir_io::Owner;
 
 use crate::policy::sample::PartitionSample;
 
-/// The weight of the first. Partitions without a flush have it, too: what they do in this class does not wait for
+/// The weight of the first flush. Partitions without a flush have it, too: what they do in this class does not wait for
 /// anybody's turn.
 const FIRST: u64 = 1 << 18;
-/// Each weighs so many times as much as the next, as a power of two: between two ticks the first may end.
+/// How many times as much each weighs as the next, as a power of two. The others get something because the first may
+/// end between two ticks.
 const STEP_BITS: u32 = 3;
-/// Nobody weighs less than the first, divided by how many there are and by this: logs in mode `Always` fill their next
-/// segments in this class, without which writes would stop.
+/// No flush weighs less than the first one's weight, divided by the number of flushes and by this: logs in mode
+/// `Always` fill their next segments in this class, and writes would stop without these segments.
 const LEAST: u64 = 5;
 
-/// See the module.
+/// The flushes under way, in their order.
 #[derive(Debug, Default)]
 pub struct FlushOrder {
     under_way: BTreeMap<Owner, UnderWay>,
@@ -43,24 +44,24 @@ struct UnderWay {
     since: u64,
     /// Bytes that are still to be written.
     left: u64,
-    /// How many go first.
+    /// How many flushes go first.
     place: u32,
 }
 
 impl FlushOrder {
-    /// The next tick has come. What each flush is to weigh, in the order of `partitions`.
+    /// Takes in the next tick. Gives what each flush is to weigh, in the order of `partitions`.
     pub fn step(&mut self, partitions: &[PartitionSample]) -> Vec<u64> {
         self.tick += 1;
         let known = std::mem::take(&mut self.under_way);
         for partition in partitions.iter().filter(|partition| partition.jobs.flush_left > 0) {
             let left = partition.jobs.flush_left;
-            // With more left than before it is another one.
+            // With more left than before, this is another flush.
             let before = known.get(&partition.owner).filter(|before| left <= before.left);
             let since = before.map_or(self.tick, |before| before.since);
             self.under_way.insert(partition.owner, UnderWay { since, left, place: 0 });
         }
         let mut in_order: Vec<&mut UnderWay> = self.under_way.values_mut().collect();
-        // Of those that began together the lowest owner goes first: sorting is stable.
+        // Of flushes that began together the one with the lowest owner goes first: sorting is stable.
         in_order.sort_by_key(|under_way| under_way.since);
         in_order.into_iter().zip(0..).for_each(|(under_way, place)| under_way.place = place);
         let least = FIRST / (LEAST * self.under_way.len().max(1) as u64);
@@ -83,7 +84,7 @@ mod tests {
         Owner { tenant: 1, partition }
     }
 
-    /// The places that a tick gives to flushes with so many bytes left each.
+    /// The places that a tick gives to flushes with `left` bytes left, one for each.
     fn places(order: &mut FlushOrder, left: &[u64]) -> Vec<u32> {
         let of = |(partition, &flush_left): (u32, &u64)| PartitionSample {
             owner: owner(partition),
@@ -94,7 +95,7 @@ mod tests {
         let place = |weight| match weight {
             FIRST => 0,
             weight if weight == FIRST / 8 => 1,
-            // Few have a part of their own: this is the least.
+            // Only the first few have a weight of their own: this is the least weight.
             _ => 2,
         };
         order.step(&partitions).into_iter().map(place).collect()

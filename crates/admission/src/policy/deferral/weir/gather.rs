@@ -1,4 +1,4 @@
-//! How many memtables become one run, and how many there may be.
+//! How many memtables become one run, and how many memtables a tree may have.
 
 use std::collections::BTreeSet;
 
@@ -8,55 +8,56 @@ use crate::policy::sample::{PartitionSample, Sample, TreeFacts};
 
 /// Memtables that become one run, at most: twelve make a run of level 0 last twelve times as long.
 const MEMTABLES_MAX: u64 = 12;
-/// Memtables of a partition, at most: twelve that wait, as many that fill during their flush, and one.
+/// Memtables of a partition, at most: twelve that wait, as many that fill while those are flushed, and one.
 const BUFFERS_MAX: u64 = 25;
-/// Share of the memory for memtables that buffers may take if all who write fill all of theirs, in percent, where many
-/// do. More than there is (U-20 has 80), for they never do ([`fill`]). With less, fewer memtables make a run
-/// (`docs/benchmarks/shortage.md` has the figures).
+/// How much of the memory for memtables the buffers of all trees that write may add up to, in percent, where there are
+/// many such trees. It is more than there is (U-20 has 80), because trees never fill all of their buffers together
+/// ([`fill`]). With less, fewer memtables make a run (`docs/benchmarks/shortage.md` has the figures).
 const MEMORY_PERCENT_MAX: f64 = 190.0;
-/// What tenants above their share may use of the memory (U-15), three quarters, less what memtables book beyond their
-/// size.
+/// The part of the memory that tenants above their share may use (U-15): three quarters, less what memtables book
+/// beyond their size.
 const ABOVE_SHARE: f64 = 0.7;
-/// What is sealed is flushed after so many seconds at the latest, however little was gathered: by the tree's picker, in
-/// `lsm/src/pick/leveled.rs`, which this crate does not see.
+/// A sealed memtable is flushed after at most this many seconds, however little was gathered. The tree's picker does
+/// so, in `lsm/src/pick/leveled.rs`, which this crate does not see.
 const GATHER_SECONDS: f64 = 60.0;
-/// From this share in use nobody gathers any more.
+/// Once this share of the memory is in use, nobody gathers any more.
 const MEMORY_FULL_PERCENT: u64 = 90;
 
-/// See the module.
+/// How a partition gathers memtables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gathering {
-    /// Memtables that a flush waits for.
+    /// How many sealed memtables a flush waits for.
     pub memtables: u64,
     /// Memtables allowed.
     pub buffers: u64,
 }
 
-/// The largest part of their buffers that so many trees have full at a time, where they have equally many.
+/// The largest part of their buffers that `trees` trees have full at a time, where all have equally many buffers.
 ///
-/// At worst all fill theirs at the same moment. Then their flushes begin with one half of the buffers full, and as they
-/// go one after the other ([`super::flush_order`]), the first has given back its half before it has filled the other
-/// one; from then on as much comes back as is filled. A tree alone fills all of its buffers.
+/// At worst all fill theirs at the same moment. Then their flushes begin with one half of the buffers full. As flushes
+/// go one after the other ([`super::flush_order`]), the first tree has given back that half before it has filled the
+/// other one. From then on as much comes back as is filled. A tree alone fills all of its buffers.
 fn fill(trees: f64) -> f64 {
     0.5 + 0.5 / trees.max(1.0)
 }
 
-/// Share of the memory for memtables that the buffers of `trees` of so many `tenants` may take together, in percent.
+/// Share of the memory for memtables that the buffers of `trees` trees of `tenants` tenants may take together, in
+/// percent.
 ///
-/// A tree alone fills all of its buffers now and then, and its tenant may not have all of the memory: with as much as
-/// many trees may have, its writes waited for memory towards the end of each flush.
+/// A tree alone fills all of its buffers now and then, and its tenant may not have all of the memory. When a single
+/// tree could count on as much as many trees may, its writes waited for memory towards the end of each flush.
 fn memory_percent(trees: u64, tenants: u64) -> u64 {
-    // Each of them within its share, which is counted as if one more were about to come.
+    // What tenants within their shares use: a share is counted as if one more tenant were about to come.
     let within_share = tenants as f64 / (tenants + 1) as f64;
     (100.0 * within_share.max(ABOVE_SHARE) / fill(trees as f64)).min(MEMORY_PERCENT_MAX) as u64
 }
 
-/// Bytes of buffers that a tree fills at most: all that it may have, where it gathers as many memtables as make a run.
-/// Who writes less fills its active memtable and what comes until what was sealed first has waited for as long as it
-/// may, and what comes while that is flushed.
+/// Bytes of buffers that a tree fills at most. A tree that gathers the full number of memtables for a run fills all
+/// buffers that it may have. A tree that writes less fills its active memtable, what comes until the memtable that was
+/// sealed first has waited for as long as it may, and what comes while that one is flushed.
 fn fillable(tree: &TreeFacts, load: &Load, tokens: &Tokens) -> f64 {
     let memtable = tree.memtable_bytes.max(1) as f64;
-    // The busiest second would say too much of who writes a few times a minute.
+    // The busiest second would say too much of a tree that is written a few times a minute.
     let ingest = load.ingest.max(load.average.unwrap_or(0.0));
     let waiting = 1.0 + ingest * GATHER_SECONDS / memtable;
     let while_flushing = if tokens.flush > 0.0 { (load.ingest / tokens.flush).min(1.0) } else { 1.0 };
@@ -64,8 +65,8 @@ fn fillable(tree: &TreeFacts, load: &Load, tokens: &Tokens) -> f64 {
     memtable * buffers
 }
 
-/// The max-min fair part of `all` bytes, of those who fill so many each: who fills less leaves the rest to the others.
-/// What nobody fills is for one of them who comes to write more.
+/// The max-min fair part of `all` bytes among trees that can fill `fillable` bytes each: a tree that fills less leaves
+/// the rest to the others. What nobody fills is for a tree that comes to write more.
 fn max_min_fair(mut fillable: Vec<f64>, all: f64) -> f64 {
     fillable.sort_by(f64::total_cmp);
     let (mut left, mut trees) = (all, fillable.len());
@@ -78,8 +79,8 @@ fn max_min_fair(mut fillable: Vec<f64>, all: f64) -> f64 {
     fillable.last().map_or(all, |largest| largest + left)
 }
 
-/// Bytes of buffers for each tree that writes, of `max`. An equal part for each of those within their share; and more
-/// where others cannot fill theirs, for they write little: then some are above their share.
+/// Bytes of buffers for each tree that writes, of `max`. Each has an equal part, within its tenant's share. It has more
+/// where others write little and cannot fill theirs: then some are above their share.
 fn each(max: u64, tenants: u64, fillable: Vec<f64>) -> u64 {
     let trees = fillable.len().max(1) as u64;
     let equal = max * memory_percent(trees, tenants) / 100 / trees;
@@ -90,7 +91,7 @@ fn each(max: u64, tenants: u64, fillable: Vec<f64>) -> u64 {
     equal.max(max_min_fair(fillable, max as f64 * above_share) as u64)
 }
 
-/// For every partition, in the order of the sample. While the node is not `short`, each has what is configured.
+/// How every partition gathers, in the order of the sample. While the node is not `short`, each has what is configured.
 pub fn choose(sample: &Sample, loads: &[Load], tokens: &[Tokens], short: bool) -> Vec<Gathering> {
     let memory = sample.memory;
     let is_full = memory.buffers_max.is_some_and(|max| memory.buffers_used * 100 >= max * MEMORY_FULL_PERCENT);
@@ -110,9 +111,9 @@ pub fn choose(sample: &Sample, loads: &[Load], tokens: &[Tokens], short: bool) -
             false => 1,
         };
         let wanted = if memtables > 1 { more } else { tree.write_buffers };
-        // What is there already is given back as it is flushed: nobody is stopped by a buffer that he was given, nor
-        // are the flushes of all trees in a hurry at once because they have fewer from now on (U-11: while all but two
-        // are full they go before reads).
+        // Buffers that are in use already are given back as they are flushed. So no tree is stopped by a buffer that it
+        // was given, and the flushes of all trees are not urgent at once because they have fewer buffers from now on
+        // (U-11: while all but two are full, flushes go before reads).
         let held = if tree.sealed + 2 >= wanted { tree.write_buffers_now } else { wanted };
         Gathering { memtables, buffers: wanted.max(held) }
     };
@@ -169,8 +170,8 @@ mod tests {
         assert_eq!([chosen(None, 0, 2, false), chosen(None, 0, 1, false)], [(1, 25), (1, 4)]);
     }
 
-    /// What the first and the last of some trees of different tenants have of so much memory, which write so many bytes
-    /// a second into memtables of 16 bytes; flushes write twice as fast.
+    /// Trees of different tenants write `ingests` bytes a second into memtables of 16 bytes, and have `buffers_max`
+    /// bytes of memory; flushes write twice as fast. Gives how the first and the last of them gather.
     fn first_and_last(buffers_max: u64, ingests: &[f64]) -> [(u64, u64); 2] {
         let tree = TreeFacts { memtable_bytes: 16, write_buffers: 4, write_buffers_now: 4, ..TreeFacts::default() };
         let of =

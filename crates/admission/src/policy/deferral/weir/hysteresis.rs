@@ -1,22 +1,22 @@
-//! Hysteresis: whether the node is short of bandwidth, by what the load needs, with patience in both directions
+//! Hysteresis: whether the node is short of bandwidth, judged by what the load needs, with patience in both directions
 //! (U-1, U-3).
 
 use weir_io::Nanos;
 
 use crate::policy::deferral::ENTER;
 
-/// Windows above [`ENTER`] in a row before anything is put off.
+/// Windows in a row at [`ENTER`] or above before anything is put off.
 const WINDOWS: u32 = 3;
 /// A load that needs less than this share of the device fits, if only just …
 const FITS: f64 = 0.95;
-/// … when it has done so for so long, in nanoseconds; and it does not any more after [`WINDOWS`] above 1.
+/// … when it has done so for this long, in nanoseconds. It no longer fits after [`WINDOWS`] windows above 1.
 const FITS_AFTER: Nanos = 10_000_000_000;
 /// Shortage is over when the load has needed less than this share of the device …
 const LEAVE: f64 = 0.60;
-/// … for so long, in nanoseconds.
+/// … for this long, in nanoseconds.
 const LEAVE_AFTER: Nanos = 30_000_000_000;
 
-/// See the module.
+/// Whether the node is short, and whether all that is needed fits nevertheless.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hysteresis {
     high: u32,
@@ -27,8 +27,8 @@ pub struct Hysteresis {
 }
 
 impl Hysteresis {
-    /// Takes in what the load needs, as a share of the device. `pressed` = some level 0 is long already: then there is
-    /// no waiting.
+    /// Takes in what the load needs, as a share of the device. `pressed` = some level 0 is long already: then the
+    /// shortage begins at once if the demand is above 1.
     pub fn step(&mut self, now: Nanos, demand: f64, pressed: bool) {
         self.high = if demand >= ENTER { self.high.saturating_add(1) } else { 0 };
         self.low_since = if demand < LEAVE { Some(self.low_since.unwrap_or(now)) } else { None };
@@ -46,16 +46,16 @@ impl Hysteresis {
         }
     }
 
-    /// Whether all that is needed fits nevertheless: above [`ENTER`], below all there is. What is put off then runs in
-    /// what others leave, for a device that is idle while work waits helps nobody. Not while the shortage is about to
-    /// end: catching up has an order of its own. It ends after a while below [`LEAVE`], and not at once: a load that
-    /// wavers there would have merges parked every second.
+    /// Whether all that is needed fits nevertheless: more than [`ENTER`], but less than all of the device. Then what is
+    /// put off runs in what others leave, for a device that is idle while work waits helps nobody. This does not hold
+    /// while the shortage is about to end, because catching up has an order of its own. It stops holding after a while
+    /// below [`LEAVE`], and not at once: a load that wavers there would have merges parked every second.
     pub fn fits(&self, now: Nanos) -> bool {
         let is_low = self.low_since.is_some_and(|since| now - since >= FITS_AFTER);
         !is_low && self.fits_since.is_some_and(|since| now - since >= FITS_AFTER)
     }
 
-    /// Since when the node is short.
+    /// Since when the node has been short.
     pub fn short_since(&self) -> Option<Nanos> {
         self.short_since
     }

@@ -1,10 +1,10 @@
-//! What background gets of a device that foreground would use up, so that flushes and merges of level 0 end before
-//! writes stall.
+//! The share of a device that background gets although foreground would use it up, so that flushes and merges of level
+//! 0 end before writes stall.
 //!
-//! Foreground comes first at the node (FX-4), and clients who ask as soon as they are answered use all there is. What a
-//! flush asked for stands behind them then, and keeps its place there when the flush becomes urgent, with all memtables
-//! but two full (U-11); and a merge of level 0 stands still for as long as they read, while level 0 grows to where
-//! writes stop. So both are looked at as jobs with a deadline:
+//! Foreground comes first at the node (FX-14), and clients that ask again as soon as they are answered use all of the
+//! device. What a flush asked for then queues behind them, and keeps its place there when the flush becomes urgent,
+//! with all memtables but two full (U-11). A merge of level 0 stands still for as long as they read, while level 0
+//! grows to where writes stop. So both are treated as jobs with a deadline:
 //!
 //! ```text
 //!             flush                                        merges of level 0
@@ -14,14 +14,15 @@
 //!   needed    left / (room / ingest), and a tenth more     the same, by the ingest of the busiest second of the minute
 //! ```
 //!
-//! While the flush whose turn it is ([`super::flush_order`]) has written nothing for two ticks, flushes have so much of
-//! the device that all that are under way end in time, whatever foreground asks for. So have merges of level 0 while
-//! foreground takes nearly all, and those of some partition are slower than needed. Others have what foreground leaves,
-//! as ever. (To give what is needed to each flush that was merely slower than needed was tried, and did no better.
-//! Merges always get a little, where clients think before they ask again, and fall behind nevertheless.)
+//! While the flush whose turn it is ([`super::flush_order`]) has written nothing for two ticks, flushes have as much of
+//! the device as all flushes under way need to end in time, whatever foreground asks for. Merges of level 0 have the
+//! same while foreground takes nearly all of the device, and the merges of some partition are slower than needed. Other
+//! background work has what foreground leaves, as ever. (Giving each flush that was merely slower than needed what it
+//! needs was tried, and did no better. Where clients think before they ask again, merges always get a little, and fall
+//! behind nevertheless.)
 //!
-//! A flush that gets on may still end after the memtables are full. Then writes are slowed until it ends, by half at
-//! most ([`Paces::until_flushed`]).
+//! A flush that makes progress may still end after the memtables are full. Then writes are slowed until it ends, by
+//! half at most ([`Paces::until_flushed`]).
 
 use weir_io::Nanos;
 
@@ -31,38 +32,38 @@ use crate::policy::deferral::feedback::HIGH;
 use crate::policy::device::Front;
 use crate::policy::knobs::Floor;
 
-/// A job is to end with so much of its time left.
+/// A job is to end within this part of its time.
 const MARGIN: f64 = 0.9;
 /// Foreground keeps at least as much as flushes, …
 const SHARE_MIN: f64 = 1.0;
-/// … four times as much as merges of level 0: from then on it is for the guard to slow writes, …
+/// … four times as much as merges of level 0: what these need beyond that is for the guard, which slows writes, …
 const SHARE_MIN_OF_MERGES: f64 = 4.0;
-/// … and where background needs less than this part, it has this part.
+/// … and at most this many times as much as background, however little background needs.
 const SHARE_MAX: f64 = 1000.0;
-/// With less room than so large a part of a memtable writes are taken to stall.
+/// With less room than this part of a memtable (one eighth), writes are taken to stall.
 const STALLS: u64 = 8;
 /// Ticks without a byte after which a flush starves.
 const TICKS: u32 = 2;
-/// With so much of the device foreground takes nearly all.
+/// From this share of the device on, foreground takes nearly all of it.
 const FULL: f64 = 0.85;
 /// Ticks that the pace of merges is averaged over, …
 const AVERAGED: f64 = 8.0;
 /// … and that of flushes.
 const FLUSH_AVERAGED: f64 = 4.0;
-/// Until a flush ends writes are slowed to no less than this part of what is wanted.
+/// While writes are slowed until a flush ends, they have at least this part of what is wanted.
 const SLOWED_MIN: f64 = 0.5;
 
-/// Flushes of a partition as the last ticks saw them.
+/// The flushes of a partition, as the last ticks saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct FlushPace {
     at: Nanos,
     /// Bytes that were left to be written.
     left: u64,
-    /// Ticks in a row at which nothing had been written, though it was its turn.
+    /// Ticks in a row that saw nothing written, though it was the flush's turn.
     still: u32,
-    /// Others go first.
+    /// Whether other flushes go first.
     waits: bool,
-    /// Bytes per second of late; `None` before two ticks have seen what is under way.
+    /// Bytes per second of late; `None` before two ticks have seen the flush under way.
     rate: Option<f64>,
 }
 
@@ -71,10 +72,10 @@ impl FlushPace {
         self.still >= TICKS
     }
 
-    /// The next tick has come: `left` bytes are still to be written, and `waits` says whether others go first.
+    /// Takes in the next tick: `left` bytes are still to be written, and `waits` says whether other flushes go first.
     fn step(&mut self, now: Nanos, left: u64, waits: bool) {
         let stands = left > 0 && left == self.left && !waits;
-        // How little it has written while others went first says nothing of how fast it is in its turn.
+        // How little a flush has written while others went first says nothing of how fast it is in its turn.
         let goes_on = left > 0 && left <= self.left && !waits && !self.waits;
         let seconds = now.saturating_sub(self.at) as f64 / 1e9;
         let seen = (self.left.saturating_sub(left)) as f64 / seconds.max(f64::MIN_POSITIVE);
@@ -83,54 +84,55 @@ impl FlushPace {
         *self = Self { at: now, left, still, waits, rate };
     }
 
-    /// Seconds until what is under way is written; `None` where that is not known, or nothing is. While others go first
-    /// it is not known: once writes will soon wait for it, it does not wait for its turn any more (U-11).
+    /// Seconds until the flush under way is written; `None` where that is not known, or no flush is under way. It is
+    /// not known while others go first: once writes will soon wait for the flush, it no longer waits for its turn
+    /// (U-11).
     fn ends_in(self) -> Option<f64> {
         self.rate.filter(|&rate| rate > 0.0).map(|rate| self.left as f64 / rate)
     }
 }
 
-/// Merges of level 0 of a partition as the last ticks saw them.
+/// The merges of level 0 of a partition, as the last ticks saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct MergePace {
     at: Nanos,
-    /// Bytes that they had written in all.
+    /// Bytes that the merges had written in all.
     written: u64,
     /// Bytes per second of late.
     rate: f64,
 }
 
 impl MergePace {
-    /// The next tick has come: they have written so many bytes in all.
+    /// Takes in the next tick: the merges have written `written` bytes in all.
     fn step(&mut self, now: Nanos, written: u64) {
         let seconds = now.saturating_sub(self.at) as f64 / 1e9;
         let rate = written.saturating_sub(self.written) as f64 / seconds.max(f64::MIN_POSITIVE);
-        // What was written before the first tick says nothing of how fast that was.
+        // What was written before the first tick says nothing of how fast it was written.
         let rate = if self.at == 0 { 0.0 } else { self.rate + (rate - self.rate) / AVERAGED };
         *self = Self { at: now, written, rate };
     }
 }
 
-/// How fast what relieves a partition is.
+/// How fast the flushes and merges are that relieve a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Paces {
     flush: FlushPace,
     merge: MergePace,
-    /// Bytes per second that users wrote before they were slowed until a flush ends; 0 where they are not.
+    /// Bytes per second that users wrote before they were slowed until a flush ends; 0 where they are not slowed.
     wanted: f64,
 }
 
 impl Paces {
     /// Bytes per second that users may write until the flush under way ends, which gives back all of its memtables at
-    /// once: what memtables have room for until then. They write `ingest` bytes per second, memtables have `room` bytes
-    /// and are `full` by such a part.
+    /// once: what memtables have room for until then. Users write `ingest` bytes per second, memtables have `room`
+    /// bytes left, and the part `full` of them is full.
     ///
-    /// Never less than half of what is wanted: a flush that is later than that starves, and [`floor`] helps it, while
-    /// slowed writes stall later and for a shorter time. `None` where all that comes fits, where there is no flush, and
-    /// before [`floor`] has seen two ticks of it.
+    /// Never less than half of what is wanted: a flush that ends too late even so starves, and [`floor`] helps it,
+    /// while slowed writes stall later and for a shorter time. `None` where all that comes fits, where there is no
+    /// flush, and before [`floor`] has seen two ticks of it.
     pub fn until_flushed(&mut self, room: u64, full: f64, ingest: f64) -> Option<u64> {
         let wanted = std::mem::take(&mut self.wanted).max(ingest);
-        // What the node's bandwidth is to a flush does not say when it ends, for others write, too.
+        // The bandwidth that the node has for a flush does not say when the flush ends, for others write, too.
         let fits = MARGIN * room as f64 / self.flush.ends_in()?.max(f64::MIN_POSITIVE);
         let rate = fits.max(wanted * SLOWED_MIN);
         (full >= HIGH && rate < wanted).then(|| {
@@ -140,19 +142,19 @@ impl Paces {
     }
 }
 
-/// Bytes per second that the flush under way must write to end in time, of the `rate` of the device; 0 where none is
-/// under way, or nobody writes.
+/// Bytes per second, of the `rate` of the device, that the flush under way must write to end in time; 0 where no flush
+/// is under way, or nobody writes.
 fn flush_needs(look: &Look<'_>, rate: f64) -> f64 {
     let (tree, left) = (&look.sample.tree, look.sample.jobs.flush_left);
     let room = tree.room(look.gathering.buffers);
     if left > 0 && room < tree.memtable_bytes / STALLS {
-        // What is written says nothing any more.
+        // Writes are about to wait, so the ingest no longer says what users want to write.
         return rate;
     }
     left as f64 * look.load.ingest / (room.max(1) as f64 * MARGIN)
 }
 
-/// The same of the merges of level 0. Writes that wait for them come in bursts: the busiest second of the minute says
+/// The same for the merges of level 0. Writes that wait for them come in bursts: the busiest second of the minute says
 /// how many there would be.
 fn merge_needs(look: &Look<'_>, rate: f64) -> f64 {
     let (tree, left) = (&look.sample.tree, look.sample.jobs.l0_left);
@@ -164,14 +166,14 @@ fn merge_needs(look: &Look<'_>, rate: f64) -> f64 {
     left as f64 * look.load.ingest.max(look.load.peak) / (room * MARGIN)
 }
 
-/// Bytes per second that a partition's own background must have for what it needs to end in time.
+/// Bytes per second that a partition's own background must have so that its flushes and merges end in time.
 pub fn behind(device: &Limits, look: &Look<'_>) -> f64 {
     let rate = device.rates(Direction::Write).bytes as f64;
     flush_needs(look, rate) + merge_moves(look.kept) * merge_needs(look, rate)
 }
 
 /// Takes in a tick for the `paces` of the partitions of `looks`. Gives what background has while foreground, which is
-/// `front`, waits; `None` = what foreground leaves.
+/// `front`, waits; `None` = only what foreground leaves.
 pub fn floor<'p>(
     now: Nanos,
     device: &Limits,
@@ -209,8 +211,8 @@ mod tests {
     use crate::policy::meter::Load;
     use crate::policy::sample::{Bytes, JobFacts, PartitionSample, TreeFacts};
 
-    /// Flushes with so much left, one after the other, of memtables of 10 bytes, of which ten are allowed and
-    /// `unflushed` bytes full; 2 bytes a second are written, and the device writes 100.
+    /// `ticks` has what the flush has left, and how many bytes of memtables are unflushed, tick by tick. Memtables have
+    /// 10 bytes, ten are allowed, 2 bytes a second are written, and the device writes 100.
     fn shares(ticks: &[(u64, u64)]) -> Vec<Option<u32>> {
         let mut paces = Paces::default();
         let of = |&(flush_left, unflushed): &(u64, u64)| {
@@ -238,7 +240,7 @@ mod tests {
     #[test]
     fn who_starves_gets_what_it_needs_until_it_has_got_something() {
         let all = shares(&[(40, 40), (40, 42), (40, 44), (38, 46), (38, 48), (38, 50), (40, 10), (40, 12)]);
-        // 40 bytes while 56 may come at 2 a second, and 38 while 50 may: 1.6 and 1.7 of 100 a second.
+        // 40 bytes must be flushed while 56 may come at 2 a second, and 38 while 50 may: 1.6 and 1.7 of 100 a second.
         assert_eq!(all, [None, None, Some(62), None, None, Some(58), None, None]);
     }
 
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!(after(8_000, 9_500, 0.9, 600.0), None, "seen once");
         // 7,600 bytes at 400 a second: 19 s, in which 9,500 bytes may be written, less a tenth.
         assert_eq!(after(7_600, 9_500, 0.9, 600.0), Some(450));
-        // A quarter of what is new counts: 300 a second. What was wanted is remembered.
+        // The new rate counts by a quarter: 300 a second. What was wanted is remembered.
         assert_eq!(after(7_600, 9_500, 0.9, 400.0), Some(337));
         assert_eq!(after(7_300, 9_500, 0.7, 400.0), None, "there is much room yet");
         assert_eq!(after(7_000, 9_500, 0.9, 300.0), None, "all that is written now");
@@ -277,9 +279,9 @@ mod tests {
         assert_eq!(still, [None; 2], "it has not moved");
     }
 
-    /// Seconds of one merge of level 0 with so much left, in a tree of so many runs of four memtables of 10 bytes each.
-    /// 2 bytes a second are written, and the device moves 100, of which reads take `read`. Writes are slowed from 20
-    /// runs on.
+    /// `ticks` has what one merge of level 0 has left, and how many runs its tree has, second by second. A run has four
+    /// memtables of 10 bytes each. 2 bytes a second are written, and the device moves 100, of which reads take `read`.
+    /// Writes are slowed from 20 runs on.
     fn floors(read: f64, ticks: &[(u64, u64)]) -> Vec<Option<Floor>> {
         let mut paces = Paces::default();
         let first = ticks[0].0;
@@ -304,9 +306,9 @@ mod tests {
 
     #[test]
     fn merges_of_level_0_that_fall_behind_get_what_they_need_before_writes_are_slowed() {
-        // 320 bytes while 10 runs of 40 bytes may come at 2 a second: 1.8 of 100.
+        // 320 bytes must be merged while 10 runs of 40 bytes may come at 2 a second: 1.8 of 100.
         assert_eq!(floors(90.0, &[(320, 8), (320, 8), (319, 8)]), [merges(55), merges(55), merges(55)]);
-        // Close to the bound it would be 17.8. Where that is lost, 30 runs are the next bound: 9 more may come.
+        // Close to the bound it would be 17.8. Where that bound is lost, 30 runs are the next: 9 more may come.
         assert_eq!(floors(90.0, &[(320, 17)]), [merges(4)]);
         assert_eq!(floors(90.0, &[(320, 30)]), [merges(4)], "whatever is written: it is what the tree lets through");
         assert_eq!(floors(90.0, &[(320, 21)]), [merges(49)]);

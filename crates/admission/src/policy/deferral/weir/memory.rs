@@ -1,10 +1,10 @@
 //! What deferral keeps in memory (U-20): levels 0 and 1, in the block cache.
 //!
-//! What flushes write is always kept, as far as there is room, for it is merged next. From 80 % of the cache on nothing
-//! is kept any more of what merges write, and what they have written gives way to what flushes write: what is merged
-//! from then on leaves the cache with its inputs, and a merge of it reads it from the device. A full cache does not end
-//! deferral (the other half of U-20's choice): compactions into level 1 would rewrite it for every few runs while there
-//! is no bandwidth for it. Where level 0 then grows too long, the guard slows writes.
+//! What flushes write is always kept as far as there is room, because it is merged next. From 80 % of the cache on,
+//! nothing more is kept of what merges write, and what they have written gives way to what flushes write. So what is
+//! merged from then on leaves the cache together with its inputs, and the next merge reads it from the device. A full
+//! cache does not end deferral (the other half of U-20's choice): compactions into level 1 would rewrite it for every
+//! few runs while there is no bandwidth for that. Where level 0 then grows too long, the guard slows writes.
 
 use crate::policy::sample::MemoryFacts;
 

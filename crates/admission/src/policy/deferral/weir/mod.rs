@@ -1,15 +1,15 @@
-//! Weir's deferral: FlexEngine's two stages with what its paper leaves open decided (U-1 to U-5, U-20, U-22, U-23), and
-//! more levers.
+//! Weir's deferral: FlexEngine's two stages, with decisions where its paper leaves questions open (U-1 to U-5, U-20,
+//! U-22, U-23), and with more levers.
 //!
 //! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to twelve memtables become
 //!    one run, in up to 25 buffers, as many as memory and the speed of flushes allow. That alone makes a run of level 0
-//!    last twelve times as long and costs no bandwidth; it costs memory, log, and time to recover.
-//! 2. Stage one for those who save most by it, until the rest fits (U-2): nobody more than is needed.
+//!    last twelve times as long. That costs no bandwidth; it costs memory, log, and time to recover.
+//! 2. Stage one for the partitions that save most by it, until the rest fits (U-2), and for no more than needed.
 //! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging
-//!    inside level 0 makes it longer, or where level 1 has become so large that merging into it costs more than there
-//!    is. Level 0 is merged early while the device is not full, and late when it is ([`patience`]).
-//! 4. Back by way of drain, one and resume, a few partitions at a time ([`Ramp`]), nearest to a stall first.
-//! 5. The guard is the last valve; after twice the time that moving a partition takes it opens earlier (U-22).
+//!    inside level 0 makes it longer, or where level 1 has become so large that merging into it costs more bandwidth
+//!    than there is. Level 0 is merged early while the device is not full, and late when it is ([`patience`]).
+//! 4. Back by way of drain, stage one and resume, a few partitions at a time ([`Ramp`]), the nearest to a stall first.
+//! 5. The guard is the last valve. After twice the time that moving a partition takes it opens earlier (U-22).
 
 mod flush_order;
 mod gather;
@@ -40,9 +40,9 @@ use crate::policy::knobs::{Knobs, Reason, Scope, Stage};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample, TreeFacts};
 
-/// Partitions are put off until the rest needs no more than this share of the device (U-2).
+/// Compactions of partitions are put off until the rest needs no more than this share of the device (U-2).
 const PROJECTED: f64 = 0.70;
-/// A stage lasts at least so long, in nanoseconds (U-3).
+/// How long a stage lasts at least, in nanoseconds (U-3).
 const DWELL: Nanos = 10_000_000_000;
 /// Runs in level 0 that make a shortage urgent (U-1).
 const PRESSED_RUNS: u64 = 8;
@@ -52,14 +52,14 @@ const STALL_AHEAD: f64 = 60.0;
 const STALL_NEAR: f64 = 5.0;
 /// … and this one, once deferral has lasted twice as long as moving a partition takes (U-22).
 const STALL_NEAR_LATE: f64 = 30.0;
-/// So many runs before a bound the guard opens, and a merge within level 0 should have ended.
+/// How many runs before a bound of level 0 the guard opens, and a merge within level 0 should have ended.
 const CLOSE_TO_SLOW: u64 = 2;
-/// Stage two for whoever saves so much by it, of what stage one costs, while what all need does not fit.
+/// A partition goes into stage two if it saves this part of what stage one costs, while what all need does not fit.
 const WORTH: f64 = 1.0 / 3.0;
-/// Level 0 goes down, while the node is short, until it is a smaller part than this of what the next merge would move.
+/// While the node is short, level 0 drains until it is a smaller part than this of what the next merge would move.
 const NO_LONGER_WORTH: f64 = WORTH / 2.0;
 
-/// See the module.
+/// The deferral policy of the profile `weir`.
 pub struct Weir {
     migration: Nanos,
     without: Option<Ingredient>,
@@ -68,22 +68,22 @@ pub struct Weir {
     rest: Rest,
     patience: Patience,
     flush_order: FlushOrder,
-    /// When the last one began to drain while the node was short.
+    /// When a partition last began to drain while the node was short.
     drained_at: Nanos,
     partitions: BTreeMap<Owner, PartitionState>,
 }
 
-/// One tick's facts about one partition.
+/// The facts of one tick about one partition.
 struct Look<'a> {
     sample: &'a PartitionSample,
     load: &'a Load,
     tokens: Tokens,
     gathering: Gathering,
-    /// Levels 0 and 1 are kept in memory: merges read nothing from the device.
+    /// Whether levels 0 and 1 are kept in memory, so that merges read nothing from the device.
     kept: bool,
 }
 
-/// Bytes that a merge of levels 0 and 1 moves for each that it writes: it reads what is not in memory.
+/// Bytes that a merge of levels 0 and 1 moves for each byte that it writes: it also reads what is not in memory.
 const fn merge_moves(kept: bool) -> f64 {
     if kept { 1.0 } else { 2.0 }
 }
@@ -93,7 +93,7 @@ impl Look<'_> {
         self.full_in(&self.sample.tree, stage)
     }
 
-    /// Until writes would be slowed so much that it hurts.
+    /// Seconds until writes would be slowed so much that it hurts.
     fn hurt_in(&self, stage: Stage) -> Option<f64> {
         let tree = &self.sample.tree;
         self.full_in(&TreeFacts { l0_slow: tree.l0_mild(), ..*tree }, stage)
@@ -108,12 +108,12 @@ impl Look<'_> {
         Course { scope: stage.scope(), gather, buffers, fan_in: crate::policy::INTRA_L0_FAN_IN }
     }
 
-    /// Background bytes per second that it needs in `stage`.
+    /// Background bytes per second that the partition needs in `stage`.
     fn need(&self, stage: Stage) -> f64 {
         self.load.ingest * self.amplification(stage)
     }
 
-    /// Background bytes that a byte costs in `stage`.
+    /// Background bytes that a byte ingested costs in `stage`.
     fn amplification(&self, stage: Stage) -> f64 {
         let tree = &self.sample.tree;
         let merged = merge_moves(self.kept);
@@ -131,14 +131,15 @@ impl Look<'_> {
         }
     }
 
-    /// Runs at which writes are slowed; where that is lost already, at which they are slowed so much that it hurts.
+    /// Runs at which writes are slowed. Where that bound is lost already, runs at which they are slowed so much that it
+    /// hurts.
     fn runs_bound(&self) -> u64 {
         let tree = &self.sample.tree;
         if tree.l0_runs + CLOSE_TO_SLOW < tree.l0_slow { tree.l0_slow } else { tree.l0_mild() }
     }
 
-    /// Bytes of the largest merge within level 0 that ends before level 0 has as many runs as open the guard. A larger
-    /// one costs less for each run that it saves, but saves none before it ends.
+    /// Bytes of the largest merge within level 0 that ends before level 0 has so many runs that the guard opens. A
+    /// larger merge costs less for each run that it saves, but saves none before it ends.
     fn merge_bytes(&self) -> u64 {
         let tree = &self.sample.tree;
         let room = self.runs_bound().saturating_sub(tree.l0_runs + CLOSE_TO_SLOW) as f64;
@@ -148,14 +149,14 @@ impl Look<'_> {
         (room / arriving.max(f64::MIN_POSITIVE) * self.tokens.merge) as u64
     }
 
-    /// Whether the tree slows writes because its level 0 is long. What is written then is what the tree lets through:
-    /// it seems to be kept up with in any stage, however much is asked for.
+    /// Whether the tree slows writes because its level 0 is long. The ingest is then what the tree lets through: the
+    /// tree seems to keep up with it in any stage, however much clients ask for.
     fn is_slowed(&self) -> bool {
         self.sample.tree.l0_runs >= self.sample.tree.l0_slow
     }
 
-    /// Whether a stall is further off in stage two than in stage one; where writes are slowed already, whether a run is
-    /// taken out of level 0 for fewer bytes there.
+    /// Whether a stall is further off in stage two than in stage one. Where writes are slowed already: whether stage
+    /// two takes a run out of level 0 for fewer bytes.
     fn stage_two_helps(&self, stall_in_one: Option<f64>) -> bool {
         if self.is_slowed() {
             let cost = |stage: Stage| bytes_per_run(&self.sample.tree, self.course(stage));
@@ -174,8 +175,8 @@ impl Look<'_> {
 }
 
 impl Weir {
-    /// On a node from which a partition can be moved within `migration` nanoseconds. `without` names an ingredient that
-    /// it is to go without.
+    /// The policy of a node from which a partition can be moved within `migration` nanoseconds. `without` names an
+    /// ingredient that the policy is to go without.
     pub fn new(migration: Nanos, without: Option<Ingredient>) -> Self {
         let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
         let (rest, patience) = (Rest::default(), Patience::default());
@@ -207,15 +208,15 @@ impl Weir {
             && self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now))
     }
 
-    /// Stage one for those who save most by it, until what all need fits (U-2); then stage two for those whose level 1
-    /// has become so large that merging into it costs most.
+    /// Stage one for the partitions that save most by it, until what all need fits (U-2). Then stage two for those
+    /// whose level 1 has become so large that merging into it costs most.
     fn put_off(&mut self, now: Nanos, looks: &[Look<'_>], share_of: impl Fn(f64) -> f64, demand: f64) {
         let mut needed: f64 = looks.iter().map(|look| look.need(self.stage(look))).sum();
         let mut put_off = |this: &mut Self, stage: Stage, may: &dyn Fn(&Self, &Look<'_>) -> bool, instead: Stage| {
             let saved = |look: &Look<'_>| look.need(instead) - look.need(stage);
             let may = |look: &&Look<'_>| saved(look) > 0.0 && this.may_leave(now, look) && may(this, look);
             let mut candidates: Vec<&Look<'_>> = looks.iter().filter(may).collect();
-            // Equal ones in the order of the owners: sorting is stable.
+            // Equal candidates stay in the order of their owners: sorting is stable.
             candidates.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
             for look in candidates {
                 if share_of(needed) <= PROJECTED {
@@ -238,7 +239,7 @@ impl Weir {
         }
     }
 
-    /// Stage two for those whose level 0 is long, or will be; drain turns back.
+    /// Stage two for the partitions whose level 0 is long, or will be. Those in drain turn back.
     fn deepen(&mut self, now: Nanos, looks: &[Look<'_>]) {
         for look in looks {
             let tree = &look.sample.tree;
@@ -247,7 +248,7 @@ impl Weir {
             let ahead = stall_in.filter(|&seconds| seconds < STALL_AHEAD);
             let helps = self.has(Ingredient::StageTwo) && look.stage_two_helps(stall_in);
             let stage = self.stage(look);
-            // Who drains has been let go down although level 0 is long.
+            // A partition that drains was allowed to, although its level 0 is long.
             let is_slowed = look.is_slowed() && stage != Stage::Drain;
             let urgent = is_slowed || stall_in.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
             let slow_reads = self.reads_are_slow(now, look);
@@ -268,7 +269,7 @@ impl Weir {
         }
     }
 
-    /// The way back, for as many as there are slots (U-4): the nearest to a stall first.
+    /// The way back, for as many partitions as there are slots (U-4): the nearest to a stall first.
     fn resume(&mut self, now: Nanos, looks: &[Look<'_>], demand: f64) {
         let stages: Vec<Stage> = looks.iter().map(|look| self.stage(look)).collect();
         let mut waiting: Vec<&Look<'_>> = Vec::new();
@@ -300,15 +301,16 @@ impl Weir {
         }
     }
 
-    /// Level 0 of those in stage two goes down while the node is short and something of the device is over, one more
-    /// every ten seconds: first where that takes most along for what it moves.
+    /// While the node is short but the device has bandwidth to spare, level 0 of one more partition in stage two is
+    /// drained every ten seconds. First comes the partition whose level 0 is the largest part of what its merge moves.
     fn drain(&mut self, now: Nanos, looks: &[Look<'_>]) {
         let gain = |look: &Look<'_>| {
             let tree = &look.sample.tree;
             tree.l0_bytes as f64 / (tree.l0_bytes + tree.l1_bytes).max(1) as f64
         };
         for look in looks {
-            // One run may be so large that level 0 is always due: each would be merged into all of level 1 alone.
+            // One run may be so large that level 0 is always due. Then each run would be merged into all of level 1
+            // alone.
             let is_done = !look.sample.tree.l0_is_due() || gain(look) < NO_LONGER_WORTH;
             if self.stage(look) == Stage::Drain && is_done && self.may_leave(now, look) {
                 self.enter(now, look, Stage::One, Reason::Queued);
@@ -330,7 +332,7 @@ impl Weir {
         }
     }
 
-    /// The rate of writes, if they are slowed: by the last valve (C-1, U-22), or until a flush ends. By partition.
+    /// The rate of a partition's writes if they are slowed: by the last valve (C-1, U-22), or until a flush ends.
     fn guard(&mut self, look: &Look<'_>, late: bool, each: f64) -> Option<u64> {
         if !self.has(Ingredient::Guard) {
             return None;
@@ -391,7 +393,7 @@ impl DeferralPolicy for Weir {
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
             self.drain(now, &looks);
-            // It begins anew when the shortage is over.
+            // The ramp begins anew when the shortage is over.
             self.ramp.step(now, 0, 0, false);
             let put_off: Vec<PutOff> = looks
                 .iter()
@@ -418,7 +420,7 @@ impl DeferralPolicy for Weir {
         let idle = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && !is_busy(look));
         let lent = idle.map(|(look, _)| look.load.background_need()).sum();
         // A throttled partition keeps the share of the bandwidth that it had before. A share in proportion to the
-        // writes that are left would shrink with them, and they with it.
+        // writes that are let through would shrink with them, and they would shrink with it.
         let wanted = |look: &Look<'_>| {
             self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
         };
@@ -434,7 +436,7 @@ impl DeferralPolicy for Weir {
             knobs.partitions.iter_mut().zip(weights).for_each(|(knob, weight)| knob.flush_weight = Some(weight));
         }
         if self.has(Ingredient::Rush) {
-            // Both are in the order of owners.
+            // States and looks are both in the order of owners.
             let paces = self.partitions.values_mut().map(|state| &mut state.paces);
             let waits = |look: &Look<'_>| in_order && self.flush_order.waits(look.sample.owner);
             knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces, waits).filter(|_| limited);
@@ -456,9 +458,9 @@ impl DeferralPolicy for Weir {
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = self.has(Ingredient::Rush);
             knob.warm = kept;
-            // Level 0 must become short for the way back to end, and it never would while it gathers. As long as
-            // there is deep debt it does gather: a merge of level 0 rewrites level 1, which is many times too large
-            // then, and the deeper merges that make it smaller wait for slots behind those of level 0.
+            // The way back ends when level 0 is short, and it would never be short while it gathers. As long as there
+            // is deep debt it gathers nevertheless: a merge of level 0 rewrites level 1, which is many times too large
+            // then, and the deeper merges that make level 1 smaller wait for slots behind those of level 0.
             knob.l0_gathers = match state.stage {
                 Stage::Drain => false,
                 Stage::Resume => look.sample.tree.deep_debt > 0,
@@ -470,7 +472,7 @@ impl DeferralPolicy for Weir {
                 knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
             }
             if knobs.floor.is_some_and(|floor| floor.merges) {
-                // Nobody lends anything while foreground uses all there is.
+                // Nobody lends anything while foreground uses all of the device.
                 let (most, needed) =
                     (knob.background.rates(Direction::Write).bytes, in_time::behind(&sample.device, look));
                 knob.background = Limits::Shared(Rates::bytes(most.max(needed as u64)));

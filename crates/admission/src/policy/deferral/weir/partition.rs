@@ -1,4 +1,4 @@
-//! What is remembered of one partition.
+//! What the policy remembers of one partition.
 
 use weir_io::Nanos;
 
@@ -7,32 +7,33 @@ use crate::policy::deferral::{Guard, STAGE_TWO_PERCENT};
 use crate::policy::knobs::{Reason, Stage};
 use crate::policy::sample::PartitionSample;
 
-/// Reads so many times slower than they were leave stage two (U-23) …
+/// A partition whose reads are this many times slower than they were leaves stage two (U-23) …
 const READS_SLOWER: u64 = 3;
-/// … for so long, in nanoseconds.
+/// … for this long, in nanoseconds.
 const SLOW_READS_LAST: Nanos = 60_000_000_000;
 
-/// See the module.
+/// The state of one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionState {
-    /// Its stage.
+    /// How far its compactions are put off.
     pub stage: Stage,
-    /// Why.
+    /// Why it is in this stage.
     pub why: Reason,
     /// Its last valve.
     pub guard: Guard,
     /// How fast its flushes and merges are.
     pub paces: Paces,
-    /// When the stage began; `None` for the first.
+    /// When the stage began; `None` for the first stage.
     since: Option<Nanos>,
-    /// Of reads while nothing was put off, in nanoseconds.
+    /// The average P99 of its reads while nothing was put off, in nanoseconds.
     usual_p99: Option<Nanos>,
     slow_until: Nanos,
 }
 
 impl PartitionState {
-    /// Just opened: with a level 0 as long as starts stage two it begins in drain (U-19), where the device has a limit.
-    /// Above its trigger alone would not do: trees gather more runs than that where it saves rewriting level 1.
+    /// The state of a partition that was just opened. Where the device has a limit, and level 0 is long enough for
+    /// stage two, the partition begins in drain (U-19). A level 0 above its trigger is not reason enough: trees gather
+    /// more runs than that where it saves rewriting level 1.
     pub fn opened(now: Nanos, partition: &PartitionSample, limited: bool) -> Self {
         let tree = &partition.tree;
         let is_long = limited && tree.l0_runs * 100 >= tree.l0_slow * STAGE_TWO_PERCENT;
@@ -41,7 +42,7 @@ impl PartitionState {
         Self { stage, why, guard: Guard::default(), paces: Paces::default(), since, usual_p99: None, slow_until: 0 }
     }
 
-    /// Takes in how fast its reads are.
+    /// Takes in how fast the partition's reads are.
     #[must_use]
     pub fn seen(mut self, now: Nanos, partition: &PartitionSample) -> Self {
         let Some(p99) = partition.read_p99 else { return self };

@@ -1,26 +1,26 @@
-//! From how many runs on level 0 is merged within itself.
+//! The number of runs from which on level 0 is merged within itself.
 //!
-//! Merged early it has few runs, and each of its bytes is written many times: by four, and by four again. Merged late
-//! it is written once. So as long as the device is not full, early; when it is, ever later, and what there is goes to
-//! those whose level 0 is long. Nobody whose level 0 is among the longest waits: where all are alike, all have to be
-//! merged before writes are slowed, and late is too late.
+//! Merged early, level 0 has few runs, but each of its bytes is written many times: by four runs, and by four again.
+//! Merged late, each byte is written once. So level 0 is merged early as long as the device is not full, and ever later
+//! when it is: then the bandwidth goes to the partitions whose level 0 is long. A partition whose level 0 is among the
+//! longest never waits: where all are alike, all have to be merged before writes are slowed, and late is too late.
 
-/// Runs from which on it is merged while there is bandwidth for it: as many as a merge takes at least.
+/// Runs from which on level 0 is merged while there is bandwidth for it: as many as a merge takes at least.
 const EARLY: f64 = crate::policy::INTRA_L0_FAN_IN as f64;
-/// And at the latest: with eight more writes are slowed.
+/// Runs from which on it is merged at the latest: with eight more, writes are slowed.
 const LATE: f64 = 12.0;
-/// So many runs fewer than the longest level 0 has are merged at any time.
+/// A level 0 with at most this many runs fewer than the longest one is merged at any time.
 const WITHIN: u64 = 4;
-/// Above this share of the device it is full …
+/// Above this share in use the device is full …
 const FULL: f64 = 0.85;
-/// … and below this one it is not.
+/// … and below this share it has bandwidth to spare.
 const SPARE: f64 = 0.75;
-/// Time constant of what is used, in seconds: merges come in lumps.
+/// Time constant of the used share, in seconds: merges come in lumps.
 const OVER: f64 = 10.0;
-/// Runs by which it becomes later or earlier in a second.
+/// Runs by which merging becomes later or earlier in a second.
 const STEP: f64 = 0.25;
 
-/// See the module.
+/// From how many runs on level 0 is merged just now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patience {
     used: f64,
@@ -44,12 +44,12 @@ impl Patience {
         }
     }
 
-    /// Whether something of the device is over.
+    /// Whether the device has bandwidth to spare.
     pub fn has_spare(&self) -> bool {
         self.used < SPARE
     }
 
-    /// Runs from which on level 0 is merged within itself, where the `longest` has so many.
+    /// Runs from which on level 0 is merged within itself, where the longest level 0 of the node has `longest` runs.
     pub fn runs(&self, longest: u64) -> u64 {
         (self.runs as u64).min(longest.saturating_sub(WITHIN))
     }

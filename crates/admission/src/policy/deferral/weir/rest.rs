@@ -1,6 +1,6 @@
-//! Who may use what the device has over while it is short: where what is put off is more than its load leaves, but the
-//! load comes in lumps, or needs less than was feared, a device that rests helps nobody. A few partitions at a time may
-//! compact everything again, as long as their level 0 is short.
+//! Which partitions may use the bandwidth that is left over while the node is short. What is put off may be more than
+//! the load leaves of the device; but the load comes in lumps, or needs less than was feared, and a device that rests
+//! helps nobody. So a few partitions at a time may compact everything again, as long as their level 0 is short.
 
 use std::collections::BTreeSet;
 
@@ -8,45 +8,45 @@ use weir_io::{Nanos, Owner};
 
 use crate::policy::deferral::Ramp;
 
-/// Time constant of what is used, in seconds: flushes that gather come every twenty.
+/// Time constant of the used share, in seconds: flushes that gather come every twenty seconds.
 const OVER: f64 = 20.0;
-/// Below this share of the device it rests …
+/// With less than this share of it in use, the device rests …
 const RESTS: f64 = 0.50;
-/// … and from this one on nothing is over.
+/// … and from this share on nothing is left over.
 const NOTHING_OVER: f64 = 0.80;
-/// So many runs in level 0 are close enough to the next merge out of it, which must not wait for one further down.
+/// With this many runs in level 0 the next merge out of it is close, and must not wait for one further down.
 const RUNS_MAX: u64 = 8;
 
-/// See the module.
+/// Lets a few partitions at a time compact everything while the device rests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// What is used of the device, in millionths; `None` before the first look.
+    /// The average share of the device that is used, in millionths; `None` before the first look.
     used: Option<u64>,
     ramp: Ramp,
     open: BTreeSet<Owner>,
 }
 
-/// Somebody in stage one.
+/// A partition in stage one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutOff {
-    /// Who.
+    /// The partition.
     pub owner: Owner,
-    /// Bytes that compactions put off have still to move.
+    /// Bytes that the compactions that were put off have still to move.
     pub deep_debt: u64,
-    /// Merges that are parked.
+    /// How many of its merges are parked.
     pub parked: u64,
     /// Runs in its level 0.
     pub l0_runs: u64,
 }
 
 impl Rest {
-    /// Takes in the share of the device that was used in the last second, and who is in stage one.
+    /// Takes in the share of the device that was used in the last second, and the partitions that are in stage one.
     pub fn step(&mut self, now: Nanos, used: f64, put_off: &[PutOff]) {
         let used = used.min(1.0);
         let average = match self.used {
             Some(average) => average as f64 / 1e6 + (used - average as f64 / 1e6) / OVER,
             None => {
-                // Places grow from one, from now on.
+                // Slots grow from one, from now on.
                 self.ramp.step(now, 0, 0, false);
                 used
             }

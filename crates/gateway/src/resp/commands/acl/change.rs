@@ -1,5 +1,5 @@
-//! `ACL SETUSER` and `DELUSER`: all of a change or nothing, durable before it counts, and at once for connections that
-//! are open.
+//! `ACL SETUSER` and `DELUSER`: a change is made as a whole or not at all. It is durable before it takes effect, and
+//! then applies at once to open connections.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// Bytes of all rules of one change.
+/// How many bytes all rules of one change may have.
 const RULES_BYTES_MAX: usize = 64 << 10;
 
-/// Passwords that one change names: each takes its time to be hashed.
+/// How many passwords one change may name, because each takes some time to be hashed.
 const PASSWORDS_NAMED_MAX: usize = 32;
 
 const DEFAULT_IS_FIXED: Error = Error::new(
@@ -31,22 +31,22 @@ const DEFAULT_IS_FIXED: Error = Error::new(
      tenant. Use other users",
 );
 
-/// A password by its hash, in the order in which rules name them.
+/// What a rule does to a user's passwords. A password is given by its hash.
 enum Password {
     Add(Zeroizing<Hash>),
     Remove(Zeroizing<Hash>),
     Clear,
 }
 
-/// What rules have become.
+/// The rules after a change.
 struct Wanted {
     rules: Rules,
-    /// With the place of the rule that says so.
+    /// The rules about passwords in their order, each with its position.
     passwords: Vec<(usize, Password)>,
 }
 
 fn refused(rule: &[u8], why: RuleError) -> Error {
-    // What may be a password is not said back (S4).
+    // A word that may be a password is not repeated in the error (S4).
     let shown = if rule.starts_with(b">") || rule.starts_with(b"<") { &rule[..1] } else { rule };
     Error::bytes([b"ERR Error in ACL SETUSER modifier '", shown, b"': ", why.to_string().as_bytes()].concat())
 }
@@ -92,7 +92,7 @@ pub(super) async fn set_user<S: Store>(session: &mut Session<S>, args: Args<'_>)
     }
     let account = Arc::clone(session.account()?);
     let change = account.users.change().await;
-    // Under the turn: what was changed just before is what is changed now.
+    // Read while this task has the turn, so that the change is based on the last one.
     let before = account.users.find(name).map(|user| (Arc::clone(&user), user.state()));
     let (rules, secret) =
         before.as_ref().map_or_else(Default::default, |(_, state)| (state.rules.clone(), state.secret.clone()));
@@ -131,7 +131,7 @@ fn cannot_store(error: weir_io::Error) -> Error {
     }
 }
 
-/// Rules for the user that the tenant itself is: those that change nothing are taken.
+/// Checks rules for the user that stands for the tenant itself. Rules that change nothing are accepted.
 fn keep_default<S: Store>(session: &mut Session<S>, words: &[Zeroizing<Vec<u8>>]) -> Outcome {
     let Wanted { rules, passwords } = Wanted::parse(Rules::full(), words)?;
     let is_open = session.account()?.users.shown_own_secret().is_none();
@@ -144,7 +144,7 @@ fn keep_default<S: Store>(session: &mut Session<S>, words: &[Zeroizing<Vec<u8>>]
     Ok(())
 }
 
-/// What is to be stored of a user's passwords, after these changes.
+/// What is to be stored of a user's passwords after these changes.
 async fn hash(
     slow: &Arc<SlowHash>,
     secret: Option<Vec<u8>>,
@@ -178,7 +178,7 @@ async fn hash(
     hashed.map_err(|(place, why)| refused(&words[place], why))
 }
 
-/// Cuts the connections of `user` that listen to what he may not listen to any more.
+/// Cuts the connections of `user` that listen to something that the user may no longer listen to.
 async fn cut_listeners<S: Store>(session: &mut Session<S>, user: &Arc<User>, before: &UserState) -> Outcome {
     let after = user.state();
     if after.rules.keep_channels_of(&before.rules) {
@@ -197,7 +197,7 @@ async fn cut_listeners<S: Store>(session: &mut Session<S>, user: &Arc<User>, bef
     Ok(())
 }
 
-/// Cuts a connection; this one when it has been answered.
+/// Cuts a connection. The session's own connection is cut when it has been answered.
 fn cut<S: Store>(session: &mut Session<S>, client: &crate::resp::client::Client) {
     if client.id == session.outbox.client.id {
         session.outbox.closing = true;

@@ -1,4 +1,4 @@
-//! `ACL LOG`: what users of the tenant were refused.
+//! `ACL LOG`: what was refused to users of the tenant.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use weir_command::number::parse_i64;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// Entries that are shown where nobody says how many.
+/// How many entries are shown if the client does not say how many.
 const SHOWN: i64 = 10;
 
 pub(super) fn log<S: Store>(session: &mut Session<S>, count: Option<&[u8]>) -> Outcome {

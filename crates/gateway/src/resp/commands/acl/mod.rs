@@ -1,4 +1,4 @@
-//! `ACL`: the users of the tenant whose connection this is. Others are as if they were not there.
+//! `ACL`: the users of the tenant to which this connection belongs. Users of other tenants do not exist here.
 
 mod change;
 mod log;
@@ -15,7 +15,7 @@ use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// Bits of a password that is made up, at most.
+/// How many bits a generated password may have.
 const GENERATED_BITS_MAX: i64 = 4096;
 
 const HELP: [&str; 12] = [

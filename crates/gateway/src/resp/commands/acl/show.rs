@@ -1,5 +1,5 @@
-//! `ACL LIST`, `USERS`, `GETUSER`: who there is, and what each may do. No password is shown, nor its SHA-256: of each
-//! stand 64 digits that say whether two are the same.
+//! `ACL LIST`, `USERS`, `GETUSER`: which users there are, and what each of them may do. Neither passwords nor their
+//! SHA-256 are shown. For each password there are 64 digits that tell whether two passwords are the same.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::auth::users::{User, Users, hash_text};
 use crate::resp::session::Session;
 use crate::store::Store;
 
-/// The words on and off and their kin, and what is shown of the passwords.
+/// The words `on` and `off` and their kin, and what is shown of the passwords.
 fn flags_and_passwords(users: &Users, user: &User) -> (Vec<&'static str>, Vec<String>) {
     let state = user.state();
     let mut flags: Vec<&str> = state.rules.flags().collect();
     if user.name() != DEFAULT_USER {
         return (flags, state.shown_passwords());
     }
-    // The tenant itself.
+    // This user is the tenant itself.
     match users.shown_own_secret() {
         Some(hash) => (flags, vec![hash_text(&hash)]),
         None => {
