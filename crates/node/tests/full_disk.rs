@@ -1,7 +1,10 @@
 //! A full disk, case by case: what needs no space, who is affected by an order that fails, and what stays in memory.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::{Either, select};
+use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
@@ -158,5 +161,63 @@ fn what_could_be_written_nowhere_is_not_put_to_sleep() {
         slot.sleep().await;
         assert_eq!(slot.state(), SlotState::Asleep);
         assert_eq!(read(&node, "a").await.as_deref(), Some(&b"later"[..]));
+    });
+}
+
+/// A swap that has failed waits until no crash can find it. Meanwhile others need the catalogue, for instance to open a
+/// partition that is asleep.
+#[test]
+fn a_swap_that_waits_for_the_catalogue_holds_up_nobody_else() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = Arc::new(open(&sim, &fs, SyncMode::None).await);
+        settle_down(&node, &["a", "b"]).await;
+        let broken = [OpKind::Write, OpKind::Create];
+        fs.set_faults(broken.into_iter().fold(FaultPlan::none(), |plan, kind| plan.chance(kind, Fault::Error, 1.0)));
+        let swapped = Arc::new(Mutex::new(None));
+        let (swapping, outcome) = (Arc::clone(&node), Arc::clone(&swapped));
+        sim.spawn(async move {
+            let tenant = swapping.tenant(&name("a")).expect("it is there");
+            *outcome.lock() = Some(swapping.swap_databases(&tenant, (0, 1), ()).await.is_ok());
+        });
+        sleep_until(&sim.clock(), sim.now() + SEC).await;
+        assert_eq!(*swapped.lock(), None, "it waits");
+        let timeout = sleep_until(&sim.clock(), sim.now() + SEC);
+        match select(pin!(read(&node, "b")), pin!(timeout)).await {
+            Either::Left((found, _)) => assert_eq!(found.as_deref(), Some(&b"b"[..])),
+            Either::Right(_) => panic!("b cannot be read"),
+        }
+        fs.set_faults(FaultPlan::none());
+        sleep_until(&sim.clock(), sim.now() + SEC).await;
+        assert_eq!(*swapped.lock(), Some(false));
+    });
+}
+
+/// The control loop comes by while a partition is on its way to sleep, and the partition has to stay awake: its log is
+/// synced as before.
+#[test]
+fn a_partition_that_comes_back_is_synced_again() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Interval).await;
+        settle_down(&node, &["a"]).await;
+        let slot = slot(&node, "a");
+        write(&node, "a", b"before").await.expect("no faults");
+        // Nothing can be made durable, and to find that out takes longer than the interval between syncs.
+        let broken = FaultPlan::none().hang(sim.now(), sim.now() + SEC);
+        let kinds = [OpKind::Sync, OpKind::Create].into_iter();
+        fs.set_faults(kinds.fold(broken, |plan, kind| plan.chance(kind, Fault::Error, 1.0)));
+        slot.sleep().await;
+        assert_eq!(slot.state(), SlotState::Awake);
+        fs.set_faults(FaultPlan::none());
+        sleep_until(&sim.clock(), sim.now() + 20 * SEC).await;
+        write(&node, "a", b"after").await.expect("the log was replaced");
+        sleep_until(&sim.clock(), sim.now() + 5 * SEC).await;
+    });
+    let image = fs.crash_keeping(Keep::None, &mut sim.rng());
+    let (sim, fs) = world(&image);
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Interval).await;
+        assert_eq!(read(&node, "a").await.as_deref(), Some(&b"after"[..]));
     });
 }

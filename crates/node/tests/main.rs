@@ -15,6 +15,7 @@ mod meter;
 mod model;
 mod node;
 mod opened;
+mod opening;
 mod parking;
 mod preemption;
 mod shared_log;

@@ -32,6 +32,8 @@ struct BookState {
     book: Result<BillBook>,
     /// The part of each tenant's counters that is in the book already.
     handed_over: BTreeMap<u32, Usage>,
+    /// Minutes that have passed and are not in the book yet.
+    minutes: u64,
 }
 
 impl Bill {
@@ -44,16 +46,19 @@ impl Bill {
                 "cannot read the bill, so nothing is added to it: move the directory `bill` away and restart the server"
             );
         });
-        Self { node, clock, costs, state: Mutex::new(BookState { book, handed_over: BTreeMap::new() }) }
+        Self { node, clock, costs, state: Mutex::new(BookState { book, handed_over: BTreeMap::new(), minutes: 0 }) }
     }
 
-    /// Hands over what was used since the last call. `minutes` is how many minutes have passed since the last call that
-    /// reported any.
+    /// Hands over what was used since the last call. `minutes` is how many minutes have passed since the last call with
+    /// any.
     ///
     /// # Errors
     /// There is no bill, or it could not be written. Then what was used is handed over the next time.
     pub async fn record(&self, minutes: u64) -> Result<()> {
         let mut state = self.state.lock().await;
+        // If they cannot be written now, they count the next time.
+        state.minutes += minutes;
+        let minutes = state.minutes;
         let hour = u32::try_from(self.clock.unix_ms() / HOUR_MS).unwrap_or(u32::MAX);
         let (costs, booked) = ((self.costs)(), self.node.ledger().tenants());
         let (mut lines, mut counted) = (Vec::new(), Vec::new());
@@ -80,12 +85,13 @@ impl Bill {
                 counted.push((id, counters));
             }
         }
-        let BookState { book, handed_over } = &mut *state;
+        let BookState { book, handed_over, minutes } = &mut *state;
         let book = book.as_mut().map_err(|error| error.clone())?;
         if !lines.is_empty() {
             book.add(&BillEdit { lines }).await?;
         }
         handed_over.extend(counted);
+        *minutes = 0;
         Ok(())
     }
 

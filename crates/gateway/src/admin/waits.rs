@@ -5,7 +5,7 @@ use weir_node::{Booked, Tenant, Unit, Wait};
 
 /// Nanoseconds since the start; `booked` is the tenant's entry in the ledger.
 pub fn waits(tenant: &Tenant, booked: &Booked) -> Waits {
-    let quota = [Unit::Read, Unit::Write].map(|unit| tenant.quota().stats(unit).delayed_ns);
+    let quota = Unit::ALL.map(|unit| tenant.quota().stats(unit).delayed_ns);
     let stalls = tenant.partitions().iter().flat_map(|slot| slot.stalls());
     let stalled = stalls.map(|times| times.slowed_nanos + times.stopped_nanos).sum();
     [quota.iter().sum(), stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)]

@@ -17,7 +17,7 @@ pub use self::edit::{BillEdit, Usage};
 use crate::layout::{TAG, create_dir};
 
 /// Hours that are kept, at most.
-pub const HOURS_KEPT: u32 = 31 * 24;
+pub const HOURS_KEPT: usize = 31 * 24;
 /// Lines that are kept, at most; a line is what one tenant has used in one hour.
 pub const LINES_MAX: usize = 50_000;
 
@@ -127,13 +127,23 @@ fn apply(lines: &mut Lines, edit: &BillEdit) {
         name.clone_from(&line.name);
         *usage += line.usage;
     }
-    let Some((&(newest, _), _)) = lines.last_key_value() else { return };
-    let oldest_kept = newest.saturating_sub(HOURS_KEPT - 1);
-    while let Some((&(oldest, _), _)) = lines.first_key_value()
-        && (oldest < oldest_kept || lines.len() > LINES_MAX && oldest < newest)
-    {
-        *lines = lines.split_off(&(oldest + 1, 0));
+    let Some(now) = edit.lines.iter().map(|line| line.hour).max() else { return };
+    let mut hours = hours(lines);
+    while hours.len() > HOURS_KEPT || lines.len() > LINES_MAX && hours.len() > 1 {
+        // The hour that is farthest from this edit's, on either side: where the clock was wrong for a while, neither
+        // the hours before that are forgotten nor those after it.
+        let (first, last) = (hours[0], hours[hours.len() - 1]);
+        let gone =
+            if now.abs_diff(first) >= now.abs_diff(last) { hours.remove(0) } else { hours.pop().unwrap_or(last) };
+        lines.retain(|(hour, _), _| *hour != gone);
     }
+}
+
+/// The hours of which there are lines, in order.
+fn hours(lines: &Lines) -> Vec<u32> {
+    let first = lines.keys().next().map(|(hour, _)| *hour);
+    let after = |hour: &u32| lines.range((hour.checked_add(1)?, 0)..).next().map(|((next, _), _)| *next);
+    std::iter::successors(first, after).collect()
 }
 
 fn snapshot(lines: &Lines) -> BillEdit {
@@ -160,13 +170,31 @@ mod tests {
         let mut lines = Lines::new();
         apply(&mut lines, &BillEdit { lines: vec![line(5, 1, 10), line(5, 2, 1), line(5, 1, 3)] });
         assert_eq!(lines[&(5, 1)].1, Usage { commands: 13, milli_units: 91, minutes: 2, ..Usage::default() });
-        apply(&mut lines, &BillEdit { lines: vec![line(5 + HOURS_KEPT - 1, 1, 1)] });
-        assert_eq!(lines.len(), 3);
-        apply(&mut lines, &BillEdit { lines: vec![line(5 + HOURS_KEPT, 1, 1)] });
-        assert_eq!(lines.keys().map(|(hour, _)| hour - 5).collect::<Vec<_>>(), [HOURS_KEPT - 1, HOURS_KEPT]);
+        let kept = HOURS_KEPT as u32;
+        (6..5 + kept).for_each(|hour| apply(&mut lines, &BillEdit { lines: vec![line(hour, 1, 1)] }));
+        assert_eq!((hours(&lines).len(), hours(&lines)[0]), (HOURS_KEPT, 5));
+        apply(&mut lines, &BillEdit { lines: vec![line(5 + kept, 1, 1)] });
+        assert_eq!((hours(&lines).len(), hours(&lines)[0]), (HOURS_KEPT, 6));
         let many = |hour| BillEdit { lines: (0..LINES_MAX as u32).map(|tenant| line(hour, tenant, 1)).collect() };
-        apply(&mut lines, &many(5 + HOURS_KEPT));
-        assert!(lines.keys().all(|(hour, _)| *hour == 5 + HOURS_KEPT), "the hour before made room");
+        apply(&mut lines, &many(5 + kept));
+        assert!(lines.keys().all(|(hour, _)| *hour == 5 + kept), "the hours before made room");
         assert_eq!(lines.len(), LINES_MAX);
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_for_a_while_costs_no_line() {
+        let (mut lines, kept) = (Lines::new(), HOURS_KEPT as u32);
+        let mut use_at = |hour| apply(&mut lines, &BillEdit { lines: vec![line(hour, 1, 1)] });
+        let (wrong, early) = (1_000_000, 0);
+        (1_000..1_100).chain([wrong, wrong + 1, early]).chain(1_100..1_200).for_each(&mut use_at);
+        let there: Vec<u32> = (1_000..1_200).collect();
+        assert_eq!(hours(&lines), [vec![early], there, vec![wrong, wrong + 1]].concat());
+        // When there is no more room, the wrong hours go first.
+        let mut use_at = |hour| apply(&mut lines, &BillEdit { lines: vec![line(hour, 1, 1)] });
+        (1_200..1_000 + kept).for_each(&mut use_at);
+        assert_eq!(hours(&lines), (1_000..1_000 + kept).collect::<Vec<_>>());
+        let mut use_at = |hour| apply(&mut lines, &BillEdit { lines: vec![line(hour, 1, 1)] });
+        use_at(u32::MAX);
+        assert_eq!(hours(&lines).last(), Some(&u32::MAX));
     }
 }

@@ -169,7 +169,7 @@ impl Config {
             (self.write_buffer.0 >= 64 << 10, "write_buffer must be at least 64 KiB"),
             (self.write_buffers_max >= 2, "write_buffers_max must be at least 2: one fills while one is flushed"),
             (
-                self.write_memory.0 >= 2 * self.write_buffer.0,
+                self.write_memory.0 >= self.write_buffer.0.saturating_mul(2),
                 "write_memory must be at least twice write_buffer: one fills while one is flushed",
             ),
             (

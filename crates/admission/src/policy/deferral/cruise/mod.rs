@@ -120,7 +120,7 @@ impl Cruise {
 fn quota(partition: &PartitionSample) -> f64 {
     match partition.capacity.wcu {
         0 => f64::INFINITY,
-        units => (units * WCU_BYTES) as f64 * 1.25,
+        units => units.saturating_mul(WCU_BYTES) as f64 * 1.25,
     }
 }
 
