@@ -17,7 +17,7 @@ use crate::api;
 use crate::bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
 use crate::functions::{self, Registered};
 use crate::library::{self, Libraries, Library};
-use crate::raised::{ended, line, raised_text, text_of};
+use crate::raised::{self, ended, line, no_memory, raised_text, text_of};
 use crate::shared::Shared;
 use crate::source::{self, Digest, Script};
 use crate::{bits, json, math, msgpack, pattern, structs, values};
@@ -319,7 +319,7 @@ impl Machine {
                     self.functions.extend(registered.into_iter().map(|(name, (_, function))| (name, Ok(function))));
                 }
                 // The run is at fault, and not the library.
-                Err(error) if error == NO_MEMORY || self.shared.has_to_end() => return Ok(Err(error)),
+                Err(error) if self.shared.has_to_end() => return Ok(Err(error)),
                 Err(error) => {
                     world.left_out(&library.name, &error);
                     let why = left_out(&library.name, &error);
@@ -344,9 +344,11 @@ impl Machine {
         let registered = self.registered.lock().take().unwrap_or_default();
         let (is_done, value) = ran?;
         if !is_done {
-            let Value::Table(table) = value else { return Ok(Err(NO_MEMORY)) };
-            let why: Option<LuaString> = table.raw_get("err")?;
-            let why = why.map_or_else(Vec::new, |why| values::one_line(why.as_bytes().to_vec()));
+            let why = match handled(&value)? {
+                Some(table) => table.raw_get::<Option<LuaString>>("err")?.map(|why| why.as_bytes().to_vec()),
+                None => Some(UNHANDLED.to_vec()),
+            };
+            let why = values::one_line(why.unwrap_or_default());
             return Ok(Err(Error::bytes([b"ERR Error registering functions: ", &why[..]].concat())));
         }
         if registered.is_empty() {
@@ -364,10 +366,27 @@ fn left_out(library: &str, why: &Error) -> Error {
     )
 }
 
+/// The text of an error for which the prelude's error handler has failed.
+const UNHANDLED: &[u8] = b"error in error handling";
+
+/// What the prelude's error handler has made of an error; `None` if the handler has failed.
+///
+/// # Errors
+/// There was no memory. What the script has written must not stay then.
+fn handled(value: &Value) -> mlua::Result<Option<&Table>> {
+    match value {
+        Value::Table(table) => Ok(Some(table)),
+        Value::String(text) if *text.as_bytes() == *raised::NO_MEMORY => Err(no_memory()),
+        _ => Ok(None),
+    }
+}
+
 /// The error of a script that has failed; `value` is what the script's error handler made of it.
+///
+/// # Errors
+/// There was no memory.
 fn failure(what: &What, value: &Value) -> mlua::Result<Vec<u8>> {
-    // If it is no table, there was no memory for one.
-    let Value::Table(table) = value else { return Ok(NO_MEMORY.text().to_vec()) };
+    let Some(table) = handled(value)? else { return Ok([b"ERR ", UNHANDLED].concat()) };
     let text = match table.raw_get("err")? {
         Value::String(text) => values::one_line(text.as_bytes().to_vec()),
         _ => b"ERR unknown error".to_vec(),

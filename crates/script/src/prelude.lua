@@ -9,6 +9,14 @@ local lua_pcall, lua_xpcall, lua_loadstring = pcall, xpcall, loadstring
 local READONLY = "Attempt to modify a readonly table"
 local NO_MEMORY = "not enough memory"
 
+-- Whether the text of an error says that there was no memory. `coroutine.wrap` puts the line of its caller in front.
+local function is_no_memory(text)
+    while type(text) == "string" and text ~= NO_MEMORY do
+        text = machine.match(text, "^user_%a+:%d+: (.*" .. NO_MEMORY .. ")$")
+    end
+    return text == NO_MEMORY
+end
+
 -- What may not be written to, by what scripts have in its place.
 local behind = {}
 
@@ -45,7 +53,7 @@ local function caught(is_done, ...)
         return true, ...
     end
     local message = machine.text_of((...))
-    if machine.has_to_end() or message == NO_MEMORY and machine.has_to_end_without_memory() then
+    if machine.has_to_end() or is_no_memory(message) and machine.has_to_end_without_memory() then
         error("the script was ended", 0)
     end
     if type(message) == "table" and type(message.err) == "string" then
@@ -242,11 +250,13 @@ function world.load(reader, name)
     return compiled(table.concat(pieces), name)
 end
 
+-- Lua does not call this if it has no memory itself: then the text is what the machine gets. It gets the same if a
+-- function of the machine had none.
 local function failed(message)
     if type(message) ~= "table" then
         local text = tostring(machine.text_of(message))
-        if text == NO_MEMORY then
-            machine.has_to_end_without_memory()
+        if is_no_memory(text) then
+            return NO_MEMORY
         end
         -- The error of a command has its code already.
         local has_code = type(message) == "userdata" and text:find("^%u+ ")

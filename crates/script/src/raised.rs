@@ -29,6 +29,14 @@ pub(crate) fn ended() -> mlua::Error {
     raised("the script was ended")
 }
 
+/// What errors say if there is no memory: the text of Lua itself.
+pub(crate) const NO_MEMORY: &[u8] = b"not enough memory";
+
+/// The error that there is no memory. A script can catch it, unless it has to end then.
+pub(crate) fn no_memory() -> mlua::Error {
+    mlua::Error::MemoryError(String::from_utf8_lossy(NO_MEMORY).into_owned())
+}
+
 /// An error with this text behind the caller's source and line, if the caller is Lua code. Weir's own Lua code is
 /// skipped; if the script's last call is of it, there is no line.
 pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
@@ -61,7 +69,7 @@ pub(crate) fn text_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
         error = cause;
     }
     let text = match error {
-        mlua::Error::MemoryError(_) => Some(b"not enough memory".to_vec()),
+        mlua::Error::MemoryError(_) => Some(NO_MEMORY.to_vec()),
         error => raised_text(error).map(<[u8]>::to_vec),
     };
     lua.create_string(text.unwrap_or_else(|| error.to_string().into_bytes())).map(Value::String)

@@ -219,6 +219,15 @@ fn replies_of_resp3_have_their_own_types() {
     }
 }
 
+/// Scripts that need more memory than they may have.
+const TOO_LARGE: &[&str] = &[
+    "local t = {}; while true do t[#t + 1] = string.rep('x', 100000) .. #t end",
+    "return string.rep('x', 1000000000)",
+    "local s = 'x'; while true do s = s .. s end",
+    "local f = coroutine.wrap(function() return string.rep('x', 1000000000) end); return f()",
+    "return cjson.encode({string.rep('x', 40000000)})",
+];
+
 /// A script ends whatever it does: by the check after some instructions, or because memory runs out.
 #[test]
 fn nothing_runs_on_and_nothing_takes_all_memory() {
@@ -233,14 +242,8 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
     ] {
         assert_eq!(ended(source, Protocol::Resp2), "-ERR it was ended", "{source}");
     }
-    for source in [
-        "local t = {}; while true do t[#t + 1] = string.rep('x', 100000) .. #t end",
-        "return string.rep('x', 1000000000)",
-        "local s = 'x'; while true do s = s .. s end",
-        "return cjson.encode({string.rep('x', 40000000)})",
-    ] {
-        let reply = ended(source, Protocol::Resp2);
-        assert!(reply.contains("memory") || reply.contains("ended"), "{source}: {reply}");
+    for source in TOO_LARGE {
+        assert_eq!(ended(source, Protocol::Resp2), "-ERR the script needs more than 64 MB of memory", "{source}");
     }
     for source in [
         "return ('a'):rep(200):find(('a*'):rep(60) .. 'b')",
@@ -265,6 +268,50 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
     ] {
         let reply = ended(source, Protocol::Resp2);
         assert!(reply.contains(part), "{source}: {reply}");
+    }
+}
+
+/// Ends a script without memory, as where it has little and is to run anew with more.
+struct Elsewhere;
+
+impl World for Elsewhere {
+    fn may(&self, _: &[Vec<u8>]) -> Option<bool> {
+        None
+    }
+
+    fn log(&self, _: u8, _: &[u8]) {}
+
+    fn left_out(&self, _: &str, _: &Error) {}
+
+    fn why_end(&self) -> Option<Error> {
+        None
+    }
+
+    fn no_memory(&self) -> Option<Error> {
+        Some(Error::new("ERR it runs elsewhere"))
+    }
+}
+
+#[test]
+fn a_script_without_memory_ends_as_its_world_says() {
+    let mut machine = Machine::new().expect("a machine");
+    let mut ended = |source: &str| {
+        let script = Script::parse(source.as_bytes()).expect("a script");
+        let what = What::Script(Arc::new(script));
+        let run = Run { what, keys: Vec::new(), argv: Vec::new(), seed: 0, protocol: Protocol::Resp2 };
+        let limits = Limits { memory_bytes: 512 << 10, ..LIMITS };
+        let ended = machine.run(&run, limits, &mut Fake, &(Arc::new(Elsewhere) as Arc<dyn World>));
+        ended.map_or_else(|error| error.text().to_vec(), |replies| replies.to_vec())
+    };
+    for source in [
+        "redis.call('status') local s = string.rep('x', 1000000) return #s",
+        "local t = {} for i = 1, 6 do t[i] = ('x'):rep(100000) end return #table.concat(t)",
+        "local s = ('x'):rep(1000) while true do s = s .. s end",
+        "return pcall(string.rep, 'x', 1000000)",
+        "local f = coroutine.wrap(function() return ('x'):rep(1000000) end) return f()",
+        "return pcall(coroutine.wrap(function() return coroutine.wrap(function() return ('x'):rep(1000000) end)() end))",
+    ] {
+        assert_eq!(String::from_utf8_lossy(&ended(source)), "ERR it runs elsewhere", "{source}");
     }
 }
 
