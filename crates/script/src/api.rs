@@ -8,6 +8,7 @@ use weir_command::float::push_f64;
 use weir_command::reply::Protocol;
 
 use crate::bridge::Bridge;
+use crate::budget::Budget;
 use crate::raised::{ended, raised};
 use crate::replies::Reply;
 use crate::shared::Shared;
@@ -23,16 +24,25 @@ fn error_table(lua: &Lua, text: &str) -> mlua::Result<Value> {
 }
 
 /// The words of a command; `None` if an argument is neither a text nor a number.
-fn words(args: MultiValue) -> Option<Vec<Vec<u8>>> {
-    let word = |value: Value| match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        value => {
-            let mut word = Vec::new();
-            push_f64(&mut word, number_of(&value)?);
-            Some(word)
+///
+/// # Errors
+/// The words need too much memory: a script may name the same text many times, and each word is a copy.
+fn words(shared: &Shared, args: MultiValue) -> mlua::Result<Option<Vec<Vec<u8>>>> {
+    let (mut words, mut budget) = (Vec::new(), Budget::of(shared));
+    for value in args {
+        let mut word = Vec::new();
+        match (&value, number_of(&value)) {
+            (Value::String(text), _) => {
+                let text = text.as_bytes();
+                budget.take(text.len())?;
+                word.extend_from_slice(&text);
+            }
+            (_, Some(number)) => push_f64(&mut word, number),
+            (_, None) => return Ok(None),
         }
-    };
-    args.into_iter().map(word).collect()
+        words.push(word);
+    }
+    Ok(Some(words))
 }
 
 /// Runs code with a `redis.call` and a `redis.pcall` that use the bridge of one run.
@@ -65,7 +75,7 @@ fn call(shared: &Shared, bridge: &RefCell<&mut dyn Bridge>, args: MultiValue) ->
     if args.is_empty() {
         return error("ERR Please specify at least one argument for this redis lib call");
     }
-    let Some(words) = words(args) else {
+    let Some(words) = words(shared, args)? else {
         return error("ERR Lua redis lib command arguments must be strings or integers");
     };
     if shared.has_to_end() {
@@ -102,7 +112,8 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     for (name, field) in [("error_reply", "err"), ("status_reply", "ok")] {
         redis.raw_set(name, lua.create_function(move |lua, args: MultiValue| one_field(lua, field, &args))?)?;
     }
-    let sha1hex = |lua: &Lua, args: MultiValue| match (args.len(), words(args)) {
+    let own = Arc::clone(shared);
+    let sha1hex = move |lua: &Lua, args: MultiValue| match (args.len(), words(&own, args)?) {
         (1, Some(words)) => lua.create_string(source::digest_text(&source::digest(&words[0]))).map(Value::String),
         (1, None) => lua.create_string(source::digest_text(&source::digest(b""))).map(Value::String),
         _ => Err(raised("ERR wrong number of arguments")),
@@ -131,7 +142,7 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
         if !(0.0..=3.0).contains(&level) {
             return Err(raised("ERR Invalid debug level."));
         }
-        let text = words(args).unwrap_or_default().join(&b' ');
+        let text = words(&own, args)?.unwrap_or_default().join(&b' ');
         if let Some(world) = own.world() {
             world.log(level as u8, &text);
         }
@@ -153,7 +164,7 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     redis.raw_set("breakpoint", lua.create_function(|_, _: MultiValue| Ok(false))?)?;
     redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(Value::Nil))?)?;
     let own = Arc::clone(shared);
-    let may = move |_: &Lua, args: MultiValue| match words(args) {
+    let may = move |_: &Lua, args: MultiValue| match words(&own, args)? {
         Some(words) if !words.is_empty() => match own.world().and_then(|world| world.may(&words)) {
             Some(may) => Ok(Value::Boolean(may)),
             None => Err(raised("ERR Invalid command passed to redis.acl_check_cmd()")),

@@ -14,6 +14,7 @@
 //! | [`bridge`] | what a script can reach outside of its machine |
 //! | [`machine`] | the sandbox, and how a script ends |
 //! | [`library`], [`functions`] | libraries of functions, and what loads them |
+//! | [`budget`] | how much memory these functions may use beside the machine's |
 //! | [`shared`] | what a machine's functions share with the run that they are called in |
 //! | [`api`] | `redis.call` and the other functions in `redis` |
 //! | [`values`] | replies to Lua values and back |
@@ -28,6 +29,7 @@
 mod api;
 mod bits;
 mod bridge;
+mod budget;
 mod chance;
 mod failure;
 mod functions;

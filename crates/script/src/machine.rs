@@ -194,7 +194,7 @@ impl Machine {
     /// # Errors
     /// The script cannot be compiled, or had to end.
     pub fn run(&mut self, run: &Run, limits: Limits, bridge: &mut dyn Bridge, world: &Arc<dyn World>) -> Ended {
-        self.shared.begin(world, run.seed);
+        self.shared.begin(world, run.seed, limits.memory_bytes);
         *self.json.lock() = json::Settings::default();
         let ended = self.run_within(run, limits, bridge, &**world);
         if matches!(ended, Err(mlua::Error::MemoryError(_))) {
@@ -299,7 +299,7 @@ impl Machine {
     /// The code is no library, or had to end.
     pub fn load(&mut self, code: &[u8], limits: Limits, world: &Arc<dyn World>) -> Outcome<Library> {
         let name = library::name_of(code)?;
-        self.shared.begin(world, 0);
+        self.shared.begin(world, 0, limits.memory_bytes);
         let loaded = self.limit(limits).and_then(|()| self.register(code));
         let registered = match self.shared.finish() {
             Some(end) => return Err(end),
@@ -406,8 +406,8 @@ fn parts(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let parts = lua.create_table()?;
     parts.raw_set("redis", api::table(lua, shared)?)?;
     parts.raw_set("bit", bits::table(lua)?)?;
-    parts.raw_set("msgpack", msgpack::table(lua)?)?;
-    parts.raw_set("struct", structs::table(lua)?)?;
+    parts.raw_set("msgpack", msgpack::table(lua, shared)?)?;
+    parts.raw_set("struct", structs::table(lua, shared)?)?;
     let own = Arc::clone(shared);
     parts.raw_set("has_to_end", lua.create_function(move |_, ()| Ok(own.has_to_end()))?)?;
     let own = Arc::clone(shared);

@@ -1,26 +1,35 @@
 //! `cmsgpack`: values as MessagePack and back, in the forms that the library in Redis chooses.
 
+use std::sync::Arc;
+
 use mlua::{Lua, Table, Value};
 
+use crate::budget::Budget;
 use crate::failure::{Failure, Result, failed};
+use crate::shared::Shared;
 
 /// How deep nested tables are packed: deeper ones become nil.
 const DEPTH_MAX: usize = 16;
 /// How deep nested tables are read.
 const READ_DEPTH_MAX: usize = 200;
 
+/// What a value takes of the budget, beside the bytes of a text: as much as in a table of Lua. So only texts and tables
+/// that are packed many times can need more than their own memory.
+const VALUE_BYTES: usize = 16;
+
 /// Appends `value`.
-pub(crate) fn pack(out: &mut Vec<u8>, value: &Value) -> Result<()> {
-    put(out, value, 0)
+pub(crate) fn pack(out: &mut Vec<u8>, value: &Value, budget: &mut Budget<'_>) -> Result<()> {
+    put(out, value, 0, budget)
 }
 
-fn put(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<()> {
+fn put(out: &mut Vec<u8>, value: &Value, depth: usize, budget: &mut Budget<'_>) -> Result<()> {
+    budget.take(VALUE_BYTES + value.as_string().map_or(0, |text| text.as_bytes().len()))?;
     match value {
         Value::Boolean(is) => out.push(if *is { 0xc3 } else { 0xc2 }),
         Value::Integer(number) => put_integer(out, *number),
         Value::Number(number) => put_number(out, *number),
         Value::String(text) => put_text(out, &text.as_bytes()),
-        Value::Table(table) if depth < DEPTH_MAX => put_table(out, table, depth + 1)?,
+        Value::Table(table) if depth < DEPTH_MAX => put_table(out, table, depth + 1, budget)?,
         _ => out.push(0xc0),
     }
     Ok(())
@@ -110,17 +119,17 @@ fn lens(table: &Table) -> Result<(Option<usize>, usize)> {
     Ok((Some(count).filter(|_| is_array && last == count as f64), count))
 }
 
-fn put_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<()> {
+fn put_table(out: &mut Vec<u8>, table: &Table, depth: usize, budget: &mut Budget<'_>) -> Result<()> {
     let (array, pairs) = lens(table)?;
     if let Some(len) = array {
         put_len(out, len, (0x90, 15), [None, Some(0xdc), Some(0xdd)]);
-        return (1..=len).try_for_each(|index| put(out, &table.raw_get(index)?, depth));
+        return (1..=len).try_for_each(|index| put(out, &table.raw_get(index)?, depth, budget));
     }
     put_len(out, pairs, (0x80, 15), [None, Some(0xde), Some(0xdf)]);
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
-        put(out, &key, depth)?;
-        put(out, &value, depth)?;
+        put(out, &key, depth, budget)?;
+        put(out, &value, depth, budget)?;
     }
     Ok(())
 }
@@ -210,46 +219,53 @@ fn map(lua: &Lua, rest: &mut &[u8], len: u64, depth: usize) -> Result<Value> {
 ///
 /// # Errors
 /// There is no memory for it.
-pub(crate) fn table(lua: &Lua) -> mlua::Result<Table> {
+pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     use crate::failure::raise;
     use mlua::MultiValue;
 
     let msgpack = lua.create_table()?;
-    let packs = |lua: &Lua, values: MultiValue| {
+    let own = Arc::clone(shared);
+    let packs = move |lua: &Lua, values: MultiValue| {
         if values.is_empty() {
             return Err(raise(lua, Failure::Text("bad argument #0 to 'pack' (MessagePack pack needs input.)".into())));
         }
-        let mut out = Vec::new();
+        let (mut out, mut budget) = (Vec::new(), Budget::of(&own));
         for value in &values {
-            pack(&mut out, value).map_err(|failure| raise(lua, failure))?;
+            pack(&mut out, value, &mut budget).map_err(|failure| raise(lua, failure))?;
         }
         lua.create_string(out)
     };
     msgpack.raw_set("pack", lua.create_function(packs)?)?;
-    let all = |lua: &Lua, text: mlua::LuaString| {
+    let own = Arc::clone(shared);
+    let all = move |lua: &Lua, text: mlua::LuaString| {
         let text = text.as_bytes();
-        let (mut rest, mut values) = (&text[..], Vec::new());
+        let (mut rest, mut values, mut budget) = (&text[..], Vec::new(), Budget::of(&own));
         while !rest.is_empty() {
+            budget.take_value()?;
             values.push(unpack(lua, &mut rest).map_err(|failure| raise(lua, failure))?);
         }
         Ok(MultiValue::from_iter(values))
     };
     msgpack.raw_set("unpack", lua.create_function(all)?)?;
-    let some = |lua: &Lua, text: &[u8], limit: i64, offset: i64| -> mlua::Result<MultiValue> {
+    let own = Arc::clone(shared);
+    let some = move |lua: &Lua, text: &[u8], limit: i64, offset: i64| -> mlua::Result<MultiValue> {
         let from = usize::try_from(offset).ok().filter(|&offset| offset <= text.len());
         let (Some(from), 1..) = (from, limit) else {
             let what = format!("Start offset {offset} greater than input length {}.", text.len());
             return Err(raise(lua, Failure::Text(what)));
         };
-        let (mut rest, mut values) = (&text[from..], Vec::new());
+        let (mut rest, mut values, mut budget) = (&text[from..], Vec::new(), Budget::of(&own));
         while !rest.is_empty() && (values.len() as i64) < limit {
+            budget.take_value()?;
             values.push(unpack(lua, &mut rest).map_err(|failure| raise(lua, failure))?);
         }
         let next = if rest.is_empty() { -1.0 } else { (text.len() - rest.len()) as f64 };
         Ok(std::iter::once(Value::Number(next)).chain(values).collect())
     };
+    let some = Arc::new(some);
+    let own = Arc::clone(&some);
     let one = move |lua: &Lua, (text, offset): (mlua::LuaString, Option<i64>)| {
-        some(lua, &text.as_bytes(), 1, offset.unwrap_or(0))
+        own(lua, &text.as_bytes(), 1, offset.unwrap_or(0))
     };
     msgpack.raw_set("unpack_one", lua.create_function(one)?)?;
     let limited = move |lua: &Lua, (text, limit, offset): (mlua::LuaString, i64, Option<i64>)| {
@@ -269,7 +285,7 @@ mod tests {
     fn packed(lua: &Lua, source: &str) -> Vec<u8> {
         let value: Value = lua.load(source).eval().expect("a value");
         let mut out = Vec::new();
-        assert!(pack(&mut out, &value).is_ok());
+        assert!(pack(&mut out, &value, &mut Budget::of(&Shared::new())).is_ok());
         out
     }
 
@@ -294,8 +310,22 @@ mod tests {
             assert_eq!(packed, bytes, "{source}");
             let back = unpack(&lua, &mut &packed[..]).unwrap_or(Value::NULL);
             let mut again = Vec::new();
-            assert!(pack(&mut again, &back).is_ok());
+            assert!(pack(&mut again, &back, &mut Budget::of(&Shared::new())).is_ok());
             assert_eq!(again, packed, "{source}");
+        }
+    }
+
+    #[test]
+    fn what_is_packed_many_times_is_counted_as_it_is_written() {
+        let (lua, shared) = (Lua::new(), Shared::new());
+        for source in [
+            "local s, t = ('x'):rep(1000000), {} for i = 1, 100 do t[i] = s end return t",
+            "local t = {} for i = 1, 15 do t = {t, t, t, t, t, t, t, t} end return t",
+        ] {
+            let value: Value = lua.load(source).eval().expect("a value");
+            let mut out = Vec::new();
+            assert!(pack(&mut out, &value, &mut Budget::of(&shared)).is_err(), "{source}");
+            assert!(out.len() <= shared.memory_bytes(), "{source}");
         }
     }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use weir_command::error::Error;
 use weir_command::reply::Protocol;
 
-use crate::bridge::World;
+use crate::bridge::{MEMORY_BYTES_MAX, World};
 use crate::chance::Chance;
 
 /// The state of the current run, as the machine's functions see it.
@@ -20,21 +20,30 @@ struct RunState {
     /// Why the script has to end.
     end: Option<Error>,
     chance: Chance,
+    /// How many bytes of memory the run may use.
+    memory_bytes: usize,
 }
 
 impl Shared {
     /// The state of a machine in which nothing runs.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(RunState { world: None, protocol: Protocol::Resp2, end: None, chance: Chance::seeded(0) }))
+        Self(Mutex::new(RunState {
+            world: None,
+            protocol: Protocol::Resp2,
+            end: None,
+            chance: Chance::seeded(0),
+            memory_bytes: MEMORY_BYTES_MAX,
+        }))
     }
 
     /// Begins a run. Nothing is left of the run before.
-    pub(crate) fn begin(&self, world: &Arc<dyn World>, seed: u64) {
+    pub(crate) fn begin(&self, world: &Arc<dyn World>, seed: u64, memory_bytes: usize) {
         let state = RunState {
             world: Some(Arc::clone(world)),
             protocol: Protocol::Resp2,
             end: None,
             chance: Chance::seeded(seed),
+            memory_bytes,
         };
         *self.0.lock() = state;
     }
@@ -72,6 +81,11 @@ impl Shared {
     /// Makes the script end with `error`.
     pub(crate) fn end_with(&self, error: Error) {
         self.0.lock().end.get_or_insert(error);
+    }
+
+    /// How many bytes of memory the run may use.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.0.lock().memory_bytes
     }
 
     /// The protocol of the replies of commands.

@@ -10,9 +10,13 @@
 //! | `c` and a number | a text of this many bytes; with 0: all of it, or as many as the number in front of it says |
 //! | `x`, a blank | a byte 0; nothing |
 
+use std::sync::Arc;
+
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
+use crate::budget::Budget;
 use crate::failure::{Result, failed, told};
+use crate::shared::Shared;
 use crate::values::{number_of, text_or_number};
 
 /// Largest whole number, in bytes.
@@ -172,13 +176,14 @@ fn put(out: &mut Vec<u8>, is_big: bool, bytes: &[u8]) {
     }
 }
 
-fn pack(lua: &Lua, values: MultiValue) -> Result<Vec<u8>> {
+fn pack(lua: &Lua, shared: &Shared, values: MultiValue) -> Result<Vec<u8>> {
     let mut arguments = Arguments { lua, name: "pack", values, next: 0 };
     let format = arguments.text()?;
     let format = format.as_bytes();
     let mut format = Format::new("pack", &format);
-    let mut out = Vec::new();
+    let (mut out, mut budget) = (Vec::new(), Budget::of(shared));
     while let Some((item, padding)) = format.next(out.len())? {
+        let before = out.len();
         out.resize(out.len() + padding, 0);
         match item {
             Item::Nothing => out.push(0),
@@ -210,9 +215,7 @@ fn pack(lua: &Lua, values: MultiValue) -> Result<Vec<u8>> {
                 }
             }
         }
-        if out.len() > crate::bridge::MEMORY_BYTES_MAX {
-            return failed("not enough memory");
-        }
+        budget.take(out.len() - before)?;
     }
     Ok(out)
 }
@@ -234,7 +237,7 @@ fn whole(bytes: &[u8], is_big: bool, is_signed: bool) -> f64 {
     ((number << (shift & 63)) as i64 >> (shift & 63)) as f64
 }
 
-fn unpack(lua: &Lua, values: MultiValue) -> Result<MultiValue> {
+fn unpack(lua: &Lua, shared: &Shared, values: MultiValue) -> Result<MultiValue> {
     let has_place = values.len() > 2;
     let mut arguments = Arguments { lua, name: "unpack", values, next: 0 };
     let (format, data) = (arguments.text()?, arguments.text()?);
@@ -249,7 +252,7 @@ fn unpack(lua: &Lua, values: MultiValue) -> Result<MultiValue> {
     }
     arguments.next = 2;
     let mut format = Format::new("unpack", &format);
-    let mut found = Vec::new();
+    let (mut found, mut budget) = (Vec::new(), Budget::of(shared));
     while let Some((item, padding)) = format.next(at)? {
         at = at.saturating_add(padding);
         let mut bytes = item.bytes();
@@ -260,7 +263,7 @@ fn unpack(lua: &Lua, values: MultiValue) -> Result<MultiValue> {
         let here = at.checked_add(bytes).and_then(|end| data.get(at..end));
         let Some(here) = here else { return arguments.wrong("data string too short") };
         at += bytes;
-        found.push(match item {
+        let value = match item {
             Item::Nothing => continue,
             Item::Whole { is_signed, .. } => Value::Number(whole(here, format.is_big, is_signed)),
             Item::Single | Item::Double => {
@@ -283,7 +286,9 @@ fn unpack(lua: &Lua, values: MultiValue) -> Result<MultiValue> {
                 at += len + 1;
                 Value::String(lua.create_string(&rest[..len])?)
             }
-        });
+        };
+        budget.take_value()?;
+        found.push(value);
     }
     found.push(Value::Number((at + 1) as f64));
     Ok(MultiValue::from_vec(found))
@@ -309,12 +314,16 @@ fn size(lua: &Lua, values: MultiValue) -> Result<f64> {
 ///
 /// # Errors
 /// There is no memory for it.
-pub(crate) fn table(lua: &Lua) -> mlua::Result<Table> {
+pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let packs =
-        |lua: &Lua, values: MultiValue| told(lua, pack(lua, values)).and_then(|packed| lua.create_string(packed));
+    let own = Arc::clone(shared);
+    let packs = move |lua: &Lua, values: MultiValue| {
+        told(lua, pack(lua, &own, values)).and_then(|packed| lua.create_string(packed))
+    };
     table.raw_set("pack", lua.create_function(packs)?)?;
-    table.raw_set("unpack", lua.create_function(|lua, values: MultiValue| told(lua, unpack(lua, values)))?)?;
+    let own = Arc::clone(shared);
+    let unpacks = move |lua: &Lua, values: MultiValue| told(lua, unpack(lua, &own, values));
+    table.raw_set("unpack", lua.create_function(unpacks)?)?;
     table.raw_set("size", lua.create_function(|lua, values: MultiValue| told(lua, size(lua, values)))?)?;
     Ok(table)
 }
@@ -329,24 +338,24 @@ mod tests {
         fn any_format_and_any_bytes_are_read_or_refused(
             format in "[<>!bBhHlLTiIfdscx 0-9=]{0,10}", data: Vec<u8>, place in -2_i32..20
         ) {
-            let lua = Lua::new();
+            let (lua, shared) = (Lua::new(), Shared::new());
             let text = |bytes: &[u8]| Value::String(lua.create_string(bytes).expect("room"));
-            let _ = unpack(&lua, MultiValue::from_vec(vec![text(format.as_bytes()), text(&data)]));
+            let _ = unpack(&lua, &shared, MultiValue::from_vec(vec![text(format.as_bytes()), text(&data)]));
             let all = vec![text(format.as_bytes()), text(&data), Value::Number(place.into())];
-            let _ = unpack(&lua, MultiValue::from_vec(all));
+            let _ = unpack(&lua, &shared, MultiValue::from_vec(all));
             let _ = size(&lua, MultiValue::from_vec(vec![text(format.as_bytes())]));
-            let _ = pack(&lua, MultiValue::from_vec(vec![text(format.as_bytes()), Value::Number(place.into())]));
+            let _ = pack(&lua, &shared, MultiValue::from_vec(vec![text(format.as_bytes()), Value::Number(place.into())]));
         }
 
         #[test]
         fn whole_numbers_come_back(number in -(1_i64 << 40)..1 << 40, bytes in 6_usize..33, big: bool) {
-            let lua = Lua::new();
+            let (lua, shared) = (Lua::new(), Shared::new());
             let format = lua.create_string(format!("{}i{bytes}", if big { '>' } else { '<' })).expect("room");
             let format = Value::String(format);
             let values = MultiValue::from_vec(vec![format.clone(), Value::Number(number as f64)]);
-            let Ok(packed) = pack(&lua, values) else { panic!("{bytes}") };
+            let Ok(packed) = pack(&lua, &shared, values) else { panic!("{bytes}") };
             let data = Value::String(lua.create_string(packed).expect("room"));
-            let Ok(found) = unpack(&lua, MultiValue::from_vec(vec![format, data])) else { panic!("{bytes}") };
+            let Ok(found) = unpack(&lua, &shared, MultiValue::from_vec(vec![format, data])) else { panic!("{bytes}") };
             prop_assert_eq!(found.front().and_then(number_of), Some(number as f64));
         }
     }

@@ -6,6 +6,7 @@ use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
 use super::find::{Capture, Match, Search, Stop};
 use super::parse::{Pattern, counted};
+use crate::budget::Budget;
 use crate::failure::raise_text;
 use crate::raised::{ended, raised_here};
 use crate::shared::Shared;
@@ -156,28 +157,40 @@ fn replaced(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<Multi
     let most = arguments.number(3)?.unwrap_or(i64::MAX);
     let has_to_end = || shared.has_to_end();
     let mut search = Search::new(&pattern, &text, &has_to_end);
-    let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
+    let mut out = Out { bytes: Vec::new(), budget: Budget::of(shared) };
+    let (mut at, mut count) = (0, 0);
     while count < most && at <= text.len() {
         let found = search.first_from(at).map_err(|stop| stopped(lua, stop))?;
         let Some(found) = found else { break };
         count += 1;
-        out.extend_from_slice(&text[at..found.from]);
+        out.put(&text[at..found.from])?;
         with.put(lua, &mut out, &text, &found)?;
         at = found.to;
         if found.to == found.from {
-            out.extend(text.get(at));
+            out.put(text.get(at..=at).unwrap_or_default())?;
             at += 1;
-        }
-        if out.len() > crate::bridge::MEMORY_BYTES_MAX {
-            return Err(raise_text(lua, "not enough memory"));
         }
         if pattern.is_anchored {
             break;
         }
     }
-    out.extend_from_slice(text.get(at..).unwrap_or_default());
-    let text = lua.create_string(out)?;
+    out.put(text.get(at..).unwrap_or_default())?;
+    let text = lua.create_string(out.bytes)?;
     Ok(MultiValue::from_vec(vec![Value::String(text), Value::Number(count as f64)]))
+}
+
+/// The new text of a `gsub`, as far as it is made.
+struct Out<'s> {
+    bytes: Vec<u8>,
+    budget: Budget<'s>,
+}
+
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> mlua::Result<()> {
+        self.budget.take(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
 }
 
 enum Replacement<'a> {
@@ -186,35 +199,33 @@ enum Replacement<'a> {
 }
 
 impl Replacement<'_> {
-    fn put(&self, lua: &Lua, out: &mut Vec<u8>, text: &[u8], found: &Match) -> mlua::Result<()> {
+    fn put(&self, lua: &Lua, out: &mut Out<'_>, text: &[u8], found: &Match) -> mlua::Result<()> {
         match self {
             Replacement::Text(with) => put_text(lua, out, with, text, found),
             Replacement::Table(table) => {
                 let key = captures(lua, text, found, true)?.into_iter().next().unwrap_or(Value::Nil);
                 let value: Value = table.get(key)?;
                 if matches!(value, Value::Nil | Value::Boolean(false)) {
-                    out.extend_from_slice(&text[found.from..found.to]);
-                    return Ok(());
+                    return out.put(&text[found.from..found.to]);
                 }
                 match text_or_number(lua, &value)? {
-                    Some(value) => out.extend_from_slice(&value.as_bytes()),
+                    Some(value) => out.put(&value.as_bytes()),
                     None => {
                         let what = format!("invalid replacement value (a {})", value.type_name());
-                        return Err(raised_here(lua, &what));
+                        Err(raised_here(lua, &what))
                     }
                 }
-                Ok(())
             }
         }
     }
 }
 
 /// Appends the replacement `with`, in which `%` and a digit stand for a capture.
-fn put_text(lua: &Lua, out: &mut Vec<u8>, with: &[u8], text: &[u8], found: &Match) -> mlua::Result<()> {
+fn put_text(lua: &Lua, out: &mut Out<'_>, with: &[u8], text: &[u8], found: &Match) -> mlua::Result<()> {
     let mut bytes = with.iter().copied();
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
-            out.push(byte);
+            out.put(&[byte])?;
             continue;
         }
         // Behind the last byte there is the byte 0 that ends texts in C.
@@ -228,15 +239,12 @@ fn put_text(lua: &Lua, out: &mut Vec<u8>, with: &[u8], text: &[u8], found: &Matc
                 None => return Err(raised_here(lua, "invalid capture index")),
             },
             other => {
-                out.push(other);
+                out.put(&[other])?;
                 continue;
             }
         };
-        match captured(lua, text, capture)? {
-            Value::String(text) => out.extend_from_slice(&text.as_bytes()),
-            other => out.extend_from_slice(
-                text_or_number(lua, &other)?.map_or_else(Vec::new, |text| text.as_bytes().to_vec()).as_slice(),
-            ),
+        if let Some(captured) = text_or_number(lua, &captured(lua, text, capture)?)? {
+            out.put(&captured.as_bytes())?;
         }
     }
     Ok(())
