@@ -11,7 +11,7 @@ const TURN_ELEMENTS: usize = 1000;
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a [u8],
     /// How many more bytes its strings may have.
-    left: usize,
+    pub(super) left: usize,
     yields: Yield,
     elements: usize,
 }

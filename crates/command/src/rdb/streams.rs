@@ -26,6 +26,9 @@ const SAME_FIELDS: i64 = 2;
 const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
 
+/// What a word takes in a listpack at least, beside its bytes.
+const WORD_BYTES: usize = 2;
+
 /// How many elements an entry has beside its words and their number: flags, and two differences.
 const ENTRY_ELEMENTS: usize = 3;
 
@@ -135,46 +138,61 @@ pub fn id_of(bytes: &[u8]) -> Option<EntryId> {
 struct Elements(std::vec::IntoIter<Vec<u8>>);
 
 impl Elements {
-    fn word(&mut self) -> Option<Vec<u8>> {
-        self.0.next()
+    fn word(&mut self) -> Result<Vec<u8>, Refusal> {
+        self.0.next().ok_or(Refusal::Format)
     }
 
-    fn number(&mut self) -> Option<i64> {
-        parse_i64(&self.word()?)
+    fn number(&mut self) -> Result<i64, Refusal> {
+        parse_i64(&self.word()?).ok_or(Refusal::Format)
     }
 
     /// Takes `count` words. A node that announces more words than it has gets no memory for them.
-    fn words(&mut self, count: i64) -> Option<Words> {
-        let count = usize::try_from(count).ok().filter(|&count| count <= self.0.len())?;
+    fn words(&mut self, count: i64) -> Result<Words, Refusal> {
+        let count = usize::try_from(count).ok().filter(|&count| count <= self.0.len()).ok_or(Refusal::Format)?;
         (0..count).map(|_| self.word()).collect()
     }
 }
 
-/// Adds the entries of a node to `entries`.
+/// The `values` of an entry behind the fields of its node. The fields are copied, so they are taken out of `left` as if
+/// they were written in each entry: a short node may have long fields and many entries.
+fn with_fields(fields: &Words, values: Words, left: &mut usize) -> Result<Words, Refusal> {
+    let bytes = fields.iter().map(|field| field.len() + WORD_BYTES).sum();
+    *left = left.checked_sub(bytes).ok_or(Refusal::TooLong)?;
+    Ok(fields.iter().cloned().zip(values).flat_map(|(field, value)| [field, value]).collect())
+}
+
+/// Adds the entries of a node to `entries`, and takes what they have beyond `pack` out of `left`.
 ///
-/// Gives nothing if `pack` is no node, or if its entries do not come behind those that are there.
-pub fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Vec<Vec<u8>>>) -> Option<()> {
-    let mut elements = Elements(listpack(pack)?.into_iter());
+/// # Errors
+/// `pack` is no node, or its entries do not come behind those that are there; or not as much is left.
+pub fn take_node(
+    first: EntryId,
+    pack: &[u8],
+    left: &mut usize,
+    entries: &mut BTreeMap<EntryId, Vec<Vec<u8>>>,
+) -> Result<(), Refusal> {
+    let mut elements = Elements(listpack(pack).ok_or(Refusal::Format)?.into_iter());
     let (living, deleted, count) = (elements.number()?, elements.number()?, elements.number()?);
     let master = elements.words(count)?;
     if elements.number()? != 0 {
-        return None;
+        return Err(Refusal::Format);
     }
     let (mut met, mut met_deleted) = (0, 0);
     while elements.0.len() > 0 {
         let flags = elements.number()?;
         let ms = first.ms.wrapping_add(elements.number()? as u64);
         let seq = first.seq.wrapping_add(elements.number()? as u64);
+        let is_deleted = flags & DELETED != 0;
         let words = if flags & SAME_FIELDS != 0 {
             let values = elements.words(count)?;
-            master.iter().cloned().zip(values).flat_map(|(field, value)| [field, value]).collect()
+            if is_deleted { values } else { with_fields(&master, values, left)? }
         } else {
             let count = elements.number()?;
-            elements.words(count.checked_mul(2)?)?
+            elements.words(count.checked_mul(2).ok_or(Refusal::Format)?)?
         };
         // The number of elements of the entry, for readers that go backwards.
         elements.number()?;
-        if flags & DELETED != 0 {
+        if is_deleted {
             met_deleted += 1;
             continue;
         }
@@ -182,11 +200,11 @@ pub fn take_node(first: EntryId, pack: &[u8], entries: &mut BTreeMap<EntryId, Ve
         let id = EntryId::new(ms, seq);
         let is_behind = entries.last_key_value().is_none_or(|(last, _)| *last < id);
         if !is_behind || id == EntryId::MIN || words.is_empty() {
-            return None;
+            return Err(Refusal::Format);
         }
         entries.insert(id, words);
     }
-    (met == living && met_deleted == deleted).then_some(())
+    if met == living && met_deleted == deleted { Ok(()) } else { Err(Refusal::Format) }
 }
 
 /// Takes an id that is written as two numbers.
@@ -233,7 +251,7 @@ impl Reader<'_> {
         for _ in 0..self.count()? {
             let first = id_of(&self.string().await?).ok_or(Refusal::Format)?;
             let pack = self.string().await?;
-            take_node(first, &pack, &mut stream.entries).ok_or(Refusal::Format)?;
+            take_node(first, &pack, &mut self.left, &mut stream.entries)?;
         }
         let len = self.long()?;
         stream.last = self.id()?;
@@ -278,6 +296,8 @@ impl Reader<'_> {
                 take_ms(&mut self.rest)?;
             }
             for _ in 0..self.count()? {
+                // Each of the consumer's entries gets a copy of the name.
+                self.left = self.left.checked_sub(consumer.len()).ok_or(Refusal::TooLong)?;
                 let id = self.raw_id()?;
                 let pending = unowned.remove(&id).ok_or(Refusal::Format)?;
                 group.pending.insert(id, PendingValue { consumer: consumer.clone(), ..pending });
@@ -287,5 +307,83 @@ impl Reader<'_> {
             }
         }
         if unowned.is_empty() { Ok(group) } else { Err(Refusal::Format) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_io::Yield;
+
+    use super::super::{Loaded, load};
+    use super::*;
+    use crate::polled::turns;
+
+    const BYTES_MAX: usize = 32 << 20;
+
+    fn loaded(body: &[u8]) -> Result<Loaded, Refusal> {
+        turns(load(body, BYTES_MAX, Yield::PLAIN)).1
+    }
+
+    /// A stream of one node, whose entries all have its one field.
+    fn of_same_fields(field: &[u8], entries: i64, flags: i64) -> Vec<u8> {
+        let (living, deleted) = if flags & DELETED == 0 { (entries, 0) } else { (0, entries) };
+        let mut pack = Listpack::default();
+        pack.number(living);
+        pack.number(deleted);
+        pack.number(1);
+        pack.string(field);
+        pack.number(0);
+        for entry in 0..entries {
+            pack.number(flags);
+            pack.number(entry);
+            pack.number(0);
+            pack.string(b"v");
+            pack.number(ENTRY_ELEMENTS as i64 + 1);
+        }
+        let mut body = vec![STREAM_LISTPACKS];
+        push_long_len(&mut body, 1);
+        push_string(&mut body, &id_bytes(EntryId::new(1, 0)));
+        push_string(&mut body, &pack.end());
+        push_long_len(&mut body, living as u64);
+        push_id(&mut body, EntryId::new(entries as u64, 0));
+        push_long_len(&mut body, 0);
+        body
+    }
+
+    #[test]
+    fn fields_that_many_entries_share_count_in_each_of_them() {
+        let long = vec![b'f'; 1 << 20];
+        assert_eq!(loaded(&of_same_fields(&long, 10_000, SAME_FIELDS)).err(), Some(Refusal::TooLong));
+        assert!(loaded(&of_same_fields(&long, 30, SAME_FIELDS)).is_ok());
+        assert!(loaded(&of_same_fields(b"f", 10_000, SAME_FIELDS)).is_ok());
+        assert!(loaded(&of_same_fields(&long, 10_000, SAME_FIELDS | DELETED)).is_ok(), "nothing is kept of these");
+    }
+
+    /// A stream without entries, with a group in which each of the `consumers` has got so many entries.
+    fn with_group(consumers: &[(Vec<u8>, u64)]) -> StreamShape {
+        let mut stream = StreamShape { last: EntryId::new(u64::MAX, 0), ..StreamShape::default() };
+        let group = stream.groups.entry(b"group".to_vec()).or_default();
+        for (consumer, entries) in consumers {
+            group.consumers.insert(consumer.clone(), 1_000);
+            for _ in 0..*entries {
+                let pending = PendingValue { delivered_ms: 5, deliveries: 1, consumer: consumer.clone() };
+                group.pending.insert(EntryId::new(group.pending.len() as u64 + 1, 0), pending);
+            }
+        }
+        stream
+    }
+
+    fn written(stream: &StreamShape) -> Vec<u8> {
+        let mut body = Vec::new();
+        put(&mut body, stream);
+        body
+    }
+
+    #[test]
+    fn a_name_counts_for_each_entry_that_its_consumer_has_got() {
+        let named = |bytes, entries| written(&with_group(&[(vec![b'c'; bytes], entries)]));
+        assert_eq!(loaded(&named(1 << 20, 100)).err(), Some(Refusal::TooLong));
+        assert!(loaded(&named(1 << 20, 10)).is_ok());
+        assert!(loaded(&named(8, 10_000)).is_ok());
     }
 }

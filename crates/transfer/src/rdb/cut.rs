@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_command::rdb::packs::{intset, listpack, ziplist, zipmap};
 use weir_command::rdb::streams::{id_of, take_id, take_ms, take_node, take_raw_id};
-use weir_command::rdb::{kind, take_bytes_len, take_score, text_f64};
+use weir_command::rdb::{Refusal, kind, take_bytes_len, take_score, text_f64};
 use weir_model::parts::stream::{EntryId, PendingValue};
 
 use super::input::{Bytes, Input};
@@ -255,8 +255,12 @@ impl Cut {
             let first = self.text(input, bytes_max).await?.and_then(|id| id_of(&id));
             match (first, self.text(input, bytes_max).await?) {
                 (Some(first), Some(pack)) => {
-                    bytes += pack.len();
-                    take_node(first, &pack, &mut entries).ok_or_else(|| input.broken("a node that is none"))?;
+                    let mut room = bytes_max;
+                    match take_node(first, &pack, &mut room, &mut entries) {
+                        Err(Refusal::TooLong) => is_refused = true,
+                        taken => taken.map_err(|_| input.broken("a node that is none"))?,
+                    }
+                    bytes += pack.len() + (bytes_max - room);
                 }
                 (None, _) => return Err(input.broken("a node that is none")),
                 (_, None) => is_refused = true,
