@@ -41,7 +41,7 @@ pub async fn push_row(cx: &mut Context<'_>, key: &[u8], file: &mut Writer) -> Ou
                 return Err(mortal(key));
             }
             let mut body = Vec::new();
-            loaded.put(&mut body);
+            loaded.put(&mut body, cx.yields()).await;
             push_key(&mut file.waiting, body[0], key, expire_at_ms);
             file.waiting.extend_from_slice(&body[1..]);
         }

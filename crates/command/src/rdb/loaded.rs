@@ -253,7 +253,7 @@ impl Loaded {
 
     /// Appends the value's type and content, in a form that every Redis since 5.0 reads, or since 7.4 if fields have
     /// deadlines.
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+    pub(crate) async fn put(&self, out: &mut Vec<u8>, yields: Yield) {
         match self {
             Loaded::String(value) => {
                 out.push(STRING);
@@ -270,7 +270,7 @@ impl Loaded {
                     out.extend_from_slice(&score.to_le_bytes());
                 }
             }
-            Loaded::Stream(stream) => streams::put(out, stream),
+            Loaded::Stream(stream) => streams::put(out, stream, yields).await,
         }
     }
 }

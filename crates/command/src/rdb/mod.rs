@@ -146,7 +146,7 @@ pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
 /// The payload for `value`.
 pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
     let mut out = Vec::new();
-    value.put(&mut out);
+    value.put(&mut out, yields).await;
     seal(out, value.version(), yields).await
 }
 

@@ -22,12 +22,17 @@ impl<'a> Reader<'a> {
         Self { rest, left: bytes_max, yields, elements: 0 }
     }
 
-    /// The next string.
-    pub(super) async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
+    /// To be called before an element is read. After every [`TURN_ELEMENTS`] elements, others are served.
+    pub(super) async fn end_turn(&mut self) {
         self.elements += 1;
         if self.elements.is_multiple_of(TURN_ELEMENTS) {
             self.yields.now().await;
         }
+    }
+
+    /// The next string.
+    pub(super) async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
+        self.end_turn().await;
         let string = take_text(&mut self.rest, self.left, self.yields).await?;
         self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
         Ok(string)

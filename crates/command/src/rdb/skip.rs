@@ -154,7 +154,7 @@ mod tests {
             stream(),
         ] {
             let mut body = Vec::new();
-            value.put(&mut body);
+            crate::polled::turns(value.put(&mut body, weir_io::Yield::PLAIN));
             let (kind, value) = (body[0], &body[1..]);
             let followed = [value, b"and more"].concat();
             let mut rest = &followed[..];

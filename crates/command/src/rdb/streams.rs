@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_io::Yield;
 use weir_model::parts::stream::{EntryId, PendingValue};
 use weir_model::parts::{GroupShape, StreamShape};
 
@@ -18,6 +19,7 @@ use super::packs::{Listpack, listpack};
 use super::reader::Reader;
 use super::{Lack, Refusal, push_long_len, push_string, take, take_array, take_bytes_len};
 use crate::number::parse_i64;
+use crate::turn::{TURN_KEYS, end_turn};
 
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
@@ -25,6 +27,8 @@ const SAME_FIELDS: i64 = 2;
 /// Most entries and bytes of a node that Weir writes: as many as Redis puts into one.
 const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
+/// How many nodes are written between two turns.
+const TURN_NODES: usize = TURN_KEYS / NODE_ENTRIES;
 
 /// What a word takes in a listpack at least, beside its bytes.
 const WORD_BYTES: usize = 2;
@@ -76,11 +80,12 @@ fn node(entries: &[(&EntryId, &Words)]) -> Vec<u8> {
 }
 
 /// Appends a stream, beginning with its type.
-pub(super) fn put(out: &mut Vec<u8>, stream: &StreamShape) {
+pub(super) async fn put(out: &mut Vec<u8>, stream: &StreamShape, yields: Yield) {
     out.push(STREAM_LISTPACKS_2);
     let mut nodes: Vec<Vec<(&EntryId, &Words)>> = Vec::new();
     let mut bytes = 0;
-    for entry in &stream.entries {
+    for (index, entry) in stream.entries.iter().enumerate() {
+        end_turn(yields, index).await;
         let len: usize = entry.1.iter().map(Vec::len).sum();
         bytes += len;
         match nodes.last_mut().filter(|node| node.len() < NODE_ENTRIES && bytes <= NODE_BYTES) {
@@ -92,7 +97,10 @@ pub(super) fn put(out: &mut Vec<u8>, stream: &StreamShape) {
         }
     }
     push_long_len(out, nodes.len() as u64);
-    for entries in nodes {
+    for (index, entries) in nodes.into_iter().enumerate() {
+        if index % TURN_NODES == TURN_NODES - 1 {
+            yields.now().await;
+        }
         push_string(out, &id_bytes(*entries[0].0));
         push_string(out, &node(&entries));
     }
@@ -103,28 +111,34 @@ pub(super) fn put(out: &mut Vec<u8>, stream: &StreamShape) {
     push_long_len(out, stream.added);
     push_long_len(out, stream.groups.len() as u64);
     for (name, group) in &stream.groups {
-        put_group(out, name, group);
+        put_group(out, name, group, yields).await;
     }
 }
 
-fn put_group(out: &mut Vec<u8>, name: &[u8], group: &GroupShape) {
+async fn put_group(out: &mut Vec<u8>, name: &[u8], group: &GroupShape, yields: Yield) {
     push_string(out, name);
     push_id(out, group.delivered);
     push_long_len(out, group.read.unwrap_or(u64::MAX));
     push_long_len(out, group.pending.len() as u64);
-    for (id, pending) in &group.pending {
+    let mut owned: BTreeMap<&[u8], Vec<EntryId>> = BTreeMap::new();
+    for (index, (id, pending)) in group.pending.iter().enumerate() {
+        end_turn(yields, index).await;
+        owned.entry(&pending.consumer).or_default().push(*id);
         out.extend_from_slice(&id_bytes(*id));
         out.extend_from_slice(&pending.delivered_ms.to_le_bytes());
         push_long_len(out, pending.deliveries);
     }
     push_long_len(out, group.consumers.len() as u64);
-    for (consumer, seen_ms) in &group.consumers {
+    for (index, (consumer, seen_ms)) in group.consumers.iter().enumerate() {
+        end_turn(yields, index).await;
         push_string(out, consumer);
         out.extend_from_slice(&seen_ms.to_le_bytes());
-        let own: Vec<EntryId> =
-            group.pending.iter().filter(|(_, pending)| pending.consumer == *consumer).map(|(id, _)| *id).collect();
+        let own = owned.remove(&consumer[..]).unwrap_or_default();
         push_long_len(out, own.len() as u64);
-        own.into_iter().for_each(|id| out.extend_from_slice(&id_bytes(id)));
+        for (index, id) in own.into_iter().enumerate() {
+            end_turn(yields, index).await;
+            out.extend_from_slice(&id_bytes(id));
+        }
     }
 }
 
@@ -283,6 +297,7 @@ impl Reader<'_> {
         }
         let mut unowned = BTreeMap::new();
         for _ in 0..self.count()? {
+            self.end_turn().await;
             let (id, delivered_ms) = (self.raw_id()?, take_ms(&mut self.rest)?);
             let pending = PendingValue { delivered_ms, deliveries: self.long()?, consumer: Vec::new() };
             if unowned.insert(id, pending).is_some() {
@@ -296,6 +311,7 @@ impl Reader<'_> {
                 take_ms(&mut self.rest)?;
             }
             for _ in 0..self.count()? {
+                self.end_turn().await;
                 // Each of the consumer's entries gets a copy of the name.
                 self.left = self.left.checked_sub(consumer.len()).ok_or(Refusal::TooLong)?;
                 let id = self.raw_id()?;
@@ -375,7 +391,7 @@ mod tests {
 
     fn written(stream: &StreamShape) -> Vec<u8> {
         let mut body = Vec::new();
-        put(&mut body, stream);
+        turns(put(&mut body, stream, Yield::PLAIN));
         body
     }
 
@@ -385,5 +401,22 @@ mod tests {
         assert_eq!(loaded(&named(1 << 20, 100)).err(), Some(Refusal::TooLong));
         assert!(loaded(&named(1 << 20, 10)).is_ok());
         assert!(loaded(&named(8, 10_000)).is_ok());
+    }
+
+    /// Each turn has at most 1000 entries or consumers to write or to read.
+    #[test]
+    fn groups_are_written_and_read_in_turns() {
+        const EACH: usize = 12_000;
+        let consumers: Vec<_> = (0..EACH).map(|number| (format!("c{number}").into_bytes(), 1)).collect();
+        for consumers in [consumers, vec![(b"c".to_vec(), EACH as u64)]] {
+            let stream = with_group(&consumers);
+            let mut body = Vec::new();
+            let (written_in, ()) = turns(put(&mut body, &stream, Yield::PLAIN));
+            let (read_in, read) = turns(load(&body, BYTES_MAX, Yield::PLAIN));
+            assert_eq!(read, Ok(Loaded::Stream(Box::new(stream))));
+            // Every entry is written twice: on its own, and in the list of its consumer.
+            let least = 2 * EACH / TURN_KEYS;
+            assert!(written_in >= least && read_in >= least, "{written_in} {read_in}");
+        }
     }
 }
