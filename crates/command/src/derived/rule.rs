@@ -39,6 +39,13 @@ fn has_word(args: Args<'_>, from: usize, names: &[&str]) -> bool {
     args.iter_from(from).any(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
 }
 
+/// Whether a `ZADD` increments. Its options stand in front of the first score; behind it, `INCR` is a member.
+fn increments(args: Args<'_>) -> bool {
+    let is_one_of = |word: &[u8], names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    let mut options = args.iter_from(2).take_while(|word| is_one_of(word, &["NX", "XX", "GT", "LT", "CH", "INCR"]));
+    options.any(|word| is_one_of(word, &["INCR"]))
+}
+
 fn list(name: &'static str) -> Event {
     (Classes::LIST, name)
 }
@@ -97,7 +104,7 @@ pub(super) fn rule(command: &Command, args: Args<'_>) -> Rule {
         Id::SInterStore => Rule::Stored(set("sinterstore")),
         Id::SUnionStore => Rule::Stored(set("sunionstore")),
         Id::SDiffStore => Rule::Stored(set("sdiffstore")),
-        Id::ZAdd if has_word(args, 2, &["INCR"]) => Rule::Each(scores("zincr")),
+        Id::ZAdd if increments(args) => Rule::Each(scores("zincr")),
         Id::ZAdd | Id::GeoAdd => Rule::Each(scores("zadd")),
         Id::ZIncrBy => Rule::Each(scores("zincr")),
         Id::ZRem => Rule::Taken(scores("zrem")),
@@ -153,5 +160,26 @@ pub(super) fn misses(command: &Command, args: Args<'_>, place: usize) -> bool {
         Id::ZUnionStore | Id::ZInterStore | Id::ZDiffStore | Id::ZRangeStore | Id::GeoSearchStore => place > 0,
         Id::Copy | Id::GeoRadius | Id::GeoRadiusByMember | Id::XClaim | Id::XAutoClaim | Id::XAck => place == 0,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Request;
+    use crate::table;
+
+    #[test]
+    fn options_of_zadd_stand_in_front_of_its_scores() {
+        for (line, event) in [
+            ("ZADD k incr 1 m", "zincr"),
+            ("zadd k nx CH Incr 1 m", "zincr"),
+            ("ZADD k 1 incr", "zadd"),
+            ("ZADD k CH 1 m 2 INCR", "zadd"),
+        ] {
+            let request = Request::new(0, 0, line.split(' ').map(str::as_bytes));
+            let command = table::find(b"zadd").expect("a command");
+            assert_eq!(rule(command, request.args()), Rule::Each(scores(event)), "{line}");
+        }
     }
 }
