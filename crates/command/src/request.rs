@@ -35,14 +35,10 @@ impl Request {
     /// # Panics
     /// If there is no word, or if the words have more than four gigabytes: a connection's limits are far below.
     pub fn new<'w>(database: u8, now_ms: u64, words: impl IntoIterator<Item = &'w [u8]>) -> Self {
-        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
-        for word in words {
-            let start = u32::try_from(bytes.len()).expect("less than four gigabytes");
-            spans.push(Span { start, len: u32::try_from(word.len()).expect("less than four gigabytes") });
-            bytes.extend_from_slice(word);
-        }
-        assert!(!spans.is_empty(), "a request without words is not a request");
-        Self { database, now_ms, bytes, spans }
+        let words: Vec<&[u8]> = words.into_iter().collect();
+        assert!(!words.is_empty(), "a request without words is not a request");
+        let spans = spans(words.iter().map(|word| word.len())).expect("less than four gigabytes");
+        Self { database, now_ms, bytes: words.concat(), spans }
     }
 
     /// The request's words.
@@ -94,14 +90,35 @@ impl Request {
         if !rest.is_empty() {
             return Err("something follows its last word");
         }
-        Ok(Self::new(*database, now_ms, words))
+        let spans = spans(words.iter().map(|word| word.len())).ok_or("its words have four gigabytes or more")?;
+        Ok(Self { database: *database, now_ms, bytes: words.concat(), spans })
     }
+}
+
+/// Where words of these lengths are, one behind the other; `None` if they have four gigabytes or more together.
+fn spans(lens: impl Iterator<Item = usize>) -> Option<Vec<Span>> {
+    let mut start = 0_u32;
+    let span = |len| {
+        let span = Span { start, len: u32::try_from(len).ok()? };
+        start = start.checked_add(span.len)?;
+        Some(span)
+    };
+    lens.map(span).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn words_of_four_gigabytes_are_refused() {
+        const MOST: usize = u32::MAX as usize;
+        assert!(spans([MOST - 1, 1, 0].into_iter()).is_some());
+        for lens in [[MOST, 1, 0], [MOST, 0, 1], [MOST / 2, MOST / 2, 2], [1, MOST + 1, 0], [0, 0, usize::MAX]] {
+            assert!(spans(lens.into_iter()).is_none(), "{lens:?}");
+        }
+    }
 
     proptest! {
         #[test]
