@@ -73,6 +73,37 @@ impl Written {
             (found, scan.passed())
         })
     }
+
+    /// All that a forward scan shows, some of it step by step, with stops of the caller and of the budget in between.
+    fn shown(&self, snapshot: Option<&Snapshot>, rng: &mut Rng) -> Pairs {
+        let mut scan = self.tree.scan(Range::all(), snapshot);
+        let mut found = Pairs::new();
+        loop {
+            if rng.chance(0.3) {
+                scan.set_budget(1 + rng.below(4) as usize, u64::MAX);
+            }
+            let mut left = 1 + rng.below(4);
+            let mut see = |entry: Entry<'_>| {
+                found.push((entry.key.to_vec(), entry.value.to_vec()));
+                left -= 1;
+                left > 0
+            };
+            if rng.chance(0.5) {
+                while scan.show(&mut see) == ScanStep::Load {
+                    self.sim.block_on(scan.load()).expect("no faults");
+                }
+                if left == 0 {
+                    continue;
+                }
+            } else if let Some(entry) = self.sim.block_on(scan.next()).expect("no faults") {
+                see(entry);
+                continue;
+            }
+            let Some(stopped_at) = scan.stopped_at() else { return found };
+            assert!(found.last().is_none_or(|(last, _)| *last < stopped_at), "what was seen is before what is left");
+            scan.set_budget(usize::MAX, u64::MAX);
+        }
+    }
 }
 
 fn listed(map: &Map) -> Pairs {
@@ -90,13 +121,18 @@ fn scans_answer_like_a_map_however_many_versions_there_are() {
         if rng.chance(0.02) {
             snapshots.push((written.tree.snapshot(), written.map.clone()));
         }
-        if rng.chance(0.005) {
+        // Until then a single memtable has everything.
+        if step > 500 && rng.chance(0.005) {
             written.tree.seal();
             while let Some(job) = written.tree.next_flush().or_else(|| written.tree.next_compaction()) {
                 written.sim.block_on(job.run()).expect("no faults");
             }
         }
         if step % 50 == 0 {
+            assert_eq!(written.shown(None, &mut rng), listed(&written.map), "step {step}");
+            for (snapshot, map) in &snapshots {
+                assert_eq!(written.shown(Some(snapshot), &mut rng), listed(map), "step {step}");
+            }
             for reverse in [false, true] {
                 assert_eq!(written.scan(reverse, None).0, listed(&written.map), "step {step}, reverse: {reverse}");
                 for (snapshot, map) in &snapshots {
@@ -108,6 +144,71 @@ fn scans_answer_like_a_map_however_many_versions_there_are() {
             snapshots.swap_remove(rng.below(5) as usize);
         }
     }
+}
+
+/// `hot` is written to so often that its versions in the memtable are in several chains, then deleted.
+fn deleted_after_many_writes() -> Written {
+    let mut written = Written::new();
+    for key in ["a", "b", "y", "z"] {
+        written.change(key.as_bytes(), Some(b"1"));
+    }
+    for number in 0..100_u64 {
+        written.change(b"hot", Some(&number.to_be_bytes()));
+    }
+    written.change(b"hot", None);
+    written
+}
+
+#[test]
+fn a_key_that_was_deleted_after_many_writes_is_not_shown() {
+    let written = deleted_after_many_writes();
+    let mut scan = written.tree.scan(Range::all(), None);
+    let mut found = Pairs::new();
+    let mut see = |entry: Entry<'_>| {
+        found.push((entry.key.to_vec(), entry.value.to_vec()));
+        true
+    };
+    assert_eq!(scan.show(&mut see), ScanStep::Ready);
+    assert_eq!(found, listed(&written.map));
+}
+
+#[test]
+fn a_scan_that_stopped_among_the_versions_of_a_key_goes_on_behind_it() {
+    let written = deleted_after_many_writes();
+    // `a`, `b`, then the tombstone: the budget ends among the older versions of `hot`, or before `hot`.
+    for (budget, stopped_at) in [(2, &b"hot"[..]), (3, b"hot\0"), (4, b"hot\0")] {
+        for steps in [false, true] {
+            let mut scan = written.tree.scan(Range::all(), None);
+            scan.set_budget(budget, u64::MAX);
+            let mut found = Vec::new();
+            let mut see = |entry: Entry<'_>| {
+                found.push(entry.key.to_vec());
+                true
+            };
+            assert_eq!(scan.show(&mut see), ScanStep::Ready);
+            assert_eq!(scan.stopped_at().as_deref(), Some(stopped_at), "budget {budget}");
+            scan.set_budget(usize::MAX, u64::MAX);
+            if steps {
+                while let Some(entry) = written.sim.block_on(scan.next()).expect("no faults") {
+                    see(entry);
+                }
+            } else {
+                assert_eq!(scan.show(&mut see), ScanStep::Ready);
+            }
+            assert_eq!(found, [b"a", b"b", b"y", b"z"], "budget {budget}");
+        }
+    }
+}
+
+#[test]
+fn a_step_behind_an_answer_that_was_shown_leaves_out_its_older_versions() {
+    let mut written = deleted_after_many_writes();
+    written.change(b"hot", Some(b"new"));
+    let mut scan = written.tree.scan(Range::all(), None);
+    let step = scan.show(|entry| entry.key != b"hot");
+    assert_eq!(step, ScanStep::Ready);
+    let next = written.sim.block_on(scan.next()).expect("no faults");
+    assert_eq!(next.map(|entry| entry.key.to_vec()), Some(b"y".to_vec()));
 }
 
 #[test]
@@ -124,4 +225,13 @@ fn scans_do_not_step_over_every_version() {
         assert!(passed.bytes < 300, "{passed:?}, reverse: {reverse}");
         assert!((4..20).contains(&passed.entries), "{passed:?}, reverse: {reverse}");
     }
+    let mut scan = written.tree.scan(Range::all(), None);
+    let mut shown = 0;
+    let mut see = |_: Entry<'_>| {
+        shown += 1;
+        true
+    };
+    assert_eq!(scan.show(&mut see), ScanStep::Ready);
+    assert_eq!(shown, 3);
+    assert!((3..20).contains(&scan.passed().entries), "{:?}", scan.passed());
 }

@@ -1,8 +1,10 @@
 //! Random commands on sets.
 
 use weir_io::Rng;
+use weir_node::EngineKind;
 
 use super::{ALL_OF_IT, Family, KEYS, one_of};
+use crate::support::world::World;
 
 pub const FAMILY: Family = Family {
     name: "sets",
@@ -90,4 +92,39 @@ fn random(rng: &mut Rng) -> Vec<String> {
         _ => words.extend(["SADD".into(), key, member(rng)]),
     }
     words
+}
+
+/// Members that come and go leave many versions of their keys in a memtable.
+#[test]
+fn a_member_that_comes_and_goes_is_gone_in_the_end() {
+    let world = World::new();
+    for engine in [EngineKind::Lsm, EngineKind::Memory] {
+        let mut client = world.tenant_on(engine, &format!("guests-{engine}"), 1, 0);
+        let members = |with: &dyn Fn(u32) -> String| (100..400).map(with).collect::<Vec<_>>().join(" ");
+        for row in [
+            format!("SADD set {}", members(&|number| format!("m{number}"))),
+            format!("ZADD zset {}", members(&|number| format!("{number} m{number}"))),
+            format!("HSET hash {}", members(&|number| format!("m{number} v"))),
+        ] {
+            assert_eq!(client.say(&row), ":300\r\n");
+        }
+        for _ in 0..40 {
+            for line in ["SREM set m100", "SADD set m100", "ZREM zset m100", "ZADD zset 100 m100"] {
+                assert_eq!(client.say(line), ":1\r\n", "{line}");
+            }
+            for line in ["HDEL hash m100", "HSET hash m100 v"] {
+                assert_eq!(client.say(line), ":1\r\n", "{line}");
+            }
+        }
+        for line in ["SREM set m100", "ZREM zset m100", "HDEL hash m100"] {
+            assert_eq!(client.say(line), ":1\r\n", "{line}");
+        }
+        for line in ["SMEMBERS set", "SSCAN set 0 COUNT 1000", "ZRANGE zset 0 -1", "HGETALL hash"] {
+            let reply = client.say(line);
+            assert!(reply.contains("m101\r\n") && !reply.contains("m100\r\n"), "{engine}, {line}: {reply}");
+        }
+        assert_eq!(client.say("SUNIONSTORE copy set"), ":299\r\n", "{engine}");
+        assert_eq!(client.say("ZPOPMIN zset"), "*2\r\n$4\r\nm101\r\n$3\r\n101\r\n", "{engine}");
+        assert_eq!(client.say("ZCARD zset"), ":298\r\n", "{engine}");
+    }
 }

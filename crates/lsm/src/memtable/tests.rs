@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use weir_io::{Memory, Rng, Unbooked};
-use weir_model::engine::{Entry, Kind, SEQ_MAX, Seq};
+use weir_io::{Class, Memory, Rng, Unbooked};
+use weir_model::engine::{Entry, Kind, Range, SEQ_MAX, Scan, ScanStep, Seq, is_expired};
 
 use super::hash_index::Known;
 use super::{Memtable, MemtableCursor, PREFETCHED_MAX, Place};
 use crate::cursor::{Cursor, Step};
+use crate::read::scan::TreeWalk;
+use crate::read::view::View;
 use crate::table::filter::hash;
+use crate::table::{Caching, CursorOptions};
 
 /// Bytes that are booked.
 #[derive(Default)]
@@ -44,6 +47,8 @@ type Model = BTreeMap<EntryKey, Rest>;
 
 const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
 const ENTRIES_MAX: usize = if cfg!(miri) { 20 } else { 200 };
+/// When scans take place: half of the values that expire have done so.
+const NOW_MS: u64 = 1;
 
 thread_local! {
     /// What happens at the next call of `dawdle` in this thread.
@@ -206,6 +211,55 @@ proptest! {
             prop_assert_eq!(cursor.seek_before(&place.0, place.1.0), Step::Ready);
             prop_assert_eq!(owned(cursor.entry()), cloned(found.range(..place).next_back()));
         }
+    }
+}
+
+/// A scan as of `at` of a tree that has only this memtable.
+fn scan_of(memtable: &Arc<Memtable>, at: Seq) -> Scan {
+    let (memtable, version) = (Arc::clone(memtable), Arc::default());
+    let view = Arc::new(View { memtable, sealed: Vec::new(), version, pending_bytes: 0 });
+    let options = CursorOptions { class: Class::Read, readahead_bytes: 0, caching: Caching::Leave };
+    Scan::new(TreeWalk::new(&view, Range::all(), at, NOW_MS, options))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A scan shows the newest visible version of each key if that is a value, and nothing else: however many chains a
+    /// key has, and wherever the caller or the budget stops it.
+    #[test]
+    fn a_scan_shows_the_newest_visible_versions(
+        entries in entries(), at in 0_u64..220, stops in proptest::collection::vec((0_u64..5, 1_usize..6), 1..8)
+    ) {
+        let (memtable, model) = build(&entries);
+        let mut wanted: Vec<(EntryKey, Rest)> = Vec::new();
+        for (place, rest) in model.into_iter().filter(|((_, seq), _)| seq.0 <= at) {
+            if wanted.last().is_none_or(|((key, _), _)| *key != place.0) {
+                wanted.push((place, rest));
+            }
+        }
+        wanted.retain(|(_, (kind, expire_at_ms, _))| kind.is_value() && !is_expired(*expire_at_ms, NOW_MS));
+        let mut scan = scan_of(&memtable, at);
+        let mut found = Vec::new();
+        for (wanted, budget) in stops.into_iter().cycle() {
+            scan.set_budget(budget, u64::MAX);
+            let mut left = wanted;
+            let step = if wanted == 0 { scan.step() } else {
+                scan.show(|entry| {
+                    found.extend(owned(Some(entry)));
+                    left -= 1;
+                    left > 0
+                })
+            };
+            prop_assert_eq!(step, ScanStep::Ready);
+            if wanted == 0 {
+                found.extend(owned(scan.entry()));
+            }
+            if scan.entry().is_none() && scan.stopped_at().is_none() {
+                break;
+            }
+        }
+        prop_assert_eq!(found, wanted);
     }
 }
 

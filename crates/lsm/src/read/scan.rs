@@ -208,13 +208,18 @@ impl TreeWalk {
 }
 
 impl Walk for TreeWalk {
-    /// Shows the rest only where all that is left is in one memtable: going forward, that gives each key once, in the
-    /// wanted version.
+    /// Shows the rest only where all that is left is in one memtable. Going forward, its cursor gives the newest
+    /// visible version of each key first, and behind it older ones of a key that has several chains of versions.
     fn show_rest(&mut self, see: &mut dyn FnMut(Entry<'_>) -> bool) -> bool {
         let source = if self.range.reverse { None } else { self.merge.only_source() };
         let Some(Source::Memtable(cursor)) = source else { return false };
+        let mut older = 0;
         loop {
-            let Step::Ready = cursor.next() else { unreachable!("all of it is in memory") };
+            let step = match older {
+                STEPS_MAX => cursor.seek(&successor(&self.key), SEQ_MAX),
+                _ => cursor.next(),
+            };
+            let Step::Ready = step else { unreachable!("all of it is in memory") };
             let Some(entry) = cursor.entry() else { break };
             if self.range.is_past(entry.key) {
                 self.is_at_end = true;
@@ -226,6 +231,13 @@ impl Walk for TreeWalk {
             }
             self.budget -= 1;
             pass(&mut self.passed, &entry);
+            if self.key == entry.key {
+                older += 1;
+                continue;
+            }
+            older = 0;
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
             let is_answer = entry.kind.is_value() && !entry.is_expired(self.now_ms);
             if is_answer && !see(entry) {
                 break;
