@@ -3,6 +3,7 @@
 //! The last holder of a file may be a reader, which must not do I/O to let go of it. So its path is only noted, and
 //! [`Garbage::remove`] removes the file later.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,16 +31,26 @@ impl Garbage {
     /// Removes the files.
     ///
     /// # Errors
-    /// I/O. What was not removed stays noted.
+    /// I/O. What was not removed stays noted, as it does if this is dropped half-way.
     pub async fn remove(&self, fs: &Arc<dyn Fs>, tag: Tag) -> Result<()> {
-        let mut paths = std::mem::take(&mut *self.0.lock()).into_iter();
-        while let Some(path) = paths.next() {
-            if let Err(error) = remove_if_there(fs, &path, tag).await {
-                self.add(std::iter::once(path).chain(paths));
-                return Err(error);
-            }
+        let mut left = Left { paths: std::mem::take(&mut *self.0.lock()).into(), garbage: self };
+        while let Some(path) = left.paths.front() {
+            remove_if_there(fs, path, tag).await?;
+            left.paths.pop_front();
         }
         Ok(())
+    }
+}
+
+/// Files that [`Garbage::remove`] has taken and not removed yet. Dropping this notes them again.
+struct Left<'a> {
+    paths: VecDeque<PathBuf>,
+    garbage: &'a Garbage,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.garbage.add(self.paths.drain(..));
     }
 }
 

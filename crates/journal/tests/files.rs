@@ -1,7 +1,9 @@
 //! The files that a journal names: they go when they surely are not needed any more, and not before.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Fs, OpenOptions, Owner, Rng, Tag};
@@ -112,6 +114,20 @@ fn what_cannot_be_removed_stays_noted() {
     world.disk.set_faults(FaultPlan::none().chance(OpKind::Remove, Fault::Error, 1.0));
     world.sim.block_on(world.garbage.remove(&world.fs, TAG)).expect_err("the disk fails");
     world.disk.set_faults(FaultPlan::none());
+    assert!(!world.garbage.is_empty());
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001"]);
+}
+
+#[test]
+fn what_a_dropped_removal_has_not_removed_stays_noted() {
+    let world = World::on(DeviceSpec { latency: 50_000, ..DeviceSpec::instant() }, 1);
+    for name in ["a", "b"] {
+        drop(world.begin(name));
+    }
+    world.sim.block_on(async {
+        let mut removal = pin!(world.garbage.remove(&world.fs, TAG));
+        assert!(removal.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
     assert!(!world.garbage.is_empty());
     assert_eq!(world.files(), ["CURRENT", "TEST-000001"]);
 }
