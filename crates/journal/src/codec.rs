@@ -26,6 +26,10 @@ const FORMAT_WITHOUT_SALT: u32 = 2;
 const FILE_HEADER_BYTES_WITHOUT_SALT: usize = 16;
 const RECORD_HEADER_BYTES: usize = 16;
 
+/// The largest number of a file. Files are numbered one by one, so no file gets a larger number. A file whose name has
+/// one is a stranger, and the numbers behind it would soon run out.
+pub const NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// The name of file `number`.
 pub fn file_name<E: Entry>(number: u64) -> String {
     format!("{}{number:06}", E::PREFIX)
@@ -34,7 +38,7 @@ pub fn file_name<E: Entry>(number: u64) -> String {
 /// The number in the name of a journal; `None` for other files.
 pub fn file_number<E: Entry>(name: &str) -> Option<u64> {
     let number = name.strip_prefix(E::PREFIX)?.parse().ok()?;
-    (name == file_name::<E>(number)).then_some(number)
+    (number <= NUMBER_MAX && name == file_name::<E>(number)).then_some(number)
 }
 
 pub(crate) fn encode_current<E: Entry>(number: u64) -> String {
@@ -46,7 +50,7 @@ pub(crate) fn encode_current<E: Entry>(number: u64) -> String {
 pub fn decode_current<E: Entry>(bytes: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(bytes).ok()?;
     let number = text.strip_prefix(E::PREFIX)?.split(' ').next()?.parse().ok()?;
-    (text == encode_current::<E>(number)).then_some(number)
+    (number <= NUMBER_MAX && text == encode_current::<E>(number)).then_some(number)
 }
 
 /// The header of a file whose records have the seed that [`seed`] makes of `salt`.
@@ -294,6 +298,15 @@ mod tests {
         };
         assert_eq!(torn(journal(&all)), Ok((3, true)));
         assert!(torn(journal_without_salt(&all)).is_err(), "the header is forged well enough where there is no salt");
+    }
+
+    #[test]
+    fn a_name_with_a_number_that_no_file_gets_is_a_stranger_s() {
+        for (number, known) in [(7, true), (NUMBER_MAX, true), (NUMBER_MAX + 1, false), (u64::MAX, false)] {
+            let wanted = known.then_some(number);
+            assert_eq!(file_number::<Edit>(&file_name::<Edit>(number)), wanted);
+            assert_eq!(decode_current::<Edit>(encode_current::<Edit>(number).as_bytes()), wanted);
+        }
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use weir_io::{DirEntry, Fs, Result, Tag};
 
+use crate::codec::NUMBER_MAX;
 use crate::files::remove_if_there;
 
 /// Paths of files to remove.
@@ -122,6 +123,7 @@ impl Drop for Begun {
 /// Those of `files`, in `dir`, that have a number and are not live: they are left over from jobs that did not end.
 ///
 /// A number must not be used twice, not even that of a file that is about to go: so `next` is moved behind all of them.
+/// Files with a number above [`NUMBER_MAX`] are left alone: they are strangers.
 pub fn left_over(
     dir: &Path,
     files: &[DirEntry],
@@ -131,7 +133,7 @@ pub fn left_over(
 ) -> Vec<PathBuf> {
     let mut left = Vec::new();
     for entry in files.iter().filter(|entry| !entry.is_dir) {
-        if let Some(number) = number_of(&entry.name) {
+        if let Some(number) = number_of(&entry.name).filter(|&number| number <= NUMBER_MAX) {
             *next = (*next).max(number + 1);
             if !is_live(&entry.name) {
                 left.push(dir.join(&entry.name));

@@ -21,7 +21,9 @@ mod garbage;
 mod journal;
 mod repair;
 
-pub use codec::{Appended, Broken, Contents, Entry, contents, decode, decode_current, file_name, file_number};
+pub use codec::{
+    Appended, Broken, Contents, Entry, NUMBER_MAX, contents, decode, decode_current, file_name, file_number,
+};
 pub use files::read_file;
 pub use garbage::{Begun, Garbage, NamedFile, left_over};
 pub use journal::{Journal, Recovered, point_at};

@@ -22,6 +22,9 @@ const HEADER_FIELDS: usize = 40;
 const ZERO_BYTES: usize = 1 << 20;
 
 const SUFFIX: &str = ".log";
+/// The largest number of a segment. Segments are numbered one by one, so none gets a larger number. A file whose name
+/// has one is a stranger, and the numbers behind it would soon run out.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
 /// The name of a segment that is being made. A file that has this name after a crash is removed.
 pub(crate) const PREPARING: &str = "preparing.tmp";
 
@@ -34,7 +37,8 @@ pub(crate) fn name(id: u64) -> String {
 pub(crate) fn parse_name(file_name: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(SUFFIX)?;
     let lowercase = digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    (digits.len() == 16 && lowercase).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+    let number = (digits.len() == 16 && lowercase).then(|| u64::from_str_radix(digits, 16).ok()).flatten();
+    number.filter(|&number| number <= NUMBER_MAX)
 }
 
 /// An open segment.
@@ -204,9 +208,10 @@ mod tests {
     #[test]
     fn names_parse_back_and_strangers_do_not() {
         assert_eq!(parse_name(&name(0x1f)), Some(0x1f));
-        for stranger in ["1f.log", "000000000000001F.log", "preparing.tmp", "000000000000001f", "+00000000000001f.log"]
-        {
-            assert_eq!(parse_name(stranger), None, "{stranger}");
+        assert_eq!(parse_name(&name(NUMBER_MAX)), Some(NUMBER_MAX));
+        let strangers = ["1f.log", "000000000000001F.log", "preparing.tmp", "000000000000001f", "+00000000000001f.log"];
+        for stranger in strangers.map(String::from).into_iter().chain([NUMBER_MAX + 1, u64::MAX].map(name)) {
+            assert_eq!(parse_name(&stranger), None, "{stranger}");
         }
     }
 

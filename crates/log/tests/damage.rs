@@ -78,6 +78,20 @@ fn a_missing_segment_is_an_error() {
     }
 }
 
+/// There is no number behind the largest one, and the log gives out numbers behind those of all its segments.
+#[test]
+fn a_file_with_a_number_that_no_segment_gets_is_left_alone() {
+    let (mut image, promises) = closed_log(SyncMode::Interval);
+    for stranger in ["ffffffffffffffff.log", "fffffffffffffffe.log"] {
+        image.insert(Path::new(DIR).join(stranger), b"not a segment").expect("a good path");
+    }
+    let (sim, fs) = world(9, &image, FaultPlan::none());
+    let (log, recovery, records) = sim.block_on(open(&fs, options(SyncMode::Interval, 9), 0)).expect("it is sound");
+    assert!(recovery.clean);
+    assert_eq!(check_records(&records, &promises), promises.appended.len() as u64);
+    sim.block_on(log.close()).expect("nothing fails");
+}
+
 #[test]
 fn arbitrary_segment_bytes_are_refused_or_read_without_a_panic() {
     let (image, _) = closed_log(SyncMode::Interval);

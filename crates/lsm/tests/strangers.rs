@@ -1,5 +1,5 @@
 //! Sound files in the wrong place: a table of another tree, or another table of the same one, has valid checksums all
-//! through. The manifest and the index must find it out.
+//! through. The manifest and the index must find it out. And files whose names no file of a tree has.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +7,8 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, PAGE, Result, Tag, Unbooked};
 use weir_lsm::cache::BlockCache;
+use weir_lsm::version::manifest::{self, Manifest};
+use weir_lsm::version::{Edit, TableMeta};
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
 use weir_model::engine::*;
@@ -111,5 +113,61 @@ fn a_manifest_of_another_tree_is_refused_and_a_copy_for_another_owner_is_not() {
         let report = weir_lsm::check::check(&fs, Path::new("/own"), |_, _| {}).await.expect("it is sound");
         assert_eq!(report.owner, Some(other));
         assert_eq!(read(&sim, &fs, "/copy").await.expect("anybody may have a copy"), []);
+    });
+}
+
+/// There is no number behind the largest one, and the tree gives out numbers behind those of all its files.
+#[test]
+fn files_with_numbers_that_no_file_gets_are_left_alone() {
+    let sim = Sim::new(4);
+    let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    sim.block_on(async {
+        let own = build(&sim, &fs, "/own", b'o').await;
+        let strangers = [u64::MAX, u64::MAX - 1]
+            .into_iter()
+            .flat_map(|number| [format!("/own/{number}.sst"), format!("/own/MANIFEST-{number}")]);
+        for stranger in strangers.clone() {
+            fs.open(stranger.as_ref(), OpenOptions::create_new(), TAG).await.expect("created");
+        }
+        let tree = Tree::open(env(&sim, &fs, "/own"), TreeOptions::default()).await.expect("the tree opens");
+        tree.discard_unnamed().await.expect("no faults");
+        let mut batch = Batch::new();
+        batch.put(b"key", b"value");
+        tree.apply(2, batch.as_ref());
+        tree.seal();
+        tree.next_flush().expect("a flush is due").run().await.expect("flush");
+        let number = own.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()).expect("a number");
+        let newest = tree.version().tables().map(|(_, file)| file.meta.id).max();
+        assert!(newest.is_some_and(|newest| (number + 1..number + 10).contains(&newest)), "{newest:?}");
+        for stranger in strangers {
+            fs.open(stranger.as_ref(), OpenOptions::read(), TAG).await.expect("it is left alone");
+        }
+    });
+}
+
+#[test]
+fn a_manifest_that_leaves_no_number_for_the_next_file_or_epoch_is_refused() {
+    let sim = Sim::new(5);
+    let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    sim.block_on(async {
+        build(&sim, &fs, "/own", b'o').await;
+        let tree = Tree::open(env(&sim, &fs, "/own"), TreeOptions::default()).await.expect("the tree opens");
+        let meta = tree.version().level(0)[0].meta.clone();
+        for number in [u64::MAX, u64::MAX - 1] {
+            let edits = [
+                Edit { next_file: Some(number), ..Edit::default() },
+                Edit { next_epoch: Some(number), ..Edit::default() },
+                Edit { added: vec![(0, TableMeta { epoch: number, ..meta.clone() })], ..Edit::default() },
+            ];
+            for (nth, edit) in (1..).zip(edits) {
+                let dir = PathBuf::from(format!("/{number}-{nth}"));
+                fs.create_dir_all(&dir, TAG).await.expect("created");
+                Manifest::create(&fs, &dir, TAG, 7, nth, &edit).await.expect("written");
+                let manifest = dir.join(manifest::file_name(nth));
+                let error = read(&sim, &fs, &dir.display().to_string()).await.expect_err("it is refused");
+                assert_names(&error, &manifest);
+                assert!(error.to_string().contains(&number.to_string()), "{error}");
+            }
+        }
     });
 }

@@ -240,6 +240,28 @@ fn a_first_use_that_meets_a_failing_disk_is_tried_again() {
     }
 }
 
+/// There is no number behind the largest one, and the catalogue gives out numbers behind those of all its journals.
+#[test]
+fn a_file_with_a_number_that_no_journal_gets_is_no_journal_of_the_catalogue() {
+    let (sim, fs) = world(1, &DiskImage::new());
+    let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
+    sim.block_on(node.close()).expect("closed");
+    drop(node);
+    let mut image = fs.crash_keeping(Keep::All, &mut sim.rng());
+    for (copy, number) in [("catalogue", u64::MAX), ("catalogue.mirror", u64::MAX - 1)] {
+        image.insert(format!("weir/{copy}/CATALOGUE-{number}"), b"not a journal").expect("inserted");
+    }
+    let (sim, fs) = world(1, &image);
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        Order::Create.give(&node).await.expect("created");
+        node.close().await.expect("closed");
+        drop(node);
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        assert!(see(&node, "shop").await.is_some());
+    });
+}
+
 #[test]
 fn a_partition_that_is_gone_is_lost_and_one_that_was_never_used_is_not() {
     let (sim, fs) = world(1, &DiskImage::new());

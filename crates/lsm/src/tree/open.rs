@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use weir_io::{Class, Error, ErrorKind, Owner, Result};
-use weir_journal::{Garbage, left_over};
+use weir_journal::{Garbage, NUMBER_MAX, left_over};
 
 use super::commit::meta_of;
 use super::state::TreeState;
@@ -172,6 +172,11 @@ pub(crate) fn fold(recovered: &Recovered) -> std::result::Result<Folded, String>
         }
     }
     let newest = folded.tables.values().filter(|(level, _)| *level == 0).map(|(_, meta)| meta.epoch).max();
+    if let Some(number) = [folded.next_file, folded.next_epoch].into_iter().chain(newest).max()
+        && number > NUMBER_MAX
+    {
+        return Err(format!("an edit has {number} for a file or an epoch, but there are no such numbers"));
+    }
     folded.next_epoch = folded.next_epoch.max(newest.map_or(0, |epoch| epoch + 1));
     debug_assert!(folded.tables.values().all(|(level, _)| *level < LEVELS));
     Ok(folded)
