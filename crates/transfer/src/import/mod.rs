@@ -4,6 +4,8 @@
 mod fake_tenant;
 mod file;
 mod follow;
+#[cfg(test)]
+mod hasty_clock;
 mod live;
 mod partitions;
 mod position;

@@ -134,3 +134,8 @@ async fn load_parts<B: Bytes>(
     batch.finish();
     Ok(())
 }
+
+#[cfg(test)]
+mod fake_store;
+#[cfg(test)]
+mod faults;

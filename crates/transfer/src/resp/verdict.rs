@@ -7,6 +7,8 @@ pub enum Verdict {
     Fine,
     /// Ask again after this many milliseconds.
     Again(u64),
+    /// Nobody knows: a write whose log failed may turn out to be done once the log is replaced.
+    Unclear,
     /// The target does not take this one request.
     Refused,
     /// The target will take nothing any more.
@@ -24,6 +26,10 @@ pub fn judge(error: &str, may_be_done: bool) -> Verdict {
         "TRYAGAIN" | "LOADING" => Verdict::Again(100),
         "BUSYGROUP" if may_be_done => Verdict::Fine,
         "ERR" if may_be_done && error.contains("equal or smaller than the target stream") => Verdict::Fine,
+        // Not "this cannot be done": that is the same however often it is asked for.
+        "ERR" if error.starts_with("ERR storage: the disk") || error.starts_with("ERR storage: it is being closed") => {
+            Verdict::Unclear
+        }
         "OOM" | "MISCONF" | "NOPERM" | "NOAUTH" | "WRONGPASS" | "READONLY" => Verdict::End,
         _ => Verdict::Refused,
     }
@@ -38,6 +44,9 @@ mod tests {
         assert_eq!(judge("THROTTLED retry_in_ms=250 reason=tenant_wcu", false), Verdict::Again(250));
         assert_eq!(judge("WRONGTYPE Operation against", false), Verdict::Refused);
         assert_eq!(judge("OOM command not allowed", false), Verdict::End);
+        assert_eq!(judge("ERR storage: the disk failed, the server's log says how", false), Verdict::Unclear);
+        assert_eq!(judge("ERR storage: it is being closed, try again", true), Verdict::Unclear);
+        assert_eq!(judge("ERR storage: this cannot be done", false), Verdict::Refused);
         let known = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
         assert_eq!((judge(known, true), judge(known, false)), (Verdict::Fine, Verdict::Refused));
     }

@@ -1,12 +1,13 @@
 //! Requests to one database that are sent together.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::resp::Requests;
 
 /// Requests, and the keys that they belong to; those of a key follow one another. To send the requests again in order,
-/// from any of them on, has the same outcome as to send them once: requests that would otherwise take effect twice have
-/// a form that prevents it ([`super::push_part`]).
+/// from any of them on that is not bound to the one in front of it, has the same outcome as to send them once: requests
+/// that would otherwise take effect twice have a form that prevents it ([`super::push_part`]).
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The database.
@@ -15,6 +16,8 @@ pub struct Batch {
     pub requests: Requests,
     /// For each request the key that it belongs to, as an index into `keys`.
     pub owners: Vec<u32>,
+    /// The numbers of requests that must not be done twice, unless the request in front of them is done again, too.
+    bound: BTreeSet<usize>,
     /// Names of keys.
     pub keys: Vec<Vec<u8>>,
     /// The keys of which this batch has the last request, as indexes into `keys`.
@@ -38,6 +41,12 @@ impl Batch {
         self.owners.push(self.current());
     }
 
+    /// Appends a request that is harmless to do again if the one in front of it was done again: that undoes it.
+    pub fn push_bound<W: AsRef<[u8]>>(&mut self, words: &[W]) {
+        self.bound.insert(self.requests.len());
+        self.push(words);
+    }
+
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.finished.is_empty()
@@ -52,24 +61,52 @@ impl Batch {
         u32::try_from(self.keys.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// The requests from number `from` on that belong to the same key.
-    pub fn of_same_key(&self, from: usize) -> Range<usize> {
-        let owner = self.owners[from];
-        from..from + self.owners[from..].iter().take_while(|&&other| other == owner).count()
+    /// From which request on to send again if the one of number `from`, and those behind it, may have been done.
+    pub fn again_from(&self, from: usize) -> usize {
+        if self.bound.contains(&from) { from - 1 } else { from }
     }
 
-    /// The requests from number `from` on each of which is the only one of its key.
-    pub fn of_single_requests(&self, from: usize) -> Range<usize> {
-        let mut end = from;
-        while end < self.owners.len() && self.of_same_key(end).len() == 1 {
-            end += 1;
+    /// Where the requests of the key that the request of this number belongs to end.
+    pub fn end_of_key(&self, request: usize) -> usize {
+        let owner = self.owners[request];
+        request + self.owners[request..].iter().take_while(|&&other| other == owner).count()
+    }
+
+    /// The requests from number `from` on that may be sent together, at most `most`: several of one key, or one each of
+    /// several keys.
+    pub fn sent_together(&self, from: usize, most: usize) -> Range<usize> {
+        let mut end = self.end_of_key(from);
+        if end == from + 1 {
+            while end < self.owners.len() && self.end_of_key(end) == end + 1 {
+                end += 1;
+            }
         }
-        from..end
+        from..end.min(from.saturating_add(most))
     }
 
     /// The key that the request of this number belongs to.
     pub fn key_of(&self, request: usize) -> &[u8] {
         let owner = self.owners.get(request).and_then(|&owner| self.keys.get(owner as usize));
         owner.map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_one_key_are_apart_from_those_of_others() {
+        let mut batch = Batch::default();
+        for (key, count) in [("a", 1), ("b", 1), ("c", 3), ("d", 1), ("c", 1)] {
+            batch.begin(key.as_bytes());
+            (0..count).for_each(|_| batch.push(&["DEL", key]));
+        }
+        let together = |from| batch.sent_together(from, usize::MAX);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(together), [0..2, 1..2, 2..5, 3..5, 4..7, 5..7]);
+        assert_eq!([(0, 1), (2, 2)].map(|(from, most)| batch.sent_together(from, most)), [0..1, 2..4]);
+        assert_eq!([0, 2, 3, 4, 6].map(|at| batch.end_of_key(at)), [1, 5, 5, 5, 7]);
+        batch.push_bound(&["RPUSH", "c"]);
+        assert_eq!([5, 6, 7].map(|at| batch.again_from(at)), [5, 6, 6]);
     }
 }

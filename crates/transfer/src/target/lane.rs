@@ -5,14 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Batch, Target, select};
-use crate::failure::{Failure, Remedy, Result};
+use super::{Batch, Breaks, Target, select};
+use crate::failure::{Failure, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
 use crate::within::pause;
-
-/// How often the connection may break during one batch.
-const BREAKS_MAX: u32 = 20;
 
 /// A lane: writes its batches one after the other.
 pub(super) struct Lane {
@@ -26,6 +23,29 @@ pub(super) struct Lane {
     refused: BTreeSet<u32>,
 }
 
+/// How far a batch has come.
+struct Progress {
+    /// The number of requests that are done for good.
+    done: usize,
+    /// Requests before this one may have been done.
+    may_be_done: usize,
+    /// At most this many requests are sent together.
+    together: usize,
+    /// The first request of those that were sent when the connection broke the last time.
+    broke_at: Option<usize>,
+}
+
+/// What became of requests that were sent together.
+enum Tried {
+    /// All were done, or counted as refused.
+    Done,
+    /// The target has put off the request of this number for so many milliseconds. Those before it are done, those
+    /// behind it may have been done.
+    PutOff(usize, u64),
+    /// Nothing was done. Fewer requests may pass after this many milliseconds.
+    TooMany(u64),
+}
+
 impl Lane {
     /// A lane that is not connected yet.
     pub(super) fn new(target: Target, tally: Arc<Tally>) -> Self {
@@ -34,23 +54,35 @@ impl Lane {
 
     /// Writes `batch`. When this is done, everything in it is in the target, or counted as refused.
     pub(super) async fn write(&mut self, batch: &Batch) -> Result {
-        let (mut progress, mut breaks) = (Progress::default(), 0);
+        let mut progress = Progress { done: 0, may_be_done: 0, together: usize::MAX, broke_at: None };
+        let mut breaks = Breaks::default();
         self.refused.clear();
         while progress.done < batch.requests.len() {
-            match self.try_next(batch, &mut progress).await {
-                Ok(None) => {}
-                Ok(Some(wait_ms)) => {
-                    progress.may_be_done = true;
+            let range = batch.sent_together(progress.done, progress.together);
+            let half = (range.len() / 2).max(1);
+            match self.try_range(batch, range.clone(), progress.may_be_done).await {
+                Ok(Tried::Done) => progress.done = range.end,
+                Ok(Tried::PutOff(at, wait_ms)) => {
+                    progress.done = at;
+                    if at + 1 < range.end {
+                        progress.may_be_done = progress.may_be_done.max(range.end);
+                    }
                     pause(&self.target.clock, wait_ms).await;
                 }
-                Err(failure) if failure.remedy == Remedy::Reconnect && breaks < BREAKS_MAX => {
-                    self.connection = None;
-                    progress.may_be_done = true;
-                    breaks += 1;
-                    self.tally.note(format!("the target is away: {failure}"));
-                    pause(&self.target.clock, 100).await;
+                Ok(Tried::TooMany(wait_ms)) => {
+                    progress.together = half;
+                    pause(&self.target.clock, wait_ms).await;
                 }
-                Err(failure) => return Err(failure),
+                Err(failure) => {
+                    self.connection = None;
+                    breaks.wait(failure, &self.target.clock, &self.tally).await?;
+                    progress.may_be_done = progress.may_be_done.max(range.end);
+                    progress.done = batch.again_from(range.start);
+                    if progress.broke_at.replace(progress.done) == Some(progress.done) {
+                        // Perhaps they take too long: fewer are answered sooner.
+                        progress.together = half;
+                    }
+                }
             }
         }
         let taken = batch.finished.iter().filter(|key| !self.refused.contains(key)).count();
@@ -62,7 +94,7 @@ impl Lane {
     /// requests that are sent now.
     async fn connect(&mut self) -> Result<Connection> {
         let mut connection = self.target.connect_again().await?;
-        if let Some(id) = self.id.take() {
+        if let Some(id) = self.id {
             // Nearly always the old connection is gone already, and none is killed.
             connection.ask(&["CLIENT", "KILL", "ID", &id.to_string()]).await?;
         }
@@ -73,9 +105,12 @@ impl Lane {
         Ok(connection)
     }
 
-    /// Sends some of the requests that are not done. If the target asks for time, gives after how many milliseconds to
-    /// go on.
-    async fn try_next(&mut self, batch: &Batch, progress: &mut Progress) -> Result<Option<u64>> {
+    /// Sends the requests in `range`: one each of several keys, or several of one key. Those before `may_be_done` may
+    /// have been done.
+    ///
+    /// # Errors
+    /// The target takes nothing more, or nobody knows which of the requests were done.
+    async fn try_range(&mut self, batch: &Batch, range: Range<usize>, may_be_done: usize) -> Result<Tried> {
         let (mut connection, mut database) = match self.connection.take() {
             Some(open) => open,
             None => (self.connect().await?, 0),
@@ -84,15 +119,13 @@ impl Lane {
             select(&mut connection, batch.database).await?;
             database = batch.database;
         }
-        let from = progress.done;
-        let of_key = batch.of_same_key(from);
-        let outcome = match (of_key.len(), progress.one_by_one_until > from) {
-            (_, true) => self.try_pipelined(&mut connection, batch, from..from + 1, progress).await?,
-            (1, _) => self.try_pipelined(&mut connection, batch, batch.of_single_requests(from), progress).await?,
-            _ => self.try_as_one(&mut connection, batch, of_key, progress).await?,
+        let is_of_one_key = range.len() > 1 && batch.end_of_key(range.start) >= range.end;
+        let tried = match is_of_one_key {
+            true => self.try_as_one(&mut connection, batch, range, may_be_done).await?,
+            false => self.try_pipelined(&mut connection, batch, range, may_be_done).await?,
         };
         self.connection = Some((connection, database));
-        Ok(outcome)
+        Ok(tried)
     }
 
     /// Sends requests of which no two are of the same key. The target may put off one of them and do those behind it:
@@ -102,19 +135,17 @@ impl Lane {
         connection: &mut Connection,
         batch: &Batch,
         range: Range<usize>,
-        progress: &mut Progress,
-    ) -> Result<Option<u64>> {
+        may_be_done: usize,
+    ) -> Result<Tried> {
         let mut requests = Requests::default();
         requests.copy(&batch.requests, range.clone());
         let replies = connection.exchange(&requests, 0).await?;
-        for (at, reply) in range.clone().zip(&replies) {
-            if let Some(wait_ms) = self.take(batch, at, reply, progress.may_be_done)? {
-                progress.done = at;
-                return Ok(Some(wait_ms));
+        for (at, reply) in range.zip(&replies) {
+            if let Some(wait_ms) = self.take(batch, at, reply, at < may_be_done)? {
+                return Ok(Tried::PutOff(at, wait_ms));
             }
         }
-        progress.done = range.end;
-        Ok(None)
+        Ok(Tried::Done)
     }
 
     /// Sends requests of one key as a transaction: either the target does all of them, or it puts all of them off. In a
@@ -124,62 +155,59 @@ impl Lane {
         connection: &mut Connection,
         batch: &Batch,
         range: Range<usize>,
-        progress: &mut Progress,
-    ) -> Result<Option<u64>> {
+        may_be_done: usize,
+    ) -> Result<Tried> {
+        // A login that may not use transactions is told here: requests that were sent along would be done one by one.
+        if connection.call(&["MULTI"]).await?.error().is_some() {
+            return Ok(Tried::TooMany(0));
+        }
         let mut requests = Requests::default();
-        requests.push(&["MULTI"]);
         requests.copy(&batch.requests, range.clone());
         requests.push(&["EXEC"]);
         let mut replies = connection.exchange(&requests, 0).await?;
-        let answer = replies.pop();
-        // Nothing was done where a command was not queued.
-        let unqueued = replies.iter().find_map(Reply::error);
-        match (unqueued, answer) {
-            (None, Some(Reply::Array(Some(answers)))) if answers.len() == range.len() => {
-                for (at, answer) in range.clone().zip(&answers) {
-                    if let Some(wait_ms) = self.take(batch, at, answer, progress.may_be_done)? {
-                        return Ok(Some(wait_ms));
+        match replies.pop() {
+            Some(Reply::Array(Some(answers))) if answers.len() == range.len() => {
+                for (at, answer) in range.zip(&answers) {
+                    if self.take(batch, at, answer, at < may_be_done)?.is_some() {
+                        return Err(Failure::broken("the target has put off a part of a transaction"));
                     }
                 }
-                progress.done = range.end;
-                Ok(None)
+                Ok(Tried::Done)
             }
-            (unqueued, Some(Reply::Error(error))) => {
-                if let Verdict::Again(wait_ms) = judge(unqueued.unwrap_or(&error), progress.may_be_done) {
-                    return Ok(Some(wait_ms));
-                }
-                // The transaction is too large for the target, or the login may not use transactions, or one command is
-                // not accepted. One by one, the target says which.
-                progress.one_by_one_until = range.end;
-                Ok(None)
-            }
+            // A command was not queued: the transaction is too large for the target, or the command is none that it
+            // accepts. By itself it is told why.
+            Some(Reply::Error(error)) if error.starts_with("EXECABORT ") => Ok(Tried::TooMany(0)),
+            Some(Reply::Error(error)) => match judge(&error, false) {
+                // Each command is charged by itself, and what was charged is given back if one of them is put off. So
+                // many commands may never pass, however long they wait, where a single one does.
+                Verdict::Again(wait_ms) => Ok(Tried::TooMany(wait_ms)),
+                Verdict::End => Err(ended(&error)),
+                _ => Err(Failure::broken(error)),
+            },
             _ => Err(Failure::broken("the target answers something else")),
         }
     }
 
     /// What the reply to request `at` says: after how many milliseconds it has to be sent again, if so.
+    ///
+    /// # Errors
+    /// The target takes nothing more, or nobody knows whether the request was done.
     fn take(&mut self, batch: &Batch, at: usize, reply: &Reply, may_be_done: bool) -> Result<Option<u64>> {
         let Some(error) = reply.error() else { return Ok(None) };
         match judge(error, may_be_done) {
             Verdict::Fine => {}
             Verdict::Again(wait_ms) => return Ok(Some(wait_ms)),
+            Verdict::Unclear => return Err(Failure::broken(error)),
             Verdict::Refused => {
                 self.tally.refuse(u64::from(batch.database), batch.key_of(at), error);
                 self.refused.extend(batch.owners.get(at));
             }
-            Verdict::End => return Err(Failure::new(format!("the target takes nothing more: {error}"))),
+            Verdict::End => return Err(ended(error)),
         }
         Ok(None)
     }
 }
 
-/// How far a batch has come.
-#[derive(Default)]
-struct Progress {
-    /// The number of requests that are done for good.
-    done: usize,
-    /// Whether the requests behind these may have been done, too.
-    may_be_done: bool,
-    /// Requests before this one are sent one by one.
-    one_by_one_until: usize,
+fn ended(error: &str) -> Failure {
+    Failure::new(format!("the target takes nothing more: {error}"))
 }

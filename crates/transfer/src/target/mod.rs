@@ -1,6 +1,7 @@
 //! The tenant that data is imported into; we write as one of its clients.
 
 mod batch;
+mod breaks;
 mod lane;
 mod lanes;
 mod parts;
@@ -15,6 +16,7 @@ use crate::resp::{Connection, Reply};
 use crate::within::{SECOND, pause};
 
 pub use self::batch::Batch;
+pub use self::breaks::Breaks;
 pub use self::lanes::Lanes;
 pub use self::parts::{Whole, push_function, push_part, push_whole};
 

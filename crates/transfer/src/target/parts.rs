@@ -81,7 +81,7 @@ pub fn push_part(batch: &mut Batch, key: &[u8], before: u64, part: Part) -> u64 
                 }
                 let all: Vec<&[u8]> =
                     [b"RPUSH".as_slice(), key].into_iter().chain(some.iter().map(Vec::as_slice)).collect();
-                batch.push(&all);
+                batch.push_bound(&all);
                 len += some.len() as u64;
             }
             len

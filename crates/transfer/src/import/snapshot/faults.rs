@@ -1,0 +1,170 @@
+//! Tests that a tenant which puts off, refuses and breaks off gets all of a snapshot, once and in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_command::rdb::file::{Writer, push_key};
+use weir_command::rdb::{Loaded, encode};
+use weir_io::Yield;
+use weir_model::parts::stream::{EntryId, PendingValue};
+use weir_model::parts::{GroupShape, StreamShape};
+
+use super::fake_store::{FakeStore, Faults, Row, Rows};
+use crate::failure::Result;
+use crate::import::hasty_clock::HastyClock;
+use crate::import::{Choice, Import, import_file};
+use crate::target::Target;
+
+/// A stream of `count` entries, with a group in which some of them are pending.
+fn stream(count: u64) -> StreamShape {
+    let id = |ms| EntryId { ms, seq: 0 };
+    let entry = |ms: u64| (id(ms), vec![b"field".to_vec(), ms.to_string().into_bytes()]);
+    let pending = |ms| (id(ms), PendingValue { delivered_ms: 5, deliveries: 2, consumer: b"worker".to_vec() });
+    let delivered = count.min(40);
+    let group = GroupShape {
+        delivered: id(delivered),
+        read: Some(delivered),
+        consumers: BTreeMap::from([(b"worker".to_vec(), 0)]),
+        pending: (1..=delivered).map(pending).collect(),
+    };
+    StreamShape {
+        entries: (1..=count).map(entry).collect(),
+        last: id(count + 5),
+        max_deleted: id(count + 5),
+        added: count + 1,
+        groups: BTreeMap::from([(b"group".to_vec(), group)]),
+    }
+}
+
+/// Keys of all kinds, of one request, of several, and of several batches.
+fn source() -> Rows {
+    let value = |number: usize| format!("{number:0100}").into_bytes();
+    let mut rows = Rows::new();
+    for number in 0..40 {
+        rows.insert(format!("text-{number}").into_bytes(), Row::Text(value(number)));
+    }
+    for (name, len) in [("list-1", 3), ("list-2", 1_200), ("list-3", 6_500), ("list-4", 3)] {
+        rows.insert(name.into(), Row::List((0..len).map(value).collect()));
+    }
+    for (name, count) in [("stream-1", 0), ("stream-2", 3), ("stream-3", 1_700)] {
+        rows.insert(name.into(), Row::Stream(stream(count)));
+    }
+    rows
+}
+
+/// A dump of `rows`.
+async fn dump(rows: &Rows) -> Vec<u8> {
+    let mut writer = Writer::new(&[]);
+    for (key, row) in rows {
+        let value = match row {
+            Row::Text(text) => Loaded::String(text.clone()),
+            Row::List(values) => Loaded::List(values.clone()),
+            Row::Stream(stream) => Loaded::Stream(Box::new(stream.clone())),
+        };
+        let payload = encode(&value, Yield::PLAIN).await;
+        let (&kind, body) = payload.split_first().expect("a type");
+        push_key(&mut writer.waiting, kind, key, None);
+        // Behind the value are a version and a checksum.
+        writer.waiting.extend_from_slice(&body[..body.len() - 10]);
+    }
+    let mut file = writer.take();
+    file.extend(writer.end());
+    file
+}
+
+/// Imports everything into a tenant with `faults`; gives the tenant, the import, and how it ended.
+async fn imported(faults: Faults) -> (FakeStore, Import, Result) {
+    let file = dump(&source()).await;
+    let store = FakeStore::start(faults).await;
+    let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
+    let target = Target { address: store.address.clone(), clock: Arc::clone(&clock) };
+    // Everything but strings comes in parts.
+    let import = Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1, clock };
+    let done = import_file(&import, &file[..], file.len() as u64).await;
+    (store, import, done)
+}
+
+fn in_runtime<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime").block_on(future)
+}
+
+/// Asserts that everything is in a tenant with `faults`. Gives how often it answered with an error that begins with
+/// `word`, or broke the link (`BREAK`).
+fn assert_all_is_there(faults: &Faults, word: &str) -> u64 {
+    in_runtime(async {
+        let (store, import, done) = imported(faults.clone()).await;
+        done.unwrap_or_else(|failure| panic!("{faults:?}: {failure}"));
+        assert_eq!(import.tally.refused().0, [], "{faults:?}");
+        let (there, expected) = (store.rows(), source());
+        for (key, row) in &expected {
+            // Too long to be shown.
+            assert!(there.get(key) == Some(row), "{faults:?}: {}", key.escape_ascii());
+        }
+        assert_eq!(there.len(), expected.len());
+        assert_eq!(import.tally.keys.load(Ordering::Relaxed), expected.len() as u64, "{faults:?}");
+        store.refusals(word)
+    })
+}
+
+#[test]
+fn everything_is_imported_in_order_however_often_it_is_put_off() {
+    for put_off in [7, 5, 3, 2] {
+        assert!(assert_all_is_there(&Faults { put_off, ..Faults::default() }, "THROTTLED") > 0, "{put_off}");
+    }
+}
+
+#[test]
+fn a_transaction_that_never_passes_is_cut() {
+    for max in [1, 2, 3, 10, 100] {
+        for put_off in [0, 3] {
+            let faults = Faults { commands_max: Some(max), put_off, ..Faults::default() };
+            assert!(assert_all_is_there(&faults, "THROTTLED") > 0, "{faults:?}");
+            let faults = Faults { queued_max: Some(max), put_off, ..Faults::default() };
+            assert!(assert_all_is_there(&faults, "EXECABORT") > 0, "{faults:?}");
+        }
+    }
+}
+
+#[test]
+fn a_login_without_transactions_imports_in_order() {
+    for put_off in [0, 2, 3] {
+        let faults = Faults { no_transactions: true, put_off, ..Faults::default() };
+        assert!(assert_all_is_there(&faults, "NOPERM") > 0, "{faults:?}");
+    }
+}
+
+/// Imports into tenants that are `like` this one, and break off at one in so many commands or transactions.
+fn assert_nothing_is_done_twice(like: &Faults, everies: [u64; 3]) {
+    let (mut breaks, mut failures) = (0, 0);
+    for every in everies {
+        breaks += assert_all_is_there(&Faults { break_behind: every, ..like.clone() }, "BREAK");
+        breaks += assert_all_is_there(&Faults { break_before: every, ..like.clone() }, "BREAK");
+        failures += assert_all_is_there(&Faults { fail_behind: every, ..like.clone() }, "ERR");
+        failures += assert_all_is_there(&Faults { fail_before: every, ..like.clone() }, "ERR");
+    }
+    assert!(breaks > 3 && failures > 3, "{like:?}: only {breaks} breaks and {failures} failures");
+}
+
+#[test]
+fn nothing_is_done_twice_when_links_break_or_the_disk_fails() {
+    assert_nothing_is_done_twice(&Faults::default(), [7, 11, 13]);
+    // One by one there are more commands, and a batch is tried again only so often.
+    for put_off in [0, 7] {
+        for max in [1, 7] {
+            let like = Faults { commands_max: Some(max), put_off, ..Faults::default() };
+            assert_nothing_is_done_twice(&like, [130, 150, 170]);
+            assert_nothing_is_done_twice(&Faults { of_keys: "list", ..like }, [3, 4, 5]);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_stays_broken_ends_the_import() {
+    in_runtime(async {
+        let (_, import, done) = imported(Faults { fail_before: 1, ..Faults::default() }).await;
+        let failure = done.expect_err("nothing can be written");
+        assert!(failure.message.contains("the disk failed") && failure.message.contains("20 times"), "{failure}");
+        assert!(import.clock.now() > 60 * crate::within::SECOND, "it was not waited");
+    });
+}
