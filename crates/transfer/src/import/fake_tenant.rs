@@ -1,6 +1,6 @@
 //! A tenant of several partitions, in memory, over a socket, that falls silent after a given number of requests: then
 //! its client is where a kill would have left it. Requests that were sent and not done yet it does later, as a server
-//! does that finds them in a socket whose other end is gone.
+//! does that finds them in a socket whose other end is gone. Its log may fail, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +21,9 @@ pub(super) type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 /// Room for what is read at once: a whole transaction.
 const READ_BYTES: usize = 64 << 10;
 
+/// The answer to a write while the log has failed.
+const DISK_FAILED: &str = "-ERR storage: the disk failed, the server's log says how\r\n";
+
 /// The tenant of a test.
 pub(super) struct FakeTenant {
     pub(super) address: Address,
@@ -40,6 +43,19 @@ struct State {
     /// Requests of a connection that were not done, and what the connection had said before.
     late: Option<(Said, Vec<Words>)>,
     silence: watch::Sender<bool>,
+    /// After how many more writes the log fails, if it will, and how.
+    failure: Option<(u64, LogFailure)>,
+    /// What reads show while the log has failed, and how many more writes are refused until it is replaced.
+    fence: Option<(Rows, u64)>,
+}
+
+/// What a failure of the log does.
+#[derive(Clone, Copy)]
+struct LogFailure {
+    /// Whether the write that met it counts as done in the end.
+    is_done: bool,
+    /// How many more writes are refused until the log is replaced.
+    refusals: u64,
 }
 
 /// What a connection has said.
@@ -59,7 +75,8 @@ impl FakeTenant {
         let (silence, silent) = watch::channel(false);
         let (rows, changes) = (Rows::new(), BTreeMap::new());
         let (left, late_after, late) = (u64::MAX, 0, None);
-        let state = State { rows, changes, partitions, left, late_after, late, silence };
+        let (failure, fence) = (None, None);
+        let state = State { rows, changes, partitions, left, late_after, late, silence, failure, fence };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -78,6 +95,17 @@ impl FakeTenant {
         (state.left, state.late_after) = (requests, late_after);
         state.silence.send_replace(false);
         self.silent.clone()
+    }
+
+    /// Lets the log fail at the write behind `writes` others. That one is answered with an error although it counts as
+    /// done in the end, if it `is_done`; then `refusals` more are refused.
+    pub(super) fn fail(&self, writes: u64, is_done: bool, refusals: u64) {
+        self.state.lock().failure = Some((writes, LogFailure { is_done, refusals }));
+    }
+
+    /// Whether the log has failed since it was told to.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state.lock().failure.is_none()
     }
 
     /// The tenant's data.
@@ -179,12 +207,45 @@ impl State {
         if watched.iter().any(|(row, changes)| self.changes.get(row).copied().unwrap_or(0) != *changes) {
             return "*-1\r\n".to_owned();
         }
-        let answers: Vec<String> = queue.iter().map(|words| self.run(&mut said.database, words)).collect();
-        format!("*{}\r\n{}", answers.len(), answers.concat())
+        self.write(&mut said.database, |state, database| {
+            let answers: Vec<String> =
+                queue.iter().map(|words| apply(&mut state.rows, &mut state.changes, database, words)).collect();
+            format!("*{}\r\n{}", answers.len(), answers.concat())
+        })
     }
 
     fn run(&mut self, database: &mut u8, words: &Words) -> String {
-        apply(&mut self.rows, &mut self.changes, database, words)
+        match (&words[0][..], &mut self.fence) {
+            (b"GET", Some((published, _))) => apply(published, &mut self.changes, database, words),
+            (b"GET" | b"PING" | b"SELECT", _) => apply(&mut self.rows, &mut self.changes, database, words),
+            _ => self.write(database, |state, database| apply(&mut state.rows, &mut state.changes, database, words)),
+        }
+    }
+
+    /// Does a write, unless the log has failed or fails at it.
+    fn write(&mut self, database: &mut u8, now: impl FnOnce(&mut Self, &mut u8) -> String) -> String {
+        if let Some((_, refusals)) = &mut self.fence {
+            *refusals -= 1;
+            if *refusals == 0 {
+                self.fence = None;
+            }
+            return DISK_FAILED.to_owned();
+        }
+        match &mut self.failure {
+            Some((0, failure)) => {
+                let LogFailure { is_done, refusals } = *failure;
+                self.failure = None;
+                let published = self.rows.clone();
+                if is_done {
+                    now(self, database);
+                }
+                self.fence = (refusals > 0).then_some((published, refusals));
+                return DISK_FAILED.to_owned();
+            }
+            Some((writes, _)) => *writes -= 1,
+            None => {}
+        }
+        now(self, database)
     }
 }
 

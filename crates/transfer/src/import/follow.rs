@@ -248,6 +248,8 @@ pub(super) async fn follow(
 }
 
 #[cfg(test)]
+mod fenced;
+#[cfg(test)]
 mod kills;
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ impl Choice {
 
 /// Whether `key` is one that the import itself writes.
 pub fn is_own(key: &[u8]) -> bool {
-    key == EXCHANGED || key.strip_prefix(MARK).is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
+    let tagged = key.strip_prefix(b"{").and_then(|rest| rest.split(|&byte| byte == b'}').next());
+    tagged.unwrap_or(key).strip_prefix(MARK).is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
 }
 
 /// An import that is under way.

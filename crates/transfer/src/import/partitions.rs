@@ -45,6 +45,12 @@ impl Partitions {
         &self.marks[index]
     }
 
+    /// A key of the partition of this number, beside its [mark](Self::mark). That it could be written shows that all
+    /// that was written before is there.
+    pub(super) fn probe(&self, index: usize) -> Vec<u8> {
+        [b"{", self.mark(index), b"}:probe"].concat()
+    }
+
     /// The partition whose mark says whether commands that are not about single keys have been done.
     pub(super) fn home(&self) -> usize {
         self.index_of(MARK)
@@ -138,7 +144,9 @@ mod tests {
             for index in 0..count {
                 let mark = partitions.mark(index);
                 assert_eq!(partitions.index_of(mark), index, "{count}");
-                assert!(is_own(mark));
+                let probe = partitions.probe(index);
+                assert_eq!(partitions.index_of(&probe), index, "{count}");
+                assert!(is_own(mark) && is_own(&probe));
             }
             assert_eq!(partitions.mark(partitions.home()), MARK);
             let mut all: Vec<_> = partitions.home_last().collect();

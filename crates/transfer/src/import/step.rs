@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::partitions::{Partitions, Words};
 use super::position::{EXCHANGED, Position};
-use crate::failure::{Failure, Remedy, Result};
+use crate::failure::{Failure, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
-use crate::target::{DATABASES, Target, select};
+use crate::target::{Breaks, DATABASES, Target, select};
 use crate::within::pause;
 
-/// How often the connection to the target may break during one step.
-const BREAKS_MAX: u32 = 20;
+/// Part of the error of a tenant that has no room for the commands of a transaction.
+const TOO_MUCH: &str = "queued too much";
 /// A partition that gets no commands is told the position when its mark is this many bytes behind: the source has to
 /// keep everything after the least position of all.
 const BEHIND_BYTES_MAX: u64 = 64 << 10;
@@ -55,7 +55,7 @@ pub(super) enum Tried {
     Without(Vec<usize>),
     /// Nothing was done: it may succeed after this many milliseconds.
     Again(u64),
-    /// Nothing was done, as these are too many commands for one transaction.
+    /// These are too many commands for one transaction, or the target does not take one of them.
     TooMuch(String),
     /// Somebody else has written the mark.
     Unclear,
@@ -100,8 +100,11 @@ impl Steps {
         let mut requests = Requests::default();
         for database in 0..DATABASES {
             requests.push(&["SELECT", &database.to_string()]);
-            let marks = (0..self.partitions.count()).map(|partition| self.partitions.mark(partition));
-            marks.chain([EXCHANGED]).for_each(|key| requests.push(&[b"DEL".as_slice(), key]));
+            for partition in 0..self.partitions.count() {
+                requests.push(&[b"DEL".as_slice(), self.partitions.mark(partition)]);
+                requests.push(&[b"DEL".as_slice(), &self.partitions.probe(partition)]);
+            }
+            requests.push(&[b"DEL".as_slice(), EXCHANGED]);
         }
         self.ask_all(&mut connection, &requests).await?;
         self.marks.iter_mut().for_each(BTreeMap::clear);
@@ -138,7 +141,7 @@ impl Steps {
         end: &Position,
     ) -> Result {
         let mut runs = vec![(commands, end.clone())];
-        let mut breaks = 0;
+        let mut breaks = Breaks::default();
         while let Some((mut commands, end)) = runs.pop() {
             loop {
                 let tried = match step.is_alone {
@@ -165,18 +168,17 @@ impl Steps {
                             runs.push((commands, Position { offset, ..end.clone() }));
                             break;
                         }
+                        None if commands.is_empty() => return Err(ended(&error)),
                         None => {
                             commands.iter().for_each(|(words, _)| self.refuse(step.database, words, &error));
                             commands.clear();
                         }
                     },
-                    Err(failure) if failure.remedy == Remedy::Reconnect && breaks < BREAKS_MAX => {
+                    // Whether anything was done is found out on another connection, from the mark.
+                    Err(failure) => {
                         self.connection = None;
-                        breaks += 1;
-                        self.tally.note(format!("the target is away: {failure}"));
-                        pause(&self.target.clock, 100).await;
+                        breaks.wait(failure, &self.target.clock, &self.tally).await?;
                     }
-                    Err(failure) => return Err(failure),
                 }
             }
         }
@@ -188,8 +190,8 @@ impl Steps {
         self.tally.refuse(u64::from(database), &shown.join(&b' '), error);
     }
 
-    /// The connection, with `database` chosen; and, if the connection before broke, whether `partition` has done the
-    /// step that ends at `end`.
+    /// The connection, with `database` chosen; and, if the outcome of the attempt before is not known, whether
+    /// `partition` has done the step that ends at `end`.
     pub(super) async fn ready(
         &mut self,
         database: u8,
@@ -219,6 +221,9 @@ impl Steps {
         // Requests of an earlier connection may still be done, until the mark is written on this one.
         let key = self.partitions.mark(partition).to_vec();
         connection.ask(&[b"WATCH".as_slice(), &key]).await?;
+        // While the partition's log has failed, a read does not show a mark that was written last and will be there
+        // once the log is replaced. A write fails until then.
+        connection.ask(&[b"SET".as_slice(), &self.partitions.probe(partition), b"1"]).await?;
         let mark = mark(&mut connection, &key).await?;
         let is_done = mark.as_ref() == Some(end);
         let is_known = is_done || mark.as_ref() == self.marks[partition].get(&database);
@@ -277,7 +282,7 @@ impl Steps {
             match judge(error, false) {
                 Verdict::Again(wait_ms) => return Ok(Tried::Again(wait_ms)),
                 Verdict::End => return Err(ended(error)),
-                _ if error.contains("queued too much") => return Ok(Tried::TooMuch(error.to_owned())),
+                _ if error.contains(TOO_MUCH) => return Ok(Tried::TooMuch(error.to_owned())),
                 _ => {
                     self.refuse(database, words, error);
                     refused.push(at - 1);
@@ -288,6 +293,13 @@ impl Steps {
             _ if !refused.is_empty() => Ok(Tried::Without(refused)),
             Some(Reply::Array(None) | Reply::Bulk(None)) => Ok(Tried::Unclear),
             Some(Reply::Array(Some(answers))) => {
+                if let Some(error) = answers.last().and_then(Reply::error) {
+                    // Without its mark, nothing of the step counts as done.
+                    return Err(match judge(error, false) {
+                        Verdict::End => ended(error),
+                        _ => Failure::broken(error),
+                    });
+                }
                 for ((words, _), answer) in commands.iter().zip(&answers) {
                     let Some(error) = answer.error() else { continue };
                     match judge(error, false) {
@@ -302,10 +314,17 @@ impl Steps {
             Some(Reply::Error(error)) => match judge(&error, false) {
                 Verdict::Again(wait_ms) => Ok(Tried::Again(wait_ms)),
                 Verdict::End => Err(ended(&error)),
+                Verdict::Unclear => Err(Failure::broken(error)),
                 _ if error.starts_with("CROSSSLOT") => Err(Failure::new(
                     "the tenant's keys are not in the partitions that it told of: start the import again",
                 )),
-                _ => Ok(Tried::TooMuch(error)),
+                _ if error.starts_with("EXECABORT ") || error.contains(TOO_MUCH) => Ok(Tried::TooMuch(error)),
+                // One of the commands may be the reason, and nothing was done. If something was, the mark says so on
+                // another connection.
+                _ => {
+                    self.connection = None;
+                    Ok(Tried::TooMuch(error))
+                }
             },
             _ => Err(Failure::broken("the target answers something else")),
         }
@@ -324,6 +343,8 @@ impl Steps {
                             return Ok(Tried::Again(wait_ms));
                         }
                         Verdict::End => return Err(ended(&error)),
+                        // To empty a database once more is harmless.
+                        Verdict::Unclear if !step.empties.is_empty() => return Err(Failure::broken(error)),
                         _ => self.refuse(database, words, &error),
                     }
                 }
@@ -377,6 +398,7 @@ impl Steps {
             let Some(error) = replies.iter().find_map(Reply::error) else { return Ok(replies) };
             match judge(error, true) {
                 Verdict::Again(wait_ms) => pause(&self.target.clock, wait_ms).await,
+                Verdict::Unclear => return Err(Failure::broken(error)),
                 _ => return Err(ended(error)),
             }
         }

@@ -66,6 +66,7 @@ async fn exchange(connection: &mut Connection, (one, other): (u8, u8), end: &Pos
         None => Err(Failure::broken("the target answers something else")),
         Some(error) => match judge(error, false) {
             Verdict::Again(wait_ms) => Ok(Tried::Again(wait_ms)),
+            Verdict::Unclear => Err(Failure::broken(format!("SWAPDB {one} {other}: {error}"))),
             // All that the source does from here on would be done in other databases.
             _ => Err(ended(&format!("SWAPDB {one} {other}: {error}"))),
         },

@@ -78,7 +78,8 @@ impl Connection {
         }
     }
 
-    /// Like [`call_patiently`](Self::call_patiently), but a refusal is a failure.
+    /// Like [`call_patiently`](Self::call_patiently), but a refusal is a failure. If nobody knows whether it was done,
+    /// the failure is that of a connection that broke.
     ///
     /// # Errors
     /// The connection broke, or the server refuses.
@@ -86,7 +87,11 @@ impl Connection {
         match self.call_patiently(words).await? {
             Reply::Error(error) => {
                 let name = words.first().map(|word| String::from_utf8_lossy(word.as_ref()).into_owned());
-                Err(Failure::new(format!("{}: {error}", name.unwrap_or_default())))
+                let message = format!("{}: {error}", name.unwrap_or_default());
+                Err(match judge(&error, false) {
+                    Verdict::Unclear => Failure::broken(message),
+                    _ => Failure::new(message),
+                })
             }
             reply => Ok(reply),
         }

@@ -15,7 +15,7 @@ use crate::rdb::FileBytes;
 use crate::resp::Requests;
 use crate::target::Target;
 
-const PARTITIONS: usize = 3;
+pub(super) const PARTITIONS: usize = 3;
 /// The position of the snapshot.
 const FIRST: u64 = 100;
 
@@ -46,8 +46,15 @@ fn words(line: &str) -> Words {
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
+/// The source's stream.
+pub(super) fn stream() -> Vec<u8> {
+    let mut requests = Requests::default();
+    lines().iter().for_each(|line| requests.push(&words(line)));
+    requests.bytes_from(0).to_vec()
+}
+
 /// The rows that all these commands lead to.
-fn expected() -> Rows {
+pub(super) fn expected() -> Rows {
     let (mut rows, mut changes, mut database) = (Rows::new(), BTreeMap::new(), 0);
     let lines = lines();
     for line in lines.iter().filter(|line| !["MULTI", "EXEC"].contains(&line.as_str())) {
@@ -56,10 +63,16 @@ fn expected() -> Rows {
     rows
 }
 
-fn import(tenant: &FakeTenant) -> Import {
-    let clock: Arc<dyn weir_io::Clock> = RealClock::new();
+pub(super) fn import(tenant: &FakeTenant, clock: Arc<dyn weir_io::Clock>) -> Import {
     let target = Target { address: tenant.address.clone(), clock: Arc::clone(&clock) };
     Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
+}
+
+/// Writes the first marks, as if the snapshot had been imported.
+pub(super) async fn begin(import: &Import) {
+    let first = Position { history: "h".repeat(40), offset: FIRST, database: 0 };
+    let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(PARTITIONS));
+    steps.begin(0, &first).await.expect("it is there");
 }
 
 /// Follows the stream from the tenant's position on, in steps that are cut where `rng` says.
@@ -91,7 +104,7 @@ async fn follow_all(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
 }
 
 /// The same; tries again if the tenant turns out to be at another position than it said.
-async fn follow_again(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
+pub(super) async fn follow_again(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
     loop {
         match follow_all(import, stream, rng).await {
             Err(failure) if failure.remedy == Remedy::Restart => {}
@@ -103,19 +116,15 @@ async fn follow_again(import: &Import, stream: &[u8], rng: &mut Rng) -> Result {
 /// Begins an import into a new tenant, and kills it after the numbers of requests in `kills`, until one gets to the
 /// end. Gives whether any was killed.
 async fn run(kills: &[u64], seed: u64) -> bool {
-    let mut requests = Requests::default();
-    lines().iter().for_each(|line| requests.push(&words(line)));
-    let stream = requests.bytes_from(0);
+    let stream = stream();
     let tenant = FakeTenant::start(PARTITIONS).await;
-    let import = import(&tenant);
-    let first = Position { history: "h".repeat(40), offset: FIRST, database: 0 };
-    let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(PARTITIONS));
-    steps.begin(0, &first).await.expect("it is there");
+    let import = import(&tenant, RealClock::new());
+    begin(&import).await;
     let (mut rng, mut was_killed) = (Rng::new(seed), false);
     for &allowed in kills.iter().chain([&u64::MAX]) {
         let mut silent = tenant.allow(allowed, rng.below(120));
         let killed = silent.wait_for(|&silent| silent);
-        match select(pin!(follow_again(&import, stream, &mut rng)), pin!(killed)).await {
+        match select(pin!(follow_again(&import, &stream, &mut rng)), pin!(killed)).await {
             Either::Left((done, _)) => {
                 done.expect("nothing is refused");
                 break;
@@ -130,7 +139,7 @@ async fn run(kills: &[u64], seed: u64) -> bool {
     was_killed
 }
 
-fn in_runtime<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn in_runtime<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime").block_on(future)
 }
 

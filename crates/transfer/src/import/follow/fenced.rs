@@ -1,0 +1,67 @@
+//! Tests an import into a tenant whose log fails at any write: everything is done once, whether that write turns out to
+//! be done or not.
+
+use super::kills::{PARTITIONS, begin, expected, follow_again, import, in_runtime, stream};
+use super::*;
+use crate::import::fake_tenant::FakeTenant;
+use crate::import::hasty_clock::HastyClock;
+use crate::import::is_own;
+use crate::within::SECOND;
+
+/// Imports everything into a tenant whose log fails at the write behind `writes` others, which `is_done` when the log
+/// was replaced, after the tenant has refused `refusals` more. Gives the tenant, the import, and how it ended.
+async fn run(writes: u64, is_done: bool, refusals: u64) -> (FakeTenant, Import, Result) {
+    let tenant = FakeTenant::start(PARTITIONS).await;
+    let import = import(&tenant, HastyClock::new());
+    begin(&import).await;
+    tenant.fail(writes, is_done, refusals);
+    let done = follow_again(&import, &stream(), &mut weir_io::Rng::new(writes)).await;
+    (tenant, import, done)
+}
+
+fn assert_done_once(tenant: &FakeTenant, import: &Import, done: Result, what: &str) {
+    done.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+    assert_eq!(import.tally.refused().0, [], "{what}");
+    let mut rows = tenant.rows();
+    rows.retain(|(_, key), _| !is_own(key));
+    assert_eq!(rows, expected(), "{what}");
+}
+
+#[test]
+fn everything_is_done_once_at_whatever_write_the_log_fails() {
+    in_runtime(async {
+        for (is_done, refusals) in [(true, 0), (false, 0), (true, 3), (false, 3)] {
+            for writes in 0.. {
+                let (tenant, import, done) = run(writes, is_done, refusals).await;
+                let what = format!("write {writes}, done: {is_done}, {refusals} refusals");
+                assert_done_once(&tenant, &import, done, &what);
+                if !tenant.has_failed() {
+                    assert!(writes > 50, "only {writes} writes");
+                    break;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_log_that_is_replaced_late_is_waited_for() {
+    in_runtime(async {
+        for is_done in [true, false] {
+            let (tenant, import, done) = run(5, is_done, 15).await;
+            assert_done_once(&tenant, &import, done, &format!("done: {is_done}"));
+            assert!(import.clock.now() > 30 * SECOND, "it was not waited");
+        }
+    });
+}
+
+#[test]
+fn a_log_that_is_never_replaced_ends_the_attempt() {
+    in_runtime(async {
+        let (_, import, done) = run(5, true, u64::MAX).await;
+        let failure = done.expect_err("nothing can be written");
+        assert!(failure.message.contains("the disk failed") && failure.message.contains("20 times"), "{failure}");
+        assert!(import.clock.now() > 60 * SECOND, "it was not waited");
+        assert_eq!(import.tally.refused().0, []);
+    });
+}
