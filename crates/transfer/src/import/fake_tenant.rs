@@ -45,6 +45,9 @@ struct State {
     silence: watch::Sender<bool>,
     /// After how many more writes the log fails, if it will, and how.
     failure: Option<(u64, LogFailure)>,
+    /// Transactions of more commands are always put off, and how often that was.
+    commands_max: usize,
+    put_off: u64,
     /// What reads show while the log has failed, and how many more writes are refused until it is replaced.
     fence: Option<(Rows, u64)>,
 }
@@ -75,8 +78,9 @@ impl FakeTenant {
         let (silence, silent) = watch::channel(false);
         let (rows, changes) = (Rows::new(), BTreeMap::new());
         let (left, late_after, late) = (u64::MAX, 0, None);
-        let (failure, fence) = (None, None);
-        let state = State { rows, changes, partitions, left, late_after, late, silence, failure, fence };
+        let (failure, fence, commands_max, put_off) = (None, None, usize::MAX, 0);
+        let state =
+            State { rows, changes, partitions, left, late_after, late, silence, failure, commands_max, put_off, fence };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -101,6 +105,16 @@ impl FakeTenant {
     /// done in the end, if it `is_done`; then `refusals` more are refused.
     pub(super) fn fail(&self, writes: u64, is_done: bool, refusals: u64) {
         self.state.lock().failure = Some((writes, LogFailure { is_done, refusals }));
+    }
+
+    /// Puts off all transactions of more than `commands`: they cost more than the tenant may save up.
+    pub(super) fn limit(&self, commands: usize) {
+        self.state.lock().commands_max = commands;
+    }
+
+    /// How often a transaction was put off.
+    pub(super) fn put_off(&self) -> u64 {
+        self.state.lock().put_off
     }
 
     /// Whether the log has failed since it was told to.
@@ -206,6 +220,10 @@ impl State {
         assert!(said.knows_partitions && places.len() == 1, "a transaction of {places:?}");
         if watched.iter().any(|(row, changes)| self.changes.get(row).copied().unwrap_or(0) != *changes) {
             return "*-1\r\n".to_owned();
+        }
+        if queue.len() > self.commands_max {
+            self.put_off += 1;
+            return "-THROTTLED retry_in_ms=5 reason=tenant_wcu\r\n".to_owned();
         }
         self.write(&mut said.database, |state, database| {
             let answers: Vec<String> =

@@ -18,6 +18,9 @@ const TOO_MUCH: &str = "queued too much";
 /// A partition that gets no commands is told the position when its mark is this many bytes behind: the source has to
 /// keep everything after the least position of all.
 const BEHIND_BYTES_MAX: u64 = 64 << 10;
+/// A transaction that the target has put off so often is cut in two. Each of its commands is charged by itself, and what
+/// was charged is given back if one of them is put off. So many commands may never pass, however long they wait.
+const PUT_OFF_MAX: u32 = 10;
 
 /// Commands of one database.
 #[derive(Default)]
@@ -143,6 +146,7 @@ impl Steps {
         let mut runs = vec![(commands, end.clone())];
         let mut breaks = Breaks::default();
         while let Some((mut commands, end)) = runs.pop() {
+            let mut put_off = 0;
             loop {
                 let tried = match step.is_alone {
                     true if step.exchanges.is_some() => self.try_exchange(step, &end).await,
@@ -151,7 +155,16 @@ impl Steps {
                 };
                 match tried {
                     Ok(Tried::Done) => break,
-                    Ok(Tried::Again(wait_ms)) => pause(&self.target.clock, wait_ms).await,
+                    Ok(Tried::Again(wait_ms)) => {
+                        pause(&self.target.clock, wait_ms).await;
+                        put_off += 1;
+                        if put_off >= PUT_OFF_MAX
+                            && let Some(at) = middle(&commands)
+                        {
+                            runs.extend(cut(commands, at, end));
+                            break;
+                        }
+                    }
                     Ok(Tried::Unclear) => self.connection = None,
                     Ok(Tried::Without(refused)) => {
                         let mut at = 0;
@@ -162,10 +175,7 @@ impl Steps {
                     }
                     Ok(Tried::TooMuch(error)) => match middle(&commands) {
                         Some(at) => {
-                            let behind = commands.split_off(at);
-                            let offset = commands.last().map_or(end.offset, |(_, offset)| *offset);
-                            runs.push((behind, end.clone()));
-                            runs.push((commands, Position { offset, ..end.clone() }));
+                            runs.extend(cut(commands, at, end));
                             break;
                         }
                         None if commands.is_empty() => return Err(ended(&error)),
@@ -410,6 +420,15 @@ impl Steps {
 fn middle(commands: &[&(Words, u64)]) -> Option<usize> {
     let cuts = (1..commands.len()).filter(|&at| commands[at - 1].1 != commands[at].1);
     cuts.min_by_key(|at| at.abs_diff(commands.len() / 2))
+}
+
+/// The two parts of `commands`, which end at `end`, each with the position behind it. The part in front of command `at`
+/// is last, and so the next to be popped.
+fn cut<'c>(mut commands: Vec<&'c (Words, u64)>, at: usize, end: Position) -> [(Vec<&'c (Words, u64)>, Position); 2] {
+    let behind = commands.split_off(at);
+    let offset = commands.last().map_or(end.offset, |(_, offset)| *offset);
+    let middle = Position { offset, ..end.clone() };
+    [(behind, end), (commands, middle)]
 }
 
 pub(super) fn ended(error: &str) -> Failure {

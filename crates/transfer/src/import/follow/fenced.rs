@@ -1,5 +1,5 @@
-//! Tests an import into a tenant whose log fails at any write: everything is done once, whether that write turns out to
-//! be done or not.
+//! Tests an import into a tenant whose log fails at any write, or whose limits are low: everything is done once, whether
+//! the write that met the failure turns out to be done or not.
 
 use super::kills::{PARTITIONS, begin, expected, follow_again, import, in_runtime, stream};
 use super::*;
@@ -63,5 +63,19 @@ fn a_log_that_is_never_replaced_ends_the_attempt() {
         assert!(failure.message.contains("the disk failed") && failure.message.contains("20 times"), "{failure}");
         assert!(import.clock.now() > 60 * SECOND, "it was not waited");
         assert_eq!(import.tally.refused().0, []);
+    });
+}
+
+#[test]
+fn a_transaction_that_never_passes_is_cut() {
+    in_runtime(async {
+        let tenant = FakeTenant::start(PARTITIONS).await;
+        let import = import(&tenant, HastyClock::new());
+        begin(&import).await;
+        // The parts of one `MSET`, and the mark.
+        tenant.limit(3);
+        let done = follow_again(&import, &stream(), &mut weir_io::Rng::new(3)).await;
+        assert_done_once(&tenant, &import, done, "three commands");
+        assert!(tenant.put_off() > 0, "no transaction was longer");
     });
 }
