@@ -68,8 +68,8 @@ impl Partition {
         }
     }
 
-    /// Waits for a slot, if a compaction is due. Not while a job has failed less than [`RETRY_AFTER`] ago: then the tree
-    /// is kicked at the end of this pause.
+    /// Waits for a slot, if a compaction is due. Not while a job has failed less than [`RETRY_AFTER`] ago: then the
+    /// tree is kicked at the end of this pause.
     fn queue(self: &Arc<Self>, is_due: bool) {
         let may_run = is_due && self.pauses.load(Ordering::Relaxed) == 0;
         let due = || match self.resumable() {

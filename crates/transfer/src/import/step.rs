@@ -18,8 +18,8 @@ const TOO_MUCH: &str = "queued too much";
 /// A partition that gets no commands is told the position when its mark is this many bytes behind: the source has to
 /// keep everything after the least position of all.
 const BEHIND_BYTES_MAX: u64 = 64 << 10;
-/// A transaction that the target has put off so often is cut in two. Each of its commands is charged by itself, and what
-/// was charged is given back if one of them is put off. So many commands may never pass, however long they wait.
+/// A transaction that the target has put off so often is cut in two. Each of its commands is charged by itself, and
+/// what was charged is given back if one of them is put off. So many commands may never pass, however long they wait.
 const PUT_OFF_MAX: u32 = 10;
 
 /// Commands of one database.
@@ -424,7 +424,7 @@ fn middle(commands: &[&(Words, u64)]) -> Option<usize> {
 
 /// The two parts of `commands`, which end at `end`, each with the position behind it. The part in front of command `at`
 /// is last, and so the next to be popped.
-fn cut<'c>(mut commands: Vec<&'c (Words, u64)>, at: usize, end: Position) -> [(Vec<&'c (Words, u64)>, Position); 2] {
+fn cut(mut commands: Vec<&(Words, u64)>, at: usize, end: Position) -> [(Vec<&(Words, u64)>, Position); 2] {
     let behind = commands.split_off(at);
     let offset = commands.last().map_or(end.offset, |(_, offset)| *offset);
     let middle = Position { offset, ..end.clone() };

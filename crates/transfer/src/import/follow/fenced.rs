@@ -1,5 +1,5 @@
-//! Tests an import into a tenant whose log fails at any write, or whose limits are low: everything is done once, whether
-//! the write that met the failure turns out to be done or not.
+//! Tests an import into a tenant whose log fails at any write, or whose limits are low: everything is done once,
+//! whether the write that met the failure turns out to be done or not.
 
 use super::kills::{PARTITIONS, begin, expected, follow_again, import, in_runtime, stream};
 use super::*;
