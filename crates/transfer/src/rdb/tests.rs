@@ -116,6 +116,46 @@ fn everything_in_a_dump_is_met_however_it_arrives() {
     }
 }
 
+/// A node of a stream whose `entries` all have its one field, of 4000 bytes.
+fn node_of_same_fields(entries: u32) -> Vec<u8> {
+    let number = |number: u32| [&[0xf2][..], &number.to_le_bytes()[..3], &[4]].concat();
+    let small = |number: u8| [number, 1];
+    let field = [&[0xef, 0xa0][..], &[b'f'; 4000], &[0x1f, 0xa2]].concat();
+    let mut elements = [number(entries), number(0), number(1), field, number(0)].concat();
+    for entry in 0..entries {
+        // Flags, both parts of the id, a value, the number of elements.
+        elements.extend([&small(2)[..], &number(entry), &small(0), &[0x81, b'v', 2], &small(4)].concat());
+    }
+    let bytes = elements.len() as u32 + 7;
+    [&bytes.to_le_bytes()[..], &[0xff; 2], &elements, &[0xff]].concat()
+}
+
+#[test]
+fn a_node_whose_entries_have_too_many_bytes_is_refused() {
+    for (entries, is_refused) in [(100_000, true), (1000, false)] {
+        let mut out = Writer::new(&[]).waiting;
+        push_key(&mut out, kind::STREAM_LISTPACKS, b"stream", None);
+        push_len(&mut out, 1);
+        push_string(&mut out, &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        push_string(&mut out, &node_of_same_fields(entries));
+        // How many entries there are, the last id, and no groups.
+        push_len(&mut out, entries as usize);
+        [entries as usize, 0, 0].into_iter().for_each(|number| push_len(&mut out, number));
+        let out = ended(out);
+        let first = async {
+            let input = Input::new(FileBytes(Drops(&out, 1 << 30)), Vec::new());
+            let mut dump = Dump::open(input, 5 << 20, 1 << 10).await?;
+            dump.next().await?;
+            dump.part().await
+        };
+        match now(first).expect("a dump").expect("a part") {
+            Part::Refused(why) => assert!(is_refused, "{why}"),
+            Part::Entries(some) => assert!(!is_refused && some.len() == entries as usize),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn what_is_damaged_or_cut_is_refused() {
     let mut small = Writer::new(&[("a", "b")]).waiting;
