@@ -55,6 +55,8 @@ pub struct Context<'a> {
     judged_reads: Option<u32>,
     /// The last read was answered from the draft.
     is_in_hand: bool,
+    /// A row of a wrong type was [passed over](Context::or_pass_over).
+    has_passed_over: bool,
 }
 
 impl<'a> Context<'a> {
@@ -83,6 +85,7 @@ impl<'a> Context<'a> {
             moment: None,
             judged_reads: None,
             is_in_hand: false,
+            has_passed_over: false,
         }
     }
 
@@ -119,12 +122,26 @@ impl<'a> Context<'a> {
 
     /// Nothing was found, and the answer says so. The caller of the command may wait, and run it again.
     pub fn wait_for_rows(&mut self, wait: Wait) {
-        self.call.wait = Some(wait);
+        // Connections behind it may want a row that was passed over.
+        let takes = wait.takes && !self.has_passed_over;
+        self.call.wait = Some(Wait { takes, ..wait });
     }
 
     /// Whether the command has waited, and runs again because a row was written to.
     pub fn is_again(&self) -> bool {
         self.call.is_again
+    }
+
+    /// `found`, the row of one of the keys that a command waits for. Once the command has waited, it no longer fails at
+    /// a row of a wrong type: it passes over that row, because another of its rows may have been filled.
+    pub(crate) fn or_pass_over<T>(&mut self, found: Outcome<Option<T>>) -> Outcome<Option<T>> {
+        match found {
+            Err(error) if error == WRONG_TYPE && self.is_again() => {
+                self.has_passed_over = true;
+                Ok(None)
+            }
+            found => found,
+        }
     }
 
     /// Whether a script asks for the command.

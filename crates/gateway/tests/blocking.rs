@@ -206,6 +206,43 @@ fn who_waits_for_a_row_is_served_in_turn() {
     }
 }
 
+/// As in Redis, a row of a wrong type keeps nobody from what another row gets.
+#[test]
+fn who_waits_for_several_rows_passes_over_those_of_a_wrong_type() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let mut other = world.tenant_on(engine, "t", 1, 0);
+        let (mut client, mut behind) = (world.connect("t"), world.connect("t"));
+        for (wait, fill) in [
+            ("BLPOP wrong k 0", "RPUSH k v"),
+            ("BRPOP wrong k 0", "RPUSH k v"),
+            ("BLMPOP 0 2 wrong k LEFT", "RPUSH k v"),
+            ("BZPOPMIN wrong k 0", "ZADD k 1 v"),
+            ("BZPOPMAX wrong k 0", "ZADD k 1 v"),
+            ("BZMPOP 0 2 wrong k MIN", "ZADD k 1 v"),
+            ("XREAD BLOCK 0 STREAMS wrong k $ $", "XADD k 1-1 f v"),
+        ] {
+            other.say("FLUSHALL");
+            send(&mut client, &mut other, &[wait], 1);
+            other.say("SET wrong text");
+            other.say(fill);
+            let reply = next(&mut client);
+            assert!(reply.contains("$1\r\nk\r\n") && reply.contains("$1\r\nv\r\n"), "{engine}: {wait}: {reply}");
+            // A command that has not waited fails at that row.
+            assert!(client.say(wait).starts_with("-WRONGTYPE"), "{wait}");
+        }
+        // The row that is passed over is for those behind.
+        other.say("FLUSHALL");
+        send(&mut client, &mut other, &["BLPOP z k 0"], 1);
+        send(&mut behind, &mut other, &["BZPOPMIN z 0"], 2);
+        other.say("ZADD z 1 v");
+        assert_eq!(next(&mut behind), "*3\r\n$1\r\nz\r\n$1\r\nv\r\n$1\r\n1\r\n", "{engine}");
+        until_blocked(&mut other, 1);
+        other.say("RPUSH k v");
+        assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\nv\r\n", "{engine}");
+    }
+}
+
 /// All clients that only read get an entry, and one consumer of each group.
 #[test]
 fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {

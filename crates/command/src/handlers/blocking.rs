@@ -37,7 +37,8 @@ fn keys(args: Args<'_>) -> impl Iterator<Item = &[u8]> {
 async fn pop(cx: &mut Context<'_>, args: Args<'_>, end: End) -> Outcome {
     let timeout = timeout_ms(args.at(args.len() - 1))?;
     for key in keys(args) {
-        let Some(mut list) = list(cx, key).await? else { continue };
+        let found = list(cx, key).await;
+        let Some(mut list) = cx.or_pass_over(found)? else { continue };
         let Some(value) = list.pop_value(cx, end).await? else { continue };
         cx.save(&mut list)?;
         cx.replies().array(2);

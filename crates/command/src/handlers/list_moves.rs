@@ -80,7 +80,8 @@ pub(super) async fn lmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) 
     }
     for (index, key) in args.iter_from(first).take(place - first).enumerate() {
         end_turn(cx.yields(), index).await;
-        if let Some(mut list) = list(cx, key).await? {
+        let found = list(cx, key).await;
+        if let Some(mut list) = cx.or_pass_over(found)? {
             let values = list.pop_values(cx, end, count).await?;
             cx.save(&mut list)?;
             cx.replies().array(2);

@@ -181,7 +181,8 @@ pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 async fn look<'k>(cx: &mut Context<'_>, options: &Options<'k>, args: Args<'k>) -> Outcome<(Vec<Found<'k>>, Resolved)> {
     let (mut sources, mut resolved) = (Vec::new(), Vec::new());
     for (key, place) in options.streams(args) {
-        let stream = cx.stream(key).await?;
+        let found = cx.stream(key).await;
+        let stream = cx.or_pass_over(found)?;
         let behind = match args.at(place) {
             // A client that waits for new entries waits for those that are new from now on.
             b"$" => {

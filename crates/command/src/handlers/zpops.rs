@@ -109,9 +109,11 @@ pub async fn zmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Takes out the member at an end of the sorted set of `key`; `None` if there is none.
+/// Takes out the member at an end of the sorted set of `key`, for a command that may wait for it; `None` if there is
+/// none.
 pub(super) async fn pop_first(cx: &mut Context<'_>, key: &[u8], from_end: bool) -> Outcome<Option<Scored>> {
-    let Some(zset) = zset(cx, key).await? else { return Ok(None) };
+    let found = zset(cx, key).await;
+    let Some(zset) = cx.or_pass_over(found)? else { return Ok(None) };
     Ok(take(cx, key, zset, from_end, 1).await?.pop())
 }
 
@@ -122,7 +124,8 @@ pub(super) async fn zmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) 
     let behind = usize::try_from(keys).unwrap_or(usize::MAX).saturating_add(first);
     let (from_end, count) = end_and_count(args, behind)?;
     for key in args.iter_from(first).take(behind - first) {
-        let Some(zset) = zset(cx, key).await? else { continue };
+        let found = zset(cx, key).await;
+        let Some(zset) = cx.or_pass_over(found)? else { continue };
         let members = take(cx, key, zset, from_end, count).await?;
         let replies = cx.replies();
         replies.array(2);

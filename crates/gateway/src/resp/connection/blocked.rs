@@ -10,9 +10,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use weir_command::error::{Outcome, WRONG_TYPE};
+use weir_command::error::Outcome;
 use weir_command::reply::Replies;
-use weir_command::table::Id;
 use weir_command::{Args, Command, Request, Wait, rows_of};
 use weir_io::{Nanos, sleep_until};
 
@@ -39,11 +38,6 @@ enum Event {
 fn resolved(args: Args<'_>, words: &[(usize, Vec<u8>)]) -> Request {
     let word = |(place, word)| words.iter().find(|(other, _)| *other == place).map_or(word, |(_, word)| &word[..]);
     Request::new(0, 0, args.iter_from(0).enumerate().map(word))
-}
-
-/// Whether `command` puts what it takes into another row, which may also be of a wrong type.
-fn moves(command: &Command) -> bool {
-    matches!(command.id, Id::BLMove | Id::BRPopLPush)
 }
 
 impl<S: Store> Connection<S> {
@@ -96,9 +90,6 @@ impl<S: Store> Connection<S> {
         self.session.is_again = false;
         let tried = match (&outcome, self.session.waits.take()) {
             (Ok(()), None) => return Some(outcome),
-            // The row is of another type, so the command waits for one of its own. A command that moves says itself
-            // which of its rows is of a wrong type.
-            (Err(error), _) if *error == WRONG_TYPE && !moves(rows.command) => Tried::Other,
             (Err(_), _) => return Some(outcome),
             (Ok(()), Some(wait)) if rows.takes && wait.takes => Tried::Nothing,
             (Ok(()), Some(_)) => Tried::Other,
