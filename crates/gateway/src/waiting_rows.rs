@@ -170,9 +170,14 @@ impl RowWait {
         if self.wake.is_woken.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Tells that the connection has tried, and waits on.
+    /// Tells that the connection has tried, and waits on. If it was woken again meanwhile, it keeps its turns until it
+    /// has tried once more, because one of its rows may have been filled after the try looked at it.
     pub(crate) fn tried(&self, tried: Tried) {
         let mut queues = self.of.queues.lock();
+        // Nobody is woken without this lock.
+        if self.wake.is_woken.load(Ordering::Acquire) {
+            return;
+        }
         for row in &self.rows {
             if let Some(queue) = queues.rows.get_mut(row) {
                 queue.tried(self.number, tried);
@@ -199,7 +204,6 @@ impl Drop for RowWait {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
     use std::task::Waker;
 
     use weir_io::Rng;
@@ -241,65 +245,100 @@ mod tests {
         assert_eq!((waiting.count.load(Ordering::SeqCst), waiting.queues.lock().rows.len()), (0, 0));
     }
 
-    /// Random pushes, waits for several rows, and ends of waits: as long as a row has something, everybody who waits
-    /// for it is about to try.
+    #[test]
+    fn a_try_says_nothing_of_a_row_that_was_written_to_after_it() {
+        let waiting = Arc::new(WaitingRows::default());
+        let a = waiting.wait_for(&rows(b"xy"), Databases::AS_NAMED);
+        let b = waiting.wait_for(&rows(b"y"), Databases::AS_NAMED);
+        waiting.written(Databases::AS_NAMED, || rows(b"x"));
+        assert!(is_woken(&a));
+        // `a` has found nothing in `x`. Before it says so, `y` gets two values.
+        waiting.written(Databases::AS_NAMED, || rows(b"y"));
+        a.tried(Tried::Nothing);
+        assert!(is_woken(&a) && !is_woken(&b));
+        // `a` takes one of them, and the other one is left for `b`.
+        drop(a);
+        assert!(is_woken(&b));
+    }
+
+    /// A connection of the random test.
+    struct Waiter {
+        place: RowWait,
+        names: Vec<u8>,
+        /// It has looked at its rows and has not told the outcome yet: whether it has taken something.
+        took: Option<bool>,
+    }
+
+    impl Waiter {
+        /// Looks at the rows if it is time to try, and takes one value if there is any.
+        fn look(&mut self, content: &mut [u64; 3]) {
+            if is_woken(&self.place) {
+                let filled = self.names.iter().find(|&&name| content[usize::from(name)] > 0);
+                filled.into_iter().for_each(|&name| content[usize::from(name)] -= 1);
+                self.took = Some(filled.is_some());
+            }
+        }
+    }
+
+    /// Makes the next step of the waiter at `index`: it looks, or tells the outcome. `false` if it waits on.
+    fn step(waiters: &mut Vec<Waiter>, index: usize, content: &mut [u64; 3]) -> bool {
+        let waiter = &mut waiters[index];
+        match waiter.took.take() {
+            Some(true) => drop(waiters.remove(index)),
+            Some(false) => waiter.place.tried(Tried::Nothing),
+            None => {
+                waiter.look(content);
+                return waiter.took.is_some();
+            }
+        }
+        true
+    }
+
+    /// Random pushes, pops, waits for several rows, tries, and ends of waits: as long as a row has something, everybody
+    /// who waits for it is about to try. The runs are short, because a later push mends what was missed.
     #[test]
     fn nothing_lies_where_somebody_waits_for_it() {
-        for seed in 0..200 {
+        for seed in 0..10_000 {
             let mut rng = Rng::new(seed);
             let waiting = Arc::new(WaitingRows::default());
             let mut content = [0_u64; 3];
-            let mut places: VecDeque<(RowWait, Vec<u8>)> = VecDeque::new();
-            for _ in 0..200 {
-                match rng.below(5) {
-                    0 | 1 => {
+            let mut waiters: Vec<Waiter> = Vec::new();
+            for _ in 0..40 {
+                let any = |rng: &mut Rng, waiters: &[Waiter]| rng.below(waiters.len() as u64) as usize;
+                match rng.below(20) {
+                    0..6 => {
                         let names: Vec<u8> = (0..3).filter(|_| rng.chance(0.5)).collect();
                         if !names.is_empty() && names.iter().all(|&name| content[usize::from(name)] == 0) {
-                            places.push_back((waiting.wait_for(&rows(&names), Databases::AS_NAMED), names));
+                            let place = waiting.wait_for(&rows(&names), Databases::AS_NAMED);
+                            waiters.push(Waiter { place, names, took: None });
                         }
                     }
-                    2 => {
+                    6..10 => {
                         let name = rng.below(3) as u8;
                         content[usize::from(name)] += 1 + rng.below(3);
                         waiting.written(Databases::AS_NAMED, || rows(&[name]));
                     }
-                    3 if !places.is_empty() => {
-                        let index = rng.below(places.len() as u64) as usize;
-                        drop(places.remove(index));
+                    10..14 => {
+                        // Somebody who does not wait takes a value.
+                        if let Some(filled) = content.iter_mut().find(|count| **count > 0) {
+                            *filled -= 1;
+                        }
+                    }
+                    14 if !waiters.is_empty() => {
+                        let index = any(&mut rng, &waiters);
+                        drop(waiters.remove(index));
+                    }
+                    // Whoever is woken tries, in any order, and others come between a look and its outcome.
+                    _ if !waiters.is_empty() => {
+                        let index = any(&mut rng, &waiters);
+                        step(&mut waiters, index, &mut content);
                     }
                     _ => {}
                 }
-                // Whoever is woken tries, in any order.
-                while rng.chance(0.7) {
-                    let woken: Vec<usize> = (0..places.len()).filter(|&index| is_woken(&places[index].0)).collect();
-                    if woken.is_empty() {
-                        break;
-                    }
-                    let mut gone = Vec::new();
-                    for index in woken {
-                        let (place, names) = &places[index];
-                        match names.iter().find(|&&name| content[usize::from(name)] > 0) {
-                            Some(&name) => {
-                                content[usize::from(name)] -= 1;
-                                gone.push(index);
-                            }
-                            None => place.tried(Tried::Nothing),
-                        }
-                    }
-                    gone.into_iter().rev().for_each(|index| drop(places.remove(index)));
-                }
             }
             // All who are woken try until nobody is.
-            while let Some(index) = (0..places.len()).find(|&index| is_woken(&places[index].0)) {
-                match places[index].1.iter().find(|&&name| content[usize::from(name)] > 0).copied() {
-                    Some(name) => {
-                        content[usize::from(name)] -= 1;
-                        drop(places.remove(index));
-                    }
-                    None => places[index].0.tried(Tried::Nothing),
-                }
-            }
-            for (_, names) in &places {
+            while (0..waiters.len()).any(|index| step(&mut waiters, index, &mut content)) {}
+            for Waiter { names, .. } in &waiters {
                 assert!(
                     names.iter().all(|&name| content[usize::from(name)] == 0),
                     "seed {seed}: {content:?}, {names:?}"
