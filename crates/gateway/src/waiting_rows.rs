@@ -102,6 +102,13 @@ impl WaitingRows {
         }
     }
 
+    /// A write to `rows` begins. If it is dropped before it has [ended](Writing::end), the rows count as written to,
+    /// because its change may have been applied: it may wait once more after that, and its connection may be cut then.
+    #[inline]
+    pub(crate) fn writing<F: Fn() -> Vec<StoredKey>>(&self, databases: Databases, rows: F) -> Writing<'_, F> {
+        Writing { of: self, databases, rows, may_have_written: true }
+    }
+
     /// Tells that all rows were written to, or deleted.
     pub(crate) fn all_written(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
@@ -116,6 +123,32 @@ impl WaitingRows {
             if let Some(queue) = queues.rows.get_mut(&named(row, databases)[..]) {
                 queue.written();
             }
+        }
+    }
+}
+
+/// A write to rows that is under way.
+pub(crate) struct Writing<'a, F: Fn() -> Vec<StoredKey>> {
+    of: &'a WaitingRows,
+    databases: Databases,
+    rows: F,
+    /// Whether the rows may have been written to.
+    may_have_written: bool,
+}
+
+impl<F: Fn() -> Vec<StoredKey>> Writing<'_, F> {
+    /// The write has ended. `wrote` says whether it has changed anything.
+    #[inline]
+    pub(crate) fn end(mut self, wrote: bool) {
+        self.may_have_written = wrote;
+    }
+}
+
+impl<F: Fn() -> Vec<StoredKey>> Drop for Writing<'_, F> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.may_have_written {
+            self.of.written(self.databases, &self.rows);
         }
     }
 }

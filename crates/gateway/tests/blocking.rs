@@ -2,6 +2,7 @@
 //! filled.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::support::tenants::{connect, start_at};
 use crate::support::world::World;
@@ -240,6 +241,32 @@ fn who_waits_for_several_rows_passes_over_those_of_a_wrong_type() {
         until_blocked(&mut other, 1);
         other.say("RPUSH k v");
         assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\nv\r\n", "{engine}");
+    }
+}
+
+/// A writer may still wait for room when its change is applied, and its connection may be cut then.
+#[test]
+fn who_waits_is_woken_by_a_writer_that_is_cut() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let script = "return redis.call('RPUSH', KEYS[1], 'v')";
+    let fills: [&[&[&str]]; 4] = [
+        &[&["RPUSH", "k", "v"]],
+        &[&["RPUSH", "l", "v"], &["RPUSH", "k", "v"]],
+        &[&["MULTI"], &["RPUSH", "k", "v"], &["EXEC"]],
+        &[&["EVAL", script, "1", "k"]],
+    ];
+    for fill in fills {
+        send(&mut client, &mut other, &["BLPOP k 0"], 1);
+        let mut writer = weir.connect();
+        let id = id(&mut writer);
+        weir.store.writers_pay.store(true, Ordering::Relaxed);
+        writer.send(&fill.iter().flat_map(|words| encode(words)).collect::<Vec<_>>());
+        while other.say("LLEN k") == ":0\r\n" {}
+        assert_eq!(other.say(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+        writer.rest();
+        weir.store.writers_pay.store(false, Ordering::Relaxed);
+        assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\nv\r\n", "{fill:?}");
     }
 }
 

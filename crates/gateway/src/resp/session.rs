@@ -31,6 +31,7 @@ use crate::store::Store;
 use crate::tenant::account::Account;
 use crate::tenant::byte_budget::Hold;
 use crate::tenant::tenancy::{Grant, Standing};
+use crate::waiting_rows::WaitingRows;
 
 /// Most bytes that are sent to a stranger before the connection closes (S2).
 const STRANGER_BYTES_MAX: usize = 1 << 10;
@@ -504,7 +505,15 @@ impl<S: Store> Session<S> {
     /// The data and the outbox, with which a command on rows works.
     #[inline]
     pub(super) fn parts(&mut self) -> Outcome<(&S, &mut Outbox<S>)> {
-        Ok((&self.login.as_ref().ok_or(NO_AUTH)?.store, &mut self.outbox))
+        let (store, outbox, _) = self.parts_to_write()?;
+        Ok((store, outbox))
+    }
+
+    /// The same, and the connections that wait for rows, with which a command that writes works.
+    #[inline]
+    pub(super) fn parts_to_write(&mut self) -> Outcome<(&S, &mut Outbox<S>, &WaitingRows)> {
+        let login = self.login.as_ref().ok_or(NO_AUTH)?;
+        Ok((&login.store, &mut self.outbox, &login.account().waiting_rows))
     }
 
     /// The row of `key`.

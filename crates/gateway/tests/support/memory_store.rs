@@ -68,6 +68,9 @@ pub struct MemoryStore {
     pub scanned_bytes: Arc<AtomicU64>,
     /// Writes wait until nobody holds a value, as if the values kept alive the memory for which writes wait.
     pub writes_wait_for_readers: Arc<AtomicBool>,
+    /// While this is set, a write that was applied waits for ever before its writer is told, as if it had to wait for
+    /// room for what it has written.
+    pub writers_pay: Arc<AtomicBool>,
     /// While this is set, reading [`DISTANT_KEY`] takes for ever, and so does going through keys.
     pub disk_is_stuck: Arc<AtomicBool>,
     /// Going through keys must not happen, because the store sleeps.
@@ -99,6 +102,7 @@ impl MemoryStore {
             batches: Arc::default(),
             scanned_bytes: Arc::default(),
             writes_wait_for_readers: Arc::default(),
+            writers_pay: Arc::default(),
             disk_is_stuck: Arc::default(),
             is_asleep: Arc::default(),
             read_nanos: Arc::default(),
@@ -154,6 +158,12 @@ impl MemoryStore {
         }
     }
 
+    async fn paid(&self) {
+        while self.writers_pay.load(Ordering::Relaxed) {
+            yield_now().await;
+        }
+    }
+
     /// Whether somebody holds the value of `key`.
     pub fn is_held(&self, key: &str) -> bool {
         let map = self.map.lock().expect("no panic");
@@ -174,9 +184,12 @@ impl MemoryStore {
         transaction: &mut dyn Transaction,
     ) -> Result<Option<Ready<Result<()>>>> {
         self.readers_gone().await;
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.lock().await;
         let (batch, events) = transaction.run(rows).await?.into_parts();
-        Ok(self.apply_and_tell(&batch, events))
+        let commit = self.apply_and_tell(&batch, events);
+        drop(turn);
+        self.paid().await;
+        Ok(commit)
     }
 
     /// Runs `command` on the rows that it reads, one command after the other.
@@ -189,11 +202,14 @@ impl MemoryStore {
         call: &mut Call,
     ) -> Result<(Outcome, Option<Ready<Result<()>>>)> {
         self.readers_gone().await;
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.lock().await;
         let context = Context::locked(rows, host, call, Draft::default());
         let finished = run(command, context, args).await;
         let (batch, events) = finished.draft.into_parts();
-        Ok((finished.outcome, self.apply_and_tell(&batch, events)))
+        let commit = self.apply_and_tell(&batch, events);
+        drop(turn);
+        self.paid().await;
+        Ok((finished.outcome, commit))
     }
 }
 

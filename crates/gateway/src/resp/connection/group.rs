@@ -241,7 +241,7 @@ impl<S: Store> Connection<S> {
         outbox.replies.own_values();
         outbox.begin_answer();
         let (from, missing) = (outbox.answer_from(), outbox.replies.missing());
-        let Ok((store, outbox)) = self.session.parts() else { return 1 };
+        let Ok((store, outbox, waiting)) = self.session.parts_to_write() else { return 1 };
         let mut run = AsOne {
             members,
             watched: &[],
@@ -258,7 +258,11 @@ impl<S: Store> Connection<S> {
             reader: None,
             scripts: None,
         };
+        let rows = |member: &Member<'_>| rows_of(member.command, member.args, member.database, databases);
+        let writing = waiting.writing(databases, || members.iter().flat_map(rows).collect());
         let outcome = store.transact(key_of(members[0].command, members[0].args), &mut run).await;
+        // Only now is it known which of the commands have written.
+        writing.end(false);
         let mut done = run.done;
         let lens = reply_lens(&outbox.replies, from, &done);
         let commit = match outcome {
@@ -282,13 +286,8 @@ impl<S: Store> Connection<S> {
             }
         };
         outbox.end_group(done.len(), commit);
-        if let Ok(account) = self.session.account() {
-            let written = members.iter().zip(&done).filter(|(_, done)| done.call.wrote && done.outcome.is_ok());
-            let rows = |(member, done): (&Member<'_>, &Done)| {
-                rows_of(member.command, member.args, member.database, done.call.databases)
-            };
-            account.waiting_rows.written(databases, || written.flat_map(rows).collect());
-        }
+        let written = members.iter().zip(&done).filter(|(_, done)| done.call.wrote && done.outcome.is_ok());
+        waiting.written(databases, || written.flat_map(|(member, _)| rows(member)).collect());
         let run = done.len();
         for (index, (member, done)) in members.iter().zip(done).enumerate() {
             self.book(member, done, charges.get(index), lens.get(index).copied().unwrap_or(0));

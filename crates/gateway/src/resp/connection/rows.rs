@@ -1,7 +1,5 @@
 //! Commands on rows: the store that has the rows executes them. Plain writes are gathered on the way.
 
-use std::sync::Arc;
-
 use weir_command::error::{Error, NO_AUTH, Outcome};
 use weir_command::events::{Classes, Witness};
 use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, rows_of, run};
@@ -48,20 +46,18 @@ impl<S: Store> Connection<S> {
     /// Runs a command that reads and writes.
     async fn execute_locked(&mut self, command: &'static Command, args: Args<'_>, call: &mut Call) -> Outcome {
         self.submit().await;
-        let (store, outbox) = self.session.parts()?;
+        let (store, outbox, waiting) = self.session.parts_to_write()?;
         // The command may wait for the very memory that values in front of it keep, and during the wait nobody else has
         // the replies.
         outbox.replies.own_values();
+        let (database, databases) = (call.database, call.databases);
+        let writing = waiting.writing(databases, || rows_of(command, args, database, databases));
         let (outcome, commit) = store.execute(command, args, outbox, call).await?;
+        writing.end(call.wrote);
         call.bill.work.count_all([(Module::RowCommand, 1), (Module::Locked, 1)]);
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote));
         if let Some(commit) = commit {
             outbox.depend_on(commit);
-        }
-        if call.wrote {
-            let (database, databases) = (call.database, call.databases);
-            let rows = || rows_of(command, args, database, databases);
-            self.session.account()?.waiting_rows.written(databases, rows);
         }
         outcome
     }
@@ -78,15 +74,18 @@ impl<S: Store> Connection<S> {
         // Nothing may be written if a later part would be refused.
         check_parts(command, args)?;
         self.submit().await;
-        let account = Arc::clone(self.session.account()?);
-        let (store, outbox) = self.session.parts()?;
+        let (store, outbox, waiting) = self.session.parts_to_write()?;
         outbox.replies.own_values();
+        let (database, databases) = (call.database, call.databases);
         call.bill.work.count(Module::RowCommand, 1);
         let mut sum = 0;
         for spans in parts(command, args) {
             let protocol = outbox.replies.protocol;
             let mut part = Part::new(outbox, protocol);
+            let rows = || rows_of(command, args.with_spans(&spans), database, databases);
+            let writing = waiting.writing(databases, rows);
             let (outcome, commit) = store.execute(command, args.with_spans(&spans), &mut part, call).await?;
+            writing.end(call.wrote);
             call.bill.work.count(Module::Locked, 1);
             call.bill.work.count(Module::LogRecord, u64::from(call.wrote));
             let answer = part.into_answer();
@@ -94,8 +93,6 @@ impl<S: Store> Connection<S> {
                 outbox.depend_on(commit);
             }
             outcome?;
-            let rows = || rows_of(command, args.with_spans(&spans), call.database, call.databases);
-            account.waiting_rows.written(call.databases, rows);
             if split == Split::Sum {
                 sum += answer.as_integer().ok_or(Error::new("ERR internal error: a part gave no number"))?;
             }

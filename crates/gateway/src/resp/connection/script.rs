@@ -196,14 +196,18 @@ impl<S: Store> Connection<S> {
     }
 
     async fn run_alone(&mut self, account: &Account, alone: &mut Alone, begins_away: bool) -> Outcome {
-        let (store, mut away) = (self.session.store()?.clone(), None);
+        let (store, databases, mut away) = (self.session.store()?.clone(), self.session.databases(), None);
         for _ in 0..RUNS_MAX {
             if away.is_none() && (begins_away || alone.ground.left.is_some()) {
                 away = Some(Away::go(account, &self.server, &mut alone.ground, alone.scripted.function()).await?);
             }
             let first = first_key(&alone.ground, store.is_spread())?;
+            let rows = alone.rows();
+            let writing = account.waiting_rows.writing(databases, || rows.clone());
             let commit = store.transact(&first, alone).await?;
-            if alone.ground.runs_again() {
+            let runs_again = alone.ground.runs_again();
+            writing.end(alone.scripted.wrote && !runs_again);
+            if runs_again {
                 continue;
             }
             self.session.bill = std::mem::take(&mut alone.scripted.bill);
@@ -217,7 +221,6 @@ impl<S: Store> Connection<S> {
             let replies = alone.scripted.take_ended()?;
             if alone.scripted.wrote {
                 self.session.outbox.count(|stats| stats.changes.add(1));
-                account.waiting_rows.written(self.session.databases(), || alone.rows());
             }
             self.end_scripted(&mut alone.scripted).await?;
             // As in Redis, a client that listens to its own messages gets them before it is told how many listeners got

@@ -337,16 +337,16 @@ impl<S: Store> Connection<S> {
             if store.is_spread() && rows.iter().any(|row| is_apart(&row[1..])) {
                 return Err(CROSS_SLOT);
             }
+            let writing = account.waiting_rows.writing(call.databases, || rows.clone());
             let commit = store.transact(first, &mut run).await?;
             let AsOne { done, is_stale, .. } = run;
-            if !is_stale && scripts.as_mut().is_some_and(|scripts| scripts.ground.runs_again()) {
+            let runs_again = !is_stale && scripts.as_mut().is_some_and(|scripts| scripts.ground.runs_again());
+            writing.end(!runs_again && done.iter().any(|done| done.call.wrote));
+            if runs_again {
                 continue;
             }
             if let Some(commit) = commit {
                 outbox.depend_on(commit);
-            }
-            if done.iter().any(|done| done.call.wrote) {
-                account.waiting_rows.written(call.databases, || rows);
             }
             return Ok((done, is_stale, from));
         }
