@@ -270,6 +270,24 @@ fn who_waits_is_woken_by_a_writer_that_is_cut() {
     }
 }
 
+/// A connection that waits for its client has no place in the queue of a row, where others would wait behind it.
+#[test]
+fn who_does_not_read_keeps_nobody_from_a_row() {
+    let weir = Running::start(Settings::default());
+    let (mut silent, mut client, mut other) = (weir.connect_narrow(), weir.connect(), weir.connect());
+    let id = id(&mut silent);
+    let long = "v".repeat(200_000);
+    assert_eq!(other.say(&format!("SET long {long}")), "+OK\r\n");
+    silent.send(&[encode(&["GET", "long"]), encode(&["BLPOP", "k", "0"])].concat());
+    while !other.say(&format!("CLIENT LIST ID {id}")).contains(" cmd=blpop ") {}
+    send(&mut client, &mut other, &["BLPOP k 0"], 1);
+    assert_eq!(other.say("RPUSH k a b"), ":2\r\n");
+    assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\na\r\n");
+    // It is served when its client reads.
+    assert_eq!(next(&mut silent), format!("$200000\r\n{long}\r\n"));
+    assert_eq!(next(&mut silent), "*2\r\n$1\r\nk\r\n$1\r\nb\r\n");
+}
+
 /// All clients that only read get an entry, and one consumer of each group.
 #[test]
 fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {

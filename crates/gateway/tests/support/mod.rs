@@ -20,6 +20,7 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
 use weir_gateway::admin::node::SlowReply;
@@ -140,6 +141,8 @@ pub struct Served {
     pub address: SocketAddr,
     /// The address where clients speak TLS, if they can.
     pub secured: Option<SocketAddr>,
+    /// The address of [`Served::connect_narrow`].
+    narrow: SocketAddr,
     /// [`Observer::seconds`], for any kind of store.
     seconds: Box<dyn Fn() -> u64 + Send + Sync>,
     /// [`Observer::processor_use`], in the same way.
@@ -165,18 +168,23 @@ impl Served {
         tls: Option<Arc<Tls>>,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (gateway, secured) = {
+        let (gateway, secured, narrow) = {
             let _guard = runtime.enter();
             let address = "127.0.0.1:0".parse().expect("an address");
             let listener = listen(address).expect("a free port");
             let mut gateway = Gateway::new(Entrance::plain(listener), settings, doorman, clock).expect("an address");
+            let narrow = narrow_socket();
+            narrow.bind(address).expect("a free port");
+            let listener = narrow.listen(16).expect("a free port");
+            let narrow = listener.local_addr().expect("an address");
+            gateway.listen_also(Entrance::plain(listener));
             let mut secured = None;
             if let Some(tls) = tls {
                 let listener = listen(address).expect("a free port");
                 secured = Some(listener.local_addr().expect("an address"));
                 gateway.listen_also(Entrance::secured(listener, tls));
             }
-            (gateway, secured)
+            (gateway, secured, narrow)
         };
         let address = gateway.address();
         let (seconds, used, slow) = (gateway.observer(), gateway.observer(), gateway.observer());
@@ -188,6 +196,7 @@ impl Served {
         Self {
             address,
             secured,
+            narrow,
             seconds: Box::new(move || seconds.seconds()),
             processor_use: Box::new(move || used.processor_use()),
             costs: Box::new(move || costs.costs()),
@@ -200,6 +209,24 @@ impl Served {
     pub fn connect(&self) -> Client {
         Client::new(TcpStream::connect(self.address).expect("the gateway listens"))
     }
+
+    /// A connection for which the kernel keeps next to nothing that was not read: a few kilobytes make the gateway
+    /// wait.
+    pub fn connect_narrow(&self) -> Client {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let stream = runtime.block_on(async { narrow_socket().connect(self.narrow).await?.into_std() });
+        let stream = stream.expect("the gateway listens");
+        stream.set_nonblocking(false).expect("a socket");
+        Client::new(stream)
+    }
+}
+
+/// A socket with the smallest buffers, which also those sockets get that it accepts.
+fn narrow_socket() -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_send_buffer_size(1).expect("a socket");
+    socket.set_recv_buffer_size(1).expect("a socket");
+    socket
 }
 
 impl Drop for Served {
@@ -231,6 +258,11 @@ impl Running {
 
     pub fn connect(&self) -> Client {
         self.served.connect()
+    }
+
+    /// See [`Served::connect_narrow`].
+    pub fn connect_narrow(&self) -> Client {
+        self.served.connect_narrow()
     }
 
     /// Seconds that the gateway has counted. All time limits are measured in these.

@@ -18,6 +18,7 @@ use weir_io::{Nanos, sleep_until};
 use super::Connection;
 use crate::pool;
 use crate::resp::client::Phase;
+use crate::resp::commands::gone;
 use crate::resp::input::Input;
 use crate::resp::rights::Origin;
 use crate::resp::ticket::{Blocked, BlockedOnRows, Ending, Later};
@@ -46,9 +47,13 @@ impl<S: Store> Connection<S> {
     /// # Errors
     /// The client is gone.
     pub(super) async fn answer_later(&mut self, blocked: Blocked, input: &mut Input) -> io::Result<()> {
-        self.flush().await?;
-        pool::give(self.session.outbox.replies.reclaim());
         let Blocked { mut later, until, timed_out, rows } = blocked;
+        match rows {
+            // That was done before the connection took its place: with a place it must not wait for its client.
+            Some(_) => self.leave_databases().await,
+            None => self.flush().await?,
+        }
+        pool::give(self.session.outbox.replies.reclaim());
         let outcome = loop {
             let event = self.until_answered(&mut later, until, rows.as_ref(), input).await?;
             let outbox = &mut self.session.outbox;
@@ -83,7 +88,6 @@ impl<S: Store> Connection<S> {
     /// Runs a command whose rows may be filled; `None` if it waits on. During the try nobody else can end its wait.
     async fn try_again(&mut self, rows: &BlockedOnRows) -> Option<Outcome> {
         let ticket = self.session.outbox.client.take_ticket()?;
-        let from = self.session.outbox.answer_from();
         self.session.is_again = true;
         self.remember(rows.command, rows.request.args());
         let outcome = self.try_on_rows(rows.command, rows.request.args()).await;
@@ -94,8 +98,7 @@ impl<S: Store> Connection<S> {
             (Ok(()), Some(wait)) if rows.takes && wait.takes => Tried::Nothing,
             (Ok(()), Some(_)) => Tried::Other,
         };
-        self.session.outbox.depend_on_nothing();
-        self.session.outbox.replies.restart(from);
+        self.take_back_try();
         // The replies in front of it were sent, and the client does not get what this try has read.
         self.session.outbox.end_messages_among();
         self.session.outbox.client.give_ticket(ticket);
@@ -118,33 +121,53 @@ impl<S: Store> Connection<S> {
         outcome
     }
 
-    /// The command under way has found nothing: queues it for its rows, and tries it once more, because they may have
-    /// been filled since. If it waits, its answer is taken back.
+    /// The command under way has found nothing: answers the commands before it, queues it for its rows, and tries it
+    /// once more, because they may have been filled since. If it waits, its answer is taken back.
     pub(super) async fn wait_for_rows(&mut self, command: &'static Command, args: Args<'_>, wait: Wait) -> Outcome {
+        let now = self.server.clock.now();
+        let until = wait.timeout_ms.map(|ms| now.saturating_add(ms.saturating_mul(1_000_000)));
+        self.take_back_try();
+        // This comes first, because it lasts as long as the client does not read. Connections behind this one in a
+        // queue must not wait for its client.
+        self.flush().await.map_err(gone)?;
+        self.enter_databases().await;
+        self.session.outbox.lap = self.server.clock.now();
+        if let Some(denied) = self.session.denied_now(command, args, Origin::Client).await {
+            return Err(denied.as_error(command, args));
+        }
         let databases = self.session.databases();
         let rows = rows_of(command, args, self.session.database(), databases);
         let place = self.session.account()?.waiting_rows.wait_for(&rows, databases);
-        let from = self.session.outbox.answer_from();
-        self.session.outbox.replies.restart(from);
         // From now on the command means what it meant when it came.
         let request = resolved(args, &wait.resolved);
-        self.execute_on_rows(command, request.args()).await?;
+        self.session.is_again = true;
+        self.remember(command, request.args());
+        let outcome = self.execute_on_rows(command, request.args()).await;
+        self.session.is_again = false;
+        outcome?;
         if self.session.waits.take().is_none() {
             return Ok(());
         }
+        self.take_back_try();
         let outbox = &mut self.session.outbox;
-        outbox.depend_on_nothing();
-        outbox.replies.restart(from);
+        // The replies in front of it were sent, and the client does not get what this try has read.
+        outbox.end_messages_among();
         let mut timed_out = Replies::default();
         timed_out.protocol = outbox.replies.protocol;
         timed_out.null_array();
         let timed_out = timed_out.to_vec();
-        let now = outbox.server.clock.now();
-        let until = wait.timeout_ms.map(|ms| now.saturating_add(ms.saturating_mul(1_000_000)));
         let later = outbox.client.block();
         let rows = BlockedOnRows { place, command, request, takes: wait.takes };
         self.session.blocked = Some(Blocked { later, until, timed_out, rows: Some(rows) });
         Ok(())
+    }
+
+    /// Takes back the answer of a try that has found nothing.
+    fn take_back_try(&mut self) {
+        let outbox = &mut self.session.outbox;
+        outbox.depend_on_nothing();
+        let from = outbox.answer_from();
+        outbox.replies.restart(from);
     }
 
     async fn until_answered(
