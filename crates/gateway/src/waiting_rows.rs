@@ -3,8 +3,10 @@
 //! Each row that somebody waits for has a queue of waiting connections, in the order in which their waits began. A
 //! write to the row wakes the first one, which tries its command again. When it has tried, the next one is woken, and
 //! so on, until a connection that would take something has found nothing: then there is nothing for those behind it
-//! either. So a push into a list for which a thousand connections wait costs two tries, and all connections that only
-//! read a stream are woken.
+//! either. So a push into a list for which a thousand connections wait costs two tries.
+//!
+//! Connections that only read (`XREAD`) are woken as well, but nobody waits until they have tried: in the middle of a
+//! long reply they wait for their clients.
 //!
 //! If a write to the row comes while connections are trying, the tries begin again from the front when they have ended.
 //! A connection that goes away in the middle of its try hands the turn to the next one.
@@ -37,11 +39,18 @@ struct Queues {
 /// The connections that wait for one row, in the order in which the waits began.
 #[derive(Default)]
 struct Queue {
-    waiters: BTreeMap<u64, Arc<Wake>>,
+    waiters: BTreeMap<u64, Waiter>,
     /// The number of the waiter whose turn it is to try.
     trying: Option<u64>,
     /// Whether the row was written to during the tries.
     again: bool,
+}
+
+/// A connection in the queue of a row.
+struct Waiter {
+    wake: Arc<Wake>,
+    /// Those behind it wait until it has tried.
+    takes_turn: bool,
 }
 
 /// How a connection is woken.
@@ -77,8 +86,9 @@ pub(crate) struct RowWait {
 
 impl WaitingRows {
     /// Waits for `rows` from now on, behind all who wait already. No write that comes after this call is missed, but
-    /// one may have come before it: so try the command once more.
-    pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey], databases: Databases) -> RowWait {
+    /// one may have come before it: so try the command once more. If `takes_turn` is set, those behind wait for the
+    /// outcome of each try.
+    pub(crate) fn wait_for(self: &Arc<Self>, rows: &[StoredKey], databases: Databases, takes_turn: bool) -> RowWait {
         let wake = Arc::new(Wake::default());
         let mut queues = self.queues.lock();
         queues.last_number += 1;
@@ -87,7 +97,8 @@ impl WaitingRows {
         rows.sort_unstable();
         rows.dedup();
         for row in &rows {
-            queues.rows.entry(row.clone()).or_default().waiters.insert(number, Arc::clone(&wake));
+            let waiter = Waiter { wake: Arc::clone(&wake), takes_turn };
+            queues.rows.entry(row.clone()).or_default().waiters.insert(number, waiter);
         }
         self.count.fetch_add(1, Ordering::SeqCst);
         drop(queues);
@@ -172,12 +183,11 @@ impl Queue {
         }
     }
 
-    /// Lets the first waiter whose number is `from` or larger try.
+    /// Lets the first waiter whose number is `from` or larger and who takes a turn try, and all in front of it.
     fn let_try(&mut self, from: u64) {
-        let next = self.waiters.range(from..).next();
-        self.trying = next.map(|(&number, wake)| {
-            wake.wake();
-            number
+        self.trying = self.waiters.range(from..).find_map(|(&number, waiter)| {
+            waiter.wake.wake();
+            waiter.takes_turn.then_some(number)
         });
     }
 
@@ -255,7 +265,7 @@ mod tests {
     fn the_first_who_waits_is_woken_and_hands_on() {
         let waiting = Arc::new(WaitingRows::default());
         waiting.written(Databases::AS_NAMED, || unreachable!("nobody waits"));
-        let [a, b, c] = [0; 3].map(|_| waiting.wait_for(&rows(b"x"), Databases::AS_NAMED));
+        let [a, b, c] = [0; 3].map(|_| waiting.wait_for(&rows(b"x"), Databases::AS_NAMED, true));
         waiting.written(Databases::AS_NAMED, || rows(b"y"));
         assert!(![&a, &b, &c].into_iter().any(is_woken));
         waiting.written(Databases::AS_NAMED, || rows(b"x"));
@@ -281,8 +291,8 @@ mod tests {
     #[test]
     fn a_try_says_nothing_of_a_row_that_was_written_to_after_it() {
         let waiting = Arc::new(WaitingRows::default());
-        let a = waiting.wait_for(&rows(b"xy"), Databases::AS_NAMED);
-        let b = waiting.wait_for(&rows(b"y"), Databases::AS_NAMED);
+        let a = waiting.wait_for(&rows(b"xy"), Databases::AS_NAMED, true);
+        let b = waiting.wait_for(&rows(b"y"), Databases::AS_NAMED, true);
         waiting.written(Databases::AS_NAMED, || rows(b"x"));
         assert!(is_woken(&a));
         // `a` has found nothing in `x`. Before it says so, `y` gets two values.
@@ -292,6 +302,20 @@ mod tests {
         // `a` takes one of them, and the other one is left for `b`.
         drop(a);
         assert!(is_woken(&b));
+    }
+
+    #[test]
+    fn nobody_waits_for_the_try_of_a_connection_that_only_reads() {
+        let waiting = Arc::new(WaitingRows::default());
+        let [a, b, c] =
+            [false, true, false].map(|takes_turn| waiting.wait_for(&rows(b"x"), Databases::AS_NAMED, takes_turn));
+        waiting.written(Databases::AS_NAMED, || rows(b"x"));
+        assert!(is_woken(&a) && is_woken(&b) && !is_woken(&c));
+        b.tried(Tried::Other);
+        assert!(is_woken(&c));
+        // Neither `a` nor `c` has told its outcome.
+        waiting.written(Databases::AS_NAMED, || rows(b"x"));
+        assert!(is_woken(&a) && is_woken(&b) && !is_woken(&c));
     }
 
     /// A connection of the random test.
@@ -342,7 +366,7 @@ mod tests {
                     0..6 => {
                         let names: Vec<u8> = (0..3).filter(|_| rng.chance(0.5)).collect();
                         if !names.is_empty() && names.iter().all(|&name| content[usize::from(name)] == 0) {
-                            let place = waiting.wait_for(&rows(&names), Databases::AS_NAMED);
+                            let place = waiting.wait_for(&rows(&names), Databases::AS_NAMED, true);
                             waiters.push(Waiter { place, names, took: None });
                         }
                     }

@@ -288,6 +288,21 @@ fn who_does_not_read_keeps_nobody_from_a_row() {
     assert_eq!(next(&mut silent), "*2\r\n$1\r\nk\r\n$1\r\nb\r\n");
 }
 
+/// The reply of a connection that only reads may be long, and it waits for its client in the middle of it.
+#[test]
+fn who_does_not_read_an_entry_keeps_nobody_from_it() {
+    let weir = Running::start(Settings::default());
+    let (mut silent, mut client, mut other) = (weir.connect_narrow(), weir.connect(), weir.connect());
+    assert_eq!(other.say("XGROUP CREATE s g $ MKSTREAM"), "+OK\r\n");
+    send(&mut silent, &mut other, &["XREAD BLOCK 0 STREAMS s $"], 1);
+    send(&mut client, &mut other, &["XREADGROUP GROUP g c BLOCK 0 STREAMS s >"], 2);
+    let long = "v".repeat(300_000);
+    assert_eq!(other.say(&format!("XADD s 1-1 f {long}")), "$3\r\n1-1\r\n");
+    let told = format!("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$300000\r\n{long}\r\n");
+    assert!(next(&mut client) == told);
+    assert!(next(&mut silent) == told);
+}
+
 /// All clients that only read get an entry, and one consumer of each group.
 #[test]
 fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {

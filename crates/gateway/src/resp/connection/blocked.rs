@@ -137,7 +137,7 @@ impl<S: Store> Connection<S> {
         }
         let databases = self.session.databases();
         let rows = rows_of(command, args, self.session.database(), databases);
-        let place = self.session.account()?.waiting_rows.wait_for(&rows, databases);
+        let place = self.session.account()?.waiting_rows.wait_for(&rows, databases, command.writes());
         // From now on the command means what it meant when it came.
         let request = resolved(args, &wait.resolved);
         self.session.is_again = true;
