@@ -48,7 +48,7 @@ struct State {
     /// Transactions of more commands are always put off, and how often that was.
     commands_max: usize,
     put_off: u64,
-    /// What reads show while the log has failed, and how many more writes are refused until it is replaced.
+    /// What reads show while the log has failed, and how many more reads and writes come until it is replaced.
     fence: Option<(Rows, u64)>,
 }
 
@@ -57,7 +57,7 @@ struct State {
 struct LogFailure {
     /// Whether the write that met it counts as done in the end.
     is_done: bool,
-    /// How many more writes are refused until the log is replaced.
+    /// How many more reads and writes come until the log is replaced; the writes are refused.
     refusals: u64,
 }
 
@@ -102,7 +102,7 @@ impl FakeTenant {
     }
 
     /// Lets the log fail at the write behind `writes` others. That one is answered with an error although it counts as
-    /// done in the end, if it `is_done`; then `refusals` more are refused.
+    /// done in the end, if it `is_done`; then the log is replaced behind `refusals` more reads and writes.
     pub(super) fn fail(&self, writes: u64, is_done: bool, refusals: u64) {
         self.state.lock().failure = Some((writes, LogFailure { is_done, refusals }));
     }
@@ -234,19 +234,30 @@ impl State {
 
     fn run(&mut self, database: &mut u8, words: &Words) -> String {
         match (&words[0][..], &mut self.fence) {
-            (b"GET", Some((published, _))) => apply(published, &mut self.changes, database, words),
+            (b"GET", Some((published, _))) => {
+                let answer = apply(published, &mut self.changes, database, words);
+                self.repair();
+                answer
+            }
             (b"GET" | b"PING" | b"SELECT", _) => apply(&mut self.rows, &mut self.changes, database, words),
             _ => self.write(database, |state, database| apply(&mut state.rows, &mut state.changes, database, words)),
         }
     }
 
-    /// Does a write, unless the log has failed or fails at it.
-    fn write(&mut self, database: &mut u8, now: impl FnOnce(&mut Self, &mut u8) -> String) -> String {
-        if let Some((_, refusals)) = &mut self.fence {
-            *refusals -= 1;
-            if *refusals == 0 {
+    /// Counts a request while the log has failed; behind the last of them the log is replaced.
+    fn repair(&mut self) {
+        if let Some((_, left)) = &mut self.fence {
+            *left -= 1;
+            if *left == 0 {
                 self.fence = None;
             }
+        }
+    }
+
+    /// Does a write, unless the log has failed or fails at it.
+    fn write(&mut self, database: &mut u8, now: impl FnOnce(&mut Self, &mut u8) -> String) -> String {
+        if self.fence.is_some() {
+            self.repair();
             return DISK_FAILED.to_owned();
         }
         match &mut self.failure {
