@@ -16,7 +16,7 @@
 //! first three held: they only queue. Neither the list of awake partitions nor the list of what each was last seen to
 //! hold is locked together with anything else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -94,8 +94,6 @@ pub(crate) struct WriteMemory {
 struct Failures {
     count: u64,
     last: Option<Error>,
-    /// The tenants whose last flush has failed.
-    tenants: BTreeSet<u32>,
 }
 
 /// An entry of [`WriteMemory::held`].
@@ -244,37 +242,17 @@ impl WriteMemory {
     /// longer.
     pub fn leave(&self, owner: Owner) {
         self.awake.lock().remove(&owner);
-        self.failures.lock().tenants.remove(&owner.tenant);
         self.news.notify();
     }
 
-    /// A flush of `tenant` has failed.
-    pub fn flush_failed(&self, tenant: u32, error: &Error) {
+    /// A flush has failed.
+    pub fn flush_failed(&self, error: &Error) {
         {
             let mut failures = self.failures.lock();
             failures.count += 1;
             failures.last = Some(error.clone());
-            failures.tenants.insert(tenant);
         }
         self.news.notify();
-    }
-
-    /// A flush of `tenant` has succeeded.
-    pub fn flush_succeeded(&self, tenant: u32) {
-        self.failures.lock().tenants.remove(&tenant);
-    }
-
-    /// Why it would be in vain to wait for room for `tenant`, if a flush has failed since there were `failed_before`
-    /// failures: the tenant's own flushes fail, or those of all tenants that use memory.
-    fn is_in_vain(&self, tenant: u32, failed_before: u64) -> Option<Error> {
-        let (last, failing) = {
-            let failures = self.failures.lock();
-            let last = failures.last.clone().filter(|_| failures.count > failed_before)?;
-            (last, failures.tenants.clone())
-        };
-        let frees = |(other, part): (u32, Part)| part.used > 0 && !failing.contains(&other);
-        let is_hopeless = failing.contains(&tenant) || !self.pool.parts().into_iter().any(frees);
-        is_hopeless.then_some(last)
     }
 
     /// Whether writes must ask for room. Costs two loads.
@@ -305,7 +283,7 @@ impl WriteMemory {
     /// Waits for the room that [`WriteMemory::try_room`] did not find, or until `ends` is true.
     ///
     /// # Errors
-    /// A flush failed meanwhile, and no other one is likely to give memory back.
+    /// A flush failed meanwhile: waiting has no end in sight.
     pub async fn room(&self, tenant: u32, bytes: usize, ends: impl Fn() -> bool + Send + Sync) -> Result<Room> {
         let failed_before = self.failures.lock().count;
         let acquire = self.pool.acquire(tenant, self.units(bytes));
@@ -316,7 +294,8 @@ impl WriteMemory {
             if ends() {
                 return Some(Ok(Room { _permit: None }));
             }
-            self.is_in_vain(tenant, failed_before).map(Err)
+            let failures = self.failures.lock();
+            failures.last.clone().filter(|_| failures.count > failed_before).map(Err)
         };
         match select(acquire, pin!(self.news.wait(look))).await {
             Either::Left((permit, _)) => {

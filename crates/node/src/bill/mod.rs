@@ -122,10 +122,16 @@ impl BillBook {
 }
 
 fn apply(lines: &mut Lines, edit: &BillEdit) {
+    let is_there = |line: &BillLine| lines.range((line.hour, 0)..=(line.hour, u32::MAX)).next().is_some();
+    let begins_an_hour = !edit.lines.iter().all(is_there);
     for line in &edit.lines {
         let (name, usage) = lines.entry((line.hour, line.tenant)).or_default();
         name.clone_from(&line.name);
         *usage += line.usage;
+    }
+    // Few edits begin an hour, and many are applied when a bill is opened.
+    if !begins_an_hour && lines.len() <= LINES_MAX {
+        return;
     }
     let Some(now) = edit.lines.iter().map(|line| line.hour).max() else { return };
     let mut hours = hours(lines);

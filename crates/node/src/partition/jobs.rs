@@ -135,7 +135,6 @@ impl Partition {
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     expired_keys = report.expired_keys;
                     if facts.level.is_none() {
-                        partition.memory.flush_succeeded(partition.owner.tenant);
                         // First whoever waits for memory, and the next flush: making the anchor durable takes a sync.
                         partition.progress.notify();
                         partition.kick();
@@ -144,9 +143,9 @@ impl Partition {
                 }
                 Ended::Done(Err(error)) => {
                     Counters::add(&partition.counters.job_errors, 1);
+                    partition.job_failures.fetch_add(1, Ordering::Relaxed);
                     if facts.level.is_none() {
-                        partition.flush_failures.fetch_add(1, Ordering::Relaxed);
-                        partition.memory.flush_failed(partition.owner.tenant, &error);
+                        partition.memory.flush_failed(&error);
                     }
                     tracing::warn!(
                         owner = ?partition.owner,

@@ -101,8 +101,8 @@ pub struct Partition {
     pub(crate) job_failure: Mutex<Option<Error>>,
     /// How many jobs have failed a moment ago and are not tried again yet.
     pauses: AtomicUsize,
-    /// How many flushes have failed.
-    flush_failures: AtomicU64,
+    /// How many jobs have failed.
+    job_failures: AtomicU64,
     /// A flush is under way.
     is_flushing: AtomicBool,
     /// Where slowed writes wait.
@@ -262,7 +262,7 @@ impl Partition {
     /// # Errors
     /// The flush fails; `Closed` if the partition is being closed.
     pub(crate) async fn flush_and_hold(self: &Arc<Self>) -> Result<Box<dyn Checkpoint>> {
-        let failures = || self.flush_failures.load(Ordering::Relaxed);
+        let failures = || self.job_failures.load(Ordering::Relaxed);
         let failed_before = failures();
         let last = self.seal_all();
         let flushed = || {
@@ -273,7 +273,8 @@ impl Partition {
                 let message = "the partition is being closed";
                 return Some(Err(Error::new(ErrorKind::Closed, "flush", "the partition", message)));
             }
-            // A compaction that has failed, or a flush before this one, says nothing about this flush.
+            // A job that failed before says nothing about this flush. One that fails now may be a compaction that the
+            // flush waits for, as in a tree without level 0.
             self.job_failure.lock().clone().filter(|_| failures() > failed_before).map(Err)
         };
         self.progress.wait(flushed).await?;

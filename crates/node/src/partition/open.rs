@@ -227,7 +227,7 @@ impl Partition {
             ending: Event::default(),
             job_failure: Mutex::default(),
             pauses: AtomicUsize::new(0),
-            flush_failures: AtomicU64::new(0),
+            job_failures: AtomicU64::new(0),
             is_flushing: AtomicBool::new(false),
             write_throttle: WriteThrottle::default(),
             write_rate: AtomicU64::new(0),

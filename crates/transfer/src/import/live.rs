@@ -114,6 +114,8 @@ impl Live<'_> {
                 Remedy::Restart => {
                     self.position = self.steps.resume_point().await?;
                     if self.position.is_none() && !self.has_begun {
+                        // What this import has written beside the data is no data.
+                        self.steps.end().await?;
                         self.import.check_empty().await?;
                     }
                 }

@@ -52,8 +52,9 @@ impl<S: Store> Connection<S> {
         outbox.replies.own_values();
         let (database, databases) = (call.database, call.databases);
         let writing = waiting.writing(databases, || rows_of(command, args, database, databases));
-        let (outcome, commit) = store.execute(command, args, outbox, call).await?;
-        writing.end(call.wrote);
+        let done = store.execute(command, args, outbox, call).await;
+        writing.end(done.is_ok() && call.wrote);
+        let (outcome, commit) = done?;
         call.bill.work.count_all([(Module::RowCommand, 1), (Module::Locked, 1)]);
         call.bill.work.count(Module::LogRecord, u64::from(call.wrote));
         if let Some(commit) = commit {
@@ -84,8 +85,9 @@ impl<S: Store> Connection<S> {
             let mut part = Part::new(outbox, protocol);
             let rows = || rows_of(command, args.with_spans(&spans), database, databases);
             let writing = waiting.writing(databases, rows);
-            let (outcome, commit) = store.execute(command, args.with_spans(&spans), &mut part, call).await?;
-            writing.end(call.wrote);
+            let done = store.execute(command, args.with_spans(&spans), &mut part, call).await;
+            writing.end(done.is_ok() && call.wrote);
+            let (outcome, commit) = done?;
             call.bill.work.count(Module::Locked, 1);
             call.bill.work.count(Module::LogRecord, u64::from(call.wrote));
             let answer = part.into_answer();

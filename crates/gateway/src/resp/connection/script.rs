@@ -204,9 +204,10 @@ impl<S: Store> Connection<S> {
             let first = first_key(&alone.ground, store.is_spread())?;
             let rows = alone.rows();
             let writing = account.waiting_rows.writing(databases, || rows.clone());
-            let commit = store.transact(&first, alone).await?;
+            let committed = store.transact(&first, alone).await;
             let runs_again = alone.ground.runs_again();
-            writing.end(alone.scripted.wrote && !runs_again);
+            writing.end(committed.is_ok() && alone.scripted.wrote && !runs_again);
+            let commit = committed?;
             if runs_again {
                 continue;
             }

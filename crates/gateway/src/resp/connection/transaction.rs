@@ -338,10 +338,11 @@ impl<S: Store> Connection<S> {
                 return Err(CROSS_SLOT);
             }
             let writing = account.waiting_rows.writing(call.databases, || rows.clone());
-            let commit = store.transact(first, &mut run).await?;
+            let committed = store.transact(first, &mut run).await;
             let AsOne { done, is_stale, .. } = run;
             let runs_again = !is_stale && scripts.as_mut().is_some_and(|scripts| scripts.ground.runs_again());
-            writing.end(!runs_again && done.iter().any(|done| done.call.wrote));
+            writing.end(committed.is_ok() && !runs_again && done.iter().any(|done| done.call.wrote));
+            let commit = committed?;
             if runs_again {
                 continue;
             }
