@@ -7,9 +7,7 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
 
-use crate::codec::{
-    Appended, Contents, Entry, append_record, contents, decode_current, encode_current, file_header, file_name, seed,
-};
+use crate::codec::{Entry, append_record, decode, decode_current, encode_current, file_header, file_name, seed};
 use crate::files::{read_file, remove_if_there, write_file};
 use crate::garbage::{Begun, Garbage};
 
@@ -26,17 +24,9 @@ pub struct Recovered<E> {
     pub edits: Vec<E>,
     /// Offset of a torn last record, if there was one.
     pub torn_at: Option<u64>,
-    /// What has to be written again before the file is relied on.
-    pub(crate) appended: Option<Appended>,
 }
 
 impl<E: Entry> Recovered<E> {
-    /// File `number`, with these contents.
-    pub(crate) fn new(number: u64, contents: Contents<E>) -> Self {
-        let Contents { edits, torn_at, appended } = contents;
-        Self { number, edits, torn_at, appended }
-    }
-
     /// The file, in `dir`.
     pub fn path(&self, dir: &Path) -> PathBuf {
         dir.join(file_name::<E>(self.number))
@@ -106,7 +96,7 @@ impl<E: Entry> Journal<E> {
         first: impl FnOnce(u64) -> E,
     ) -> Result<Self> {
         match recovered {
-            Some(recovered) => Self::resume(fs, dir, tag, salt, recovered.number, recovered.appended.as_ref()).await,
+            Some(recovered) => Self::resume(fs, dir, tag, salt, recovered.number).await,
             None => {
                 let number = *next;
                 *next += 1;
@@ -133,30 +123,18 @@ impl<E: Entry> Journal<E> {
             ErrorKind::NotFound => Error::corruption(&path, 0, "the file is missing, although CURRENT names it"),
             _ => error,
         })?;
-        let contents = contents(&bytes).map_err(|broken| Error::corruption(&path, broken.offset, broken.message))?;
-        Ok(Some(Recovered::new(number, contents)))
+        let (edits, torn_at) =
+            decode(&bytes).map_err(|broken| Error::corruption(&path, broken.offset, broken.message))?;
+        Ok(Some(Recovered { number, edits, torn_at }))
     }
 
-    /// Goes on with file `number`, which was just recovered with the record `appended` at its end. Adds nothing to it:
-    /// the first edit rolls. So opening costs two syncs, and works on a full disk.
+    /// Goes on with file `number`, which was just recovered, without writing to it: the first edit rolls. So opening
+    /// costs two syncs, and works on a full disk.
     ///
     /// The syncs are needed before any file that the journal does not name may be removed: what was read may have been
-    /// in the page cache only, left there by a killed process, and a power cut would take it back. If that process has
-    /// met an error when it synced the last record, the cache takes the record for clean, and a sync alone would not
-    /// write it. So it is written again as it is, which cannot harm it if it is there.
-    pub async fn resume(
-        fs: &Arc<dyn Fs>,
-        dir: &Path,
-        tag: Tag,
-        salt: u64,
-        number: u64,
-        appended: Option<&Appended>,
-    ) -> Result<Self> {
-        let options = OpenOptions { write: appended.is_some(), ..OpenOptions::read_buffered() };
-        let file = fs.open(&dir.join(file_name::<E>(number)), options, tag).await?;
-        if let Some(Appended { offset, bytes }) = appended {
-            file.write_at(*offset, AlignedBuf::copy_of(bytes), tag).await?;
-        }
+    /// in the page cache only, left there by a killed process, and a power cut would take it back.
+    pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64) -> Result<Self> {
+        let file = fs.open(&dir.join(file_name::<E>(number)), OpenOptions::read_buffered(), tag).await?;
         // The device takes both in one go.
         try_join(file.sync(tag), fs.sync_dir(dir, tag)).await?;
         Ok(Self { uncertain: true, ..Self::new(fs, dir, tag, salt, number, file) })

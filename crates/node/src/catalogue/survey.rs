@@ -186,7 +186,6 @@ mod tests {
             stamp: stamp(epoch),
             confirmed: confirmed.map(stamp),
             listings: Listings::empty(),
-            appended: None,
         }
     }
 
