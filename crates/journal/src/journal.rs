@@ -34,11 +34,14 @@ impl<E: Entry> Recovered<E> {
 }
 
 /// The journal being written.
+///
+/// It is opened or created with a `salt`: a random number that clients must not know. They choose the keys in its
+/// edits, and without the salt a key could contain bytes that pass for a record.
 pub struct Journal<E> {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     tag: Tag,
-    /// Chance, for the salts of the files to come.
+    /// The random number that the salts of its files are made of.
     salt: u64,
     number: u64,
     file: Arc<dyn File>,

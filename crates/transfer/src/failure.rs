@@ -39,6 +39,11 @@ impl Failure {
         Self { remedy: Remedy::Reconnect, message: message.into() }
     }
 
+    /// The failure of a target that takes nothing more, as it says by `error`.
+    pub fn ended(error: &str) -> Self {
+        Self::new(format!("the target takes nothing more: {error}"))
+    }
+
     /// The failure of a position from which the source cannot be followed.
     pub fn lost(message: impl Into<String>) -> Self {
         Self { remedy: Remedy::Restart, message: message.into() }

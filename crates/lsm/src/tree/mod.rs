@@ -54,7 +54,7 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Where the memory of its memtables is booked.
     pub memory: Arc<dyn Memory>,
-    /// Chance, which nobody who writes keys knows: see [`Journal`](weir_journal::Journal).
+    /// A random number that clients do not know, for the manifest: see [`Journal`](weir_journal::Journal).
     pub salt: u64,
 }
 

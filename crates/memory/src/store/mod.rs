@@ -46,7 +46,7 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// The memory of its tenant.
     pub budget: Arc<Budget>,
-    /// Chance, which nobody who writes keys knows: see [`Journal`](weir_journal::Journal).
+    /// A random number that clients do not know, for the manifest: see [`Journal`](weir_journal::Journal).
     pub salt: u64,
 }
 

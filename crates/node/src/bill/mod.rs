@@ -60,7 +60,8 @@ impl BillBook {
         Journal::recover(fs, &dir.join(DIR), TAG).await
     }
 
-    /// The bill of the node whose directory is `dir`; an empty one if there is none. `salt` is chance, for its files.
+    /// The bill of the node whose directory is `dir`; an empty one if there is none. `salt` is a random number, for its
+    /// files.
     ///
     /// # Errors
     /// As [`BillBook::read`]. Nothing was changed.

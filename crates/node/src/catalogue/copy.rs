@@ -188,7 +188,7 @@ pub struct CopyWriter {
     in_force: Option<u64>,
     /// First file number never used, not even by an attempt that failed.
     next_file: u64,
-    /// Chance, for the salts of its journals.
+    /// A random number, for the salts of its journals.
     salt: u64,
 }
 

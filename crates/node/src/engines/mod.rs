@@ -35,7 +35,7 @@ pub(crate) struct Opening<'a> {
     pub clock: &'a Arc<dyn Clock>,
     /// Where its unflushed changes are booked.
     pub memory: Arc<dyn Memory>,
-    /// Chance, for the salts of its manifests.
+    /// A random number, for the salts of its manifests.
     pub salt: u64,
 }
 

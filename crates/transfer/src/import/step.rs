@@ -178,7 +178,7 @@ impl Steps {
                             runs.extend(cut(commands, at, end));
                             break;
                         }
-                        None if commands.is_empty() => return Err(ended(&error)),
+                        None if commands.is_empty() => return Err(Failure::ended(&error)),
                         None => {
                             commands.iter().for_each(|(words, _)| self.refuse(step.database, words, &error));
                             commands.clear();
@@ -291,7 +291,7 @@ impl Steps {
             };
             match judge(error, false) {
                 Verdict::Again(wait_ms) => return Ok(Tried::Again(wait_ms)),
-                Verdict::End => return Err(ended(error)),
+                Verdict::End => return Err(Failure::ended(error)),
                 _ if error.contains(TOO_MUCH) => return Ok(Tried::TooMuch(error.to_owned())),
                 _ => {
                     self.refuse(database, words, error);
@@ -306,14 +306,14 @@ impl Steps {
                 if let Some(error) = answers.last().and_then(Reply::error) {
                     // Without its mark, nothing of the step counts as done.
                     return Err(match judge(error, false) {
-                        Verdict::End => ended(error),
+                        Verdict::End => Failure::ended(error),
                         _ => Failure::broken(error),
                     });
                 }
                 for ((words, _), answer) in commands.iter().zip(&answers) {
                     let Some(error) = answer.error() else { continue };
                     match judge(error, false) {
-                        Verdict::End => return Err(ended(error)),
+                        Verdict::End => return Err(Failure::ended(error)),
                         _ => self.refuse(database, words, error),
                     }
                 }
@@ -323,7 +323,7 @@ impl Steps {
             }
             Some(Reply::Error(error)) => match judge(&error, false) {
                 Verdict::Again(wait_ms) => Ok(Tried::Again(wait_ms)),
-                Verdict::End => Err(ended(&error)),
+                Verdict::End => Err(Failure::ended(&error)),
                 Verdict::Unclear => Err(Failure::broken(error)),
                 _ if error.starts_with("CROSSSLOT") => Err(Failure::new(
                     "the tenant's keys are not in the partitions that it told of: start the import again",
@@ -352,7 +352,7 @@ impl Steps {
                             self.connection = Some((connection, database));
                             return Ok(Tried::Again(wait_ms));
                         }
-                        Verdict::End => return Err(ended(&error)),
+                        Verdict::End => return Err(Failure::ended(&error)),
                         // To empty a database once more is harmless.
                         Verdict::Unclear if !step.empties.is_empty() => return Err(Failure::broken(error)),
                         _ => self.refuse(database, words, &error),
@@ -409,7 +409,7 @@ impl Steps {
             match judge(error, true) {
                 Verdict::Again(wait_ms) => pause(&self.target.clock, wait_ms).await,
                 Verdict::Unclear => return Err(Failure::broken(error)),
-                _ => return Err(ended(error)),
+                _ => return Err(Failure::ended(error)),
             }
         }
     }
@@ -429,10 +429,6 @@ fn cut(mut commands: Vec<&(Words, u64)>, at: usize, end: Position) -> [(Vec<&(Wo
     let offset = commands.last().map_or(end.offset, |(_, offset)| *offset);
     let middle = Position { offset, ..end.clone() };
     [(behind, end), (commands, middle)]
-}
-
-pub(super) fn ended(error: &str) -> Failure {
-    Failure::new(format!("the target takes nothing more: {error}"))
 }
 
 /// The mark in `key` of the chosen database.

@@ -5,7 +5,7 @@
 //! key is watched in both databases, as requests of a connection that broke may still be done.
 
 use super::position::{EXCHANGED, Position};
-use super::step::{Step, Steps, Tried, ended};
+use super::step::{Step, Steps, Tried};
 use crate::failure::{Failure, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::target::select;
@@ -68,7 +68,7 @@ async fn exchange(connection: &mut Connection, (one, other): (u8, u8), end: &Pos
             Verdict::Again(wait_ms) => Ok(Tried::Again(wait_ms)),
             Verdict::Unclear => Err(Failure::broken(format!("SWAPDB {one} {other}: {error}"))),
             // All that the source does from here on would be done in other databases.
-            _ => Err(ended(&format!("SWAPDB {one} {other}: {error}"))),
+            _ => Err(Failure::ended(&format!("SWAPDB {one} {other}: {error}"))),
         },
     }
 }

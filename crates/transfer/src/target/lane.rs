@@ -181,7 +181,7 @@ impl Lane {
                 // Each command is charged by itself, and what was charged is given back if one of them is put off. So
                 // many commands may never pass, however long they wait, where a single one does.
                 Verdict::Again(wait_ms) => Ok(Tried::TooMany(wait_ms)),
-                Verdict::End => Err(ended(&error)),
+                Verdict::End => Err(Failure::ended(&error)),
                 _ => Err(Failure::broken(error)),
             },
             _ => Err(Failure::broken("the target answers something else")),
@@ -202,12 +202,8 @@ impl Lane {
                 self.tally.refuse(u64::from(batch.database), batch.key_of(at), error);
                 self.refused.extend(batch.owners.get(at));
             }
-            Verdict::End => return Err(ended(error)),
+            Verdict::End => return Err(Failure::ended(error)),
         }
         Ok(None)
     }
-}
-
-fn ended(error: &str) -> Failure {
-    Failure::new(format!("the target takes nothing more: {error}"))
 }
