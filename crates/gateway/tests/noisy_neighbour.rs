@@ -41,8 +41,10 @@ fn every_turn_of_a_long_command_is_booked() {
     assert_eq!(bob.say("PING"), "+PONG\r\n");
     assert_eq!(default.say("PING"), "+PONG\r\n");
     pass_a_second(&weir, &keys, &mut eve);
+    // The thread's processor time was read up to 50 ms before the look, which takes a tenth off what the tenant used. A
+    // gateway that booked the last turn alone would say 20 ms.
     let used = &weir.processor_use()[&3];
-    assert!(used.nanos >= 400 * MILLISECOND && used.is_noisy, "{used:?}");
+    assert!(used.nanos >= 300 * MILLISECOND && used.is_noisy, "{used:?}");
 }
 
 #[test]
