@@ -18,6 +18,7 @@ impl TreeOptions {
             intra_l0_bytes: u64::MAX,
             warm: true,
             l0_gathers: true,
+            pending_stalls: true,
         }
     }
 }
@@ -35,6 +36,7 @@ pub(crate) struct Knobs {
     intra_l0_bytes: AtomicU64,
     warm: AtomicBool,
     l0_gathers: AtomicBool,
+    pending_stalls: AtomicBool,
 }
 
 impl Knobs {
@@ -48,6 +50,7 @@ impl Knobs {
             intra_l0_bytes: AtomicU64::new(0),
             warm: AtomicBool::new(false),
             l0_gathers: AtomicBool::new(false),
+            pending_stalls: AtomicBool::new(false),
         };
         new.set(knobs);
         new
@@ -63,6 +66,7 @@ impl Knobs {
         self.intra_l0_bytes.store(knobs.intra_l0_bytes, Ordering::Relaxed);
         self.warm.store(knobs.warm, Ordering::Relaxed);
         self.l0_gathers.store(knobs.l0_gathers, Ordering::Relaxed);
+        self.pending_stalls.store(knobs.pending_stalls, Ordering::Relaxed);
     }
 
     pub fn get(&self) -> TreeKnobs {
@@ -75,12 +79,18 @@ impl Knobs {
             intra_l0_bytes: self.intra_l0_bytes.load(Ordering::Relaxed),
             warm: self.warm.load(Ordering::Relaxed),
             l0_gathers: self.l0_gathers.load(Ordering::Relaxed),
+            pending_stalls: self.pending_stalls.load(Ordering::Relaxed),
         }
     }
 
     /// Every write calls this, and [`Self::write_buffers`].
     pub fn scope(&self) -> Scope {
         Scope::ALL[usize::from(self.scope.load(Ordering::Relaxed))]
+    }
+
+    /// Whether bytes of pending compactions stall writes. Every write calls this, too.
+    pub fn pending_stalls(&self) -> bool {
+        self.pending_stalls.load(Ordering::Relaxed) && self.scope() == Scope::All
     }
 
     /// Every write calls this, and [`Self::scope`].
@@ -104,6 +114,7 @@ mod tests {
             intra_l0_bytes: 0,
             warm: false,
             l0_gathers: false,
+            pending_stalls: false,
         };
         let tame = TreeKnobs { flush_gather: 1, write_buffers: 2, intra_l0_fan_in: 2, ..wild };
         assert_eq!(Knobs::new(wild).get(), tame);

@@ -15,7 +15,7 @@ pub struct Counts {
     pub memtable_full: bool,
     /// How many memtables there may be, the active one included.
     pub write_buffers: usize,
-    /// Bytes of pending compactions; 0 while compactions are put off on purpose (U-7).
+    /// Bytes of pending compactions; 0 while compactions are put off on purpose, and until that debt is paid (U-7).
     pub pending_bytes: u64,
 }
 

@@ -266,6 +266,7 @@ impl World {
             intra_l0_bytes: 1 << self.rng.below(24),
             warm: self.rng.chance(0.5),
             l0_gathers: self.rng.chance(0.5),
+            pending_stalls: self.rng.chance(0.5),
         };
         self.tree.set_knobs(knobs);
         assert_eq!(self.tree.knobs(), knobs);

@@ -315,6 +315,7 @@ impl World {
             intra_l0_bytes: 1 << self.rng.below(24),
             warm: self.rng.chance(0.5),
             l0_gathers: self.rng.chance(0.5),
+            pending_stalls: self.rng.chance(0.5),
         });
         self.tree.set_urgency(Urgency::ALL[self.rng.below(3) as usize]);
     }

@@ -289,6 +289,7 @@ impl Partition {
             intra_l0_bytes: knobs.intra_l0_bytes,
             warm: knobs.warm,
             l0_gathers: knobs.l0_gathers,
+            pending_stalls: knobs.stage == policy::Stage::Normal,
         };
         let before = std::mem::replace(&mut *self.policy_knobs.lock(), wanted);
         if before != wanted {

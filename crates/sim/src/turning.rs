@@ -37,6 +37,7 @@ impl Turning {
                 intra_l0_bytes: 1 << rng.below(24),
                 warm: rng.chance(0.5),
                 l0_gathers: rng.chance(0.5),
+                pending_stalls: rng.chance(0.5),
             }
         };
         self.store.partition().set_tree_knobs(knobs);

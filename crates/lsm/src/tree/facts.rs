@@ -1,7 +1,7 @@
 //! The facts of a tree at one moment.
 
 use weir_model::engine::{
-    CacheUsage, EngineFacts, Facts, JobCount, JobKind, Jobs, LevelShape, Scope, Space, Stall, StallCause, TreeShape,
+    CacheUsage, EngineFacts, Facts, JobCount, JobKind, Jobs, LevelShape, Space, Stall, StallCause, TreeShape,
     UnflushedMemory,
 };
 
@@ -135,9 +135,10 @@ impl Tree {
         if picker(&self.options).merges_memtables() { 0 } else { view.version.level(0).len() }
     }
 
-    /// Bytes of pending compactions that can stall writes: none while compactions are put off on purpose (U-7).
+    /// Bytes of pending compactions that can stall writes: none while compactions are put off on purpose, and until that
+    /// debt is paid (U-7).
     fn pending_bytes(&self, view: &View) -> u64 {
-        if self.knobs.scope() == Scope::All { view.pending_bytes } else { 0 }
+        if self.knobs.pending_stalls() { view.pending_bytes } else { 0 }
     }
 
     /// Bytes that can be written before a stall. It comes when all write buffers are full, or after as many flushes of

@@ -27,6 +27,7 @@ const KNOBS: TreeKnobs = TreeKnobs {
     intra_l0_from: 2,
     warm: false,
     l0_gathers: false,
+    pending_stalls: false,
 };
 
 impl Store {

@@ -28,6 +28,9 @@ pub struct TreeKnobs {
     /// Level 0 may gather more runs than the number at which it is due, where that saves rewriting level 1 (`l0_gather`
     /// of the tree's options).
     pub l0_gathers: bool,
+    /// Bytes of pending compactions slow and stop writes. A policy says no from when it puts compactions off until the
+    /// debt is paid (U-7); in a narrower scope than [`Scope::All`] they never do.
+    pub pending_stalls: bool,
 }
 
 /// How much it matters that the space of dead bytes is given back: the tree obeys, its owner decides.

@@ -114,6 +114,22 @@ fn a_flush_that_writes_will_wait_for_passes_as_foreground() {
     }
 }
 
+#[test]
+fn pending_bytes_stall_nobody_until_the_debt_of_a_deferral_is_paid() {
+    // U-7: a partition that rests in stage one may compact everything, and one on its way back still has the debt.
+    let sim = Sim::new(3);
+    let node = sim.block_on(Node::open(&config(), machine(&sim))).expect("the node opens");
+    let partition = sim.block_on(node.default_partition()).expect("opens");
+    sim.run_until(sim.now() + 2 * Policy::PERIOD);
+    let decided = node.last_tick().expect("there was one");
+    let stalls = policy::Stage::ALL.map(|stage| {
+        let knobs = PartitionKnobs { stage, scope: policy::Scope::All, ..decided.decision.knobs.partitions[0].clone() };
+        partition.turn(&knobs);
+        partition.engine.knobs().pending_stalls
+    });
+    assert_eq!(stalls, policy::Stage::ALL.map(|stage| stage == policy::Stage::Normal));
+}
+
 /// What a mover was told.
 #[derive(Default)]
 struct Heard(Mutex<Vec<Option<Violation>>>);
