@@ -92,30 +92,57 @@ pub struct Broken {
     pub message: String,
 }
 
+/// What the bytes of a journal contain.
+pub struct Contents<E> {
+    /// The edits, oldest first; the first is a snapshot.
+    pub edits: Vec<E>,
+    /// Offset of a torn last record, if there is one.
+    pub torn_at: Option<u64>,
+    /// The last whole record, if it was appended.
+    pub appended: Option<Appended>,
+}
+
+/// The last record that was appended to a journal, as it was read. Its sync may have failed, so that the device may not
+/// have it. The records in front of it are durable, for after a failed sync nothing is appended. So is the first one:
+/// `CURRENT` names a file only when that is synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// Decodes the bytes of a journal into its edits and the offset of a torn tail.
 pub fn decode<E: Entry>(bytes: &[u8]) -> Result<(Vec<E>, Option<u64>), Broken> {
+    contents(bytes).map(|Contents { edits, torn_at, .. }| (edits, torn_at))
+}
+
+/// Decodes the bytes of a journal.
+pub fn contents<E: Entry>(bytes: &[u8]) -> Result<Contents<E>, Broken> {
     let broken = |offset: usize, message: &str| Broken { offset: offset as u64, message: message.into() };
     let Start { mut offset, seed } = start::<E>(bytes)?;
-    let mut edits = Vec::new();
+    let (mut edits, mut last) = (Vec::new(), 0..0);
     while offset < bytes.len() {
         let Some(payload) = record_at(bytes, offset, seed, edits.len() as u32) else {
             if valid_header_after(bytes, offset, seed, edits.len() as u32) {
                 return Err(broken(offset, "a record is damaged, although a valid one follows it"));
             }
-            return match edits.is_empty() {
-                true => Err(broken(offset, "the first record is damaged")),
-                false => Ok((edits, Some(offset as u64))),
-            };
+            if edits.is_empty() {
+                return Err(broken(offset, "the first record is damaged"));
+            }
+            break;
         };
         let start = offset + RECORD_HEADER_BYTES;
         let edit = E::decode(payload).map_err(|at| broken(start + at, "the edit in a record cannot be decoded"))?;
         edits.push(edit);
-        offset = start + payload.len();
+        last = offset..start + payload.len();
+        offset = last.end;
     }
-    match edits.is_empty() {
-        true => Err(broken(offset, "the file contains no record")),
-        false => Ok((edits, None)),
+    if edits.is_empty() {
+        return Err(broken(offset, "the file contains no record"));
     }
+    let torn_at = (offset < bytes.len()).then_some(offset as u64);
+    let appended = (edits.len() > 1).then(|| Appended { offset: last.start as u64, bytes: bytes[last].to_vec() });
+    Ok(Contents { edits, torn_at, appended })
 }
 
 /// What the header of a file says of its records.

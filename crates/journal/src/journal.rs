@@ -7,7 +7,9 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, Result, Tag};
 
-use crate::codec::{Entry, append_record, decode, decode_current, encode_current, file_header, file_name, seed};
+use crate::codec::{
+    Appended, Contents, Entry, append_record, contents, decode_current, encode_current, file_header, file_name, seed,
+};
 use crate::files::{read_file, remove_if_there, write_file};
 use crate::garbage::{Begun, Garbage};
 
@@ -24,9 +26,17 @@ pub struct Recovered<E> {
     pub edits: Vec<E>,
     /// Offset of a torn last record, if there was one.
     pub torn_at: Option<u64>,
+    /// The record that [`Journal::confirm`] writes again.
+    pub(crate) appended: Option<Appended>,
 }
 
 impl<E: Entry> Recovered<E> {
+    /// File `number`, with these contents.
+    pub(crate) fn new(number: u64, contents: Contents<E>) -> Self {
+        let Contents { edits, torn_at, appended } = contents;
+        Self { number, edits, torn_at, appended }
+    }
+
     /// The file, in `dir`.
     pub fn path(&self, dir: &Path) -> PathBuf {
         dir.join(file_name::<E>(self.number))
@@ -52,6 +62,8 @@ pub struct Journal<E> {
     /// Files that are named by an edit which may or may not be in the journal's file. They may go once it has been
     /// rolled.
     doubtful: Vec<PathBuf>,
+    /// The record of another process that [`Journal::confirm`] writes again.
+    unconfirmed: Option<Appended>,
     entries: PhantomData<fn(E)>,
 }
 
@@ -99,7 +111,7 @@ impl<E: Entry> Journal<E> {
         first: impl FnOnce(u64) -> E,
     ) -> Result<Self> {
         match recovered {
-            Some(recovered) => Self::resume(fs, dir, tag, salt, recovered.number).await,
+            Some(recovered) => Self::resume(fs, dir, tag, salt, recovered.number, recovered.appended).await,
             None => {
                 let number = *next;
                 *next += 1;
@@ -126,21 +138,47 @@ impl<E: Entry> Journal<E> {
             ErrorKind::NotFound => Error::corruption(&path, 0, "the file is missing, although CURRENT names it"),
             _ => error,
         })?;
-        let (edits, torn_at) =
-            decode(&bytes).map_err(|broken| Error::corruption(&path, broken.offset, broken.message))?;
-        Ok(Some(Recovered { number, edits, torn_at }))
+        let contents = contents(&bytes).map_err(|broken| Error::corruption(&path, broken.offset, broken.message))?;
+        Ok(Some(Recovered::new(number, contents)))
     }
 
-    /// Goes on with file `number`, which was just recovered, without writing to it: the first edit rolls. So opening
-    /// costs two syncs, and works on a full disk.
+    /// Goes on with file `number`, which was just recovered with the record `appended` at its end, without writing to
+    /// it: the first edit rolls. So opening costs two syncs, and works on a full disk and on one that takes no writes.
     ///
-    /// The syncs are needed before any file that the journal does not name may be removed: what was read may have been
-    /// in the page cache only, left there by a killed process, and a power cut would take it back.
-    pub async fn resume(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64) -> Result<Self> {
+    /// The syncs are needed because what was read may have been in the page cache only, left there by a killed process,
+    /// and a power cut would take it back. They may not be enough: see [`Journal::confirm`].
+    pub async fn resume(
+        fs: &Arc<dyn Fs>,
+        dir: &Path,
+        tag: Tag,
+        salt: u64,
+        number: u64,
+        appended: Option<Appended>,
+    ) -> Result<Self> {
         let file = fs.open(&dir.join(file_name::<E>(number)), OpenOptions::read_buffered(), tag).await?;
         // The device takes both in one go.
         try_join(file.sync(tag), fs.sync_dir(dir, tag)).await?;
-        Ok(Self { uncertain: true, ..Self::new(fs, dir, tag, salt, number, file) })
+        Ok(Self { uncertain: true, unconfirmed: appended, ..Self::new(fs, dir, tag, salt, number, file) })
+    }
+
+    /// Makes certain that the device has what was recovered. It must be called before anything is removed that the
+    /// recovered edits give up; a roll makes it needless.
+    ///
+    /// If the process before met an error when it synced the last record, the page cache takes the record for clean,
+    /// and another sync succeeds and writes nothing. So the record is written again as it is, in its place, which cannot
+    /// harm it if it is there and needs no space.
+    ///
+    /// # Errors
+    /// I/O. The next call tries again.
+    pub async fn confirm(&mut self) -> Result<()> {
+        if let Some(Appended { offset, bytes }) = &self.unconfirmed {
+            let options = OpenOptions { write: true, ..OpenOptions::read_buffered() };
+            let file = self.fs.open(&self.dir.join(file_name::<E>(self.number)), options, self.tag).await?;
+            file.write_at(*offset, AlignedBuf::copy_of(bytes), self.tag).await?;
+            file.sync(self.tag).await?;
+            self.unconfirmed = None;
+        }
+        Ok(())
     }
 
     fn new(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64, file: Arc<dyn File>) -> Self {
@@ -156,6 +194,7 @@ impl<E: Entry> Journal<E> {
             records: 0,
             uncertain: false,
             doubtful: Vec::new(),
+            unconfirmed: None,
             entries: PhantomData,
         }
     }

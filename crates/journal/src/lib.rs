@@ -3,7 +3,9 @@
 //!
 //! 1. An edit is appended as one record and synced; only then does the new version become visible.
 //! 2. When an append or its sync fails, nobody knows whether the record is durable. The file is never written again:
-//!    the next edit first rolls to a new file that holds a snapshot of what is in memory.
+//!    the next edit first rolls to a new file that holds a snapshot of what is in memory. If no roll succeeds, the next
+//!    opening may read the record from the page cache. Before it removes anything that the record gives up, it writes
+//!    the record again in its place and syncs it.
 //! 3. A roll writes the snapshot, syncs it and its name, then renames `CURRENT.tmp` over `CURRENT` and syncs the
 //!    directory.
 //! 4. On recovery a broken record with nothing valid behind it is a torn tail; with something valid behind it,
@@ -19,7 +21,9 @@ mod garbage;
 mod journal;
 mod repair;
 
-pub use codec::{Broken, Entry, NUMBER_MAX, decode, decode_current, file_name, file_number};
+pub use codec::{
+    Appended, Broken, Contents, Entry, NUMBER_MAX, contents, decode, decode_current, file_name, file_number,
+};
 pub use files::read_file;
 pub use garbage::{Begun, Garbage, NamedFile, left_over};
 pub use journal::{Journal, Recovered, point_at};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_io::{ErrorKind, Fs, Result, Tag};
 
-use crate::codec::{Entry, decode, file_name, file_number};
+use crate::codec::{Entry, contents, file_name, file_number};
 use crate::files::read_file;
 use crate::journal::{Journal, Recovered};
 
@@ -51,8 +51,8 @@ pub async fn examine<E: Entry>(
     for number in numbers.into_iter().rev() {
         // Whatever keeps it from being read, it is not the one to believe; an older one may be.
         let Ok(bytes) = read_file(fs, &dir.join(file_name::<E>(number)), tag).await else { continue };
-        let Ok((edits, torn_at)) = decode(&bytes) else { continue };
-        if is_whole(Recovered { number, edits, torn_at }, &lengths) {
+        let Ok(contents) = contents(&bytes) else { continue };
+        if is_whole(Recovered::new(number, contents), &lengths) {
             return Ok(Anchor::Broken { why, newest: Some(number) });
         }
     }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use weir_io::{Class, Error, ErrorKind, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now};
+use weir_io::{
+    AlignedBuf, Class, Error, ErrorKind, File, Fs, Op, OpenOptions, Owner, PAGE, Result, Tag, Turn, yield_now,
+};
 use weir_model::LogIndex;
 
 use crate::options::LogAnchor;
@@ -24,6 +26,8 @@ use crate::state::Older;
 
 /// How many bytes of a segment are searched for marks at a time.
 const SEARCH_BYTES: usize = 1 << 20;
+/// How many bytes of a segment are written again at a time.
+const COPY_BYTES: u64 = 1 << 20;
 /// Bytes that a mark may extend beyond the part in which its search begins.
 const SEARCH_OVERLAP: usize = 64;
 
@@ -91,12 +95,16 @@ struct Recover<'a> {
     recovery: Recovery,
     /// The index of the next record, once a first one has been read.
     expected: Option<LogIndex>,
+    /// Every record up to this one was on the device, as the anchor or a mark says.
+    durable: LogIndex,
     turn: Turn,
 }
 
 /// The findings of reading the segments, before anything is changed.
 struct Survey {
     found: Found,
+    /// Every record up to this one was on the device.
+    durable: LogIndex,
     /// Segments in front of the log, whose records the engine holds.
     passed: Vec<PathBuf>,
     /// Segments between and behind those of the log, in order.
@@ -142,12 +150,25 @@ pub(crate) async fn recover(
     replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
-    let Survey { found, passed, cut_off, preparing } = survey(fs, dir, owner, anchor, persisted, replay).await?;
+    let Survey { found, durable, passed, cut_off, preparing } =
+        survey(fs, dir, owner, anchor, persisted, replay).await?;
     // Replayed records may be in the page cache only. They must be durable before the first new record is, or a second
-    // crash could leave a hole.
+    // crash could leave a hole. Where an earlier sync has failed, the page cache takes them for clean, and another sync
+    // would not write them: so they are written again. A log that was closed is durable.
+    let is_clean = found.recovery.clean;
     let writable = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
-    let sync = |path| async move { fs.open(path, writable, tag).await?.sync(tag).await };
-    try_join_all(found.older.iter().map(|older| sync(&older.path))).await?;
+    let make_durable = |older: &Older| {
+        let doubtful = doubtful(older, durable).filter(|_| !is_clean);
+        let (path, used) = (older.path.clone(), older.used);
+        async move {
+            let file = fs.open(&path, writable, tag).await?;
+            if let Some(from) = doubtful {
+                write_again(&file, from, used, tag).await?;
+            }
+            file.sync(tag).await
+        }
+    };
+    try_join_all(found.older.iter().map(make_durable)).await?;
     // And the segments that were cut off must be gone for good before that.
     let preparing = preparing.then(|| dir.join(segment::PREPARING));
     for path in passed.iter().chain(&preparing) {
@@ -165,6 +186,25 @@ pub(crate) async fn recover(
         fs.sync_dir(dir, tag).await?;
     }
     Ok(found)
+}
+
+/// Where the records behind record `durable` begin in the segment, or a little before; `None` if there are none.
+fn doubtful(segment: &Older, durable: LogIndex) -> Option<u64> {
+    let from = || segment.signposts.before(durable + 1).map_or(HEADER_PAGE, |(_, offset)| offset);
+    (segment.last > durable).then(from)
+}
+
+/// Writes the bytes `from..to` of the file to where they are. They take no space, and if some of them get lost on the
+/// way, the same bytes are there already.
+async fn write_again(file: &Arc<dyn File>, from: u64, to: u64, tag: Tag) -> Result<()> {
+    let mut offset = from;
+    while offset < to {
+        let length = (to - offset).min(COPY_BYTES);
+        let bytes = file.read_at(offset, AlignedBuf::with_len(length as usize), tag).await?;
+        file.write_at(offset, bytes, tag).await?;
+        offset += length;
+    }
+    Ok(())
 }
 
 async fn survey(
@@ -186,12 +226,14 @@ async fn survey(
     let preparing = names.iter().any(|entry| entry.name == segment::PREPARING);
     let next_segment_id = ids.last().map_or(1, |id| id + 1);
     let recovery = Recovery { last: persisted, ..Recovery::default() };
-    let mut recover = Recover { fs, tag, anchor, persisted, replay, recovery, expected: None, turn: Turn::new() };
+    let durable = anchor.durable;
+    let mut recover =
+        Recover { fs, tag, anchor, persisted, replay, recovery, expected: None, durable, turn: Turn::new() };
 
     let (passed, candidates) = recover.candidates(dir, &ids).await?;
     let mut older = Vec::new();
     let cut_off = recover.walk(dir, &ids, &candidates, &mut older).await?;
-    let Recover { mut recovery, expected, .. } = recover;
+    let Recover { mut recovery, expected, durable, .. } = recover;
     recovery.last = recovery.last.max(expected.map_or(0, |expected| expected - 1));
     if recovery.last < anchor.durable {
         let message = format!(
@@ -205,7 +247,7 @@ async fn survey(
         });
     }
     let found = Found { recovery, older, next_segment_id, is_new: ids.is_empty() };
-    Ok(Survey { found, passed, cut_off, preparing })
+    Ok(Survey { found, durable, passed, cut_off, preparing })
 }
 
 impl Recover<'_> {
@@ -294,8 +336,10 @@ impl Recover<'_> {
         loop {
             match reader.decode(offset, candidate.seed).await? {
                 Decoded::Record(record) if self.expected.is_none_or(|expected| record.index == expected) => {
-                    if record.kind == Kind::Data {
-                        end.signposts.note(record.index, offset);
+                    match record.mark() {
+                        Some(mark) => self.durable = self.durable.max(mark.durable),
+                        None if record.kind == Kind::Data => end.signposts.note(record.index, offset),
+                        None => {}
                     }
                     offset += record.encoded_len() as u64;
                     (end.offset, end.closed) = (offset, record.kind == Kind::Close);

@@ -20,9 +20,18 @@ impl Files for Tree {
         })
     }
 
+    fn confirm(&self) -> Waiting<'_, Result<()>> {
+        Box::pin(async { self.manifest.lock().await.confirm().await })
+    }
+
     fn discard_unnamed(&self) -> Waiting<'_, Result<()>> {
-        self.garbage.add(self.unnamed.lock().drain(..));
-        self.tidy()
+        Box::pin(async {
+            if !self.unnamed.lock().is_empty() {
+                self.confirm().await?;
+                self.garbage.add(self.unnamed.lock().drain(..));
+            }
+            self.tidy().await
+        })
     }
 
     fn has_garbage(&self) -> bool {

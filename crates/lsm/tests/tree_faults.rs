@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Phase, Sim, SimFs};
 use weir_io::{Fs, Owner, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
 use weir_lsm::{Env, Tree, TreeOptions};
@@ -168,6 +168,53 @@ fn whatever_fails_nothing_is_lost() {
     for seed in 0..150 {
         run(seed, 500);
     }
+}
+
+/// The compaction's edit is in the page cache, but its sync has failed. The next process reads the edit, and removes
+/// the inputs of the compaction.
+#[test]
+fn an_edit_whose_sync_has_failed_is_not_lost_once_a_restart_has_read_it() {
+    let mut doubtful = 0;
+    for seed in 0..60 {
+        let sim = Sim::new(seed);
+        let mut rng = Rng::new(seed);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), rng.fork("disk"));
+        let after_a_power_cut = |fs: &SimFs, rng: &mut Rng| {
+            let image = fs.crash_keeping(Keep::None, rng);
+            SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), FaultPlan::none(), rng.fork("disk"))
+        };
+        let tables = |tree: &Tree| [0, 1].map(|level| tree.version().level(level).len());
+        let tree = sim.block_on(open(&sim, &fs));
+        for index in 1..=2 {
+            let mut batch = Batch::new();
+            batch.put(b"key", &[index as u8; 1000]);
+            tree.apply(index, batch.as_ref());
+            tree.seal();
+            sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+        }
+        let manifest = sim.block_on(tree.manifest_path());
+        fs.on_cut_point(move |disk, point| {
+            if point.phase == Phase::Before && point.kind == OpKind::Write && point.path == manifest {
+                disk.fail_next(Some(OpKind::Sync), Fault::Error);
+            }
+        });
+        sim.block_on(tree.next_compaction().expect("a compaction is due").run()).expect_err("its sync fails");
+        fs.clear_hook();
+        drop(tree);
+
+        let lost = sim.block_on(open(&sim, &after_a_power_cut(&fs, &mut rng)));
+        let tree = sim.block_on(open(&sim, &fs));
+        doubtful += usize::from(tables(&lost) != tables(&tree));
+        sim.block_on(tree.discard_unnamed()).expect("no faults");
+        let read = tables(&tree);
+        drop(tree);
+
+        let tree = sim.block_on(open(&sim, &after_a_power_cut(&fs, &mut rng)));
+        assert_eq!(tables(&tree), read, "seed {seed}");
+        let found = sim.block_on(tree.get(b"key", None)).expect("a read").expect("it is there");
+        assert_eq!(*found.value, [2; 1000]);
+    }
+    assert!(doubtful > 5, "only {doubtful} times the device did not have what was read");
 }
 
 #[test]

@@ -18,9 +18,18 @@ impl Files for Store {
         })
     }
 
+    fn confirm(&self) -> Waiting<'_, Result<()>> {
+        Box::pin(async { self.manifest.lock().await.confirm().await })
+    }
+
     fn discard_unnamed(&self) -> Waiting<'_, Result<()>> {
-        self.garbage.add(self.files.lock().unnamed.drain(..));
-        self.tidy()
+        Box::pin(async {
+            if !self.files.lock().unnamed.is_empty() {
+                self.confirm().await?;
+                self.garbage.add(self.files.lock().unnamed.drain(..));
+            }
+            self.tidy().await
+        })
     }
 
     fn has_garbage(&self) -> bool {

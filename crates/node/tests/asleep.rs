@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Phase, Sim, SimFs};
 use weir_io::{Fs, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
@@ -13,14 +13,15 @@ use weir_node::{Machine, Node, NodeConfig, Partition, PartitionSlot, SlotState, 
 const KEYS: u64 = 300;
 
 fn world(seed: u64, sync: SyncMode) -> (Sim, Arc<SimFs>, Node) {
-    world_where(seed, sync, 0)
+    world_where(seed, sync, 0, &DiskImage::new())
 }
 
-/// A partition that is asked nothing for `hibernate_after` nanoseconds goes to sleep; 0 = never.
-fn world_where(seed: u64, sync: SyncMode, hibernate_after: u64) -> (Sim, Arc<SimFs>, Node) {
+/// A node on the disk `image`. A partition that is asked nothing for `hibernate_after` nanoseconds goes to sleep; 0 =
+/// never.
+fn world_where(seed: u64, sync: SyncMode, hibernate_after: u64, image: &DiskImage) -> (Sim, Arc<SimFs>, Node) {
     let sim = Sim::new(seed);
     let device = DeviceSpec { latency: 50_000, sync_latency: 20_000, parallelism: 4, ..DeviceSpec::shared(1 << 20) };
-    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    let fs = SimFs::from_image(image, sim.clock(), device, FaultPlan::none(), sim.rng());
     let tree = TreeOptions {
         write_buffer_bytes: 8 << 10,
         l0_trigger: 2,
@@ -127,7 +128,7 @@ fn who_sleeps_has_no_file_open_and_holds_no_memory() {
 #[test]
 fn who_sleeps_on_what_has_expired_is_woken_until_it_is_given_back() {
     const SECOND: u64 = 1_000_000_000;
-    let (sim, fs, node) = world_where(5, SyncMode::Interval, 4 * SECOND);
+    let (sim, fs, node) = world_where(5, SyncMode::Interval, 4 * SECOND, &DiskImage::new());
     let tenant = sim.block_on(async {
         let tenant = create(&node, "cache", 1).await;
         let partition = tenant.partitions()[0].partition().await.expect("it wakes");
@@ -172,4 +173,37 @@ fn a_tenant_that_wakes_many_partitions_delays_nobody_elses() {
         let awake = state(SlotState::Awake);
         assert!(awake <= 12, "{awake} of another tenant went before it");
     });
+}
+
+/// The edit of a partition's last flush is in the page cache, but its sync has failed. The next opening reads the edit,
+/// and the anchor and the log go by it.
+#[test]
+fn a_flush_whose_sync_failed_is_durable_once_an_opening_has_gone_by_it() {
+    for seed in 0..20 {
+        let (sim, fs, node) = world(seed, SyncMode::Always);
+        sim.block_on(async {
+            let tenant = create(&node, "sleeper", 1).await;
+            let slot = &tenant.partitions()[0];
+            let mut batch = Batch::new();
+            batch.put(b"key", b"value");
+            slot.partition().await.expect("it wakes").write(&batch).await.expect("room").await.expect("written");
+            fs.on_cut_point(|disk, point| {
+                let is_manifest = point.path.to_string_lossy().contains("MANIFEST-");
+                if point.phase == Phase::Before && point.kind == OpKind::Write && is_manifest {
+                    disk.fail_next(Some(OpKind::Sync), Fault::Error);
+                }
+            });
+            slot.sleep().await;
+            fs.clear_hook();
+            assert_eq!(slot.state(), SlotState::Asleep);
+            let partition = slot.partition().await.expect("it wakes");
+            assert!(partition.get(b"key").await.expect("a read").is_some());
+        });
+        let (sim, _fs, node) = world_where(seed, SyncMode::Always, 0, &fs.crash_keeping(Keep::None, &mut sim.rng()));
+        sim.block_on(async {
+            let tenant = node.tenant(&TenantName::new("sleeper").expect("a name")).expect("it is there");
+            let partition = tenant.partitions()[0].partition().await.unwrap_or_else(|error| panic!("{seed}: {error}"));
+            assert!(partition.get(b"key").await.expect("a read").is_some(), "seed {seed}");
+        });
+    }
 }

@@ -151,7 +151,8 @@ fn all_members_together_read_the_log_a_few_times_whatever_their_number() {
             }
         });
         let moved = moved(&fs) - before;
-        assert!(moved < 4 * WRITTEN, "{moved} bytes for a log of {WRITTEN}");
+        // Once because nothing was synced: it is read to be written again.
+        assert!(moved < 5 * WRITTEN, "{moved} bytes for a log of {WRITTEN}");
         let left = sim.block_on(async { fs.list(Path::new("p"), Tag::new(Owner::default(), Class::Log)).await });
         assert_eq!(left.expect("it is there").len(), 1, "the sorted file goes with the last");
     }

@@ -12,12 +12,20 @@ pub trait Files: Send + Sync {
     /// The file that names all others.
     fn manifest_path(&self) -> Waiting<'_, PathBuf>;
 
+    /// Makes certain that the device has the manifest that was read when the engine was opened. Call it before anything
+    /// goes by [`persisted`](super::Engine::persisted) that cannot be taken back.
+    ///
+    /// # Errors
+    /// I/O. The next call tries again.
+    fn confirm(&self) -> Waiting<'_, Result<()>>;
+
     /// Removes the files that nothing named when the engine was opened: outputs of jobs that a crash ended. Call it
     /// only after the log has been found whole: until then an old copy of the manifest may be the reason why nothing
     /// names them.
     ///
     /// # Errors
-    /// Files that cannot be removed become garbage, for [`Files::tidy`] to try again.
+    /// As [`Files::confirm`], then the files stay. Files that cannot be removed become garbage, for [`Files::tidy`] to
+    /// try again.
     fn discard_unnamed(&self) -> Waiting<'_, Result<()>>;
 
     /// Whether [`Files::tidy`] has something to do.

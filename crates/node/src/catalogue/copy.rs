@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_io::{AlignedBuf, Error, ErrorKind, Fs, OpenOptions, Result, Tag};
-use weir_journal::Journal;
+use weir_journal::{Appended, Contents, Journal};
 
 use super::edit::CatalogueEdit;
 use super::listings::Listings;
@@ -68,6 +68,8 @@ pub struct CopyState {
     pub confirmed: Option<Stamp>,
     /// All edits, added up.
     pub listings: Listings,
+    /// The record at the end of the journal, if it was appended.
+    pub appended: Option<Appended>,
 }
 
 /// Why a copy cannot be believed.
@@ -127,7 +129,7 @@ pub async fn read_prefix(
 
 /// The state that the bytes of the journal at `path` describe.
 fn decode(path: PathBuf, number: u64, bytes: &[u8]) -> Result<CopyState, Unsound> {
-    let (edits, _) = weir_journal::decode::<CatalogueEdit>(bytes)
+    let Contents { edits, appended, .. } = weir_journal::contents::<CatalogueEdit>(bytes)
         .map_err(|broken| Unsound::at(&path, broken.offset, broken.message))?;
     let unsound = |why: String| Unsound::at(&path, 0, why);
     let Some(identity) = edits.first().and_then(|edit| edit.identity) else {
@@ -143,7 +145,7 @@ fn decode(path: PathBuf, number: u64, bytes: &[u8]) -> Result<CopyState, Unsound
     }
     match listings.fault() {
         Some(fault) => Err(unsound(fault)),
-        None => Ok(CopyState { path, number, identity, stamp, confirmed, listings }),
+        None => Ok(CopyState { path, number, identity, stamp, confirmed, listings, appended }),
     }
 }
 
@@ -186,6 +188,8 @@ pub struct CopyWriter {
     journal: Option<Journal<CatalogueEdit>>,
     /// The number of the journal that is in force.
     in_force: Option<u64>,
+    /// The record that was found at its end.
+    appended: Option<Appended>,
     /// First file number never used, not even by an attempt that failed.
     next_file: u64,
     /// A random number, for the salts of its journals.
@@ -193,17 +197,21 @@ pub struct CopyWriter {
 }
 
 impl CopyWriter {
-    /// Writes the copy in `own`, where journal `in_force` was found. Changes nothing yet: the first edit rolls.
-    pub async fn new(fs: &Arc<dyn Fs>, own: PathBuf, in_force: Option<u64>, tag: Tag, salt: u64) -> Result<Self> {
+    /// Writes the copy in `own`, which was `found` in this state. Changes nothing yet: the first edit rolls.
+    pub async fn new(fs: &Arc<dyn Fs>, own: PathBuf, found: Option<&CopyState>, tag: Tag, salt: u64) -> Result<Self> {
         let next_file = journals(fs, &own, tag).await?.into_iter().max().map_or(1, |number| number + 1);
-        Ok(Self { fs: Arc::clone(fs), dir: own, tag, journal: None, in_force, next_file, salt })
+        let in_force = found.map(|found| found.number);
+        let appended = found.and_then(|found| found.appended.clone());
+        Ok(Self { fs: Arc::clone(fs), dir: own, tag, journal: None, in_force, appended, next_file, salt })
     }
 
-    /// Makes durable what was found, which a killed process may have left in the page cache only. Costs two syncs, and
+    /// Makes durable what was found, which the last process may have left in the page cache only. Costs three syncs, and
     /// works on a full disk.
     pub async fn sync(&self) -> Result<()> {
         if let Some(number) = self.in_force {
-            Journal::<CatalogueEdit>::resume(&self.fs, &self.dir, self.tag, self.salt, number).await?;
+            let appended = self.appended.clone();
+            let resumed = Journal::<CatalogueEdit>::resume(&self.fs, &self.dir, self.tag, self.salt, number, appended);
+            resumed.await?.confirm().await?;
         }
         Ok(())
     }

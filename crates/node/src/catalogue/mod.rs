@@ -107,8 +107,8 @@ impl Catalogue {
         let fs = &reserve.fs();
         let survey = Survey::take(fs, dir, tag).await;
         let (state, agreement) = survey.verdict(dir)?;
-        let mirror = survey.mirror.as_ref().ok().map(|mirror| mirror.number);
-        let first = CopyWriter::new(fs, Role::First.dir(dir), Some(state.number), tag, rng.next_u64()).await?;
+        let mirror = survey.mirror.as_ref().ok();
+        let first = CopyWriter::new(fs, Role::First.dir(dir), Some(state), tag, rng.next_u64()).await?;
         let mirror = CopyWriter::new(fs, Role::Mirror.dir(dir), mirror, tag, rng.next_u64()).await?;
         first.sync().await?;
         let CopyState { identity, stamp, confirmed, listings, .. } = state.clone();

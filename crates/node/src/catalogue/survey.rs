@@ -186,6 +186,7 @@ mod tests {
             stamp: stamp(epoch),
             confirmed: confirmed.map(stamp),
             listings: Listings::empty(),
+            appended: None,
         }
     }
 

@@ -137,6 +137,10 @@ impl Partition {
         let engine = engines::open(opening, engine, config).await?;
         let (claimed, persisted) = (found.claim, engine.persisted());
         anchor::compare(claimed, persisted, &engine.manifest_path().await)?;
+        if persisted > claimed.persisted {
+            // Anchor and log are about to go by an edit that may be in the page cache only.
+            engine.confirm().await?;
+        }
         let held = AnchorClaim { durable: claimed.durable.max(persisted), persisted };
         if held != claimed
             && let Err(error) = anchor.hold(held, Class::Flush).await
