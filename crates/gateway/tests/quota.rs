@@ -106,6 +106,7 @@ fn in_a_pipeline_a_refused_command_fails_alone_and_the_order_holds() {
 #[test]
 fn a_delayed_command_holds_up_its_own_connection_and_nobody_else() {
     let (weir, mut slow) = start(ONE_A_SECOND);
+    weir.clock.freeze();
     let mut other = weir.connect();
     let value = twenty();
     let requests: [&[&str]; 4] = [&["SET", "a", &value], &["ECHO", "before"], &["SET", "b", "2"], &["ECHO", "behind"]];
