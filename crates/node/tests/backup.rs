@@ -4,8 +4,9 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
+use crate::runs;
 use futures_util::future::{Either, join, join_all, select};
-use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Clock, ErrorKind, Fs, Nanos, OpenOptions, Owner, Tag, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_model::{Batch, TenantName};
@@ -378,4 +379,25 @@ fn a_tenant_that_falls_asleep_while_it_is_backed_up_is_backed_up_all_the_same() 
             node.close().await.expect("closed");
         });
     }
+}
+
+/// The error of a job stays until the next job succeeds. A backup flushes, and only a failure of this flush concerns
+/// it.
+#[test]
+fn a_backup_does_not_fail_because_a_compaction_has_failed_before() {
+    let (sim, fs) = world(1, None);
+    sim.block_on(async {
+        let node = open(&sim, &fs).await;
+        let shop = node.create_tenant(TenantSpec::new(name("shop"))).await.expect("created");
+        let partition = shop.partitions()[0].partition().await.expect("it wakes");
+        runs::gather(&sim, &partition).await;
+        put(&shop, 7, 1).await;
+        fs.fail_next(Some(OpKind::Create), Fault::NoSpace);
+        runs::merge(&partition);
+        runs::failure(&sim, &partition).await;
+        node.backup(&name("shop"), Path::new(BACKUP)).await.expect("backed up");
+        let copy = node.restore(Path::new(BACKUP), name("copy"), None).await.expect("restored");
+        assert_eq!(value(&copy, 7).await, Some(1), "what only the memtable had");
+        node.close().await.expect("closed");
+    });
 }

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use crate::runs;
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
@@ -10,9 +11,10 @@ use weir_io::{ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Machine, Node, NodeConfig, PartitionSlot, SlotState, TenantName, TenantSpec};
+use weir_node::{LogKind, Machine, Node, NodeConfig, PartitionSlot, SlotState, TenantName, TenantSpec};
 
-const SEC: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const SEC: u64 = 1_000 * MS;
 /// Operations that need space.
 const MAKING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::Allocate, OpKind::CreateDir];
 
@@ -22,13 +24,20 @@ fn world(image: &DiskImage) -> (Sim, Arc<SimFs>) {
     (sim, fs)
 }
 
-async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
+fn config(sync: SyncMode) -> NodeConfig {
     let tree =
         TreeOptions { write_buffer_bytes: 16 << 10, table_bytes: 8 << 10, io_bytes: 8 << 10, ..TreeOptions::default() };
-    let config = NodeConfig { tree, cache_bytes: 32 << 10, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") };
+    NodeConfig { tree, cache_bytes: 32 << 10, sync, segment_bytes: 64 << 10, ..NodeConfig::new("/weir") }
+}
+
+async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
+    open_with(sim, fs, &config(sync)).await
+}
+
+async fn open_with(sim: &Sim, fs: &Arc<SimFs>, config: &NodeConfig) -> Node {
     let fs = Arc::clone(fs) as Arc<dyn Fs>;
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
-    Node::open(&config, machine).await.expect("the node opens")
+    Node::open(config, machine).await.expect("the node opens")
 }
 
 fn name(name: &str) -> TenantName {
@@ -219,5 +228,67 @@ fn a_partition_that_comes_back_is_synced_again() {
     sim.block_on(async {
         let node = open(&sim, &fs, SyncMode::Interval).await;
         assert_eq!(read(&node, "a").await.as_deref(), Some(&b"after"[..]));
+    });
+}
+
+/// Coming back is enough for the repair to begin. The control loop would begin it as well, but comes by only hours
+/// later here.
+#[test]
+fn the_log_of_a_partition_that_comes_back_is_replaced_at_once() {
+    for log in [LogKind::Own, LogKind::Shared] {
+        let config = NodeConfig { sync_interval: 3_600 * SEC, ..config(SyncMode::Interval) };
+        let (sim, fs) = world(&DiskImage::new());
+        sim.block_on(async {
+            let node = open_with(&sim, &fs, &config).await;
+            node.create_tenant(TenantSpec { log, ..TenantSpec::new(name("a")) }).await.expect("created");
+            write(&node, "a", b"before").await.expect("no faults");
+            // Neither a table nor the log can be written.
+            let kinds = [OpKind::Sync, OpKind::Create].into_iter();
+            fs.set_faults(kinds.fold(FaultPlan::none(), |plan, kind| plan.chance(kind, Fault::Error, 1.0)));
+            let slot = slot(&node, "a");
+            slot.sleep().await;
+            assert_eq!(slot.state(), SlotState::Awake, "{log}");
+            fs.set_faults(FaultPlan::none());
+            sleep_until(&sim.clock(), sim.now() + 5 * SEC).await;
+            write(&node, "a", b"after").await.unwrap_or_else(|error| panic!("{log}: {error}"));
+            assert_eq!(slot.metrics().log_replacements, 1, "{log}");
+        });
+        // What was written before is in tables.
+        let (sim, fs) = world(&fs.crash_keeping(Keep::None, &mut sim.rng()));
+        sim.block_on(async {
+            let node = open_with(&sim, &fs, &config).await;
+            assert_eq!(read(&node, "a").await.as_deref(), Some(&b"before"[..]), "{log}");
+        });
+    }
+}
+
+/// Of two trees that share one slot, the first finds no space for its merge. It gives the slot to the second one, and
+/// after a pause it queues again beside it.
+#[test]
+fn a_tree_whose_compaction_failed_gives_its_slot_away_and_queues_again() {
+    let sim = Sim::new(1);
+    let device = DeviceSpec { latency: 2 * MS, ..DeviceSpec::instant() };
+    let fs = SimFs::new(sim.clock(), device, FaultPlan::none(), sim.rng());
+    sim.block_on(async {
+        let config = NodeConfig { compaction_slots: 1, ..config(SyncMode::None) };
+        let node = open_with(&sim, &fs, &config).await;
+        let mut trees = Vec::new();
+        for tenant in ["a", "b"] {
+            node.create_tenant(TenantSpec::new(name(tenant))).await.expect("created");
+            let tree = slot(&node, tenant).partition().await.expect("it wakes");
+            runs::gather(&sim, &tree).await;
+            trees.push(tree);
+        }
+        fs.fail_next(Some(OpKind::Create), Fault::NoSpace);
+        trees.iter().for_each(runs::merge);
+        assert_eq!(node.compactions(), (1, 1), "the second waits for the first");
+        runs::failure(&sim, &trees[0]).await;
+        assert_eq!(node.compactions(), (1, 0), "the second has the slot, and the first pauses");
+        fs.set_faults(FaultPlan::none().hang(sim.now(), sim.now() + SEC));
+        sleep_until(&sim.clock(), sim.now() + SEC / 2).await;
+        assert_eq!(node.compactions(), (1, 1), "the first waits for the second");
+        sleep_until(&sim.clock(), sim.now() + 5 * SEC).await;
+        assert!(trees.iter().all(|tree| runs::count(tree) == 0) && node.compactions() == (0, 0));
+        assert_eq!(trees.iter().map(|tree| tree.metrics().job_errors).sum::<u64>(), 1);
     });
 }

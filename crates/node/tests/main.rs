@@ -18,6 +18,7 @@ mod opened;
 mod opening;
 mod parking;
 mod preemption;
+mod runs;
 mod shared_log;
 mod shared_log_stuck;
 mod shares;

@@ -341,3 +341,29 @@ fn a_node_that_is_closed_while_a_partition_wakes_or_falls_asleep_lets_nobody_in_
         }
     }
 }
+
+/// A partition that falls asleep is flushed first, which may take long. The end of the node does not wait for that.
+#[test]
+fn a_node_that_is_closed_while_a_partition_falls_asleep_keeps_what_was_only_in_memory() {
+    for sync in [SyncMode::Interval, SyncMode::None] {
+        let mut leaving = 0;
+        for wait in (0..3_000_000).step_by(100_000) {
+            let (sim, fs) = world(1, &DiskImage::new());
+            sim.block_on(async {
+                let node = open(&sim, &fs, sync).await;
+                let slot = Arc::clone(&node.tenant(&TenantName::built_in()).expect("built in").partitions()[0]);
+                write(&slot, 7).await.expect("memory is enough");
+                let turning = Arc::clone(&slot);
+                sim.spawn(async move { turning.sleep().await });
+                sleep_until(&sim.clock(), sim.now() + wait).await;
+                leaving += u32::from(slot.state() == weir_node::SlotState::Leaving);
+                node.close().await.expect("closed");
+            });
+            let (sim, fs) = world(2, &fs.crash_keeping(Keep::None, &mut sim.rng()));
+            let node = sim.block_on(open(&sim, &fs, sync));
+            let found = sim.block_on(find(&node, &TenantName::built_in())).expect("built in");
+            assert!(Contents::new(1).written(0, 7).is(&found), "{sync:?}, closed after {wait} ns: {found:?}");
+        }
+        assert!(leaving > 0, "none was on its way to sleep");
+    }
+}

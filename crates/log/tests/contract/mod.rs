@@ -273,3 +273,19 @@ fn a_log_is_removed_when_it_is_closed_and_the_engine_holds_everything() {
         assert_eq!((world.kept)(), 0, "{name}");
     }
 }
+
+#[test]
+fn a_log_whose_closing_failed_goes_on_when_it_is_replaced() {
+    for world in worlds() {
+        let (log, name) = (&world.log, world.name);
+        world.write(b"kept");
+        (world.fail_next)();
+        let lost = world.append(b"lost");
+        world.sim.block_on(log.close()).expect_err("the write fails");
+        assert!(log.append(b"refused").is_err(), "{name}");
+        world.sim.block_on(log.replace(lost)).expect("everything is persisted");
+        assert_eq!(world.write(b"goes on"), lost + 1, "{name}");
+        world.sim.block_on(log.close()).expect("nothing fails any more");
+        assert!(log.is_durable(), "{name}");
+    }
+}

@@ -103,6 +103,27 @@ fn a_member_whose_close_failed_can_be_opened_while_somebody_holds_on_to_it() {
     });
 }
 
+/// A partition that cannot be put to sleep goes on with the handle that it has.
+#[test]
+fn a_member_whose_close_failed_is_open_again_once_its_log_is_replaced() {
+    let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+    let group = SharedGroup::of(1);
+    let mut rng = sim.rng();
+    sim.block_on(async {
+        let log = open(&fs, SyncMode::Interval, &group, 1, 1).await.expect("a fresh disk");
+        let member = open_member(&log, SyncMode::Interval, &group, 0).await.expect("a fresh disk");
+        write_one(&member, &group, &mut rng).await.expect("nothing fails yet");
+        fs.fail_next(Some(OpKind::Sync), Fault::Error);
+        member.close().await.expect_err("what it appended is nowhere for sure");
+        flush(&member, &group).await.expect("tables are not in the log");
+        member.replace(member.last()).await.expect("it holds everything");
+        let twice = open_member(&log, SyncMode::Interval, &group, 0).await.err().expect("it is open");
+        assert_eq!(twice.kind(), ErrorKind::Invalid, "{twice}");
+        write_one(&member, &group, &mut rng).await.expect("it goes on");
+        member.close().await.expect("nothing fails any more");
+    });
+}
+
 /// Works on a failing disk, flushing and replacing after each failure; then cuts the power and checks.
 fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
     let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
