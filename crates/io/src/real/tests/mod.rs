@@ -17,6 +17,7 @@ mod queue;
 mod spawn;
 mod transfer;
 mod waking;
+mod workers;
 
 const READ: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Read);
 const FLUSH: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Flush);
