@@ -125,6 +125,25 @@ fn what_shows_afterwards_is_a_debt_of_the_node() {
 }
 
 #[test]
+fn requests_wait_from_four_fifths_of_what_the_machine_has() {
+    // U-18: of 125 units a second 100, of which a tenth is there at once.
+    let sim = Sim::new(1);
+    let node = NodeUnits::new(sim.clock());
+    let enter = |access| node.queue().enter(access, 1, 1000);
+    assert!((0..1000).all(|_| !enter(Access::Read).waits()), "nothing was set");
+    node.set_queues(125_000, Some(RequestOrder::WritesFirst));
+    assert_eq!((0..20).filter(|_| !enter(Access::Read).waits()).count(), 10);
+    let (read, write) = (enter(Access::Read), enter(Access::Write));
+    sim.run_until(11 * MS);
+    assert_eq!(node.queue().waiting(), [1, 0], "the write goes first");
+    node.set_queues(125_000, None);
+    assert_eq!((node.queue().waiting(), node.queue().is_on()), ([0, 0], false));
+    drop((read, write));
+    node.set_queues(u64::MAX, Some(RequestOrder::InTurn));
+    assert!(node.queue().is_on() && (0..1000).all(|_| !enter(Access::Write).waits()));
+}
+
+#[test]
 fn a_tenant_enters_by_its_quota_where_the_node_has_queues() {
     let sim = Sim::new(1);
     let node = NodeUnits::new(sim.clock());

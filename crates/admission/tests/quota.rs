@@ -134,6 +134,26 @@ fn below_the_limit_nobody_waits() {
 }
 
 #[test]
+fn a_debt_of_more_than_a_second_is_told_from_a_smaller_one() {
+    // U-16.
+    let sim = Sim::new(1);
+    let quota = Quota::new(sim.clock(), &UnitLimits { rcu: 100, ..UnitLimits::default() });
+    let owes = || [Unit::Read, Unit::Write].map(|unit| quota.owes_a_second(unit));
+    assert!(quota.try_admit(Unit::Read, 1));
+    assert_eq!((quota.units(Unit::Read), owes()), (9, [false, false]));
+    for unit in [Unit::Read, Unit::Write] {
+        quota.settle(unit, 0, 1, 110);
+    }
+    assert_eq!((quota.units(Unit::Read), owes()), (-100, [false, false]), "a second's units are not more");
+    for unit in [Unit::Read, Unit::Write] {
+        quota.settle(unit, 0, 1, 2);
+    }
+    assert_eq!(owes(), [true, false], "nothing is owed of what is not limited");
+    sim.run_until(10 * MS);
+    assert_eq!((quota.units(Unit::Read), owes()), (-100, [false, false]));
+}
+
+#[test]
 fn unused_seconds_come_back_as_a_burst_and_no_more_than_was_agreed() {
     for (burst_seconds, idle, expected) in [(0, 60, 0.1), (5, 60, 5.0), (300, 60, 60.1), (300, 0, 0.1)] {
         let sim = Sim::new(5);

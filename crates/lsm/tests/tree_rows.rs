@@ -15,11 +15,12 @@ use weir_io::plant::{Plant, with_planted};
 use weir_io::sim::{DeviceSpec, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{BoxFuture, Clock, Fs, Owner, Result, Rng, Unbooked, sleep_until};
 use weir_lsm::cache::BlockCache;
+use weir_lsm::check::check_rows;
 use weir_lsm::{Env, PickerKind, Tree, TreeOptions};
 use weir_model::engine::{
     Files, JobControl, JobReport, Jobs, Kind, Range, Reads, Records, Scope, Snapshot, TreeKnobs, Urgency,
 };
-use weir_model::parts::{Head, Life, Part, RowType, cover_key, is_part};
+use weir_model::parts::{Head, Life, Part, RowType, cover_key, is_part, placed};
 use weir_model::{Batch, Change, StoredKey};
 
 /// What stands at a row's key: a string, or a life with its parts by subkey.
@@ -438,4 +439,38 @@ fn covers_that_go_too_early_are_found_out() {
 #[test]
 fn tables_that_go_although_a_snapshot_reads_them_are_found_out() {
     assert!(is_found(Plant::DroppedLife));
+}
+
+#[test]
+fn a_check_of_rows_looks_at_the_newest_versions_whatever_tables_they_are_in() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let tree = open(&sim, &fs, &TreeOptions::default(), 0);
+    let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+    let mut written = 0;
+    // What is wrong with the rows once these changes are in a table of their own.
+    let mut told = |changes: &[Change<'_>]| {
+        let mut batch = Batch::new();
+        changes.iter().for_each(|change| batch.push(*change));
+        written += 1;
+        tree.publish(tree.apply(written, batch.as_ref()).last_seq);
+        tree.seal();
+        sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("no faults");
+        sim.block_on(check_rows(&disk, "/tree".as_ref())).expect("the tables are sound").join("; ")
+    };
+    let (key, version) = (StoredKey::new(0, b"set").to_vec(), 1);
+    let head = |count| Head { count, bytes: 3 * count, ..Head::new(RowType::Set, version) }.encode();
+    let (of_two, of_three) = (head(2), head(3));
+    let part = |name: &[u8]| Life::new(version).part(0, &placed(version, name));
+    let (one, two, six) = (part(b"one"), part(b"two"), part(b"six"));
+    let [with_two, with_three] = [&of_two, &of_three].map(|head| Change::Head { key: &key, head, expire_at_ms: None });
+    let [one, two, six_comes] = [&one, &two, &six].map(|key| Change::Put { key, value: b"", expire_at_ms: None });
+    assert_eq!(told(&[with_two, one, two]), "");
+    assert_eq!(told(&[with_three, six_comes]), "", "the head before it does not count");
+    let problem = told(&[with_two]);
+    assert!(problem.starts_with("row ") && problem.contains("set"), "one part too many: {problem}");
+    assert_eq!(told(&[Change::Delete { key: &six }]), "");
+    let problem = told(&[Change::Delete { key: &key }]);
+    assert!(problem.starts_with("life 1: "), "parts without a head: {problem}");
+    assert_eq!(told(&[Change::Cover { key: &cover_key(version), bytes: 6 }]), "", "they are known to be dead");
 }

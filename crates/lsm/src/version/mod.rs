@@ -231,4 +231,21 @@ mod tests {
         assert!(merge(&[11, 9], &[run(20, 7)]).is_err(), "in the newest's place");
         assert!(merge(&[11, 9], &[run(20, 4), run(21, 5)]).is_err(), "two runs for one place");
     }
+
+    #[test]
+    fn a_level_whose_tables_are_out_of_order_is_refused() {
+        let table = |id, smallest: &[u8], largest: &[u8]| TableMeta {
+            smallest: smallest.into(),
+            largest: largest.into(),
+            ..run(id, id)
+        };
+        let check = |level, tables: &[TableMeta]| check_level(level, &tables.iter().collect::<Vec<_>>());
+        assert_eq!(check(1, &[table(1, b"a", b"c"), table(2, b"d", b"f")]), Ok(()));
+        assert!(check(1, &[table(1, b"a", b"c"), table(2, b"c", b"f")]).is_err(), "both may have c");
+        assert!(check(1, &[table(2, b"d", b"f"), table(1, b"a", b"c")]).is_err(), "they fall");
+        assert_eq!(check(0, &[run(1, 8), run(2, 7)]), Ok(()), "runs may overlap");
+        assert!(check(0, &[run(1, 7), run(2, 8)]).is_err(), "the newest comes first");
+        assert!(check(0, &[run(1, 7), run(2, 7)]).is_err(), "two runs in one place");
+        assert!([0, 1].into_iter().all(|level| check(level, &[table(1, b"b", b"a")]).is_err()), "the ends are swapped");
+    }
 }
