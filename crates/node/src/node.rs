@@ -24,7 +24,7 @@ use crate::format::{self, Format, Origin};
 use crate::hibernate;
 use crate::layout;
 use crate::log_kind::LogKind;
-use crate::metrics::{Counters, PartitionMetrics};
+use crate::metrics::PartitionMetrics;
 use crate::mover::Mover;
 use crate::partition::{Leave, Partition};
 use crate::partition_slot::{Left, Shut, SlotState};
@@ -388,12 +388,14 @@ impl Node {
     }
 
     /// The metrics of all partitions, added up: counters since the node was opened, also of partitions that sleep by
-    /// now; trees and logs of the partitions that are awake.
+    /// now and of tenants that were dropped; trees and logs of the partitions that are awake.
     pub fn metrics(&self) -> PartitionMetrics {
-        let mut sum = PartitionMetrics::asleep(&Counters::default());
-        for tenant in self.tenants() {
-            tenant.partitions().iter().for_each(|slot| sum.add(&slot.metrics()));
-        }
+        // Under one lock, so that a tenant that is dropped meanwhile counts once. The sum is made without the lock.
+        let (tenants, mut sum) = {
+            let tenants = self.tenants.read();
+            (tenants.all(), tenants.dropped())
+        };
+        tenants.iter().flat_map(|tenant| tenant.partitions()).for_each(|slot| sum.add(&slot.metrics()));
         sum.set_users(&self.ledger().total());
         sum
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_model::{TenantId, TenantName};
 
 use super::Tenant;
+use crate::metrics::{Counters, PartitionMetrics};
 use crate::partition_slot::PartitionSlot;
 
 /// All tenants of a node.
@@ -13,6 +14,42 @@ use crate::partition_slot::PartitionSlot;
 pub(crate) struct Tenants {
     by_name: BTreeMap<TenantName, Arc<Tenant>>,
     by_id: BTreeMap<TenantId, Arc<Tenant>>,
+    dropped: Dropped,
+}
+
+/// The counters of dropped tenants, so that the sums of a node never fall.
+struct Dropped {
+    /// The counters that nobody can raise any more, added up.
+    sum: PartitionMetrics,
+    /// The counters of partitions whose last requests may still be under way.
+    ending: Vec<Arc<Counters>>,
+}
+
+impl Default for Dropped {
+    fn default() -> Self {
+        Self { sum: PartitionMetrics::asleep(&Counters::default()), ending: Vec::new() }
+    }
+}
+
+impl Dropped {
+    /// Takes in the counters of a tenant.
+    fn add(&mut self, tenant: &Tenant) {
+        let sum = &mut self.sum;
+        self.ending.retain(|counters| {
+            let is_over = Arc::strong_count(counters) == 1;
+            if is_over {
+                sum.add(&PartitionMetrics::asleep(counters));
+            }
+            !is_over
+        });
+        self.ending.extend(tenant.partitions().iter().map(|slot| Arc::clone(&slot.counters)));
+    }
+
+    fn metrics(&self) -> PartitionMetrics {
+        let mut sum = self.sum.clone();
+        self.ending.iter().for_each(|counters| sum.add(&PartitionMetrics::asleep(counters)));
+        sum
+    }
 }
 
 impl Tenants {
@@ -47,9 +84,15 @@ impl Tenants {
         self.by_name.contains_key(name)
     }
 
-    /// Removes `tenant`.
+    /// Removes `tenant`. Its counters stay in [`Tenants::dropped`].
     pub fn remove(&mut self, tenant: &Tenant) {
         self.by_name.remove(tenant.name());
         self.by_id.remove(&tenant.id());
+        self.dropped.add(tenant);
+    }
+
+    /// The counters of all tenants that were removed, added up.
+    pub fn dropped(&self) -> PartitionMetrics {
+        self.dropped.metrics()
     }
 }
