@@ -312,6 +312,27 @@ fn who_is_asked_nothing_sleeps_without_a_log_and_wakes_with_everything() {
 }
 
 #[test]
+fn counters_of_the_node_keep_what_dropped_tenants_did() {
+    let (sim, fs) = world(5, &DiskImage::new());
+    let node = sim.block_on(open(&sim, &fs, SyncMode::Always));
+    sim.block_on(async {
+        for round in 1..=3 {
+            let before = node.metrics();
+            let tenant = node.create_tenant(TenantSpec::new(name("a"))).await.expect("created");
+            write(&tenant.partitions()[0], 7).await.expect("written");
+            // It is flushed.
+            tenant.partitions()[0].sleep().await;
+            drop(tenant);
+            let with_it = node.metrics();
+            assert!(with_it.jobs > before.jobs && with_it.writes > before.writes);
+            node.drop_tenant(&name("a")).await.expect("dropped");
+            let after = node.metrics();
+            assert_eq!((after.jobs, after.writes), (with_it.jobs, with_it.writes), "round {round}");
+        }
+    });
+}
+
+#[test]
 fn a_node_that_is_closed_while_a_partition_wakes_or_falls_asleep_lets_nobody_in_again() {
     for wait in (0..3_000_000).step_by(100_000) {
         for sleeps in [false, true] {
