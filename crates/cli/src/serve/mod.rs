@@ -62,7 +62,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Record how much tenants ask for, every ten seconds, as shares of what they bought (3000 units for tenants
-    /// without limits), in a new file that `weir sim trace --trace FILE.csv` replays
+    /// without limits), in a new file that `weir sim trace --trace FILE.csv` replays. If FILE.csv exists, the new
+    /// file is FILE.1.csv, then FILE.2.csv, and so on: one for each start, and the log says which
     #[arg(long, value_name = "FILE.csv")]
     record_traffic: Option<PathBuf>,
     /// Let in clients from other machines although they need no secret, and operators from other machines, too
@@ -107,11 +108,13 @@ impl Serve {
         let listen = resolve(&config.listen, "--listen")?;
         let tls_listen = resolve(&config.tls_listen, "tls_listen")?;
         let admin = address::resolve(&config.admin, "--admin", self.insecure)?;
-        let recording = self.record_traffic.as_ref().map(|path| match Traffic::create(path) {
-            Ok(traffic) => Ok((path.clone(), traffic)),
-            Err(error) => Err(format!("--record-traffic {}: {error}", path.display())),
-        });
-        let recording = recording.transpose()?;
+        let create = |path: &PathBuf| {
+            Traffic::create(path).map_err(|error| format!("--record-traffic {}: {error}", path.display()))
+        };
+        let recording = self.record_traffic.as_ref().map(create).transpose()?;
+        if let Some((path, _)) = &recording {
+            tracing::info!(path = %path.display(), "recording what tenants ask for");
+        }
         let files = raise_file_limit();
         tracing::debug!(files, "open files allowed");
         let wanted = config.connections_max as u64 + FILES_BESIDE_CONNECTIONS;

@@ -31,11 +31,31 @@ pub struct Traffic<W> {
 }
 
 impl Traffic<File> {
-    /// A recording into a new file at `path`.
+    /// A recording into a new file at `path`, or at the first of `week.1.csv`, `week.2.csv`, ... that does not exist,
+    /// if `week.csv` does: a server that is started again by a supervisor has the arguments of the start before, and
+    /// must neither fail nor overwrite a recording. Gives the path of the file, too.
     #[allow(clippy::disallowed_methods, reason = "the operator's file, no data of a node")]
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Traffic::new(File::create_new(path)?)
+    pub fn create(path: &Path) -> io::Result<(PathBuf, Self)> {
+        let others = (1_u64..).map_while(|number| numbered(path, number));
+        for to in std::iter::once(path.to_path_buf()).chain(others) {
+            match File::create_new(&to) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                created => return Ok((to, Traffic::new(created?)?)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
+}
+
+/// `path` with a number before its extension; `None` if it has no file name.
+fn numbered(path: &Path, number: u64) -> Option<PathBuf> {
+    let mut name = path.file_stem()?.to_owned();
+    name.push(format!(".{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    Some(path.with_file_name(name))
 }
 
 impl<W: Write> Traffic<W> {
