@@ -180,3 +180,19 @@ fn clients_are_told_no_path_and_no_process_id() {
     let tells = |line: &&str| line.split_once(':').is_some_and(|(name, value)| name != "tcp_port" && value == pid);
     assert_eq!(facts.lines().find(tells), None);
 }
+
+#[test]
+fn each_start_records_traffic_in_a_file_of_its_own() {
+    let dir = Dir::new();
+    let file = dir.0.join("week.csv");
+    std::fs::write(&file, "a recording").expect("written");
+    for name in ["week.1.csv", "week.2.csv"] {
+        // A supervisor gives the same arguments each time.
+        let server = Server::start_with(&dir, &["--record-traffic", file.to_str().expect("text")]);
+        assert!(server.log().contains(name), "{}", server.log());
+        server.kill();
+        let recorded = std::fs::read_to_string(dir.0.join(name)).expect("a recording");
+        assert!(recorded.starts_with("second,tenant,writes,reads\n"), "{recorded}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), "a recording");
+}

@@ -61,20 +61,32 @@ impl Server {
 
     /// The same, listening for clients and operators at `address`.
     pub fn start_at(dir: &Dir, config: &str, level: &str, address: &str) -> Self {
-        Self::begin(dir, config, level, [address, address], true)
+        Self::begin(dir, config, level, [address, address], true, &[])
     }
 
     /// The same, listening for clients where a server that is gone did.
     pub fn start_in_place_of(dir: &Dir, clients: SocketAddr) -> Self {
-        Self::begin(dir, "", "info", [&clients.to_string(), "127.0.0.1:0"], true)
+        Self::begin(dir, "", "info", [&clients.to_string(), "127.0.0.1:0"], true, &[])
+    }
+
+    /// The same, with these arguments.
+    pub fn start_with(dir: &Dir, arguments: &[&str]) -> Self {
+        Self::begin(dir, "", "info", ["127.0.0.1:0"; 2], true, arguments)
     }
 
     /// The same, with a log that is read until the server is ready, and then closed.
     pub fn start_deaf(dir: &Dir) -> Self {
-        Self::begin(dir, "", "info", ["127.0.0.1:0"; 2], false)
+        Self::begin(dir, "", "info", ["127.0.0.1:0"; 2], false, &[])
     }
 
-    fn begin(dir: &Dir, config: &str, level: &str, [listen, admin]: [&str; 2], listens: bool) -> Self {
+    fn begin(
+        dir: &Dir,
+        config: &str,
+        level: &str,
+        [listen, admin]: [&str; 2],
+        listens: bool,
+        arguments: &[&str],
+    ) -> Self {
         let file = dir.0.join("weir.toml");
         std::fs::write(&file, config).expect("the test's directory can be written");
         let data = dir.0.join("data");
@@ -82,6 +94,7 @@ impl Server {
             .arg(&data)
             .arg("--config")
             .arg(&file)
+            .args(arguments)
             .env("WEIR_LOG", level)
             .stderr(Stdio::piped())
             .spawn()
