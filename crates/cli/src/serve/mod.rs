@@ -156,7 +156,7 @@ impl Serve {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the user's file, read once before there is a door")]
+#[allow(clippy::disallowed_methods, reason = "the operator's file, no data of a node")]
 fn read(path: &Path) -> Outcome<String> {
     fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()).into())
 }
@@ -183,7 +183,7 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
         Some(_) => Some(Certificates::load(&config, clock.clone())?),
         None => None,
     };
-    let reload = reload.with(certificates.clone());
+    let reload = Arc::new(reload.with(certificates.clone()));
     let tls = certificates.as_ref().map(|certificates| Arc::clone(certificates.tls()));
     let mut entrances = Entrances::default();
     if let Some(listen) = listen {
@@ -239,12 +239,13 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     opened.for_each(|entrance| gateway.listen_also(entrance));
     let secured = tls.map(|tls| (tls, clock.clone() as Arc<dyn Clock>));
     let registry = metrics::registry(gateway.observer(), Arc::clone(&node), before, secured);
-    // It has a thread of its own: if the files are slow to read, nobody else waits for them.
-    let watching = certificates.as_ref().map(|certificates| {
-        let spawn = RealSpawn::new(1, BACKGROUND_NICE);
-        spawn.spawn(Box::pin(Certificates::watch(Arc::downgrade(certificates))));
-        spawn
-    });
+    // One thread for all that reads the operator's files: nobody else waits for files that are slow to read, and what
+    // was read last is what counts.
+    let readers = RealSpawn::new(1, BACKGROUND_NICE);
+    readers.spawn(Box::pin(Arc::clone(&reload).run()));
+    if let Some(certificates) = &certificates {
+        readers.spawn(Box::pin(Certificates::watch(Arc::downgrade(certificates))));
+    }
     // Not the thread of the hashes: clients that log in wait for those.
     let aside = Arc::new(RealSpawn::new(1, BACKGROUND_NICE));
     let operator = NodeOperator::new(Arc::clone(&node), clock.clone(), slow, aside, gateway.observer());
@@ -278,8 +279,7 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     if sold.tenants > 0 {
         tracing::info!("sold: {sold}");
     }
-    gateway.run(signals.wait(reload)).await?;
-    drop(watching);
+    gateway.run(signals.wait(&reload)).await?;
     admin_task.abort();
     bill_task.abort();
     if let Err(error) = bill.record(0).await {
@@ -287,6 +287,8 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     }
     node.close().await?;
     tracing::info!("every answered write is durable, goodbye");
+    // Last: a file may be being read, and this waits for it.
+    drop(readers);
     Ok(())
 }
 

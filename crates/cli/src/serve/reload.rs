@@ -5,6 +5,9 @@
 //! `weir tenant alter`. But an operator learns that the file is sound before a restart depends on it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weir_io::Event;
 
 use super::Serve;
 use super::certificates::Certificates;
@@ -15,12 +18,15 @@ pub struct Reload {
     serve: Serve,
     running: Config,
     certificates: Option<Arc<Certificates>>,
+    /// The files are to be read again.
+    is_asked: AtomicBool,
+    asked: Event,
 }
 
 impl Reload {
     /// For a server that was started with the arguments `serve`, and runs under `running`.
     pub fn new(serve: Serve, running: Config) -> Self {
-        Self { serve, running, certificates: None }
+        Self { serve, running, certificates: None, is_asked: AtomicBool::new(false), asked: Event::default() }
     }
 
     /// Adds the certificates that are read again, too.
@@ -28,8 +34,23 @@ impl Reload {
         Self { certificates, ..self }
     }
 
-    /// Reads the file again, and says in the log what a restart would change.
-    pub fn run(&self) {
+    /// Asks for the files to be read again, without waiting for it. If they are being read at this moment, they are
+    /// read once more afterwards.
+    pub fn ask(&self) {
+        self.is_asked.store(true, Ordering::Release);
+        self.asked.notify();
+    }
+
+    /// Reads the files each time that [`Reload::ask`] was called, on the thread that polls this.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            self.asked.wait(|| self.is_asked.swap(false, Ordering::Acquire).then_some(())).await;
+            self.read();
+        }
+    }
+
+    /// Reads the files again, and says in the log what a restart would change.
+    fn read(&self) {
         if let Some(certificates) = &self.certificates {
             certificates.reload("SIGHUP");
         }

@@ -45,14 +45,14 @@ impl Signals {
         })
     }
 
-    /// Waits until the process is to end. At each SIGHUP before that, the configuration is read again.
-    pub async fn wait(&mut self, reload: Reload) {
+    /// Waits until the process is to end. At each SIGHUP before that, asks for the configuration to be read again.
+    pub async fn wait(&mut self, reload: &Reload) {
         let name = loop {
             tokio::select! {
                 biased;
                 _ = self.terminate.recv() => break "SIGTERM",
                 _ = self.interrupt.recv() => break "SIGINT",
-                _ = self.hang_up.recv() => reload.run(),
+                _ = self.hang_up.recv() => reload.ask(),
             }
         };
         tracing::info!(signal = name, "ending: answering what was asked");
