@@ -1,7 +1,10 @@
 //! Signals that a person, a terminal or the kernel may send: only those that mean to end the server do end it.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
+use std::io::Write;
+
 use crate::support::{Dir, Server, expect};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn send(server: &Server, signal: Signal) {
@@ -59,6 +62,31 @@ fn a_hang_up_reads_the_configuration_again_and_says_what_a_restart_would_change(
     std::fs::remove_file(&file).expect("there");
     send(&server, Signal::HUP);
     server.log_with("cannot read", 1);
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn connections_are_accepted_while_a_hang_up_waits_for_a_slow_disk() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "connections_max = 50\n");
+    // A pipe is as slow as its writer.
+    let file = dir.0.join("weir.toml");
+    std::fs::remove_file(&file).expect("there");
+    mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("made");
+    let write = || std::fs::OpenOptions::new().write(true).open(&file).expect("a pipe");
+    send(&server, Signal::HUP);
+    // Open once the server is reading.
+    let mut slow = write();
+    expect(&mut server.connect(), b"PING\r\n", b"+PONG\r\n");
+    // The next reading begins when this one has ended.
+    send(&server, Signal::HUP);
+    writeln!(slow, "connections_max = 60").expect("it reads");
+    drop(slow);
+    server.log_with("connections_max: 50 -> 60", 1);
+    let mut slow = write();
+    writeln!(slow, "connections_max = 70").expect("it reads");
+    drop(slow);
+    server.log_with("connections_max: 50 -> 70", 1);
     assert!(server.terminate().success());
 }
 
