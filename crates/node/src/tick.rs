@@ -260,6 +260,7 @@ impl Ticker {
                 merging: merging(&facts),
                 parked: facts.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
                 flush_left: left(&facts, &[JobKind::Flush]),
+                flush: facts.jobs[JobKind::Flush as usize].newest,
                 l0_left: left(&facts, &[JobKind::IntraL0, JobKind::L0]),
             },
             read_p99: partition.read_times.take_p99(),

@@ -158,6 +158,10 @@ pub struct JobFacts {
     /// Bytes that the flushes under way have still to write, roughly; 0 in recordings from before this field existed.
     #[serde(default)]
     pub flush_left: u64,
+    /// The number of the flush under way that began last, which tells it from the partition's other flushes; 0 where
+    /// there is none, and in recordings from before this field existed.
+    #[serde(default)]
+    pub flush: u64,
     /// The same for the merges out of level 0 and within it that are under way and not parked.
     #[serde(default)]
     pub l0_left: u64,

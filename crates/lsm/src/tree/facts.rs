@@ -79,11 +79,12 @@ impl Facts for Tree {
             LevelShape { tables, bytes, target_bytes, claimed, claimed_bytes, score }
         });
         let mut jobs = [JobCount::default(); JobKind::ALL.len()];
-        for job in state.jobs.values() {
+        for (number, job) in &state.jobs {
             let kind = job.facts.kind();
             for count in jobs.iter_mut().zip(JobKind::ALL).filter(|(_, of)| *of == kind).map(|(count, _)| count) {
                 count.running += 1;
                 count.parked += usize::from(job.control.is_parked());
+                count.newest = count.newest.max(number + 1);
                 count.bytes_left += job.control.bytes_left(job.facts.input_bytes, self.options.io_bytes as u64);
             }
         }

@@ -72,6 +72,9 @@ pub struct JobCount {
     pub running: usize,
     /// Jobs that are not being polled.
     pub parked: usize,
+    /// The number of the one that began last: no other job of this engine has had it since the engine was opened.
+    /// 0 = there is none.
+    pub newest: u64,
     /// Bytes that they have still to consume or to write: see
     /// [`JobControl::bytes_left`](super::JobControl::bytes_left).
     pub bytes_left: u64,

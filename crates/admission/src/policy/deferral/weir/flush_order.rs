@@ -40,6 +40,8 @@ pub struct FlushOrder {
 
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
+    /// The number of the flush, in its tree.
+    flush: u64,
     /// The tick that saw it first.
     since: u64,
     /// Bytes that are still to be written.
@@ -54,11 +56,11 @@ impl FlushOrder {
         self.tick += 1;
         let known = std::mem::take(&mut self.under_way);
         for partition in partitions.iter().filter(|partition| partition.jobs.flush_left > 0) {
-            let left = partition.jobs.flush_left;
-            // With more left than before, this is another flush.
-            let before = known.get(&partition.owner).filter(|before| left <= before.left);
-            let since = before.map_or(self.tick, |before| before.since);
-            self.under_way.insert(partition.owner, UnderWay { since, left, place: 0 });
+            let (flush, left) = (partition.jobs.flush, partition.jobs.flush_left);
+            // In recordings without numbers, a flush with more left than before is another one.
+            let is_same = |before: &&UnderWay| before.flush == flush && left <= before.left;
+            let since = known.get(&partition.owner).filter(is_same).map_or(self.tick, |before| before.since);
+            self.under_way.insert(partition.owner, UnderWay { flush, since, left, place: 0 });
         }
         let mut in_order: Vec<&mut UnderWay> = self.under_way.values_mut().collect();
         // Of flushes that began together the one with the lowest owner goes first: sorting is stable.
@@ -86,12 +88,17 @@ mod tests {
 
     /// The places that a tick gives to flushes with `left` bytes left, one for each.
     fn places(order: &mut FlushOrder, left: &[u64]) -> Vec<u32> {
-        let of = |(partition, &flush_left): (u32, &u64)| PartitionSample {
+        places_of(order, &left.iter().map(|&left| (1, left)).collect::<Vec<_>>())
+    }
+
+    /// The same for flushes with these numbers.
+    fn places_of(order: &mut FlushOrder, flushes: &[(u64, u64)]) -> Vec<u32> {
+        let of = |(partition, &(flush, flush_left)): (u32, &(u64, u64))| PartitionSample {
             owner: owner(partition),
-            jobs: JobFacts { flush_left, ..JobFacts::default() },
+            jobs: JobFacts { flush, flush_left, ..JobFacts::default() },
             ..PartitionSample::default()
         };
-        let partitions: Vec<PartitionSample> = (0..).zip(left).map(of).collect();
+        let partitions: Vec<PartitionSample> = (0..).zip(flushes).map(of).collect();
         let place = |weight| match weight {
             FIRST => 0,
             weight if weight == FIRST / 8 => 1,
@@ -119,6 +126,14 @@ mod tests {
             assert_eq!(places(&mut order, &[left, 9, 9]), [0, 1, 2]);
         }
         assert_eq!(places(&mut order, &[0, 9, 9]), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_smaller_flush_that_follows_at_once_is_another_one() {
+        let mut order = FlushOrder::default();
+        assert_eq!(places_of(&mut order, &[(1, 9), (0, 0)]), [0, 0]);
+        assert_eq!(places_of(&mut order, &[(1, 8), (1, 9)]), [0, 1]);
+        assert_eq!(places_of(&mut order, &[(2, 7), (1, 9)]), [1, 0]);
     }
 
     #[test]

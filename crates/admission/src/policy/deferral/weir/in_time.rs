@@ -31,6 +31,7 @@ use crate::limits::{Direction, Limits};
 use crate::policy::deferral::feedback::HIGH;
 use crate::policy::device::Front;
 use crate::policy::knobs::Floor;
+use crate::policy::sample::JobFacts;
 
 /// A job is to end within this part of its time.
 const MARGIN: f64 = 0.9;
@@ -57,6 +58,8 @@ const SLOWED_MIN: f64 = 0.5;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct FlushPace {
     at: Nanos,
+    /// The number of the flush, in its tree.
+    flush: u64,
     /// Bytes that were left to be written.
     left: u64,
     /// Ticks in a row that saw nothing written, though it was the flush's turn.
@@ -72,16 +75,18 @@ impl FlushPace {
         self.still >= TICKS
     }
 
-    /// Takes in the next tick: `left` bytes are still to be written, and `waits` says whether other flushes go first.
-    fn step(&mut self, now: Nanos, left: u64, waits: bool) {
-        let stands = left > 0 && left == self.left && !waits;
+    /// Takes in the next tick, with these `jobs`; `waits` says whether other flushes go first.
+    fn step(&mut self, now: Nanos, jobs: &JobFacts, waits: bool) {
+        let (flush, left) = (jobs.flush, jobs.flush_left);
+        let is_same = left > 0 && flush == self.flush;
+        let stands = is_same && left == self.left && !waits;
         // How little a flush has written while others went first says nothing of how fast it is in its turn.
-        let goes_on = left > 0 && left <= self.left && !waits && !self.waits;
+        let goes_on = is_same && left <= self.left && !waits && !self.waits;
         let seconds = now.saturating_sub(self.at) as f64 / 1e9;
         let seen = (self.left.saturating_sub(left)) as f64 / seconds.max(f64::MIN_POSITIVE);
         let rate = goes_on.then(|| self.rate.map_or(seen, |rate| rate + (seen - rate) / FLUSH_AVERAGED));
         let still = if stands { self.still.saturating_add(1) } else { 0 };
-        *self = Self { at: now, left, still, waits, rate };
+        *self = Self { at: now, flush, left, still, waits, rate };
     }
 
     /// Seconds until the flush under way is written; `None` where that is not known, or no flush is under way. It is
@@ -186,7 +191,7 @@ pub fn floor<'p>(
     let (mut flushes, mut merges) = (0.0, 0.0);
     let (mut flush_starves, mut merge_lags) = (false, false);
     for (look, pace) in looks.iter().zip(paces) {
-        pace.flush.step(now, look.sample.jobs.flush_left, waits(look));
+        pace.flush.step(now, &look.sample.jobs, waits(look));
         pace.merge.step(now, look.sample.bytes.l0_written);
         flush_starves |= pace.flush.starves();
         flushes += flush_needs(look, rate);
@@ -209,7 +214,7 @@ mod tests {
     use crate::policy::deferral::weir::gather::Gathering;
     use crate::policy::forecast::Tokens;
     use crate::policy::meter::Load;
-    use crate::policy::sample::{Bytes, JobFacts, PartitionSample, TreeFacts};
+    use crate::policy::sample::{Bytes, PartitionSample, TreeFacts};
 
     /// `ticks` has what the flush has left, and how many bytes of memtables are unflushed, tick by tick. Memtables have
     /// 10 bytes, ten are allowed, 2 bytes a second are written, and the device writes 100.
@@ -253,9 +258,10 @@ mod tests {
     #[test]
     fn when_a_flush_ends_is_known_by_how_fast_it_is() {
         let (mut paces, mut second) = (Paces::default(), 0);
+        let jobs = |flush_left| JobFacts { flush_left, ..JobFacts::default() };
         let mut after = |left: u64, room: u64, full: f64, ingest: f64| {
             second += 1_000_000_000;
-            paces.flush.step(second, left, false);
+            paces.flush.step(second, &jobs(left), false);
             paces.until_flushed(room, full, ingest)
         };
         assert_eq!(after(8_000, 9_500, 0.9, 600.0), None, "seen once");
@@ -269,12 +275,14 @@ mod tests {
         assert_eq!(after(9_000, 9_500, 0.9, 600.0), None, "another flush");
         assert_eq!(after(0, 9_500, 0.9, 600.0), None, "none");
         let mut behind_others = Paces::default();
-        (1..4).for_each(|second| behind_others.flush.step(second * 1_000_000_000, 500 - second, true));
+        (1..4).for_each(|second| behind_others.flush.step(second * 1_000_000_000, &jobs(500 - second), true));
         assert_eq!(behind_others.until_flushed(9_500, 0.9, 600.0), None, "its turn has not come");
-        behind_others.flush.step(4_000_000_000, 400, false);
+        behind_others.flush.step(4_000_000_000, &jobs(400), false);
         assert_eq!((behind_others.flush.still, behind_others.flush.rate), (0, None), "it has just come");
-        behind_others.flush.step(5_000_000_000, 300, false);
+        behind_others.flush.step(5_000_000_000, &jobs(300), false);
         assert_eq!(behind_others.flush.rate, Some(100.0));
+        behind_others.flush.step(6_000_000_000, &JobFacts { flush: 1, ..jobs(200) }, false);
+        assert_eq!(behind_others.flush.rate, None, "a smaller flush that followed at once");
         let still = [after(1_000, 9_500, 0.9, 600.0), after(1_000, 9_500, 0.9, 600.0)];
         assert_eq!(still, [None; 2], "it has not moved");
     }
