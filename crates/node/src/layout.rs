@@ -89,6 +89,14 @@ pub async fn has_tree(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<bool>
     }
 }
 
+/// Whether partition `number` has anything in a log of its own. A partition that was never used has no log.
+pub async fn has_log(fs: &Arc<dyn Fs>, dir: &Path, number: u32) -> Result<bool> {
+    match fs.list(&partition_path(dir, number).join("log"), TAG).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        names => Ok(!names?.is_empty()),
+    }
+}
+
 /// The error for a partition that was used and has no tree.
 pub fn lost(dir: &Path, number: u32) -> Error {
     let current = partition_path(dir, number).join(TREE).join("CURRENT");

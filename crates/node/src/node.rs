@@ -373,11 +373,8 @@ impl Node {
             for slot in tenant.partitions() {
                 let number = slot.owner().partition;
                 let has_log = match tenant.log() {
-                    LogKind::Own => {
-                        let log = layout::partition_path(&dir, number).join("log");
-                        // A partition that has no directory yet has no log either.
-                        fs.list(&log, layout::TAG).await.is_ok_and(|names| !names.is_empty())
-                    }
+                    // If it cannot be listed, the first request finds out why.
+                    LogKind::Own => layout::has_log(&fs, &dir, number).await.unwrap_or(false),
                     LogKind::Shared => sharing.contains(&number),
                 };
                 if has_log && slot.partition().await.is_err() && slot.state() == SlotState::Gone {

@@ -4,9 +4,12 @@
 use std::sync::Arc;
 
 use weir_io::{Error, ErrorKind, Nanos, Result, sleep_until};
+use weir_log::SyncMode;
 
 use crate::carried::carried;
 use crate::catalogue::{CatalogueEdit, commit};
+use crate::layout;
+use crate::log_kind::LogKind;
 use crate::node::{Node, turn, unknown};
 use crate::partition_slot::SlotState;
 use crate::shared::NodeShared;
@@ -35,7 +38,7 @@ impl Node {
             if !Arc::ptr_eq(&found, &tenant) {
                 return Err(unknown(tenant.name()));
             }
-            make_durable(&tenant).await?;
+            make_durable(&shared, &tenant).await?;
             let databases = tenant.databases().swapped(one, other);
             let mut listing = tenant.listing(tenant.partition_numbers(), (*tenant.settings()).clone());
             listing.databases = databases;
@@ -57,11 +60,26 @@ impl Node {
 }
 
 /// Makes durable what was written to the tenant so far, if its sync mode promises durability at all.
-async fn make_durable(tenant: &Tenant) -> Result<()> {
+///
+/// A partition that fell asleep has everything on the device. One that was not opened since the process before this one
+/// was killed may have records that are in the page cache alone. Opening the log makes them durable.
+async fn make_durable(shared: &NodeShared, tenant: &Tenant) -> Result<()> {
+    if shared.config.sync == SyncMode::None {
+        return Ok(());
+    }
+    if tenant.log() == LogKind::Shared && shared.node_log.get().is_none() && shared.node_log.exists().await? {
+        shared.shared_log().await?;
+    }
     for slot in tenant.partitions() {
-        // A partition that is asleep has everything on the device; one that is falling asleep does not yet.
-        if matches!(slot.state(), SlotState::Awake | SlotState::Leaving) {
-            slot.partition().await?.make_durable().await?;
+        let may_lose = match slot.state() {
+            SlotState::Awake | SlotState::Waking | SlotState::Leaving => true,
+            SlotState::Asleep if tenant.log() == LogKind::Own => {
+                layout::has_log(&shared.own_fs, &shared.config.dir, slot.owner().partition).await?
+            }
+            SlotState::Asleep | SlotState::Gone => false,
+        };
+        if may_lose && let Some(partition) = slot.partition_to_read().await? {
+            partition.make_durable().await?;
         }
     }
     Ok(())
