@@ -8,7 +8,7 @@ use weir_io::{ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::{Batch, Databases};
-use weir_node::{Machine, Node, NodeCheck, NodeConfig, TenantName, TenantSettings, TenantSpec};
+use weir_node::{LogKind, Machine, Node, NodeCheck, NodeConfig, TenantName, TenantSettings, TenantSpec};
 
 const MODES: [SyncMode; 3] = [SyncMode::Always, SyncMode::Interval, SyncMode::None];
 
@@ -210,6 +210,29 @@ fn an_order_that_meets_a_failing_disk_happens_or_not_and_nothing_in_between() {
     }
     eprintln!("{runs} orders met a failing operation, {refused} were refused");
     assert!(refused > 20 && refused < runs, "{refused} of {runs}");
+}
+
+#[test]
+fn a_swap_makes_durable_what_a_killed_process_left_in_the_page_cache() {
+    for log in LogKind::ALL {
+        let (sim, fs) = world(1, &DiskImage::new());
+        let node = sim.block_on(open(&sim, &fs, SyncMode::Interval));
+        sim.block_on(async {
+            let spec = TenantSpec { settings: settings(OLD), log, ..TenantSpec::new(name("shop")) };
+            node.create_tenant(spec).await.expect("created");
+            write(&node, "shop", b"shop").await.expect("written");
+        });
+        // Nothing is closed.
+        drop(node);
+        let after_a_power_cut = |seed| {
+            let (sim, fs) = world(seed, &fs.crash_keeping(Keep::None, &mut sim.rng()));
+            sim.block_on(async { see(&open(&sim, &fs, SyncMode::Interval).await, "shop").await })
+        };
+        let node = sim.block_on(open(&sim, &fs, SyncMode::Interval));
+        assert_eq!(after_a_power_cut(2), Some((OLD, None)), "{log:?}: the write is in the page cache alone");
+        sim.block_on(Order::Swap.give(&node)).expect("swapped");
+        assert_eq!(after_a_power_cut(3), Some((OLD + SWAPPED, Some(b"shop".to_vec()))), "{log:?}");
+    }
 }
 
 #[test]
