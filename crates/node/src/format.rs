@@ -172,7 +172,7 @@ async fn carry_over(fs: &Arc<dyn Fs>, dir: &Path) -> Result<()> {
     }
 }
 
-/// Whether a directory without `FORMAT` holds nothing but what a first start that was broken off may leave: no
+/// Whether a directory without `FORMAT` holds nothing but what an interrupted first start may leave: no
 /// partition, and of each copy of the catalogue nothing or its very first edit.
 pub async fn is_new(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
     if !layout::partitions(fs, dir).await?.is_empty() {

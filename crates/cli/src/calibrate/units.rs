@@ -84,7 +84,7 @@ fn each_engine(dir: &Path) -> Outcome<[Vec<Measured>; 2]> {
     let plan = Plan { dir: dir.to_owned(), weir, millis: MILLIS };
     if !request_units::is_free(dir) {
         return Err(format!(
-            "{} has the servers of a measurement that was broken off: remove request-units-lsm and request-units-memory there",
+            "{} has the servers of a measurement that was interrupted: remove request-units-lsm and request-units-memory there",
             dir.display()
         )
         .into());

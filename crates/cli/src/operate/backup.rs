@@ -37,7 +37,7 @@ Examples:
   weir restore /backup/shop-2026-11-21 --as shop2
 
 Each partition is copied as it was at one moment, and every write answered before the command began is in it. The secret is not in
-a backup. One that was broken off has no file CURRENT, and cannot be restored.";
+a backup. A backup that was interrupted has no file CURRENT, and cannot be restored.";
 
 impl Backup {
     /// Runs the command.

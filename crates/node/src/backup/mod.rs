@@ -4,7 +4,7 @@
 //! - Each partition is copied as it was at one moment: its memtable is flushed, and the tables of that moment are held
 //!   and copied. A hold keeps files and does not stop writers: the tenant serves meanwhile, and compactions go on.
 //! - A backup claims its directory ([`target`]): of several backups into one directory, one goes on.
-//! - The manifest is written last. A backup without one was broken off.
+//! - The manifest is written last. A backup without one was interrupted.
 //! - A restore copies under partition numbers that are reserved and condemned; one edit of the catalogue then gives
 //!   them to a tenant. What a crash leaves before that is removed at the next start, like everything that the catalogue
 //!   has condemned.

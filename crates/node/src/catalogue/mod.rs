@@ -64,7 +64,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Makes the catalogue of a new node in `dir`, durably. A start that was broken off may have left files there.
+    /// Makes the catalogue of a new node in `dir`, durably. An interrupted start may have left files there.
     ///
     /// # Errors
     /// I/O.
