@@ -1,6 +1,6 @@
--- Makes the world that scripts see, one after the other: what one of them could change and the next one would meet is
--- read-only. It is given the functions of the machine, and gives the one that compiles scripts, the one that runs them
--- and the one that loads libraries.
+-- Builds the world that all scripts see, one after the other. Everything that a script could change for the next script
+-- is read-only. This chunk takes the functions of the machine as its argument. It returns three functions: one that
+-- compiles scripts, one that runs them, and one that loads libraries.
 local machine = ...
 local error, type, tostring, select, unpack, next = error, type, tostring, select, unpack, next
 local rawget, rawset, setmetatable, getmetatable, setfenv = rawget, rawset, setmetatable, getmetatable, setfenv
@@ -9,7 +9,7 @@ local lua_pcall, lua_xpcall, lua_loadstring = pcall, xpcall, loadstring
 local READONLY = "Attempt to modify a readonly table"
 local NO_MEMORY = "not enough memory"
 
--- Whether the text of an error says that there was no memory. `coroutine.wrap` puts the line of its caller in front.
+-- Whether the text of an error says that memory ran out. `coroutine.wrap` puts its caller's line in front of the text.
 local function is_no_memory(text)
     while type(text) == "string" and text ~= NO_MEMORY do
         text = machine.match(text, "^user_%a+:%d+: (.*" .. NO_MEMORY .. ")$")
@@ -17,7 +17,7 @@ local function is_no_memory(text)
     return text == NO_MEMORY
 end
 
--- What may not be written to, by what scripts have in its place.
+-- The tables that may not be written to, by the proxies that scripts have in their place.
 local behind = {}
 
 local function readonly(table, index)
@@ -36,7 +36,7 @@ local function protect(table)
     return readonly(table, table)
 end
 
--- One whose fields are those of the table that `current` gives; to ask for any other is an error.
+-- A read-only table with the fields of the table that `current` returns. Reading any other field is an error.
 local function strict(table, current)
     return readonly(table, function(_, name)
         local value = rawget(current(), name)
@@ -47,7 +47,7 @@ local function strict(table, current)
     end)
 end
 
--- Whoever catches the error of a command gets its text. That the script has to end nobody catches.
+-- A script that catches the error of a command gets the error's text. It cannot catch the order to end.
 local function caught(is_done, ...)
     if is_done then
         return true, ...
@@ -106,12 +106,12 @@ math_of_script.random = machine.random
 math_of_script.randomseed = machine.randomseed
 world.math = protect(math_of_script)
 
--- What can be interrupted, and fills no stack.
+-- Unlike Lua's own functions, these can be interrupted, and do not fill the thread's stack.
 string.find, string.match, string.gmatch, string.gfind = machine.find, machine.match, machine.gmatch, machine.gmatch
 
 local machine_gsub, matches, concat, sub = machine.gsub, machine.matches, table.concat, string.sub
 
--- What stands for a match: what `replacement` gives, or the match where that is nothing.
+-- The text that takes the place of a match: the result of `replacement`, or the match itself if there is no result.
 local function replaced(text, replacement, first, last, ...)
     local value = replacement(...)
     if not value then
@@ -149,7 +149,7 @@ end
 local rep, insert = string.rep, table.insert
 
 function string.rep(text, count)
-    -- Nothing, as often as one likes.
+    -- The empty text can be repeated any number of times.
     if text == "" and type(count) == "number" then
         return ""
     end
@@ -164,7 +164,7 @@ function table.insert(...)
     return insert(...)
 end
 
--- All texts have one: what hangs on it every script would meet.
+-- All texts share one metatable, so a script that changed it would change it for every later script.
 getmetatable("").__index = world.string
 getmetatable("").__metatable = false
 
@@ -195,14 +195,14 @@ function world.setmetatable(table, meta)
     return setmetatable(table, meta)
 end
 
--- What a library sees while it is loaded. The functions that it registers see the world.
+-- What a library sees while it is being loaded. The functions that it registers see `world`.
 local world_of_library = {
     redis = strict(machine.redis_of_library, function()
         return machine.redis_of_library
     end),
 }
 
--- What the globals are at the moment.
+-- The table that the globals are read from at the moment: `world`, or `world_of_library`.
 local visible = world
 
 local globals = strict(world, function()
@@ -210,8 +210,8 @@ local globals = strict(world, function()
 end)
 world._G = globals
 
--- Redis shows that the globals have a metatable, which is read-only; what else is protected has none that a script
--- may see.
+-- As in Redis, a script sees that the globals have a metatable, which is read-only. The metatables of other protected
+-- tables are hidden.
 local sealed = protect({})
 
 function world.getmetatable(value)
@@ -225,7 +225,7 @@ local function compiled(text, name)
     if type(text) ~= "string" then
         return nil, "a string is expected"
     end
-    -- What is compiled already could be anything.
+    -- Bytecode cannot be checked: it could do anything.
     if text:byte(1) == 27 then
         return nil, "attempt to load bytecode"
     end
@@ -250,24 +250,24 @@ function world.load(reader, name)
     return compiled(table.concat(pieces), name)
 end
 
--- Lua does not call this if it has no memory itself: then the text is what the machine gets. It gets the same if a
--- function of the machine had none.
+-- Turns an error into what the machine expects. If Lua itself has no memory, it does not call this, and the machine
+-- gets the plain text. So this returns the same plain text if a function of the machine had no memory.
 local function failed(message)
     if type(message) ~= "table" then
         local text = tostring(machine.text_of(message))
         if is_no_memory(text) then
             return NO_MEMORY
         end
-        -- The error of a command has its code already.
+        -- The error of a command already begins with a code.
         local has_code = type(message) == "userdata" and text:find("^%u+ ")
         message = { err = has_code and text or "ERR " .. text }
     end
     return { err = message.err, line = machine.line() }
 end
 
--- Whether the script or function has ended well, and what it gives or why not.
+-- Returns whether the script or function succeeded, and then its result or its error.
 local function run(chunk, keys, argv, is_function)
-    -- A library that had to end may have left its own here.
+    -- A library that was ended while it was being loaded may have left `world_of_library` here.
     visible = world
     if is_function then
         return lua_xpcall(function()
@@ -280,7 +280,7 @@ local function run(chunk, keys, argv, is_function)
     return is_done, value
 end
 
--- Whether the library has registered its functions, or why not.
+-- Returns whether the library has registered its functions, and otherwise the error.
 local function load_library(chunk)
     visible = world_of_library
     local is_done, value = lua_xpcall(chunk, failed)
