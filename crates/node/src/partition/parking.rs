@@ -10,9 +10,11 @@
 //!    relieve level 0.
 //! 4. A parked job may be in the way of something more urgent (`Jobs::parked_in_the_way`): level 0, which wants to go
 //!    down (U-6). If the scope admits the job, it is finished, and waits for its slot as level 0 would. Otherwise the
-//!    policy says whether it is finished or *released*: cancelled, its claims with it. It is also released when it has
-//!    been out of scope for too long and is not to be finished. The memory of parked jobs is bounded by the slots: the
-//!    jobs that ran when scopes became narrower, and two for each slot that gave way to level 0.
+//!    policy says whether it is finished or *released*: cancelled, its claims with it. It is also released if it is out
+//!    of scope, and not to be finished, a minute after it was parked, or after each further minute. (Counting from when
+//!    it was last in scope would keep its claims for ever where the scope changes often.) The memory of parked jobs is
+//!    bounded by the slots: the jobs that ran when scopes became narrower, and two for each slot that gave way to level
+//!    0.
 //!
 //! U-6 would commit what a released job has finished up to some key, and clip the inputs that straddle that key. That
 //! needs a bound on every table, in the manifest and in every read, to save half a job at most. Instead, the work that
