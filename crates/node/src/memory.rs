@@ -11,12 +11,15 @@
 //!    flushes end the wait, and readers that use all of the device would otherwise hold flushes up for ever. The rule
 //!    for a tree whose own memtables are full (U-11) does not help here, because other trees' memtables may take the
 //!    room. A policy may also leave flushes a part of the device, so that they end before writes stall.
+//! 6. Where flushes fail (a full disk), waiting may have no end. A waiting write is refused if a flush of its own tenant
+//!    fails, or if any flush fails while all memory that could come back is that of partitions whose flushes fail. As
+//!    long as another flush may give memory back, it waits.
 //!
 //! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
 //! first three held: they only queue. Neither the list of awake partitions nor the list of what each was last seen to
 //! hold is locked together with anything else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -94,6 +97,10 @@ pub(crate) struct WriteMemory {
 struct Failures {
     count: u64,
     last: Option<Error>,
+    /// The partitions whose last flush failed, each with that failure and the count that it made.
+    failing: BTreeMap<Owner, (u64, Error)>,
+    /// No flush of any other partition is under way or can be begun.
+    is_hopeless: bool,
 }
 
 /// An entry of [`WriteMemory::held`].
@@ -235,6 +242,8 @@ impl WriteMemory {
 
     /// From now on the partition's memtables may be flushed for others' sake.
     pub fn register(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
+        // Of an earlier life. Nobody would try a flush again that would clear it.
+        self.failures.lock().failing.remove(&owner);
         self.awake.lock().insert(owner, partition);
     }
 
@@ -245,14 +254,32 @@ impl WriteMemory {
         self.news.notify();
     }
 
-    /// A flush has failed.
-    pub fn flush_failed(&self, error: &Error) {
+    /// A flush of `owner` has failed.
+    pub fn flush_failed(&self, owner: Owner, error: &Error) {
         {
             let mut failures = self.failures.lock();
             failures.count += 1;
             failures.last = Some(error.clone());
+            let count = failures.count;
+            failures.failing.insert(owner, (count, error.clone()));
         }
         self.news.notify();
+    }
+
+    /// A flush of `owner` has succeeded.
+    pub fn flush_succeeded(&self, owner: Owner) {
+        self.failures.lock().failing.remove(&owner);
+    }
+
+    /// Why `tenant` would wait for room in vain, if a flush has failed since there were `failed_before` failures.
+    fn is_in_vain(&self, tenant: u32, failed_before: u64) -> Option<Error> {
+        let failures = self.failures.lock();
+        let all = Owner { tenant, partition: 0 }..=Owner { tenant, partition: u32::MAX };
+        let own = failures.failing.range(all).find(|(_, (count, _))| *count > failed_before);
+        match own {
+            Some((_, (_, error))) => Some(error.clone()),
+            None => failures.last.clone().filter(|_| failures.is_hopeless && failures.count > failed_before),
+        }
     }
 
     /// Whether writes must ask for room. Costs two loads.
@@ -283,7 +310,7 @@ impl WriteMemory {
     /// Waits for the room that [`WriteMemory::try_room`] did not find, or until `ends` is true.
     ///
     /// # Errors
-    /// A flush failed meanwhile: waiting has no end in sight.
+    /// A flush failed meanwhile, and waiting has no end in sight.
     pub async fn room(&self, tenant: u32, bytes: usize, ends: impl Fn() -> bool + Send + Sync) -> Result<Room> {
         let failed_before = self.failures.lock().count;
         let acquire = self.pool.acquire(tenant, self.units(bytes));
@@ -294,8 +321,7 @@ impl WriteMemory {
             if ends() {
                 return Some(Ok(Room { _permit: None }));
             }
-            let failures = self.failures.lock();
-            failures.last.clone().filter(|_| failures.count > failed_before).map(Err)
+            self.is_in_vain(tenant, failed_before).map(Err)
         };
         match select(acquire, pin!(self.news.wait(look))).await {
             Either::Left((permit, _)) => {
@@ -305,6 +331,20 @@ impl WriteMemory {
                 Ok(Room { _permit: Some(permit) })
             }
             Either::Right((ended, _)) => ended,
+        }
+    }
+
+    /// The partitions whose last flush failed, of those that are awake. The others are forgotten.
+    fn failing(&self, is_awake: impl Fn(&Owner) -> bool) -> BTreeSet<Owner> {
+        let mut failures = self.failures.lock();
+        failures.failing.retain(|owner, _| is_awake(owner));
+        failures.failing.keys().copied().collect()
+    }
+
+    fn set_hopeless(&self, is_hopeless: bool) {
+        let was_hopeless = std::mem::replace(&mut self.failures.lock().is_hopeless, is_hopeless);
+        if is_hopeless && !was_hopeless {
+            self.news.notify();
         }
     }
 
@@ -360,12 +400,14 @@ impl WriteMemory {
         let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
         let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes()).collect();
         let held = self.held.lock().clone();
+        let failing = self.failing(|owner| awake.binary_search_by_key(owner, |partition| partition.owner()).is_ok());
         let memtables = awake.iter().zip(&bytes).map(|(partition, bytes)| Memtables {
             owner: partition.owner(),
             held: bytes.held,
             leaving: bytes.leaving,
             since: bytes.since,
             rests: held.get(&partition.owner()).is_some_and(|then| then.rests && then.bytes == bytes.held),
+            fails: failing.contains(&partition.owner()),
         });
         let (waiting, parts) = (self.pool.waiting(), self.pool.parts());
         self.shares.look(self.clock.now(), !waiting.is_empty());
@@ -385,12 +427,16 @@ impl WriteMemory {
             // A part of the quarter may always be lent: nobody has to give up memory to keep that part free.
             capacity: self.capacity - if mode == ShareMode::Quarter { 0 } else { shares.common },
             used,
-            is_waited_for: !waiting.is_empty(),
+            is_waited_for: waiting.iter().any(|tenant| !failing.iter().any(|owner| owner.tenant == *tenant)),
             is_promised: self.is_promised(),
             tenants: users.into_iter().map(tenant).collect(),
             memtables: memtables.collect(),
         };
-        for owner in to_seal(&sample) {
+        let sealed = to_seal(&sample);
+        let may_come_back = sample.memtables.iter().any(|memtables| memtables.leaving > 0 && !memtables.fails)
+            || sealed.iter().any(|owner| !failing.contains(owner));
+        self.set_hopeless(sample.is_waited_for && !may_come_back);
+        for owner in sealed {
             let Ok(index) = awake.binary_search_by_key(&owner, |partition| partition.owner()) else { return };
             tracing::debug!(
                 ?owner,

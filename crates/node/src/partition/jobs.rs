@@ -135,6 +135,7 @@ impl Partition {
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     expired_keys = report.expired_keys;
                     if facts.level.is_none() {
+                        partition.memory.flush_succeeded(partition.owner);
                         // First whoever waits for memory, and the next flush: making the anchor durable takes a sync.
                         partition.progress.notify();
                         partition.kick();
@@ -145,7 +146,7 @@ impl Partition {
                     Counters::add(&partition.counters.job_errors, 1);
                     partition.job_failures.fetch_add(1, Ordering::Relaxed);
                     if facts.level.is_none() {
-                        partition.memory.flush_failed(&error);
+                        partition.memory.flush_failed(partition.owner, &error);
                     }
                     tracing::warn!(
                         owner = ?partition.owner,

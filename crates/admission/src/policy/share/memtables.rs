@@ -1,8 +1,8 @@
 //! Which memtable is flushed when the write memory of a node runs short (C-10, DF-7).
 //!
-//! Memory of memtables that are being flushed comes back by itself. The other memtables (those that take writes, or
-//! wait for company to be flushed) must leave enough room for the next ones to fill while they are written, and there
-//! must be some way out whenever somebody waits.
+//! Memory of memtables that are being flushed comes back by itself, unless the flush fails. The other memtables (those
+//! that take writes, or wait for company to be flushed) must leave enough room for the next ones to fill while they are
+//! written, and there must be some way out whenever somebody waits.
 
 use std::cmp::Reverse;
 
@@ -44,6 +44,8 @@ pub struct Memtables {
     pub since: Nanos,
     /// Whether nothing was written to them for a second.
     pub rests: bool,
+    /// Whether the partition's last flush failed: what is leaving may not come back.
+    pub fails: bool,
 }
 
 /// The state of the write memory at one moment.
@@ -53,7 +55,7 @@ pub struct MemorySample {
     pub capacity: u64,
     /// In use, for whatever purpose: memtables, and those that are in tables by now but are still being read.
     pub used: u64,
-    /// Whether somebody waits for room.
+    /// Whether somebody waits for room. A tenant whose flushes fail does not count.
     pub is_waited_for: bool,
     /// Whether tenants are promised their shares, within a delay or at once.
     pub is_promised: bool,
@@ -85,12 +87,12 @@ pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
     owners.dedup();
     let mut held: u64 = sample.memtables.iter().map(|memtables| memtables.held).sum();
     let mut leaving = sample.memtables.iter().map(|memtables| memtables.leaving).sum();
+    let mut comes_back = sample.memtables.iter().any(|memtables| memtables.leaving > 0 && !memtables.fails);
     let is_short = |held: u64, leaving: u64| {
-        held > sample.capacity / 2
-            || sample.used.saturating_sub(leaving) > sample.capacity / 4 * 3
-            || (sample.is_waited_for && leaving == 0)
+        held > sample.capacity / 2 || sample.used.saturating_sub(leaving) > sample.capacity / 4 * 3
     };
-    if !is_short(held, leaving) {
+    let is_stuck = |comes_back: bool| sample.is_waited_for && !comes_back;
+    if !is_short(held, leaving) && !is_stuck(comes_back) {
         return owners;
     }
     let candidate = |memtables: &Memtables| {
@@ -108,11 +110,17 @@ pub fn to_seal(sample: &MemorySample) -> Vec<Owner> {
         (Reverse(*above), age, memtables.owner)
     });
     for (_, memtables) in candidates {
-        if !is_short(held, leaving) {
+        let is_short = is_short(held, leaving);
+        if !is_short && !is_stuck(comes_back) {
             break;
+        }
+        if !is_short && memtables.fails {
+            // Its next flush probably fails, too, which ends nobody's wait.
+            continue;
         }
         held -= memtables.held;
         leaving += memtables.held;
+        comes_back |= !memtables.fails;
         owners.push(memtables.owner);
     }
     owners
@@ -157,6 +165,7 @@ mod tests {
             leaving: used - held,
             since,
             rests: false,
+            fails: false,
         });
         let share = 100 / (tenants.len() as u64).max(1);
         let tenant = |&(tenant, used, _)| TenantMemory { tenant, used, share, ..TenantMemory::default() };
@@ -208,6 +217,19 @@ mod tests {
         let mut leaving = waiting;
         leaving.memtables[0].leaving = 1;
         assert_eq!(to_seal(&leaving), [], "a flush is on its way");
+    }
+
+    #[test]
+    fn a_flush_that_fails_ends_nobodys_wait() {
+        let mut waiting = MemorySample { is_waited_for: true, ..sample(&[(1, 60, 20), (2, 20, 20), (3, 10, 10)]) };
+        assert_eq!(to_seal(&waiting), [], "a flush of the first is on its way");
+        waiting.memtables[0].fails = true;
+        assert_eq!(to_seal(&waiting), [owner(2)], "the oldest of those whose flushes may succeed, and no more");
+        waiting.memtables[1].fails = true;
+        waiting.memtables[2].fails = true;
+        assert_eq!(to_seal(&waiting), [], "nothing would help");
+        waiting.memtables[0].held = 60;
+        assert_eq!(to_seal(&waiting), [owner(1)], "more than half is held without an attempt to flush it");
     }
 
     #[test]
