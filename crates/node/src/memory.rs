@@ -472,3 +472,6 @@ pub(crate) async fn keep(memory: Weak<WriteMemory>, clock: Arc<dyn Clock>) {
         due.wait(|| node.upgrade().is_none_or(|memory| memory.is_due()).then_some(())).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
