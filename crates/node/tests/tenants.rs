@@ -320,9 +320,11 @@ fn counters_of_the_node_keep_what_dropped_tenants_did() {
             let before = node.metrics();
             let tenant = node.create_tenant(TenantSpec::new(name("a"))).await.expect("created");
             write(&tenant.partitions()[0], 7).await.expect("written");
-            // It is flushed.
-            tenant.partitions()[0].sleep().await;
-            drop(tenant);
+            let partition = tenant.partitions()[0].partition().await.expect("awake");
+            partition.seal();
+            partition.settle().await;
+            // Nobody holds the counters of the rounds before any more.
+            drop((tenant, partition));
             let with_it = node.metrics();
             assert!(with_it.jobs > before.jobs && with_it.writes > before.writes);
             node.drop_tenant(&name("a")).await.expect("dropped");
