@@ -242,7 +242,7 @@ impl WriteMemory {
 
     /// From now on the partition's memtables may be flushed for others' sake.
     pub fn register(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
-        // Of an earlier life. Nobody would try a flush again that would clear it.
+        // A failure before the partition was closed says nothing of this life, in which perhaps nothing is to be flushed.
         self.failures.lock().failing.remove(&owner);
         self.awake.lock().insert(owner, partition);
     }
