@@ -11,9 +11,9 @@
 //!    flushes end the wait, and readers that use all of the device would otherwise hold flushes up for ever. The rule
 //!    for a tree whose own memtables are full (U-11) does not help here, because other trees' memtables may take the
 //!    room. A policy may also leave flushes a part of the device, so that they end before writes stall.
-//! 6. Where flushes fail (a full disk), waiting may have no end. A waiting write is refused if a flush of its own tenant
-//!    fails, or if any flush fails while all memory that could come back is that of partitions whose flushes fail. As
-//!    long as another flush may give memory back, it waits.
+//! 6. Where flushes fail (a full disk), waiting may have no end. A waiting write is refused if a flush of its own
+//!    tenant fails, or if any flush fails while all memory that could come back is that of partitions whose flushes
+//!    fail. As long as another flush may give memory back, it waits.
 //!
 //! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
 //! first three held: they only queue. Neither the list of awake partitions nor the list of what each was last seen to
@@ -242,7 +242,7 @@ impl WriteMemory {
 
     /// From now on the partition's memtables may be flushed for others' sake.
     pub fn register(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
-        // A failure before the partition was closed says nothing of this life, in which perhaps nothing is to be flushed.
+        // A failure before the partition was closed says nothing now: perhaps it has nothing to flush any more.
         self.failures.lock().failing.remove(&owner);
         self.awake.lock().insert(owner, partition);
     }
