@@ -116,8 +116,8 @@ impl Node {
                     restore_partition(&shared, &from.join(partition_name(index)), &manifest.partitions[index], owner)
                         .await?;
                 }
-                // Its shares are not checked against the others': a tenant that was lost must come back, also where more
-                // has been promised to others since the backup. Promises that cannot be kept are counted and logged.
+                // Its shares are not checked against the others': a tenant that was lost must come back, also where
+                // others were promised more since the backup. Promises that cannot be kept are counted and logged.
                 let mut settings = manifest.tenant.settings.clone();
                 settings.secret = secret;
                 let Listing { engine, log, databases, .. } = manifest.tenant;
