@@ -157,7 +157,8 @@ impl std::error::Error for Refused {}
 /// What became of requests since the tenant was opened. It is counted only while there is a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitStats {
-    /// Units that were charged, including settlements; of request units in thousandths.
+    /// Units that were charged, including settlements, without those that were given back; of request units in
+    /// thousandths.
     pub units: u64,
     /// Requests admitted.
     pub admitted: u64,
@@ -193,6 +194,8 @@ pub struct Quota {
     /// was told of.
     extra: AtomicU64,
     reported: AtomicU64,
+    /// The most units of each kind that [`Quota::units_total`] has given.
+    told: [AtomicU64; UNITS],
 }
 
 /// A timer's waker: pumps one budget. Weak, so that a timer does not keep a dropped tenant.
@@ -236,6 +239,7 @@ impl Quota {
             spares: AtomicBool::new(limits.spare),
             extra: AtomicU64::new(0),
             reported: AtomicU64::new(0),
+            told: Default::default(),
         })
     }
 
@@ -445,6 +449,13 @@ impl Quota {
             stats.units += self.saved.load(Ordering::Relaxed) + self.extra.load(Ordering::Relaxed);
         }
         stats
+    }
+
+    /// [`UnitStats::units`] as a counter, which never falls: units that are given back after they were counted are
+    /// deducted from those that are charged next.
+    pub fn units_total(&self, unit: Unit) -> u64 {
+        let units = self.stats(unit).units;
+        self.told[unit as usize].fetch_max(units, Ordering::Relaxed).max(units)
     }
 
     /// How many requests wait for `unit`.

@@ -17,7 +17,8 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     let mut cells = Vec::new();
     for tenant in &tenants {
         for (name, unit) in [("read", Unit::Read), ("write", Unit::Write), ("request", Unit::Request)] {
-            let mut stats = tenant.quota().stats(unit);
+            let quota = tenant.quota();
+            let mut stats = UnitStats { units: quota.units_total(unit), ..quota.stats(unit) };
             if unit == Unit::Request {
                 stats.units /= MILLI;
             }
