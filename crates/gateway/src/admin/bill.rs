@@ -32,8 +32,8 @@ struct BookState {
     book: Result<BillBook>,
     /// The part of each tenant's counters that is in the book already.
     handed_over: BTreeMap<u32, Usage>,
-    /// Minutes that have passed and are not in the book yet.
-    minutes: u64,
+    /// The minutes that are not in the book yet, and what was held in them, for each tenant that existed then.
+    held: BTreeMap<u32, Usage>,
 }
 
 impl Bill {
@@ -46,7 +46,12 @@ impl Bill {
                 "cannot read the bill, so nothing is added to it: move the directory `bill` away and restart the server"
             );
         });
-        Self { node, clock, costs, state: Mutex::new(BookState { book, handed_over: BTreeMap::new(), minutes: 0 }) }
+        Self {
+            node,
+            clock,
+            costs,
+            state: Mutex::new(BookState { book, handed_over: BTreeMap::new(), held: BTreeMap::new() }),
+        }
     }
 
     /// Hands over what was used since the last call. `minutes` is how many minutes have passed since the last call with
@@ -56,16 +61,15 @@ impl Bill {
     /// There is no bill, or it could not be written. Then what was used is handed over the next time.
     pub async fn record(&self, minutes: u64) -> Result<()> {
         let mut state = self.state.lock().await;
-        // If they cannot be written now, they count the next time.
-        state.minutes += minutes;
-        let minutes = state.minutes;
+        let BookState { book, handed_over, held } = &mut *state;
         let hour = u32::try_from(self.clock.unix_ms() / HOUR_MS).unwrap_or(u32::MAX);
         let (costs, booked) = ((self.costs)(), self.node.ledger().tenants());
         let (mut lines, mut counted) = (Vec::new(), Vec::new());
         let tenants = self.node.tenants();
         // For dropped tenants nothing is handed over any more.
         let there: BTreeSet<u32> = tenants.iter().map(|tenant| tenant.id().0).collect();
-        state.handed_over.retain(|id, _| there.contains(id));
+        handed_over.retain(|id, _| there.contains(id));
+        held.retain(|id, _| there.contains(id));
         for tenant in tenants {
             let id = tenant.id().0;
             let cost = costs.get(&id);
@@ -75,23 +79,30 @@ impl Bill {
                 device: booked.get(&id).map(Usage::device_of).unwrap_or_default(),
                 ..Usage::default()
             };
-            let before = state.handed_over.get(&id).copied().unwrap_or_default();
-            let mut usage = counters.since(&before);
-            usage.disk_byte_minutes = tenant.disk_use().stored.saturating_mul(minutes);
-            usage.memory_byte_minutes = tenant.memory_use().unwrap_or(0).saturating_mul(minutes);
+            let mut usage = counters.since(&handed_over.get(&id).copied().unwrap_or_default());
+            let mut now = Usage {
+                disk_byte_minutes: tenant.disk_use().stored.saturating_mul(minutes),
+                memory_byte_minutes: tenant.memory_use().unwrap_or(0).saturating_mul(minutes),
+                ..Usage::default()
+            };
+            if !(usage.is_nothing() && now.is_nothing()) {
+                now.minutes = minutes;
+            }
+            // If it cannot be written now, it counts the next time, for the tenants that exist now.
+            let unwritten = held.entry(id).or_default();
+            *unwritten += now;
+            usage += *unwritten;
             if !usage.is_nothing() {
-                usage.minutes = minutes;
                 lines.push(BillLine { hour, tenant: id, name: tenant.name().to_string(), usage });
                 counted.push((id, counters));
             }
         }
-        let BookState { book, handed_over, minutes } = &mut *state;
         let book = book.as_mut().map_err(|error| error.clone())?;
         if !lines.is_empty() {
             book.add(&BillEdit { lines }).await?;
         }
         handed_over.extend(counted);
-        *minutes = 0;
+        held.clear();
         Ok(())
     }
 
