@@ -1,5 +1,6 @@
 //! Capacity units over loopback: what is charged, which commands wait, which are refused, and who notices.
 
+use crate::support::world::{World, name};
 use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
 use weir_node::{OnLimit, Unit, UnitLimits};
@@ -260,4 +261,29 @@ fn random_keys_are_not_looked_for_through_gigabytes() {
         let passed = weir.store.scanned_bytes.load(std::sync::atomic::Ordering::Relaxed) - before;
         assert!(passed <= 6 << 20, "{passed} bytes");
     }
+}
+
+/// Prometheus takes a counter that falls for one that began anew, and adds all of it once more.
+#[test]
+fn a_counter_of_units_does_not_fall_when_units_are_given_back() {
+    let world = World::new();
+    drop(world.tenant("shop", 1, 0));
+    let tenant = world.node.tenant(&name("shop")).expect("there");
+    let quota = tenant.quota();
+    quota.set_limits(&UnitLimits { wcu: 100, ..UnitLimits::default() });
+    let counted = || {
+        let metrics = world.metrics();
+        let sample = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("weir_tenant_units_total{tenant=\"shop\",unit=\"write\"} "));
+        sample.expect("a sample").parse::<u64>().expect("a whole number")
+    };
+    assert!(quota.try_admit(Unit::Write, 7));
+    assert_eq!(counted(), 7);
+    quota.refund(Unit::Write, 0, 5);
+    assert_eq!((counted(), quota.stats(Unit::Write).units), (7, 2));
+    assert!(quota.try_admit(Unit::Write, 4));
+    assert_eq!(counted(), 7);
+    assert!(quota.try_admit(Unit::Write, 3));
+    assert_eq!((counted(), quota.stats(Unit::Write).units), (9, 9), "what was given back is deducted");
 }

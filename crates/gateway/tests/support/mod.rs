@@ -20,9 +20,11 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use prometheus_client::encoding::text::encode as encode_metrics;
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
+use weir_gateway::admin::metrics::registry;
 use weir_gateway::admin::node::SlowReply;
 use weir_gateway::auth::Doorman;
 use weir_gateway::listener::{Entrance, Gateway, listen};
@@ -32,6 +34,7 @@ use weir_gateway::tenant::account::Costs;
 use weir_gateway::tls::Tls;
 use weir_io::real::RealClock;
 use weir_io::{Clock, Nanos};
+use weir_node::Node;
 
 pub use self::memory_store::{MemoryStore, PANIC_KEY};
 pub use self::open_door::OpenDoor;
@@ -151,6 +154,8 @@ pub struct Served {
     costs: Box<dyn Fn() -> BTreeMap<u32, Costs> + Send + Sync>,
     /// [`Observer::slow_replies`], in the same way.
     slow_replies: Box<dyn Fn(u32) -> Vec<SlowReply> + Send + Sync>,
+    /// What a scrape shows, for any kind of store.
+    metrics: Box<dyn Fn(&Arc<Node>) -> String + Send + Sync>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -188,7 +193,7 @@ impl Served {
         };
         let address = gateway.address();
         let (seconds, used, slow) = (gateway.observer(), gateway.observer(), gateway.observer());
-        let costs = gateway.observer();
+        let (costs, counted) = (gateway.observer(), gateway.observer());
         let (end, ended) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             runtime.block_on(gateway.run(async { drop(ended.await) })).expect("the gateway runs");
@@ -201,9 +206,19 @@ impl Served {
             processor_use: Box::new(move || used.processor_use()),
             costs: Box::new(move || costs.costs()),
             slow_replies: Box::new(move |tenant| slow.slow_replies(tenant)),
+            metrics: Box::new(move |node| {
+                let mut text = String::new();
+                encode_metrics(&mut text, &registry(counted.clone(), Arc::clone(node), None, None)).expect("metrics");
+                text
+            }),
             end: Some(end),
             thread: Some(thread),
         }
+    }
+
+    /// The metrics of this gateway and of `node`, which it stands in front of.
+    pub fn metrics(&self, node: &Arc<Node>) -> String {
+        (self.metrics)(node)
     }
 
     pub fn connect(&self) -> Client {

@@ -97,6 +97,11 @@ impl World {
         client
     }
 
+    /// What a scrape of the metrics shows.
+    pub fn metrics(&self) -> String {
+        self.served.as_ref().expect("serving").metrics(&self.node)
+    }
+
     /// A backup of `tenant`, in a directory beside its own.
     pub fn backup(&self, tenant: &str) -> PathBuf {
         let to = self.dir.with_extension("backup");
