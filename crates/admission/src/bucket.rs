@@ -120,7 +120,7 @@ impl Bucket {
             return i64::MAX;
         }
         self.settle(now);
-        i64::try_from(self.level.div_euclid(PER_TOKEN)).unwrap_or(i64::MAX)
+        self.level.div_euclid(PER_TOKEN).clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     /// The level at which a demand of `tokens` is met.
@@ -246,6 +246,13 @@ mod tests {
             }
         }
         got
+    }
+
+    #[test]
+    fn a_debt_beyond_all_numbers_is_no_credit() {
+        let mut bucket = Bucket::new(100, SEC, 0);
+        bucket.take(u64::MAX, 0);
+        assert_eq!(bucket.tokens(0), i64::MIN);
     }
 
     #[test]

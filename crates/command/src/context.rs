@@ -511,7 +511,7 @@ impl<'a> Context<'a> {
     /// Ends the command: gives its changes together with those that were in the draft before. The changes of a command
     /// that has failed are dropped.
     pub fn end(mut self, outcome: Outcome) -> Finished {
-        let elements = self.host.replies().take_announced();
+        let elements = self.host.replies().take_written();
         if elements > 0 {
             self.call.bill.work.count(Module::ReplyElement, elements);
         }

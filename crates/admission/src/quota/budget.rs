@@ -284,7 +284,7 @@ impl Budget {
             // would be served beyond the limit: with values of a thousand seconds' units a tenant would be served a
             // thousand times what it bought (FX-2).
             self.units.take(more, now);
-            self.stats.units += more;
+            self.stats.units = self.stats.units.saturating_add(more);
             self.queue.charge(flow(partition), more);
         }
     }

@@ -22,6 +22,24 @@ fn an_attribute_stands_in_front_of_the_last_reply_whatever_that_is() {
     assert!(written(&replies, 0) == expected && replies.is_whole());
 }
 
+#[test]
+fn elements_that_are_not_there_are_not_counted() {
+    let mut replies = Replies::default();
+    replies.begin();
+    replies.array(3);
+    (0..3).for_each(|_| replies.ok());
+    assert_eq!((replies.take_written(), replies.take_written()), (3, 0));
+    for announced in [9_000_000_000_000_000_000, usize::MAX] {
+        replies.begin();
+        replies.array(announced);
+        replies.array(1);
+        replies.ok();
+        assert_eq!(replies.take_written(), 2, "of {announced}");
+    }
+    replies.begin();
+    assert_eq!(replies.take_written(), 0, "a command that fails at once");
+}
+
 trait ConcatBytes {
     fn concat_bytes(&self) -> Vec<u8>;
 }

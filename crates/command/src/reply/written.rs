@@ -228,9 +228,9 @@ impl Replies {
     /// Begins a reply that has `elements` other replies as its elements. A damaged row may claim to have any number of
     /// parts: numbers saturate, and its reply never becomes whole.
     fn announce(&mut self, elements: usize) {
-        let missing = i64::try_from(elements).unwrap_or(i64::MAX) - 1;
-        self.missing = self.missing.saturating_add(missing);
-        self.announced = self.announced.saturating_add(elements as u64);
+        let elements = i64::try_from(elements).unwrap_or(i64::MAX);
+        self.missing = self.missing.saturating_add(elements - 1);
+        self.announced = self.announced.saturating_add_signed(elements);
     }
 
     /// How many elements of arrays, sets and maps were announced since this was last called, whatever has become of
@@ -238,6 +238,13 @@ impl Replies {
     #[inline]
     pub fn take_announced(&mut self) -> u64 {
         std::mem::take(&mut self.announced)
+    }
+
+    /// As [`Replies::take_announced`], without the elements that the current reply has announced and that are not
+    /// there: its command has failed before it came to them.
+    #[inline]
+    pub fn take_written(&mut self) -> u64 {
+        self.take_announced().saturating_sub(u64::try_from(self.missing).unwrap_or(0))
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {

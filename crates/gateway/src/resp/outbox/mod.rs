@@ -13,8 +13,8 @@ mod mail;
 use std::io;
 use std::sync::Arc;
 
-use weir_command::error::{Error, Outcome};
-use weir_command::reply::{FLUSH_BYTES, Replies};
+use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
+use weir_command::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
 use weir_command::{Args, Command, LONG_VALUE_BYTES};
 use weir_io::real::COPY_BYTES_MAX;
 use weir_io::{Nanos, yield_now};
@@ -199,6 +199,10 @@ impl<S: Store> Outbox<S> {
     }
 
     /// Makes room in the middle of a long reply: what is complete so far goes to the client.
+    ///
+    /// # Errors
+    /// As [`Outbox::flush_or_close`]; or the client does not get this reply, and it is so long that the command must
+    /// end: it may have been told to write elements without end, and no client goes away to end it.
     pub(super) async fn flush_if_long(&mut self) -> Outcome {
         if self.replies.len() < FLUSH_BYTES {
             return Ok(());
@@ -206,6 +210,9 @@ impl<S: Store> Outbox<S> {
         if !self.answers() {
             self.drop_untold();
             self.let_go();
+            if self.answer.left_bytes > OUTPUT_BYTES_MAX as u64 {
+                return Err(REPLY_TOO_LONG);
+            }
         }
         self.flush_or_close().await?;
         // A client that reads as fast as the replies are written would never make this connection wait.
