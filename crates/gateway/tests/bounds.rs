@@ -315,6 +315,37 @@ fn s11_no_reply_is_longer_than_a_connection_may_hold() {
     assert_eq!(client.say("PING"), "+PONG\r\n");
 }
 
+/// Random members may be asked for without end. A client that gets them ends that when it goes.
+#[test]
+fn s11_a_reply_without_end_that_nobody_gets_ends_and_costs_what_was_made_of_it() {
+    let weir = start();
+    let mut client = weir.connect();
+    let long = "m".repeat(50_000);
+    for fill in [&["SADD", "set", &long][..], &["HSET", "hash", &long, "v"], &["ZADD", "zset", "1", &long]] {
+        assert_eq!(client.ask(fill), b":1\r\n");
+    }
+    let before = weir.milli_units();
+    let many = "-9000000000000000000";
+    let questions = [["SRANDMEMBER", "set", many], ["HRANDFIELD", "hash", many], ["ZRANDMEMBER", "zset", many]];
+    for question in questions {
+        client.send(&[encode(&["CLIENT", "REPLY", "OFF"]), encode(&question)].concat());
+        assert_eq!(client.say("CLIENT REPLY ON"), "+OK\r\n", "{question:?}");
+    }
+    for question in questions {
+        let (mut reader, before) = (weir.connect(), weir.milli_units());
+        reader.send(&encode(&question));
+        let mut some = [0; 100_000];
+        reader.stream.read_exact(&mut some).expect("as many members as are read");
+        drop(reader);
+        while weir.milli_units() == before {
+            std::thread::yield_now();
+        }
+    }
+    // What was announced and not made costs nothing, and so there is a number for the sum.
+    let cost = weir.milli_units() - before;
+    assert!(cost < 1 << 40, "{cost}");
+}
+
 /// A value of 40 MiB at `k`, and `count` connections.
 fn with_long_value(weir: &Running, count: usize) -> Vec<Client> {
     assert_eq!(weir.connect().ask(&[b"SET".as_slice(), b"k", &vec![b'v'; 40 << 20]]), b"+OK\r\n");
