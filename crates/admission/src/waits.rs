@@ -17,19 +17,21 @@ use weir_io::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Cause {
-    /// Its tenant's own units, or those of the node.
+    /// Its tenant's own units.
     Quota = 0,
+    /// Its turn in the node's queue of requests, because all tenants together use too many units.
+    NodeQueue = 1,
     /// A flush or a compaction of its tree, or memory for the tree.
-    Stall = 1,
+    Stall = 2,
     /// Its partition's share of the disk.
-    Partition = 2,
+    Partition = 3,
     /// The disk, which others are using.
-    Node = 3,
+    Node = 4,
 }
 
 impl Cause {
     /// The names of the causes in reports, in that order.
-    pub const NAMES: [&'static str; 4] = ["quota", "stall", "partition_gate", "node_gate"];
+    pub const NAMES: [&'static str; 5] = ["quota", "node_queue", "stall", "partition_gate", "node_gate"];
 }
 
 /// Nanoseconds by [`Cause`]. Waits that overlap each count in full.
@@ -173,9 +175,9 @@ mod tests {
         for _ in 0..2 {
             assert!(one.as_mut().poll(&mut cx).is_pending() && other.as_mut().poll(&mut cx).is_pending());
         }
-        assert_eq!(one.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 3]));
-        assert_eq!(other.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 30]));
-        assert_eq!(so_far(), [0; 4], "the thread is nobody's again");
+        assert_eq!(one.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 0, 3]));
+        assert_eq!(other.as_mut().poll(&mut cx), Poll::Ready([0, 0, 0, 0, 30]));
+        assert_eq!(so_far(), [0; 5], "the thread is nobody's again");
     }
 
     #[test]
@@ -209,8 +211,8 @@ mod tests {
         });
         let mut panics = pin!(Followed::new(panics));
         assert!(catch_unwind(AssertUnwindSafe(|| panics.as_mut().poll(&mut cx))).is_err());
-        assert_eq!(so_far(), [0, 7, 0, 0]);
+        assert_eq!(so_far(), [0, 0, 7, 0, 0]);
         clear();
-        assert_eq!(so_far(), [0; 4]);
+        assert_eq!(so_far(), [0; 5]);
     }
 }

@@ -301,11 +301,12 @@ impl Partition {
 
 /// The waits and refusals that a partition's requests met, as sums from the books, for whoever asks why.
 fn felt(slot: &dyn Ticked, booked: &Booked) -> Felt {
-    let quota = Unit::ALL.map(|unit| slot.reservation().quota().stats(unit));
+    let quota = slot.reservation().quota();
+    let (queued, quota) = (quota.queued_ns(), Unit::ALL.map(|unit| quota.stats(unit)));
     let stalled = slot.stalls().iter().map(|times| times.slowed_nanos + times.stopped_nanos).sum();
     let units = quota.iter().map(|stats| stats.delayed_ns).sum();
     Felt {
-        waited: [units, stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)],
+        waited: [units, queued, stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)],
         refused: quota.iter().map(|stats| stats.refused).sum(),
     }
 }

@@ -61,8 +61,10 @@ pub fn window<'a>(ticks: impl Iterator<Item = &'a Arc<Tick>>, tenant: u32, at: N
             window.waited[cause as usize] += more.waited[cause as usize];
         }
         // Units belong to the tenant, so each of its partitions has seen the same.
-        let quota = &mut window.waited[Cause::Quota as usize];
-        *quota = more.waited[Cause::Quota as usize].max(*quota);
+        for cause in [Cause::Quota, Cause::NodeQueue] {
+            let waited = &mut window.waited[cause as usize];
+            *waited = more.waited[cause as usize].max(*waited);
+        }
         window.refused = more.refused.max(window.refused);
     }
     Some(window)
@@ -158,7 +160,7 @@ fn limits(facts: &Facts) -> Vec<String> {
 fn waits(window: &Window, bought: [u64; 3]) -> Vec<String> {
     let least = u128::from(NOTICED) * u128::from(window.length) / u128::from(SECOND);
     let is_slowed = window.write_rate.is_some() || window.level_0_is_long;
-    let mut felt: Vec<(Nanos, String)> = [Cause::Quota, Cause::Stall, Cause::Partition, Cause::Node]
+    let mut felt: Vec<(Nanos, String)> = [Cause::Quota, Cause::NodeQueue, Cause::Stall, Cause::Partition, Cause::Node]
         .into_iter()
         .map(|cause| (cause, window.waited[cause as usize]))
         .filter(|(cause, waited)| u128::from(*waited) >= least || (is_slowed && *cause == Cause::Stall))
@@ -167,6 +169,11 @@ fn waits(window: &Window, bought: [u64; 3]) -> Vec<String> {
                 format!("in {} s its requests waited {} for it in total", window.length.div_ceil(SECOND), time(waited));
             let words = match (cause, window.write_rate) {
                 (Cause::Quota, _) => format!("Its own quota of {}: {how_long}.", units(bought)),
+                (Cause::NodeQueue, _) => {
+                    format!(
+                        "The node's queue of requests, because all tenants together use too many units: {how_long}."
+                    )
+                }
                 (Cause::Stall, Some(rate)) => {
                     format!(
                         "Its writes are slowed to {} a second, so that they do not stop: {how_long}.",
@@ -236,33 +243,35 @@ mod tests {
 
     #[test]
     fn the_first_sentence_names_what_is_felt_most() {
-        let quiet = ten_seconds([0, 0, 0, 5_000_000]);
+        let quiet = ten_seconds([0, 0, 0, 0, 5_000_000]);
         assert_eq!(first(&quiet), "Nothing: in 10 s all its requests together waited 5.0 ms.");
-        let quota = ten_seconds([12_300_000_000, 0, 2 * SECOND, 1]);
+        let quota = ten_seconds([12_300_000_000, 0, 0, 2 * SECOND, 1]);
         assert_eq!(
             felt(&quota),
             "Its own quota of 100 read and 50 write units a second: in 10 s its requests waited 12.3 s for it in total.\n\
              Also: Its share of the disk: in 10 s its requests waited 2.0 s for it in total.\n"
         );
-        let stall = ten_seconds([SECOND, 3 * SECOND, 0, 0]);
+        let stall = ten_seconds([SECOND, 0, 3 * SECOND, 0, 0]);
         assert!(
             first(&stall).starts_with("A stall, because of a flush") && first(&stall).contains("3.0 s"),
             "{}",
             first(&stall)
         );
-        let share = ten_seconds([0, 0, SECOND, 0]);
+        let share = ten_seconds([0, 0, 0, SECOND, 0]);
         assert!(
             first(&share).starts_with("Its share of the disk: in 10 s its requests waited 1.0 s"),
             "{}",
             first(&share)
         );
-        let disk = ten_seconds([0, 0, SECOND, 2 * SECOND]);
+        let disk = ten_seconds([0, 0, 0, SECOND, 2 * SECOND]);
         assert!(first(&disk).starts_with("The disk, which all tenants share"), "{}", first(&disk));
+        let queue = ten_seconds([SECOND, 2 * SECOND, 0, 0, 0]);
+        assert!(first(&queue).starts_with("The node's queue of requests"), "{}", first(&queue));
     }
 
     #[test]
     fn slowed_writes_are_named_however_little_they_waited() {
-        let mut facts = ten_seconds([0, 0, 0, 1]);
+        let mut facts = ten_seconds([0, 0, 0, 0, 1]);
         let window = facts.window.as_mut().expect("there");
         window.write_rate = Some(1_200_000);
         assert!(first(&facts).starts_with("Its writes are slowed to 1.2 MB a second"), "{}", first(&facts));
@@ -273,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_refuses_comes_before_what_takes_time() {
-        let mut facts = ten_seconds([0, 60 * SECOND, 0, 0]);
+        let mut facts = ten_seconds([0, 0, 60 * SECOND, 0, 0]);
         facts.window.as_mut().expect("there").refused = 312;
         assert_eq!(
             first(&facts),
@@ -310,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_window_is_what_was_added_in_it() {
-        let felt = |quota, stall, refused| Felt { waited: [quota, stall, 0, 0], refused };
+        let felt = |quota, stall, refused| Felt { waited: [quota, quota / 10, stall, 0, 0], refused };
         let ticks: Vec<_> = (0..30_u64)
             .map(|second| {
                 let both = [(1, felt(second * 10, second, second)), (2, felt(second * 10, 1000 + second, second))];
@@ -319,16 +328,16 @@ mod tests {
             })
             .collect();
         let at = |second: u64| window(ticks.iter().rev(), 7, second * SECOND);
-        assert_eq!(at(14).map(|it| (it.length, it.waited, it.refused)), Some((WINDOW, [100, 10, 0, 0], 10)));
+        assert_eq!(at(14).map(|it| (it.length, it.waited, it.refused)), Some((WINDOW, [100, 10, 10, 0, 0], 10)));
         assert_eq!(
             at(20).map(|it| (it.waited, it.refused)),
-            Some(([100, 10 + 5, 0, 0], 10)),
+            Some(([100, 10, 10 + 5, 0, 0], 10)),
             "units are the tenant's, once"
         );
         assert_eq!(at(3).map(|it| it.length), Some(3 * SECOND));
         assert_eq!((at(0), window(ticks.iter().rev(), 8, 20 * SECOND)), (None, None));
         // A partition that was opened anew counts from zero.
         let again = [tick(0, &[(1, felt(0, 500, 0))]), tick(SECOND, &[(1, felt(0, 20, 0))])];
-        assert_eq!(window(again.iter().rev(), 7, SECOND).map(|it| it.waited), Some([0, 20, 0, 0]));
+        assert_eq!(window(again.iter().rev(), 7, SECOND).map(|it| it.waited), Some([0, 0, 20, 0, 0]));
     }
 }

@@ -67,8 +67,8 @@ pub struct PartitionSample {
 /// What requests of a partition met, as sums that only grow while it is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Felt {
-    /// How long they waited, by cause; for [`Cause::Quota`](crate::waits::Cause::Quota) how long all requests of the
-    /// tenant did.
+    /// How long they waited, by cause; for [`Cause::Quota`](crate::waits::Cause::Quota) and
+    /// [`Cause::NodeQueue`](crate::waits::Cause::NodeQueue) how long all requests of the tenant did.
     pub waited: Waits,
     /// Requests of its tenant that the tenant's units refused.
     pub refused: u64,

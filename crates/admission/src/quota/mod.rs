@@ -187,8 +187,9 @@ pub struct Quota {
     saved: AtomicU64,
     /// The node's units, and in `spares` whether they may be used beyond the limit.
     node: Option<Arc<NodeUnits>>,
-    /// The tenant's number in the node's queues.
+    /// The tenant's number in the node's queues, and how long its requests have waited there, in nanoseconds.
     number: u32,
+    queued: AtomicU64,
     spares: AtomicBool,
     /// What was taken from the node's units beyond the limit, and in `reported` how much of the budget's use the node
     /// was told of.
@@ -235,6 +236,7 @@ impl Quota {
             saves: AtomicBool::new(limits.saving_seconds() > 0),
             saved: AtomicU64::new(0),
             number: node.as_ref().map_or(0, |node| node.new_number()),
+            queued: AtomicU64::new(0),
             node,
             spares: AtomicBool::new(limits.spare),
             extra: AtomicU64::new(0),
@@ -285,6 +287,16 @@ impl Quota {
     /// queues now.
     pub fn enter_node(&self, access: Access, milli_units: u64) -> Option<NodeAdmission> {
         self.node_queue().map(|queue| queue.enter(access, self.number, milli_units))
+    }
+
+    /// A request of the tenant has waited in the node's queues for `nanos` nanoseconds.
+    pub fn has_queued(&self, nanos: Nanos) {
+        self.queued.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// How long requests of the tenant have waited in the node's queues in all, in nanoseconds.
+    pub fn queued_ns(&self) -> Nanos {
+        self.queued.load(Ordering::Relaxed)
     }
 
     /// Whether more of `unit` is owed than comes in a second (U-16): then a command that may wait should do so.

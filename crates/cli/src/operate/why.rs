@@ -49,8 +49,9 @@ Examples:
   weir why --json > slow.json                  everything remembered: attach it to a bug report
   weir why --replay slow.json                  the same policies decide again, from what they saw then
 
-The first sentence is what the tenant feels most: its own quota, its disk or connection limit, slowed writes or a stall, its share of the
-disk, the disk, or nothing; what else it feels follows. Then each partition says which of its compactions are put off.
+The first sentence is what the tenant feels most: its own quota, its disk or connection limit, the node's queue, slowed writes or a
+stall, its share of the disk, the disk, or nothing; what else it feels follows. Then each partition says which of its compactions are
+put off.
 
 A replay exits with 1 if a decision differs. Policies remember: a recording whose beginning is forgotten may differ in its
 first minutes, and says so.";

@@ -45,9 +45,9 @@ Examples:
 
 IN and OUT are what clients wrote and read; D.READ to D.MAINT is what the device moved for it, by cause: reads, log,
 flushes, compactions of level 0, deeper compactions, maintenance. WAIT is how long requests waited, over all of them, FOR what
-they waited most: their tenant's own units, a stall (flush or compaction), its share of the disk, or the disk, which all tenants
-share. CPU is what the threads that serve clients work for it, in hundredths of a processor; a tenant that is noisy keeps them busy
-while others want to be served, and goes behind them. DELAYED and REFUSED are the tenant's own limits.
+they waited most: their tenant's own units, the node's queue, a stall (flush or compaction), its share of the disk, or the disk,
+which all tenants share. CPU is what the threads that serve clients work for it, in hundredths of a processor; a tenant that is
+noisy keeps them busy while others want to be served, and goes behind them. DELAYED and REFUSED are the tenant's own limits.
 
 A narrow terminal shows fewer columns, each of them whole; those by which it sorts are always among them. A pipe or a file gets all.";
 

@@ -108,7 +108,8 @@ impl Row {
 
     /// What its requests waited for most, as one word; `None` if they did not wait.
     pub fn waited_for(&self) -> Option<&'static str> {
-        let most = self.waited_ms.iter().zip(["units", "stall", "share", "disk"]).max_by_key(|(ms, _)| **ms);
+        let words = ["units", "queue", "stall", "share", "disk"];
+        let most = self.waited_ms.iter().zip(words).max_by_key(|(ms, _)| **ms);
         most.filter(|(ms, _)| **ms > 0).map(|(_, word)| word)
     }
 

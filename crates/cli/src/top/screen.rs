@@ -190,7 +190,7 @@ mod tests {
                 read_bytes: figure,
                 written_bytes: figure,
                 device: [figure; 6],
-                waited_ms: [figure; 4],
+                waited_ms: [figure; 5],
                 p50_micros: Some(figure),
                 p99_micros: Some(figure),
                 processor_percent: figure,

@@ -8,5 +8,5 @@ pub fn waits(tenant: &Tenant, booked: &Booked) -> Waits {
     let quota = Unit::ALL.map(|unit| tenant.quota().stats(unit).delayed_ns);
     let stalls = tenant.partitions().iter().flat_map(|slot| slot.stalls());
     let stalled = stalls.map(|times| times.slowed_nanos + times.stopped_nanos).sum();
-    [quota.iter().sum(), stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)]
+    [quota.iter().sum(), tenant.quota().queued_ns(), stalled, booked.waited(Wait::Partition), booked.waited(Wait::Node)]
 }

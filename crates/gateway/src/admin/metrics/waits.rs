@@ -20,8 +20,8 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
         let causes = Cause::NAMES.into_iter().zip(waits).filter(|(_, nanos)| *nanos > 0);
         causes.map(move |(cause, nanos)| ([("tenant", name), ("cause", cause)], nanos))
     });
-    let help = "How long requests waited, by cause: the tenant's own units, a flush or a compaction, its share of the \
-                disk, the disk";
+    let help = "How long requests waited, by cause: the tenant's own units, the node's queue of requests, a flush or a \
+                compaction, its share of the disk, the disk";
     sheet.seconds("weir_tenant_waited", help, nanos)
 }
 
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn who_waited_longest_over_all_causes_is_shown_first() {
-        let shown = longest(vec![("a", [5, 0, 0, 0]), ("idle", [0; 4]), ("b", [3, 0, 0, 3])]);
+        let shown = longest(vec![("a", [5, 0, 0, 0, 0]), ("idle", [0; 5]), ("b", [3, 0, 0, 0, 3])]);
         assert_eq!(shown.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["b", "a"]);
         let names: Vec<String> = (0..200).map(|number| number.to_string()).collect();
-        let many = names.iter().map(|name| (name.as_str(), [0, 1, 0, 0]));
+        let many = names.iter().map(|name| (name.as_str(), [0, 1, 0, 0, 0]));
         assert_eq!(longest(many.collect()).len(), TENANTS_MAX);
     }
 }

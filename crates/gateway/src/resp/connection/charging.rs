@@ -76,7 +76,8 @@ impl<S: Store> Connection<S> {
                 let admitted = self.session.outbox.while_pushing(admission).await;
                 let now = self.server.clock.now();
                 self.session.outbox.lap = now;
-                waits::book(Cause::Quota, now - begun);
+                waits::book(Cause::NodeQueue, now - begun);
+                quota.has_queued(now - begun);
                 admitted.map_err(|busy| {
                     self.session.notice(What::Throttled);
                     busy.into()

@@ -93,7 +93,7 @@ fn what_a_request_waited_for_goes_with_it() {
     let sim = Sim::new(4);
     let (_node, partition) = open(&sim, &config(), DeviceSpec::instant());
     partition.set_write_rate(Some(8 * 1024));
-    let told = Arc::new(Mutex::new([[0; 4]; 3]));
+    let told = Arc::new(Mutex::new([[0; 5]; 3]));
     for key in 0..3 {
         let (partition, told) = (Arc::clone(&partition), Arc::clone(&told));
         sim.spawn(Followed::new(async move {
