@@ -30,12 +30,15 @@ fn a_disk_sold_too_often_is_explained_and_the_explanation_can_be_checked_elsewhe
     let (_, late) = said.split_once("more than 10 ms").expect("some were late");
     let mut lines = late.lines().skip(1);
     let head: Vec<&str> = lines.next().expect("a head").split_whitespace().collect();
-    assert_eq!(head, ["when", "longest", "replies", "took", "quota", "stall", "partition_gate", "node_gate"]);
+    assert_eq!(
+        head,
+        ["when", "longest", "replies", "took", "quota", "node_queue", "stall", "partition_gate", "node_gate"]
+    );
     for line in lines {
         let cells: Vec<&str> = line.split_whitespace().collect();
-        let [_, command, "1", took, quota, waits @ ..] = &cells[..] else { panic!("{line}") };
+        let [_, command, "1", took, quota, queue, waits @ ..] = &cells[..] else { panic!("{line}") };
         let ms = |cell: &str| cell.parse::<f64>().expect("a number");
-        assert!((*command, *quota) == ("set", "0.0") && ms(took) >= 10.0 && waits.len() == 3, "{line}");
+        assert!((*command, *quota, *queue) == ("set", "0.0", "0.0") && ms(took) >= 10.0 && waits.len() == 3, "{line}");
     }
     let metrics = server.http("/metrics");
     for name in

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_gateway::Settings;
+use weir_node::waits::Cause;
 use weir_node::{OnLimit, RequestOrder, Unit, UnitLimits};
 
 use crate::support::{Client, Running, encode};
@@ -454,4 +455,24 @@ fn reads_and_writes_wait_in_the_nodes_queues_and_go_on_or_are_refused() {
     assert_eq!((reads.delayed, reads.refused), (1, 1));
     assert_eq!(writes.refused as usize, refused);
     assert!(writes.delayed >= 2, "{writes:?}");
+}
+
+#[test]
+fn a_wait_in_the_nodes_queue_is_told_as_that_and_not_as_the_tenants_quota() {
+    let weir = Running::start(Settings::default());
+    weir.clock.freeze();
+    let queue = Arc::clone(weir.store.units.queue());
+    queue.set(Some(10_000), RequestOrder::WritesFirst);
+    let mut writer = weir.connect();
+    writer.send(&(0..1000).flat_map(|_| encode(&["SET", "k", "v"])).collect::<Vec<_>>());
+    while queue.waiting() != [0, 1] {
+        std::thread::yield_now();
+    }
+    weir.clock.advance_nanos(50_000_000);
+    queue.set(None, RequestOrder::WritesFirst);
+    (0..1000).for_each(|_| assert_eq!(writer.reply(), b"+OK\r\n"));
+    let slow = weir.slow_reply(1, "set");
+    let waited = |cause: &str| Cause::NAMES.iter().zip(slow.waited).find(|(name, _)| **name == cause);
+    assert_eq!(waited("node_queue").map(|(_, nanos)| nanos), Some(50_000_000), "{slow:?}");
+    assert_eq!(slow.waited.iter().sum::<u64>(), 50_000_000, "{slow:?}");
 }
