@@ -38,7 +38,8 @@ pub(super) struct Mail {
     is_among: bool,
     /// Bytes that the mailbox counts for the messages among the replies.
     taken_among: usize,
-    /// Set if the client does not take the messages: its phase before, and what books the messages.
+    /// Set if the client does not take the messages: the phase that the connection is in once it has taken them, and
+    /// what books the messages.
     blocked: Option<(Phase, Option<Held>)>,
 }
 
@@ -213,14 +214,23 @@ impl<S: Store> Outbox<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// The connection is in `phase` once the client has taken the messages that it does not take now. `false` if there
+    /// are none.
+    pub(super) fn enter_behind_messages(&mut self, phase: Phase) -> bool {
+        let blocked = self.mail.as_mut().and_then(|mail| mail.blocked.as_mut());
+        let is_blocked = blocked.is_some();
+        blocked.into_iter().for_each(|(then, _)| *then = phase);
+        is_blocked
+    }
+
     /// The messages have been sent.
     fn end_push(&mut self) {
         let Some(mail) = &mut self.mail else { return };
         let len = std::mem::take(&mut mail.written) as u64;
         mail.aside = Replies::default();
         mail.mailbox.written(std::mem::take(&mut mail.taken));
-        let before = mail.blocked.take().map(|(phase, _)| phase);
-        self.enter(before.unwrap_or(self.client.phase()));
+        let then = mail.blocked.take().map(|(phase, _)| phase);
+        self.enter(then.unwrap_or(self.client.phase()));
         self.count(|stats| stats.bytes_out.add(len));
         self.book_turn(self.server.clock.now());
     }

@@ -189,8 +189,12 @@ impl<S: Store> Outbox<S> {
         }
     }
 
-    pub(super) fn enter(&self, phase: Phase) {
-        self.client.enter(phase, self.server.second());
+    /// The connection is in `phase` from now on; or, if the client does not take its messages, as soon as it has taken
+    /// them. Until then the connection counts as one that waits for its client, whatever else it does.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        if phase == Phase::Replying || !self.enter_behind_messages(phase) {
+            self.client.enter(phase, self.server.second());
+        }
     }
 
     /// Notes how long a command took, to find the longest.
@@ -269,7 +273,11 @@ impl<S: Store> Outbox<S> {
         if self.is_broken_off {
             return Ok(());
         }
-        self.finish_push().await?;
+        // Without replies, messages go on being written while the connection reads: a client in the middle of a request
+        // may not read before it has sent the rest.
+        if !self.replies.is_empty() || self.closing || self.server.is_draining() {
+            self.finish_push().await?;
+        }
         if self.replies.is_empty() {
             return Ok(());
         }
