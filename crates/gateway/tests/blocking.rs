@@ -270,6 +270,35 @@ fn who_waits_is_woken_by_a_writer_that_is_cut() {
     }
 }
 
+/// Whoever is woken tries its command, which would be refused here as the write was.
+#[test]
+fn a_refused_write_wakes_nobody_who_waits() {
+    // With one thread, whoever is woken tries before the next request is served.
+    let weir = Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() });
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let many = [vec!["DEL", "k"], vec!["l"; 10_000]].concat();
+    let script = "return redis.call('RPUSH', KEYS[1], 'v')";
+    let writes: [&[&[&str]]; 5] = [
+        &[&["RPUSH", "k", "v"]],
+        &[&["RPUSH", "l", "v"], &["RPUSH", "k", "v"]],
+        &[&["MULTI"], &["RPUSH", "k", "v"], &["EXEC"]],
+        &[&["EVAL", script, "1", "k"]],
+        &[&many[..]],
+    ];
+    for write in writes {
+        send(&mut client, &mut other, &["BLPOP k 0"], 1);
+        weir.store.refuses_writes.store(true, Ordering::Relaxed);
+        let mut writer = weir.connect();
+        writer.send(&write.iter().flat_map(|words| encode(words)).collect::<Vec<_>>());
+        let refused = write.iter().map(|_| next(&mut writer)).last().expect("a reply");
+        assert!(refused.starts_with('-'), "{:?}: {refused}", write[0]);
+        assert_eq!(other.say("PING"), "+PONG\r\n");
+        weir.store.refuses_writes.store(false, Ordering::Relaxed);
+        assert_eq!(other.say("RPUSH k w"), ":1\r\n");
+        assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\nw\r\n", "{:?}", write[0]);
+    }
+}
+
 /// A connection that waits for its client has no place in the queue of a row, where others would wait behind it.
 #[test]
 fn who_does_not_read_keeps_nobody_from_a_row() {

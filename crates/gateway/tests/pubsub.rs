@@ -339,8 +339,8 @@ fn all_get_every_message_in_order_but_for_the_slow_one() {
     assert!(slow.rest().len() < 2 * MESSAGES * payload.len());
 }
 
-/// A connection for which the kernel keeps next to nothing, in the middle of a request for `SET k`, and a message on its
-/// way to it that is longer than that. Gives the message, and the rest of the request.
+/// A connection for which the kernel keeps next to nothing, in the middle of a request for `SET k`, with a message on
+/// its way to it that is longer than that. Gives the message, and the rest of the request.
 fn told_within_a_request(weir: &Running) -> (Client, String, Vec<u8>) {
     let (mut client, mut other) = (weir.connect_narrow(), weir.connect());
     assert!(client.say("HELLO 3").starts_with('%'));

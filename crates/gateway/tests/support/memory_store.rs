@@ -58,6 +58,8 @@ pub struct MemoryStore {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Writes are applied, but their commits fail.
     pub fail_commits: Arc<AtomicBool>,
+    /// While this is set, commands and transactions that may write run and are then refused: nothing is applied.
+    pub refuses_writes: Arc<AtomicBool>,
     /// A write group is not written at once, so each of its members must write its own part.
     pub refuses_groups: Arc<AtomicBool>,
     /// Counts of sorted sets are gone, as if the disk had lost them.
@@ -97,6 +99,7 @@ impl MemoryStore {
             map: Arc::default(),
             turn: Arc::default(),
             fail_commits: Arc::default(),
+            refuses_writes: Arc::default(),
             refuses_groups: Arc::default(),
             has_lost_counts: Arc::default(),
             batches: Arc::default(),
@@ -134,6 +137,13 @@ impl MemoryStore {
         } else {
             Ok(())
         })
+    }
+
+    fn accept(&self) -> Result<()> {
+        match self.refuses_writes.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::NoSpace, "write", "log", "planned")),
+            false => Ok(()),
+        }
     }
 
     fn apply_and_tell(&self, batch: &Batch, events: Vec<KeyEvent>) -> Option<Ready<Result<()>>> {
@@ -186,6 +196,7 @@ impl MemoryStore {
         self.readers_gone().await;
         let turn = self.turn.lock().await;
         let (batch, events) = transaction.run(rows).await?.into_parts();
+        self.accept()?;
         let commit = self.apply_and_tell(&batch, events);
         drop(turn);
         self.paid().await;
@@ -206,6 +217,7 @@ impl MemoryStore {
         let context = Context::locked(rows, host, call, Draft::default());
         let finished = run(command, context, args).await;
         let (batch, events) = finished.draft.into_parts();
+        self.accept()?;
         let commit = self.apply_and_tell(&batch, events);
         drop(turn);
         self.paid().await;
