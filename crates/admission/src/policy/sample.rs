@@ -1,12 +1,13 @@
 //! What a policy sees: plain numbers of the whole node, taken once a second.
 
+use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use weir_io::{Nanos, Owner};
 
 use super::owner::OwnerDef;
 use crate::cost::Capacity;
 use crate::limits::{Direction, Limits};
-use crate::waits::Waits;
+use crate::waits::{Cause, Waits};
 
 /// One node at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,11 +68,21 @@ pub struct PartitionSample {
 /// What requests of a partition met, as sums that only grow while it is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Felt {
-    /// How long they waited, by cause; for [`Cause::Quota`](crate::waits::Cause::Quota) and
-    /// [`Cause::NodeQueue`](crate::waits::Cause::NodeQueue) how long all requests of the tenant did.
+    /// How long they waited, by cause; for [`Cause::Quota`] and [`Cause::NodeQueue`] how long all requests of the tenant
+    /// did.
+    #[serde(deserialize_with = "waits")]
     pub waited: Waits,
     /// Requests of its tenant that the tenant's units refused.
     pub refused: u64,
+}
+
+/// Waits by cause. Recordings from before the node's queue was a cause of its own have one figure less.
+fn waits<'de, D: Deserializer<'de>>(from: D) -> Result<Waits, D::Error> {
+    let mut waits = Vec::<Nanos>::deserialize(from)?;
+    if waits.len() + 1 == Cause::NAMES.len() {
+        waits.insert(Cause::NodeQueue as usize, 0);
+    }
+    waits.try_into().map_err(|waits: Vec<_>| D::Error::invalid_length(waits.len(), &"one wait for each cause"))
 }
 
 /// Bytes since the partition was opened. All but the first field count bytes of the device.
@@ -230,5 +241,18 @@ impl TreeFacts {
     /// Bytes that may still be written before every one of `buffers` memtables is full.
     pub fn room(&self, buffers: u64) -> u64 {
         (buffers * self.memtable_bytes).saturating_sub(self.unflushed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_of_older_recordings_are_read() {
+        let read = |waited: &str| serde_json::from_str::<Felt>(&format!(r#"{{"waited":{waited},"refused":0}}"#));
+        assert_eq!(read("[1,2,3,4]").map(|felt| felt.waited).ok(), Some([1, 0, 2, 3, 4]));
+        assert_eq!(read("[1,2,3,4,5]").map(|felt| felt.waited).ok(), Some([1, 2, 3, 4, 5]));
+        assert!(read("[1,2,3]").is_err() && read("[1,2,3,4,5,6]").is_err());
     }
 }
