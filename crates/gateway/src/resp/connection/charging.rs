@@ -17,6 +17,51 @@ use crate::notices::What;
 use crate::resp::outbox::YIELD;
 use crate::store::Store;
 
+/// How many kinds of units there are.
+const UNITS: usize = Unit::ALL.len();
+
+/// What is asked for at once: for one command, or for all commands of a transaction together.
+pub(super) struct Demand<'a> {
+    /// The units of each kind.
+    units: [u64; UNITS],
+    /// The request units among them that queries cost, which may be paid from what was saved up.
+    of_queries: u64,
+    access: Access,
+    /// The command whose first key decides which partition pays.
+    payer: (&'a Command, Args<'a>),
+}
+
+impl<'a> Demand<'a> {
+    /// What `command` asks for, which costs `charge`.
+    pub(super) fn of(command: &'a Command, args: Args<'a>, charge: &Charge) -> Self {
+        Self {
+            units: Unit::ALL.map(|unit| charge.units(unit)),
+            of_queries: if command.is_query() { charge.units(Unit::Request) } else { 0 },
+            access: if command.writes() { Access::Write } else { Access::Read },
+            payer: (command, args),
+        }
+    }
+
+    /// Asks for what `other` asks for, too.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (sum, units) in self.units.iter_mut().zip(other.units) {
+            *sum = sum.saturating_add(units);
+        }
+        self.of_queries = self.of_queries.saturating_add(other.of_queries);
+        if other.access == Access::Write {
+            self.access = Access::Write;
+        }
+        if self.key().is_empty() {
+            self.payer = other.payer;
+        }
+    }
+
+    fn key(&self) -> &'a [u8] {
+        let (command, args) = self.payer;
+        key_of(command, args)
+    }
+}
+
 impl<S: Store> Connection<S> {
     /// The partition that has `key`, by the number that the quota uses.
     pub(super) fn partition_of(&self, key: &[u8]) -> u32 {
@@ -34,61 +79,77 @@ impl<S: Store> Connection<S> {
     pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
         let prices = self.prices();
         let charge = Charge::of(command, args, YIELD, prices.as_deref()).await;
-        let Some(quota) = self.session.outbox.quota().cloned() else { return Ok(charge) };
-        for unit in Unit::ALL.into_iter().filter(|&unit| charge.units(unit) > 0) {
-            let is_saved_up = unit == Unit::Request && command.is_query() && quota.try_admit_query(charge.units(unit));
-            if is_saved_up || quota.try_admit(unit, charge.units(unit)) {
-                continue;
-            }
-            let partition = self.partition_of(key_of(command, args));
-            let admission = quota.admit(unit, partition, charge.units(unit));
-            if let Admission::Waiting(_) = admission
-                && let Err(gone) = self.flush_before().await
-            {
-                give_back(&quota, &charge, Some(unit), partition);
-                return Err(gone);
-            }
-            let begun = self.server.clock.now();
-            let admitted = self.session.outbox.while_pushing(admission).await;
-            // The wait does not count as the command's own time.
-            let now = self.server.clock.now();
-            self.session.outbox.lap = now;
-            waits::book(Cause::Quota, now - begun);
-            if let Err(refused) = admitted {
-                give_back(&quota, &charge, Some(unit), partition);
-                self.session.notice(What::Throttled);
-                return Err(refused.into());
-            }
-        }
-        self.enter_node(command, args, &quota, &charge).await?;
+        self.pay(&Demand::of(command, args, &charge)).await?;
         Ok(charge)
     }
 
-    /// Waits in the node's queue, if there is one, to run a command that was charged `charge` (XS-27).
-    async fn enter_node(&mut self, command: &Command, args: Args<'_>, quota: &Quota, charge: &Charge) -> Outcome {
-        let access = if command.writes() { Access::Write } else { Access::Read };
-        let units = charge.units(Unit::Request);
-        let admission = (units > 0).then(|| quota.enter_node(access, units)).flatten();
-        let Some(admission) = admission.filter(NodeAdmission::waits) else { return Ok(()) };
-        let outcome = match self.flush_before().await {
-            Ok(()) => {
-                let begun = self.server.clock.now();
-                let admitted = self.session.outbox.while_pushing(admission).await;
-                let now = self.server.clock.now();
-                self.session.outbox.lap = now;
-                waits::book(Cause::NodeQueue, now - begun);
-                quota.has_queued(now - begun);
-                admitted.map_err(|busy| {
-                    self.session.notice(What::Throttled);
-                    busy.into()
-                })
-            }
-            Err(gone) => Err(gone),
-        };
+    /// Pays all of `demand`, or nothing.
+    pub(super) async fn pay(&mut self, demand: &Demand<'_>) -> Outcome {
+        let Some(quota) = self.session.outbox.quota().cloned() else { return Ok(()) };
+        let mut paid = [0; UNITS];
+        let outcome = self.pay_each(&quota, demand, &mut paid).await;
         if outcome.is_err() {
-            give_back(quota, charge, None, self.partition_of(key_of(command, args)));
+            let partition = self.partition_of(demand.key());
+            for unit in Unit::ALL.into_iter().filter(|&unit| paid[unit as usize] > 0) {
+                quota.refund(unit, partition, paid[unit as usize]);
+            }
         }
         outcome
+    }
+
+    /// Pays `demand`, one kind of units after the other. `paid` says how many of each were charged, also in case of an
+    /// error.
+    async fn pay_each(&mut self, quota: &Arc<Quota>, demand: &Demand<'_>, paid: &mut [u64; UNITS]) -> Outcome {
+        for unit in Unit::ALL {
+            let (mut units, paid) = (demand.units[unit as usize], &mut paid[unit as usize]);
+            if unit == Unit::Request && demand.of_queries > 0 && quota.try_admit_query(demand.of_queries) {
+                units -= demand.of_queries;
+                *paid = demand.of_queries;
+            }
+            if units > 0 {
+                if !quota.try_admit(unit, units) {
+                    self.wait_for_units(quota, unit, demand, units).await?;
+                }
+                *paid += units;
+            }
+        }
+        self.enter_node(demand, quota).await
+    }
+
+    /// Waits for `units` of a kind, which `demand` asks for.
+    async fn wait_for_units(&mut self, quota: &Arc<Quota>, unit: Unit, demand: &Demand<'_>, units: u64) -> Outcome {
+        let admission = quota.admit(unit, self.partition_of(demand.key()), units);
+        if let Admission::Waiting(_) = admission {
+            self.flush_before().await?;
+        }
+        let begun = self.server.clock.now();
+        let admitted = self.session.outbox.while_pushing(admission).await;
+        // The wait does not count as the command's own time.
+        let now = self.server.clock.now();
+        self.session.outbox.lap = now;
+        waits::book(Cause::Quota, now - begun);
+        admitted.map_err(|refused| {
+            self.session.notice(What::Throttled);
+            refused.into()
+        })
+    }
+
+    /// Waits in the node's queue, if there is one, for what `demand` asks for (XS-27).
+    async fn enter_node(&mut self, demand: &Demand<'_>, quota: &Quota) -> Outcome {
+        let units = demand.units[Unit::Request as usize];
+        let admission = (units > 0).then(|| quota.enter_node(demand.access, units)).flatten();
+        let Some(admission) = admission.filter(NodeAdmission::waits) else { return Ok(()) };
+        self.flush_before().await?;
+        let begun = self.server.clock.now();
+        let admitted = self.session.outbox.while_pushing(admission).await;
+        let now = self.server.clock.now();
+        self.session.outbox.lap = now;
+        waits::book(Cause::NodeQueue, now - begun);
+        quota.has_queued(now - begun);
+        admitted.map_err(|busy| {
+            self.session.notice(What::Throttled);
+            busy.into()
+        })
     }
 
     /// The prices in request units, if anybody waits for these.
@@ -198,14 +259,6 @@ impl<S: Store> Connection<S> {
                 quota.settle(unit, self.partition_of(key), charged, owed);
             }
         }
-    }
-}
-
-/// Gives back what was charged to a command before it was refused for `unit`, or for the node's units, because it is
-/// not run.
-fn give_back(quota: &Quota, charge: &Charge, unit: Option<Unit>, partition: u32) {
-    for before in Unit::ALL.into_iter().take_while(|&before| Some(before) != unit) {
-        quota.refund(before, partition, charge.units(before));
     }
 }
 

@@ -21,10 +21,12 @@ use weir_node::request_units::Module;
 
 use super::Connection;
 use super::as_one::{AsOne, Done, Member, Scripts};
+use super::charging::Demand;
 use super::group::reply_lens;
 use super::script::{Away, OTHER_KEYS, RUNS_MAX, is_script};
 use super::scripted::Ground;
 use crate::resp::commands;
+use crate::resp::outbox::YIELD;
 use crate::resp::rights::Origin;
 use crate::resp::transaction::{Queued, Watched};
 use crate::store::Store;
@@ -105,19 +107,26 @@ impl<S: Store> Connection<S> {
         outcome
     }
 
-    /// Pays for all of `members`, or for none of them.
+    /// Pays for all of `members`, or for none of them. What they cost together is one demand, as if they were one
+    /// command: a demand that is dearer than what the tenant may save up passes with a debt, and if each member asked
+    /// for itself, the next one would have to wait for that debt, longer than any command may.
     async fn charge_members(&mut self, members: &[Member<'_>]) -> Outcome<Vec<Charge>> {
         let mut charges = Vec::new();
-        if self.is_limited() {
-            for member in members {
-                match self.charge(member.command, member.args).await {
-                    Ok(charge) => charges.push(charge),
-                    Err(refused) => {
-                        self.give_back(members, &charges);
-                        return Err(refused);
-                    }
-                }
+        if !self.is_limited() {
+            return Ok(charges);
+        }
+        let (prices, mut all) = (self.prices(), None::<Demand<'_>>);
+        for Member { command, args, .. } in members {
+            let charge = Charge::of(command, *args, YIELD, prices.as_deref()).await;
+            let own = Demand::of(command, *args, &charge);
+            match &mut all {
+                Some(all) => all.add(&own),
+                None => all = Some(own),
             }
+            charges.push(charge);
+        }
+        if let Some(all) = &all {
+            self.pay(all).await?;
         }
         Ok(charges)
     }
