@@ -382,16 +382,17 @@ fn nothing_of_the_answer_leaves_while_a_transaction_waits_for_units() {
 fn a_transaction_that_is_refused_when_it_has_waited_is_answered_with_the_error_and_pays_nothing() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
-    client.ask(&[&b"SET"[..], b"long", &[b'v'; LONG_BYTES]]);
-    weir.store.quota.set_limits(&ONE_READ_A_SECOND);
-    // The first command waits, the second passes with a debt of fifty seconds, and the third would wait too long.
-    let dear = format!("MGET{}", " k".repeat(50));
-    wait_in_exec(&weir, &mut client, true, &["GET a", &dear, "GET b"]);
+    let dear = "v".repeat(LONG_BYTES);
+    client.ask(&["SET", "long", &dear]);
+    weir.clock.freeze();
+    weir.store.quota.set_limits(&UnitLimits { wcu: 1, ..ONE_READ_A_SECOND });
+    // A debt of eighty seconds: the read units come in time, and the write units do not.
+    client.ask(&["SET", "dear", &dear]);
+    wait_in_exec(&weir, &mut client, true, &["GET a", "SET b 1"]);
     weir.clock.advance(25);
     let reply = String::from_utf8_lossy(&client.reply()).into_owned();
-    assert!(reply.starts_with("-THROTTLED "), "{reply}");
+    assert!(reply.starts_with("-THROTTLED ") && reply.ends_with("reason=tenant_wcu\r\n"), "{reply}");
     assert_eq!(client.reply(), b"$6\r\nbehind\r\n");
-    weir.clock.advance(5);
     assert_eq!(client.say("GET a"), "$-1\r\n", "what was charged is back");
 }
 
@@ -401,12 +402,36 @@ fn a_transaction_without_the_units_for_its_end_runs_nothing_of_it() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
     weir.clock.freeze();
-    weir.store.quota.set_limits(&UnitLimits { rcu: 0, wcu: 1, on_limit: OnLimit::Refuse, ..ONE_READ_A_SECOND });
-    let dear = format!("SET a {}", "v".repeat(LONG_BYTES));
-    let replies = all(&mut client, &["MULTI", &dear, "DBSIZE", "SET b 1", "EXEC", "EXISTS a"]);
+    // Two units are there.
+    weir.store.quota.set_limits(&UnitLimits { rcu: 0, wcu: 20, on_limit: OnLimit::Refuse, ..ONE_READ_A_SECOND });
+    assert_eq!(client.say("SET x 1"), "+OK\r\n");
+    let replies = all(&mut client, &["MULTI", "SET a 1", "DBSIZE", "SET b 1", "EXEC", "EXISTS a"]);
     assert!(replies[4].starts_with("-THROTTLED "), "{}", replies[4]);
     assert_eq!(replies[5], ":0\r\n");
     // By itself, the first part passes.
-    let replies = all(&mut client, &["MULTI", &dear, "DBSIZE", "EXEC"]);
-    assert_eq!(replies[3], "*2\r\n+OK\r\n:1\r\n");
+    let replies = all(&mut client, &["MULTI", "SET a 1", "DBSIZE", "EXEC"]);
+    assert_eq!(replies[3], "*2\r\n+OK\r\n:2\r\n");
+}
+
+/// The commands of a transaction do not wait for the debt of those in front of them.
+#[test]
+fn a_transaction_with_a_command_that_costs_many_seconds_passes_as_that_command_does_alone() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let dear = format!("SET a {}", "v".repeat(LONG_BYTES));
+    let lines = ["MULTI", dear.as_str(), "SET mark 1", "EXEC"];
+    weir.clock.freeze();
+    for on_limit in [OnLimit::default(), OnLimit::Refuse] {
+        weir.store.quota.set_limits(&UnitLimits::default());
+        weir.store.quota.set_limits(&UnitLimits { rcu: 0, wcu: 1, on_limit, ..ONE_READ_A_SECOND });
+        assert_eq!(all(&mut client, &lines)[3], "*2\r\n+OK\r\n+OK\r\n", "{on_limit:?}");
+        // What is beyond the units that were there is a debt.
+        let reply = client.say("SET b 1");
+        assert!(reply.starts_with("-THROTTLED "), "{on_limit:?}: {reply}");
+    }
+    // `MULTI` costs request units itself, so here the transaction waits for a moment.
+    weir.clock.thaw();
+    weir.store.quota.set_limits(&UnitLimits::default());
+    weir.store.quota.set_limits(&UnitLimits { rcu: 0, ru: 1, on_limit: OnLimit::default(), ..ONE_READ_A_SECOND });
+    assert_eq!(all(&mut client, &lines)[3], "*2\r\n+OK\r\n+OK\r\n");
 }
