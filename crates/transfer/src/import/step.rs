@@ -18,9 +18,11 @@ const TOO_MUCH: &str = "queued too much";
 /// A partition that gets no commands is told the position when its mark is this many bytes behind: the source has to
 /// keep everything after the least position of all.
 const BEHIND_BYTES_MAX: u64 = 64 << 10;
-/// A transaction that the target has put off so often is cut in two. Each of its commands is charged by itself, and
-/// what was charged is given back if one of them is put off. So many commands may never pass, however long they wait.
+/// A transaction that the target has put off so often is cut in two: what costs less passes sooner where other clients
+/// use the tenant's units, too.
 const PUT_OFF_MAX: u32 = 10;
+/// The longest pause before a transaction that was put off is sent again, in milliseconds.
+const PAUSE_MS_MAX: u64 = 10_000;
 
 /// Commands of one database.
 #[derive(Default)]
@@ -144,20 +146,25 @@ impl Steps {
         end: &Position,
     ) -> Result {
         let mut runs = vec![(commands, end.clone())];
-        let mut breaks = Breaks::default();
+        let (mut breaks, mut wait_ms) = (Breaks::default(), 0);
         while let Some((mut commands, end)) = runs.pop() {
             let mut put_off = 0;
             loop {
+                let before_ms = std::mem::take(&mut wait_ms);
+                if step.is_alone {
+                    pause(&self.target.clock, before_ms).await;
+                }
                 let tried = match step.is_alone {
                     true if step.exchanges.is_some() => self.try_exchange(step, &end).await,
                     true => self.try_alone(step, &commands, &end).await,
-                    false => self.try_as_one(step.database, partition, &commands, &end).await,
+                    false => self.try_as_one(step.database, partition, &commands, &end, before_ms).await,
                 };
                 match tried {
                     Ok(Tried::Done) => break,
-                    Ok(Tried::Again(wait_ms)) => {
-                        pause(&self.target.clock, wait_ms).await;
+                    Ok(Tried::Again(told_ms)) => {
                         put_off += 1;
+                        // Longer each time: the tries themselves cost some request units.
+                        wait_ms = told_ms.saturating_mul(u64::from(put_off)).min(PAUSE_MS_MAX);
                         if put_off >= PUT_OFF_MAX
                             && let Some(at) = middle(&commands)
                         {
@@ -261,12 +268,14 @@ impl Steps {
         Ok(there == known)
     }
 
+    /// Does `commands` and writes the mark `end` in one transaction, after a pause of `wait_ms`.
     async fn try_as_one(
         &mut self,
         database: u8,
         partition: usize,
         commands: &[&(Words, u64)],
         end: &Position,
+        wait_ms: u64,
     ) -> Result<Tried> {
         let (mut connection, is_done) = self.ready(database, partition, end, true).await?;
         if is_done {
@@ -275,8 +284,18 @@ impl Steps {
             self.marks[partition].insert(database, end.clone());
             return Ok(Tried::Done);
         }
+        // Commands that are sent along with a `MULTI` that is refused would be done one by one.
+        if let Some(error) = connection.call(&["MULTI"]).await?.error() {
+            let Verdict::Again(told_ms) = judge(error, false) else {
+                return Err(Failure::new(format!("the target takes no transaction: {error}")));
+            };
+            self.connection = Some((connection, database));
+            return Ok(Tried::Again(told_ms));
+        }
+        // The pause comes behind `MULTI`, which costs request units itself: a transaction that is dearer than what the
+        // tenant may save up passes only when nothing was used since.
+        pause(&self.target.clock, wait_ms).await;
         let mut requests = Requests::default();
-        requests.push(&["MULTI"]);
         commands.iter().for_each(|(words, _)| requests.push(words));
         requests.push(&[b"SET".as_slice(), self.partitions.mark(partition), end.to_string().as_bytes()]);
         requests.push(&["EXEC"]);
@@ -286,21 +305,19 @@ impl Steps {
         let mut refused = Vec::new();
         for (at, reply) in replies.iter().enumerate() {
             let Some(error) = reply.error() else { continue };
-            let Some((words, _)) = at.checked_sub(1).and_then(|at| commands.get(at)) else {
-                return Err(Failure::new(format!("the target takes no transaction: {error}")));
-            };
             match judge(error, false) {
-                Verdict::Again(wait_ms) => return Ok(Tried::Again(wait_ms)),
+                Verdict::Again(told_ms) => return Ok(Tried::Again(told_ms)),
                 Verdict::End => return Err(Failure::ended(error)),
+                Verdict::Unclear => return Err(Failure::broken(error)),
                 _ if error.contains(TOO_MUCH) => return Ok(Tried::TooMuch(error.to_owned())),
-                _ => {
-                    self.refuse(database, words, error);
-                    refused.push(at - 1);
-                }
+                _ if at < commands.len() => refused.push((at, error)),
+                _ => return Err(Failure::new(format!("the target takes no transaction: {error}"))),
             }
         }
+        // Counted only now: after any other outcome the same commands are sent again.
+        refused.iter().for_each(|&(at, error)| self.refuse(database, &commands[at].0, error));
         match answer {
-            _ if !refused.is_empty() => Ok(Tried::Without(refused)),
+            _ if !refused.is_empty() => Ok(Tried::Without(refused.into_iter().map(|(at, _)| at).collect())),
             Some(Reply::Array(None) | Reply::Bulk(None)) => Ok(Tried::Unclear),
             Some(Reply::Array(Some(answers))) => {
                 if let Some(error) = answers.last().and_then(Reply::error) {
