@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use weir_io::{Clock, Nanos};
 use weir_model::partition_of;
 
 use super::partitions::Words;
@@ -48,6 +49,10 @@ struct State {
     /// Transactions of more commands are always put off, and how often that was.
     commands_max: usize,
     put_off: u64,
+    /// Transactions that come sooner than this after their `MULTI`, in nanoseconds on the clock, are put off, too.
+    rest: Option<(Arc<dyn Clock>, Nanos)>,
+    /// The login may not use transactions.
+    no_transactions: bool,
     /// What reads show while the log has failed, and how many more reads and writes come until it is replaced.
     fence: Option<(Rows, u64)>,
 }
@@ -67,6 +72,8 @@ struct Said {
     database: u8,
     knows_partitions: bool,
     queue: Option<Vec<Words>>,
+    /// When the queue was begun.
+    begun: Nanos,
     watched: BTreeMap<(u8, Vec<u8>), u64>,
 }
 
@@ -78,9 +85,21 @@ impl FakeTenant {
         let (silence, silent) = watch::channel(false);
         let (rows, changes) = (Rows::new(), BTreeMap::new());
         let (left, late_after, late) = (u64::MAX, 0, None);
-        let (failure, fence, commands_max, put_off) = (None, None, usize::MAX, 0);
-        let state =
-            State { rows, changes, partitions, left, late_after, late, silence, failure, commands_max, put_off, fence };
+        let state = State {
+            rows,
+            changes,
+            partitions,
+            left,
+            late_after,
+            late,
+            silence,
+            failure: None,
+            commands_max: usize::MAX,
+            put_off: 0,
+            rest: None,
+            no_transactions: false,
+            fence: None,
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -110,6 +129,17 @@ impl FakeTenant {
     /// Puts off all transactions of more than `commands`: they cost more than the tenant may save up.
     pub(super) fn limit(&self, commands: usize) {
         self.state.lock().commands_max = commands;
+    }
+
+    /// Puts off all transactions that come sooner than `rest` nanoseconds after their `MULTI`: they need all units that
+    /// the tenant may save up, and `MULTI` has cost some.
+    pub(super) fn limit_rest(&self, clock: &Arc<dyn Clock>, rest: Nanos) {
+        self.state.lock().rest = Some((Arc::clone(clock), rest));
+    }
+
+    /// Takes away the right to use transactions.
+    pub(super) fn forbid_transactions(&self) {
+        self.state.lock().no_transactions = true;
     }
 
     /// How often a transaction was put off.
@@ -189,8 +219,11 @@ impl State {
                 queue.push(words);
                 "+QUEUED\r\n".to_owned()
             }
+            ("MULTI", None) if self.no_transactions => "-NOPERM this user may not run 'multi'\r\n".to_owned(),
+            ("EXEC", None) => "-ERR EXEC without MULTI\r\n".to_owned(),
             ("MULTI", None) => {
                 said.queue = Some(Vec::new());
+                said.begun = self.rest.as_ref().map_or(0, |(clock, _)| clock.now());
                 "+OK\r\n".to_owned()
             }
             ("CLIENT", None) => {
@@ -221,8 +254,10 @@ impl State {
         if watched.iter().any(|(row, changes)| self.changes.get(row).copied().unwrap_or(0) != *changes) {
             return "*-1\r\n".to_owned();
         }
-        if queue.len() > self.commands_max {
+        let comes_soon = self.rest.as_ref().is_some_and(|(clock, rest)| clock.now() - said.begun < *rest);
+        if queue.len() > self.commands_max || comes_soon {
             self.put_off += 1;
+            assert!(self.put_off < 1_000, "nothing passes any more");
             return "-THROTTLED retry_in_ms=5 reason=tenant_wcu\r\n".to_owned();
         }
         self.write(&mut said.database, |state, database| {

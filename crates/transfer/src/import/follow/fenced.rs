@@ -79,3 +79,33 @@ fn a_transaction_that_never_passes_is_cut() {
         assert!(tenant.put_off() > 0, "no transaction was longer");
     });
 }
+
+#[test]
+fn a_transaction_that_needs_all_units_is_sent_when_they_are_there() {
+    in_runtime(async {
+        let tenant = FakeTenant::start(PARTITIONS).await;
+        let import = import(&tenant, HastyClock::new());
+        begin(&import).await;
+        tenant.limit_rest(&import.clock, SECOND / 50);
+        let done = follow_again(&import, &stream(), &mut weir_io::Rng::new(3)).await;
+        assert_done_once(&tenant, &import, done, "a rest behind MULTI");
+        assert!(tenant.put_off() > 0, "none was put off");
+    });
+}
+
+#[test]
+fn nothing_is_done_outside_of_a_transaction_where_none_is_allowed() {
+    in_runtime(async {
+        let tenant = FakeTenant::start(PARTITIONS).await;
+        let import = import(&tenant, HastyClock::new());
+        begin(&import).await;
+        let before = tenant.rows();
+        tenant.forbid_transactions();
+        let done = follow_again(&import, &stream(), &mut weir_io::Rng::new(3)).await;
+        let failure = done.expect_err("no transactions");
+        assert!(failure.message.contains("takes no transaction"), "{failure}");
+        let mut rows = tenant.rows();
+        rows.retain(|row, _| !row.1.ends_with(b":probe"));
+        assert_eq!(rows, before);
+    });
+}
