@@ -31,6 +31,8 @@ struct Progress {
     may_be_done: usize,
     /// At most this many requests are sent together.
     together: usize,
+    /// The request that the target put off last.
+    put_off: Option<usize>,
     /// The first request of those that were sent when the connection broke the last time.
     broke_at: Option<usize>,
 }
@@ -54,16 +56,19 @@ impl Lane {
 
     /// Writes `batch`. When this is done, everything in it is in the target, or counted as refused.
     pub(super) async fn write(&mut self, batch: &Batch) -> Result {
-        let mut progress = Progress { done: 0, may_be_done: 0, together: usize::MAX, broke_at: None };
+        let mut progress = Progress { done: 0, may_be_done: 0, together: usize::MAX, put_off: None, broke_at: None };
         let mut breaks = Breaks::default();
         self.refused.clear();
         while progress.done < batch.requests.len() {
-            let range = batch.sent_together(progress.done, progress.together);
+            // A request that was put off goes alone: those behind it would take the units that it waits for, each time.
+            let is_put_off = progress.put_off == Some(progress.done);
+            let range = batch.sent_together(progress.done, if is_put_off { 1 } else { progress.together });
             let half = (range.len() / 2).max(1);
             match self.try_range(batch, range.clone(), progress.may_be_done).await {
                 Ok(Tried::Done) => progress.done = range.end,
                 Ok(Tried::PutOff(at, wait_ms)) => {
                     progress.done = at;
+                    progress.put_off = Some(at);
                     if at + 1 < range.end {
                         progress.may_be_done = progress.may_be_done.max(range.end);
                     }
@@ -178,8 +183,7 @@ impl Lane {
             // accepts. By itself it is told why.
             Some(Reply::Error(error)) if error.starts_with("EXECABORT ") => Ok(Tried::TooMany(0)),
             Some(Reply::Error(error)) => match judge(&error, false) {
-                // Each command is charged by itself, and what was charged is given back if one of them is put off. So
-                // many commands may never pass, however long they wait, where a single one does.
+                // Fewer commands cost less, and pass sooner where other clients use the tenant's units, too.
                 Verdict::Again(wait_ms) => Ok(Tried::TooMany(wait_ms)),
                 Verdict::End => Err(Failure::ended(&error)),
                 _ => Err(Failure::broken(error)),
