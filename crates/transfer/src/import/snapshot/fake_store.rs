@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use weir_io::Clock;
 use weir_model::parts::stream::{EntryId, PendingValue};
 use weir_model::parts::{GroupShape, StreamShape};
 
@@ -48,9 +49,35 @@ pub(super) struct Faults {
     pub(super) no_transactions: bool,
 }
 
+/// Units that a tenant saves up: one comes in a millisecond, and a byte of a value costs one. A command that costs more
+/// than there may be passes when all are there, and leaves a debt.
+struct Units {
+    clock: Arc<dyn Clock>,
+    most: i64,
+    left: i64,
+    at_ms: u64,
+}
+
+impl Units {
+    /// Takes `cost`, or says in how many milliseconds it may be taken.
+    fn take(&mut self, cost: i64) -> Result<(), i64> {
+        let now_ms = self.clock.now() / 1_000_000;
+        self.left = self.most.min(self.left + i64::try_from(now_ms - self.at_ms).expect("not that long"));
+        self.at_ms = now_ms;
+        match cost.min(self.most) - self.left {
+            missing @ 1.. => Err(missing),
+            _ => {
+                self.left -= cost;
+                Ok(())
+            }
+        }
+    }
+}
+
 struct State {
     rows: Rows,
     faults: Faults,
+    units: Option<Units>,
     /// The number of the last command or transaction of each key.
     counts: BTreeMap<Vec<u8>, u64>,
     /// The errors that were answered, the first word of each.
@@ -75,7 +102,8 @@ impl FakeStore {
     pub(super) async fn start(faults: Faults) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
-        let state = State { rows: Rows::new(), faults, counts: BTreeMap::new(), refusals: BTreeMap::new() };
+        let (counts, refusals) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { rows: Rows::new(), faults, units: None, counts, refusals };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -85,6 +113,12 @@ impl FakeStore {
             }
         });
         Self { address, state }
+    }
+
+    /// Lets the tenant save up this many units, and refuse what costs more than is there.
+    pub(super) fn limit(&self, clock: &Arc<dyn Clock>, most: i64) {
+        let at_ms = clock.now() / 1_000_000;
+        self.state.lock().units = Some(Units { clock: Arc::clone(clock), most, left: most, at_ms });
     }
 
     /// The tenant's data.
@@ -166,6 +200,13 @@ impl State {
         let is_due = |every: u64| is_met && every > 0 && spread.is_multiple_of(every);
         if is_due(faults.put_off) || faults.commands_max.is_some_and(|max| commands.len() > max) {
             return Some(self.refuse("THROTTLED retry_in_ms=5 reason=tenant_wcu"));
+        }
+        let cost: usize = commands.iter().map(|words| words.get(2).map_or(1, Vec::len)).sum();
+        let taken = self.units.as_mut().map_or(Ok(()), |units| units.take(i64::try_from(cost).expect("a small one")));
+        if let Err(missing) = taken {
+            let refusal = self.refuse(&format!("THROTTLED retry_in_ms={missing} reason=tenant_wcu"));
+            assert!(self.refusals["THROTTLED"] < 5_000, "nothing passes any more");
+            return Some(refusal);
         }
         if is_due(faults.break_before) {
             self.refuse("BREAK");

@@ -75,14 +75,19 @@ async fn dump(rows: &Rows) -> Vec<u8> {
 
 /// Imports everything into a tenant with `faults`; gives the tenant, the import, and how it ended.
 async fn imported(faults: Faults) -> (FakeStore, Import, Result) {
-    let file = dump(&source()).await;
     let store = FakeStore::start(faults).await;
-    let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
+    let (import, done) = import_into(&store, &source(), HastyClock::new()).await;
+    (store, import, done)
+}
+
+/// Imports `rows` into `store`; gives the import, and how it ended.
+async fn import_into(store: &FakeStore, rows: &Rows, clock: Arc<dyn weir_io::Clock>) -> (Import, Result) {
+    let file = dump(rows).await;
     let target = Target { address: store.address.clone(), clock: Arc::clone(&clock) };
     // Everything but strings comes in parts.
     let import = Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1, clock };
     let done = import_file(&import, &file[..], file.len() as u64).await;
-    (store, import, done)
+    (import, done)
 }
 
 fn in_runtime<T>(future: impl Future<Output = T>) -> T {
@@ -124,6 +129,27 @@ fn a_transaction_that_never_passes_is_cut() {
             assert!(assert_all_is_there(&faults, "EXECABORT") > 0, "{faults:?}");
         }
     }
+}
+
+/// Small values in front of a long one use up the units, and those behind it are done while it is put off.
+#[test]
+fn a_long_value_between_short_ones_passes_where_nothing_waits() {
+    in_runtime(async {
+        let mut rows = Rows::new();
+        for number in 0..40 {
+            for place in ["front", "rear"] {
+                rows.insert(format!("{place}-{number}").into_bytes(), Row::Text(vec![b'v'; 100]));
+            }
+        }
+        rows.insert(b"long".to_vec(), Row::Text(vec![b'v'; 5_000]));
+        let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
+        let store = FakeStore::start(Faults::default()).await;
+        store.limit(&clock, 1_000);
+        let (import, done) = import_into(&store, &rows, clock).await;
+        done.expect("everything passes");
+        assert_eq!(import.tally.refused().0, []);
+        assert!(store.rows() == rows && store.refusals("THROTTLED") > 0);
+    });
 }
 
 #[test]
