@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::Import;
 use super::partitions::Words;
 use super::position::Position;
+use super::repeatable::repeatable;
 use super::step::{Step, Steps};
 use crate::failure::{Failure, Result};
 use crate::rdb::{Bytes, Input};
@@ -25,7 +26,7 @@ const STEP_BYTES: usize = 1 << 20;
 const TRANSACTION_COMMANDS: usize = 20_000;
 const TRANSACTION_BYTES: usize = 32 << 20;
 
-/// Commands that do not change single keys, and cannot be part of a transaction.
+/// Commands that do not change single keys, and cannot be part of a transaction with others.
 const ALONE: [&str; 11] = [
     "FLUSHALL",
     "FLUSHDB",
@@ -170,7 +171,7 @@ impl Taker<'_> {
         if name == "FLUSHDB" {
             taken.step.empties = vec![at];
         }
-        taken.step.commands.push((words, taken.end.offset));
+        taken.step.commands.push((repeatable(words), taken.end.offset));
     }
 }
 

@@ -9,6 +9,7 @@ mod hasty_clock;
 mod live;
 mod partitions;
 mod position;
+mod repeatable;
 mod snapshot;
 mod step;
 mod swap;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::partitions::{Partitions, Words};
 use super::position::{EXCHANGED, Position};
+use super::repeatable::{is_script, is_so_already};
 use crate::failure::{Failure, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::tally::Tally;
@@ -31,7 +32,7 @@ pub(super) struct Step {
     pub(super) database: u8,
     /// Commands, each with the position behind it.
     pub(super) commands: Vec<(Words, u64)>,
-    /// The step is a single command that is not about single keys, and so cannot be part of a transaction.
+    /// The step is a single command that is not about single keys, and so cannot be part of a transaction with others.
     pub(super) is_alone: bool,
     /// The step empties these databases, their marks included.
     pub(super) empties: Vec<u8>,
@@ -60,6 +61,8 @@ pub(super) enum Tried {
     Without(Vec<usize>),
     /// Nothing was done: it may succeed after this many milliseconds.
     Again(u64),
+    /// The commands were done, or counted as refused, and their mark is not written.
+    Unmarked,
     /// These are too many commands for one transaction, or the target does not take one of them.
     TooMuch(String),
     /// Somebody else has written the mark.
@@ -120,7 +123,7 @@ impl Steps {
     /// done, all of the step is in the tenant, or counted as refused.
     pub(super) async fn apply(&mut self, step: &Step, end: &Position) -> Result {
         let reached = |steps: &Self, partition| steps.newest_of(partition).map_or(0, |mark| mark.offset);
-        if step.is_alone {
+        if self.has_no_transaction(step) {
             let home = self.partitions.home();
             return match reached(self, home) >= end.offset {
                 true => Ok(()),
@@ -137,6 +140,13 @@ impl Steps {
         Ok(())
     }
 
+    /// Whether a step cannot be done as a transaction. A script can where there is one partition; otherwise it may use
+    /// keys that are not in the partition of its mark.
+    fn has_no_transaction(&self, step: &Step) -> bool {
+        let is_of_scripts = || step.commands.iter().all(|(words, _)| is_script(words));
+        step.is_alone && !(self.partitions.count() == 1 && is_of_scripts())
+    }
+
     /// Does `commands`, one partition's part of a step that ends at `end`.
     async fn apply_in(
         &mut self,
@@ -147,14 +157,15 @@ impl Steps {
     ) -> Result {
         let mut runs = vec![(commands, end.clone())];
         let (mut breaks, mut wait_ms) = (Breaks::default(), 0);
+        let is_alone = self.has_no_transaction(step);
         while let Some((mut commands, end)) = runs.pop() {
             let mut put_off = 0;
             loop {
                 let before_ms = std::mem::take(&mut wait_ms);
-                if step.is_alone {
+                if is_alone {
                     pause(&self.target.clock, before_ms).await;
                 }
-                let tried = match step.is_alone {
+                let tried = match is_alone {
                     true if step.exchanges.is_some() => self.try_exchange(step, &end).await,
                     true => self.try_alone(step, &commands, &end).await,
                     false => self.try_as_one(step.database, partition, &commands, &end, before_ms).await,
@@ -173,6 +184,10 @@ impl Steps {
                         }
                     }
                     Ok(Tried::Unclear) => self.connection = None,
+                    Ok(Tried::Unmarked) => {
+                        self.connection = None;
+                        commands.clear();
+                    }
                     Ok(Tried::Without(refused)) => {
                         let mut at = 0;
                         commands.retain(|_| {
@@ -361,26 +376,36 @@ impl Steps {
         let database = step.database;
         let (mut connection, is_done) = self.ready(database, self.partitions.home(), end, false).await?;
         connection.ask(&["UNWATCH"]).await?;
-        if !is_done {
-            for (words, _) in commands {
-                if let Reply::Error(error) = connection.call(words).await? {
-                    match judge(&error, false) {
-                        Verdict::Again(wait_ms) => {
-                            self.connection = Some((connection, database));
-                            return Ok(Tried::Again(wait_ms));
+        for (words, _) in commands.iter().filter(|_| !is_done) {
+            let unclear = match connection.call_patiently(words).await {
+                Ok(reply) => match reply.error().map(|error| (error, judge(error, false))) {
+                    None => continue,
+                    Some((error, Verdict::End)) => return Err(Failure::ended(error)),
+                    Some((error, Verdict::Unclear)) => Failure::broken(error),
+                    Some((error, _)) => {
+                        if !is_so_already(words, error) {
+                            self.refuse(database, words, error);
                         }
-                        Verdict::End => return Err(Failure::ended(&error)),
-                        // To empty a database once more is harmless.
-                        Verdict::Unclear if !step.empties.is_empty() => return Err(Failure::broken(error)),
-                        _ => self.refuse(database, words, &error),
+                        continue;
                     }
-                }
+                },
+                Err(failure) => failure,
+            };
+            // Anything but a script may be done once more.
+            if !is_script(words) {
+                return Err(unclear);
             }
+            self.refuse(database, words, &format!("it is not known whether this was done: {unclear}"));
+            return Ok(Tried::Unmarked);
         }
         step.empties.iter().for_each(|emptied| {
             self.marks.iter_mut().for_each(|marks| drop(marks.remove(emptied)));
         });
-        self.mark_all(&mut connection, database, end).await?;
+        match self.mark_all(&mut connection, database, end).await {
+            // The next try has only the marks to write, and fails as well if the reason is there to stay.
+            Err(_) if commands.iter().any(|(words, _)| is_script(words)) => return Ok(Tried::Unmarked),
+            marked => marked?,
+        }
         self.connection = Some((connection, database));
         Ok(Tried::Done)
     }
