@@ -53,6 +53,8 @@ struct State {
     rest: Option<(Arc<dyn Clock>, Nanos)>,
     /// The login may not use transactions.
     no_transactions: bool,
+    /// After how many more requests a connection is cut, and whether the request that meets the cut is done.
+    cut: Option<(u64, bool)>,
     /// What reads show while the log has failed, and how many more reads and writes come until it is replaced.
     fence: Option<(Rows, u64)>,
 }
@@ -69,6 +71,7 @@ struct LogFailure {
 /// What a connection has said.
 #[derive(Default)]
 struct Said {
+    is_cut: bool,
     database: u8,
     knows_partitions: bool,
     queue: Option<Vec<Words>>,
@@ -98,6 +101,7 @@ impl FakeTenant {
             put_off: 0,
             rest: None,
             no_transactions: false,
+            cut: None,
             fence: None,
         };
         let state = Arc::new(Mutex::new(state));
@@ -142,6 +146,16 @@ impl FakeTenant {
         self.state.lock().no_transactions = true;
     }
 
+    /// Cuts the connection that sends the request behind `requests` others, and does that request if it `is_done`.
+    pub(super) fn cut(&self, requests: u64, is_done: bool) {
+        self.state.lock().cut = Some((requests, is_done));
+    }
+
+    /// Whether no connection is to be cut any more.
+    pub(super) fn has_cut(&self) -> bool {
+        self.state.lock().cut.is_none()
+    }
+
     /// How often a transaction was put off.
     pub(super) fn put_off(&self) -> u64 {
         self.state.lock().put_off
@@ -162,7 +176,11 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let (mut received, mut said) = (Vec::with_capacity(READ_BYTES), Said::default());
     loop {
         let mut rest = &received[..];
-        let Some(answers) = answer_all(&mut rest, &mut said, &state) else {
+        let answers = answer_all(&mut rest, &mut said, &state);
+        if said.is_cut {
+            return;
+        }
+        let Some(answers) = answers else {
             // The client is killed while it waits.
             return std::future::pending().await;
         };
@@ -174,7 +192,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     }
 }
 
-/// The answers to all requests that are whole; `None` if the tenant falls silent.
+/// The answers to all requests that are whole; `None` if the tenant falls silent, or cuts the connection.
 fn answer_all(rest: &mut &[u8], said: &mut Said, state: &Mutex<State>) -> Option<Vec<u8>> {
     let mut state = state.lock();
     let mut answers = Vec::new();
@@ -186,6 +204,15 @@ fn answer_all(rest: &mut &[u8], said: &mut Said, state: &Mutex<State>) -> Option
             if behind.last().is_some_and(|words| words[0] == b"EXEC") {
                 state.late = Some((std::mem::take(said), behind));
             }
+            return None;
+        }
+        let cut = state.cut.take();
+        state.cut = cut.and_then(|(left, is_done)| Some((left.checked_sub(1)?, is_done)));
+        if let Some((0, is_done)) = cut {
+            if is_done {
+                state.answer(said, words);
+            }
+            said.is_cut = true;
             return None;
         }
         answers.extend(state.answer(said, words).into_bytes());
@@ -247,10 +274,11 @@ impl State {
     fn exec(&mut self, said: &mut Said) -> String {
         let queue = said.queue.take().unwrap_or_default();
         let watched = std::mem::take(&mut said.watched);
-        let is_of_keys = |words: &&Words| !words[0].eq_ignore_ascii_case(b"SWAPDB");
+        let is_of_keys = |words: &&Words| ![&b"SWAPDB"[..], b"EVAL"].contains(&&words[0][..]);
         let keys = queue.iter().filter(is_of_keys).map(|words| &words[1]).chain(watched.keys().map(|(_, key)| key));
         let places: BTreeSet<usize> = keys.map(|key| partition_of(key, self.partitions)).collect();
-        assert!(said.knows_partitions && places.len() == 1, "a transaction of {places:?}");
+        let may_span_slots = said.knows_partitions || self.partitions == 1;
+        assert!(may_span_slots && places.len() == 1, "a transaction of {places:?}");
         if watched.iter().any(|(row, changes)| self.changes.get(row).copied().unwrap_or(0) != *changes) {
             return "*-1\r\n".to_owned();
         }
@@ -345,6 +373,24 @@ pub(super) fn apply(
             let value = rows.entry(row()).or_insert_with(|| b"0".to_vec());
             let next: u64 = String::from_utf8_lossy(value).parse::<u64>().expect("a number") + 1;
             *value = next.to_string().into_bytes();
+        }
+        // A script that counts up the key behind its number of keys, which is 0.
+        "EVAL" => {
+            let row = (*database, words[3].clone());
+            touch(&row);
+            let count = rows.entry(row).or_insert_with(|| b"0".to_vec());
+            let next: u64 = String::from_utf8_lossy(count).parse::<u64>().expect("a number") + 1;
+            *count = next.to_string().into_bytes();
+        }
+        // The code of a library is its name.
+        "FUNCTION" => {
+            let row = (0, [b"library:", words[words.len() - 1].as_slice()].concat());
+            match (&words[1][..], rows.contains_key(&row)) {
+                (b"LOAD", true) if words.len() == 3 => return "-ERR Library already exists\r\n".to_owned(),
+                (b"DELETE", false) => return "-ERR Library not found\r\n".to_owned(),
+                (b"LOAD", _) => drop(rows.insert(row, b"code".to_vec())),
+                _ => drop(rows.remove(&row)),
+            }
         }
         "APPEND" => {
             touch(&row());

@@ -252,6 +252,8 @@ pub(super) async fn follow(
 mod fenced;
 #[cfg(test)]
 mod kills;
+#[cfg(test)]
+mod unclear;
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use crate::target::Target;
 
 pub(super) const PARTITIONS: usize = 3;
 /// The position of the snapshot.
-const FIRST: u64 = 100;
+pub(super) const FIRST: u64 = 100;
 
 /// The source's commands: some of every kind that must not be done twice, over all partitions and some databases.
 fn lines() -> Vec<String> {
@@ -42,14 +42,19 @@ fn lines() -> Vec<String> {
     lines
 }
 
-fn words(line: &str) -> Words {
+pub(super) fn words(line: &str) -> Words {
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
 /// The source's stream.
 pub(super) fn stream() -> Vec<u8> {
+    stream_of(&lines())
+}
+
+/// A stream of these commands.
+pub(super) fn stream_of(lines: &[impl AsRef<str>]) -> Vec<u8> {
     let mut requests = Requests::default();
-    lines().iter().for_each(|line| requests.push(&words(line)));
+    lines.iter().for_each(|line| requests.push(&words(line.as_ref())));
     requests.bytes_from(0).to_vec()
 }
 
