@@ -43,6 +43,9 @@ const ALONE: [&str; 11] = [
 /// Commands that change nothing.
 const NOTHING: [&str; 6] = ["PING", "REPLCONF", "PUBLISH", "SPUBLISH", "MULTI", "EXEC"];
 
+/// Why a command is refused that is about all keys of a database.
+const OWN_KEYS: &str = "with --replace the tenant may have keys that did not come from there";
+
 /// Takes commands from the stream of a source.
 struct Taker<'i> {
     import: &'i Import,
@@ -128,11 +131,7 @@ impl Taker<'_> {
         let shown = || words.iter().take(2).map(Vec::as_slice).collect::<Vec<_>>().join(&b' ');
         if name == "FLUSHALL" {
             if choice.replace {
-                tally.refuse(
-                    database,
-                    &shown(),
-                    "with --replace the tenant may have keys that did not come from there",
-                );
+                tally.refuse(database, &shown(), OWN_KEYS);
                 return;
             }
             let chosen: Vec<u8> = (0..DATABASES).filter(|&at| choice.has(u64::from(at))).collect();
@@ -155,6 +154,10 @@ impl Taker<'_> {
             return;
         }
         if !choice.has(database) {
+            return;
+        }
+        if name == "FLUSHDB" && choice.replace {
+            tally.refuse(database, &shown(), OWN_KEYS);
             return;
         }
         let Some(at) = u8::try_from(database).ok().filter(|&at| at < DATABASES) else {
@@ -189,7 +192,7 @@ impl Taker<'_> {
             return;
         }
         if choice.replace {
-            refuse("with --replace the tenant may have keys that did not come from there");
+            refuse(OWN_KEYS);
             return;
         }
         let known = |name: u64| u8::try_from(name).ok().filter(|&at| at < DATABASES && choice.has(name));
