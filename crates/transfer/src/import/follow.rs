@@ -315,6 +315,22 @@ mod tests {
     }
 
     #[test]
+    fn with_replace_nothing_empties_a_database() {
+        let mut import = import();
+        import.choice.replace = true;
+        let from = Position { history: "h".repeat(40), offset: 0, database: 0 };
+        let mut requests = Requests::default();
+        for line in ["FLUSHDB", "flushall", "SWAPDB 0 1", "FLUSHDB ASYNC", "SET a 1"] {
+            requests.push(&line.split(' ').collect::<Vec<_>>());
+        }
+        let mut taker = Taker { import: &import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
+        let mut input = Input::new(FileBytes(&b""[..]), requests.bytes_from(0).to_vec());
+        let taken = taker.take(&mut input, &from).expect("requests").expect("a step");
+        assert_eq!((names(&taken), taken.step.is_alone), (vec!["SET a 1".to_owned()], false));
+        assert_eq!(import.tally.refusals(), 4);
+    }
+
+    #[test]
     fn a_source_that_is_not_to_be_followed_says_so() {
         let import = import();
         let from = Position { history: "h".repeat(40), offset: 0, database: 0 };
