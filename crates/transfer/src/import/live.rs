@@ -194,7 +194,7 @@ impl Live<'_> {
         snapshot: Snapshot,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(Input<SocketBytes>, Acks)> {
-        let Snapshot { input, acks, position, bytes, mark } = snapshot;
+        let Snapshot { input, acks, mut position, bytes, mark } = snapshot;
         let tally = &self.import.tally;
         tally.bytes_expected.store(bytes.unwrap_or(0), Ordering::Relaxed);
         tally.set_phase(Phase::Snapshot);
@@ -211,6 +211,7 @@ impl Live<'_> {
         if bytes.is_some_and(|bytes| bytes != dump.consumed()) {
             return Err(Failure::broken("the snapshot has another length than was said"));
         }
+        position.database = dump.stream_database();
         let mut input = dump.into_input();
         if let Some(mark) = mark {
             let met = input.piece(|rest| weir_command::rdb::take(rest, MARK_BYTES).map(<[u8]>::to_vec)).await?;

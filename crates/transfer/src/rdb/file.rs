@@ -15,6 +15,8 @@ const VERSION_MAX: u16 = 11;
 /// Unless something else is wanted, a value of more bytes is given in parts. As a whole it would be one request, and at
 /// worst be in several batches of each lane.
 pub const WHOLE_BYTES_MAX: usize = 8 << 20;
+/// The fact that names the database which is chosen in the stream behind a snapshot.
+const STREAM_DATABASE: &[u8] = b"repl-stream-db";
 /// Most bytes of a name or a fact: Redis does not write longer ones.
 const NAME_BYTES_MAX: usize = 512 << 20;
 
@@ -72,6 +74,8 @@ pub struct Dump<B> {
     cut: Option<Cut>,
     /// Keys that were announced.
     announced: u64,
+    /// The database that is chosen in the stream behind the dump.
+    stream_database: u64,
 }
 
 impl<B: Bytes> Dump<B> {
@@ -93,7 +97,16 @@ impl<B: Bytes> Dump<B> {
                  an older Redis, or follow the server itself"
             )));
         }
-        Ok(Self { input, version, database: 0, value_bytes_max, whole_bytes_max, cut: None, announced: 0 })
+        Ok(Self {
+            input,
+            version,
+            database: 0,
+            value_bytes_max,
+            whole_bytes_max,
+            cut: None,
+            announced: 0,
+            stream_database: 0,
+        })
     }
 
     /// Bytes read so far.
@@ -104,6 +117,12 @@ impl<B: Bytes> Dump<B> {
     /// Keys that the file has announced so far: those of all databases that were begun.
     pub fn announced(&self) -> u64 {
         self.announced
+    }
+
+    /// The database that is chosen in the stream behind the dump, as far as was read. A master chooses one anew there,
+    /// but a replica passes its master's stream on from the middle.
+    pub fn stream_database(&self) -> u64 {
+        self.stream_database
     }
 
     /// The source of the bytes, with the bytes behind the end of the dump.
@@ -132,8 +151,11 @@ impl<B: Bytes> Dump<B> {
                 IDLE => drop(self.input.piece(take_bytes_len).await?),
                 FREQUENCY => drop(self.input.piece(|rest| take(rest, 1).map(drop)).await?),
                 AUX => {
-                    self.name().await?;
-                    self.name().await?;
+                    let (name, fact) = (self.name().await?, self.name().await?);
+                    if name == STREAM_DATABASE {
+                        let told = std::str::from_utf8(&fact).ok().and_then(|fact| fact.parse().ok());
+                        self.stream_database = told.unwrap_or(self.stream_database);
+                    }
                 }
                 RESIZE => {
                     self.announced += self.input.piece(take_bytes_len).await? as u64;
