@@ -317,6 +317,37 @@ fn nothing_is_missed_or_done_twice_when_links_break_and_servers_are_killed() {
 }
 
 #[test]
+fn a_replica_is_followed_in_the_database_that_its_master_has_chosen() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let master = Redis::start(&["--repl-diskless-sync-delay", "0"]);
+        let port = master.port.to_string();
+        let source = Redis::start(&["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"]);
+        let target = Redis::start(&[]);
+        let mut client = Client::new(&master.address()).await;
+        client.ask("SELECT 5").await;
+        // The first one is in the snapshot for the replica, and the second one chooses the database in the stream.
+        for key in ["first", "second"] {
+            client.ask(&format!("SET {key} 1")).await;
+            assert_eq!(client.ask("WAIT 1 0").await, Reply::Number(1));
+        }
+        let import = import(target.address(), Choice::default());
+        let (stop, stopped) = watch::channel(false);
+        let running = begin(&source, &import, &stopped);
+        wait_until(&import, follows).await;
+        client.ask("SET third 1").await;
+        wait_until(&import, |import| import.tally.commands.load(Ordering::Relaxed) > 0).await;
+        stop.send(true).expect("it runs");
+        running.await.expect("no panic").expect("it ends in order");
+        let mut there = Client::new(&target.address()).await;
+        there.ask("SELECT 5").await;
+        assert_eq!(there.ask("EXISTS first second third").await, Reply::Number(3));
+    });
+}
+
+#[test]
 fn a_source_that_refuses_or_is_not_there_is_named() {
     if !is_installed() {
         return;

@@ -116,6 +116,21 @@ fn everything_in_a_dump_is_met_however_it_arrives() {
     }
 }
 
+#[test]
+fn a_dump_names_the_database_of_the_stream_behind_it() {
+    for (facts, expected) in
+        [(&[("repl-stream-db", "3"), ("repl-offset", "7")][..], 3), (&[("repl-stream-db", "no")], 0), (&[], 0)]
+    {
+        let dump = ended(Writer::new(facts).waiting);
+        let met = now(async {
+            let mut dump = Dump::open(Input::new(FileBytes(&dump[..]), Vec::new()), 1000, 1000).await?;
+            assert!(matches!(dump.next().await?, Item::End));
+            Ok::<_, crate::failure::Failure>(dump.stream_database())
+        });
+        assert_eq!(met.expect("a dump"), expected);
+    }
+}
+
 /// A node of a stream whose `entries` all have its one field, of 4000 bytes.
 fn node_of_same_fields(entries: u32) -> Vec<u8> {
     let number = |number: u32| [&[0xf2][..], &number.to_le_bytes()[..3], &[4]].concat();
