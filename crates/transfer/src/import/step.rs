@@ -22,6 +22,8 @@ const BEHIND_BYTES_MAX: u64 = 64 << 10;
 /// A transaction that the target has put off so often is cut in two: what costs less passes sooner where other clients
 /// use the tenant's units, too.
 const PUT_OFF_MAX: u32 = 10;
+/// Requests that may be done in any order are sent together, at most this many: each may wait for units.
+const ASKED_MAX: usize = 16;
 /// The longest pause before a transaction that was put off is sent again, in milliseconds.
 const PAUSE_MS_MAX: u64 = 10_000;
 
@@ -105,16 +107,15 @@ impl Steps {
     pub(super) async fn end(&mut self) -> Result {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
-        let mut requests = Requests::default();
+        let mut asked = Vec::new();
         for database in 0..DATABASES {
-            requests.push(&["SELECT", &database.to_string()]);
+            let mut keys = vec![EXCHANGED.to_vec()];
             for partition in 0..self.partitions.count() {
-                requests.push(&[b"DEL".as_slice(), self.partitions.mark(partition)]);
-                requests.push(&[b"DEL".as_slice(), &self.partitions.probe(partition)]);
+                keys.extend([self.partitions.mark(partition).to_vec(), self.partitions.probe(partition)]);
             }
-            requests.push(&[b"DEL".as_slice(), EXCHANGED]);
+            asked.extend(keys.into_iter().map(|key| (database, vec![b"DEL".to_vec(), key])));
         }
-        self.ask_all(&mut connection, &requests).await?;
+        self.ask_all(&mut connection, &asked).await?;
         self.marks.iter_mut().for_each(BTreeMap::clear);
         Ok(())
     }
@@ -410,50 +411,67 @@ impl Steps {
         Ok(Tried::Done)
     }
 
-    /// Writes `end` as the mark of every partition in `database`, which is chosen on `connection`. The home's mark is
-    /// written last: if it is there, all are.
+    /// Writes `end` as the mark of every partition in `database`, which is then chosen on `connection`. The home's mark
+    /// is written last: if it is there, all are.
     async fn mark_all(&mut self, connection: &mut Connection, database: u8, end: &Position) -> Result {
-        let (mut requests, text) = (Requests::default(), end.to_string());
-        for partition in self.partitions.home_last() {
-            requests.push(&[b"SET".as_slice(), self.partitions.mark(partition), text.as_bytes()]);
-        }
-        self.ask_all(connection, &requests).await?;
+        let text = end.to_string().into_bytes();
+        let mark = |partition| [b"SET".to_vec(), self.partitions.mark(partition).to_vec(), text.clone()].to_vec();
+        let asked: Vec<_> = self.partitions.home_last().map(|partition| (database, mark(partition))).collect();
+        let (others, home) = asked.split_at(asked.len() - 1);
+        self.ask_all(connection, others).await?;
+        self.ask_all(connection, home).await?;
         self.marks.iter_mut().for_each(|marks| drop(marks.insert(database, end.clone())));
         Ok(())
     }
 
     /// All marks that the tenant has. Afterwards another database is chosen on `connection`.
     pub(super) async fn read_marks(&self, connection: &mut Connection) -> Result<Vec<BTreeMap<u8, Position>>> {
-        let count = self.partitions.count();
-        let mut requests = Requests::default();
-        for database in 0..DATABASES {
-            requests.push(&["SELECT", &database.to_string()]);
-            let keys = (0..count).map(|partition| self.partitions.mark(partition));
-            keys.for_each(|key| requests.push(&[b"GET".as_slice(), key]));
-        }
-        let replies = self.ask_all(connection, &requests).await?;
-        let mut marks = vec![BTreeMap::new(); count];
-        for (database, replies) in (0..DATABASES).zip(replies.chunks(1 + count)) {
-            for (marks, reply) in marks.iter_mut().zip(&replies[1..]) {
-                if let Some(mark) = reply.text().and_then(Position::parse) {
-                    marks.insert(database, mark);
-                }
+        let places = (0..DATABASES).flat_map(|at| (0..self.partitions.count()).map(move |partition| (at, partition)));
+        let get = |(at, partition)| (at, vec![b"GET".to_vec(), self.partitions.mark(partition).to_vec()]);
+        let asked: Vec<_> = places.clone().map(get).collect();
+        let replies = self.ask_all(connection, &asked).await?;
+        let mut marks = vec![BTreeMap::new(); self.partitions.count()];
+        for ((database, partition), reply) in places.zip(&replies) {
+            if let Some(mark) = reply.text().and_then(Position::parse) {
+                marks[partition].insert(database, mark);
             }
         }
         Ok(marks)
     }
 
-    /// Sends requests that may be done several times, until the target puts none of them off.
-    async fn ask_all(&self, connection: &mut Connection, requests: &Requests) -> Result<Vec<Reply>> {
-        loop {
-            let replies = connection.exchange(requests, 0).await?;
-            let Some(error) = replies.iter().find_map(Reply::error) else { return Ok(replies) };
-            match judge(error, true) {
-                Verdict::Again(wait_ms) => pause(&self.target.clock, wait_ms).await,
-                Verdict::Unclear => return Err(Failure::broken(error)),
-                _ => return Err(Failure::ended(error)),
+    /// Sends requests, each to a database, that may be done in any order. Those that the target puts off are sent
+    /// again, and only those: they would never pass behind others that use up the units each time. Gives the replies in
+    /// the order of the requests.
+    async fn ask_all(&self, connection: &mut Connection, asked: &[(u8, Words)]) -> Result<Vec<Reply>> {
+        let mut replies = Vec::new();
+        for some in asked.chunks(ASKED_MAX) {
+            let mut met = vec![None; some.len()];
+            while met.contains(&None) {
+                let (mut requests, mut sent, mut chosen) = (Requests::default(), Vec::new(), None);
+                for (at, (database, words)) in some.iter().enumerate().filter(|&(at, _)| met[at].is_none()) {
+                    if chosen.replace(database) != Some(database) {
+                        requests.push(&["SELECT", &database.to_string()]);
+                        sent.push(None);
+                    }
+                    requests.push(words);
+                    sent.push(Some(at));
+                }
+                let mut wait_ms = 0;
+                for (at, reply) in sent.into_iter().zip(connection.exchange(&requests, 0).await?) {
+                    match (reply.error().map(|error| (judge(error, true), error)), at) {
+                        (None | Some((Verdict::Fine, _)), Some(at)) => met[at] = Some(reply),
+                        (None | Some((Verdict::Fine, _)), None) => {}
+                        (Some((Verdict::Again(told_ms), _)), Some(_)) => wait_ms = told_ms.max(wait_ms),
+                        // What was sent behind a `SELECT` that is put off was done in another database.
+                        (Some((Verdict::Again(_) | Verdict::Unclear, error)), _) => return Err(Failure::broken(error)),
+                        (Some((_, error)), _) => return Err(Failure::ended(error)),
+                    }
+                }
+                pause(&self.target.clock, wait_ms).await;
             }
+            replies.extend(met.into_iter().flatten());
         }
+        Ok(replies)
     }
 }
 
