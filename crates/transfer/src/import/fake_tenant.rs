@@ -22,6 +22,9 @@ pub(super) type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 /// Room for what is read at once: a whole transaction.
 const READ_BYTES: usize = 64 << 10;
 
+/// The units that a tenant with a limit may save up. One comes in a millisecond.
+const UNITS_MAX: i64 = 10;
+
 /// The answer to a write while the log has failed.
 const DISK_FAILED: &str = "-ERR storage: the disk failed, the server's log says how\r\n";
 
@@ -51,6 +54,9 @@ struct State {
     put_off: u64,
     /// Transactions that come sooner than this after their `MULTI`, in nanoseconds on the clock, are put off, too.
     rest: Option<(Arc<dyn Clock>, Nanos)>,
+    /// Units that are left, and when that was so, in milliseconds on the clock. A command costs one, and without them
+    /// it is put off. A transaction that costs more than there may be passes when all are there, and leaves a debt.
+    units: Option<(Arc<dyn Clock>, i64, u64)>,
     /// The login may not use transactions.
     no_transactions: bool,
     /// After how many more requests a connection is cut, and whether the request that meets the cut is done.
@@ -100,6 +106,7 @@ impl FakeTenant {
             commands_max: usize::MAX,
             put_off: 0,
             rest: None,
+            units: None,
             no_transactions: false,
             cut: None,
             fence: None,
@@ -139,6 +146,11 @@ impl FakeTenant {
     /// the tenant may save up, and `MULTI` has cost some.
     pub(super) fn limit_rest(&self, clock: &Arc<dyn Clock>, rest: Nanos) {
         self.state.lock().rest = Some((Arc::clone(clock), rest));
+    }
+
+    /// Limits the tenant to [`UNITS_MAX`] units at once.
+    pub(super) fn limit_units(&self, clock: &Arc<dyn Clock>) {
+        self.state.lock().units = Some((Arc::clone(clock), UNITS_MAX, clock.now() / 1_000_000));
     }
 
     /// Takes away the right to use transactions.
@@ -288,6 +300,9 @@ impl State {
             assert!(self.put_off < 1_000, "nothing passes any more");
             return "-THROTTLED retry_in_ms=5 reason=tenant_wcu\r\n".to_owned();
         }
+        if let Some(refusal) = self.take(i64::try_from(queue.len()).expect("a short one")) {
+            return refusal;
+        }
         self.write(&mut said.database, |state, database| {
             let answers: Vec<String> =
                 queue.iter().map(|words| apply(&mut state.rows, &mut state.changes, database, words)).collect();
@@ -295,7 +310,27 @@ impl State {
         })
     }
 
+    /// Takes `cost` units, or gives the answer that there are too few.
+    fn take(&mut self, cost: i64) -> Option<String> {
+        let (clock, left, at_ms) = self.units.as_mut()?;
+        let now_ms = clock.now() / 1_000_000;
+        *left = UNITS_MAX.min(*left + i64::try_from(now_ms - *at_ms).expect("not that long"));
+        *at_ms = now_ms;
+        let missing = cost.min(UNITS_MAX) - *left;
+        if missing <= 0 {
+            *left -= cost;
+            return None;
+        }
+        self.put_off += 1;
+        assert!(self.put_off < 100_000, "nothing passes any more");
+        Some(format!("-THROTTLED retry_in_ms={missing} reason=tenant_wcu\r\n"))
+    }
+
     fn run(&mut self, database: &mut u8, words: &Words) -> String {
+        let is_free = [&b"PING"[..], b"SELECT"].contains(&&words[0][..]);
+        if !is_free && let Some(refusal) = self.take(1) {
+            return refusal;
+        }
         match (&words[0][..], &mut self.fence) {
             (b"GET", Some((published, _))) => {
                 let answer = apply(published, &mut self.changes, database, words);

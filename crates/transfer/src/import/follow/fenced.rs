@@ -6,6 +6,7 @@ use super::*;
 use crate::import::fake_tenant::FakeTenant;
 use crate::import::hasty_clock::HastyClock;
 use crate::import::is_own;
+use crate::import::partitions::Partitions;
 use crate::within::SECOND;
 
 /// Imports everything into a tenant whose log fails at the write behind `writes` others, which `is_done` when the log
@@ -90,6 +91,23 @@ fn a_transaction_that_needs_all_units_is_sent_when_they_are_there() {
         let done = follow_again(&import, &stream(), &mut weir_io::Rng::new(3)).await;
         assert_done_once(&tenant, &import, done, "a rest behind MULTI");
         assert!(tenant.put_off() > 0, "none was put off");
+    });
+}
+
+/// All marks together are more requests than the tenant has units at once.
+#[test]
+fn an_import_goes_on_where_few_requests_pass_at_once_and_none_waits() {
+    in_runtime(async {
+        let tenant = FakeTenant::start(PARTITIONS).await;
+        let import = import(&tenant, HastyClock::new());
+        tenant.limit_units(&import.clock);
+        begin(&import).await;
+        let done = follow_again(&import, &stream(), &mut weir_io::Rng::new(5)).await;
+        assert_done_once(&tenant, &import, done, "ten units");
+        assert!(tenant.put_off() > 0);
+        let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(PARTITIONS));
+        steps.end().await.expect("the tenant is there");
+        assert!(!tenant.rows().keys().any(|(_, key)| is_own(key)));
     });
 }
 
