@@ -111,7 +111,7 @@ pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>)
 async fn random_keys(connection: &mut Connection) -> Result<Vec<Vec<u8>>> {
     let mut requests = Requests::default();
     (0..PAGE_KEYS).for_each(|_| requests.push(&["RANDOMKEY"]));
-    let replies = connection.exchange(&requests, 0).await?;
+    let replies = connection.exchange_patiently(&requests).await?;
     let mut keys: Vec<Vec<u8>> = replies.iter().filter_map(Reply::text).map(<[u8]>::to_vec).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -161,7 +161,7 @@ async fn only_here(
 async fn exist(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<bool>> {
     let mut requests = Requests::default();
     keys.iter().for_each(|key| requests.push(&[b"EXISTS".as_slice(), key]));
-    Ok(connection.exchange(&requests, 0).await?.into_iter().map(|reply| reply == Reply::Number(1)).collect())
+    Ok(connection.exchange_patiently(&requests).await?.into_iter().map(|reply| reply == Reply::Number(1)).collect())
 }
 
 async fn compare_page(
@@ -251,7 +251,7 @@ async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>
     let mut requests = Requests::default();
     keys.iter().for_each(|key| requests.push(&[b"TYPE".as_slice(), key]));
     keys.iter().for_each(|key| requests.push(&[b"PEXPIRETIME".as_slice(), key]));
-    let replies = connection.exchange(&requests, 0).await?;
+    let replies = connection.exchange_patiently(&requests).await?;
     let (kinds, ends) = replies.split_at(keys.len());
     let text = |reply: &Reply| reply.text().map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default();
     let kinds: Vec<String> = kinds.iter().map(text).collect();
@@ -269,7 +269,7 @@ async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>
         };
         requests.push(&[count.as_bytes(), key]);
     }
-    let lens: Vec<Option<i64>> = connection.exchange(&requests, 0).await?.iter().map(number).collect();
+    let lens: Vec<Option<i64>> = connection.exchange_patiently(&requests).await?.iter().map(number).collect();
     let is_at_most = |at: usize, text_bytes: i64, elements: i64| {
         let max = if kinds[at] == "string" { text_bytes } else { elements };
         lens[at].is_some_and(|len| len <= max)
@@ -278,13 +278,13 @@ async fn told(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Told>
     let mut together = Requests::default();
     let small: Vec<bool> = (0..keys.len()).map(|at| is_at_most(at, SMALL_TEXT_BYTES, SMALL_ELEMENTS)).collect();
     keys.iter().zip(&small).filter(|(_, small)| **small).for_each(|(key, _)| together.push(&[b"DUMP".as_slice(), key]));
-    let mut dumps = connection.exchange(&together, 0).await?.into_iter();
+    let mut dumps = connection.exchange_patiently(&together).await?.into_iter();
     let mut values = Vec::new();
     for (at, key) in keys.iter().enumerate() {
         let dump = match small[at] {
             true => dumps.next(),
             false if is_at_most(at, TEXT_BYTES_MAX, ELEMENTS_MAX) => {
-                Some(connection.call(&[b"DUMP".as_slice(), key]).await?)
+                Some(connection.call_patiently(&[b"DUMP".as_slice(), key]).await?)
             }
             false => None,
         };

@@ -112,6 +112,30 @@ impl Connection {
         Ok(replies)
     }
 
+    /// Sends `requests`, which may be done in any order, and gives their replies. Those that the server has no time for
+    /// are sent again until it has.
+    ///
+    /// # Errors
+    /// As [`Connection::exchange`].
+    pub async fn exchange_patiently(&mut self, requests: &Requests) -> Result<Vec<Reply>> {
+        let mut replies = self.exchange(requests, 0).await?;
+        loop {
+            let told_ms = |reply: &Reply| match judge(reply.error()?, false) {
+                Verdict::Again(wait_ms) => Some(wait_ms),
+                _ => None,
+            };
+            let late = replies.iter().enumerate().filter_map(|(at, reply)| Some((at, told_ms(reply)?)));
+            let (late, waits_ms): (Vec<usize>, Vec<u64>) = late.unzip();
+            let Some(wait_ms) = waits_ms.into_iter().max() else { return Ok(replies) };
+            pause(&self.clock, wait_ms).await;
+            let mut again = Requests::default();
+            late.iter().for_each(|&at| again.copy(requests, at..at + 1));
+            for (at, reply) in late.into_iter().zip(self.exchange(&again, 0).await?) {
+                replies[at] = reply;
+            }
+        }
+    }
+
     /// Like [`exchange`](Self::exchange), but `each` takes the replies as they come.
     ///
     /// # Errors
