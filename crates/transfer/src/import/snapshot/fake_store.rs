@@ -228,10 +228,28 @@ impl State {
         Some(head + &answers.concat())
     }
 
+    /// The answer to a question about a key. A value is never dumped.
+    fn told(&self, name: &str, key: &[u8]) -> Option<String> {
+        let row = self.rows.get(key);
+        Some(match (name, row) {
+            ("TYPE", Some(Row::Text(_))) => "+string\r\n".to_owned(),
+            ("TYPE", None) => "+none\r\n".to_owned(),
+            ("PEXPIRETIME", _) => format!(":{}\r\n", if row.is_some() { -1 } else { -2 }),
+            ("STRLEN", Some(Row::Text(text))) => format!(":{}\r\n", text.len()),
+            ("STRLEN", None) => ":0\r\n".to_owned(),
+            ("DUMP", Some(_)) => "-ERR the value is too large for DUMP\r\n".to_owned(),
+            ("DUMP", None) => "$-1\r\n".to_owned(),
+            _ => return None,
+        })
+    }
+
     /// Does a command.
     fn run(&mut self, words: &Words) -> String {
         let name = String::from_utf8_lossy(&words[0]).to_uppercase();
         let key = key_of(words);
+        if let Some(told) = self.told(&name, key) {
+            return told;
+        }
         let done = match name.as_str() {
             "DEL" => {
                 self.rows.remove(key);

@@ -15,6 +15,7 @@ use crate::failure::Result;
 use crate::import::hasty_clock::HastyClock;
 use crate::import::{Choice, Import, import_file};
 use crate::target::Target;
+use crate::verify::verify_file;
 
 /// A stream of `count` entries, with a group in which some of them are pending.
 fn stream(count: u64) -> StreamShape {
@@ -129,6 +130,23 @@ fn a_transaction_that_never_passes_is_cut() {
             assert!(assert_all_is_there(&faults, "EXECABORT") > 0, "{faults:?}");
         }
     }
+}
+
+#[test]
+fn a_comparison_waits_for_what_is_put_off() {
+    in_runtime(async {
+        let mut rows = source();
+        rows.retain(|_, row| matches!(row, Row::Text(_)));
+        let store = FakeStore::start(Faults { put_off: 2, ..Faults::default() }).await;
+        let (import, done) = import_into(&store, &rows, HastyClock::new()).await;
+        done.expect("everything passes");
+        rows.insert(b"only in the dump".to_vec(), Row::Text(b"value".to_vec()));
+        let (file, before) = (dump(&rows).await, store.refusals("THROTTLED"));
+        let compared = verify_file(&import, &file[..]).await.expect("both can be read");
+        assert_eq!((compared.keys, compared.different), (rows.len() as u64, 1), "{:?}", compared.differences);
+        assert_eq!(compared.differences[0].key, "only in the dump");
+        assert!(store.refusals("THROTTLED") > before);
+    });
 }
 
 /// Small values in front of a long one use up the units, and those behind it are done while it is put off.
