@@ -15,6 +15,8 @@ const VERSION_MAX: u16 = 11;
 /// Unless something else is wanted, a value of more bytes is given in parts. As a whole it would be one request, and at
 /// worst be in several batches of each lane.
 pub const WHOLE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of a whole value beside its content when it is sent: its type, a version and a checksum.
+const SEAL_BYTES: usize = 11;
 /// The fact that names the database which is chosen in the stream behind a snapshot.
 const STREAM_DATABASE: &[u8] = b"repl-stream-db";
 /// Most bytes of a name or a fact: Redis does not write longer ones.
@@ -80,7 +82,7 @@ pub struct Dump<B> {
 
 impl<B: Bytes> Dump<B> {
     /// The dump that `input` begins with. Strings of more than `value_bytes_max` bytes are not given, and other values
-    /// of more than `whole_bytes_max` are given in parts.
+    /// of more than `whole_bytes_max`, or that would not be one string of `value_bytes_max`, are given in parts.
     ///
     /// # Errors
     /// There is no dump, or it is of a later version.
@@ -97,6 +99,7 @@ impl<B: Bytes> Dump<B> {
                  an older Redis, or follow the server itself"
             )));
         }
+        let whole_bytes_max = whole_bytes_max.min(value_bytes_max.saturating_sub(SEAL_BYTES));
         Ok(Self {
             input,
             version,
