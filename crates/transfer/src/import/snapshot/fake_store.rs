@@ -47,6 +47,8 @@ pub(super) struct Faults {
     pub(super) queued_max: Option<usize>,
     /// The login may not use transactions.
     pub(super) no_transactions: bool,
+    /// The longest word. The link breaks when a longer one is announced.
+    pub(super) word_bytes_max: Option<usize>,
 }
 
 /// Units that a tenant saves up: one comes in a millisecond, and a byte of a value costs one. A command that costs more
@@ -161,6 +163,10 @@ impl State {
     /// The answer to a command; `None` if the link breaks.
     fn answer(&mut self, queue: &mut Queue, words: Words) -> Option<String> {
         let name = String::from_utf8_lossy(&words[0]).to_uppercase();
+        if self.faults.word_bytes_max.is_some_and(|max| words.iter().any(|word| word.len() > max)) {
+            self.refuse("BREAK");
+            return None;
+        }
         match (name.as_str(), &mut queue.commands) {
             ("EXEC", Some(_)) => match std::mem::take(queue) {
                 Queue { is_spoiled: true, .. } => Some(self.refuse("EXECABORT Transaction discarded")),
@@ -181,6 +187,9 @@ impl State {
                 Some("+OK\r\n".to_owned())
             }
             ("CLIENT", None) if words[1] == b"ID" => Some(":1\r\n".to_owned()),
+            ("CONFIG", None) if self.faults.word_bytes_max.is_some() => {
+                Some(format!("*2\r\n+proto-max-bulk-len\r\n+{}\r\n", self.faults.word_bytes_max.unwrap_or(0)))
+            }
             ("CONFIG" | "RANDOMKEY", None) => Some("$-1\r\n".to_owned()),
             ("CLIENT" | "SELECT" | "PING", None) => Some("+OK\r\n".to_owned()),
             _ => self.admit(&[words], false),

@@ -77,16 +77,21 @@ async fn dump(rows: &Rows) -> Vec<u8> {
 /// Imports everything into a tenant with `faults`; gives the tenant, the import, and how it ended.
 async fn imported(faults: Faults) -> (FakeStore, Import, Result) {
     let store = FakeStore::start(faults).await;
-    let (import, done) = import_into(&store, &source(), HastyClock::new()).await;
+    // Everything but strings comes in parts.
+    let (import, done) = import_into(&store, &source(), HastyClock::new(), 1).await;
     (store, import, done)
 }
 
-/// Imports `rows` into `store`; gives the import, and how it ended.
-async fn import_into(store: &FakeStore, rows: &Rows, clock: Arc<dyn weir_io::Clock>) -> (Import, Result) {
+/// Imports `rows` into `store`, values of more than `whole_bytes_max` in parts; gives the import, and how it ended.
+async fn import_into(
+    store: &FakeStore,
+    rows: &Rows,
+    clock: Arc<dyn weir_io::Clock>,
+    whole_bytes_max: usize,
+) -> (Import, Result) {
     let file = dump(rows).await;
     let target = Target { address: store.address.clone(), clock: Arc::clone(&clock) };
-    // Everything but strings comes in parts.
-    let import = Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1, clock };
+    let import = Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max, clock };
     let done = import_file(&import, &file[..], file.len() as u64).await;
     (import, done)
 }
@@ -138,7 +143,7 @@ fn a_comparison_waits_for_what_is_put_off() {
         let mut rows = source();
         rows.retain(|_, row| matches!(row, Row::Text(_)));
         let store = FakeStore::start(Faults { put_off: 2, ..Faults::default() }).await;
-        let (import, done) = import_into(&store, &rows, HastyClock::new()).await;
+        let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
         done.expect("everything passes");
         rows.insert(b"only in the dump".to_vec(), Row::Text(b"value".to_vec()));
         let (file, before) = (dump(&rows).await, store.refusals("THROTTLED"));
@@ -146,6 +151,19 @@ fn a_comparison_waits_for_what_is_put_off() {
         assert_eq!((compared.keys, compared.different), (rows.len() as u64, 1), "{:?}", compared.differences);
         assert_eq!(compared.differences[0].key, "only in the dump");
         assert!(store.refusals("THROTTLED") > before);
+    });
+}
+
+#[test]
+fn a_value_that_is_longer_than_the_longest_word_comes_in_parts() {
+    in_runtime(async {
+        let mut rows = source();
+        rows.retain(|key, _| key == b"list-2" || key == b"text-1");
+        let store = FakeStore::start(Faults { word_bytes_max: Some(20_000), ..Faults::default() }).await;
+        let (import, done) = import_into(&store, &rows, HastyClock::new(), 1 << 20).await;
+        done.expect("nothing breaks");
+        assert_eq!(import.tally.refused().0, []);
+        assert!(store.rows() == rows && store.refusals("BREAK") == 0);
     });
 }
 
@@ -163,7 +181,7 @@ fn a_long_value_between_short_ones_passes_where_nothing_waits() {
         let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
         let store = FakeStore::start(Faults::default()).await;
         store.limit(&clock, 1_000);
-        let (import, done) = import_into(&store, &rows, clock).await;
+        let (import, done) = import_into(&store, &rows, clock, 1).await;
         done.expect("everything passes");
         assert_eq!(import.tally.refused().0, []);
         assert!(store.rows() == rows && store.refusals("THROTTLED") > 0);
