@@ -40,7 +40,8 @@ impl Lanes {
                 let task = tokio::spawn(async move {
                     while let Some(batch) = batches.recv().await {
                         if let Err(failure) = lane.write(&batch).await {
-                            failed.lock().get_or_insert(failure);
+                            // It was tried often enough. Another snapshot of the source would not help.
+                            failed.lock().get_or_insert(Failure::new(failure.message));
                             return;
                         }
                     }
