@@ -11,10 +11,10 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use weir_model::parts::{GroupShape, StreamShape};
 
 use super::fake_store::{FakeStore, Faults, Row, Rows};
-use crate::failure::Result;
+use crate::failure::{Remedy, Result};
 use crate::import::hasty_clock::HastyClock;
 use crate::import::{Choice, Import, import_file};
-use crate::target::Target;
+use crate::target::{Lanes, Target};
 use crate::verify::verify_file;
 
 /// A stream of `count` entries, with a group in which some of them are pending.
@@ -228,5 +228,17 @@ fn a_disk_that_stays_broken_ends_the_import() {
         let failure = done.expect_err("nothing can be written");
         assert!(failure.message.contains("the disk failed") && failure.message.contains("20 times"), "{failure}");
         assert!(import.clock.now() > 60 * crate::within::SECOND, "it was not waited");
+    });
+}
+
+#[test]
+fn what_fails_for_good_at_the_target_is_not_tried_with_another_snapshot() {
+    in_runtime(async {
+        let store = FakeStore::start(Faults { fail_before: 1, ..Faults::default() }).await;
+        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let mut lanes = Lanes::new(&target, &Arc::default());
+        lanes.batch(0, b"key").await.expect("a batch").push(&["SET", "key", "value"]);
+        let failure = lanes.finish().await.expect_err("nothing can be written");
+        assert_eq!(failure.remedy, Remedy::None, "{failure}");
     });
 }
