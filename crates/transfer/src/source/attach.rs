@@ -14,6 +14,8 @@ use crate::resp::{Connection, Reply, Requests};
 
 /// Bytes of the mark behind a snapshot whose length the source did not know before.
 const MARK_BYTES: usize = 40;
+/// Errors of a server that may take a replica later.
+const NOT_YET: [&str; 4] = ["LOADING", "NOMASTERLINK", "MASTERDOWN", "BUSY"];
 /// Longest line, in bytes; anything longer is no line.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
@@ -85,14 +87,14 @@ pub async fn attach(address: &Address, from: Option<&Position>, clock: &Arc<dyn 
             let acks = Acks::new(writer, Arc::clone(clock));
             Ok(Attached::Partial { input: Input::new(socket, received), acks, history })
         }
-        Some(name) if ["-LOADING", "-NOMASTERLINK", "-MASTERDOWN", "-BUSY"].contains(&name) => {
-            Err(Failure::broken(format!("{address}: not yet: {}", &line[1..])))
-        }
         _ => Err(refused(address, "PSYNC", line.trim_start_matches('-'))),
     }
 }
 
 fn refused(address: &Address, what: &str, error: &str) -> Failure {
+    if error.split(' ').next().is_some_and(|name| NOT_YET.contains(&name)) {
+        return Failure::broken(format!("{address}: not yet: {error}"));
+    }
     Failure::new(format!(
         "{address} refuses {what}: {error}. Following needs a Redis (2.8 or later) that lets this user be a replica \
          (`ACL SETUSER … +psync +replconf +ping +info`); where a provider forbids that, import a dump file"

@@ -12,7 +12,7 @@ use weir_io::Clock;
 
 use crate::address::Address;
 use crate::failure::{Failure, Result};
-use crate::resp::{Connection, Reply};
+use crate::resp::{Connection, Reply, Verdict, judge};
 use crate::within::{SECOND, pause};
 
 pub use self::batch::Batch;
@@ -47,7 +47,13 @@ impl Target {
             Reply::Error(error) if error.starts_with("NOAUTH") => {
                 Err(Failure::new(format!("{}: a login is asked for ({error})", self.address)))
             }
-            Reply::Error(error) => Err(Failure::new(format!("{}: {error}", self.address))),
+            Reply::Error(error) => {
+                let message = format!("{}: {error}", self.address);
+                Err(match judge(&error, false) {
+                    Verdict::Again(_) => Failure::broken(message),
+                    _ => Failure::new(message),
+                })
+            }
             _ => Ok(connection),
         }
     }
