@@ -137,3 +137,50 @@ async fn line(input: &mut Input<SocketBytes>) -> Result<String> {
         .await?;
     Ok(String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(&bytes)).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use weir_io::real::RealClock;
+
+    use super::*;
+    use crate::failure::Remedy;
+    use crate::target::Target;
+
+    /// The address of a server that answers everything with `answer`.
+    async fn server(answer: &'static str) -> Address {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut received = [0; 1000];
+                while stream.read(&mut received).await.is_ok_and(|read| read > 0) {
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn a_server_that_loads_its_data_is_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let clock: Arc<dyn Clock> = RealClock::new();
+            for (answer, remedy) in [
+                ("-LOADING Redis is loading the dataset in memory\r\n", Remedy::Reconnect),
+                ("-NOAUTH Authentication required.\r\n", Remedy::None),
+            ] {
+                let address = server(answer).await;
+                let failure = attach(&address, None, &clock).await.err().expect("no source");
+                assert_eq!(failure.remedy, remedy, "{failure}");
+                let target = Target { address, clock: Arc::clone(&clock) };
+                let failure = target.connect().await.err().expect("no target");
+                assert_eq!(failure.remedy, remedy, "{failure}");
+            }
+        });
+    }
+}
