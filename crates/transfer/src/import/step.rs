@@ -343,16 +343,17 @@ impl Steps {
                         _ => Failure::broken(error),
                     });
                 }
-                for ((words, _), answer) in commands.iter().zip(&answers) {
-                    let Some(error) = answer.error() else { continue };
-                    match judge(error, false) {
-                        Verdict::End => return Err(Failure::ended(error)),
-                        _ => self.refuse(database, words, error),
-                    }
-                }
                 self.settled.insert((database, partition));
                 self.marks[partition].insert(database, end.clone());
-                Ok(Tried::Done)
+                // The mark is there, so none of them is ever sent again: each has to be listed.
+                let mut ended = None;
+                for ((words, _), error) in
+                    commands.iter().zip(&answers).filter_map(|(at, one)| Some((at, one.error()?)))
+                {
+                    self.refuse(database, words, error);
+                    ended = ended.or((judge(error, false) == Verdict::End).then(|| Failure::ended(error)));
+                }
+                ended.map_or(Ok(Tried::Done), Err)
             }
             Some(Reply::Error(error)) => match judge(&error, false) {
                 Verdict::Again(wait_ms) => Ok(Tried::Again(wait_ms)),
