@@ -409,6 +409,7 @@ pub(super) fn apply(
             let next: u64 = String::from_utf8_lossy(value).parse::<u64>().expect("a number") + 1;
             *value = next.to_string().into_bytes();
         }
+        "EVAL" if words[1] == b"fail" => return "-OOM command not allowed\r\n".to_owned(),
         // A script that counts up the key behind its number of keys, which is 0.
         "EVAL" => {
             let row = (*database, words[3].clone());

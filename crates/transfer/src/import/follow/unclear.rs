@@ -114,3 +114,22 @@ fn functions_are_loaded_and_deleted_whatever_happens() {
         }
     });
 }
+
+#[test]
+fn a_command_that_ends_the_import_behind_its_mark_is_listed() {
+    in_runtime(async {
+        let tenant = FakeTenant::start(1).await;
+        let import = import(&tenant, HastyClock::new());
+        let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(1));
+        let at = |offset| Position { history: "h".repeat(40), offset, database: 0 };
+        steps.begin(0, &at(FIRST)).await.expect("it is there");
+        let commands = vec![(words("EVAL fail 0"), FIRST + 50)];
+        let step = Step { commands, is_alone: true, ..Step::default() };
+        let failure = steps.apply(&step, &at(FIRST + 50)).await.expect_err("nothing more is taken");
+        assert!(failure.message.contains("OOM"), "{failure}");
+        // The next import goes on behind it.
+        assert_eq!(steps.resume_point().await.expect("it is there"), Some(at(FIRST + 50)));
+        let refused = import.tally.refused().0;
+        assert!(refused.len() == 1 && refused[0].what == "EVAL fail", "{refused:?}");
+    });
+}
