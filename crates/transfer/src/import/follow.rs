@@ -70,7 +70,10 @@ impl Taker<'_> {
     /// Takes as many commands as make one step from the front of the input. `None` if more has to come: not even one
     /// command is whole, or a transaction is not. `from` is the position right behind what was taken before.
     fn take<B: Bytes>(&mut self, input: &mut Input<B>, from: &Position) -> Result<Option<Taken>> {
-        let begin = || Taken { step: Step::default(), end: from.clone(), is_asked: false, bytes: 0 };
+        // A step without commands only tells the position, in a database that is imported.
+        let database = self.import.choice.databases.first().copied().unwrap_or(0);
+        let step = || Step { database, ..Step::default() };
+        let begin = || Taken { step: step(), end: from.clone(), is_asked: false, bytes: 0 };
         let mut taken = self.begun.take().unwrap_or_else(begin);
         loop {
             let (commands_max, bytes_max) = match self.is_in_transaction {
@@ -224,9 +227,7 @@ pub(super) async fn follow(
     import.tally.set_phase(Phase::Following);
     loop {
         while let Some(taken) = taker.take(&mut input, position)? {
-            if !taken.step.commands.is_empty() {
-                steps.apply(&taken.step, &taken.end).await?;
-            }
+            steps.apply(&taken.step, &taken.end).await?;
             *position = taken.end;
             acks.applied(position.offset);
             import.tally.apply(position.offset);

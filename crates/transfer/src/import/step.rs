@@ -16,8 +16,8 @@ use crate::within::pause;
 
 /// Part of the error of a tenant that has no room for the commands of a transaction.
 const TOO_MUCH: &str = "queued too much";
-/// A partition that gets no commands is told the position when its mark is this many bytes behind: the source has to
-/// keep everything after the least position of all.
+/// A partition that gets no commands, perhaps because none of them is imported, is told the position when its mark is
+/// this many bytes behind: the source has to keep everything after the least position of all.
 const BEHIND_BYTES_MAX: u64 = 64 << 10;
 /// A transaction that the target has put off so often is cut in two: what costs less passes sooner where other clients
 /// use the tenant's units, too.
