@@ -317,6 +317,35 @@ fn nothing_is_missed_or_done_twice_when_links_break_and_servers_are_killed() {
 }
 
 #[test]
+fn the_position_is_told_while_nothing_is_imported() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&["--repl-diskless-sync-delay", "0"]), Redis::start(&[]));
+        let import = import(target.address(), Choice { databases: vec![1], ..Choice::default() });
+        let (stop, stopped) = watch::channel(false);
+        let running = begin(&source, &import, &stopped);
+        wait_until(&import, follows).await;
+        let applied = || import.tally.applied.load(Ordering::Relaxed);
+        let (before, mut client) = (applied(), Client::new(&source.address()).await);
+        let value = "v".repeat(10_000);
+        for number in 0..20 {
+            client.ask(&format!("SET {number} {value}")).await;
+        }
+        wait_until(&import, |_| applied() > before + 200_000).await;
+        let mut there = Client::new(&target.address()).await;
+        there.ask("SELECT 1").await;
+        let mark = there.ask("GET weir:import:position").await;
+        let mark = mark.text().and_then(Position::parse).expect("a position");
+        assert!(mark.offset > before + 100_000, "{} of {}", mark.offset, applied());
+        stop.send(true).expect("it runs");
+        running.await.expect("no panic").expect("it ends in order");
+        assert_eq!(there.ask("DBSIZE").await, Reply::Number(0));
+    });
+}
+
+#[test]
 fn a_replica_is_followed_in_the_database_that_its_master_has_chosen() {
     if !is_installed() {
         return;
