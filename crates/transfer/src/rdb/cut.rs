@@ -14,6 +14,9 @@ use crate::failure::Result;
 const PART_BYTES: usize = 256 << 10;
 /// Most elements of a part.
 const PART_ELEMENTS: usize = 1000;
+/// Bytes of a pack, and of the entries in a node, that are read whatever the longest string is: that limit is about
+/// their elements.
+const PACK_BYTES_MAX: usize = 16 << 20;
 /// Pending entries of one group that are kept until their consumers come, with 32 bytes each.
 const PENDING_MAX: usize = 2_000_000;
 
@@ -214,7 +217,7 @@ impl Cut {
                 LIST | SET | HASH | SORTED_SET | SORTED_SET_2 => true,
                 _ => false,
             };
-            let text = self.text(input, bytes_max).await?;
+            let text = self.text(input, if is_plain { bytes_max } else { bytes_max.max(PACK_BYTES_MAX) }).await?;
             match text {
                 None => is_refused = true,
                 Some(text) if is_plain => gathered.add(text),
@@ -226,6 +229,7 @@ impl Cut {
                         _ => listpack,
                     };
                     let all = read(&pack).ok_or_else(|| input.broken("a pack that is none"))?;
+                    is_refused |= all.iter().any(|one| one.len() > bytes_max);
                     all.into_iter().for_each(|one| gathered.add(one));
                 }
             }
@@ -250,23 +254,25 @@ impl Cut {
 
     async fn nodes<B: Bytes>(&mut self, mut left: usize, input: &mut Input<B>, bytes_max: usize) -> Result<Part> {
         let (mut entries, mut bytes, mut is_refused) = (BTreeMap::new(), 0, false);
+        let node_bytes_max = bytes_max.max(PACK_BYTES_MAX);
         while left > 0 && entries.len() < PART_ELEMENTS && bytes < PART_BYTES {
             left -= 1;
             let first = self.text(input, bytes_max).await?.and_then(|id| id_of(&id));
-            match (first, self.text(input, bytes_max).await?) {
+            match (first, self.text(input, node_bytes_max).await?) {
                 (Some(first), Some(pack)) => {
-                    let mut room = bytes_max;
+                    let mut room = node_bytes_max;
                     match take_node(first, &pack, &mut room, &mut entries) {
                         Err(Refusal::TooLong) => is_refused = true,
                         taken => taken.map_err(|_| input.broken("a node that is none"))?,
                     }
-                    bytes += pack.len() + (bytes_max - room);
+                    bytes += pack.len() + (node_bytes_max - room);
                 }
                 (None, _) => return Err(input.broken("a node that is none")),
                 (_, None) => is_refused = true,
             }
         }
         self.stage = Stage::Elements(left);
+        is_refused |= entries.values().flatten().any(|word: &Vec<u8>| word.len() > bytes_max);
         match is_refused {
             true => Ok(too_long("an entry", bytes_max)),
             false => Ok(Part::Entries(entries)),
