@@ -172,6 +172,43 @@ fn a_node_whose_entries_have_too_many_bytes_is_refused() {
 }
 
 #[test]
+fn a_pack_may_be_longer_than_the_longest_string() {
+    for (element_bytes, is_refused) in [(6, false), (300, true)] {
+        let element = vec![b'x'; element_bytes];
+        let mut out = Writer::new(&[]).waiting;
+        // A thousand integers of two bytes.
+        push_key(&mut out, kind::SET_INTSET, b"integers", None);
+        let integers = (0..1000_u16).flat_map(u16::to_le_bytes);
+        let head = [2_u32, 1000].into_iter().flat_map(u32::to_le_bytes);
+        push_string(&mut out, &head.chain(integers).collect::<Vec<u8>>());
+        // A map of one field and its value.
+        push_key(&mut out, kind::HASH_ZIPMAP, b"map", None);
+        let len = match u8::try_from(element_bytes) {
+            Ok(short) => vec![short],
+            Err(_) => [&[254][..], &(element_bytes as u32).to_le_bytes()].concat(),
+        };
+        push_string(&mut out, &[&[1][..], &[1, b'f'], &len, &[0], &element, &[255]].concat());
+        let out = ended(out);
+        let parts = async {
+            let mut dump = Dump::open(Input::new(FileBytes(&out[..]), Vec::new()), 100, 100).await?;
+            let mut parts = Vec::new();
+            for _ in 0..2 {
+                dump.next().await?;
+                match dump.part().await? {
+                    Some(part) => parts.push(part),
+                    // It is short enough to be given as a whole.
+                    None => parts.push(Part::Values(Vec::new())),
+                }
+            }
+            Ok::<_, crate::failure::Failure>(parts)
+        };
+        let parts = now(parts).expect("a dump");
+        assert!(matches!(&parts[0], Part::Members(some) if some.len() == 1000), "{:?}", parts[0]);
+        assert_eq!(matches!(&parts[1], Part::Refused(_)), is_refused, "{:?}", parts[1]);
+    }
+}
+
+#[test]
 fn what_is_damaged_or_cut_is_refused() {
     let mut small = Writer::new(&[("a", "b")]).waiting;
     push_key(&mut small, kind::SET, b"key", None);
