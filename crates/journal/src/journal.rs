@@ -165,8 +165,8 @@ impl<E: Entry> Journal<E> {
     /// recovered edits give up; a roll makes it needless.
     ///
     /// If the process before met an error when it synced the last record, the page cache takes the record for clean,
-    /// and another sync succeeds and writes nothing. So the record is written again as it is, in its place, which cannot
-    /// harm it if it is there and needs no space.
+    /// and another sync succeeds and writes nothing. So the record is written again as it is, in its place, which
+    /// cannot harm it if it is there and needs no space.
     ///
     /// # Errors
     /// I/O. The next call tries again.

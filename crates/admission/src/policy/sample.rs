@@ -68,8 +68,8 @@ pub struct PartitionSample {
 /// What requests of a partition met, as sums that only grow while it is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Felt {
-    /// How long they waited, by cause; for [`Cause::Quota`] and [`Cause::NodeQueue`] how long all requests of the tenant
-    /// did.
+    /// How long they waited, by cause; for [`Cause::Quota`] and [`Cause::NodeQueue`] how long all requests of the
+    /// tenant did.
     #[serde(deserialize_with = "waits")]
     pub waited: Waits,
     /// Requests of its tenant that the tenant's units refused.

@@ -136,8 +136,8 @@ impl Tree {
         if picker(&self.options).merges_memtables() { 0 } else { view.version.level(0).len() }
     }
 
-    /// Bytes of pending compactions that can stall writes: none while compactions are put off on purpose, and until that
-    /// debt is paid (U-7).
+    /// Bytes of pending compactions that can stall writes: none while compactions are put off on purpose, and until
+    /// that debt is paid (U-7).
     fn pending_bytes(&self, view: &View) -> u64 {
         if self.knobs.pending_stalls() { view.pending_bytes } else { 0 }
     }

@@ -205,8 +205,8 @@ impl CopyWriter {
         Ok(Self { fs: Arc::clone(fs), dir: own, tag, journal: None, in_force, appended, next_file, salt })
     }
 
-    /// Makes durable what was found, which the last process may have left in the page cache only. Costs three syncs, and
-    /// works on a full disk.
+    /// Makes durable what was found, which the last process may have left in the page cache only. Costs three syncs,
+    /// and works on a full disk.
     pub async fn sync(&self) -> Result<()> {
         if let Some(number) = self.in_force {
             let appended = self.appended.clone();
