@@ -163,7 +163,8 @@ pub async fn xsetid(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 let text = "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id";
                 return Err(Error::new(text));
             }
-            max_deleted = Some(id);
+            // As in Redis, the smallest id stands for none, and leaves alone what the stream knows.
+            max_deleted = Some(id).filter(|&id| id > EntryId::MIN);
         } else {
             return Err(SYNTAX);
         }
