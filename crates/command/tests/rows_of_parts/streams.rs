@@ -1,4 +1,4 @@
-//! Damaged streams.
+//! Streams: damaged ones, and what their heads know.
 
 use weir_model::parts::stream::{EntryId, StreamDetail, consumer_subkey, pending_subkey};
 use weir_model::{Row, StoredKey};
@@ -52,4 +52,17 @@ fn a_stream_that_has_lost_a_consumer_or_a_pending_entry_is_an_error() {
             assert_eq!(store.ask(line), DAMAGED, "{line} without {}", key.escape_ascii());
         }
     }
+}
+
+#[test]
+fn the_smallest_id_does_not_replace_the_largest_deleted_one() {
+    let mut store = with_stream(4);
+    assert_eq!(store.ask("XDEL x 3-1"), ":1\r\n");
+    let before = store.ask("XINFO STREAM x");
+    assert!(before.contains("max-deleted-entry-id\r\n$3\r\n3-1\r\n"), "{before}");
+    assert_eq!(store.ask("XSETID x 4-1 MAXDELETEDID 0-0"), "+OK\r\n");
+    assert_eq!(store.ask("XINFO STREAM x"), before);
+    assert_eq!(store.ask("XSETID x 9-1 MAXDELETEDID 8-1"), "+OK\r\n");
+    let after = store.ask("XINFO STREAM x");
+    assert!(after.contains("max-deleted-entry-id\r\n$3\r\n8-1\r\n"), "{after}");
 }
