@@ -74,7 +74,8 @@ pub async fn put(cx: &mut Context<'_>, key: &[u8], shape: &StreamShape, expire_a
     }
     let detail = stream.detail_mut();
     (detail.last, detail.max_deleted, detail.added) = (shape.last, shape.max_deleted, shape.added);
-    for (name, group) in &shape.groups {
+    for (index, (name, group)) in shape.groups.iter().enumerate() {
+        end_turn(cx.yields(), index).await;
         let names = group.consumers.keys().chain([name]);
         if names.map(Vec::len).any(|len| len > NAME_BYTES_MAX) {
             return Err(NAME_TOO_LONG);
@@ -87,7 +88,8 @@ pub async fn put(cx: &mut Context<'_>, key: &[u8], shape: &StreamShape, expire_a
 
 async fn put_group(cx: &mut Context<'_>, stream: &mut Stream<'_>, name: &[u8], shape: &GroupShape) -> Outcome {
     let mut group = stream.new_group(name, shape.delivered, shape.read);
-    for (consumer, &seen_ms) in &shape.consumers {
+    for (index, (consumer, &seen_ms)) in shape.consumers.iter().enumerate() {
+        end_turn(cx.yields(), index).await;
         stream.consumer_or_new(cx, &mut group, consumer).await?.value.seen_ms = seen_ms;
     }
     for (index, (&id, pending)) in shape.pending.iter().enumerate() {

@@ -6,13 +6,14 @@ use weir_io::Yield;
 use weir_model::parts::StreamShape;
 
 use super::kind::*;
-use super::packs::{intset, listpack, ziplist, zipmap};
-use super::reader::Reader;
+use super::packs::{Open, Pack};
+use super::reader::{Reader, Turns};
 use super::{
     Lack, Refusal, VERSION, VERSION_OF_DEADLINES, push_len, push_long_len, push_string, streams, take, take_array,
     take_bytes_len,
 };
 use crate::number::parse_i64;
+use crate::turn::end_turn;
 
 /// A node of a quicklist that is a single value.
 pub(super) const PLAIN: usize = 1;
@@ -21,9 +22,6 @@ pub(super) const PACKED: usize = 2;
 
 /// The last deadline that a field may have, in milliseconds since 1970: Redis keeps 46 bits.
 pub const FIELD_DEADLINE_MS_MAX: u64 = (1 << 46) - 1;
-
-/// Fields and their values.
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A field of a hash.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,47 +63,55 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
         STRING => Loaded::String(reader.string().await?),
         LIST => Loaded::List(reader.strings().await?),
         SET => Loaded::Set(reader.strings().await?),
-        SET_LISTPACK => Loaded::Set(reader.pack(listpack).await?),
-        HASH => Loaded::Hash(staying(reader.pairs().await?)),
+        SET_LISTPACK => Loaded::Set(reader.pack(Pack::listpack).await?),
+        HASH => Loaded::Hash(reader.fields().await?),
         HASH_METADATA => Loaded::Hash(reader.mortal_fields().await?),
         HASH_LISTPACK_EX => Loaded::Hash(reader.packed_mortal_fields().await?),
         SORTED_SET | SORTED_SET_2 => Loaded::SortedSet(reader.scores(kind == SORTED_SET_2).await?),
-        HASH_ZIPMAP => Loaded::Hash(staying(paired(reader.pack(zipmap).await?)?)),
-        LIST_ZIPLIST => Loaded::List(reader.pack(ziplist).await?),
-        SET_INTSET => Loaded::Set(reader.pack(intset).await?),
-        HASH_ZIPLIST => Loaded::Hash(staying(paired(reader.pack(ziplist).await?)?)),
-        HASH_LISTPACK => Loaded::Hash(staying(paired(reader.pack(listpack).await?)?)),
-        SORTED_SET_ZIPLIST => Loaded::SortedSet(scored(reader.pack(ziplist).await?)?),
-        SORTED_SET_LISTPACK => Loaded::SortedSet(scored(reader.pack(listpack).await?)?),
+        HASH_ZIPMAP => Loaded::Hash(reader.packed_fields(Pack::zipmap).await?),
+        LIST_ZIPLIST => Loaded::List(reader.pack(Pack::ziplist).await?),
+        SET_INTSET => Loaded::Set(reader.pack(Pack::intset).await?),
+        HASH_ZIPLIST => Loaded::Hash(reader.packed_fields(Pack::ziplist).await?),
+        HASH_LISTPACK => Loaded::Hash(reader.packed_fields(Pack::listpack).await?),
+        SORTED_SET_ZIPLIST => Loaded::SortedSet(reader.packed_scores(Pack::ziplist).await?),
+        SORTED_SET_LISTPACK => Loaded::SortedSet(reader.packed_scores(Pack::listpack).await?),
         QUICKLIST | QUICKLIST_2 => Loaded::List(reader.nodes(kind == QUICKLIST_2).await?),
         STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => {
             Loaded::Stream(Box::new(reader.stream(kind).await?))
         }
         _ => return Err(Refusal::Format),
     };
-    check(&loaded)?;
+    check(&loaded, &mut reader.turns).await?;
     // A string may be followed by anything, which is ignored: it has always been so.
     if reader.rest.is_empty() || kind == STRING { Ok(loaded) } else { Err(Refusal::Format) }
 }
 
 /// Refuses a value that is empty, or that has something twice.
-fn check(loaded: &Loaded) -> Result<(), Refusal> {
+async fn check(loaded: &Loaded, turns: &mut Turns) -> Result<(), Refusal> {
     let is_sound = match loaded {
         // A stream is checked as it is read.
         Loaded::String(_) | Loaded::Stream(_) => true,
         Loaded::List(values) => !values.is_empty(),
-        Loaded::Set(members) => are_different(members.iter()),
-        Loaded::Hash(fields) => are_different(fields.iter().map(|field| &field.name)),
+        Loaded::Set(members) => are_different(members, |member| member, turns).await,
+        Loaded::Hash(fields) => are_different(fields, |field| &field.name, turns).await,
         Loaded::SortedSet(scores) => {
-            are_different(scores.iter().map(|(member, _)| member)) && scores.iter().all(|(_, score)| !score.is_nan())
+            let are_numbers = scores.iter().all(|(_, score)| !score.is_nan());
+            are_numbers && are_different(scores, |(member, _)| member, turns).await
         }
     };
     if is_sound { Ok(()) } else { Err(Refusal::Format) }
 }
 
-fn are_different<'n>(mut names: impl Iterator<Item = &'n Vec<u8>>) -> bool {
+/// Whether there are things, and all of their names are different.
+async fn are_different<T>(things: &[T], name: impl Fn(&T) -> &Vec<u8>, turns: &mut Turns) -> bool {
     let mut seen = BTreeSet::new();
-    names.all(|name| seen.insert(name)) && !seen.is_empty()
+    for thing in things {
+        turns.end_turn().await;
+        if !seen.insert(name(thing)) {
+            return false;
+        }
+    }
+    !seen.is_empty()
 }
 
 impl Reader<'_> {
@@ -117,12 +123,22 @@ impl Reader<'_> {
         Ok(strings)
     }
 
-    async fn pairs(&mut self) -> Result<Pairs, Refusal> {
-        let mut pairs = Vec::new();
+    async fn fields(&mut self) -> Result<Vec<Field>, Refusal> {
+        let mut fields = Vec::new();
         for _ in 0..self.count()? {
-            pairs.push((self.string().await?, self.string().await?));
+            fields.push(Field { name: self.string().await?, value: self.string().await?, expire_at_ms: None });
         }
-        Ok(pairs)
+        Ok(fields)
+    }
+
+    async fn packed_fields(&mut self, open: Open) -> Result<Vec<Field>, Refusal> {
+        let mut elements = self.pack(open).await?.into_iter();
+        let mut fields = Vec::new();
+        while let Some(name) = elements.next() {
+            self.turns.end_turn().await;
+            fields.push(Field { name, value: elements.next().ok_or(Refusal::Format)?, expire_at_ms: None });
+        }
+        Ok(fields)
     }
 
     /// Reads the first deadline, which is in front of the fields.
@@ -146,9 +162,10 @@ impl Reader<'_> {
 
     async fn packed_mortal_fields(&mut self) -> Result<Vec<Field>, Refusal> {
         self.first_deadline()?;
-        let mut elements = self.pack(listpack).await?.into_iter();
+        let mut elements = self.pack(Pack::listpack).await?.into_iter();
         let mut fields = Vec::new();
         while let Some(name) = elements.next() {
+            self.turns.end_turn().await;
             let (value, deadline) = elements.next().zip(elements.next()).ok_or(Refusal::Format)?;
             let deadline = parse_i64(&deadline).and_then(|at| u64::try_from(at).ok()).ok_or(Refusal::Format)?;
             fields.push(Field { name, value, expire_at_ms: Some(deadline).filter(|&at| at > 0) });
@@ -165,9 +182,20 @@ impl Reader<'_> {
         Ok(scores)
     }
 
-    async fn pack(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Refusal> {
+    async fn packed_scores(&mut self, open: Open) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
+        let mut elements = self.pack(open).await?.into_iter();
+        let mut scores = Vec::new();
+        while let Some(member) = elements.next() {
+            self.turns.end_turn().await;
+            let score = elements.next().and_then(|score| text_f64(&score)).ok_or(Refusal::Format)?;
+            scores.push((member, score));
+        }
+        Ok(scores)
+    }
+
+    async fn pack(&mut self, open: Open) -> Result<Vec<Vec<u8>>, Refusal> {
         let packed = self.string().await?;
-        read(&packed).ok_or(Refusal::Format)
+        self.turns.unpack(&packed, open).await
     }
 
     async fn nodes(&mut self, has_kinds: bool) -> Result<Vec<Vec<u8>>, Refusal> {
@@ -175,9 +203,9 @@ impl Reader<'_> {
         for _ in 0..self.count()? {
             let kind = if has_kinds { take_bytes_len(&mut self.rest)? } else { 0 };
             match (has_kinds, kind) {
-                (false, _) => values.extend(self.pack(ziplist).await?),
+                (false, _) => values.extend(self.pack(Pack::ziplist).await?),
                 (true, PLAIN) => values.push(self.string().await?),
-                (true, PACKED) => values.extend(self.pack(listpack).await?),
+                (true, PACKED) => values.extend(self.pack(Pack::listpack).await?),
                 _ => return Err(Refusal::Format),
             }
         }
@@ -206,29 +234,10 @@ pub fn text_f64(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The fields, without deadlines.
-fn staying(pairs: Pairs) -> Vec<Field> {
-    pairs.into_iter().map(|(name, value)| Field { name, value, expire_at_ms: None }).collect()
-}
-
 /// Refuses deadlines that no command could have given.
 fn check_deadlines(fields: Vec<Field>) -> Result<Vec<Field>, Refusal> {
     let is_sound = |field: &Field| field.expire_at_ms.is_none_or(|at| (1..=FIELD_DEADLINE_MS_MAX).contains(&at));
     if fields.iter().all(is_sound) { Ok(fields) } else { Err(Refusal::Format) }
-}
-
-fn paired(elements: Vec<Vec<u8>>) -> Result<Pairs, Refusal> {
-    let mut elements = elements.into_iter();
-    let mut pairs = Vec::new();
-    while let Some(first) = elements.next() {
-        pairs.push((first, elements.next().ok_or(Refusal::Format)?));
-    }
-    Ok(pairs)
-}
-
-fn scored(elements: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, f64)>, Refusal> {
-    let pairs = paired(elements)?.into_iter();
-    pairs.map(|(member, score)| Ok((member, text_f64(&score).ok_or(Refusal::Format)?))).collect()
 }
 
 impl Loaded {
@@ -259,13 +268,14 @@ impl Loaded {
                 out.push(STRING);
                 push_string(out, value);
             }
-            Loaded::List(values) => put_all(out, LIST, values),
-            Loaded::Set(members) => put_all(out, SET, members),
-            Loaded::Hash(fields) => put_hash(out, fields),
+            Loaded::List(values) => put_all(out, LIST, values, yields).await,
+            Loaded::Set(members) => put_all(out, SET, members, yields).await,
+            Loaded::Hash(fields) => put_hash(out, fields, yields).await,
             Loaded::SortedSet(scores) => {
                 out.push(SORTED_SET_2);
                 push_len(out, scores.len());
-                for (member, score) in scores {
+                for (index, (member, score)) in scores.iter().enumerate() {
+                    end_turn(yields, index).await;
                     push_string(out, member);
                     out.extend_from_slice(&score.to_le_bytes());
                 }
@@ -275,12 +285,13 @@ impl Loaded {
     }
 }
 
-fn put_hash(out: &mut Vec<u8>, fields: &[Field]) {
+async fn put_hash(out: &mut Vec<u8>, fields: &[Field], yields: Yield) {
     let first_ms = fields.iter().filter_map(|field| field.expire_at_ms).min();
     out.push(if first_ms.is_some() { HASH_METADATA } else { HASH });
     out.extend(first_ms.map(u64::to_le_bytes).into_iter().flatten());
     push_len(out, fields.len());
-    for Field { name, value, expire_at_ms } in fields {
+    for (index, Field { name, value, expire_at_ms }) in fields.iter().enumerate() {
+        end_turn(yields, index).await;
         if let Some(first_ms) = first_ms {
             push_long_len(out, expire_at_ms.map_or(0, |at| at - first_ms + 1));
         }
@@ -289,8 +300,11 @@ fn put_hash(out: &mut Vec<u8>, fields: &[Field]) {
     }
 }
 
-fn put_all(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>]) {
+async fn put_all(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>], yields: Yield) {
     out.push(kind);
     push_len(out, strings.len());
-    strings.iter().for_each(|string| push_string(out, string));
+    for (index, string) in strings.iter().enumerate() {
+        end_turn(yields, index).await;
+        push_string(out, string);
+    }
 }

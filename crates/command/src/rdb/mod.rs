@@ -16,6 +16,7 @@ pub mod streams;
 use weir_io::Yield;
 
 pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, take_score, text_f64};
+pub use self::reader::Turns;
 pub use self::skip::{skip_module, skip_value};
 use crate::number::parse_i64;
 

@@ -1,6 +1,7 @@
 //! The pieces of memory that Redis writes into its files as they are: listpacks, the ziplists before them, and intsets.
 //!
-//! The input may be any bytes: each reader gives all elements, or nothing.
+//! The input may be any bytes: a reader gets all elements, or nothing. A short compressed text may turn out to be a
+//! pack of millions of elements, so elements can also be taken out one after the other, in turns (S14).
 
 use crate::number::push_i64;
 
@@ -42,18 +43,76 @@ fn content(bytes: &[u8], header: usize) -> Option<&[u8]> {
     (last == END).then_some(rest)
 }
 
+/// Takes what comes next out of the content of a pack: an element, or a field with its value.
+type Step = fn(&mut &[u8], &mut Vec<Vec<u8>>) -> Option<()>;
+
+/// Opens a pack of some form; `None` if the bytes are no such pack.
+pub(super) type Open = fn(&[u8]) -> Option<Pack<'_>>;
+
+/// A pack whose elements are taken out one after the other.
+pub(super) struct Pack<'b> {
+    rest: &'b [u8],
+    step: Step,
+}
+
+impl Pack<'_> {
+    /// A listpack.
+    pub(super) fn listpack(bytes: &[u8]) -> Option<Pack<'_>> {
+        Some(Pack { rest: content(bytes, LISTPACK_HEADER)?, step: listpack_step })
+    }
+
+    /// A ziplist.
+    pub(super) fn ziplist(bytes: &[u8]) -> Option<Pack<'_>> {
+        Some(Pack { rest: content(bytes, ZIPLIST_HEADER)?, step: ziplist_step })
+    }
+
+    /// A zipmap.
+    pub(super) fn zipmap(bytes: &[u8]) -> Option<Pack<'_>> {
+        let (rest, &last) = (bytes.get(1..bytes.len().checked_sub(1)?)?, bytes.last()?);
+        (last == END).then_some(Pack { rest, step: zipmap_step })
+    }
+
+    /// An intset.
+    pub(super) fn intset(bytes: &[u8]) -> Option<Pack<'_>> {
+        let mut rest = bytes;
+        let width = usize::try_from(u32::from_le_bytes(take_array(&mut rest)?)).ok()?;
+        let count = usize::try_from(u32::from_le_bytes(take_array(&mut rest)?)).ok()?;
+        let step: Step = match width {
+            2 => intset_step::<2>,
+            4 => intset_step::<4>,
+            8 => intset_step::<8>,
+            _ => return None,
+        };
+        (rest.len() == count.checked_mul(width)?).then_some(Pack { rest, step })
+    }
+
+    /// Moves what comes next to `elements`; gives whether there was anything, or `None` if the pack is broken there.
+    pub(super) fn take_into(&mut self, elements: &mut Vec<Vec<u8>>) -> Option<bool> {
+        if self.rest.is_empty() {
+            return Some(false);
+        }
+        (self.step)(&mut self.rest, elements)?;
+        Some(true)
+    }
+
+    fn all(mut self) -> Option<Vec<Vec<u8>>> {
+        let mut elements = Vec::new();
+        while self.take_into(&mut elements)? {}
+        Some(elements)
+    }
+}
+
 /// The elements of a listpack.
 pub fn listpack(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut rest = content(bytes, LISTPACK_HEADER)?;
-    let mut elements = Vec::new();
-    while !rest.is_empty() {
-        let before = rest.len();
-        elements.push(listpack_element(&mut rest)?);
-        // Behind each element is its length, for readers that go backwards.
-        let len = before - rest.len();
-        take(&mut rest, back_bytes(len))?;
-    }
-    Some(elements)
+    Pack::listpack(bytes)?.all()
+}
+
+fn listpack_step(rest: &mut &[u8], elements: &mut Vec<Vec<u8>>) -> Option<()> {
+    let before = rest.len();
+    elements.push(listpack_element(rest)?);
+    // Behind each element is its length, for readers that go backwards.
+    let len = before - rest.len();
+    take(rest, back_bytes(len)).map(drop)
 }
 
 /// A listpack that is being written.
@@ -168,16 +227,16 @@ fn listpack_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
 
 /// The elements of a ziplist.
 pub fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut rest = content(bytes, ZIPLIST_HEADER)?;
-    let mut elements = Vec::new();
-    while !rest.is_empty() {
-        // In front of each element is the length of the one before it, for readers that go backwards.
-        if take_array(&mut rest)? == [0xfe] {
-            take(&mut rest, 4)?;
-        }
-        elements.push(ziplist_element(&mut rest)?);
+    Pack::ziplist(bytes)?.all()
+}
+
+fn ziplist_step(rest: &mut &[u8], elements: &mut Vec<Vec<u8>>) -> Option<()> {
+    // In front of each element is the length of the one before it, for readers that go backwards.
+    if take_array(rest)? == [0xfe] {
+        take(rest, 4)?;
     }
-    Some(elements)
+    elements.push(ziplist_element(rest)?);
+    Some(())
 }
 
 fn ziplist_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
@@ -204,18 +263,16 @@ fn ziplist_element(rest: &mut &[u8]) -> Option<Vec<u8>> {
 
 /// The elements of a zipmap, which Redis before 2.6 wrote: fields and their values.
 pub fn zipmap(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let (rest, &last) = (bytes.get(1..bytes.len().checked_sub(1)?)?, bytes.last()?);
-    let mut rest = rest;
-    let mut elements = Vec::new();
-    while !rest.is_empty() {
-        let len = zipmap_len(&mut rest)?;
-        elements.push(take(&mut rest, len)?.to_vec());
-        let len = zipmap_len(&mut rest)?;
-        let [free] = take_array(&mut rest)?;
-        elements.push(take(&mut rest, len)?.to_vec());
-        take(&mut rest, usize::from(free))?;
-    }
-    (last == END).then_some(elements)
+    Pack::zipmap(bytes)?.all()
+}
+
+fn zipmap_step(rest: &mut &[u8], elements: &mut Vec<Vec<u8>>) -> Option<()> {
+    let len = zipmap_len(rest)?;
+    elements.push(take(rest, len)?.to_vec());
+    let len = zipmap_len(rest)?;
+    let [free] = take_array(rest)?;
+    elements.push(take(rest, len)?.to_vec());
+    take(rest, usize::from(free)).map(drop)
 }
 
 fn zipmap_len(rest: &mut &[u8]) -> Option<usize> {
@@ -228,20 +285,16 @@ fn zipmap_len(rest: &mut &[u8]) -> Option<usize> {
 
 /// The elements of an intset: whole numbers, ascending.
 pub fn intset(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut rest = bytes;
-    let width = u32::from_le_bytes(take_array(&mut rest)?);
-    let count = usize::try_from(u32::from_le_bytes(take_array(&mut rest)?)).ok()?;
-    let width = usize::try_from(width).ok().filter(|width| [2, 4, 8].contains(width))?;
-    if rest.len() != count.checked_mul(width)? {
-        return None;
-    }
-    let elements = rest.chunks_exact(width).map(|element| {
-        let negative = element.last().is_some_and(|&byte| byte & 0x80 != 0);
-        let mut wide = [if negative { 0xff } else { 0 }; 8];
-        wide[..width].copy_from_slice(element);
-        number(i64::from_le_bytes(wide))
-    });
-    Some(elements.collect())
+    Pack::intset(bytes)?.all()
+}
+
+fn intset_step<const WIDTH: usize>(rest: &mut &[u8], elements: &mut Vec<Vec<u8>>) -> Option<()> {
+    let element: [u8; WIDTH] = take_array(rest)?;
+    let negative = element.last().is_some_and(|&byte| byte & 0x80 != 0);
+    let mut wide = [if negative { 0xff } else { 0 }; 8];
+    wide[..WIDTH].copy_from_slice(&element);
+    elements.push(number(i64::from_le_bytes(wide)));
+    Some(())
 }
 
 #[cfg(test)]

@@ -2,27 +2,25 @@
 
 use weir_io::Yield;
 
+use super::packs::Open;
 use super::{Refusal, take_bytes_len, take_text};
 
 /// How many elements are read between two turns.
 const TURN_ELEMENTS: usize = 1000;
 
-/// Reads one value, and keeps count of the bytes of its strings.
-pub(super) struct Reader<'a> {
-    pub(super) rest: &'a [u8],
-    /// How many more bytes its strings may have.
-    pub(super) left: usize,
+/// Counts elements, and lets others be served after every [`TURN_ELEMENTS`] of them.
+pub struct Turns {
     yields: Yield,
     elements: usize,
 }
 
-impl<'a> Reader<'a> {
-    /// A reader of `rest`, whose strings may have at most `bytes_max` bytes together.
-    pub(super) fn new(rest: &'a [u8], bytes_max: usize, yields: Yield) -> Self {
-        Self { rest, left: bytes_max, yields, elements: 0 }
+impl Turns {
+    /// A turn begins.
+    pub fn new(yields: Yield) -> Self {
+        Self { yields, elements: 0 }
     }
 
-    /// To be called before an element is read. After every [`TURN_ELEMENTS`] elements, others are served.
+    /// To be called before an element is looked at.
     pub(super) async fn end_turn(&mut self) {
         self.elements += 1;
         if self.elements.is_multiple_of(TURN_ELEMENTS) {
@@ -30,10 +28,35 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The elements of a pack, which `open` opens.
+    pub(super) async fn unpack(&mut self, pack: &[u8], open: Open) -> Result<Vec<Vec<u8>>, Refusal> {
+        let mut pack = open(pack).ok_or(Refusal::Format)?;
+        let mut elements = Vec::new();
+        while pack.take_into(&mut elements).ok_or(Refusal::Format)? {
+            self.end_turn().await;
+        }
+        Ok(elements)
+    }
+}
+
+/// Reads one value, and keeps count of the bytes of its strings.
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
+    /// How many more bytes its strings may have.
+    pub(super) left: usize,
+    pub(super) turns: Turns,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of `rest`, whose strings may have at most `bytes_max` bytes together.
+    pub(super) fn new(rest: &'a [u8], bytes_max: usize, yields: Yield) -> Self {
+        Self { rest, left: bytes_max, turns: Turns::new(yields) }
+    }
+
     /// The next string.
     pub(super) async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
-        self.end_turn().await;
-        let string = take_text(&mut self.rest, self.left, self.yields).await?;
+        self.turns.end_turn().await;
+        let string = take_text(&mut self.rest, self.left, self.turns.yields).await?;
         self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
         Ok(string)
     }

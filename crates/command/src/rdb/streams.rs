@@ -15,8 +15,8 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use weir_model::parts::{GroupShape, StreamShape};
 
 use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3};
-use super::packs::{Listpack, listpack};
-use super::reader::Reader;
+use super::packs::{Listpack, Pack};
+use super::reader::{Reader, Turns};
 use super::{Lack, Refusal, push_long_len, push_string, take, take_array, take_bytes_len};
 use crate::number::parse_i64;
 use crate::turn::{TURN_KEYS, end_turn};
@@ -179,13 +179,14 @@ fn with_fields(fields: &Words, values: Words, left: &mut usize) -> Result<Words,
 ///
 /// # Errors
 /// `pack` is no node, or its entries do not come behind those that are there; or not as much is left.
-pub fn take_node(
+pub async fn take_node(
     first: EntryId,
     pack: &[u8],
     left: &mut usize,
     entries: &mut BTreeMap<EntryId, Vec<Vec<u8>>>,
+    turns: &mut Turns,
 ) -> Result<(), Refusal> {
-    let mut elements = Elements(listpack(pack).ok_or(Refusal::Format)?.into_iter());
+    let mut elements = Elements(turns.unpack(pack, Pack::listpack).await?.into_iter());
     let (living, deleted, count) = (elements.number()?, elements.number()?, elements.number()?);
     let master = elements.words(count)?;
     if elements.number()? != 0 {
@@ -193,6 +194,7 @@ pub fn take_node(
     }
     let (mut met, mut met_deleted) = (0, 0);
     while elements.0.len() > 0 {
+        turns.end_turn().await;
         let flags = elements.number()?;
         let ms = first.ms.wrapping_add(elements.number()? as u64);
         let seq = first.seq.wrapping_add(elements.number()? as u64);
@@ -265,7 +267,7 @@ impl Reader<'_> {
         for _ in 0..self.count()? {
             let first = id_of(&self.string().await?).ok_or(Refusal::Format)?;
             let pack = self.string().await?;
-            take_node(first, &pack, &mut self.left, &mut stream.entries)?;
+            take_node(first, &pack, &mut self.left, &mut stream.entries, &mut self.turns).await?;
         }
         let len = self.long()?;
         stream.last = self.id()?;
@@ -297,7 +299,7 @@ impl Reader<'_> {
         }
         let mut unowned = BTreeMap::new();
         for _ in 0..self.count()? {
-            self.end_turn().await;
+            self.turns.end_turn().await;
             let (id, delivered_ms) = (self.raw_id()?, take_ms(&mut self.rest)?);
             let pending = PendingValue { delivered_ms, deliveries: self.long()?, consumer: Vec::new() };
             if unowned.insert(id, pending).is_some() {
@@ -311,7 +313,7 @@ impl Reader<'_> {
                 take_ms(&mut self.rest)?;
             }
             for _ in 0..self.count()? {
-                self.end_turn().await;
+                self.turns.end_turn().await;
                 // Each of the consumer's entries gets a copy of the name.
                 self.left = self.left.checked_sub(consumer.len()).ok_or(Refusal::TooLong)?;
                 let id = self.raw_id()?;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use weir_command::rdb::packs::{intset, listpack, ziplist, zipmap};
 use weir_command::rdb::streams::{id_of, take_id, take_ms, take_node, take_raw_id};
-use weir_command::rdb::{Refusal, kind, take_bytes_len, take_score, text_f64};
+use weir_command::rdb::{Refusal, Turns, kind, take_bytes_len, take_score, text_f64};
+use weir_io::Yield;
 use weir_model::parts::stream::{EntryId, PendingValue};
 
 use super::input::{Bytes, Input};
@@ -254,6 +255,7 @@ impl Cut {
 
     async fn nodes<B: Bytes>(&mut self, mut left: usize, input: &mut Input<B>, bytes_max: usize) -> Result<Part> {
         let (mut entries, mut bytes, mut is_refused) = (BTreeMap::new(), 0, false);
+        let mut turns = Turns::new(Yield::PLAIN);
         let node_bytes_max = bytes_max.max(PACK_BYTES_MAX);
         while left > 0 && entries.len() < PART_ELEMENTS && bytes < PART_BYTES {
             left -= 1;
@@ -261,7 +263,7 @@ impl Cut {
             match (first, self.text(input, node_bytes_max).await?) {
                 (Some(first), Some(pack)) => {
                     let mut room = node_bytes_max;
-                    match take_node(first, &pack, &mut room, &mut entries) {
+                    match take_node(first, &pack, &mut room, &mut entries, &mut turns).await {
                         Err(Refusal::TooLong) => is_refused = true,
                         taken => taken.map_err(|_| input.broken("a node that is none"))?,
                     }
