@@ -7,6 +7,8 @@ mod fields;
 mod lists;
 #[path = "rows_of_parts/one_moment.rs"]
 mod one_moment;
+#[path = "rows_of_parts/payloads.rs"]
+mod payloads;
 #[path = "rows_of_parts/queues.rs"]
 mod queues;
 #[path = "rows_of_parts/streams.rs"]
