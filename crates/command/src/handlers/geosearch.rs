@@ -13,6 +13,7 @@ use crate::error::{Error, Outcome, SYNTAX};
 use crate::float::parse_f64;
 use crate::geo::{Place, Shape};
 use crate::keyword::lower;
+use crate::turn::sort_in_turns;
 
 const NO_MEMBER: Error = Error::new("ERR could not decode requested zset member");
 const NO_RADIUS: Error = Error::new("ERR need numeric radius");
@@ -225,10 +226,12 @@ impl<'a> Query<'a> {
                 cx.yields().now().await;
             }
         }
-        match self.order {
-            Some(Ordering::Greater) => found.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
-            Some(_) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
-            None => {}
+        if let Some(order) = self.order {
+            let compare = |a: &Found, b: &Found| {
+                let nearer = a.distance.total_cmp(&b.distance);
+                if order == Ordering::Greater { nearer.reverse() } else { nearer }
+            };
+            (found, _) = sort_in_turns(cx.yields(), found, compare).await;
         }
         if self.count > 0 {
             found.truncate(usize::try_from(self.count).unwrap_or(usize::MAX));
@@ -281,8 +284,7 @@ async fn search(cx: &mut Context<'_>, args: Args<'_>, kind: Kind) -> Outcome {
         score: if query.stores_distance { distance / meters } else { member.score },
         ..member
     });
-    let mut members: Vec<Scored> = stored.collect();
-    sort(cx, &mut members);
+    let members = sort(cx, stored.collect()).await;
     store(cx, target, &members).await
 }
 

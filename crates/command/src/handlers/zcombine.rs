@@ -252,8 +252,8 @@ fn number(score: f64) -> f64 {
 async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &str) -> Outcome {
     let query = Query::parse(cx, args, combine, 1, name).await?;
     let with_scores = query.with_scores;
-    let mut members = query.run(cx).await?;
-    sort(cx, &mut members);
+    let members = query.run(cx).await?;
+    let members = sort(cx, members).await;
     begin(cx.replies(), members.len(), with_scores);
     for page in members.chunks(PAGE_MEMBERS) {
         tell(cx, page, with_scores);
@@ -265,8 +265,8 @@ async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &s
 
 async fn answer_stored(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &str) -> Outcome {
     let query = Query::parse(cx, args, combine, 2, name).await?;
-    let mut members = query.run(cx).await?;
-    sort(cx, &mut members);
+    let members = query.run(cx).await?;
+    let members = sort(cx, members).await;
     store(cx, args.at(1), &members).await
 }
 

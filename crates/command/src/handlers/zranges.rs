@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::keyword::lower;
 use crate::reply::{Protocol, Replies};
+use crate::turn::sort_in_turns;
 
 const LIMIT_OF_RANKS: Error =
     Error::new("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX");
@@ -222,15 +223,15 @@ pub async fn zrevrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     answer(cx, Query::parse(args, 1, Some(By::Name), Some(true), true)?).await
 }
 
-/// Sorts `members`, and counts the comparisons.
-pub(super) fn sort(cx: &mut Context<'_>, members: &mut [Scored]) {
-    let mut comparisons = 0;
-    members.sort_unstable_by(|a, b| {
-        comparisons += 1;
+/// `members`, sorted in turns. Counts the comparisons.
+pub(super) async fn sort(cx: &mut Context<'_>, members: Vec<Scored>) -> Vec<Scored> {
+    let compare = |a: &Scored, b: &Scored| {
         let by_score = a.score.partial_cmp(&b.score).unwrap_or(Ordering::Equal);
         by_score.then_with(|| a.name.cmp(&b.name))
-    });
+    };
+    let (sorted, comparisons) = sort_in_turns(cx.yields(), members, compare).await;
     cx.compared(comparisons);
+    sorted
 }
 
 /// Puts `members`, which ascend, at `key`, in the place of whatever is there; gives how many they are.
@@ -335,4 +336,33 @@ pub async fn zremrangebyscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn zremrangebylex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     remove(cx, args, By::Name).await
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_io::{Rng, Yield};
+
+    use super::*;
+    use crate::context::Call;
+    use crate::headless::Headless;
+    use crate::polled::turns;
+    use crate::rows::NoRows;
+    use crate::turn::TURN_SORTED;
+
+    #[test]
+    fn s14_members_that_are_put_together_are_sorted_in_turns() {
+        let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+        let mut call = Call::new(0, 1, 100);
+        let mut cx = Context::reading(&NoRows, &mut host, &mut call);
+        let members = 5 * TURN_SORTED;
+        let member = |number: usize| Scored {
+            // Every score twice.
+            score: (number * 7 % members / 2) as f64,
+            name: number.to_string().into_bytes(),
+        };
+        let (turns, sorted) = turns(sort(&mut cx, (0..members).map(member).collect()));
+        assert!(turns >= members / TURN_SORTED, "{turns}");
+        assert_eq!(sorted.len(), members);
+        assert!(sorted.windows(2).all(|two| (two[0].score, &two[0].name) < (two[1].score, &two[1].name)));
+    }
 }

@@ -9,6 +9,7 @@ use super::{ELEMENT_BYTES, Room};
 use crate::collection::Collection;
 use crate::context::Context;
 use crate::error::{Outcome, WRONG_TYPE};
+use crate::turn::sort_in_turns;
 
 /// The types that can be sorted.
 const KINDS: [RowType; 3] = [RowType::List, RowType::Set, RowType::SortedSet];
@@ -58,7 +59,7 @@ pub(super) async fn in_their_order(
             row.tell_members(cx, |_, member, score| scored.push((score.to_vec(), member.to_vec()))).await?;
             cx.copied_parts(2 * scored.len());
             cx.ordered(scored.len());
-            scored.sort_unstable();
+            (scored, _) = sort_in_turns(cx.yields(), scored, Ord::cmp).await;
             if reverse {
                 scored.reverse();
             }

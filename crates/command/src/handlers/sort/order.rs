@@ -1,22 +1,16 @@
-//! What elements are sorted by, and the sort itself. It runs in turns and is stable.
+//! What elements are sorted by. The sort runs in turns and is stable.
 
 use std::cmp::Ordering;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
-use weir_io::Yield;
 use weir_model::Value;
 
 use super::options::By;
 use super::{ELEMENT_BYTES, Room};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::turn::end_turn;
+use crate::turn::{end_turn, sort_in_turns};
 
 const NOT_NUMBERS: Error = Error::new("ERR One or more scores can't be converted into double");
-
-/// How many elements are sorted, or merged, between two turns.
-const TURN_ELEMENTS: usize = 4096;
 
 /// How many steps it takes to read an element as a number.
 const WEIGHING_STEPS: usize = 12;
@@ -83,58 +77,10 @@ pub(super) async fn sort(
     if !are_numbers {
         return Err(NOT_NUMBERS);
     }
-    // Only one task has it at a time, so no atomic exchange is needed.
-    let comparisons = AtomicUsize::new(0);
-    let compare = |a: &Weighed, b: &Weighed| {
-        comparisons.store(comparisons.load(Relaxed) + 1, Relaxed);
-        if descending { b.cmp(a) } else { a.cmp(b) }
-    };
-    let sorted = sort_in_turns(cx.yields(), weighed, compare).await;
-    cx.compared(comparisons.into_inner());
+    let compare = |a: &Weighed, b: &Weighed| if descending { b.cmp(a) } else { a.cmp(b) };
+    let (sorted, comparisons) = sort_in_turns(cx.yields(), weighed, compare).await;
+    cx.compared(comparisons);
     Ok(sorted.into_iter().map(|weighed| weighed.element).collect())
-}
-
-/// Sorts pieces, and then merges them two by two.
-async fn sort_in_turns<T>(yields: Yield, items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
-    let (mut pieces, mut items) = (Vec::new(), items.into_iter());
-    loop {
-        let mut piece: Vec<T> = items.by_ref().take(TURN_ELEMENTS).collect();
-        if piece.is_empty() {
-            break;
-        }
-        piece.sort_by(&compare);
-        pieces.push(piece);
-        yields.now().await;
-    }
-    while pieces.len() > 1 {
-        let mut merged = Vec::with_capacity(pieces.len().div_ceil(2));
-        let mut left = pieces.into_iter();
-        while let Some(first) = left.next() {
-            merged.push(match left.next() {
-                Some(second) => merge(yields, first, second, &compare).await,
-                None => first,
-            });
-        }
-        pieces = merged;
-    }
-    pieces.pop().unwrap_or_default()
-}
-
-/// Elements of `first` come before equal elements of `second`.
-async fn merge<T>(yields: Yield, first: Vec<T>, second: Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) -> Vec<T> {
-    let mut merged = Vec::with_capacity(first.len() + second.len());
-    let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
-    while let Some(next) = match (first.peek(), second.peek()) {
-        (Some(a), Some(b)) if compare(b, a) == Ordering::Less => second.next(),
-        (Some(_), _) => first.next(),
-        _ => second.next(),
-    } {
-        merged.push(next);
-        if merged.len().is_multiple_of(TURN_ELEMENTS) {
-            yields.now().await;
-        }
-    }
-    merged
 }
 
 /// A number as C's `strtod` reads it, except for hexadecimal numbers; `None` if anything follows it, or if it is too
@@ -157,10 +103,7 @@ fn number(text: &[u8]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::polled;
 
     #[test]
     fn numbers_are_read_as_c_reads_them() {
@@ -189,19 +132,6 @@ mod tests {
             ("- 1", None),
         ] {
             assert_eq!(number(text.as_bytes()), expected, "{text:?}");
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
-
-        #[test]
-        fn sorting_in_turns_is_sorting(items in proptest::collection::vec(0..500_u32, 0..20_000)) {
-            let items: Vec<(u32, usize)> = items.into_iter().enumerate().map(|(index, item)| (item, index)).collect();
-            let mut expected = items.clone();
-            expected.sort_by_key(|item| item.0);
-            let (_, sorted) = polled::turns(sort_in_turns(Yield::PLAIN, items, |a, b| a.0.cmp(&b.0)));
-            prop_assert_eq!(sorted, expected);
         }
     }
 }
