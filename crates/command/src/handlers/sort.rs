@@ -79,9 +79,10 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         return Ok(elements.into_iter().map(|element| Some(element.into())).collect());
     }
     let mut told = Vec::new();
-    for (index, element) in elements.iter().enumerate() {
-        end_turn(cx.yields(), index).await;
+    for element in &elements {
         for pattern in &options.get {
+            // Not only the elements may be many, but also the keys for each of them.
+            end_turn(cx.yields(), told.len()).await;
             let value = pattern.look_up(cx, element).await?;
             room.take(ELEMENT_BYTES + value.as_ref().map_or(0, |value| value.len()))?;
             told.push(value);
