@@ -9,6 +9,7 @@ use crate::args::Args;
 use crate::collection::End;
 use crate::context::{Context, Wait};
 use crate::error::{Error, Outcome, WRONG_TYPE};
+use crate::turn::end_turn;
 
 const NOT_A_TIME: Error = Error::new("ERR timeout is not a float or out of range");
 const NEGATIVE: Error = Error::new("ERR timeout is negative");
@@ -36,7 +37,8 @@ fn keys(args: Args<'_>) -> impl Iterator<Item = &[u8]> {
 
 async fn pop(cx: &mut Context<'_>, args: Args<'_>, end: End) -> Outcome {
     let timeout = timeout_ms(args.at(args.len() - 1))?;
-    for key in keys(args) {
+    for (index, key) in keys(args).enumerate() {
+        end_turn(cx.yields(), index).await;
         let found = list(cx, key).await;
         let Some(mut list) = cx.or_pass_over(found)? else { continue };
         let Some(value) = list.pop_value(cx, end).await? else { continue };
@@ -93,7 +95,8 @@ pub async fn blmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 async fn pop_scored(cx: &mut Context<'_>, args: Args<'_>, from_end: bool) -> Outcome {
     let timeout = timeout_ms(args.at(args.len() - 1))?;
-    for key in keys(args) {
+    for (index, key) in keys(args).enumerate() {
+        end_turn(cx.yields(), index).await;
         if let Some(member) = pop_first(cx, key, from_end).await? {
             cx.replies().array(3);
             cx.replies().bulk(key);

@@ -11,6 +11,7 @@ use crate::collection::{Entry, Group, NAME_BYTES_MAX, Pending, Stream};
 use crate::context::{Context, Wait};
 use crate::error::{Error, Outcome, SYNTAX, WRONG_TYPE};
 use crate::reply::Protocol;
+use crate::turn::end_turn;
 
 const NOT_A_TIME: Error = Error::new("ERR timeout is not an integer or out of range");
 const NEGATIVE: Error = Error::new("ERR timeout is negative");
@@ -180,7 +181,8 @@ pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 /// The streams that have entries which `options` ask for.
 async fn look<'k>(cx: &mut Context<'_>, options: &Options<'k>, args: Args<'k>) -> Outcome<(Vec<Found<'k>>, Resolved)> {
     let (mut sources, mut resolved) = (Vec::new(), Vec::new());
-    for (key, place) in options.streams(args) {
+    for (index, (key, place)) in options.streams(args).enumerate() {
+        end_turn(cx.yields(), index).await;
         let found = cx.stream(key).await;
         let stream = cx.or_pass_over(found)?;
         let behind = match args.at(place) {
@@ -201,7 +203,8 @@ async fn look<'k>(cx: &mut Context<'_>, options: &Options<'k>, args: Args<'k>) -
 /// The streams among `sources` that have new entries, with what was read of each.
 async fn find<'k>(cx: &mut Context<'_>, sources: Vec<Source<'k>>, count: u64) -> Outcome<Vec<Found<'k>>> {
     let (mut found, mut kept_bytes) = (Vec::new(), 0);
-    for Source { key, stream, behind } in sources {
+    for (index, Source { key, stream, behind }) in sources.into_iter().enumerate() {
+        end_turn(cx.yields(), index).await;
         let Some(stream) = stream else { continue };
         let whole = behind.next().and_then(|from| stream.range(from, EntryId::MAX, false));
         let mut left = whole.clone();
@@ -271,7 +274,8 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(NAME_TOO_LONG);
     }
     let mut froms = Vec::new();
-    for (key, place) in options.streams(args) {
+    for (index, (key, place)) in options.streams(args).enumerate() {
+        end_turn(cx.yields(), index).await;
         of_group(cx, key, group).await?;
         let from = match args.at(place) {
             b">" => From::New,
@@ -286,7 +290,8 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let mut asking = Asking { consumer, no_ack: options.no_ack, count: options.count, bytes: DELIVERED_BYTES_MAX };
     let mut found: Vec<(&[u8], Delivered)> = Vec::new();
-    for (key, from) in froms {
+    for (index, (key, from)) in froms.into_iter().enumerate() {
+        end_turn(cx.yields(), index).await;
         // The stream is read again, because the same stream may be named twice.
         let (mut stream, mut group) = of_group(cx, key, group).await?;
         let delivered = match from {

@@ -8,6 +8,7 @@ use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::keyword::lower;
+use crate::turn::end_turn;
 
 const NOT_POSITIVE: Error = Error::new("ERR value is out of range, must be positive");
 const NO_KEYS: Error = Error::new("ERR numkeys should be greater than 0");
@@ -123,7 +124,8 @@ pub(super) async fn zmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) 
     let first = at + 1;
     let behind = usize::try_from(keys).unwrap_or(usize::MAX).saturating_add(first);
     let (from_end, count) = end_and_count(args, behind)?;
-    for key in args.iter_from(first).take(behind - first) {
+    for (index, key) in args.iter_from(first).take(behind - first).enumerate() {
+        end_turn(cx.yields(), index).await;
         let found = zset(cx, key).await;
         let Some(zset) = cx.or_pass_over(found)? else { continue };
         let members = take(cx, key, zset, from_end, count).await?;
