@@ -3,6 +3,8 @@
 
 #[path = "rows_of_parts/fields.rs"]
 mod fields;
+#[path = "rows_of_parts/in_turns.rs"]
+mod in_turns;
 #[path = "rows_of_parts/lists.rs"]
 mod lists;
 #[path = "rows_of_parts/one_moment.rs"]
@@ -170,10 +172,17 @@ impl Rows for Store {
 }
 
 fn done<T>(future: impl Future<Output = T>) -> T {
+    turns(future).1
+}
+
+/// How many turns `future` takes before it is done, and its result.
+fn turns<T>(future: impl Future<Output = T>) -> (usize, T) {
     let mut future = pin!(future);
+    let mut turns = 0;
     loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut Task::from_waker(Waker::noop())) {
-            return done;
+        match future.as_mut().poll(&mut Task::from_waker(Waker::noop())) {
+            Poll::Ready(done) => return (turns, done),
+            Poll::Pending => turns += 1,
         }
     }
 }

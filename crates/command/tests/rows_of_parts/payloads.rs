@@ -1,27 +1,14 @@
 //! Payloads of `DUMP` and `RESTORE` with very many elements.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use weir_command::rdb::{Loaded, encode, kind, load, push_len};
 use weir_io::Yield;
+
+use crate::turns;
 
 const ELEMENTS: usize = 30_000;
 /// Most elements of a turn.
 const TURN_ELEMENTS: usize = 1000;
 const BYTES_MAX: usize = 32 << 20;
-
-/// How many turns `future` takes before it is done, and its result.
-fn turns<T>(future: impl Future<Output = T>) -> (usize, T) {
-    let mut future = pin!(future);
-    let mut turns = 0;
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(done) => return (turns, done),
-            Poll::Pending => turns += 1,
-        }
-    }
-}
 
 /// Different words of six bytes, which are no numbers.
 fn names(count: usize) -> impl Iterator<Item = Vec<u8>> {
