@@ -33,6 +33,7 @@ mod values;
 
 use weir_io::plant::{Plant, is_planted};
 use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
+use weir_model::{Content, Row};
 
 pub use self::members::Member;
 use self::members::SPACE;
@@ -45,7 +46,7 @@ pub use self::streams::{
 };
 pub use self::values::End;
 use crate::context::Context;
-use crate::error::Outcome;
+use crate::error::{Outcome, WRONG_TYPE};
 
 /// Most parts of a packed row.
 const PACKED_PARTS_MAX: u64 = 128;
@@ -77,6 +78,24 @@ impl Context<'_> {
     pub async fn collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Outcome<Option<Collection<'k>>> {
         let found = self.head_of_one_moment(key, kind).await?;
         Ok(found.map(|found| Collection::found(key, found, self.now_ms())))
+    }
+
+    /// As [`Context::collection`], for a row that may be of any of `kinds`. It is looked up once, whichever it is.
+    ///
+    /// # Errors
+    /// As [`Context::collection`].
+    pub(crate) async fn collection_of<'k>(
+        &mut self,
+        key: &'k [u8],
+        kinds: &[RowType],
+    ) -> Outcome<Option<Collection<'k>>> {
+        match self.row_of_one_moment(key).await? {
+            None => Ok(None),
+            Some(Row { content: Content::Parts(head), expire_at_ms }) if kinds.contains(&head.kind) => {
+                Ok(Some(Collection::found(key, (*head, expire_at_ms), self.now_ms())))
+            }
+            Some(_) => Err(WRONG_TYPE),
+        }
     }
 
     /// As [`Context::collection`], or a new row if there is none. A new row exists once it is saved with a part.

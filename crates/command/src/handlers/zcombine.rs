@@ -9,7 +9,7 @@ use super::zranges::{begin, sort, store, tell};
 use crate::args::Args;
 use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Member, Scored, TOO_MANY_AT_ONCE, weight};
 use crate::context::Context;
-use crate::error::{Error, Outcome, SYNTAX, WRONG_TYPE};
+use crate::error::{Error, Outcome, SYNTAX};
 use crate::float::parse_f64;
 use crate::keyword::lower;
 use crate::turn::end_turn;
@@ -115,10 +115,7 @@ impl<'k> Query<'k> {
         cx.hold_moment(args.at(at + 1)).await?;
         for (index, key) in args.iter_from(at + 1).take(count).enumerate() {
             end_turn(cx.yields(), index).await;
-            let set = match cx.collection(key, RowType::SortedSet).await {
-                Err(error) if error == WRONG_TYPE => cx.collection(key, RowType::Set).await?,
-                set => set?,
-            };
+            let set = cx.collection_of(key, &[RowType::SortedSet, RowType::Set]).await?;
             inputs.push(Input { set, weight: 1.0 });
         }
         let mut query = Self { combine, inputs, aggregate: Aggregate::Sum, with_scores: false, limit: 0 };

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use weir_model::Content;
 use weir_model::parts::RowType;
 
 use super::{ELEMENT_BYTES, Room};
 use crate::collection::Collection;
 use crate::context::Context;
-use crate::error::{Outcome, WRONG_TYPE};
+use crate::error::Outcome;
 use crate::turn::sort_in_turns;
 
 /// The types that can be sorted.
@@ -16,12 +15,7 @@ const KINDS: [RowType; 3] = [RowType::List, RowType::Set, RowType::SortedSet];
 
 /// The row of `key`, if its type can be sorted.
 pub(super) async fn row<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collection<'k>>> {
-    let kind = match cx.get(key).await?.map(|row| row.content) {
-        None => return Ok(None),
-        Some(Content::Parts(head)) if KINDS.contains(&head.kind) => head.kind,
-        Some(_) => return Err(WRONG_TYPE),
-    };
-    cx.collection(key, kind).await
+    cx.collection_of(key, &KINDS).await
 }
 
 /// All elements, in any order.
