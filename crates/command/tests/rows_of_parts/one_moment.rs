@@ -116,6 +116,26 @@ fn a_row_of_which_many_parts_are_read_counts_once() {
 }
 
 #[test]
+fn a_row_that_may_be_of_several_types_counts_once() {
+    for words in [" 1 2 3".to_owned(), (0..300).map(|n| format!(" {n}")).collect()] {
+        let scores: String = words.split_whitespace().map(|word| format!(" {word} {word}")).collect();
+        let (list, set, zset) = (format!("RPUSH k{words}"), format!("SADD k{words}"), format!("ZADD k{scores}"));
+        for (made, line) in [
+            (&list, "SORT_RO k LIMIT 0 1"),
+            (&set, "SORT_RO k LIMIT 0 1"),
+            (&zset, "SORT_RO k BY nosort LIMIT 0 1"),
+            (&set, "ZUNION 1 k"),
+            (&set, "ZINTERCARD 1 k"),
+            (&zset, "ZDIFF 1 k"),
+        ] {
+            let (answer, call) = read(&Racing::new(made, Writer::Never), line);
+            assert!(!answer.starts_with('-'), "{line}: {answer}");
+            assert_eq!((call.hits, call.misses, counted(&call, Module::RowFound)), (1, 0, 1), "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_member_of_a_row_that_is_made_anew_meanwhile_is_found_and_counts_once() {
     let each = |word: fn(u64) -> String| (0..300).map(|n| format!(" {}", word(n))).collect::<String>();
     let fields = format!("HSET k{}", each(|n| format!("{n} seven")));
