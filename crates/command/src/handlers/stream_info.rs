@@ -7,7 +7,7 @@ use super::stream_groups::no_such_group;
 use super::stream_ids;
 use super::stream_lag::lag;
 use super::stream_reads::no_group;
-use super::stream_replies::{Told, tell_entry, tell_range};
+use super::stream_replies::{Told, page_of, tell_entry, tell_range};
 use crate::args::Args;
 use crate::collection::{Group, PAGE_ENTRIES, Pending, STREAM_DAMAGED, Stream};
 use crate::context::{Context, Subkeys};
@@ -392,7 +392,9 @@ async fn listed(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group, wanted
     let mut left =
         (wanted.from <= wanted.to).then(|| stream.pending_range(group, wanted.consumer, wanted.from, wanted.to));
     while let Some(range) = left.filter(|_| told < wanted.count) {
-        let (pending, rest) = stream.pending_page(cx, group, range, PAGE_ENTRIES).await?;
+        // Those of one consumer are looked up one by one. If none is left out, no more are read than are wanted.
+        let page = if wanted.idle_min_ms == 0 { page_of(wanted.count - told) } else { PAGE_ENTRIES };
+        let (pending, rest) = stream.pending_page(cx, group, range, page).await?;
         left = rest;
         for Pending { id, value } in pending {
             let idle_ms = now_ms.saturating_sub(value.delivered_ms);
