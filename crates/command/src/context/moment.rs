@@ -85,9 +85,9 @@ impl Context<'_> {
         }
     }
 
-    /// Forgets all reads so far, because they have not seen the same moment. They are made again, and count and cost
-    /// what they do then.
-    pub(super) fn read_anew(&mut self) {
+    /// Forgets all reads so far, because they have not seen the same moment, or because more is needed than they have
+    /// found. They are made again, and count and cost what they do then.
+    pub(crate) fn read_anew(&mut self) {
         self.host.let_go();
         self.call.bill.forget();
         (self.call.hits, self.call.misses) = (0, 0);

@@ -112,6 +112,8 @@ impl<'a> Query<'a> {
             return Ok(Some(ScoredPage::default()));
         };
         if end - first > PAGE_MEMBERS as u64 {
+            // The row is looked up again, which counts once.
+            cx.read_anew();
             return Ok(None);
         }
         let members = zset.ranked(cx, first, end).await?;
