@@ -113,6 +113,12 @@ fn a_row_of_which_many_parts_are_read_counts_once() {
         assert!(!answer.starts_with('-'), "{answer}");
         assert_eq!((call.hits, call.misses, counted(&call, Module::RowFound)), (1, 0, 1), "{line}");
     }
+    let members: String = (0..1200).map(|n| format!(" {n} m{n}")).collect();
+    for line in ["ZRANGE k 0 -1", "ZREVRANGE k 0 900", "ZRANGE k 3 900 REV", "ZRANGE k 3 9", "ZRANGEBYSCORE k 3 900"] {
+        let (answer, call) = read(&Racing::new(&format!("ZADD k{members}"), Writer::Never), line);
+        assert!(!answer.starts_with('-'), "{answer}");
+        assert_eq!((call.hits, call.misses, counted(&call, Module::RowFound)), (1, 0, 1), "{line}");
+    }
 }
 
 #[test]
