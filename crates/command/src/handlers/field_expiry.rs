@@ -4,7 +4,7 @@ use super::expiry::{Conditions, Unit};
 use super::hashes::hash;
 use super::integer;
 use crate::args::Args;
-use crate::collection::Member;
+use crate::collection::{Collection, Member};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::number::parse_i64;
@@ -54,9 +54,14 @@ pub(super) fn deadline(unit: Unit, time: i64, now_ms: u64, command: &'static str
     at.ok_or_else(|| Error::expire(command))
 }
 
-/// Answers for each field from word `begin` on with what `tell` says about it.
-async fn tell_each(cx: &mut Context<'_>, args: Args<'_>, begin: usize, tell: impl Fn(&Member) -> i64) -> Outcome {
-    let hash = hash(cx, args.at(1)).await?;
+/// Answers for each field of `hash` from word `begin` on with what `tell` says about it.
+async fn tell_each(
+    cx: &mut Context<'_>,
+    hash: Option<Collection<'_>>,
+    args: Args<'_>,
+    begin: usize,
+    tell: impl Fn(&Member) -> i64,
+) -> Outcome {
     cx.replies().array(args.len() - begin);
     for (index, name) in args.iter_from(begin).enumerate() {
         end_turn(cx.yields(), index).await;
@@ -151,14 +156,14 @@ pub async fn hpersist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 /// 1970.
 async fn times_of(cx: &mut Context<'_>, args: Args<'_>, time: impl Fn(i64, i64) -> i64) -> Outcome {
     // As in Redis, the type of the key's value is checked before the rest of the words.
-    hash(cx, args.at(1)).await?;
+    let hash = hash(cx, args.at(1)).await?;
     let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
     let now_ms = cx.now_ms() as i64;
     let tell = |field: &Member| match field.expire_at_ms {
         None => NO_DEADLINE,
         Some(at) => time(i64::try_from(at).unwrap_or(i64::MAX), now_ms),
     };
-    tell_each(cx, args, begin, tell).await
+    tell_each(cx, hash, args, begin, tell).await
 }
 
 /// `millis`, which is not negative, in seconds; a fraction of a second counts as a whole one.
