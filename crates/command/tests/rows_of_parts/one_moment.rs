@@ -108,7 +108,7 @@ fn counted(call: &Call, wanted: Module) -> u64 {
 #[test]
 fn a_row_of_which_many_parts_are_read_counts_once() {
     let fields: String = (0..300).map(|n| format!(" {n} v")).collect();
-    for line in ["HGETALL k", "HMGET k 1 2", "HLEN k", "HKEYS k"] {
+    for line in ["HGETALL k", "HMGET k 1 2", "HLEN k", "HKEYS k", "HTTL k FIELDS 1 7", "HPEXPIRETIME k FIELDS 2 7 8"] {
         let (answer, call) = read(&Racing::new(&format!("HSET k{fields}"), Writer::Never), line);
         assert!(!answer.starts_with('-'), "{answer}");
         assert_eq!((call.hits, call.misses, counted(&call, Module::RowFound)), (1, 0, 1), "{line}");
