@@ -37,7 +37,10 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Most entries, and bytes of them, that a consumer is given at once: they are written as pending in one record. A
 /// consumer that asks again gets more.
 const DELIVERED_MAX: u64 = 10_000;
-const DELIVERED_BYTES_MAX: usize = 16 << 20;
+const DELIVERED_BYTES_MAX: i64 = 16 << 20;
+/// How many more bytes the first entries of streams may have, all together: a stream is not left out only because the
+/// entries of others are long. An answer that is much longer would be refused.
+const FIRST_BYTES_MAX: i64 = 8 << 20;
 
 /// The words in front of the keys.
 struct Options<'a> {
@@ -237,8 +240,24 @@ struct Asking<'a> {
     consumer: &'a [u8],
     no_ack: bool,
     count: u64,
-    /// How many more bytes may be delivered.
-    bytes: usize,
+    /// How many more bytes may be delivered; negative if the first entries of streams had more.
+    bytes: i64,
+    /// Something was delivered already.
+    has_some: bool,
+}
+
+impl Asking<'_> {
+    /// Takes `bytes` bytes of an entry from what may be delivered; `false` if there is no room for the entry. There is
+    /// always room for the first entry of all, and some more for one that `is_first` of its stream.
+    fn take(&mut self, bytes: usize, is_first: bool) -> bool {
+        let left = self.bytes.saturating_sub_unsigned(bytes as u64);
+        let least = if is_first { -FIRST_BYTES_MAX } else { 0 };
+        let has_room = !self.has_some || left >= least;
+        if has_room {
+            (self.bytes, self.has_some) = (left, true);
+        }
+        has_room
+    }
 }
 
 /// The error for a group or a stream that does not exist.
@@ -288,7 +307,8 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         };
         froms.push((key, from));
     }
-    let mut asking = Asking { consumer, no_ack: options.no_ack, count: options.count, bytes: DELIVERED_BYTES_MAX };
+    let (no_ack, count) = (options.no_ack, options.count);
+    let mut asking = Asking { consumer, no_ack, count, bytes: DELIVERED_BYTES_MAX, has_some: false };
     let mut found: Vec<(&[u8], Delivered)> = Vec::new();
     for (index, (key, from)) in froms.into_iter().enumerate() {
         end_turn(cx.yields(), index).await;
@@ -346,10 +366,9 @@ async fn deliver(
         let (entries, rest) = stream.entries(cx, range, wanted as usize).await?;
         left = rest;
         for entry in entries {
-            let Some(bytes) = asking.bytes.checked_sub(entry.bytes()).or(delivered.is_empty().then_some(0)) else {
+            if !asking.take(entry.bytes(), delivered.is_empty()) {
                 break 'pages;
-            };
-            asking.bytes = bytes;
+            }
             wanted -= 1;
             if !asking.no_ack {
                 let may_be = match may_be_pending {
@@ -406,10 +425,10 @@ async fn history(
         for Pending { id, value } in pending {
             let entry = stream.entry(cx, id).await?;
             let bytes = entry.as_ref().map_or(0, Entry::bytes);
-            let Some(bytes) = asking.bytes.checked_sub(bytes).or(delivered.is_empty().then_some(0)) else {
+            // A stream without any entry in the answer would look as if nothing were pending behind `id`.
+            if !asking.take(bytes, delivered.is_empty()) && !delivered.is_empty() {
                 return Ok(delivered);
-            };
-            asking.bytes = bytes;
+            }
             wanted -= 1;
             if entry.is_some() {
                 let again = PendingValue { delivered_ms: now_ms, deliveries: value.deliveries + 1, ..value.clone() };
