@@ -1,4 +1,4 @@
-//! Streams: damaged ones, and what their heads know.
+//! Streams: damaged ones, what their heads know, and many that are read together.
 
 use weir_model::parts::stream::{EntryId, StreamDetail, consumer_subkey, pending_subkey};
 use weir_model::{Row, StoredKey};
@@ -65,4 +65,31 @@ fn the_smallest_id_does_not_replace_the_largest_deleted_one() {
     assert_eq!(store.ask("XSETID x 9-1 MAXDELETEDID 8-1"), "+OK\r\n");
     let after = store.ask("XINFO STREAM x");
     assert!(after.contains("max-deleted-entry-id\r\n$3\r\n8-1\r\n"), "{after}");
+}
+
+#[test]
+fn many_streams_with_long_entries_are_read_together_a_few_at_a_time() {
+    const STREAMS: usize = 40;
+    let (mut store, long) = (Store::default(), "v".repeat(1 << 20));
+    for stream in 0..STREAMS {
+        store.ask(&format!("XADD s{stream} 1-1 f {long}"));
+        store.ask(&format!("XADD s{stream} 2-1 f {long}"));
+        assert_eq!(store.ask(&format!("XGROUP CREATE s{stream} g 0")), "+OK\r\n");
+    }
+    let keys: String = (0..STREAMS).map(|stream| format!(" s{stream}")).collect();
+    let line = format!("XREADGROUP GROUP g c COUNT 1 STREAMS{keys}{}", " >".repeat(STREAMS));
+    let mut delivered = 0;
+    loop {
+        let answer = store.ask(&line);
+        if answer == "*-1\r\n" {
+            break;
+        }
+        let entries = answer.matches("-1\r\n*2\r\n").count();
+        assert!((1..STREAMS).contains(&entries) && answer.starts_with('*'), "{entries} entries");
+        delivered += entries;
+    }
+    assert_eq!(delivered, 2 * STREAMS);
+    // Short entries are given of all streams at once.
+    (0..STREAMS).for_each(|stream| drop(store.ask(&format!("XADD s{stream} 3-1 f v"))));
+    assert!(store.ask(&line).starts_with("*40\r\n"));
 }
