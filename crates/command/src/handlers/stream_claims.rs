@@ -5,7 +5,7 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use super::integer;
 use super::stream_ids;
 use super::stream_reads::{NAME_TOO_LONG, no_group};
-use super::stream_replies::tell_entry;
+use super::stream_replies::tell_held;
 use crate::args::Args;
 use crate::collection::{Entry, Group, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream};
 use crate::context::Context;
@@ -58,7 +58,7 @@ impl Claimed {
         cx.replies().array(self.entries.len());
         for (id, entry) in self.entries {
             match entry {
-                Some(entry) => tell_entry(cx.replies(), entry.as_ref())?,
+                Some(entry) => tell_held(cx.replies(), &entry)?,
                 None => stream_ids::tell(cx.replies(), id),
             }
         }

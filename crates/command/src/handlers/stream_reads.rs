@@ -5,7 +5,7 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use super::integer;
 use super::stream_ids;
 use super::stream_lag::read_with;
-use super::stream_replies::{Told, page_of, tell_entry, tell_range};
+use super::stream_replies::{Told, page_of, tell_held, tell_range};
 use crate::args::Args;
 use crate::collection::{Entry, Group, NAME_BYTES_MAX, Pending, Stream};
 use crate::context::{Context, Wait};
@@ -337,7 +337,7 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         cx.replies().array(delivered.len());
         for (id, entry) in delivered {
             match entry {
-                Some(entry) => tell_entry(cx.replies(), entry.as_ref())?,
+                Some(entry) => tell_held(cx.replies(), &entry)?,
                 None => {
                     cx.replies().array(2);
                     stream_ids::tell(cx.replies(), id);

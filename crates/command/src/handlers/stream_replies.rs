@@ -1,10 +1,10 @@
 //! How entries of a stream are written to the answer.
 
-use crate::collection::{EntriesPage, EntryRef, PAGE_ENTRIES, Stream};
+use crate::collection::{EntriesPage, Entry, EntryRef, PAGE_ENTRIES, Stream};
 use crate::context::{Context, Subkeys};
 use crate::error::Outcome;
 use crate::handlers::stream_ids;
-use crate::reply::Replies;
+use crate::reply::{FLUSH_BYTES, Replies};
 
 /// How much of a range was read.
 pub enum Told {
@@ -49,6 +49,23 @@ pub fn tell_entry(replies: &mut Replies, entry: EntryRef<'_>) -> Outcome {
     stream_ids::tell(replies, entry.id);
     replies.array(count);
     words.for_each(|word| replies.bulk(word));
+    Ok(())
+}
+
+/// As [`tell_entry`], for a command that holds rows. Such a command may answer with 32 MB beside one value, so a long
+/// value is not copied into the rest of the answer.
+///
+/// # Errors
+/// As [`tell_entry`].
+pub fn tell_held(replies: &mut Replies, entry: &Entry) -> Outcome {
+    if entry.bytes() < FLUSH_BYTES {
+        return tell_entry(replies, entry.as_ref());
+    }
+    let (count, _) = entry.as_ref().words()?;
+    replies.array(2);
+    stream_ids::tell(replies, entry.id);
+    replies.array(count);
+    entry.shared_words().for_each(|(value, word)| replies.bulk_part(value, word));
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! | [`trim`] | removal of entries from the front |
 //! | [`groups`] | groups, consumers, and entries that were delivered and not acknowledged |
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use weir_model::parts::RowType;
 use weir_model::parts::stream::{ENTRIES, EntryId, StreamDetail, entry_value};
@@ -57,6 +57,16 @@ impl Entry {
     /// Bytes of the entry.
     pub fn bytes(&self) -> usize {
         self.value.len()
+    }
+
+    /// Its words, each as what is stored of the entry and where the word is in it.
+    pub fn shared_words(&self) -> impl Iterator<Item = (Value, Range<usize>)> {
+        let mut rest = &self.value[..];
+        std::iter::from_fn(move || {
+            let word = varint::take_slice(&mut rest)?;
+            let end = self.value.len() - rest.len();
+            Some((self.value.clone(), end - word.len()..end))
+        })
     }
 }
 
