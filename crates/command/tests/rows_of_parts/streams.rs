@@ -93,3 +93,21 @@ fn many_streams_with_long_entries_are_read_together_a_few_at_a_time() {
     (0..STREAMS).for_each(|stream| drop(store.ask(&format!("XADD s{stream} 3-1 f v"))));
     assert!(store.ask(&line).starts_with("*40\r\n"));
 }
+
+#[test]
+fn an_entry_with_one_very_long_value_is_delivered_and_claimed() {
+    let (mut store, long) = (Store::default(), "v".repeat(33 << 20));
+    store.ask(&format!("XADD x 1-1 f {long} g short"));
+    store.ask("XGROUP CREATE x g 0");
+    let len = format!("${}", long.len());
+    let entry = ["*2", "$3", "1-1", "*4", "$1", "f", &len, &long, "$1", "g", "$5", "short", ""].join("\r\n");
+    for (line, front) in [
+        ("XREADGROUP GROUP g c STREAMS x >", "*1\r\n*2\r\n$1\r\nx\r\n*1\r\n"),
+        ("XREADGROUP GROUP g c STREAMS x 0", "*1\r\n*2\r\n$1\r\nx\r\n*1\r\n"),
+        ("XCLAIM x g d 0 1-1", "*1\r\n"),
+    ] {
+        let answer = store.ask(line);
+        assert!(answer.starts_with(front), "{line}: {}", &answer[..answer.len().min(100)]);
+        assert!(answer[front.len()..] == entry, "{line}");
+    }
+}
