@@ -12,7 +12,7 @@ use weir_model::LogIndex;
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
-use crate::state::{AHEAD_OF_TIME, LogState, Older, Searched, Step, Want};
+use crate::state::{AHEAD_OF_TIME, LogState, Searched, Step, Want};
 use crate::stats::LogStats;
 use crate::waiters::{OBSERVER, Waiters};
 use crate::write_ahead_log::{OutsideSync, Waiter, WriteAheadLog};
@@ -173,18 +173,25 @@ impl Shared {
 
     async fn truncate(&self, persisted: LogIndex) -> Result<()> {
         let tag = Tag::new(self.options.owner, Class::Log);
-        let mut unneeded = {
+        let mut leaving = {
             let mut state = self.state.lock();
             let mut unneeded = state.truncate(persisted);
             if let Some(recycled) = state.choose_recycled(&mut unneeded) {
                 state.start_spare(Some(recycled.path), AHEAD_OF_TIME);
             }
-            unneeded
+            let mut paths = std::mem::take(&mut state.unremoved);
+            paths.extend(unneeded.into_iter().map(|older| older.path));
+            Leaving { log: self, paths }
         };
         // The oldest is removed last: the files that a failure leaves behind are then at the front, where the next
         // opening expects them.
-        while let Some(Older { path, .. }) = unneeded.pop() {
-            self.fs.remove(&path, tag).await?;
+        while let Some(path) = leaving.paths.last() {
+            match self.fs.remove(path, tag).await {
+                // An attempt that has failed, or was dropped, may have removed it all the same.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+            leaving.paths.pop();
         }
         self.settle(Want::default(), |state| !state.is_preparing()).await;
         Ok(())
@@ -251,6 +258,21 @@ impl Shared {
                 state.fence(Error::new(ErrorKind::Invalid, "append to", &self.dir, "the log is closed"), from);
                 Ok(())
             }
+        }
+    }
+}
+
+/// The files of segments that nobody needs any more, the oldest first. The next truncation removes those that are left
+/// when this is dropped.
+struct Leaving<'a> {
+    log: &'a Shared,
+    paths: Vec<PathBuf>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if !self.paths.is_empty() {
+            self.log.state.lock().leave_behind(&mut self.paths);
         }
     }
 }

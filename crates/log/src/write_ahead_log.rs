@@ -60,7 +60,7 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     /// The engine holds everything up to `persisted`: removes or recycles the segments that are no longer needed.
     ///
     /// # Errors
-    /// I/O. Nothing that is needed is lost.
+    /// I/O. Nothing that is needed is lost, and the next truncation removes the segments that are left.
     fn truncate(&self, persisted: LogIndex) -> BoxFuture<Result<()>>;
     /// Refuses appends with `error` from now on, until the log is [replaced](Self::replace). For an owner that knows
     /// that records written now might not last.

@@ -105,6 +105,8 @@ pub(crate) struct LogState {
     observed: bool,
     active: Option<Active>,
     pub older: VecDeque<Older>,
+    /// The files of segments that nobody needs any more, and that could not be removed yet. The oldest comes first.
+    pub unremoved: Vec<PathBuf>,
     spare: Spare,
     /// Why the last attempt to make a spare failed, while there is still room in the active segment.
     spare_failure: Option<Error>,
@@ -142,6 +144,7 @@ impl LogState {
             observed: false,
             active: None,
             older: VecDeque::from(older),
+            unremoved: Vec::new(),
             spare: Spare::None,
             spare_failure: None,
             next_segment_id,

@@ -70,9 +70,16 @@ impl LogState {
         self.older.iter().rev().map(|older| older.last).find(|last| *last <= self.durable)
     }
 
-    /// Whether [`LogState::truncate`] would return anything.
+    /// These files were to be removed, and were not.
+    pub fn leave_behind(&mut self, paths: &mut Vec<PathBuf>) {
+        self.unremoved.append(paths);
+        // Names sort by the numbers of the segments.
+        self.unremoved.sort_unstable();
+    }
+
+    /// Whether there are segments to be removed: [`LogState::truncate`] would return some, or some were left behind.
     pub fn would_truncate(&self, persisted: LogIndex) -> bool {
-        self.older.front().is_some_and(|older| self.is_unneeded(older, persisted))
+        !self.unremoved.is_empty() || self.older.front().is_some_and(|older| self.is_unneeded(older, persisted))
     }
 
     /// The segments that may contain records `first..=last`, in order.
