@@ -7,4 +7,5 @@ mod crash;
 mod damage;
 mod shared;
 mod spare;
+mod truncation;
 mod wakes;
