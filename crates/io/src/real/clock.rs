@@ -81,6 +81,17 @@ impl Clock for RealClock {
         }
     }
 
+    fn forget(&self, at: Nanos, waker: &Waker) {
+        let forgotten = {
+            let mut state = self.timers.state.lock();
+            let mut same_time = state.armed.range((at, 0)..=(at, u64::MAX));
+            let key = same_time.find(|(_, armed)| armed.will_wake(waker)).map(|(key, _)| *key);
+            key.and_then(|key| state.armed.remove(&key))
+        };
+        // Dropped outside the lock: a waker may own anything.
+        drop(forgotten);
+    }
+
     fn unix_ms(&self) -> u64 {
         let now = clock_gettime(ClockId::Realtime);
         // A time before 1970 means that the machine's clock is not set.
