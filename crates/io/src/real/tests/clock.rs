@@ -60,3 +60,24 @@ fn a_sleep_ends_and_a_clock_with_timers_can_go() {
     drop((shared, clock));
     assert_eq!(Arc::strong_count(&counter), 1, "the clock's end lets go of its wakers");
 }
+
+#[test]
+fn a_sleep_that_is_given_up_leaves_no_timer_behind() {
+    let clock: Arc<dyn Clock> = RealClock::new();
+    let sleep = || Box::pin(crate::sleep_until(&clock, u64::MAX));
+    let (counter, waker) = Counter::new();
+    let (other, waker_of_other) = Counter::new();
+    // The counter itself, and the waker.
+    let at_rest = 2;
+    let mut staying = sleep();
+    assert!(staying.as_mut().poll(&mut Context::from_waker(&waker_of_other)).is_pending());
+    for _ in 0..3 {
+        let mut given_up = sleep();
+        assert!(given_up.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(Arc::strong_count(&counter) > at_rest, "the clock is to wake it");
+    }
+    assert_eq!(Arc::strong_count(&counter), at_rest);
+    assert_eq!(Arc::strong_count(&other), at_rest + 2, "the sleep keeps one, and the clock another");
+    assert!(staying.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(Arc::strong_count(&other), at_rest, "another task waits for it now");
+}
