@@ -32,16 +32,21 @@ pub(super) async fn replay(
 ) -> Result<Recovery> {
     let mut recovery = survey::judge(&shared.dir, &shared.recovery, opening, unflushed)?;
     let (mut unflushed, mut opening) = (unflushed.clone(), *opening);
-    if let (Some(taken), Some(first)) = (taken, unflushed.first_index()) {
-        let mut bytes = 0;
-        let mut counted = |index, payload: &[u8]| {
-            bytes += payload.len() as u64;
-            apply(index, payload)
-        };
-        let next = taken.read(&unflushed, &mut counted).await?;
-        (recovery.records, recovery.payload_bytes) = (next - first, bytes);
-        unflushed.drop_through(next - 1);
-        opening.persisted = next - 1;
+    match (taken, unflushed.first_index()) {
+        (Some(taken), Some(first)) => {
+            let mut bytes = 0;
+            let mut counted = |index, payload: &[u8]| {
+                bytes += payload.len() as u64;
+                apply(index, payload)
+            };
+            let next = taken.read(&unflushed, &mut counted).await?;
+            (recovery.records, recovery.payload_bytes) = (next - first, bytes);
+            unflushed.drop_through(next - 1);
+            opening.persisted = next - 1;
+        }
+        // All of them are in tables or were carried. If nobody else has records in the file, it goes.
+        (Some(taken), None) => taken.discard().await,
+        (None, _) => {}
     }
     let (unflushed, opening) = (&unflushed, &opening);
     read(shared, opening, unflushed, &mut recovery, apply).await?;
