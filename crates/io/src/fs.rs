@@ -73,7 +73,7 @@ pub trait Fs: Send + Sync + 'static {
     fn remove_dir(&self, path: &Path, tag: Tag) -> Op<()>;
     /// The names in a directory, sorted.
     fn list(&self, path: &Path, tag: Tag) -> Op<Vec<DirEntry>>;
-    /// Makes the names in a directory durable.
+    /// Makes the names in a directory durable. An empty path is the working directory, as for [`Path::parent`].
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()>;
     /// The real location of `path`: absolute, with every symbolic link followed. Components that do not exist yet stay
     /// as they are. A file system without links and without a working directory has nothing to follow.

@@ -122,6 +122,8 @@ impl Fs for RealFs {
     }
 
     fn sync_dir(&self, path: &Path, tag: Tag) -> Op<()> {
+        // The parent of a relative name of one part, for `Path::parent`: the working directory.
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         self.call("sync directory", path, tag, |path| std::fs::File::open(path)?.sync_all())
     }
 
