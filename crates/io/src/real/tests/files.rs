@@ -197,3 +197,9 @@ fn a_lock_has_one_holder_and_says_who() {
         drop(block_on(fs.lock(&dir.at("LOCK"))).unwrap());
     });
 }
+
+#[test]
+fn the_parent_of_a_relative_name_of_one_part_can_be_synced() {
+    let parent = Path::new("data").parent().unwrap();
+    each_way(|fs, _| block_on(fs.sync_dir(parent, FLUSH)).unwrap());
+}
