@@ -63,12 +63,13 @@ pub(super) async fn write(store: &Arc<Store>, control: &JobControl) -> Result<Jo
         for (key, version) in &page {
             report.entries_in += 1;
             // Expired rows are written, too: they are there until somebody deletes them.
-            let Some(version) = version.as_ref().filter(|version| version.kind != Kind::Delete) else { continue };
-            if !covered.has(key, version) {
+            let version = version.as_ref().filter(|version| version.kind != Kind::Delete);
+            if let Some(version) = version.filter(|version| !covered.has(key, version)) {
                 file.add(version.kind, key, version.expire_at_ms, &version.value).await?;
                 report.entries_out += 1;
             }
-            if turn.spend(key.len() + version.value.len() + ROW_WORK_BYTES) {
+            // A row that is not written has cost its look-up all the same.
+            if turn.spend(key.len() + version.map_or(0, |version| version.value.len()) + ROW_WORK_BYTES) {
                 yield_now().await;
             }
         }
