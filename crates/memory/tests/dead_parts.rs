@@ -1,10 +1,12 @@
-//! Parts of a deleted row that readers still hold in memory: snapshots leave them out.
+//! Parts of a deleted row, and deleted rows, that readers still hold in memory: snapshots leave them out.
 
+use std::future::{Future, poll_fn};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{Fs, Owner};
+use weir_io::{Fs, Owner, Turn};
 use weir_memory::{Budget, Env, Store, StoreOptions};
 use weir_model::engine::{JobReport, Jobs, Reads, Records};
 use weir_model::parts::{Head, Life, RowType, cover_key};
@@ -79,4 +81,34 @@ fn a_snapshot_leaves_out_the_parts_of_a_deleted_row_and_no_others() {
         assert!(get(&key).is_some() && (0..parts).all(|part: u64| get(&life.part(0, &part.to_be_bytes())).is_some()));
     }
     assert!(get(&Life::new(1).part(0, &0_u64.to_be_bytes())).is_none());
+}
+
+#[test]
+fn a_snapshot_gives_way_while_it_passes_deleted_rows() {
+    const ROWS: u64 = 100_000;
+    let sim = Sim::new(1);
+    let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let store = open(&sim, &fs);
+    let keys = || (0..ROWS).map(|number| StoredKey::new(0, &number.to_be_bytes()));
+    let mut batch = Batch::new();
+    keys().for_each(|key| batch.put(&key, b"1"));
+    apply(&store, 1, &batch);
+    // A reader from before: the deleted rows stay in memory.
+    let _reader = store.snapshot();
+    let mut batch = Batch::new();
+    keys().for_each(|key| batch.delete(&key));
+    apply(&store, 2, &batch);
+
+    store.seal();
+    let mut work = pin!(store.next_flush().expect("it was asked for").run());
+    let mut polls = 0;
+    let report = sim.block_on(poll_fn(|cx| {
+        polls += 1;
+        work.as_mut().poll(cx)
+    }));
+    let report = report.expect("no faults");
+    assert_eq!((report.entries_in, report.entries_out), (ROWS, 0));
+    // Besides a few polls for the files. A row counts for 64 bytes and its key.
+    let turns = ROWS * 64 / Turn::BYTES as u64;
+    assert!(polls > turns, "{polls} polls for {turns} turns");
 }
