@@ -64,15 +64,15 @@ pub async fn salvage(
                         found.identity = Some(header.identity);
                         follow(&mut reader, header, expected).await?
                     }
-                    None => {
-                        is_over = true;
-                        None
-                    }
+                    None => None,
                 }
             }
         };
+        // Records that the engine holds may be missing in between: a log that has failed lost some of them, and so may
+        // a power cut have done. As when a log is opened, the records behind them are needed all the same.
+        let needed = expected.unwrap_or(0).max(persisted + 1);
         match chain {
-            Some(Chain { first, .. }) if first > expected.unwrap_or(persisted + 1) => {
+            Some(Chain { first, .. }) if first > needed => {
                 is_over = true;
                 found.lost.push(path);
             }
@@ -81,7 +81,8 @@ pub async fn salvage(
                 found.last = found.last.max(next - 1);
                 kept.push((path, end));
             }
-            // A segment without a record at its beginning is empty, or damaged there: the next segments tell which.
+            // A segment without a record at its beginning is empty, or damaged there or in its header: the next
+            // segments tell whether any record is missing.
             None => found.lost.push(path),
         }
     }
