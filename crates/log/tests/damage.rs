@@ -363,3 +363,36 @@ fn what_can_be_kept_of_a_damaged_log_is_everything_in_front_of_the_damage() {
         assert!(cuts > 30, "{cuts}");
     }
 }
+
+#[test]
+fn what_is_behind_a_gap_is_kept_if_the_engine_holds_what_is_missing() {
+    use weir_io::{Fs, Owner};
+    // A write that fails may have written some of its sectors, or all of them.
+    for seed in 0..8 {
+        let (sim, disk) = world(seed, &DiskImage::new(), FaultPlan::none());
+        let fs: Arc<dyn Fs> = disk.clone();
+        sim.block_on(async {
+            let (log, ..) = open(&disk, options(SyncMode::Interval, 5), 0).await.expect("a fresh disk");
+            for _ in 0..5 {
+                log.commit(log.append(&[7; 1000]).expect("nothing fails yet")).await.expect("nothing fails yet");
+            }
+            disk.fail_next(Some(OpKind::Write), Fault::Error);
+            let missing = (0..3).map(|_| log.append(&[7; 1500]).expect("nothing fails yet")).last().expect("some");
+            log.commit(missing).await.expect_err("its write fails");
+            log.replace(missing).await.expect("the engine holds everything");
+            for _ in 0..5 {
+                log.commit(log.append(&[7; 1000]).expect("it goes on")).await.expect("it goes on");
+            }
+            let last = log.last();
+
+            let salvage = || weir_log::salvage(&fs, Path::new(DIR), Owner::default(), Some(0), missing);
+            let found = salvage().await.expect("nothing fails");
+            assert_eq!((found.last, found.lost.len(), found.whole.len()), (last, 0, 1), "seed {seed}");
+            // Nothing in the segment in front of the gap is needed.
+            let front = found.whole[0].clone();
+            assert!(disk.flip_bit(&front, 20, 0));
+            let found = salvage().await.expect("nothing fails");
+            assert_eq!((found.last, found.lost), (last, vec![front]), "seed {seed}: a damaged header");
+        });
+    }
+}
