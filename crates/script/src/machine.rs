@@ -15,6 +15,7 @@ use weir_command::reply::{Protocol, Replies};
 
 use crate::api;
 use crate::bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
+use crate::budget::Work;
 use crate::functions::{self, Registered};
 use crate::library::{self, Libraries, Library};
 use crate::raised::{self, ended, line, no_memory, raised_text, text_of};
@@ -145,7 +146,7 @@ impl Machine {
         let shared = Arc::new(Shared::new());
         let (json, registered) = (Arc::default(), Arc::default());
         let parts = parts(&lua, &shared)?;
-        parts.raw_set("json", json::table(&lua, &json)?)?;
+        parts.raw_set("json", json::table(&lua, &json, &shared)?)?;
         let redis: Table = parts.raw_get("redis")?;
         parts.raw_set("redis_of_library", functions::table(&lua, &redis, &registered)?)?;
         let (compiles, runs, loads) = lua.load(PRELUDE).set_name("=prelude").call(parts)?;
@@ -259,7 +260,7 @@ impl Machine {
             let mut replies = Replies::default();
             replies.protocol = run.protocol;
             if is_done {
-                values::tell(&mut replies, &value, self.shared.protocol())?;
+                values::tell(&mut replies, &value, self.shared.protocol(), &mut Work::of(&self.shared))?;
             } else {
                 replies.error(&failure(&run.what, &value)?);
             }

@@ -4,6 +4,7 @@ use mlua::{Lua, LuaString, Table, Value};
 use weir_command::error::REPLY_TOO_LONG;
 use weir_command::reply::{OUTPUT_BYTES_MAX, Protocol, Replies};
 
+use crate::budget::{TABLE_WORK, Work};
 use crate::raised::raised;
 use crate::replies::Reply;
 
@@ -62,12 +63,18 @@ pub(crate) fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
 /// that has asked for RESP3 tells true and false apart from a value that is there or missing.
 ///
 /// # Errors
-/// The value cannot be read.
-pub(crate) fn tell(out: &mut Replies, value: &Value, protocol: Protocol) -> mlua::Result<()> {
-    tell_at(out, value, protocol, DEPTH_MAX)
+/// The value cannot be read, or the script has to end, as `work` says.
+pub(crate) fn tell(out: &mut Replies, value: &Value, protocol: Protocol, work: &mut Work<'_>) -> mlua::Result<()> {
+    tell_at(out, value, protocol, work, DEPTH_MAX)
 }
 
-fn tell_at(out: &mut Replies, value: &Value, protocol: Protocol, depth: usize) -> mlua::Result<()> {
+fn tell_at(
+    out: &mut Replies,
+    value: &Value,
+    protocol: Protocol,
+    work: &mut Work<'_>,
+    depth: usize,
+) -> mlua::Result<()> {
     let Some(depth) = depth.checked_sub(1) else {
         out.error(b"ERR reached lua stack limit");
         return Ok(());
@@ -76,6 +83,11 @@ fn tell_at(out: &mut Replies, value: &Value, protocol: Protocol, depth: usize) -
     if out.len() > OUTPUT_BYTES_MAX {
         return Err(raised(REPLY_TOO_LONG.text()));
     }
+    work.add(match value {
+        Value::String(text) => text.as_bytes().len(),
+        Value::Table(_) => TABLE_WORK,
+        _ => 0,
+    })?;
     match value {
         Value::String(text) => out.bulk(&text.as_bytes()),
         Value::Integer(number) => out.integer(*number),
@@ -85,7 +97,7 @@ fn tell_at(out: &mut Replies, value: &Value, protocol: Protocol, depth: usize) -
         }
         Value::Boolean(false) if protocol == Protocol::Resp3 => out.integer(0),
         Value::Boolean(true) => out.integer(1),
-        Value::Table(table) => return tell_table(out, table, protocol, depth),
+        Value::Table(table) => return tell_table(out, table, protocol, work, depth),
         _ => out.null(),
     }
     Ok(())
@@ -125,7 +137,13 @@ fn text_of(table: &Table, name: &str) -> mlua::Result<Option<Vec<u8>>> {
     })
 }
 
-fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize) -> mlua::Result<()> {
+fn tell_table(
+    out: &mut Replies,
+    table: &Table,
+    protocol: Protocol,
+    work: &mut Work<'_>,
+    depth: usize,
+) -> mlua::Result<()> {
     if let Some(error) = text_of(table, "err")? {
         out.error(&one_line(error));
         return Ok(());
@@ -140,16 +158,17 @@ fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize
     }
     for (name, is_map) in [("map", true), ("set", false)] {
         if let Value::Table(inner) = table.raw_get(name)? {
-            let pairs: Vec<(Value, Value)> = inner.pairs().collect::<mlua::Result<_>>()?;
+            let pairs = inner.pairs().map(|pair| work.add(0).and(pair));
+            let pairs: Vec<(Value, Value)> = pairs.collect::<mlua::Result<_>>()?;
             if is_map {
                 out.map(pairs.len())
             } else {
                 out.set(pairs.len())
             }
             for (key, value) in &pairs {
-                tell_at(out, key, protocol, depth)?;
+                tell_at(out, key, protocol, work, depth)?;
                 if is_map {
-                    tell_at(out, value, protocol, depth)?;
+                    tell_at(out, value, protocol, work, depth)?;
                 }
             }
             return Ok(());
@@ -179,9 +198,10 @@ fn tell_table(out: &mut Replies, table: &Table, protocol: Protocol, depth: usize
     let mut len = 0;
     while !table.raw_get::<Value>(len + 1)?.is_nil() {
         len += 1;
+        work.add(0)?;
     }
     out.array(len);
-    (1..=len).try_for_each(|index| tell_at(out, &table.raw_get(index)?, protocol, depth))
+    (1..=len).try_for_each(|index| tell_at(out, &table.raw_get(index)?, protocol, work, depth))
 }
 
 /// `text` on one line, as a reply needs it.

@@ -4,14 +4,14 @@ use mlua::{Function, Lua, Table, Value};
 use weir_command::float::push_general;
 
 use super::settings::{DEPTH_MAX, Invalid, Settings, Sparse};
+use crate::budget::{TABLE_WORK, Work};
 use crate::failure::{Result, failed};
 use crate::values::number_of;
 
 /// Most bytes that are written. A few tables that contain each other many times can become many bytes.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
-/// How many elements an array may lack at most, whatever its sparseness is set to. Each of them is a step that nothing
-/// can interrupt.
+/// How many elements an array may lack at most, whatever its sparseness is set to. Each of them is written as `null`.
 const MISSING_MAX: usize = 1_000_000;
 
 /// A table that is not completely written yet.
@@ -27,11 +27,12 @@ enum At {
     Key(Value),
 }
 
-/// `value` as JSON. Open tables are kept on the heap, so that a script cannot fill the thread's stack.
-pub(crate) fn encode(lua: &Lua, value: &Value, settings: &Settings) -> Result<Vec<u8>> {
+/// `value` as JSON. Open tables are kept on the heap, so that a script cannot fill the thread's stack. A few tables
+/// that contain each other many times are much `work`, so it is checked meanwhile whether the script has to end.
+pub(crate) fn encode(lua: &Lua, value: &Value, settings: &Settings, work: &mut Work<'_>) -> Result<Vec<u8>> {
     let next: Function = lua.globals().raw_get("next")?;
     let (mut out, mut open) = (Vec::new(), Vec::new());
-    put(&mut out, value.clone(), &mut open, settings)?;
+    put(&mut out, value.clone(), &mut open, settings, work)?;
     while let Some(Unwritten { table, at }) = open.last_mut() {
         let value = match at {
             At::Element(index, len) if *index < *len => {
@@ -62,14 +63,25 @@ pub(crate) fn encode(lua: &Lua, value: &Value, settings: &Settings) -> Result<Ve
             }
         };
         match value {
-            Some(value) => put(&mut out, value, &mut open, settings)?,
+            Some(value) => put(&mut out, value, &mut open, settings, work)?,
             None => _ = open.pop(),
         }
     }
     Ok(out)
 }
 
-fn put(out: &mut Vec<u8>, value: Value, open: &mut Vec<Unwritten>, settings: &Settings) -> Result<()> {
+fn put(
+    out: &mut Vec<u8>,
+    value: Value,
+    open: &mut Vec<Unwritten>,
+    settings: &Settings,
+    work: &mut Work<'_>,
+) -> Result<()> {
+    work.add(match &value {
+        Value::String(text) => text.as_bytes().len(),
+        Value::Table(_) => TABLE_WORK,
+        _ => 0,
+    })?;
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         Value::LightUserData(data) if data.0.is_null() => out.extend_from_slice(b"null"),
@@ -81,7 +93,7 @@ fn put(out: &mut Vec<u8>, value: Value, open: &mut Vec<Unwritten>, settings: &Se
             if open.len() >= DEPTH_MAX.min(settings.depth_written) {
                 return failed(format!("Cannot serialise, excessive nesting ({})", open.len() + 1));
             }
-            let at = match array_len(&table, &settings.sparse)? {
+            let at = match array_len(&table, &settings.sparse, work)? {
                 Some(len) => {
                     out.push(b'[');
                     At::Element(0, len)
@@ -153,9 +165,10 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// The length of `table` as an array; `None` if it is no array.
-fn array_len(table: &Table, sparse: &Sparse) -> Result<Option<usize>> {
+fn array_len(table: &Table, sparse: &Sparse, work: &mut Work<'_>) -> Result<Option<usize>> {
     let (mut len, mut count) = (0_usize, 0_usize);
     for pair in table.pairs::<Value, Value>() {
+        work.add(0)?;
         let index = match pair?.0 {
             Value::Integer(index) => index as f64,
             Value::Number(index) => index,

@@ -15,21 +15,24 @@ use parking_lot::Mutex;
 use self::decode::decode;
 use self::encode::encode;
 pub(crate) use self::settings::Settings;
+use crate::budget::Work;
 use crate::failure::{raise_text, told};
+use crate::shared::Shared;
 
 /// The table `cjson`, whose functions use and change `settings`.
 ///
 /// # Errors
 /// There is no memory for it.
-pub(crate) fn table(lua: &Lua, settings: &Arc<Mutex<Settings>>) -> mlua::Result<Table> {
+pub(crate) fn table(lua: &Lua, settings: &Arc<Mutex<Settings>>, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("null", Value::NULL)?;
     table.raw_set("_NAME", "cjson")?;
     table.raw_set("_VERSION", "2.1.0")?;
-    let own = Arc::clone(settings);
+    let (own, run) = (Arc::clone(settings), Arc::clone(shared));
     let encodes = move |lua: &Lua, value: Value| {
         let settings = *own.lock();
-        told(lua, encode(lua, &value, &settings)).and_then(|json| lua.create_string(json))
+        let json = encode(lua, &value, &settings, &mut Work::of(&run));
+        told(lua, json).and_then(|json| lua.create_string(json))
     };
     table.raw_set("encode", lua.create_function(encodes)?)?;
     let own = Arc::clone(settings);
@@ -52,13 +55,14 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Mutex<Settings>>) -> mlua::Result<
         table.raw_set(setting.name, lua.create_function(sets)?)?;
     }
     // Another table, with settings of its own.
-    let new = |lua: &Lua, _: MultiValue| table_of_its_own(lua);
+    let run = Arc::clone(shared);
+    let new = move |lua: &Lua, _: MultiValue| table_of_its_own(lua, &run);
     table.raw_set("new", lua.create_function(new)?)?;
     Ok(table)
 }
 
-fn table_of_its_own(lua: &Lua) -> mlua::Result<Table> {
-    table(lua, &Arc::default())
+fn table_of_its_own(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
+    table(lua, &Arc::default(), shared)
 }
 
 #[cfg(test)]
@@ -77,8 +81,9 @@ mod tests {
 
     fn again(json: &str) -> String {
         let lua = Lua::new();
-        let settings = Settings::default();
-        text(decode(&lua, json.as_bytes(), &settings).and_then(|value| encode(&lua, &value, &settings)))
+        let (settings, shared) = (Settings::default(), Shared::new());
+        let mut work = Work::of(&shared);
+        text(decode(&lua, json.as_bytes(), &settings).and_then(|value| encode(&lua, &value, &settings, &mut work)))
     }
 
     #[test]
