@@ -255,6 +255,12 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         "local c = coroutine.wrap(function() while true do end end); c()",
         "while true do coroutine.resume(coroutine.create(function() while true do end end)) end",
         "while true do xpcall(function() while true do end end, function() end) end",
+        // Eighteen tables, which are half a million where they are written out.
+        "local t = {} for i = 1, 18 do t = {t, t} end return t",
+        "local t = {} for i = 1, 18 do t = {map = {a = t, b = t}} end return t",
+        "local t = {} for i = 1, 18 do t = {t, t} end return #cjson.encode(t)",
+        "local t = {} for i = 1, 18 do t = {a = t, b = t} end return #cjson.new().encode(t)",
+        "local t = {} for i = 1, 18 do t = {t, t} end return pcall(cjson.encode, t)",
     ] {
         assert_eq!(ended(source, Protocol::Resp2), "-ERR it was ended", "{source}");
     }
