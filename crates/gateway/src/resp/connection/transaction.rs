@@ -380,11 +380,12 @@ impl<S: Store> Connection<S> {
         } else {
             commands::run(command, &mut self.session, args).await
         };
-        let replies = &mut self.session.outbox.replies;
         if let Some(blocked) = self.session.blocked.take() {
-            // No command waits within a transaction.
-            replies.answer_with(&blocked.timed_out);
+            // No command waits within a transaction, so there is no wait that others could end.
+            drop(self.session.outbox.client.take_ticket());
+            self.session.outbox.replies.answer_with(&blocked.timed_out);
         }
+        let replies = &mut self.session.outbox.replies;
         let outcome = outcome.and_then(|()| match replies.is_whole() {
             true => Ok(()),
             false => Err(Error::new("ERR internal error: the reply was not whole")),
