@@ -448,6 +448,12 @@ fn what_is_there_is_answered_at_once_and_a_transaction_does_not_wait() {
         assert_eq!(client.say(line), "+QUEUED\r\n");
     }
     assert_eq!(client.say("EXEC"), "*4\r\n*2\r\n$1\r\nk\r\n$1\r\nb\r\n*-1\r\n$-1\r\n*-1\r\n");
+    // Nobody can end a wait that there was not.
+    let (mut other, number) = (connect(&weir, "ada"), id(&mut client));
+    for (line, reply) in [("MULTI", "+OK\r\n"), ("WAIT 1 0", "+QUEUED\r\n"), ("EXEC", "*1\r\n:0\r\n")] {
+        assert_eq!(client.say(line), reply, "{line}");
+    }
+    assert_eq!(other.say(&format!("CLIENT UNBLOCK {number}")), ":0\r\n");
     for (line, error) in [
         ("BLPOP k x", "-ERR timeout is not a float or out of range\r\n"),
         ("BLPOP k -1", "-ERR timeout is negative\r\n"),
