@@ -43,8 +43,8 @@ enum Step<'q> {
 }
 
 /// The queued commands in runs. The first run is one of rows, even if it is empty, so that one looks at the watched
-/// rows.
-fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
+/// rows. All of them are about `database`, unless a command in front of them chooses another one when it is run.
+fn steps(queued: &[Queued], database: u8) -> Vec<Step<'_>> {
     let mut steps = vec![Step::Rows(Vec::new())];
     for one in queued {
         let args = one.request.args();
@@ -58,11 +58,6 @@ fn steps(queued: &[Queued], mut database: u8) -> Vec<Step<'_>> {
             }
             continue;
         }
-        if one.command.id == Id::Select
-            && let Some(chosen) = args.get(1).and_then(|word| weir_command::database(word).ok())
-        {
-            database = chosen;
-        }
         steps.push(Step::Alone(one));
     }
     steps
@@ -74,6 +69,13 @@ impl<'q> Step<'q> {
         match self {
             Step::Rows(members) => members,
             Step::Alone(_) | Step::Denied(..) => &[],
+        }
+    }
+
+    /// Says that the commands on rows of this step are about `database`.
+    fn choose(&mut self, database: u8) {
+        if let Step::Rows(members) = self {
+            members.iter_mut().for_each(|member| member.database = database);
         }
     }
 }
@@ -152,7 +154,9 @@ impl<S: Store> Connection<S> {
         // Each command was found, checked and answered when it was queued, and this is done once more when it is run.
         work.count(Module::Command, queued.len() as u64);
         work.count(Module::Word, queued.iter().map(|queued| queued.request.args().len() as u64).sum());
-        for (index, step) in steps.into_iter().enumerate() {
+        for (index, mut step) in steps.into_iter().enumerate() {
+            // A `SELECT` in front of this step may have chosen a database, or may have been refused.
+            step.choose(self.session.database());
             // A command in front of this step may have changed what is allowed.
             let step = self.check_step(step).await;
             match step {
