@@ -137,6 +137,12 @@ fn s7_a_change_counts_at_once_for_connections_that_are_open() {
     let told = bob.say("EXEC");
     assert!(told.starts_with("*2\r\n-NOPERM ACLs rules changed between") && told.ends_with(":1\r\n"), "{told}");
     hold(&mut bob, &[("GET key", NO_GET)]);
+    // What stands behind a `SELECT` that is refused is done in the database that is still chosen.
+    hold(&mut bob, &[("MULTI", "+OK\r\n"), ("SELECT 1", "+QUEUED\r\n"), ("APPEND where here", "+QUEUED\r\n")]);
+    hold(&mut owner, &[("ACL SETUSER bob -select", "+OK\r\n")]);
+    let told = bob.say("EXEC");
+    assert!(told.starts_with("*2\r\n-NOPERM ACLs rules changed between") && told.ends_with(":4\r\n"), "{told}");
+    hold(&mut owner, &[("GET where", "$4\r\nhere\r\n"), ("ACL SETUSER bob +select", "+OK\r\n")]);
     // A user who waits, and may not take what comes.
     bob.send(&encode(&["BLPOP", "list", "0"]));
     while !owner.say("CLIENT LIST").contains("flags=b") {}
