@@ -296,6 +296,7 @@ impl<S: Store> Connection<S> {
             }
         }
         self.send_events().await;
+        self.end_remembering(members.first().map(|member| member.command));
         run
     }
 

@@ -41,11 +41,12 @@ impl<S: Store> Connection<S> {
         reader
     }
 
-    /// The command has ended: the choice of `CLIENT CACHING` no longer applies, and keys beyond the limit are
-    /// forgotten.
+    /// The command has ended, or was refused: the choice of `CLIENT CACHING` no longer applies, and keys beyond the
+    /// limit are forgotten. `command` is `None` if there is no such command.
     #[inline]
-    pub(super) fn end_remembering(&mut self, command: &Command) {
-        let is_within = self.session.transaction.is_some() || command.id == Id::Client;
+    pub(super) fn end_remembering(&mut self, command: Option<&Command>) {
+        let is_client = command.is_some_and(|command| command.id == Id::Client);
+        let is_within = self.session.transaction.is_some() || is_client;
         let Some(tracked) = &mut self.session.tracked else { return };
         if !is_within {
             tracked.caching = None;
