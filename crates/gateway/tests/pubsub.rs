@@ -168,6 +168,35 @@ fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
     assert_eq!(next(&mut keeper), invalid);
 }
 
+/// Whatever becomes of the next command: it is refused, unknown, or run together with others.
+#[test]
+fn what_is_chosen_for_the_next_command_is_not_chosen_for_the_one_behind_it() {
+    let weir = Running::start(Settings::default());
+    let [mut keeper, mut other] = [0; 2].map(|_| weir.connect());
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON OPTOUT"), "+OK\r\n");
+    let invalid = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n";
+    for next_ones in [
+        vec![encode(&["GET"])],
+        vec![encode(&["NOSUCH", "k"])],
+        vec![encode(&["APPEND", "i", "v"]), encode(&["APPEND", "j", "v"])],
+    ] {
+        assert_eq!(other.say("SET k 1"), "+OK\r\n");
+        assert_eq!(keeper.say("CLIENT CACHING NO"), "+OK\r\n");
+        keeper.send(&[next_ones.concat(), encode(&["GET", "k"])].concat());
+        keeper.until(b"$1\r\n1\r\n");
+        assert_eq!(other.say("SET k 2"), "+OK\r\n");
+        keeper.send(&encode(&["PING"]));
+        assert_eq!(String::from_utf8_lossy(&keeper.until(b"+PONG\r\n")), invalid, "{next_ones:?}");
+    }
+    // As in Redis, the choice outlasts other subcommands of `CLIENT`.
+    assert_eq!(keeper.say("CLIENT CACHING NO"), "+OK\r\n");
+    assert!(keeper.say("CLIENT ID").starts_with(':'));
+    assert_eq!(keeper.say("GET k"), "$1\r\n2\r\n");
+    assert_eq!(other.say("SET k 3"), "+OK\r\n");
+    assert_eq!(keeper.say("PING"), "+PONG\r\n");
+}
+
 /// In RESP3, as in Redis, whatever the connection does meanwhile.
 #[test]
 fn who_is_told_in_the_place_of_another_need_not_listen_to_anything() {
