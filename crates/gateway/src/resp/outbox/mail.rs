@@ -231,6 +231,10 @@ impl<S: Store> Outbox<S> {
         mail.mailbox.written(std::mem::take(&mut mail.taken));
         let then = mail.blocked.take().map(|(phase, _)| phase);
         self.enter(then.unwrap_or(self.client.phase()));
+        // A connection that only listens has no command whose end would give back what was booked for the messages.
+        if !self.answer.is_under_way {
+            self.let_go();
+        }
         self.count(|stats| stats.bytes_out.add(len));
         self.book_turn(self.server.clock.now());
     }
