@@ -59,6 +59,32 @@ struct Waiting {
     bytes: usize,
 }
 
+/// An event that is being sent. If its sender is killed before it was sent, it waits again.
+struct Unsent<'e> {
+    of: &'e KeyEvents,
+    event: KeyEvent,
+    is_sent: bool,
+}
+
+impl Unsent<'_> {
+    fn event(&self) -> &KeyEvent {
+        &self.event
+    }
+
+    fn was_sent(mut self) {
+        self.is_sent = true;
+    }
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            let key = std::mem::take(&mut self.event.key);
+            self.of.put_back(KeyEvent { key, ..self.event.clone() });
+        }
+    }
+}
+
 impl KeyEvents {
     /// Events of the tenant whose subscribers are in `pubsub` and whose databases are stored as `databases` says.
     /// `unsent` is notified of events that no connection has caused.
@@ -111,8 +137,8 @@ impl KeyEvents {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the next waiting event.
-    fn next(&self) -> Option<KeyEvent> {
+    /// Takes the next waiting event, to send it.
+    fn next(&self) -> Option<Unsent<'_>> {
         let mut waiting = self.waiting.lock();
         let event = waiting.events.pop_front()?;
         waiting.bytes -= EVENT_BYTES + event.key.len();
@@ -120,7 +146,15 @@ impl KeyEvents {
             waiting.events.shrink_to(16);
         }
         self.count.store(waiting.events.len(), Ordering::Relaxed);
-        Some(event)
+        Some(Unsent { of: self, event, is_sent: false })
+    }
+
+    /// `event` waits again, in front of all others.
+    fn put_back(&self, event: KeyEvent) {
+        let mut waiting = self.waiting.lock();
+        waiting.bytes += EVENT_BYTES + event.key.len();
+        waiting.events.push_front(event);
+        self.count.store(waiting.events.len(), Ordering::Relaxed);
     }
 
     /// The number of events that were dropped because too many waited.
@@ -186,19 +220,26 @@ mod tests {
         KeyEvent { class: Classes::STRING, name: "set", database: 0, key: key.into(), by: 1 }
     }
 
+    fn next(events: &KeyEvents) -> Option<KeyEvent> {
+        let unsent = events.next()?;
+        let event = unsent.event().clone();
+        unsent.was_sent();
+        Some(event)
+    }
+
     #[test]
     fn events_come_in_order_and_what_is_too_much_is_counted() {
         let events = KeyEvents::default();
-        assert!(!events.are_waiting() && events.next().is_none());
+        assert!(!events.are_waiting() && next(&events).is_none());
         events.tell(vec![event(b"a"), event(b"b")]);
         events.tell(vec![event(b"c")]);
         assert!(events.are_waiting());
-        let keys = std::iter::from_fn(|| events.next()).map(|event| event.key[0]);
+        let keys = std::iter::from_fn(|| next(&events)).map(|event| event.key[0]);
         assert_eq!(keys.collect::<Vec<u8>>(), b"abc");
         let long = event(&vec![b'x'; WAITING_BYTES_MAX / 2]);
         events.tell(vec![long.clone(), long, event(b"short")]);
         assert_eq!((events.dropped(), events.has_lost_changes()), (1, false), "the second of the long ones");
-        assert_eq!(std::iter::from_fn(|| events.next()).count(), 2);
+        assert_eq!(std::iter::from_fn(|| next(&events)).count(), 2);
         assert_eq!(events.waiting.lock().bytes, 0);
         let change = KeyEvent { class: Classes::CHANGED, ..event(&vec![b'x'; WAITING_BYTES_MAX]) };
         events.tell(vec![change]);

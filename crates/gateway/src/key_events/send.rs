@@ -23,18 +23,22 @@ pub(crate) async fn send_waiting(
     let tell = |message: Message| pubsub.tell(&message, now);
     let (mut cut, mut sent) = (Vec::new(), 0);
     let _sending = events.sending.lock().await;
-    while let Some(event) = events.next() {
+    loop {
+        // Not behind the last event: what is told below must not be left to a time when no event waits.
+        if sent > 0 && sent % TURN_EVENTS == 0 && events.are_waiting() {
+            yields.now().await;
+        }
+        let Some(unsent) = events.next() else { break };
+        let event = unsent.event();
         if event.class == Classes::CHANGED {
             cut.extend(tracking.changed(&event.key, event.by).into_iter().flat_map(tell));
         } else if event.class == Classes::KEPT {
             tracking.remember(event.by, std::iter::once(&event.key[..]));
         } else if !pubsub.is_silent() {
-            notify(pubsub, events.notified(), &event, (now, yields), &mut cut).await;
+            notify(pubsub, events.notified(), event, (now, yields), &mut cut).await;
         }
+        unsent.was_sent();
         sent += 1;
-        if sent % TURN_EVENTS == 0 {
-            yields.now().await;
-        }
     }
     cut.extend(tracking.broadcast().flat_map(tell));
     if events.has_lost_changes() {
