@@ -68,3 +68,6 @@ async fn notify(
         cut.extend(published.cut);
     }
 }
+
+#[cfg(test)]
+mod tests;
