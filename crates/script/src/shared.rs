@@ -22,6 +22,20 @@ struct RunState {
     chance: Chance,
     /// How many bytes of memory the run may use.
     memory_bytes: usize,
+    /// How many bytes the machine's values keep beside the machine's own memory. Garbage that is not freed yet counts.
+    kept_bytes: usize,
+}
+
+/// Bytes that a value of the machine keeps beside the machine's own memory; given back when dropped.
+pub(crate) struct Kept {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.shared.0.lock().kept_bytes -= self.bytes;
+    }
 }
 
 impl Shared {
@@ -33,19 +47,21 @@ impl Shared {
             end: None,
             chance: Chance::seeded(0),
             memory_bytes: MEMORY_BYTES_MAX,
+            kept_bytes: 0,
         }))
     }
 
-    /// Begins a run. Nothing is left of the run before.
+    /// Begins a run. Nothing is left of the run before but garbage.
     pub(crate) fn begin(&self, world: &Arc<dyn World>, seed: u64, memory_bytes: usize) {
-        let state = RunState {
+        let mut state = self.0.lock();
+        *state = RunState {
             world: Some(Arc::clone(world)),
             protocol: Protocol::Resp2,
             end: None,
             chance: Chance::seeded(seed),
             memory_bytes,
+            kept_bytes: state.kept_bytes,
         };
-        *self.0.lock() = state;
     }
 
     /// Ends the run; gives why it had to end, if it had to.
@@ -86,6 +102,13 @@ impl Shared {
     /// How many bytes of memory the run may use.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.0.lock().memory_bytes
+    }
+
+    /// Books `bytes` that are kept until the result is dropped. `None` if more would be kept than the run may use.
+    pub(crate) fn try_keep(self: &Arc<Self>, bytes: usize) -> Option<Kept> {
+        let mut state = self.0.lock();
+        state.kept_bytes = state.kept_bytes.checked_add(bytes).filter(|&kept| kept <= state.memory_bytes)?;
+        Some(Kept { shared: Arc::clone(self), bytes })
     }
 
     /// The protocol of the replies of commands.

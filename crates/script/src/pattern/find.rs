@@ -233,9 +233,15 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+    use crate::shared::Shared;
+
+    fn parsed(pattern: &[u8]) -> Pattern {
+        Pattern::parse(pattern, true, &mut Budget::of(&Shared::new())).expect("room")
+    }
 
     fn found(pattern: &str, text: &str) -> Result<Option<(usize, usize)>, Stop> {
-        let pattern = Pattern::parse(pattern.as_bytes(), true);
+        let pattern = parsed(pattern.as_bytes());
         let found = Search::new(&pattern, text.as_bytes(), &|| false).first_from(0);
         found.map(|found| found.map(|found| (found.from, found.to)))
     }
@@ -280,7 +286,7 @@ mod tests {
             looks.set(looks.get() + 1);
             looks.get() > 10
         };
-        let pattern = Pattern::parse("a*".repeat(30).as_bytes(), true);
+        let pattern = parsed("a*".repeat(30).as_bytes());
         let pattern = Pattern { items: [pattern.items, vec![Item::End]].concat(), is_anchored: true };
         let text = [&[b'a'; 100][..], b"b"].concat();
         assert_eq!(Search::new(&pattern, &text, &has_to_end).first_from(0), Err(Stop::Ends));

@@ -8,8 +8,8 @@ use super::find::{Capture, Match, Search, Stop};
 use super::parse::{Pattern, counted};
 use crate::budget::Budget;
 use crate::failure::raise_text;
-use crate::raised::{ended, raised_here};
-use crate::shared::Shared;
+use crate::raised::{ended, no_memory, raised_here};
+use crate::shared::{Kept, Shared};
 use crate::values::{number_of, text_or_number};
 
 /// The bytes that have a special meaning in patterns.
@@ -91,7 +91,7 @@ fn find(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValu
         let range = |at: usize| vec![Value::Number((at + 1) as f64), Value::Number((at + pattern.len()) as f64)];
         return Ok(MultiValue::from_vec(found.map_or_else(|| vec![Value::Nil], range)));
     }
-    let pattern = Pattern::parse(&pattern, true);
+    let pattern = Pattern::parse(&pattern, true, &mut Budget::of(shared))?;
     let found = Search::new(&pattern, &text, &|| shared.has_to_end()).first_from(from);
     let Some(found) = found.map_err(|stop| stopped(lua, stop))? else {
         return Ok(MultiValue::from_vec(vec![Value::Nil]));
@@ -106,7 +106,7 @@ fn first_match(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<Mu
     let (text, pattern) = (arguments.text(0)?, arguments.text(1)?);
     let text = text.as_bytes();
     let from = arguments.init(2, text.len())?;
-    let pattern = Pattern::parse(&pattern.as_bytes(), true);
+    let pattern = Pattern::parse(&pattern.as_bytes(), true, &mut Budget::of(shared))?;
     let found = Search::new(&pattern, &text, &|| shared.has_to_end()).first_from(from);
     match found.map_err(|stop| stopped(lua, stop))? {
         Some(found) => captures(lua, &text, &found, true).map(MultiValue::from_vec),
@@ -114,18 +114,30 @@ fn first_match(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<Mu
     }
 }
 
+/// Books the memory of a pattern that the script keeps.
+fn keep(lua: &Lua, shared: &Arc<Shared>, pattern: &Pattern) -> mlua::Result<Kept> {
+    if let Some(kept) = shared.try_keep(pattern.bytes()) {
+        return Ok(kept);
+    }
+    // The machine knows nothing of this memory, so it sees no reason to look for garbage.
+    lua.gc_collect()?;
+    shared.try_keep(pattern.bytes()).ok_or_else(no_memory)
+}
+
 /// A function that gives one match after the other: for `gmatch` its captures; for `gsub` its range, counted from 1,
 /// and its captures.
 fn matches(lua: &Lua, shared: &Arc<Shared>, args: &MultiValue, of_gsub: bool) -> mlua::Result<Value> {
     let arguments = Arguments { lua, name: if of_gsub { "gsub" } else { "gmatch" }, values: args };
     let (text, pattern) = (arguments.text(0)?, arguments.text(1)?);
-    let pattern = Pattern::parse(&pattern.as_bytes(), of_gsub);
+    let pattern = Pattern::parse(&pattern.as_bytes(), of_gsub, &mut Budget::of(shared))?;
+    let kept = keep(lua, shared, &pattern)?;
+    let pattern = (pattern, kept);
     let (own, next) = (Arc::clone(shared), parking_lot::Mutex::new(Some(0)));
     let gives = move |lua: &Lua, _: MultiValue| {
-        let text = text.as_bytes();
+        let (text, (pattern, _)) = (text.as_bytes(), &pattern);
         let mut next = next.lock();
         let Some(from) = next.take().filter(|&from| from <= text.len()) else { return Ok(MultiValue::new()) };
-        let found = Search::new(&pattern, &text, &|| own.has_to_end()).first_from(from);
+        let found = Search::new(pattern, &text, &|| own.has_to_end()).first_from(from);
         let Some(found) = found.map_err(|stop| stopped(lua, stop))? else { return Ok(MultiValue::new()) };
         // Behind an empty match, it continues with the next byte.
         let after = found.to + usize::from(found.to == found.from);
@@ -145,7 +157,8 @@ fn matches(lua: &Lua, shared: &Arc<Shared>, args: &MultiValue, of_gsub: bool) ->
 fn replaced(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValue> {
     let arguments = Arguments { lua, name: "gsub", values: args };
     let (text, pattern) = (arguments.text(0)?, arguments.text(1)?);
-    let (text, pattern) = (text.as_bytes(), Pattern::parse(&pattern.as_bytes(), true));
+    let pattern = Pattern::parse(&pattern.as_bytes(), true, &mut Budget::of(shared))?;
+    let text = text.as_bytes();
     let with = match args.get(2) {
         Some(Value::Table(table)) => Replacement::Table(table),
         Some(value) => match text_or_number(lua, value)? {

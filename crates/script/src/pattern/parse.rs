@@ -8,6 +8,10 @@
 //! ```
 //!
 //! As in Lua 5.1, a pattern ends at its first byte 0, and an error in it is reported only if a match gets that far.
+//!
+//! An item takes some fifty times as much memory as its byte in the pattern, which the machine does not see.
+
+use crate::budget::Budget;
 
 /// The bytes that a class contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +113,16 @@ pub(super) fn counted(pattern: &[u8]) -> &[u8] {
 
 impl Pattern {
     /// Reads a pattern, which may be any bytes. A leading `^` is special if `anchors` is set.
-    pub(super) fn parse(pattern: &[u8], anchors: bool) -> Self {
+    ///
+    /// # Errors
+    /// The items take more than there is left in `budget`, or the script has to end.
+    pub(super) fn parse(pattern: &[u8], anchors: bool, budget: &mut Budget<'_>) -> mlua::Result<Self> {
         let pattern = counted(pattern);
         let rest = pattern.strip_prefix(b"^").filter(|_| anchors);
         let (mut rest, is_anchored) = (rest.unwrap_or(pattern), rest.is_some());
         let mut items = Vec::new();
         while !rest.is_empty() {
+            budget.take(size_of::<Item>())?;
             match item(&mut rest) {
                 Ok(item) => items.push(item),
                 Err(what) => {
@@ -123,7 +131,13 @@ impl Pattern {
                 }
             }
         }
-        Self { items, is_anchored }
+        items.shrink_to_fit();
+        Ok(Self { items, is_anchored })
+    }
+
+    /// How many bytes of memory the items take.
+    pub(super) fn bytes(&self) -> usize {
+        self.items.len() * size_of::<Item>()
     }
 }
 
@@ -172,7 +186,11 @@ fn class(rest: &mut &[u8]) -> Result<Class, &'static str> {
             Ok(Class::named(letter))
         }
         b'[' => set(rest),
-        byte => Ok(Class::of(|other| other == byte)),
+        byte => {
+            let mut class = Class::NONE;
+            class.add(byte);
+            Ok(class)
+        }
     }
 }
 
@@ -222,14 +240,19 @@ fn cut_set(rest: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::Shared;
     use proptest::prelude::*;
+
+    fn parsed(pattern: &[u8], anchors: bool) -> Pattern {
+        Pattern::parse(pattern, anchors, &mut Budget::of(&Shared::new())).expect("room")
+    }
 
     fn bytes(class: Class) -> Vec<u8> {
         (0..=u8::MAX).filter(|&byte| class.has(byte)).collect()
     }
 
     fn set_of(pattern: &str) -> Vec<u8> {
-        match Pattern::parse(pattern.as_bytes(), true).items[..] {
+        match parsed(pattern.as_bytes(), true).items[..] {
             [Item::Some(class, Times::Once)] => bytes(class),
             ref items => panic!("{pattern}: {items:?}"),
         }
@@ -255,7 +278,7 @@ mod tests {
             };
             assert_eq!(set_of(pattern), expected, "{pattern}");
         }
-        assert!(matches!(Pattern::parse(b"[a-%]", true).items[..], [Item::Wrong(_)]));
+        assert!(matches!(parsed(b"[a-%]", true).items[..], [Item::Wrong(_)]));
         assert_eq!(set_of("%x"), b"0123456789ABCDEFabcdef");
         assert_eq!(set_of("%."), b".");
         assert_eq!(set_of("%D").len(), 246);
@@ -264,8 +287,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_pattern(pattern: Vec<u8>, likely in "[]\\[^$%()*+?.a-b0-9f-]{0,12}") {
-            Pattern::parse(&pattern, true);
-            Pattern::parse(likely.as_bytes(), false);
+            parsed(&pattern, true);
+            parsed(likely.as_bytes(), false);
         }
     }
 }
