@@ -242,6 +242,10 @@ const TOO_LARGE: &[&str] = &[
     "return cmsgpack.unpack_limit(('\\1'):rep(8000000), 8000000)",
     "return struct.unpack(('b'):rep(8000000), ('x'):rep(8000000))",
     "local s, t = ('x'):rep(1000000), {}; for i = 1, 250 do t[i] = s end; return struct.pack(('s'):rep(250), unpack(t))",
+    "return ('a'):find(('.?'):rep(2000000))",
+    "return ('a'):match(('.?'):rep(2000000))",
+    "return ('a'):gsub(('.?'):rep(2000000), 'x')",
+    "local t, p = {}, ('.?'):rep(100000); for i = 1, 30 do t[i] = ('a'):gmatch(p) end; return #t",
 ];
 
 /// A script ends whatever it does: by the check after some instructions, or because memory runs out.
@@ -272,6 +276,11 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         let error = ended.err().map(|error| String::from_utf8_lossy(error.text()).into_owned());
         assert_eq!(error.as_deref(), Some("ERR the script needs more than 64 MB of memory"), "{source}");
     }
+    // A pattern that the script no longer uses does not count.
+    let source = b"for i = 1, 30 do for x in ('a'):gmatch(('.?'):rep(100000)) do end end return 'fits'";
+    let script = Script::parse(source).expect("a script");
+    let ended_well = run_in_world(&mut Machine::new().expect("a machine"), script, Protocol::Resp2, &world);
+    assert_eq!(ended_well.expect("an answer").to_vec(), b"$4\r\nfits\r\n");
     for source in [
         "return ('a'):rep(200):find(('a*'):rep(60) .. 'b')",
         "return ('a'):rep(200):match(('a*'):rep(60) .. 'b')",
