@@ -119,7 +119,8 @@ impl<'a> Format<'a> {
             };
             let align = item.bytes().min(self.alignment);
             let is_aligned = align > 1 && !matches!(item, Item::Bytes(_));
-            return Ok(Some((item, if is_aligned { at.wrapping_neg() & (align - 1) } else { 0 })));
+            // As in that library, also for sizes that are no powers of 2.
+            return Ok(Some((item, if is_aligned { (align - (at & (align - 1))) & (align - 1) } else { 0 })));
         }
         Ok(None)
     }
