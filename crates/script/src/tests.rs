@@ -131,6 +131,10 @@ fn scripts_give_what_they_give_in_redis() {
         ("return io", "-ERR user_script:1: Script attempted to access nonexistent global variable 'io' @1."),
         ("return debug", "-ERR user_script:1: Script attempted to access nonexistent global variable 'debug' @1."),
         ("return loadstring('return 5')()", ":5"),
+        (
+            "return {struct.size('!4i3'), struct.size('!4hi3'), struct.size('!8i6'), #struct.pack('!4i3', 1)}",
+            "*4 :5 :5 :10 :5",
+        ),
         ("return cjson.encode({1,2,3})", "$7 [1,2,3]"),
         ("return cjson.encode({})", "$2 {}"),
         ("return cjson.encode({a=cjson.null})", "$10 {\"a\":null}"),
