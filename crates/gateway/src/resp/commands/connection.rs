@@ -86,6 +86,8 @@ pub(in crate::resp) async fn reset<S: Store>(session: &mut Session<S>, _: Args<'
     session.outbox.replies.protocol = Protocol::Resp2;
     session.outbox.reply_mode = ReplyMode::On;
     session.knows_partitions = false;
+    session.tells_cost = false;
+    session.sum = None;
     session.outbox.replies.simple("RESET");
     Ok(())
 }
