@@ -122,6 +122,13 @@ fn replies_tell_what_they_cost_where_that_was_asked_for_in_resp3() {
     client.send(&encode(&["RU", "ATTRIBUTES", "OFF"]));
     client.until(b"+OK\r\n");
     assert_eq!(client.say("GET k"), "$1\r\nv\r\n");
+    // After `RESET` the connection is as new.
+    client.send(&encode(&["RU", "ATTRIBUTES", "ON"]));
+    client.until(b"+OK\r\n");
+    client.send(&[encode(&["RESET"]), encode(&["HELLO", "3"]), encode(&["GET", "k"])].concat());
+    client.until(b"+RESET\r\n");
+    let told = String::from_utf8(client.until(b"$1\r\nv\r\n")).expect("text");
+    assert!(told.contains("proto") && !told.contains("$2\r\nru\r\n"), "{told}");
 }
 
 #[test]
