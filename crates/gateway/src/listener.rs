@@ -6,15 +6,17 @@
 //! long values, and when its tenant is [noisy](crate::noisy_neighbour). One more loop, the caller's, accepts
 //! connections, sweeps once a second, judges over how many threads the work is spread, and waits for the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use weir_io::real::{RealSpawn, be_nice, be_prompt};
@@ -35,7 +37,7 @@ use crate::spread::{self, Done, Sight, Spread};
 use crate::stats::Totals;
 use crate::store::Store;
 use crate::stream::Stream;
-use crate::tenant::account::{Costs, TenantConnections};
+use crate::tenant::account::{Account, Costs, TenantConnections};
 use crate::tls::{Handshake, Tls};
 
 /// Connections that the kernel queues until the gateway accepts them.
@@ -233,7 +235,7 @@ impl<S: Store> Gateway<S> {
             threads.push(start_thread(Arc::clone(&server), receiver, place, Arc::clone(&doors))?);
         }
         {
-            let mut end = std::pin::pin!(end);
+            let mut end = pin!(end);
             let accept = join_all(entrances.iter().map(|entrance| accept(&server, entrance, &arrivals)));
             tokio::select! {
                 biased;
@@ -241,7 +243,7 @@ impl<S: Store> Gateway<S> {
                 _ = accept => {}
                 () = sweep(&server, began) => {}
                 () = spread(&server) => {}
-                () = send_events_by_nobody(&server) => {}
+                () = send_unsent_events(&server) => {}
             }
         }
         drop(entrances);
@@ -314,32 +316,50 @@ async fn sweep<S: Store>(server: &Arc<Server<S>>, began: Nanos) {
         let cut = server.clients.sweep(server.tick(), &server.settings.patience);
         server.stats.cut.fetch_add(cut as u64, Ordering::Relaxed);
         server.notices.sweep(now);
-        send_events(server, now).await;
+        server.accounts.look_for_events();
     }
 }
 
-/// Sends events of keys that no connection has caused, soon after they happen.
-async fn send_events_by_nobody<S: Store>(server: &Arc<Server<S>>) {
+/// Waits for events of keys that no connection has caused, and then a little longer: events of keys that expire at the
+/// same time go together.
+async fn gathered<S: Store>(server: &Server<S>) {
+    server.accounts.events_by_nobody().await;
+    pause(&server.clock, GATHER_NANOS).await;
+}
+
+/// Sends events of keys that no connection sends: those that no connection has caused, soon after they happen, and
+/// those whose connection has gone. A tenant whose events take long to send keeps no other tenant's waiting.
+async fn send_unsent_events<S: Store>(server: &Arc<Server<S>>) {
+    let (mut sending, mut senders) = (FuturesUnordered::new(), BTreeSet::new());
+    let mut by_nobody = pin!(gathered(server));
     loop {
-        server.accounts.events_by_nobody().await;
-        // A connection that has found expired keys sends these events itself. Events of keys that expire at the same
-        // time go together.
-        pause(&server.clock, GATHER_NANOS).await;
-        send_events(server, server.clock.now()).await;
-    }
-}
-
-/// Sends events of keys that no connection has sent, because the keys expired meanwhile.
-async fn send_events<S: Store>(server: &Arc<Server<S>>, now: Nanos) {
-    for account in server.accounts.with_events() {
-        for address in send_waiting(&account.key_events, (&account.pubsub, &account.tracking), now, YIELD).await {
-            for stats in [&server.stats, &account.stats] {
-                stats.slow_listeners.fetch_add(1, Ordering::Relaxed);
+        tokio::select! {
+            Some(tenant) = sending.next() => {
+                senders.remove(&tenant);
+                continue;
             }
-            let tenant = Some(Arc::clone(&account.name));
-            server.notices.tell(Notice { what: What::SlowListener, tenant, address: Some(address) }, now);
+            () = &mut by_nobody => by_nobody.set(gathered(server)),
+            () = server.accounts.events_left() => {}
+        }
+        for account in server.accounts.with_events() {
+            if senders.insert(account.tenant) {
+                sending.push(send_events(server, account));
+            }
         }
     }
+}
+
+/// Sends the events of the keys of `account`. Returns the tenant's number.
+async fn send_events<S: Store>(server: &Server<S>, account: Arc<Account>) -> u32 {
+    let now = server.clock.now();
+    for address in send_waiting(&account.key_events, (&account.pubsub, &account.tracking), now, YIELD).await {
+        for stats in [&server.stats, &account.stats] {
+            stats.slow_listeners.fetch_add(1, Ordering::Relaxed);
+        }
+        let tenant = Some(Arc::clone(&account.name));
+        server.notices.tell(Notice { what: What::SlowListener, tenant, address: Some(address) }, now);
+    }
+    account.tenant
 }
 
 /// Judges again and again how many threads should serve.

@@ -3,8 +3,8 @@
 //! A writer puts events here while it holds the order of its rows ([`Witness`]), and does not wait. The connection
 //! whose command has caused the events sends them as soon as it has its answer, before it serves the next command. So a
 //! connection that causes many events pays for them. Events that no connection has caused, for example of keys that
-//! expire, are sent by the next connection that comes, or by a task of the gateway that is woken for them. Events whose
-//! connection has gone are sent at the latest by the sweep once a second.
+//! expire, are sent by the next connection that comes, or by a task of the gateway that is woken for them. The sweep
+//! wakes that task once a second for events whose connection has gone.
 
 mod send;
 

@@ -274,6 +274,8 @@ pub(crate) struct Accounts {
     machines: Arc<NodeMachines>,
     /// Notified when there are events of keys that no connection has caused.
     unsent: Arc<Notify>,
+    /// Notified when events wait whose connection may have gone.
+    left: Notify,
     all: Mutex<All>,
 }
 
@@ -289,7 +291,8 @@ impl Accounts {
     /// cursor numbers are drawn from `seed`.
     pub(crate) fn new(places: Arc<ConnectionLimits>, threads: usize, seed: u64) -> Self {
         let all = All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) };
-        Self { threads, places, machines: Arc::default(), unsent: Arc::default(), all: Mutex::new(all) }
+        let (machines, unsent, left) = Default::default();
+        Self { threads, places, machines, unsent, left, all: Mutex::new(all) }
     }
 
     /// The account of the tenant that `grant` is for.
@@ -344,6 +347,18 @@ impl Accounts {
     /// Waits until there are events of keys that no connection has caused.
     pub(crate) async fn events_by_nobody(&self) {
         self.unsent.notified().await;
+    }
+
+    /// Once a second: wakes whoever waits in [`Accounts::events_left`] if events wait to be sent.
+    pub(crate) fn look_for_events(&self) {
+        if self.all.lock().accounts.values().any(|account| account.key_events.are_waiting()) {
+            self.left.notify_one();
+        }
+    }
+
+    /// Waits until there are events of keys whose connection may have gone.
+    pub(crate) async fn events_left(&self) {
+        self.left.notified().await;
     }
 
     /// The accounts of tenants whose keys have events that wait to be sent.
