@@ -470,6 +470,39 @@ fn no_message_stands_within_a_reply() {
     assert!(numbers.eq(0..sent), "every message once, in order");
 }
 
+/// What one tenant's events cost to send is that tenant's own matter.
+#[test]
+fn s14_the_time_goes_on_while_events_take_long_to_send() {
+    const PATTERNS: usize = 1000;
+    // With one thread, an answer to one connection shows that the others have begun with what came before.
+    let clock = TestClock::new();
+    let (weir, _) = start_at(&clock, Settings { threads: 1, long_threads: 0, ..Settings::default() });
+    let [mut listener, mut first, mut second] = [0; 3].map(|_| connect(&weir, "ada"));
+    let mut bob = connect(&weir, "bob");
+    assert_eq!(listener.say("CONFIG SET notify-keyspace-events KA"), "+OK\r\n");
+    // None of these fits, which shows only at the end of a channel.
+    let pattern = |number: usize| format!("{}!{number}", "*?".repeat(300));
+    let patterns: Vec<String> = (0..PATTERNS).map(pattern).collect();
+    let words: Vec<&str> = std::iter::once("PSUBSCRIBE").chain(patterns.iter().map(String::as_str)).collect();
+    listener.send(&encode(&words));
+    listener.until(format!("!{}\r\n:{PATTERNS}\r\n", PATTERNS - 1).as_bytes());
+    // The second event waits for the first.
+    for (writer, letter) in [(&mut first, "a"), (&mut second, "b")] {
+        writer.send(&encode(&["SET", &letter.repeat(60_000), "v"]));
+    }
+    (0..100).for_each(|_| assert_eq!(bob.say("PING"), "+PONG\r\n"));
+    weir.pass(3);
+    // A connection is answered when it has sent its events.
+    for writer in [&first, &second] {
+        writer.stream.set_nonblocking(true).expect("a socket");
+        let answered = writer.stream.peek(&mut [0]);
+        assert!(
+            answered.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
+            "it was answered before the time went on"
+        );
+    }
+}
+
 #[test]
 fn who_ends_listens_no_more() {
     let weir = Running::start(Settings::default());
