@@ -204,7 +204,7 @@ fn compare(path: &Path, file: &BackupFile, found: copy::Content) -> Result<()> {
 
 /// Writes the backup of `tenant` into the directory `to`, which is claimed for it.
 async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupReport> {
-    let (databases, mut partitions) = (tenant.databases(), Vec::new());
+    let (databases, numbers, mut partitions) = (tenant.databases(), tenant.partition_numbers(), Vec::new());
     for index in 0..tenant.partitions().len() {
         partitions.push(back_up_partition(shared, tenant, index, to).await?);
     }
@@ -213,7 +213,11 @@ async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupR
         let message = "two of its databases were swapped while the backup was made: try again";
         return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
     }
-    let numbers = tenant.partitions().iter().map(|slot| slot.owner().partition).collect();
+    if tenant.partition_numbers() != numbers {
+        // Partitions that were copied after that are empty, or hold only what was written since.
+        let message = "it was emptied while the backup was made: try again";
+        return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
+    }
     let mut settings = (*tenant.settings()).clone();
     settings.secret = None;
     settings.users = Arc::default();
