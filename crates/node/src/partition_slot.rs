@@ -361,9 +361,6 @@ impl PartitionSlot {
             *self.space.lock() = space;
             unwritten = Some(partition).filter(|_| !is_written);
         }
-        if how == Leave::Discard {
-            *self.space.lock() = Space::default();
-        }
         self.shared.ticker.closed(Owner { tenant: self.tenant.0, partition: number });
         Some(Left { number, unwritten })
     }
@@ -410,6 +407,9 @@ impl PartitionSlot {
     pub(crate) fn settle(&self, number: Option<u32>) {
         {
             let mut status = self.status.lock();
+            if number != Some(status.number) {
+                *self.space.lock() = Space::default();
+            }
             match number {
                 Some(number) if matches!(status.phase, Phase::Leaving(_)) => {
                     status.is_used &= number == status.number;
