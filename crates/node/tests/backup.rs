@@ -10,7 +10,7 @@ use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, S
 use weir_io::{AlignedBuf, Class, Clock, ErrorKind, Fs, Nanos, OpenOptions, Owner, Tag, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_model::{Batch, TenantName};
-use weir_node::{Machine, Node, NodeConfig, Tenant, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, SlotState, Tenant, TenantSpec};
 
 const KEYS: u64 = 300;
 const BACKUP: &str = "/backup/shop";
@@ -293,6 +293,45 @@ fn a_backup_that_fails_leaves_its_directory_free() {
         });
     }
     assert!(failed > 3, "{failed} of 20 failed");
+}
+
+/// Only the first and the last partition hold something. The tenant is emptied when the backup opens one between them.
+#[test]
+fn a_tenant_that_is_emptied_meanwhile_is_backed_up_as_a_whole_or_not_at_all() {
+    let mut failed = 0;
+    for seed in 0..5 {
+        let (sim, fs) = world(seed, None);
+        let clock: Arc<dyn Clock> = sim.clock();
+        sim.block_on(async {
+            let (node, shop_name) = (open(&sim, &fs).await, name("shop"));
+            let made = node.create_tenant(TenantSpec { partitions: 4, ..TenantSpec::new(name("shop")) }).await;
+            let shop = made.expect("created");
+            let held: Vec<u64> = (0..KEYS).filter(|&number| [0, 3].contains(&shop.index_of(&key(number)))).collect();
+            for &number in &held {
+                put(&shop, number, 1).await;
+            }
+            let emptied = async {
+                while shop.partitions()[1].state() != SlotState::Waking {
+                    sleep_until(&clock, clock.now() + 1_000).await;
+                }
+                node.clear_tenant(&shop_name).await.expect("emptied");
+            };
+            match join(node.backup(&shop_name, Path::new(BACKUP)), emptied).await.0 {
+                Ok(_) => {
+                    let copy = node.restore(Path::new(BACKUP), name("copy"), None).await.expect("restored");
+                    for &number in &held {
+                        assert_eq!(value(&copy, number).await, Some(1), "seed {seed}: key {number}");
+                    }
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Closed, "seed {seed}: {error}");
+                    failed += 1;
+                }
+            }
+            node.close().await.expect("closed");
+        });
+    }
+    assert!(failed > 0, "it was never emptied in time");
 }
 
 #[test]
