@@ -11,7 +11,7 @@ use weir_io::{ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{LogKind, Machine, Node, NodeConfig, PartitionSlot, SlotState, TenantName, TenantSpec};
+use weir_node::{DiskUse, LogKind, Machine, Node, NodeConfig, PartitionSlot, SlotState, TenantName, TenantSpec};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
@@ -113,6 +113,27 @@ fn an_order_that_fails_concerns_its_own_tenant_alone() {
     sim.block_on(async {
         let node = open(&sim, &fs, SyncMode::Always).await;
         assert_eq!(read(&node, "a").await.as_deref(), Some(&b"2"[..]), "what was acknowledged afterwards stays");
+    });
+}
+
+#[test]
+fn a_tenant_that_could_not_be_emptied_or_dropped_holds_as_much_as_before() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        settle_down(&node, &["a"]).await;
+        let tenant = node.tenant(&name("a")).expect("it is there");
+        let before = tenant.disk_use();
+        assert!(before.stored > 0 && before.living > 0, "{before:?}");
+        let broken = [OpKind::Write, OpKind::Create, OpKind::Rename];
+        fs.set_faults(broken.iter().fold(FaultPlan::none(), |plan, &kind| plan.chance(kind, Fault::Error, 1.0)));
+        node.clear_tenant(&name("a")).await.expect_err("the catalogue cannot be written");
+        assert_eq!(tenant.disk_use(), before, "it was not emptied");
+        node.drop_tenant(&name("a")).await.expect_err("the catalogue cannot be written");
+        assert_eq!(tenant.disk_use(), before, "it was not dropped");
+        fs.set_faults(FaultPlan::none());
+        node.clear_tenant(&name("a")).await.expect("emptied");
+        assert_eq!(tenant.disk_use(), DiskUse::default());
     });
 }
 
