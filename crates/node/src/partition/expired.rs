@@ -29,6 +29,8 @@ use super::{Background, Partition};
 
 /// Keys that are looked at and deleted under the order lock at once: tens of microseconds.
 const BURIED_AT_ONCE: usize = 64;
+/// A key that could not be read or deleted is looked at again after this time, if somebody is to be told of it.
+const AFTER_ERROR_MS: u64 = 1_000;
 
 /// Whether this is a value, or the head of a row, that may expire.
 #[inline]
@@ -41,6 +43,8 @@ impl Partition {
     #[cold]
     pub(super) fn bury(self: &Arc<Self>, expired: &[&[u8]]) {
         if !self.may_bury() {
+            // Not now. If somebody is to be told, it is tried again.
+            expired.iter().for_each(|key| self.look_again(key, None));
             return;
         }
         let order = self.order.lock();
@@ -122,16 +126,18 @@ impl Partition {
 }
 
 /// Looks once more at keys that are no longer in memory, in the way of a read-modify-write that changes nothing: that
-/// deletes the keys that have expired.
+/// deletes the keys that have expired. If somebody is to be told of a key that cannot be read or deleted now, it is
+/// tried again.
 async fn bury_after_reading(background: &Background, keys: &[Vec<u8>]) {
+    let partition = background.partition();
     for key in keys {
         let deadline = |rows: &[Option<Row>], _: &mut Batch| rows.iter().flatten().find_map(|row| row.expire_at_ms);
-        match background.partition().update(&[key], deadline).await {
-            Ok((None, _)) => {}
-            Ok((later_ms, _)) => background.partition().look_again(key, later_ms),
+        match partition.update(&[key], deadline).await {
+            Ok((None, _)) if partition.may_bury() => {}
+            Ok((later_ms, _)) => partition.look_again(key, later_ms),
             Err(error) => {
-                tracing::debug!(owner = ?background.partition().owner, %error, "cannot delete expired rows");
-                return;
+                tracing::debug!(owner = ?partition.owner, %error, "cannot delete an expired row");
+                partition.look_again(key, Some(partition.clock.unix_ms().saturating_add(AFTER_ERROR_MS)));
             }
         }
     }
