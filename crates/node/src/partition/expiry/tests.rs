@@ -4,7 +4,7 @@ use std::sync::Weak;
 
 use weir_command::events::{KeyEvent, Witness};
 use weir_io::Fs;
-use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, Fault, FaultPlan, OpKind, Sim, SimFs};
 use weir_model::TenantName;
 use weir_model::engine::EngineKind;
 
@@ -35,6 +35,7 @@ impl Witness for Listener {
 
 struct World {
     sim: Sim,
+    disk: Arc<SimFs>,
     node: Node,
     partition: Arc<Partition>,
     listener: Arc<Listener>,
@@ -55,7 +56,7 @@ impl World {
             (node, partition)
         });
         let listener = Arc::new(Listener { wants: Mutex::default(), told: Mutex::default(), clock: sim.clock() });
-        Self { sim, node, partition, listener }
+        Self { sim, disk: fs, node, partition, listener }
     }
 
     /// From now on what `classes` say is told.
@@ -219,6 +220,43 @@ fn what_has_no_room_in_the_queue_is_told_all_the_same() {
     let numbers: Vec<usize> =
         told.iter().filter_map(|told| told.strip_prefix("expired ")?.split('-').next()?.parse().ok()).collect();
     assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_cannot_be_read_when_it_is_due_is_told_later_and_all_else_in_time() {
+    let world = World::new(EngineKind::Lsm);
+    world.listen("Ex");
+    for key in ["a", "b"] {
+        world.ask(&format!("SET {key} v PX 3000"));
+    }
+    // Otherwise nothing in their table would live any more, and it would be dropped.
+    world.ask(&format!("SET keeps {}", "x".repeat(10_000)));
+    world.to_tables();
+    world.pass(2_000);
+    world.disk.fail_next(Some(OpKind::Read), Fault::Error);
+    world.pass(1_500);
+    assert_eq!(world.told(), ["expired b"]);
+    world.pass(1_500);
+    assert_eq!(world.told(), ["expired a"]);
+}
+
+/// Somebody else has taken it for deletion just before deletion was held back.
+#[test]
+fn what_may_not_be_deleted_any_more_when_it_is_due_is_told_later() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        let tenant = world.node.tenant(&TenantName::built_in()).expect("it is there");
+        world.listen("Ex");
+        world.ask("SET a 1 PX 1000");
+        let taken = world.partition.expiry.take_due(u64::MAX);
+        assert_eq!(taken.len(), 1);
+        tenant.expirations().hold_until(world.sim.clock().now() + 5_000_000_000);
+        world.partition.bury(&[&taken[0][..]]);
+        world.pass(4_000);
+        assert_eq!(world.told(), [""; 0], "on {engine}");
+        world.pass(3_000);
+        assert_eq!(world.told(), ["expired a"], "on {engine}");
+    }
 }
 
 /// A partition that has to tell somebody something stays awake, and only as long as that.
