@@ -43,8 +43,12 @@ pub(crate) struct Control {
 
 #[derive(Default)]
 struct Visits {
-    /// Partitions that are due, by the time of the visit and the partition's number. Each is in it at most once.
-    due: BTreeMap<(Nanos, u32), Weak<dyn Tended>>,
+    /// Partitions that are due, by the time of the visit, the partition's number and the number of the mark. Each is in
+    /// it at most once. A writer may be so slow that it marks a partition after that was closed, when another one is
+    /// open under its number: neither takes the place of the other.
+    due: BTreeMap<(Nanos, u32, u64), Weak<dyn Tended>>,
+    /// How many marks there were.
+    marks: u64,
     /// Open partitions, by number.
     awake: BTreeMap<u32, Weak<dyn Tended>>,
     next_round: Nanos,
@@ -98,7 +102,9 @@ impl Control {
         let earliest = {
             let mut state = self.state.lock();
             let earliest = state.next().is_none_or(|next| at < next);
-            state.due.insert((at, number), partition);
+            state.marks += 1;
+            let mark = state.marks;
+            state.due.insert((at, number, mark), partition);
             earliest
         };
         if earliest {
@@ -115,7 +121,7 @@ impl Control {
         let now = self.clock.now();
         let (due, round) = {
             let mut state = self.state.lock();
-            let later = state.due.split_off(&(now + 1, 0));
+            let later = state.due.split_off(&(now + 1, 0, 0));
             let mut due = std::mem::replace(&mut state.due, later);
             if !due.is_empty() && self.group_sync.is_worth_it(now, due.len() + state.due.len()) {
                 // The group sync covers them all.
@@ -162,7 +168,7 @@ impl Drop for Control {
 
 impl Visits {
     fn next(&self) -> Option<Nanos> {
-        let due = self.due.first_key_value().map(|((at, _), _)| *at);
+        let due = self.due.first_key_value().map(|((at, ..), _)| *at);
         // If no partition is awake, there is no round to make.
         let round = (!self.awake.is_empty()).then_some(self.next_round);
         due.into_iter().chain(round).min()
@@ -206,7 +212,57 @@ async fn tend(visit: Box<dyn Visit>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use weir_io::sim::Sim;
+    use weir_log::WriteAheadLog;
+
     use super::*;
+
+    struct Counted {
+        is_closed: bool,
+        visits: AtomicU64,
+    }
+
+    struct CountedVisit(Arc<Counted>);
+
+    impl Tended for Counted {
+        fn begin_visit(self: Arc<Self>) -> Option<Box<dyn Visit>> {
+            if self.is_closed { None } else { Some(Box::new(CountedVisit(self))) }
+        }
+
+        fn pass_round(self: Arc<Self>) {}
+    }
+
+    impl Visit for CountedVisit {
+        fn unmark(&self) {}
+
+        fn sync_mode(&self) -> SyncMode {
+            SyncMode::None
+        }
+
+        fn log(&self) -> &Arc<dyn WriteAheadLog> {
+            unreachable!("in this mode nothing is synced")
+        }
+
+        fn look_after(&self) {
+            self.0.visits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_late_mark_of_a_closed_partition_takes_no_visit_from_the_one_that_is_open_now() {
+        let (sim, interval) = (Sim::new(1), 100_000_000);
+        let group_sync = GroupSync::new(None, interval, Box::new(|_| 0));
+        let control = Control::new(sim.clock(), interval, sim.spawner(), group_sync);
+        let [open, closed] = [false, true].map(|is_closed| Arc::new(Counted { is_closed, visits: AtomicU64::new(0) }));
+        for partition in [&open, &closed] {
+            let partition: Arc<dyn Tended> = partition.clone();
+            control.mark(7, Arc::downgrade(&partition));
+        }
+        sim.run_until(sim.now() + 2 * interval);
+        assert_eq!([&open, &closed].map(|partition| partition.visits.load(Ordering::Relaxed)), [1, 0]);
+    }
 
     #[test]
     fn phases_are_within_the_interval_and_spread_over_it() {
