@@ -312,7 +312,11 @@ async fn copy_partition(shared: &NodeShared, partition: &Arc<Partition>, part: &
     }
     fs.sync_dir(part, tag).await?;
     drop(held);
-    if let Err(error) = partition.engine().tidy().await {
+    // Once the partition is closed, its directory is another's, which may give a file the name of one that was never
+    // finished here.
+    if let Some(_background) = partition.background()
+        && let Err(error) = partition.engine().tidy().await
+    {
         // The partition's own tick tries again.
         tracing::debug!(node = %shared.config.dir.display(), %error, "cannot remove unneeded files yet");
     }
