@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::runs;
 use futures_util::future::{Either, join, join_all, select};
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
-use weir_io::{AlignedBuf, Class, Clock, ErrorKind, Fs, Nanos, OpenOptions, Owner, Tag, sleep_until};
+use weir_io::{
+    AlignedBuf, Class, Clock, ErrorKind, File, Fs, Nanos, Op, OpenOptions, Owner, Tag, forward_fs, sleep_until,
+};
 use weir_lsm::TreeOptions;
 use weir_model::{Batch, TenantName};
-use weir_node::{Machine, Node, NodeConfig, SlotState, Tenant, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, Scope, SlotState, Tenant, TenantSpec, TreeKnobs};
 
 const KEYS: u64 = 300;
 const BACKUP: &str = "/backup/shop";
@@ -39,6 +42,10 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Node {
 
 /// Partitions fall asleep when nobody has asked them anything for `hibernate_after` nanoseconds; 0 = never.
 async fn open_with(sim: &Sim, fs: &Arc<SimFs>, hibernate_after: Nanos) -> Node {
+    open_on(sim, Arc::clone(fs) as Arc<dyn Fs>, hibernate_after).await
+}
+
+async fn open_on(sim: &Sim, fs: Arc<dyn Fs>, hibernate_after: Nanos) -> Node {
     let tree = TreeOptions {
         write_buffer_bytes: 8 << 10,
         level1_bytes: 32 << 10,
@@ -53,7 +60,6 @@ async fn open_with(sim: &Sim, fs: &Arc<SimFs>, hibernate_after: Nanos) -> Node {
         hibernate_after,
         ..NodeConfig::new("/weir")
     };
-    let fs = Arc::clone(fs) as Arc<dyn Fs>;
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
     Node::open(&config, machine).await.expect("the node opens")
 }
@@ -437,6 +443,89 @@ fn a_backup_does_not_fail_because_a_compaction_has_failed_before() {
         node.backup(&name("shop"), Path::new(BACKUP)).await.expect("backed up");
         let copy = node.restore(Path::new(BACKUP), name("copy"), None).await.expect("restored");
         assert_eq!(value(&copy, 7).await, Some(1), "what only the memtable had");
+        node.close().await.expect("closed");
+    });
+}
+
+/// A disk on which copies of tables wait before they are made.
+struct HeldUp {
+    inner: Arc<dyn Fs>,
+    clock: Arc<dyn Clock>,
+    is_asked: AtomicBool,
+    is_held: Arc<AtomicBool>,
+}
+
+impl Fs for HeldUp {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let is_table = path.extension().is_some_and(|extension| extension == "sst");
+        if !options.create_new || !is_table || !path.starts_with(BACKUP) {
+            return self.inner.open(path, options, tag);
+        }
+        self.is_asked.store(true, Ordering::Relaxed);
+        let (inner, path) = (Arc::clone(&self.inner), path.to_path_buf());
+        let (clock, is_held) = (Arc::clone(&self.clock), Arc::clone(&self.is_held));
+        Op::pending(async move {
+            while is_held.load(Ordering::Relaxed) {
+                sleep_until(&clock, clock.now() + 10_000).await;
+            }
+            inner.open(&path, options, tag).await
+        })
+    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, real_path, sync_dir, lock);
+}
+
+/// The partition falls asleep while nothing can be made, so the name of a table that it could not make is left over. It
+/// is opened again, and makes tables that have the same names. All that before the backup has copied its first table.
+#[test]
+fn a_backup_removes_no_file_of_a_partition_that_was_opened_again_meanwhile() {
+    let (sim, fs) = world(1, None);
+    let clock: Arc<dyn Clock> = sim.clock();
+    let image = sim.block_on(async {
+        let is_held = Arc::new(AtomicBool::new(true));
+        let disk = Arc::new(HeldUp {
+            inner: Arc::clone(&fs) as Arc<dyn Fs>,
+            clock: Arc::clone(&clock),
+            is_asked: AtomicBool::new(false),
+            is_held: Arc::clone(&is_held),
+        });
+        let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, 0).await;
+        let shop_name = name("shop");
+        let shop = node.create_tenant(TenantSpec::new(name("shop"))).await.expect("created");
+        put(&shop, 0, 1).await;
+        let meanwhile = async {
+            while !disk.is_asked.load(Ordering::Relaxed) {
+                sleep_until(&clock, clock.now() + 10_000).await;
+            }
+            put(&shop, 1, 1).await;
+            fs.set_faults(FaultPlan::none().chance(OpKind::Create, Fault::NoSpace, 1.0));
+            let slot = &shop.partitions()[0];
+            slot.sleep().await;
+            assert_eq!(slot.state(), SlotState::Asleep);
+            fs.set_faults(FaultPlan::none());
+            let partition = slot.partition().await.expect("it wakes");
+            let knobs = partition.engine().knobs();
+            partition.set_tree_knobs(TreeKnobs { scope: Scope::IntraL0, intra_l0_fan_in: 100, ..knobs });
+            for number in 2..6 {
+                put(&shop, number, 1).await;
+                partition.seal();
+                sleep_until(&clock, clock.now() + 100_000_000).await;
+            }
+            assert_eq!(runs::count(&partition), 5, "none of them is merged");
+            is_held.store(false, Ordering::Relaxed);
+        };
+        let (backup, ()) = join(node.backup(&shop_name, Path::new(BACKUP)), meanwhile).await;
+        backup.expect("backed up");
+        node.close().await.expect("closed");
+        fs.crash_keeping(Keep::All, &mut sim.rng())
+    });
+    let (sim, fs) = world(1, Some(&image));
+    sim.block_on(async {
+        let node = open(&sim, &fs).await;
+        let shop = node.tenant(&name("shop")).expect("there");
+        for number in 0..6 {
+            assert_eq!(value(&shop, number).await, Some(1), "key {number}");
+        }
         node.close().await.expect("closed");
     });
 }
