@@ -1,6 +1,6 @@
 //! `weir serve --record-traffic`: records the requests of tenants as a trace that `weir sim trace` replays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -71,16 +71,19 @@ impl<W: Write> Traffic<W> {
         })
     }
 
-    /// Takes the counters at the end of a step; the first counters are the beginning of the first step. Only shares
-    /// that have changed are written.
+    /// Takes the counters at the end of a step; the first counters are the beginning of the first step. Of each tenant,
+    /// the first shares are written, so that the trace knows all tenants, and then only those that have changed.
     fn step(&mut self, now: Top) -> io::Result<()> {
         let Some(started) = self.started else {
             (self.started, self.before) = (Some(now.at_nanos), now);
             return Ok(());
         };
-        let seconds = now.at_nanos.saturating_sub(self.before.at_nanos) as f64 / 1e9;
-        let second = self.before.at_nanos.saturating_sub(started).div_ceil(STEP) * (STEP / 1_000_000_000);
-        let old: BTreeMap<u32, &TopTenant> = self.before.tenants.iter().map(|tenant| (tenant.id, tenant)).collect();
+        let before = std::mem::take(&mut self.before);
+        let seconds = now.at_nanos.saturating_sub(before.at_nanos) as f64 / 1e9;
+        // A timer is a little late: the step that begins after 10.001 s is the one that begins after 10 s.
+        let begins = before.at_nanos.saturating_sub(started).saturating_add(STEP / 2);
+        let second = begins / STEP * (STEP / 1_000_000_000);
+        let old: BTreeMap<u32, &TopTenant> = before.tenants.iter().map(|tenant| (tenant.id, tenant)).collect();
         let fresh = TopTenant::default();
         for tenant in &now.tenants {
             let next = self.numbers.len();
@@ -104,12 +107,25 @@ impl<W: Write> Traffic<W> {
                 share(since(|it| it.writes), since(|it| it.written_bytes), WCU_BYTES, sold.writes),
                 share(since(|it| it.reads), since(|it| it.read_bytes), RCU_BYTES, sold.reads),
             );
-            if self.last.insert(number, shares).unwrap_or_default() != shares {
-                self.to.write_all(line(second, number, shares).as_bytes())?;
-            }
+            self.write(second, number, shares)?;
+        }
+        // A tenant that was dropped asks for nothing any more. Without this line it would go on as before, for ever.
+        let there: BTreeSet<u32> = now.tenants.iter().map(|tenant| tenant.id).collect();
+        let is_gone = |(id, number): &(&u32, &usize)| !there.contains(*id) && self.last.contains_key(*number);
+        let gone: Vec<usize> = self.numbers.iter().filter(is_gone).map(|(_, &number)| number).collect();
+        for number in gone {
+            self.write(second, number, (0.0, 0.0))?;
         }
         self.before = now;
         self.to.flush()
+    }
+
+    /// Writes what a tenant asks for from `second` on, unless the last line about it says the same.
+    fn write(&mut self, second: u64, number: usize, shares: (f32, f32)) -> io::Result<()> {
+        if self.last.insert(number, shares) != Some(shares) {
+            self.to.write_all(line(second, number, shares).as_bytes())?;
+        }
+        Ok(())
     }
 }
 
@@ -170,5 +186,33 @@ mod tests {
         let trace = Trace::parse(&text).expect("it can be replayed");
         assert_eq!(trace.sold(0), Some(Sold { writes: 200, reads: 400 }));
         assert_eq!(trace.steps(0, false).collect::<Vec<_>>(), [0.5, 0.0]);
+    }
+
+    fn recorded(steps: impl IntoIterator<Item = Top>) -> String {
+        let mut traffic = Traffic::new(Vec::new()).expect("memory");
+        steps.into_iter().for_each(|step| traffic.step(step).expect("memory"));
+        String::from_utf8(traffic.to).expect("text")
+    }
+
+    #[test]
+    fn steps_that_begin_a_little_late_have_their_own_seconds() {
+        let late = |step: u64, writes| Top { at_nanos: step * 10_001_000_000, ..top(0, &[(7, writes, 200)]) };
+        let text = recorded([late(0, 0), late(1, 1000), late(2, 1500), late(3, 3000)]);
+        let lines = text.lines().skip(1).filter(|line| !line.starts_with('#'));
+        let seconds: Vec<&str> = lines.filter_map(|line| line.split(',').next()).collect();
+        assert_eq!(seconds, ["0", "10", "20"], "{text}");
+    }
+
+    #[test]
+    fn a_dropped_tenant_asks_for_nothing_and_an_idle_one_is_there() {
+        let both = |second, writes| top(second, &[(7, writes, 200), (8, 0, 200)]);
+        let text = recorded([both(100, 0), both(110, 1000), top(120, &[(8, 0, 200)]), top(130, &[(8, 0, 200)])]);
+        assert_eq!(
+            text,
+            "second,tenant,writes,reads\n# sold,0,200,400\n0,0,0.5000,0.2500\n# sold,1,200,400\n0,1,0.0000,0.0000\n\
+             10,0,0.0000,0.0000\n"
+        );
+        let trace = Trace::parse(&text).expect("it can be replayed");
+        assert_eq!((trace.tenants(), trace.steps(0, false).collect::<Vec<_>>()), (2, vec![0.5, 0.0]));
     }
 }
