@@ -31,6 +31,14 @@ const VALUE_BYTES_USUAL_MIN: u64 = 1 << 10;
 const RATE_USUAL_MIN: u64 = 1_000_000;
 /// Longest value that can be set: longer ones cost more memory per request than one connection should have.
 const VALUE_BYTES_LIMIT: u64 = 512 << 20;
+/// Memory that no machine has: policies multiply sizes, and must not overflow.
+const MEMORY_BYTES_LIMIT: u64 = 1 << 50;
+/// Most compactions at a time, each of which has a thread.
+const COMPACTIONS_LIMIT: usize = 1024;
+/// Most memtables of a partition.
+const WRITE_BUFFERS_LIMIT: usize = 1024;
+/// Longest time between two syncs: an hour.
+const SYNC_INTERVAL_MS_LIMIT: u64 = 3_600_000;
 /// A request may be twice as long as its longest value, and at least this long.
 const REQUEST_BYTES_MIN: usize = 16 << 20;
 
@@ -177,6 +185,14 @@ impl Config {
                 "flush_slots = 1 and flush_slot_shares = \"delta …\": of one slot none can be kept; take 2 or more, or \"fair\"",
             ),
             (self.compactions_max > 0, "compactions_max must be at least 1: level 0 would grow until writes stop"),
+            (
+                self.compactions_max <= COMPACTIONS_LIMIT,
+                "compactions_max must be at most 1024: each compaction has a thread",
+            ),
+            (self.write_buffers_max <= WRITE_BUFFERS_LIMIT, "write_buffers_max must be at most 1024"),
+            (self.sync_interval_ms <= SYNC_INTERVAL_MS_LIMIT, "sync_interval_ms must be at most 3600000, an hour"),
+            (self.write_memory.0 <= MEMORY_BYTES_LIMIT, "write_memory must be at most 1024 TiB"),
+            (self.cache.0 <= MEMORY_BYTES_LIMIT, "cache must be at most 1024 TiB"),
             (
                 self.sync_interval_ms > 0,
                 "sync_interval_ms must be at least 1; `sync = \"always\"` is before each reply",
