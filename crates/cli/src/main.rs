@@ -9,6 +9,10 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+// First, for its macros.
+#[macro_use]
+mod out;
+
 mod bench;
 mod calibrate;
 mod check;
@@ -142,6 +146,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if out::is_unread(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("weir: {error}");
             ExitCode::FAILURE
