@@ -12,6 +12,7 @@ mod import;
 mod interrupt;
 mod kill9;
 mod metrics;
+mod pipes;
 mod redis_cli;
 mod secrets;
 mod serve;
