@@ -14,6 +14,7 @@ mod kill9;
 mod metrics;
 mod pipes;
 mod redis_cli;
+mod run_script;
 mod secrets;
 mod serve;
 mod signals;
