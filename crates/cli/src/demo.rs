@@ -122,16 +122,26 @@ impl Demo {
         let progress = Progress::default();
         let results = comparison.preload(&progress).and_then(|()| side_by_side(&comparison, &progress));
         // Tidy up however the runs ended.
-        comparison.tidy()?;
-        if ours {
-            std::fs::remove_dir(&comparison.dir)?;
-        }
+        let tidied = tidy(&comparison, ours);
         if comparison.children.are_ended() {
+            tidied?;
             return Err("interrupted; what it had put on the disk is gone".into());
         }
-        println!("\n{}", verdict(&results?));
+        // If a run failed, its reason matters more than whatever it has left.
+        let results = results?;
+        tidied?;
+        println!("\n{}", verdict(&results));
         Ok(())
     }
+}
+
+/// Removes what the demo has put on the disk, and its directory if it is `ours`.
+fn tidy(comparison: &Comparison, ours: bool) -> Result<()> {
+    comparison.tidy()?;
+    if ours {
+        std::fs::remove_dir(&comparison.dir).map_err(|error| format!("{}: {error}", comparison.dir.display()))?;
+    }
+    Ok(())
 }
 
 /// Writes a second that each tenant sends, before they are scaled, so that a demo of `seconds` shows the same as any
