@@ -7,6 +7,7 @@ mod backups;
 mod bill;
 mod clients;
 mod deferral;
+mod demo;
 mod frameworks;
 mod import;
 mod interrupt;
