@@ -85,7 +85,11 @@ impl Calibrate {
         bar.finish_and_clear();
         print(&measurement);
         // An earlier measurement of requests stays, if they are not measured again.
-        let before = block_on(stored::load(&fs, &self.dir)).ok();
+        let before = block_on(stored::load(&fs, &self.dir));
+        if let Some(words) = before.as_ref().err().and_then(|error| lost(error, self.request_units)) {
+            println!("{words}");
+        }
+        let before = before.ok();
         if !self.request_units && before.as_ref().is_some_and(|before| before.has_outdated_units) {
             println!("{}: measure it again, with --request-units", stored::OUTDATED_UNITS);
         }
@@ -104,6 +108,14 @@ impl Calibrate {
         }
         Ok(())
     }
+}
+
+/// Says what is lost with an earlier calibration that cannot be read, if anything is: what requests take, unless that is
+/// measured again.
+fn lost(error: &weir_io::Error, measured_again: bool) -> Option<String> {
+    let is_lost = error.kind() != ErrorKind::NotFound && !measured_again;
+    let advice = "it is replaced; if it said what requests take, measure that again, with --request-units";
+    is_lost.then(|| format!("{error}: {advice}"))
 }
 
 fn print(measurement: &Measurement) {
@@ -133,6 +145,15 @@ pub fn in_words(limits: &Limits) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_earlier_calibration_that_cannot_be_read_is_not_replaced_in_silence() {
+        let error = |kind| weir_io::Error::new(kind, "read", "calibration.json", "its checksum is wrong");
+        let words = lost(&error(ErrorKind::Invalid), false).expect("a warning");
+        assert!(words.contains("checksum") && words.contains("--request-units"), "{words}");
+        assert_eq!(lost(&error(ErrorKind::Invalid), true), None, "everything is measured again");
+        assert_eq!(lost(&error(ErrorKind::NotFound), false), None, "there was none");
+    }
 
     /// On the real disk, as short as possible: the loops end, count and clean up.
     #[test]
