@@ -36,7 +36,9 @@ impl ChildServer {
             .arg(dir)
             .arg("--config")
             .arg(&file)
+            // What is read of its log is text, whatever the user's own servers write.
             .env("WEIR_LOG", "info")
+            .env("WEIR_LOG_FORMAT", "text")
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
