@@ -4,6 +4,7 @@
 mod abuse;
 mod alerts;
 mod backups;
+mod bench;
 mod bill;
 mod clients;
 mod deferral;

@@ -36,7 +36,7 @@ impl Drop for Dir {
 /// `weir serve` with these arguments.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.arg("serve").args(arguments).env_remove("WEIR_LOG");
+    command.arg("serve").args(arguments).env_remove("WEIR_LOG").env_remove("WEIR_LOG_FORMAT");
     command
 }
 
