@@ -211,6 +211,14 @@ mod tests {
     }
 
     #[test]
+    fn a_load_of_nobody_or_of_nothing_is_refused() {
+        for words in ["--active 0", "--active 1,0", "--active 100001", "--rate 0", "--limited --rate 4294967295"] {
+            let (kind, said) = refused(&format!("weir bench tenants {words}"));
+            assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
+        }
+    }
+
+    #[test]
     fn the_help_has_a_line_for_every_profile_and_scenario() {
         let mut command = Cli::command();
         let mut help = |path: &[&str]| {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use indicatif::ProgressBar;
 use weir_bench::Result;
 use weir_bench::tenants::attack::Attack;
@@ -18,6 +19,7 @@ use super::write_as_json;
 pub struct TenantsArgs {
     /// The same load over each of these numbers of active tenants, compared with the number before: 1,100,1000
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["sleepers", "restart", "limited"])]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     active: Vec<usize>,
     /// N tenants asleep: memory, open files, the first reply
     #[arg(long, value_name = "N", conflicts_with_all = ["restart", "limited"])]
@@ -39,7 +41,7 @@ pub struct TenantsArgs {
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Requests per second of --active; reads per second that --limited allows
-    #[arg(long, default_value_t = 4000)]
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rate: u32,
     /// When the server syncs: interval, always or none
     #[arg(long, default_value = "interval")]
