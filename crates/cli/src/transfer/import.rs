@@ -63,7 +63,7 @@ pub struct Import {
 
 const EXAMPLES: &str = "\
 Examples:
-  weir import dump.rdb --to shop --secret -           the secret is asked for
+  weir import dump.rdb --to shop --secret -           the secret comes from standard input
   weir import redis://old-host:6379 --to shop         everything, and then whatever changes there, until SIGINT
   weir import redis://old-host:6379 --to shop --until-in-step
   weir import redis://old-host:6379 --to shop --verify --sample 10000
