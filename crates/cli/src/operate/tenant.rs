@@ -155,7 +155,7 @@ struct Limits {
     /// Most space on disk, in bytes or with a unit, such as 10GiB; 0 = unlimited
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     disk_bytes_max: Option<u64>,
-    /// Most memory for its rows, in bytes or with a unit, such as 1GiB; 0 = unlimited. For tenants of the engine
+    /// Most memory for its rows, in bytes or with a unit, such as 1GiB; 0 = unlimited. Only for tenants of the engine
     /// `memory`
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory_max: Option<u64>,

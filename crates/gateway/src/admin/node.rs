@@ -173,11 +173,11 @@ impl Operator for NodeOperator {
         let this = self.clone();
         Box::pin(async move {
             let name = parse(&order.name)?;
+            let (engine, log) = (engine(order.engine.as_deref())?, log(order.log.as_deref())?);
             let mut settings = TenantSettings::default();
-            apply(&mut settings, &order.settings)?;
+            apply(&mut settings, &order.settings, engine)?;
             let (stored, told) = made(&this.slow, order.secret.as_deref()).await?;
             settings.secret = Some(stored);
-            let (engine, log) = (engine(order.engine.as_deref())?, log(order.log.as_deref())?);
             let spec = TenantSpec { name, partitions: order.partitions.unwrap_or(1), engine, log, settings };
             let settings = changes(
                 &TenantSettings { secret: spec.settings.secret.clone(), ..TenantSettings::default() },
@@ -210,9 +210,10 @@ impl Operator for NodeOperator {
             let tenant = this.find(&name)?;
             let (secret, told) = made.map_or((None, None), |(stored, generated)| (Some(stored), generated));
             let (tell, told_changes) = oneshot::channel();
+            let engine = tenant.engine();
             let altered = this.node.alter_tenant(tenant.name(), move |settings| {
                 let before = settings.clone();
-                apply(settings, &change.settings)?;
+                apply(settings, &change.settings, engine)?;
                 settings.secret = secret.or_else(|| settings.secret.take());
                 // The caller may have gone; the change is made all the same.
                 let _ = tell.send(changes(&before, settings));
@@ -412,8 +413,15 @@ fn parse(name: &str) -> Result<TenantName, Refusal> {
     TenantName::new(name).map_err(|error| Refusal::new(Reason::Invalid, error.to_string()))
 }
 
-/// Applies the settings that are present in `change`.
-fn apply(settings: &mut TenantSettings, change: &wire::Settings) -> Result<(), Refusal> {
+/// Applies the settings that are present in `change` to a tenant of `engine`.
+fn apply(settings: &mut TenantSettings, change: &wire::Settings, engine: EngineKind) -> Result<(), Refusal> {
+    if engine != EngineKind::Memory && change.memory_bytes_max.is_some_and(|max| max > 0) {
+        let message = format!(
+            "memory_bytes_max limits rows that are kept in memory, and the engine {engine} keeps them on disk: \
+             set disk_bytes_max, or create a tenant with the engine memory"
+        );
+        return Err(Refusal::new(Reason::Invalid, message));
+    }
     let limits = &mut settings.limits;
     limits.rcu = change.rcu.unwrap_or(limits.rcu);
     limits.wcu = change.wcu.unwrap_or(limits.wcu);
