@@ -196,3 +196,18 @@ fn a_server_killed_in_a_backup_or_a_restore_leaves_a_whole_one_or_none() {
     let fresh = dir.0.join("fresh");
     server.weir(&["backup", "default", "--to", fresh.to_str().expect("text")]);
 }
+
+#[test]
+fn a_limit_on_memory_is_for_rows_in_memory() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "");
+    let with = |engine: &'static str| ["tenant", "create", engine, "--engine", engine, "--memory-max", "1GiB"];
+    refused(&server, &with("lsm"), "on disk");
+    refused(&server, &with("sp-lsm"), "on disk");
+    assert!(!server.weir(&["tenant", "list"]).contains("lsm"), "what was refused was not created");
+    server.weir(&with("memory"));
+    server.weir(&["tenant", "alter", "memory", "--memory-max", "2GiB"]);
+    refused(&server, &["tenant", "alter", "default", "--memory-max", "2GiB"], "on disk");
+    // 0 is what it has: no limit.
+    server.weir(&["tenant", "alter", "default", "--memory-max", "0"]);
+}
