@@ -1,8 +1,8 @@
 //! `weir completions`: scripts that let a shell complete our commands.
 
-use std::io::{Write, stdout};
-
 use clap::{Args, ValueEnum};
+
+use crate::out;
 
 /// Prints a script that teaches a shell to complete weir's commands and options.
 #[derive(Debug, Args)]
@@ -38,9 +38,10 @@ impl Completions {
             Shell::Zsh => clap_complete::Shell::Zsh,
             Shell::Fish => clap_complete::Shell::Fish,
         };
-        // Into memory first: the generator panics if a pipe is closed early.
+        // Into memory first: the generator panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(shell, command, "weir", &mut script);
-        Ok(stdout().write_all(&script)?)
+        out::write(&script);
+        Ok(())
     }
 }

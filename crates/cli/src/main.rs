@@ -146,7 +146,6 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if out::is_unread(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("weir: {error}");
             ExitCode::FAILURE

@@ -232,7 +232,11 @@ impl Tenant {
             }
             What::List { common } => {
                 let tenants: Tenants = common.client()?.get("/v1/tenants")?;
-                if common.json { print_json(&tenants) } else { list(&tenants) }
+                if common.json {
+                    return print_json(&tenants);
+                }
+                list(&tenants);
+                Ok(())
             }
             What::Show { name, common } => {
                 let tenant: wire::Tenant = common.client()?.get(&path(&name)?)?;
@@ -300,18 +304,15 @@ fn print_json(value: &impl serde::Serialize) -> Outcome {
     Ok(())
 }
 
-fn list(tenants: &Tenants) -> Outcome {
+fn list(tenants: &Tenants) {
     let width = tenants.tenants.iter().map(|tenant| tenant.name.len()).max().unwrap_or(0).max(4);
-    let mut out = stdout().lock();
-    writeln!(
-        out,
+    println!(
         "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:>6}  {:>8}  {:6}  STATE",
         "NAME", "PARTS", "AWAKE", "RCU", "WCU", "RU", "WEIGHT", "DELTA", "SECRET"
-    )?;
+    );
     for tenant in &tenants.tenants {
         let settings = &tenant.settings;
-        writeln!(
-            out,
+        println!(
             "{:width$}  {:>5}  {:>5}  {:>8}  {:>8}  {:>8}  {:>6}  {:>8}  {:6}  {}",
             tenant.name,
             tenant.partitions,
@@ -323,12 +324,11 @@ fn list(tenants: &Tenants) -> Outcome {
             settings.delta_ms.map_or("node".to_owned(), |delta| delta.to_string()),
             if tenant.has_secret { "yes" } else { "none" },
             state(tenant),
-        )?;
+        );
     }
     if tenants.sold.tenants > 0 {
-        writeln!(out, "sold: {}", tenants.sold)?;
+        println!("sold: {}", tenants.sold);
     }
-    Ok(())
 }
 
 fn limit(units: Option<u64>) -> String {

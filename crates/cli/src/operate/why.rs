@@ -1,6 +1,5 @@
 //! `weir why`: why a tenant's partitions are as they are.
 
-use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,6 +11,7 @@ use super::Outcome;
 use super::client::Server;
 use super::moment::{unix_seconds, utc};
 use super::tenant::path;
+use crate::out;
 
 /// Explains what slows a tenant down, and what the policies decided about it: stage, reason, time until a write would
 /// stall.
@@ -64,9 +64,10 @@ impl Why {
         }
         let client = self.server.client()?;
         if self.json {
-            let mut out = stdout().lock();
-            out.write_all(&client.get_bytes("/v1/recording")?)?;
-            return Ok(writeln!(out)?);
+            let mut recording = client.get_bytes("/v1/recording")?;
+            recording.push(b'\n');
+            out::write(&recording);
+            return Ok(());
         }
         let Some(tenant) = &self.tenant else { return Err("name a tenant".into()) };
         let when = self.at.map_or_else(|| format!("ago={}", self.ago), |at| format!("at={at}"));

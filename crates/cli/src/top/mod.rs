@@ -4,7 +4,7 @@ mod columns;
 mod rates;
 mod screen;
 
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +73,8 @@ impl Top {
         // A terminal breaks lines that are too long for it; a pipe or a file takes lines of any length.
         let size = if stdout().is_terminal() { terminal::size().ok() } else { None };
         let width = size.map(|(columns, _)| usize::from(columns)).filter(|&width| width > 0);
-        Ok(stdout().write_all(screen::plain(&rates, self.sort, width).as_bytes())?)
+        print!("{}", screen::plain(&rates, self.sort, width));
+        Ok(())
     }
 
     fn show(&self, client: &Client, terminal: &mut ratatui::DefaultTerminal, first: Counts) -> Outcome {
