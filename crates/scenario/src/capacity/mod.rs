@@ -176,6 +176,20 @@ impl<'a> Question<'a> {
         })
     }
 
+    /// What to call the tenant that has the number `tenant` among those that were played: where tenants were removed,
+    /// the others have other numbers in the trace, and these are the ones that the user knows.
+    fn named(&self, tenant: usize) -> String {
+        let stays = |number: &usize| !self.args.remove.contains(number);
+        let recorded: Vec<usize> = (0..self.recorded.tenants()).filter(stays).collect();
+        match recorded.get(tenant) {
+            Some(number) => format!("tenant {number}"),
+            None => {
+                let like = recorded.iter().cycle().nth(tenant - recorded.len());
+                like.map_or_else(|| "an added tenant".to_owned(), |like| format!("an added tenant like tenant {like}"))
+            }
+        }
+    }
+
     /// How many tenants like those that are there the device carries if all write everything that they bought at once,
     /// and nothing is compacted: each byte still goes into the log and out of memory.
     pub fn carried_uncompacted(&self) -> u16 {
@@ -354,6 +368,23 @@ mod tests {
         );
         let json = question.to_json(&answer);
         assert_eq!((&json["today_first"]["tenant"], &json["ratio"]["holds"]["are_served"]), (&json!(1), &json!(true)));
+    }
+
+    #[test]
+    fn a_tenant_has_the_number_that_it_has_in_the_trace() {
+        for (line, named) in [
+            ("", "trace on, tenant 1 most"),
+            ("--remove 0", "trace on, tenant 2 most"),
+            ("--remove 0,2", "trace on, tenant 3 most"),
+            ("--remove 0,1,2,3,4,5,6 --add 2", "trace on, an added tenant like tenant 7 most"),
+        ] {
+            let args = args(&format!("--precision 1 {line}"));
+            let question = Question::new(&args, recorded(), 60_000_000).expect("it can be run");
+            let played = question.as_it_is(|plan| run(plan, 0.0)).expect("it runs");
+            let answer = Answer { today: played, ratio: Edge::default(), tenants: Edge::default() };
+            let text = table::answer(&question, &answer);
+            assert!(text.contains(named), "{line}: {text}");
+        }
     }
 
     #[test]

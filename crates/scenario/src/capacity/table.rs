@@ -41,7 +41,7 @@ pub(super) fn answer(question: &Question<'_>, answer: &Answer) -> String {
     let _ = writeln!(text, "Tenants           {}", tenants(today, &answer.tenants));
     for (what, played) in breaking(answer) {
         let Some(first) = question.first(played) else { continue };
-        let _ = writeln!(text, "Late {what}: {}", why(&first));
+        let _ = writeln!(text, "Late {what}: {}", why(&first, &question.named(first.tenant)));
     }
     let carried = question.carried_uncompacted();
     let _ = writeln!(
@@ -112,11 +112,10 @@ fn breaking(answer: &Answer) -> Vec<(String, &Played)> {
     ratio.into_iter().chain(tenants).collect()
 }
 
-fn why(first: &First) -> String {
+fn why(first: &First, tenant: &str) -> String {
     format!(
-        "from {} of the trace on, tenant {} most: the longest level 0 has {} runs, up to {} memtables wait for their flush, the device is used to {:.0} %",
+        "from {} of the trace on, {tenant} most: the longest level 0 has {} runs, up to {} memtables wait for their flush, the device is used to {:.0} %",
         moment(first.second),
-        first.tenant,
         first.level0_runs,
         first.sealed,
         first.device * 100.0,
