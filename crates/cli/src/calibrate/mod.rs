@@ -110,8 +110,8 @@ impl Calibrate {
     }
 }
 
-/// Says what is lost with an earlier calibration that cannot be read, if anything is: what requests take, unless that is
-/// measured again.
+/// Says what is lost with an earlier calibration that cannot be read, if anything is: what requests take, unless that
+/// is measured again.
 fn lost(error: &weir_io::Error, measured_again: bool) -> Option<String> {
     let is_lost = error.kind() != ErrorKind::NotFound && !measured_again;
     let advice = "it is replaced; if it said what requests take, measure that again, with --request-units";
