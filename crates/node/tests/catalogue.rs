@@ -61,10 +61,17 @@ fn world(seed: u64, image: &DiskImage) -> (Sim, Arc<SimFs>) {
     (sim, fs)
 }
 
-async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
+fn config(sync: SyncMode) -> NodeConfig {
     let tree =
         TreeOptions { write_buffer_bytes: 16 << 10, table_bytes: 8 << 10, io_bytes: 8 << 10, ..TreeOptions::default() };
-    let config = NodeConfig { tree, cache_bytes: 32 << 10, sync, segment_bytes: 16 << 10, ..NodeConfig::new("/weir") };
+    NodeConfig { tree, cache_bytes: 32 << 10, sync, segment_bytes: 16 << 10, ..NodeConfig::new("/weir") }
+}
+
+async fn open(sim: &Sim, fs: &Arc<SimFs>, sync: SyncMode) -> Node {
+    open_as(sim, fs, config(sync)).await
+}
+
+async fn open_as(sim: &Sim, fs: &Arc<SimFs>, config: NodeConfig) -> Node {
     let fs = Arc::clone(fs) as Arc<dyn Fs>;
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: sim.rng().next_u64() };
     Node::open(&config, machine).await.expect("the node opens")
@@ -216,7 +223,9 @@ fn an_order_that_meets_a_failing_disk_happens_or_not_and_nothing_in_between() {
 fn a_swap_makes_durable_what_a_killed_process_left_in_the_page_cache() {
     for log in LogKind::ALL {
         let (sim, fs) = world(1, &DiskImage::new());
-        let node = sim.block_on(open(&sim, &fs, SyncMode::Interval));
+        // Nothing is synced unless somebody asks for it.
+        let config = || NodeConfig { sync_interval: 3_600_000_000_000, ..config(SyncMode::Interval) };
+        let node = sim.block_on(open_as(&sim, &fs, config()));
         sim.block_on(async {
             let spec = TenantSpec { settings: settings(OLD), log, ..TenantSpec::new(name("shop")) };
             node.create_tenant(spec).await.expect("created");
@@ -228,7 +237,7 @@ fn a_swap_makes_durable_what_a_killed_process_left_in_the_page_cache() {
             let (sim, fs) = world(seed, &fs.crash_keeping(Keep::None, &mut sim.rng()));
             sim.block_on(async { see(&open(&sim, &fs, SyncMode::Interval).await, "shop").await })
         };
-        let node = sim.block_on(open(&sim, &fs, SyncMode::Interval));
+        let node = sim.block_on(open_as(&sim, &fs, config()));
         assert_eq!(after_a_power_cut(2), Some((OLD, None)), "{log:?}: the write is in the page cache alone");
         sim.block_on(Order::Swap.give(&node)).expect("swapped");
         assert_eq!(after_a_power_cut(3), Some((OLD + SWAPPED, Some(b"shop".to_vec()))), "{log:?}");

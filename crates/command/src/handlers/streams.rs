@@ -181,10 +181,14 @@ pub async fn xsetid(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let detail = stream.detail_mut();
-    detail.last = last;
-    detail.added = added.unwrap_or(detail.added);
-    detail.max_deleted = max_deleted.unwrap_or(detail.max_deleted);
+    let (added, max_deleted) = (added.unwrap_or(detail.added), max_deleted.unwrap_or(detail.max_deleted));
+    let is_as_before = (last, added, max_deleted) == (detail.last, detail.added, detail.max_deleted);
+    (detail.last, detail.added, detail.max_deleted) = (last, added, max_deleted);
     cx.save_stream(&mut stream)?;
+    if is_as_before {
+        // Nothing is written, and Redis tells of it all the same.
+        cx.tell(Classes::STREAM, "xsetid", args.at(1));
+    }
     cx.replies().ok();
     Ok(())
 }

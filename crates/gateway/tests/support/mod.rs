@@ -139,6 +139,9 @@ pub struct Running {
     served: Served,
 }
 
+/// Gives the metrics of a gateway and of a node behind it.
+type Scrape = dyn Fn(&Arc<Node>) -> String + Send + Sync;
+
 /// A gateway on a port of its own; ends when dropped.
 pub struct Served {
     pub address: SocketAddr,
@@ -155,7 +158,7 @@ pub struct Served {
     /// [`Observer::slow_replies`], in the same way.
     slow_replies: Box<dyn Fn(u32) -> Vec<SlowReply> + Send + Sync>,
     /// What a scrape shows, for any kind of store.
-    metrics: Box<dyn Fn(&Arc<Node>) -> String + Send + Sync>,
+    metrics: Box<Scrape>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

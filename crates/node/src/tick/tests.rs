@@ -123,7 +123,7 @@ fn pending_bytes_stall_nobody_until_the_debt_of_a_deferral_is_paid() {
     sim.run_until(sim.now() + 2 * Policy::PERIOD);
     let decided = node.last_tick().expect("there was one");
     let stalls = policy::Stage::ALL.map(|stage| {
-        let knobs = PartitionKnobs { stage, scope: policy::Scope::All, ..decided.decision.knobs.partitions[0].clone() };
+        let knobs = PartitionKnobs { stage, scope: policy::Scope::All, ..decided.decision.knobs.partitions[0] };
         partition.turn(&knobs);
         partition.engine.knobs().pending_stalls
     });
