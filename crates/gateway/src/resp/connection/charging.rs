@@ -8,6 +8,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::reply::Protocol;
 use weir_command::table::Id;
 use weir_command::{Args, Command};
+use weir_io::Nanos;
 use weir_node::request_units::{MILLI, Module, Prices};
 use weir_node::waits::{self, Cause};
 use weir_node::{Access, Admission, NodeAdmission, Quota, Unit};
@@ -122,16 +123,7 @@ impl<S: Store> Connection<S> {
         if let Admission::Waiting(_) = admission {
             self.flush_before().await?;
         }
-        let begun = self.server.clock.now();
-        let admitted = self.session.outbox.while_pushing(admission).await;
-        // The wait does not count as the command's own time.
-        let now = self.server.clock.now();
-        self.session.outbox.lap = now;
-        waits::book(Cause::Quota, now - begun);
-        admitted.map_err(|refused| {
-            self.session.notice(What::Throttled);
-            refused.into()
-        })
+        self.wait_for(admission, Cause::Quota).await.0
     }
 
     /// Waits in the node's queue, if there is one, for what `demand` asks for (XS-27).
@@ -140,16 +132,26 @@ impl<S: Store> Connection<S> {
         let admission = (units > 0).then(|| quota.enter_node(demand.access, units)).flatten();
         let Some(admission) = admission.filter(NodeAdmission::waits) else { return Ok(()) };
         self.flush_before().await?;
+        let (admitted, waited) = self.wait_for(admission, Cause::NodeQueue).await;
+        quota.has_queued(waited);
+        admitted
+    }
+
+    /// Waits for `admission`, and books the wait to `cause`. Gives how long it waited, too.
+    async fn wait_for<E>(&mut self, admission: impl Future<Output = Result<(), E>>, cause: Cause) -> (Outcome, Nanos)
+    where
+        Error: From<E>,
+    {
         let begun = self.server.clock.now();
         let admitted = self.session.outbox.while_pushing(admission).await;
+        // The wait does not count as the command's own time.
         let now = self.server.clock.now();
         self.session.outbox.lap = now;
-        waits::book(Cause::NodeQueue, now - begun);
-        quota.has_queued(now - begun);
-        admitted.map_err(|busy| {
+        waits::book(cause, now - begun);
+        if admitted.is_err() {
             self.session.notice(What::Throttled);
-            busy.into()
-        })
+        }
+        (admitted.map_err(Error::from), now - begun)
     }
 
     /// The prices in request units, if anybody waits for these.
