@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use weir_admission::{Direction, Gate, GateOptions, Limits, PartitionGate, Precedence, Rank, Rates, UNLIMITED};
 use weir_io::sim::Sim;
-use weir_io::{Nanos, sleep_until};
+use weir_io::{Class, Nanos, sleep_until};
 
 /// Starts a task that asks for `bytes` again and again until `end`, and holds each grant for its time on a device of
 /// `held_rate` bytes/s. Adds what it got before `end` to the counter.
@@ -495,4 +495,39 @@ fn turning_a_knob_takes_the_reserve_back() {
     gate.set_precedence(Rank::Foreground, Precedence::Share(10));
     assert!(passes(&gate, Rank::Foreground));
     assert_eq!(gate.stats()[Rank::Foreground as usize].ops, 13);
+}
+
+#[test]
+fn policies_choose_the_ranks_of_flushes_and_of_compactions() {
+    let sim = Sim::new(1);
+    let gate = PartitionGate::new(owner(1), &sim.clock());
+    let ranks = || [Class::Flush, Class::CompactL0, Class::CompactDeep].map(|class| gate.rank(class));
+    assert_eq!(ranks(), [Rank::Flush, Rank::CompactL0, Rank::CompactDeep]);
+    gate.set_l0_first(false);
+    assert_eq!(ranks(), [Rank::Flush, Rank::CompactDeep, Rank::CompactDeep], "one queue for all compactions");
+    gate.set_flush_is_urgent(true);
+    assert_eq!((ranks()[0], gate.flush_rushes()), (Rank::Foreground, true));
+    gate.set_flush_may_rush(false);
+    assert_eq!((ranks()[0], gate.flush_rushes()), (Rank::Flush, false), "no flush is as urgent as that");
+    gate.set_is_awaited(true);
+    assert_eq!(ranks(), [Rank::Foreground; 3]);
+}
+
+#[test]
+fn background_that_waits_is_found_at_either_gate_and_told_from_foreground() {
+    for one_bucket in [None, Some(10 * MS)] {
+        let sim = Sim::new(1);
+        let gate = PartitionGate::new(owner(1), &sim.clock());
+        gate.set_foreground(Limits::bytes(0), one_bucket);
+        gate.background().set_limits(Limits::bytes(0));
+        let ask = |rank| gate.gate(rank).request(owner(1), rank, Direction::Write, 4096);
+        let record = ask(Rank::Foreground);
+        assert!(!gate.background_waits());
+        let flush = ask(Rank::Flush);
+        let beside = gate.foreground().waiting(Rank::Flush);
+        assert_eq!((gate.background_waits(), beside), (true, usize::from(one_bucket.is_some())));
+        drop(flush);
+        assert!(!gate.background_waits());
+        drop(record);
+    }
 }

@@ -284,41 +284,6 @@ fn an_urgent_flush_passes_as_foreground_and_is_booked_as_flush() {
 }
 
 #[test]
-fn policies_choose_the_ranks_of_flushes_and_of_compactions() {
-    let sim = Sim::new(1);
-    let gate = PartitionGate::new(owner(1), &sim.clock());
-    let ranks = || [Class::Flush, Class::CompactL0, Class::CompactDeep].map(|class| gate.rank(class));
-    assert_eq!(ranks(), [Rank::Flush, Rank::CompactL0, Rank::CompactDeep]);
-    gate.set_l0_first(false);
-    assert_eq!(ranks(), [Rank::Flush, Rank::CompactDeep, Rank::CompactDeep], "one queue for all compactions");
-    gate.set_flush_is_urgent(true);
-    assert_eq!((ranks()[0], gate.flush_rushes()), (Rank::Foreground, true));
-    gate.set_flush_may_rush(false);
-    assert_eq!((ranks()[0], gate.flush_rushes()), (Rank::Flush, false), "no flush is as urgent as that");
-    gate.set_is_awaited(true);
-    assert_eq!(ranks(), [Rank::Foreground; 3]);
-}
-
-#[test]
-fn background_that_waits_is_found_at_either_gate_and_told_from_foreground() {
-    for one_bucket in [None, Some(10 * MS)] {
-        let sim = Sim::new(1);
-        let gate = PartitionGate::new(owner(1), &sim.clock());
-        gate.set_foreground(Limits::bytes(0), one_bucket);
-        gate.background().set_limits(Limits::bytes(0));
-        let ask = |rank| gate.gate(rank).request(owner(1), rank, Direction::Write, 4096);
-        let record = ask(Rank::Foreground);
-        assert!(!gate.background_waits());
-        let flush = ask(Rank::Flush);
-        let beside = gate.foreground().waiting(Rank::Flush);
-        assert_eq!((gate.background_waits(), beside), (true, usize::from(one_bucket.is_some())));
-        drop(flush);
-        assert!(!gate.background_waits());
-        drop(record);
-    }
-}
-
-#[test]
 fn nobody_waits_long_behind_an_urgent_flush_of_his_own_partition() {
     // A partition of 1 MB/s whose flush of 1 MiB may pass as foreground: its next tokens are 4 ms away at any time.
     let node = Node::new(8, Limits::bytes(100_000_000), 0);

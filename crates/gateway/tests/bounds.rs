@@ -410,27 +410,6 @@ fn s11_a_command_holds_only_the_values_that_it_has_in_hand() {
 }
 
 #[test]
-fn s11_who_was_slow_to_take_messages_holds_nothing_when_they_are_taken() {
-    // With one thread, an answer to one connection shows that everything that came before on the others has been
-    // handled.
-    let weir = Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() });
-    let (mut other, mut slow) = (weir.connect(), weir.connect_narrow());
-    assert_eq!(other.ask(&[b"SET".as_slice(), b"k", &vec![b'v'; 32 << 20]]), b"+OK\r\n");
-    assert!(slow.say("SUBSCRIBE news").contains("subscribe"));
-    // Each of these is more than the kernel keeps for that connection.
-    let payload = "m".repeat(10_000);
-    for _ in 0..3 {
-        assert_eq!(other.ask(&["PUBLISH", "news", &payload]), b":1\r\n");
-    }
-    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
-    for _ in 0..3 {
-        assert!(slow.reply().ends_with(format!("{payload}\r\n").as_bytes()));
-    }
-    // That takes all the room that there is, so it is possible only where nobody else holds any.
-    assert_eq!(other.say("BITOP AND d k k k k k k k k"), ":33554432\r\n");
-}
-
-#[test]
 fn a_part_of_a_long_value_may_be_as_long_as_the_value() {
     let weir = start();
     let value: Vec<u8> = (0..40 << 20_u32).map(|i| ((i * 7) >> 3) as u8).collect();

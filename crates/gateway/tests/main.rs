@@ -32,6 +32,7 @@ mod timing;
 mod tls;
 mod transactions;
 mod unread;
+mod untaken;
 mod write_group;
 
 /// The same allocator as in the binary.

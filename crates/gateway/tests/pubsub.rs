@@ -1,10 +1,8 @@
 //! Publish and subscribe, and with it everything that a connection is sent without asking: order, limits, and that no
 //! message ever stands within a reply. The answers are compared with Redis in differential.rs.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crate::support::pipelines::{Judge, Tally, question};
 use crate::support::strict::Reply;
@@ -15,17 +13,17 @@ use weir_gateway::{PushLimits, Settings};
 use weir_io::Rng;
 
 /// A message to a channel, in the form of RESP2 or RESP3.
-fn message(resp3: bool, channel: &str, payload: &str) -> String {
+pub fn message(resp3: bool, channel: &str, payload: &str) -> String {
     let kind = if resp3 { '>' } else { '*' };
     format!("{kind}3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n{payload}\r\n", channel.len(), payload.len())
 }
 
-fn subscribed(client: &mut Client, channel: &str) {
+pub fn subscribed(client: &mut Client, channel: &str) {
     let reply = client.say(&format!("SUBSCRIBE {channel}"));
     assert!(reply.contains("subscribe") && reply.contains(channel), "{reply}");
 }
 
-fn next(client: &mut Client) -> String {
+pub fn next(client: &mut Client) -> String {
     String::from_utf8_lossy(&client.reply()).into_owned()
 }
 
@@ -366,43 +364,6 @@ fn all_get_every_message_in_order_but_for_the_slow_one() {
     until(&mut other, "PUBSUB NUMSUB news", "*2\r\n$4\r\nnews\r\n:0\r\n");
     // The slow one was sent some messages, and then no more.
     assert!(slow.rest().len() < 2 * MESSAGES * payload.len());
-}
-
-/// A connection for which the kernel keeps next to nothing, in the middle of a request for `SET k`, with a message on
-/// its way to it that is longer than that. Gives the message, and the rest of the request.
-fn told_within_a_request(weir: &Running) -> (Client, String, Vec<u8>) {
-    let (mut client, mut other) = (weir.connect_narrow(), weir.connect());
-    assert!(client.say("HELLO 3").starts_with('%'));
-    subscribed(&mut client, "c");
-    let request = encode(&["SET", "k", &"v".repeat(50_000)]);
-    let (first, rest) = request.split_at(100);
-    client.send(first);
-    let long = "m".repeat(300_000);
-    assert_eq!(other.say(&format!("PUBLISH c {long}")), ":1\r\n");
-    (client, message(true, "c", &long), rest.to_vec())
-}
-
-#[test]
-fn who_is_told_something_within_its_request_may_send_the_rest_before_it_reads() {
-    let weir = Running::start(Settings::default());
-    let (mut client, message, rest) = told_within_a_request(&weir);
-    // It would wait for ever.
-    client.stream.set_write_timeout(Some(Duration::from_secs(20))).expect("a socket");
-    client.send(&rest);
-    assert!(next(&mut client) == message, "whole, and in front of the reply");
-    assert_eq!(next(&mut client), "+OK\r\n");
-    assert_eq!(client.say("STRLEN k"), ":50000\r\n");
-}
-
-#[test]
-fn s11_who_takes_no_message_is_cut_even_if_it_goes_on_sending() {
-    let weir = Running::start(Settings::default());
-    let (mut client, ..) = told_within_a_request(&weir);
-    let mut goes_on = || {
-        weir.pass(20);
-        client.stream.write_all(b"v").is_ok()
-    };
-    assert!((0..100).any(|_| !goes_on()));
 }
 
 #[test]
