@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use crate::support::{Dir, Server, expect};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Runs `redis-cli` with these words and this input, against `server`: gives whether it succeeds, and what it says.
 fn run(server: &Server, words: &[&str], input: &[u8]) -> Option<(bool, String)> {
@@ -80,7 +81,8 @@ fn its_monitors_show_what_goes_on() {
             assert!(read > 0, "{words}: it ended with {so_far}");
             said.extend_from_slice(&piece[..read]);
         }
-        child.kill().expect("it runs");
+        // If it were killed, it could not end what it runs.
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
         child.wait().expect("it ends");
     }
 }
