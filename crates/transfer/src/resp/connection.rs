@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_io::Clock;
 
-use super::{Reply, Requests, Verdict, judge, take_reply};
+use super::{Reply, ReplyEnd, Requests, Verdict, judge, take_reply};
 use crate::address::Address;
 use crate::failure::{Failure, Result};
 use crate::within::{pause, within};
@@ -161,10 +161,13 @@ impl Connection {
         let write = async { writer.write_all(requests.bytes_from(skipped)).await.map_err(Failure::from) };
         let read = async {
             let mut wanted = requests.len() - skipped;
+            let mut end = ReplyEnd::default();
             while wanted > 0 {
                 let mut rest = &received[*start..];
                 let before = rest.len();
-                match take_reply(&mut rest)? {
+                // Decoding copies the elements of a reply, so it is decoded once, when all of it is there.
+                let reply = if end.is_whole(rest)? { take_reply(&mut rest)? } else { None };
+                match reply {
                     Some(reply) => {
                         *start += before - rest.len();
                         wanted -= 1;

@@ -6,7 +6,7 @@ mod request;
 mod verdict;
 
 pub use connection::Connection;
-pub use reply::{Reply, take_reply};
+pub use reply::{Reply, ReplyEnd, take_reply};
 pub use request::{Requests, take_request};
 pub use verdict::{Verdict, judge};
 

@@ -85,6 +85,67 @@ fn take(rest: &mut &[u8], depth: u32) -> Result<Option<Reply>> {
     }))
 }
 
+/// Says when a reply that comes in pieces is whole. However many pieces it has, and however long it is, each of its
+/// elements is looked at once.
+#[derive(Debug, Default)]
+pub struct ReplyEnd {
+    /// Bytes of the elements that are whole, and of the heads of arrays that have begun.
+    seen: usize,
+    /// For each array that has begun, how many of its elements are not whole yet.
+    open: Vec<u64>,
+}
+
+impl ReplyEnd {
+    /// Whether the reply that `bytes` begin with is whole. If it is not, more bytes are to be appended to the same ones
+    /// before the next call; if it is, the next call is about another reply.
+    ///
+    /// # Errors
+    /// `bytes` do not begin with a reply.
+    pub fn is_whole(&mut self, bytes: &[u8]) -> Result<bool> {
+        loop {
+            let mut rest = &bytes[self.seen..];
+            let Some(elements) = take_element(&mut rest, self.open.len())? else { return Ok(false) };
+            self.seen = bytes.len() - rest.len();
+            if elements > 0 {
+                self.open.push(elements);
+                continue;
+            }
+            // An array ends with its last element, and may be the last one of another array.
+            while let Some(left) = self.open.last_mut() {
+                *left -= 1;
+                if *left > 0 {
+                    break;
+                }
+                self.open.pop();
+            }
+            if self.open.is_empty() {
+                *self = Self::default();
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Takes a reply that is no array, or the head of an array, from the front of `rest`. Gives how many elements the array
+/// has; `None` if it is not whole yet.
+fn take_element(rest: &mut &[u8], depth: usize) -> Result<Option<u64>> {
+    let Some(line) = take_line(rest)? else { return Ok(None) };
+    let (&kind, text) = line.split_first().ok_or_else(malformed)?;
+    match kind {
+        b'+' | b'-' | b':' => Ok(Some(0)),
+        b'$' => match u64::try_from(number(text)?) {
+            Ok(len) => Ok(take_bulk(rest, len)?.map(|_| 0)),
+            Err(_) => Ok(Some(0)),
+        },
+        b'*' => match u64::try_from(number(text)?) {
+            Ok(_) if depth >= DEPTH_MAX as usize => Err(malformed()),
+            Ok(len) => Ok(Some(len)),
+            Err(_) => Ok(Some(0)),
+        },
+        _ => Err(malformed()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -111,11 +172,29 @@ mod tests {
         assert!(rest.is_empty());
     }
 
+    #[test]
+    fn an_end_is_found_without_looking_at_a_whole_element_again() {
+        const LONGEST: &[u8] = b"$5\r\na\r\nb\r\r\n";
+        let bytes = [b"*3\r\n".as_slice(), LONGEST, b"*2\r\n:-7\r\n*0\r\n$-1\r\n+OK\r\n"].concat();
+        let first = bytes.len() - b"+OK\r\n".len();
+        let mut end = ReplyEnd::default();
+        for len in 0..first {
+            assert!(!end.is_whole(&bytes[..len]).expect("so far it is one"), "{len}");
+            assert!(len - end.seen < LONGEST.len(), "{len}: only {} are done with", end.seen);
+        }
+        assert!(end.is_whole(&bytes).expect("one"));
+        assert!(!end.is_whole(&bytes[first..bytes.len() - 1]).expect("so far it is one"));
+        assert!(end.is_whole(&bytes[first..]).expect("one"));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_taken_or_refused(bytes: Vec<u8>, kind in "[+:$*-][0-9]{0,3}\r\n") {
             let _ = take_reply(&mut &bytes[..]);
-            let _ = take_reply(&mut &[kind.as_bytes(), &bytes].concat()[..]);
+            let bytes = [kind.as_bytes(), &bytes].concat();
+            if let Ok(taken) = take_reply(&mut &bytes[..]) {
+                prop_assert_eq!(ReplyEnd::default().is_whole(&bytes).ok(), Some(taken.is_some()));
+            }
         }
     }
 }
