@@ -112,7 +112,8 @@ async fn random_keys(connection: &mut Connection) -> Result<Vec<Vec<u8>>> {
     let mut requests = Requests::default();
     (0..PAGE_KEYS).for_each(|_| requests.push(&["RANDOMKEY"]));
     let replies = connection.exchange_patiently(&requests).await?;
-    let mut keys: Vec<Vec<u8>> = replies.iter().filter_map(Reply::text).map(<[u8]>::to_vec).collect();
+    let keys = replies.iter().filter_map(Reply::text).filter(|&key| !is_own(key));
+    let mut keys: Vec<Vec<u8>> = keys.map(<[u8]>::to_vec).collect();
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
@@ -365,7 +366,7 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         import.tally.bytes.store(dump.consumed(), Ordering::Relaxed);
         let Some(database) = u8::try_from(key.database).ok().filter(|&at| at < DATABASES) else { continue };
         let is_over = key.expire_at_ms.is_some_and(|end| end <= import.clock.unix_ms());
-        if is_over || !import.choice.has(key.database) || matches!(key.value, Value::Module(_)) {
+        if is_own(&key.name) || is_over || !import.choice.has(key.database) || matches!(key.value, Value::Module(_)) {
             continue;
         }
         if chosen != Some(database) {

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
-use super::Import;
-use super::partitions::Words;
+use super::partitions::{Words, is_about_own};
 use super::position::Position;
 use super::repeatable::repeatable;
 use super::step::{Step, Steps};
+use super::{Import, OWN_NAME};
 use crate::failure::{Failure, Result};
 use crate::rdb::{Bytes, Input};
 use crate::resp::take_request;
@@ -161,6 +161,10 @@ impl Taker<'_> {
         }
         if name == "FLUSHDB" && choice.replace {
             tally.refuse(database, &shown(), OWN_KEYS);
+            return;
+        }
+        if is_about_own(&words) {
+            tally.refuse(database, &shown(), OWN_NAME);
             return;
         }
         let Some(at) = u8::try_from(database).ok().filter(|&at| at < DATABASES) else {

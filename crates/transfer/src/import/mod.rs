@@ -48,6 +48,9 @@ impl Choice {
     }
 }
 
+/// Why a key of the source is refused that has the name of one that the import itself writes.
+const OWN_NAME: &str = "the import keeps its own position in keys of such names";
+
 /// Whether `key` is one that the import itself writes.
 pub fn is_own(key: &[u8]) -> bool {
     let tagged = key.strip_prefix(b"{").and_then(|rest| rest.split(|&byte| byte == b'}').next());

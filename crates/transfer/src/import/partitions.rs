@@ -11,6 +11,7 @@ use weir_command::table::{self, Id};
 use weir_command::{Command, Request};
 use weir_model::partition_of;
 
+use super::is_own;
 use super::position::MARK;
 
 /// The words of a command.
@@ -113,6 +114,18 @@ fn request(words: &Words) -> Request {
     Request::new(0, 0, words.iter().map(Vec::as_slice))
 }
 
+/// Whether a command is about a key with the name of one that the import itself writes.
+pub(super) fn is_about_own(words: &Words) -> bool {
+    // Most commands have no such word at all.
+    if !words.iter().skip(1).any(|word| is_own(word)) {
+        return false;
+    }
+    let Some(command) = known(words) else { return false };
+    let request = request(words);
+    let args = request.args();
+    command.keys_in(args).chain(command.stored_key(args)).any(is_own)
+}
+
 /// One command for each key, if that has the same effect. An `MSETNX` that a source sends has found none of its keys,
 /// so it is an `MSET`.
 fn apart(words: &Words) -> Option<Vec<Words>> {
@@ -131,7 +144,6 @@ fn apart(words: &Words) -> Option<Vec<Words>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::is_own;
 
     fn words(line: &str) -> Words {
         line.split(' ').map(|word| word.as_bytes().to_vec()).collect()

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Import;
+use super::{Import, OWN_NAME, is_own};
 use crate::failure::{Failure, Result};
 use crate::pace::Pace;
 use crate::rdb::{Bytes, Dump, Item, Key, Part, Value};
@@ -77,6 +77,11 @@ async fn load_key<B: Bytes>(
         tally.refuse(database, &name, "a tenant has 16 databases, 0 to 15");
         return Ok(());
     };
+    // An import that is started again would take it for the position of this one.
+    if is_own(&name) {
+        tally.refuse(database, &name, OWN_NAME);
+        return Ok(());
+    }
     if expire_at_ms.is_some_and(|end| end <= import.clock.unix_ms()) {
         tally.expired.fetch_add(1, Ordering::Relaxed);
         return Ok(());
