@@ -261,6 +261,8 @@ mod fenced;
 #[cfg(test)]
 mod kills;
 #[cfg(test)]
+mod taken;
+#[cfg(test)]
 mod unclear;
 
 #[cfg(test)]
@@ -276,14 +278,14 @@ mod tests {
     use crate::resp::Requests;
     use crate::target::Target;
 
-    fn import() -> Import {
+    pub(super) fn import() -> Import {
         let address = Address::plain("127.0.0.1").expect("an address");
         let clock: Arc<dyn weir_io::Clock> = RealClock::new();
         let target = Target { address, clock: Arc::clone(&clock) };
         Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
     }
 
-    fn names(taken: &Taken) -> Vec<String> {
+    pub(super) fn names(taken: &Taken) -> Vec<String> {
         let name = |words: &Words| String::from_utf8_lossy(&words.join(&b' ')).into_owned();
         taken.step.commands.iter().map(|(words, _)| name(words)).collect()
     }

@@ -242,3 +242,24 @@ fn what_fails_for_good_at_the_target_is_not_tried_with_another_snapshot() {
         assert_eq!(failure.remedy, Remedy::None, "{failure}");
     });
 }
+
+#[test]
+fn keys_that_are_named_like_ours_are_listed_and_left_out() {
+    in_runtime(async {
+        let mut rows = Rows::new();
+        rows.insert(b"weir:import:position".to_vec(), Row::Text([&[b'8'; 40][..], b" 7 0"].concat()));
+        // This one comes in parts.
+        rows.insert(b"weir:import:position:2".to_vec(), Row::List(vec![vec![b'v'; 100]; 3]));
+        rows.insert(b"weir:import:positions".to_vec(), Row::Text(b"value".to_vec()));
+        let store = FakeStore::start(Faults::default()).await;
+        let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
+        done.expect("nothing breaks");
+        let there: Vec<Vec<u8>> = store.rows().into_keys().collect();
+        assert_eq!(there, [b"weir:import:positions".to_vec()]);
+        let refused: Vec<String> = import.tally.refused().0.into_iter().map(|refused| refused.what).collect();
+        assert_eq!(refused, ["weir:import:position", "weir:import:position:2"]);
+        // A comparison leaves them out, too.
+        let file = dump(&rows).await;
+        assert_eq!(verify_file(&import, &file[..]).await.expect("both can be read").keys, 1);
+    });
+}

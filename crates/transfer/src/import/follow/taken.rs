@@ -1,0 +1,36 @@
+//! Tests which commands of a source are taken, and in which form.
+
+use super::kills::stream_of;
+use super::tests::{import, names};
+use super::*;
+use crate::rdb::FileBytes;
+
+/// What is taken of commands of a source, and what is refused of them, if these databases are imported (none = all).
+fn taken(databases: &[u8], lines: &[&str]) -> (Vec<String>, Vec<String>) {
+    let mut import = import();
+    import.choice.databases = databases.to_vec();
+    let mut taker = Taker { import: &import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
+    let mut input = Input::new(FileBytes(&b""[..]), stream_of(lines));
+    let mut position = Position { history: "h".repeat(40), offset: 0, database: 0 };
+    let mut all = Vec::new();
+    while let Some(taken) = taker.take(&mut input, &position).expect("requests") {
+        all.extend(names(&taken).into_iter().map(|name| format!("{} {name}", taken.step.database)));
+        position = taken.end;
+    }
+    let refused = import.tally.refused().0.into_iter().map(|refused| format!("{} {}", refused.database, refused.what));
+    (all, refused.collect())
+}
+
+#[test]
+fn commands_about_keys_that_are_named_like_ours_are_listed() {
+    let lines = [
+        "SET weir:import:position x",
+        "RENAME weir:import:position:3 a",
+        "SORT a STORE {weir:import:position}:probe",
+        "SET a weir:import:position",
+        "SET weir:import:positions x",
+    ];
+    let (all, refused) = taken(&[], &lines);
+    assert_eq!(all, ["0 SET a weir:import:position", "0 SET weir:import:positions x"]);
+    assert_eq!(refused, ["0 SET weir:import:position", "0 RENAME weir:import:position:3", "0 SORT a"]);
+}
