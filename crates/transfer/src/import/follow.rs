@@ -131,6 +131,7 @@ impl Taker<'_> {
         let tally = &self.import.tally;
         tally.commands.fetch_add(1, Ordering::Relaxed);
         let (choice, database) = (&self.import.choice, taken.end.database);
+        let Some(words) = self.within_choice(&name, words, database) else { return };
         let shown = || words.iter().take(2).map(Vec::as_slice).collect::<Vec<_>>().join(&b' ');
         if name == "FLUSHALL" {
             if choice.replace {
@@ -186,6 +187,22 @@ impl Taker<'_> {
 }
 
 impl Taker<'_> {
+    /// A command of `database`, in a form that changes no database that is not imported. `None` if nothing is left of
+    /// it: it changes only such databases, or brings a key from one, and is refused.
+    fn within_choice(&self, name: &str, words: Words, database: u64) -> Option<Words> {
+        let has = |database| self.import.choice.has(database);
+        let other = other_database(name, &words).filter(|&other| has(other) != has(database));
+        let Some(other) = other else { return Some(words) };
+        if has(other) {
+            let what = words.iter().take(2).map(Vec::as_slice).collect::<Vec<_>>().join(&b' ');
+            let reason = format!("the key comes from database {database}, which is not imported");
+            self.import.tally.refuse(other, &what, &reason);
+            return None;
+        }
+        // A source sends a `MOVE` only if it has moved the key.
+        (name == "MOVE").then(|| [b"DEL".to_vec(), words[1].clone()].to_vec())
+    }
+
     /// Adds a `SWAPDB`.
     fn add_exchange(&self, words: Words, taken: &mut Taken) {
         let (choice, tally) = (&self.import.choice, &self.import.tally);
@@ -211,6 +228,20 @@ impl Taker<'_> {
         taken.step = Step { database: one, is_alone: true, exchanges, ..Step::default() };
         taken.step.commands.push((words, taken.end.offset));
     }
+}
+
+/// The database to which a command brings a key, if it names one.
+fn other_database(name: &str, words: &Words) -> Option<u64> {
+    let word = match name {
+        "MOVE" => words.get(2)?,
+        // The options come behind both keys, and the last one of a name counts.
+        "COPY" => {
+            let mut options = words.get(3..)?.windows(2).rev();
+            &options.find(|option| option[0].eq_ignore_ascii_case(b"DB"))?[1]
+        }
+        _ => return None,
+    };
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// Follows the stream from `input`, until `stop` says so, or until the tenant has everything, if that is wanted.
