@@ -34,3 +34,24 @@ fn commands_about_keys_that_are_named_like_ours_are_listed() {
     assert_eq!(all, ["0 SET a weir:import:position", "0 SET weir:import:positions x"]);
     assert_eq!(refused, ["0 SET weir:import:position", "0 RENAME weir:import:position:3", "0 SORT a"]);
 }
+
+#[test]
+fn keys_that_go_between_databases_are_followed_as_far_as_these_are_imported() {
+    let lines = [
+        "MOVE a 1",
+        "MOVE b 2",
+        "COPY c d DB 2 REPLACE",
+        "COPY c d REPLACE db 1",
+        "COPY c d",
+        "SELECT 2",
+        "MOVE e 0",
+        "MOVE f 3",
+        "COPY g h DB 1",
+        "COPY DB h",
+    ];
+    let (all, refused) = taken(&[0, 1], &lines);
+    assert_eq!(all, ["0 MOVE a 1", "0 DEL b", "0 COPY c d REPLACE db 1", "0 COPY c d"]);
+    assert_eq!(refused, ["0 MOVE e", "1 COPY g"]);
+    let (all, refused) = taken(&[], &lines);
+    assert_eq!((all.len(), refused.len()), (lines.len() - 1, 0));
+}
