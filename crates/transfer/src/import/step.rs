@@ -103,19 +103,29 @@ impl Steps {
         self.mark_all(&mut connection, database, position).await
     }
 
-    /// Removes all marks: nothing will be followed any more, or everything begins anew.
+    /// Removes all marks: nothing will be followed any more, or everything begins anew. The newest mark of a partition
+    /// goes last: an import that was killed here and finds only an older one would do commands twice.
     pub(super) async fn end(&mut self) -> Result {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
-        let mut asked = Vec::new();
+        self.marks = self.read_marks(&mut connection).await?;
+        let place_of_newest = |marks: &BTreeMap<u8, Position>| {
+            let newest = marks.iter().max_by_key(|(_, mark)| mark.offset);
+            newest.map(|(&database, _)| database)
+        };
+        let newest: Vec<Option<u8>> = self.marks.iter().map(place_of_newest).collect();
+        let del = |database: u8, key: Vec<u8>| (database, vec![b"DEL".to_vec(), key]);
+        let (mut asked, mut last) = (Vec::new(), Vec::new());
         for database in 0..DATABASES {
-            let mut keys = vec![EXCHANGED.to_vec()];
-            for partition in 0..self.partitions.count() {
-                keys.extend([self.partitions.mark(partition).to_vec(), self.partitions.probe(partition)]);
+            asked.push(del(database, EXCHANGED.to_vec()));
+            for (partition, newest) in newest.iter().enumerate() {
+                let marks = if *newest == Some(database) { &mut last } else { &mut asked };
+                marks.push(del(database, self.partitions.mark(partition).to_vec()));
+                asked.push(del(database, self.partitions.probe(partition)));
             }
-            asked.extend(keys.into_iter().map(|key| (database, vec![b"DEL".to_vec(), key])));
         }
         self.ask_all(&mut connection, &asked).await?;
+        self.ask_all(&mut connection, &last).await?;
         self.marks.iter_mut().for_each(BTreeMap::clear);
         Ok(())
     }
