@@ -161,3 +161,34 @@ fn everything_is_done_once_wherever_it_is_killed() {
         }
     });
 }
+
+/// With an older position alone, commands would be done again.
+#[test]
+fn an_end_that_is_killed_leaves_the_newest_position_or_none() {
+    in_runtime(async {
+        let at = |offset| Position { history: "h".repeat(40), offset, database: 0 };
+        for allowed in 0.. {
+            let tenant = FakeTenant::start(1).await;
+            let import = import(&tenant, RealClock::new());
+            let steps = || Steps::new(&import.target, &import.tally, Partitions::new(1));
+            let mut ending = steps();
+            ending.begin(9, &at(FIRST)).await.expect("it is there");
+            let step = Step { commands: vec![(words("INCR a"), FIRST + 50)], ..Step::default() };
+            ending.apply(&step, &at(FIRST + 50)).await.expect("it is there");
+            let mut silent = tenant.allow(allowed, 0);
+            let killed = silent.wait_for(|&silent| silent);
+            let has_ended = match select(pin!(ending.end()), pin!(killed)).await {
+                Either::Left((done, _)) => done.is_ok(),
+                Either::Right(_) => false,
+            };
+            tenant.allow(u64::MAX, 0);
+            let resumed = steps().resume_point().await.expect("it is there");
+            let expected = if has_ended { None } else { resumed.as_ref().map(|_| at(FIRST + 50)) };
+            assert_eq!(resumed, expected, "killed after {allowed} requests");
+            if has_ended {
+                assert!(allowed > 50, "only {allowed} requests");
+                break;
+            }
+        }
+    });
+}
