@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
-use super::partitions::{Words, is_about_own};
+use super::partitions::{Words, apart, is_about_own};
 use super::position::Position;
 use super::repeatable::repeatable;
 use super::step::{Step, Steps};
@@ -16,7 +16,7 @@ use crate::rdb::{Bytes, Input};
 use crate::resp::take_request;
 use crate::source::{Acks, SocketBytes};
 use crate::tally::Phase;
-use crate::target::DATABASES;
+use crate::target::{DATABASES, WORDS_MAX, request_bytes_max};
 use crate::within::pause;
 
 /// Most commands of one step, and their bytes; a transaction of the source may be longer, up to the next limits.
@@ -119,15 +119,15 @@ impl Taker<'_> {
                 "EXEC" => self.is_in_transaction = false,
                 "REPLCONF" => taken.is_asked = words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack")),
                 name if NOTHING.contains(&name) => {}
-                name => self.add(name.to_owned(), words, &mut taken),
+                name => self.add(name.to_owned(), words, len, &mut taken),
             }
         }
         let is_nothing = taken.end == *from;
         Ok((!is_nothing).then_some(taken))
     }
 
-    /// Adds a command that changes something.
-    fn add(&self, name: String, words: Words, taken: &mut Taken) {
+    /// Adds a command of `len` bytes that changes something.
+    fn add(&self, name: String, words: Words, len: usize, taken: &mut Taken) {
         let tally = &self.import.tally;
         tally.commands.fetch_add(1, Ordering::Relaxed);
         let (choice, database) = (&self.import.choice, taken.end.database);
@@ -174,6 +174,16 @@ impl Taker<'_> {
         };
         if let Some(word) = words.iter().find(|word| word.len() > self.value_bytes_max) {
             let reason = format!("one of its values has {} bytes, more than the target takes", word.len());
+            tally.refuse(database, &shown(), &reason);
+            return;
+        }
+        if len > request_bytes_max(self.value_bytes_max) || words.len() > WORDS_MAX {
+            if let Some(parts) = apart(&words) {
+                taken.step.database = at;
+                taken.step.commands.extend(parts.into_iter().map(|part| (part, taken.end.offset)));
+                return;
+            }
+            let reason = format!("it has {len} bytes in {} words, more than the target takes at once", words.len());
             tally.refuse(database, &shown(), &reason);
             return;
         }

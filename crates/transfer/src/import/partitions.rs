@@ -128,7 +128,7 @@ pub(super) fn is_about_own(words: &Words) -> bool {
 
 /// One command for each key, if that has the same effect. An `MSETNX` that a source sends has found none of its keys,
 /// so it is an `MSET`.
-fn apart(words: &Words) -> Option<Vec<Words>> {
+pub(super) fn apart(words: &Words) -> Option<Vec<Words>> {
     let command = known(words)?;
     let (name, step) = match command.id {
         Id::Del | Id::Unlink => (words[0].clone(), 1),

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::{malformed, number, take_bulk, take_line};
 use crate::failure::Result;
 
-/// Most words of one request.
-const WORDS_MAX: u64 = 1 << 20;
+/// Most words of one request, as in Redis 7.0.
+const WORDS_MAX: u64 = i32::MAX as u64;
 
 /// Requests, one behind the other.
 #[derive(Clone, Debug, Default)]

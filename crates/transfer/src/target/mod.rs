@@ -24,8 +24,12 @@ pub use self::parts::{Whole, push_function, push_part, push_whole};
 pub const AWAY_SECONDS: u64 = 300;
 /// Number of databases that a tenant has.
 pub const DATABASES: u8 = 16;
+/// Most words of a request that a tenant takes: behind one of more it closes the connection.
+pub const WORDS_MAX: usize = 1 << 20;
 /// Bytes of the longest value, if the target does not say.
 const VALUE_BYTES_MAX: usize = 64 << 20;
+/// A request may be twice as long as the longest value, and at least this long.
+const REQUEST_BYTES_MIN: usize = 16 << 20;
 
 /// A tenant, and how to reach it.
 #[derive(Clone)]
@@ -117,6 +121,12 @@ impl Target {
         }
         Ok(used)
     }
+}
+
+/// Bytes of the longest request that a tenant takes whose longest value has `value_bytes_max` bytes: behind a longer
+/// one it closes the connection.
+pub fn request_bytes_max(value_bytes_max: usize) -> usize {
+    value_bytes_max.saturating_mul(2).max(REQUEST_BYTES_MIN)
 }
 
 /// Chooses a database.
