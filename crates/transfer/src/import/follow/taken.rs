@@ -55,3 +55,20 @@ fn keys_that_go_between_databases_are_followed_as_far_as_these_are_imported() {
     let (all, refused) = taken(&[], &lines);
     assert_eq!((all.len(), refused.len()), (lines.len() - 1, 0));
 }
+
+#[test]
+fn commands_that_are_too_long_for_a_request_are_taken_apart_or_listed() {
+    let values = format!(" {}", "v".repeat(1000)).repeat(17_000);
+    let long = format!("RPUSH long{values}");
+    let many = format!("RPUSH many{}", " v".repeat(1 << 20));
+    let apart = format!("MSET{}", values.replace(" v", " key v"));
+    let (all, refused) = taken(&[], &["SET a 1", &long, &many, &apart, "SET b 2"]);
+    assert_eq!(refused, ["0 RPUSH long", "0 RPUSH many"]);
+    let expected: Vec<String> = ["0 SET a 1".to_owned()]
+        .into_iter()
+        .chain(vec![format!("0 MSET key {}", "v".repeat(1000)); 17_000])
+        .chain(["0 SET b 2".to_owned()])
+        .collect();
+    // Too long to be shown.
+    assert!(all == expected, "{} commands", all.len());
+}
