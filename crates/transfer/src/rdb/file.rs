@@ -95,8 +95,8 @@ impl<B: Bytes> Dump<B> {
             version.ok_or_else(|| Failure::new("this is no dump file of Redis: it does not begin with REDIS"))?;
         if !(1..=VERSION_MAX).contains(&version) {
             return Err(Failure::new(format!(
-                "this dump is of version {version}, and versions up to {VERSION_MAX} (Redis 7.2) are read: make one with \
-                 an older Redis, or follow the server itself"
+                "this dump is of version {version}, and versions up to {VERSION_MAX} (Redis 7.2) are read: a file or a \
+                 server of Redis 2.4 to 7.2 is needed"
             )));
         }
         let whole_bytes_max = whole_bytes_max.min(value_bytes_max.saturating_sub(SEAL_BYTES));
