@@ -64,11 +64,11 @@ pub struct Tally {
     pub commands: AtomicU64,
     /// The position up to which the target has everything.
     pub applied: AtomicU64,
-    /// The position of the source when it was asked last; `u64::MAX` before it was asked.
+    /// The position of the source when it was asked last; `u64::MAX` if it was not asked yet, or did not answer.
     pub source: AtomicU64,
     /// How often the transfer began anew.
     pub restarts: AtomicU64,
-    /// The target has all that the source had when it was asked last.
+    /// The target has all that the source had when it was asked last, a few seconds ago at most.
     pub in_step: AtomicBool,
     refused: AtomicU64,
     kept: Mutex<Kept>,
@@ -122,6 +122,13 @@ impl Tally {
         self.in_step.store(self.lag() == Some(0), Ordering::Relaxed);
     }
 
+    /// Notes that the source is at `offset`; `None` = nobody knows.
+    pub fn tell_source(&self, offset: Option<u64>) {
+        self.source.store(offset.unwrap_or(u64::MAX), Ordering::Relaxed);
+        let in_step = self.phase() == Phase::Following && self.lag() == Some(0);
+        self.in_step.store(in_step, Ordering::Relaxed);
+    }
+
     /// What the transfer is doing.
     pub fn phase(&self) -> Phase {
         self.kept.lock().phase
@@ -130,6 +137,9 @@ impl Tally {
     /// Sets what the transfer is doing.
     pub fn set_phase(&self, phase: Phase) {
         self.kept.lock().phase = phase;
+        if phase != Phase::Following {
+            self.in_step.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Keeps a note for the user about something that happened meanwhile.

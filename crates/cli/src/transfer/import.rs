@@ -71,7 +71,7 @@ Examples:
 To move an application from a Redis without losing a write:
   1. weir import redis://OLD --to TENANT              wait for `in step: lag 0 bytes`; clients go on writing to OLD
   2. stop the writers, or: redis-cli -u redis://OLD CLIENT PAUSE 60000 WRITE
-  3. wait for `in step: lag 0 bytes` once more        all that OLD has acknowledged is in the tenant now
+  3. wait 5 seconds, then for the same line again     all that OLD has acknowledged is in the tenant now
   4. Ctrl-C                                           prints what was moved; then start the application with the tenant's address
 The way back is open until step 4: OLD is only read.
 

@@ -267,7 +267,7 @@ pub(super) async fn follow(
     let mut taker = Taker { import, value_bytes_max, is_in_transaction: false, begun: None };
     acks.stream(position.offset);
     // Forget the source's position until it is asked again: it may be another server now.
-    import.tally.source.store(u64::MAX, Ordering::Relaxed);
+    import.tally.tell_source(None);
     import.tally.apply(position.offset);
     import.tally.set_phase(Phase::Following);
     loop {

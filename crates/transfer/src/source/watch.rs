@@ -1,14 +1,17 @@
 //! Asks the source once a second how far it is.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use weir_io::Clock;
 
 use crate::address::Address;
+use crate::failure::Result;
 use crate::resp::{Connection, Reply};
 use crate::tally::{Phase, Tally};
-use crate::within::pause;
+use crate::within::{pause, within};
+
+/// A source that does not answer within this many seconds may be far ahead of what it said last.
+const ANSWER_SECONDS: u64 = 2;
 
 /// Tells `tally` where the source is, until it is dropped.
 pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
@@ -18,21 +21,28 @@ pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
         if tally.phase() != Phase::Following {
             continue;
         }
-        let mut open = match connection.take() {
-            Some(open) => open,
-            None => match Connection::open(&address, &clock).await {
-                Ok(open) => open,
-                // The task that follows the source reports that.
-                Err(_) => continue,
-            },
+        let Ok(reply) = ask(&mut connection, &address, &clock).await else {
+            // The task that follows the source reports what is wrong with it.
+            tally.tell_source(None);
+            continue;
         };
-        let Ok(reply) = open.call(&["INFO", "replication"]).await else { continue };
-        connection = Some(open);
-        match position(&reply) {
-            Some(source) => tally.source.store(source, Ordering::Relaxed),
-            None => tally.note("the source does not tell its position (INFO replication): the lag is not known"),
+        let source = position(&reply);
+        tally.tell_source(source);
+        if source.is_none() {
+            tally.note("the source does not tell its position (INFO replication): the lag is not known");
         }
     }
+}
+
+/// Asks over `connection`, which is opened if there is none, and given up if no answer comes.
+async fn ask(connection: &mut Option<Connection>, address: &Address, clock: &Arc<dyn Clock>) -> Result<Reply> {
+    let mut open = match connection.take() {
+        Some(open) => open,
+        None => Connection::open(address, clock).await?,
+    };
+    let reply = within(clock, ANSWER_SECONDS, "INFO", open.call(&["INFO", "replication"])).await?;
+    *connection = Some(open);
+    Ok(reply)
 }
 
 fn position(info: &Reply) -> Option<u64> {
