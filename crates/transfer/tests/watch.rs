@@ -1,0 +1,100 @@
+//! A transfer says that it is in step as long as it knows that, and no longer.
+#![allow(missing_docs, reason = "tests")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use support::run;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use weir_io::{Clock, Nanos};
+use weir_transfer::address::Address;
+use weir_transfer::source::watch;
+use weir_transfer::tally::{Phase, Tally};
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// A clock on which a pause of up to a second is over at once. Limits on how long something may take are longer, and
+/// are never reached.
+struct HastyClock(AtomicU64);
+
+impl Clock for HastyClock {
+    fn now(&self) -> Nanos {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn wake_at(&self, at: Nanos, waker: Waker) {
+        if at.saturating_sub(self.now()) <= SECOND {
+            self.0.fetch_max(at, Ordering::Relaxed);
+            waker.wake();
+        }
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.now() / 1_000_000
+    }
+}
+
+/// Answers the next question with a position.
+async fn answer(stream: &mut TcpStream, position: u64) {
+    let mut question = [0; 1000];
+    assert!(stream.read(&mut question).await.expect("it asks") > 0);
+    let info = format!("# Replication\r\nmaster_repl_offset:{position}\r\n");
+    let reply = format!("${}\r\n{info}\r\n", info.len());
+    stream.write_all(reply.as_bytes()).await.expect("it listens");
+}
+
+fn is_in_step(tally: &Tally) -> bool {
+    tally.in_step.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+        let (clock, tally) = (Arc::new(HastyClock(AtomicU64::new(0))), Arc::<Tally>::default());
+        tally.set_phase(Phase::Following);
+        tally.apply(100);
+        let watching = tokio::spawn(watch(address, Arc::clone(&tally), clock.clone()));
+        let (mut stream, _) = listener.accept().await.expect("it asks");
+        answer(&mut stream, 100).await;
+        while tally.lag().is_none() {
+            tokio::task::yield_now().await;
+        }
+        tally.apply(100);
+        assert_eq!((tally.lag(), is_in_step(&tally)), (Some(0), true));
+        // Nothing more is applied, as while the tenant does not answer.
+        answer(&mut stream, 200).await;
+        while tally.lag() == Some(0) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((tally.lag(), is_in_step(&tally)), (Some(100), false));
+        tally.apply(200);
+        assert_eq!((tally.lag(), is_in_step(&tally)), (Some(0), true));
+        // The source takes no more connections.
+        drop((stream, listener));
+        let end = clock.now() + 10 * SECOND;
+        while clock.now() < end {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false));
+        watching.abort();
+    });
+}
+
+#[test]
+fn a_transfer_that_does_not_follow_is_not_in_step() {
+    let tally = Tally::default();
+    for phase in [Phase::Connecting, Phase::Snapshot] {
+        tally.set_phase(Phase::Following);
+        tally.source.store(100, Ordering::Relaxed);
+        tally.apply(100);
+        assert!(is_in_step(&tally));
+        tally.set_phase(phase);
+        assert!(!is_in_step(&tally), "{phase:?}");
+    }
+}
