@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_io::Clock;
 
-use super::{Reply, ReplyEnd, Requests, Verdict, judge, take_reply};
+use super::{Reply, ReplyEnd, Requests, Verdict, is_full, judge, take_reply};
 use crate::address::Address;
 use crate::failure::{Failure, Result};
 use crate::within::{pause, within};
@@ -47,7 +47,8 @@ impl Connection {
                 false => &[b"AUTH", address.user.as_bytes(), address.password.as_bytes()],
             };
             if let Reply::Error(error) = connection.call(words).await? {
-                return Err(Failure::new(format!("{address}: the login is refused: {error}")));
+                let message = format!("{address}: the login is refused: {error}");
+                return Err(if is_full(&error) { Failure::broken(message) } else { Failure::new(message) });
             }
         }
         Ok(connection)

@@ -35,6 +35,14 @@ pub fn judge(error: &str, may_be_done: bool) -> Verdict {
     }
 }
 
+/// How errors begin by which a server refuses a connection that it may take later.
+const FULL: [&str; 3] = ["ERR max number of clients", "ERR too many logins", "ERR too many wrong passwords"];
+
+/// Whether `error` refuses a connection only for now: until another one ends, or a wait is over.
+pub fn is_full(error: &str) -> bool {
+    FULL.iter().any(|beginning| error.starts_with(beginning))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::address::Address;
 use crate::failure::{Failure, Result};
 use crate::import::Position;
 use crate::rdb::Input;
-use crate::resp::{Connection, Reply, Requests};
+use crate::resp::{Connection, Reply, Requests, is_full};
 
 /// Bytes of the mark behind a snapshot whose length the source did not know before.
 const MARK_BYTES: usize = 40;
@@ -92,7 +92,7 @@ pub async fn attach(address: &Address, from: Option<&Position>, clock: &Arc<dyn 
 }
 
 fn refused(address: &Address, what: &str, error: &str) -> Failure {
-    if error.split(' ').next().is_some_and(|name| NOT_YET.contains(&name)) {
+    if is_full(error) || error.split(' ').next().is_some_and(|name| NOT_YET.contains(&name)) {
         return Failure::broken(format!("{address}: not yet: {error}"));
     }
     Failure::new(format!(

@@ -12,7 +12,7 @@ use weir_io::Clock;
 
 use crate::address::Address;
 use crate::failure::{Failure, Result};
-use crate::resp::{Connection, Reply, Verdict, judge};
+use crate::resp::{Connection, Reply, Verdict, is_full, judge};
 use crate::within::{SECOND, pause};
 
 pub use self::batch::Batch;
@@ -55,6 +55,7 @@ impl Target {
                 let message = format!("{}: {error}", self.address);
                 Err(match judge(&error, false) {
                     Verdict::Again(_) => Failure::broken(message),
+                    _ if is_full(&error) => Failure::broken(message),
                     _ => Failure::new(message),
                 })
             }
