@@ -183,4 +183,28 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn a_server_that_is_full_is_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let clock: Arc<dyn Clock> = RealClock::new();
+            for (answer, remedy) in [
+                ("-ERR max number of clients reached\r\n", Remedy::Reconnect),
+                ("-ERR too many logins at the same time, try again\r\n", Remedy::Reconnect),
+                ("-ERR too many wrong passwords, try again in 3 s\r\n", Remedy::Reconnect),
+                ("-WRONGPASS invalid username-password pair or user is disabled.\r\n", Remedy::None),
+            ] {
+                // It answers the login, or what comes without one.
+                for password in ["secret", ""] {
+                    let address = Address { password: password.to_owned(), ..server(answer).await };
+                    let failure = attach(&address, None, &clock).await.err().expect("no source");
+                    assert_eq!(failure.remedy, remedy, "{failure}");
+                    let target = Target { address, clock: Arc::clone(&clock) };
+                    let failure = target.connect().await.err().expect("no target");
+                    assert_eq!(failure.remedy, remedy, "{failure}");
+                }
+            }
+        });
+    }
 }
