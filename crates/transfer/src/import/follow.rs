@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::partitions::{Words, apart, is_about_own};
 use super::position::Position;
-use super::repeatable::repeatable;
+use super::repeatable::{is_flush, repeatable};
 use super::step::{Step, Steps};
 use super::{Import, OWN_NAME};
 use crate::failure::{Failure, Result};
@@ -45,6 +45,8 @@ const NOTHING: [&str; 6] = ["PING", "REPLCONF", "PUBLISH", "SPUBLISH", "MULTI", 
 
 /// Why a command is refused that is about all keys of a database.
 const OWN_KEYS: &str = "with --replace the tenant may have keys that did not come from there";
+/// Why a command is refused that is about all libraries of functions.
+const OWN_LIBRARIES: &str = "with --replace the tenant may have libraries that did not come from there";
 
 /// Takes commands from the stream of a source.
 struct Taker<'i> {
@@ -130,7 +132,12 @@ impl Taker<'_> {
     fn add(&self, name: String, words: Words, len: usize, taken: &mut Taken) {
         let tally = &self.import.tally;
         tally.commands.fetch_add(1, Ordering::Relaxed);
-        let (choice, database) = (&self.import.choice, taken.end.database);
+        let choice = &self.import.choice;
+        let database = match name.as_str() {
+            // Libraries belong to no database.
+            "FUNCTION" => u64::from(choice.databases.first().copied().unwrap_or(0)),
+            _ => taken.end.database,
+        };
         let Some(words) = self.within_choice(&name, words, database) else { return };
         let shown = || words.iter().take(2).map(Vec::as_slice).collect::<Vec<_>>().join(&b' ');
         if name == "FLUSHALL" {
@@ -162,6 +169,10 @@ impl Taker<'_> {
         }
         if name == "FLUSHDB" && choice.replace {
             tally.refuse(database, &shown(), OWN_KEYS);
+            return;
+        }
+        if choice.replace && name == "FUNCTION" && is_flush(&words) {
+            tally.refuse(database, &shown(), OWN_LIBRARIES);
             return;
         }
         if is_about_own(&words) {

@@ -28,6 +28,11 @@ pub(super) fn repeatable(mut words: Words) -> Words {
     words
 }
 
+/// Whether a `FUNCTION` command deletes all libraries.
+pub(super) fn is_flush(words: &Words) -> bool {
+    is(words.get(1), "FLUSH") || (is(words.get(1), "RESTORE") && is(words.get(3), "FLUSH"))
+}
+
 /// Whether the tenant refuses a command with `error` because what it asks for is so already.
 pub(super) fn is_so_already(words: &Words, error: &str) -> bool {
     is(words.first(), "FUNCTION") && is(words.get(1), "DELETE") && error.contains("Library not found")
