@@ -3,12 +3,18 @@
 use super::kills::stream_of;
 use super::tests::{import, names};
 use super::*;
+use crate::import::Choice;
 use crate::rdb::FileBytes;
 
 /// What is taken of commands of a source, and what is refused of them, if these databases are imported (none = all).
 fn taken(databases: &[u8], lines: &[&str]) -> (Vec<String>, Vec<String>) {
+    taken_by(Choice { databases: databases.to_vec(), ..Choice::default() }, lines)
+}
+
+/// The same for any choice of what is imported.
+fn taken_by(choice: Choice, lines: &[&str]) -> (Vec<String>, Vec<String>) {
     let mut import = import();
-    import.choice.databases = databases.to_vec();
+    import.choice = choice;
     let mut taker = Taker { import: &import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
     let mut input = Input::new(FileBytes(&b""[..]), stream_of(lines));
     let mut position = Position { history: "h".repeat(40), offset: 0, database: 0 };
@@ -71,4 +77,17 @@ fn commands_that_are_too_long_for_a_request_are_taken_apart_or_listed() {
         .collect();
     // Too long to be shown.
     assert!(all == expected, "{} commands", all.len());
+}
+
+#[test]
+fn libraries_are_followed_whatever_database_is_chosen() {
+    let lines = ["SELECT 3", "FUNCTION LOAD code", "SET a 1", "function restore payload flush", "FUNCTION FLUSH"];
+    let loaded = "0 FUNCTION LOAD REPLACE code";
+    let flushes = ["0 function restore payload flush", "0 FUNCTION FLUSH"];
+    assert_eq!(taken(&[0], &lines), ([loaded, flushes[0], flushes[1]].map(ToOwned::to_owned).to_vec(), Vec::new()));
+    // Libraries that the tenant had before stay.
+    let choice = Choice { databases: vec![0], replace: true, ..Choice::default() };
+    let (all, refused) = taken_by(choice, &lines);
+    assert_eq!(all, [loaded]);
+    assert_eq!(refused, ["0 function restore", "0 FUNCTION FLUSH"]);
 }
