@@ -44,7 +44,7 @@ pub struct Import {
     /// Leave out keys of modules, and count them
     #[arg(long)]
     skip_modules: bool,
-    /// Bytes a second that are read from the source at most, such as 20MB
+    /// Bytes a second that are read of a file or a snapshot at most, such as 20MB. Changes behind it are not slowed
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     rate_limit: Option<u64>,
     /// With a running Redis: end as soon as the tenant has all its data

@@ -35,7 +35,7 @@ pub struct Choice {
     pub replace: bool,
     /// Leave out keys of modules, and count them.
     pub skip_modules: bool,
-    /// Most bytes a second that are read.
+    /// Most bytes a second that are read of a file or a snapshot.
     pub rate: Option<u64>,
     /// End when the tenant has all that the source has.
     pub until_in_step: bool,
