@@ -60,7 +60,9 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
     let mut live =
         Live { import, source, steps, position: None, has_begun: false, heard, broken_snapshots: 0, value_bytes_max };
     live.position = live.steps.resume_point().await?;
-    if live.position.is_none() {
+    if live.position.is_some() {
+        live.check_choice().await?;
+    } else {
         // If only some partitions have marks, an import ended just after it had emptied the tenant.
         live.steps.end().await?;
         import.check_empty().await?;
@@ -128,6 +130,24 @@ impl Live<'_> {
             pause(clock, wait_ms).await;
             wait_ms = (wait_ms * 2).min(5_000);
             is_first = false;
+        }
+    }
+
+    /// The first database that is imported.
+    fn first(&self) -> u8 {
+        self.import.choice.databases.first().copied().unwrap_or(0)
+    }
+
+    /// Refuses to go on with an import of other databases: what that one has left out would be missing.
+    async fn check_choice(&mut self) -> Result {
+        let (first, numbers) = (self.first(), self.import.choice.numbers());
+        let chosen = self.steps.chosen().await?;
+        match chosen {
+            Some(chosen) if chosen != numbers => Err(Failure::new(format!(
+                "an import of the databases {chosen} was under way in this tenant, and this one is of {numbers}: say the \
+                 same --db, or empty the tenant with FLUSHALL, and start again"
+            ))),
+            _ => self.steps.choose(first, numbers).await,
         }
     }
 
@@ -220,7 +240,8 @@ impl Live<'_> {
             }
         }
         self.steps.end().await?;
-        let first = self.import.choice.databases.first().copied().unwrap_or(0);
+        let first = self.first();
+        self.steps.choose(first, self.import.choice.numbers()).await?;
         self.steps.begin(first, &position).await?;
         self.position = Some(position);
         let (socket, received) = input.into_parts();

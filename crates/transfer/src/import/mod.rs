@@ -20,7 +20,7 @@ use weir_io::Clock;
 
 use crate::failure::{Failure, Result};
 use crate::tally::Tally;
-use crate::target::Target;
+use crate::target::{DATABASES, Target};
 
 pub use self::file::import_file;
 pub use self::live::import_live;
@@ -45,6 +45,12 @@ impl Choice {
     /// Whether this database is wanted.
     pub fn has(&self, database: u64) -> bool {
         self.databases.is_empty() || self.databases.iter().any(|&chosen| u64::from(chosen) == database)
+    }
+
+    /// The numbers of all databases that are wanted, in their order.
+    fn numbers(&self) -> String {
+        let numbers = (0..DATABASES).filter(|&at| self.has(u64::from(at)));
+        numbers.map(|at| at.to_string()).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -10,6 +10,9 @@ pub const MARK: &[u8] = b"weir:import:position";
 /// data, so its place says whether the exchange is done. It has the hash slot of [`MARK`].
 pub const EXCHANGED: &[u8] = b"{weir:import:position}:exchanged";
 
+/// A key that says which databases are imported. It has the hash slot of [`MARK`].
+pub const CHOSEN: &[u8] = b"{weir:import:position}:databases";
+
 /// A place in the stream of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::partitions::{Partitions, Words};
-use super::position::{EXCHANGED, Position};
+use super::position::{CHOSEN, EXCHANGED, Position};
 use super::repeatable::{is_script, is_so_already};
 use crate::failure::{Failure, Result};
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
@@ -54,6 +54,8 @@ pub(super) struct Steps {
     /// The marks of each partition, by database, as far as they are known. A partition's newest mark says up to where
     /// it has everything.
     pub(super) marks: Vec<BTreeMap<u8, Position>>,
+    /// A database, and what [`CHOSEN`] says there.
+    chosen: Option<(u8, String)>,
 }
 
 /// The outcome of an attempt to do some commands.
@@ -76,7 +78,31 @@ impl Steps {
     pub(super) fn new(target: &Target, tally: &Arc<Tally>, partitions: Partitions) -> Self {
         let marks = vec![BTreeMap::new(); partitions.count()];
         let settled = BTreeSet::new();
-        Self { target: target.clone(), tally: Arc::clone(tally), connection: None, settled, partitions, marks }
+        let (target, tally) = (target.clone(), Arc::clone(tally));
+        Self { target, tally, connection: None, settled, partitions, marks, chosen: None }
+    }
+
+    /// The numbers of the databases that are imported, as an import noted them that was here before.
+    pub(super) async fn chosen(&self) -> Result<Option<String>> {
+        let mut connection = self.target.connect_again().await?;
+        let get = |at| (at, vec![b"GET".to_vec(), CHOSEN.to_vec()]);
+        let asked: Vec<_> = (0..DATABASES).map(get).collect();
+        let replies = self.ask_all(&mut connection, &asked).await?;
+        Ok(replies.iter().find_map(Reply::text).map(|text| String::from_utf8_lossy(text).into_owned()))
+    }
+
+    /// Notes the numbers of the databases that are imported, in the first of them.
+    pub(super) async fn choose(&mut self, database: u8, numbers: String) -> Result {
+        let mut connection = self.target.connect_again().await?;
+        self.chosen = Some((database, numbers));
+        self.note_chosen(&mut connection).await
+    }
+
+    /// Writes [`CHOSEN`]. Afterwards another database is chosen on `connection`.
+    async fn note_chosen(&self, connection: &mut Connection) -> Result {
+        let Some((database, numbers)) = &self.chosen else { return Ok(()) };
+        let set = vec![b"SET".to_vec(), CHOSEN.to_vec(), numbers.clone().into_bytes()];
+        self.ask_all(connection, &[(*database, set)]).await.map(drop)
     }
 
     /// The position from which the source has to be followed: the least of any partition. `None` if not all partitions
@@ -117,7 +143,7 @@ impl Steps {
         let del = |database: u8, key: Vec<u8>| (database, vec![b"DEL".to_vec(), key]);
         let (mut asked, mut last) = (Vec::new(), Vec::new());
         for database in 0..DATABASES {
-            asked.push(del(database, EXCHANGED.to_vec()));
+            asked.extend([EXCHANGED, CHOSEN].map(|key| del(database, key.to_vec())));
             for (partition, newest) in newest.iter().enumerate() {
                 let marks = if *newest == Some(database) { &mut last } else { &mut asked };
                 marks.push(del(database, self.partitions.mark(partition).to_vec()));
@@ -413,6 +439,9 @@ impl Steps {
         step.empties.iter().for_each(|emptied| {
             self.marks.iter_mut().for_each(|marks| drop(marks.remove(emptied)));
         });
+        if !step.empties.is_empty() {
+            self.note_chosen(&mut connection).await?;
+        }
         match self.mark_all(&mut connection, database, end).await {
             // The next try has only the marks to write, and fails as well if the reason is there to stay.
             Err(_) if commands.iter().any(|(words, _)| is_script(words)) => return Ok(Tried::Unmarked),
