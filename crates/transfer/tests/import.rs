@@ -392,3 +392,42 @@ fn a_source_that_refuses_or_is_not_there_is_named() {
         assert!(failure.message.contains("127.0.0.1"), "{failure}");
     });
 }
+
+#[test]
+fn an_import_that_was_killed_goes_on_only_with_the_same_databases() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&["--repl-diskless-sync-delay", "0"]), Redis::start(&[]));
+        let mut client = Client::new(&source.address()).await;
+        client.fill(false).await;
+        let of = |databases: &[u8]| {
+            let choice = Choice { databases: databases.to_vec(), until_in_step: true, ..Choice::default() };
+            support::import(target.address(), choice)
+        };
+        let (_stop, stopped) = watch::channel(false);
+        let first = support::import(target.address(), Choice { databases: vec![5], ..Choice::default() });
+        let running = begin(&source, &first, &stopped);
+        wait_until(&first, follows).await;
+        // The note of the databases is not lost with everything else.
+        client.ask("SELECT 5").await;
+        client.ask("FLUSHDB").await;
+        client.ask("SET after it").await;
+        assert_eq!(client.ask("WAIT 1 0").await, Reply::Number(1));
+        running.abort();
+        assert!(running.await.is_err());
+        for others in [&[][..], &[0], &[0, 5]] {
+            let failure = import_live(&of(others), &source.address(), stopped.clone()).await;
+            let failure = failure.expect_err("something would be missing");
+            assert!(failure.message.contains("--db"), "{others:?}: {failure}");
+        }
+        let again = of(&[5]);
+        import_live(&again, &source.address(), stopped).await.expect("it goes on");
+        assert_eq!(again.tally.keys.load(Ordering::Relaxed), 0);
+        let mut there = Client::new(&target.address()).await;
+        assert_eq!(there.ask("DBSIZE").await, Reply::Number(0));
+        there.ask("SELECT 5").await;
+        assert_eq!(there.ask("KEYS *").await, Reply::Array(Some(vec![Reply::Bulk(Some(b"after".to_vec()))])));
+    });
+}
