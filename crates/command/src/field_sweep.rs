@@ -24,16 +24,23 @@ pub struct FieldSweep {
     row: StoredKey,
     first_ms: u64,
     now_ms: u64,
+    is_done: bool,
 }
 
 impl FieldSweep {
     /// A sweep of the row with the stored key `row`, which is on the agenda at `first_ms`. `now_ms` is not before that.
     pub fn new(row: &[u8], first_ms: u64, now_ms: u64) -> Self {
-        Self { row: StoredKey::of(row), first_ms, now_ms }
+        Self { row: StoredKey::of(row), first_ms, now_ms, is_done: false }
     }
 
-    /// Does what there is to be done with the row of `key`.
-    async fn sweep(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome {
+    /// Whether the entry has gone or moved. If not, more fields have the same deadline, and the sweep has to be run
+    /// again.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Does what there is to be done with the row of `key`. Gives whether the entry has gone or moved.
+    async fn sweep(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<bool> {
         match cx.get(key).await? {
             // The whole row has expired, or there is none.
             None => cx.delete(key)?,
@@ -44,14 +51,15 @@ impl FieldSweep {
                     if !hash.sweep(cx, FIELDS_AT_ONCE).await? {
                         return Err(NOTHING_DUE);
                     }
-                    return cx.save_hash(&mut hash).await;
+                    cx.save_hash(&mut hash).await?;
+                    return Ok(hash.mortal().is_none_or(|mortal| mortal.first_ms != self.first_ms));
                 }
             }
             Some(_) => {}
         }
         // The entry belongs to its row no longer, so nobody else moves it.
         cx.forget_agenda(&agenda_key(self.first_ms, &self.row));
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -66,8 +74,8 @@ impl Transaction for FieldSweep {
             let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(0));
             let mut call = Call::new(database, self.now_ms, VALUE_BYTES_MAX);
             let mut context = Context::locked(rows, &mut host, &mut call, Draft::default());
-            let outcome = self.sweep(&mut context, key).await;
-            let mut finished = context.end(outcome);
+            let swept = self.sweep(&mut context, key).await;
+            let mut finished = context.end(swept.map(|is_done| self.is_done = is_done));
             match finished.outcome {
                 Ok(()) => {
                     finished.draft.settle(|_, _| {});

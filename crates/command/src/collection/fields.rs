@@ -59,7 +59,7 @@ impl Context<'_> {
 
 impl Collection<'_> {
     /// The number and the first and last deadlines of the fields that expire before the row does.
-    pub(super) fn mortal(&self) -> Option<MortalFields> {
+    pub(crate) fn mortal(&self) -> Option<MortalFields> {
         self.head.mortal()
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_command::FieldSweep;
-use weir_io::Result;
+use weir_io::{ErrorKind, Result, yield_now};
 use weir_model::engine::Range;
 use weir_model::parts::fields::{agenda, agenda_key, agenda_of};
 
@@ -51,30 +51,54 @@ impl Partition {
         }
     }
 
-    /// Sweeps what is due. Nothing is due before `from_ms`. Gives when the next field is.
-    async fn sweep_due(self: &Arc<Self>, mut from_ms: u64) -> Result<u64> {
-        loop {
-            let due = self.agenda_page(from_ms).await?;
-            if due.is_empty() {
-                return Ok(NEVER);
-            }
-            let now_ms = self.clock.unix_ms();
+    /// Sweeps what is due. Nothing is due before `from_ms`. Gives when the next field is. Hashes that cannot be swept
+    /// are passed over until the next round, so that they do not keep the others from being swept.
+    async fn sweep_due(self: &Arc<Self>, from_ms: u64) -> Result<u64> {
+        let mut due = self.agenda_page(from_ms).await?;
+        let mut passed_ms = NEVER;
+        while !due.is_empty() {
+            let (now_ms, mut last) = (self.clock.unix_ms(), Vec::new());
             for (first_ms, row) in due {
-                from_ms = first_ms;
-                if first_ms > now_ms || !self.may_bury() {
-                    return Ok(first_ms);
+                if first_ms > now_ms {
+                    return Ok(first_ms.min(passed_ms));
                 }
-                // What the sweep has seen need not be durable, and what it has written is as durable as any burial.
-                self.transact(&mut FieldSweep::new(&row, first_ms, now_ms)).await?;
+                last = agenda_key(first_ms, &row);
+                let mut sweep = FieldSweep::new(&row, first_ms, now_ms);
+                loop {
+                    if !self.may_bury() {
+                        return Ok(first_ms.min(passed_ms));
+                    }
+                    // What the sweep has seen need not be durable, and what it has written is as durable as any burial.
+                    match self.transact(&mut sweep).await.map(drop) {
+                        Ok(()) if sweep.is_done() => break,
+                        // There are more. The log first takes what was written, so that no more than that waits there.
+                        Ok(()) => {
+                            self.publish_all().await;
+                            yield_now().await;
+                        }
+                        // The fields cannot be read, or the head is wrong about them.
+                        Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corruption) => {
+                            tracing::debug!(owner = ?self.owner, %error, "cannot remove expired fields of a hash");
+                            passed_ms = passed_ms.min(first_ms);
+                            break;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
             }
+            due = self.agenda_from(Bound::Excluded(last)).await?;
         }
+        Ok(passed_ms)
     }
 
     /// The first entries of the agenda from `from_ms` on: the time, and whose row. Entries before that leave tombstones
     /// for a while, which should not be gone through each time.
     pub(super) async fn agenda_page(self: &Arc<Self>, from_ms: u64) -> Result<Vec<(u64, Vec<u8>)>> {
-        let (from, to) = (agenda_key(from_ms, b""), agenda().1);
-        let range = Range { from: Bound::Included(from), to: Bound::Excluded(to), reverse: false };
+        self.agenda_from(Bound::Included(agenda_key(from_ms, b""))).await
+    }
+
+    async fn agenda_from(self: &Arc<Self>, from: Bound<Vec<u8>>) -> Result<Vec<(u64, Vec<u8>)>> {
+        let range = Range { from, to: Bound::Excluded(agenda().1), reverse: false };
         let mut scan = self.scan(range).await?;
         scan.expect(PAGE_ROWS);
         let mut page = Vec::new();
