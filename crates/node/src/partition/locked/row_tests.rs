@@ -9,7 +9,7 @@ use weir_command::{Draft, Headless, Subkeys};
 use weir_io::sim::{DeviceSpec, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, Fs, Rng, Yield};
 use weir_model::engine::{EngineKind, Kind, Range};
-use weir_model::parts::{Life, RowType, cover_key};
+use weir_model::parts::{HashDetail, Life, MortalFields, RowType, cover_key};
 use weir_model::{Change, VALUE_BYTES_MAX};
 
 use super::super::asked::ask;
@@ -117,6 +117,20 @@ impl World {
 
     fn changes(&self) -> u64 {
         self.partition.engine.applied_seq()
+    }
+
+    /// A round of the control loop at `at_ms`, which sweeps fields.
+    fn sweep(&self, at_ms: u64) {
+        self.sim.set_unix_ms(at_ms);
+        self.partition.look_after_fields();
+        self.sim.run_until(self.sim.clock().now() + 100_000);
+        assert!(!self.partition.is_sweeping.load(Ordering::SeqCst));
+    }
+
+    /// The first entries of the agenda.
+    fn agenda(&self) -> Vec<String> {
+        let page = self.sim.block_on(self.partition.agenda_page(0)).expect("no faults");
+        page.into_iter().map(|(at, row)| format!("{at} {}", row[1..].escape_ascii())).collect()
     }
 }
 
@@ -263,17 +277,6 @@ fn fields_that_have_expired_are_swept_and_nothing_is_left_of_them() {
             }
         }
     };
-    let sweep = |world: &World, at_ms: u64| {
-        world.sim.set_unix_ms(at_ms);
-        world.partition.look_after_fields();
-        world.sim.run_until(world.sim.clock().now() + 100_000);
-        assert!(!world.partition.is_sweeping.load(Ordering::SeqCst));
-    };
-    let agenda = |world: &World| world.sim.block_on(world.partition.agenda_page(0)).expect("no faults");
-    let rows = |world: &World| -> Vec<String> {
-        let rows = agenda(world).into_iter().map(|(at, row)| format!("{at} {}", row[1..].escape_ascii()));
-        rows.collect()
-    };
     for engine in [EngineKind::Lsm, EngineKind::Memory] {
         let world = World::of(engine);
         fill(&world, "stays", 0..3, false);
@@ -282,23 +285,23 @@ fn fields_that_have_expired_are_swept_and_nothing_is_left_of_them() {
         fill(&world, "small", 0..4, true);
         fill(&world, "plain", 0..300, false);
         world.ask("HSET small stays v");
-        assert_eq!(rows(&world), ["1001000 goes", "1001000 small", "1001003 stays"]);
+        assert_eq!(world.agenda(), ["1001000 goes", "1001000 small", "1001003 stays"]);
         assert_eq!(world.ask("RENAME goes went"), "+OK\r\n");
-        assert_eq!(rows(&world), ["1001000 small", "1001000 went", "1001003 stays"]);
+        assert_eq!(world.agenda(), ["1001000 small", "1001000 went", "1001003 stays"]);
         world.to_tables();
         let before = world.changes();
-        sweep(&world, 1_000_999);
+        world.sweep(1_000_999);
         assert_eq!(world.changes(), before, "nothing is due");
-        sweep(&world, 1_001_100);
-        assert_eq!(rows(&world), ["1001101 stays", "1001101 went"]);
+        world.sweep(1_001_100);
+        assert_eq!(world.agenda(), ["1001101 stays", "1001101 went"]);
         assert_eq!(world.ask("HLEN stays"), ":202\r\n");
         assert_eq!(world.ask("HGETALL small"), "*2\r\n$5\r\nstays\r\n$1\r\nv\r\n");
         assert_eq!(world.ask("COPY went copy"), ":1\r\n");
         assert_eq!(world.ask("DEL copy"), ":1\r\n", "with its place on the agenda");
-        sweep(&world, 1_002_000);
+        world.sweep(1_002_000);
         assert_eq!((world.ask("EXISTS went"), world.ask("HLEN stays")), (":0\r\n".into(), ":3\r\n".into()));
-        assert!(rows(&world).is_empty());
-        sweep(&world, 1_002_001);
+        assert!(world.agenda().is_empty());
+        world.sweep(1_002_001);
         assert_eq!(world.partition.agenda_due_ms.load(Ordering::SeqCst), u64::MAX);
         world.to_tables();
         let all = Range { from: Bound::Included(vec![0x80]), to: Bound::Unbounded, reverse: false };
@@ -310,6 +313,45 @@ fn fields_that_have_expired_are_swept_and_nothing_is_left_of_them() {
         let plain = world.ask("HLEN plain");
         assert_eq!((left, &plain[..]), (303, ":300\r\n"), "of {engine:?}: the fields that stay");
     }
+}
+
+#[test]
+fn fields_of_one_deadline_are_all_swept_although_other_hashes_are_due_after_them() {
+    for engine in EngineKind::ALL {
+        let world = World::of(engine);
+        for field in 0..300 {
+            world.ask(&format!("HSET many field-{field} {}", "v".repeat(20)));
+            world.ask(&format!("HPEXPIREAT many 1001000 FIELDS 1 field-{field}"));
+        }
+        world.ask("HSET later field v stays v");
+        world.ask("HPEXPIREAT later 1001500 FIELDS 1 field");
+        world.ask("HSET many stays v");
+        assert_eq!(world.agenda(), ["1001000 many", "1001500 later"]);
+        world.sweep(1_002_000);
+        assert!(world.agenda().is_empty(), "of {engine:?}: {:?}", world.agenda());
+        assert_eq!((&world.ask("HLEN many")[..], &world.ask("HLEN later")[..]), (":1\r\n", ":1\r\n"));
+    }
+}
+
+#[test]
+fn a_hash_that_cannot_be_swept_does_not_keep_the_others_from_it() {
+    let world = World::new();
+    world.run(b"damaged", async |cx| {
+        let mut head = cx.new_head(RowType::Hash);
+        (head.count, head.bytes) = (2, 20);
+        // There is no such field.
+        let mortal = Some(MortalFields { count: 1, first_ms: 1_001_000, last_ms: 1_001_000 });
+        head.detail = HashDetail { is_large: false, mortal, row_ms: None }.encode();
+        cx.put_head(b"damaged", &head, None)
+    });
+    for key in ["after", "last"] {
+        world.ask(&format!("HSET {key} field v stays v"));
+        world.ask(&format!("HPEXPIREAT {key} 1001500 FIELDS 1 field"));
+    }
+    world.sweep(1_002_000);
+    assert_eq!(world.agenda(), ["1001000 damaged"]);
+    let due_ms = world.partition.agenda_due_ms.load(Ordering::SeqCst);
+    assert_eq!(due_ms, 1_001_000, "the next round tries it again");
 }
 
 /// How a large row in tables ends.
