@@ -1,4 +1,4 @@
-//! When waiters lose patience, in the order in which they came.
+//! When waiters lose patience, in that order.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ struct Deadline<T> {
 
 /// The deadlines of all waiters. For each waiter it has a `T`, by which the queue finds the waiter.
 pub(super) struct Patience<T> {
-    /// In the order of arrival, which is the order of the deadlines unless a knob was turned meanwhile.
+    /// In order of time. This is the order of arrival unless the longest wait was made shorter meanwhile.
     deadlines: VecDeque<Deadline<T>>,
 }
 
@@ -53,7 +53,14 @@ impl<T> Patience<T> {
         if self.deadlines.len() > 2 * waiting + 64 {
             self.deadlines.retain(|deadline| slots.is_waiting(deadline.slot, deadline.ticket));
         }
-        self.deadlines.push_back(Deadline { at, slot, ticket, of });
+        let deadline = Deadline { at, slot, ticket, of };
+        match self.deadlines.back() {
+            Some(last) if last.at > at => {
+                let place = self.deadlines.partition_point(|earlier| earlier.at <= at);
+                self.deadlines.insert(place, deadline);
+            }
+            _ => self.deadlines.push_back(deadline),
+        }
     }
 
     /// The next waiter to lose patience. To be called again until nobody is overdue.
