@@ -332,6 +332,30 @@ fn knobs_turn_under_those_who_wait() {
 }
 
 #[test]
+fn a_longest_wait_that_is_made_shorter_holds_for_newcomers_at_once() {
+    let sim = Sim::new(12);
+    let limits = |max_ms| UnitLimits { on_limit: OnLimit::Delay { max_ms }, ..both(10) };
+    let quota = Quota::new(sim.clock(), &limits(10_000));
+    assert!(quota.try_admit(Unit::Write, 1));
+    let refused_at = |admission: Admission| {
+        let (at, clock) = (Arc::new(AtomicU64::new(0)), sim.clock());
+        let told = Arc::clone(&at);
+        sim.spawn(async move {
+            admission.await.expect_err("another partition has spent what was to come");
+            told.store(clock.now(), Relaxed);
+        });
+        at
+    };
+    let patient = refused_at(quota.admit(Unit::Write, 0, 1));
+    quota.set_limits(&limits(250));
+    let newcomer = refused_at(quota.admit(Unit::Write, 1, 1));
+    quota.settle(Unit::Write, 2, 1, 201);
+    sim.run_until(20 * SEC);
+    assert_eq!(newcomer.load(Relaxed), 250 * MS);
+    assert_eq!(patient.load(Relaxed), 10 * SEC, "it keeps the wait that it was let in with");
+}
+
+#[test]
 fn one_seed_gives_one_day() {
     let day = |seed| {
         let sim = Sim::new(seed);
