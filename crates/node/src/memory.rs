@@ -13,11 +13,12 @@
 //!    room. A policy may also leave flushes a part of the device, so that they end before writes stall.
 //! 6. Where flushes fail (a full disk), waiting may have no end. A waiting write is refused if a flush of its own
 //!    tenant fails, or if any flush fails while all memory that could come back is that of partitions whose flushes
-//!    fail. As long as another flush may give memory back, it waits.
+//!    fail. As long as another flush may give memory back, it waits: also one of a partition that is falling asleep,
+//!    or whose log is being replayed.
 //!
 //! Lock order: a tree's state, a partition's booking, what is known of shares, the pool. Wakers are called with the
-//! first three held: they only queue. Neither the list of awake partitions nor the list of what each was last seen to
-//! hold is locked together with anything else.
+//! first three held: they only queue. Neither the lists of partitions nor the list of what each was last seen to hold
+//! is locked together with anything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -82,6 +83,8 @@ pub(crate) struct WriteMemory {
     /// The keeper looks when this much is in use.
     look_at: AtomicU64,
     awake: Mutex<BTreeMap<Owner, Weak<dyn MemtableOwner>>>,
+    /// Partitions that flush without being asked: those that are being closed, and those whose logs are replayed.
+    flushing: Mutex<BTreeMap<Owner, Weak<dyn MemtableOwner>>>,
     /// Memtable bytes that nobody flushed when the knobs were last turned, and whether it was as much at the turn
     /// before. Empty where nobody is promised anything.
     held: Mutex<BTreeMap<Owner, Held>>,
@@ -165,6 +168,7 @@ impl WriteMemory {
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
             awake: Mutex::default(),
+            flushing: Mutex::default(),
             held: Mutex::default(),
             news: Event::default(),
             due: Arc::default(),
@@ -188,6 +192,7 @@ impl WriteMemory {
             }
         };
         self.short_at.store(short_at, Ordering::Relaxed);
+        self.flushing.lock().retain(|_, partition| partition.strong_count() > 0);
         if self.is_promised() {
             self.see_who_rests();
         }
@@ -245,13 +250,30 @@ impl WriteMemory {
         // A failure before the partition was closed says nothing now: perhaps it has nothing to flush any more.
         self.failures.lock().failing.remove(&owner);
         self.awake.lock().insert(owner, partition);
+        self.flushing.lock().remove(&owner);
     }
 
     /// The partition is being closed: it flushes by itself, or will be dropped. Writes that wait to enter it wait no
     /// longer.
     pub fn leave(&self, owner: Owner) {
+        let partition = self.awake.lock().get(&owner).cloned();
+        if let Some(partition) = partition {
+            self.flushes_by_itself(partition, owner);
+        }
         self.awake.lock().remove(&owner);
         self.news.notify();
+    }
+
+    /// Until it is registered, or gone, the partition flushes its memtables without being asked.
+    pub fn flushes_by_itself(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
+        self.flushing.lock().insert(owner, partition);
+    }
+
+    /// Whether partitions that flush without being asked have memory to give back.
+    fn comes_back_by_itself(&self) -> bool {
+        // As in [`WriteMemory::look`], the lock must be free before a partition is dropped here.
+        let flushing: Vec<Arc<dyn MemtableOwner>> = self.flushing.lock().values().filter_map(Weak::upgrade).collect();
+        flushing.iter().map(|partition| partition.memtable_bytes()).any(|bytes| bytes.held + bytes.leaving > 0)
     }
 
     /// A flush of `owner` has failed.
@@ -434,7 +456,8 @@ impl WriteMemory {
         };
         let sealed = to_seal(&sample);
         let may_come_back = sample.memtables.iter().any(|memtables| memtables.leaving > 0 && !memtables.fails)
-            || sealed.iter().any(|owner| !failing.contains(owner));
+            || sealed.iter().any(|owner| !failing.contains(owner))
+            || self.comes_back_by_itself();
         self.set_hopeless(sample.is_waited_for && !may_come_back);
         for owner in sealed {
             let Ok(index) = awake.binary_search_by_key(&owner, |partition| partition.owner()) else { return };

@@ -150,7 +150,7 @@ impl Partition {
             tracing::warn!(?owner, %error, "cannot write the anchor");
         }
         let log_dir = dir.join("log");
-        let replay = Replay::new(&engine, &workers, &memory, &log_dir);
+        let replay = Replay::new(owner, &engine, &workers, &memory, &log_dir);
         let mut apply = |index, payload: &[u8]| replay.apply(index, payload);
         let (persisted, durable) = (engine.persisted(), claimed.durable);
         let opened: Result<(Arc<dyn WriteAheadLog>, _)> = match shared_log {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_io::{Error, Event, Op, Result};
-use weir_model::engine::{Engine, Stall};
+use weir_io::{Error, Event, Op, Owner, Result};
+use weir_model::engine::{Engine, Stall, UnflushedMemory};
 use weir_model::{BatchRef, LogIndex};
 
-use crate::memory::WriteMemory;
+use crate::memory::{MemtableOwner, WriteMemory};
 use crate::workers::Workers;
 
 /// A replay under way.
@@ -22,6 +22,7 @@ pub struct Replay {
 }
 
 struct Shared {
+    owner: Owner,
     engine: Arc<dyn Engine>,
     memory: Arc<WriteMemory>,
     progress: Event,
@@ -37,15 +38,24 @@ struct Flushing {
 }
 
 impl Replay {
-    /// A replay into `engine`; `log_dir` is for messages.
-    pub fn new(engine: &Arc<dyn Engine>, workers: &Arc<Workers>, memory: &Arc<WriteMemory>, log_dir: &Path) -> Self {
-        let shared = Shared {
+    /// A replay into `engine` of the partition `owner`; `log_dir` is for messages.
+    pub fn new(
+        owner: Owner,
+        engine: &Arc<dyn Engine>,
+        workers: &Arc<Workers>,
+        memory: &Arc<WriteMemory>,
+        log_dir: &Path,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            owner,
             engine: Arc::clone(engine),
             memory: Arc::clone(memory),
             progress: Event::default(),
             flushing: Mutex::default(),
-        };
-        Self { shared: Arc::new(shared), workers: Arc::clone(workers), log_dir: log_dir.into() }
+        });
+        let memtables: Arc<dyn MemtableOwner> = shared.clone();
+        memory.flushes_by_itself(Arc::downgrade(&memtables), owner);
+        Self { shared, workers: Arc::clone(workers), log_dir: log_dir.into() }
     }
 
     /// Applies record `index`; done when there is room for another.
@@ -113,6 +123,20 @@ impl Replay {
             shared.progress.notify();
         });
     }
+}
+
+impl MemtableOwner for Shared {
+    fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// What may come back: nothing once flushes have failed.
+    fn memtable_bytes(&self) -> UnflushedMemory {
+        if self.flushing.lock().no_more { UnflushedMemory::default() } else { self.engine.unflushed_memory() }
+    }
+
+    /// A replay seals by itself.
+    fn seal_memtables(self: Arc<Self>) {}
 }
 
 impl Shared {
