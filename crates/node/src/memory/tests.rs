@@ -118,6 +118,17 @@ fn whoever_waits_beside_flushes_that_fail_is_helped_by_others_or_refused() {
 }
 
 #[test]
+fn a_partition_that_falls_asleep_still_gives_its_memory_back() {
+    let world = World::new(&[(0, 60_000), (0, 40_000)]);
+    let waiting = world.write(3);
+    world.memory.leave(world.partitions[1].owner);
+    world.flush_fails(0);
+    assert_eq!(*waiting.lock(), None, "the last flush of the partition that falls asleep is on its way");
+    world.flush_succeeds(1);
+    assert_eq!(*waiting.lock(), Some(true));
+}
+
+#[test]
 fn a_partition_that_is_opened_again_does_not_count_as_failing() {
     let world = World::new(&[(0, 60_000), (40_000, 0)]);
     world.flush_fails(1);
