@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::{Either, select};
 use weir_io::{Class, Nanos, Owner};
-use weir_model::engine::{Job, Stall, StallCause, Urgency};
+use weir_model::engine::{Job, JobKind, Stall, StallCause, Urgency};
 
 use super::Partition;
 use super::parking::Ended;
@@ -105,13 +105,15 @@ impl Partition {
     fn start(self: &Arc<Self>, job: Job, mut slot: Option<Slot>) {
         let Some(background) = self.background() else { return };
         let facts = job.facts();
+        // The sweep of an engine in memory has no level either, but does no I/O and brings nothing to disk.
+        let is_flush = facts.kind() == JobKind::Flush;
         self.workers.spawn(async move {
             let partition = background.partition();
             // A job that is not polled does not run.
-            let flush_slot = if facts.level.is_none() { partition.flush_slot().await } else { None };
-            partition.is_flushing.fetch_or(facts.level.is_none(), Ordering::Relaxed);
+            let flush_slot = if is_flush { partition.flush_slot().await } else { None };
+            partition.is_flushing.fetch_or(is_flush, Ordering::Relaxed);
             let ended = partition.run_or_park(job, &mut slot).await;
-            if facts.level.is_none() {
+            if is_flush {
                 partition.is_flushing.store(false, Ordering::Relaxed);
             }
             drop(flush_slot);
@@ -134,7 +136,7 @@ impl Partition {
                     partition.counters.reclaimed(&facts, &report);
                     tracing::debug!(owner = ?partition.owner, ?facts, ?report, "job done");
                     expired_keys = report.expired_keys;
-                    if facts.level.is_none() {
+                    if is_flush {
                         partition.memory.flush_succeeded(partition.owner);
                         // First whoever waits for memory, and the next flush: making the anchor durable takes a sync.
                         partition.progress.notify();
@@ -145,7 +147,7 @@ impl Partition {
                 Ended::Done(Err(error)) => {
                     Counters::add(&partition.counters.job_errors, 1);
                     partition.job_failures.fetch_add(1, Ordering::Relaxed);
-                    if facts.level.is_none() {
+                    if is_flush {
                         partition.memory.flush_failed(partition.owner, &error);
                     }
                     tracing::warn!(
