@@ -8,7 +8,9 @@ use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, Sim, SimFs};
 use weir_io::{ErrorKind, Fs, Nanos, Rng, sleep_until};
 use weir_log::SyncMode;
 use weir_model::{Batch, Change, TenantName};
-use weir_node::{EngineKind, Machine, Node, NodeConfig, StoreOptions, Tenant, TenantSettings, TenantSpec};
+use weir_node::{
+    EngineKind, FlushShares, Machine, Node, NodeConfig, ShareMode, StoreOptions, Tenant, TenantSettings, TenantSpec,
+};
 
 const SEC: Nanos = 1_000_000_000;
 
@@ -185,6 +187,34 @@ fn what_has_expired_goes_by_a_record_and_stays_gone_whatever_the_clock_does() {
         let tenant = node.tenant(&name("shop")).expect("there");
         assert_eq!(read(&tenant, &key(1)).await, None, "also after a restart");
         assert!(read(&tenant, &key(10)).await.is_some());
+    });
+}
+
+#[test]
+fn a_sweep_is_no_flush() {
+    let sim = Sim::new(4);
+    sim.set_unix_ms(1_000_000);
+    let fs = disk(&sim, &DiskImage::default());
+    // There is no snapshot, whose file would be written by a flush.
+    let flush_slots = Some(FlushShares { slots: 1, mode: ShareMode::Fair });
+    let config = NodeConfig { store: StoreOptions::default(), flush_slots, ..config(SyncMode::None) };
+    sim.block_on(async {
+        let node = open(&sim, &fs, &config).await;
+        let tenant = create(&node, 1, 0).await;
+        let partition = tenant.partitions()[0].partition().await.expect("awake");
+        for number in 0..2_000 {
+            let (key, mut batch) = (key(number), Batch::new());
+            batch.push(Change::Put { key: &key, value: &[7; 100], expire_at_ms: Some(1_030_000) });
+            partition.write(&batch).await.expect("room").await.expect("written");
+        }
+        let before = tenant.memory_use().expect("in memory");
+        sim.set_unix_ms(1_040_000);
+        let clock = sim.clock();
+        sleep_until(&clock, clock.now() + 10 * SEC).await;
+        let after = tenant.memory_use().expect("in memory");
+        assert!(after < before / 4, "{before} bytes, then {after}: it was swept");
+        let waits = node.flush_waits().expect("their number is bounded");
+        assert_eq!((waits.time, waits.longest.len()), (None, 0), "nobody has asked for a slot");
     });
 }
 
