@@ -1,5 +1,6 @@
 //! Writing: one batch at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -45,18 +46,22 @@ impl Records for Store {
         if !budget.is_exceeded_by(batch.iter().map(|change| bytes_of(&change)).sum()) {
             return true;
         }
-        let (mut more, mut less) = (0, 0);
+        // What each row takes before the batch and after it. A batch may change a row several times: the row frees what
+        // it has only once, and takes room only for the last change.
+        let mut rows: BTreeMap<&[u8], [Option<u64>; 2]> = BTreeMap::new();
         for change in batch.iter() {
-            let newest = self.index.newest(change.key());
-            less += newest.as_ref().map_or(0, |newest| newest.bytes());
-            more += match (&newest, change) {
-                (_, Change::Delete { .. } | Change::Cover { .. }) => 0,
+            let [before, after] = rows
+                .entry(change.key())
+                .or_insert_with_key(|key| [self.index.newest(key).map(|newest| newest.bytes()), None]);
+            *after = match (before, change) {
+                (_, Change::Delete { .. } | Change::Cover { .. }) => None,
                 (Some(_), Change::Put { value, .. } | Change::Head { head: value, .. }) => {
-                    Version::bytes_of(value.len())
+                    Some(Version::bytes_of(value.len()))
                 }
-                (None, _) => bytes_of(&change),
+                (None, _) => Some(bytes_of(&change)),
             };
         }
+        let [less, more] = [0, 1].map(|side| rows.values().filter_map(|row| row[side]).sum::<u64>());
         more <= less || !budget.is_exceeded_by(more - less)
     }
 
