@@ -1,0 +1,50 @@
+//! Whether there is room for a batch in the memory that a tenant may use.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::{Fs, Owner};
+use weir_memory::{Budget, Env, Store, StoreOptions};
+use weir_model::Batch;
+use weir_model::engine::Records;
+
+fn open(bytes_max: u64) -> (Sim, Arc<Store>) {
+    let sim = Sim::new(1);
+    let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let (owner, budget) = (Owner { tenant: 1, partition: 1 }, Arc::new(Budget::new(bytes_max)));
+    let env = Env { fs, dir: PathBuf::from("/store"), owner, clock: sim.clock(), budget, salt: 7 };
+    let store = sim.block_on(Store::open(env, StoreOptions::default())).expect("no faults");
+    (sim, store)
+}
+
+#[test]
+fn a_row_that_a_batch_changes_several_times_frees_its_memory_once() {
+    let (_sim, store) = open(100_000);
+    let mut batch = Batch::new();
+    batch.put(b"large", &[7; 60_000]);
+    assert!(store.has_room_for(batch.as_ref()));
+    let applied = store.apply(1, batch.as_ref());
+    store.publish(applied.last_seq);
+    for (bytes, has_room) in [(90_000, true), (110_000, false)] {
+        let mut batch = Batch::new();
+        for _ in 0..3 {
+            batch.put(b"large", b"");
+            batch.delete(b"large");
+        }
+        batch.put(b"larger", &vec![7; bytes]);
+        assert_eq!(store.has_room_for(batch.as_ref()), has_room, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_row_that_a_batch_writes_several_times_takes_memory_once() {
+    let (_sim, store) = open(100_000);
+    let mut batch = Batch::new();
+    for byte in 0..10 {
+        batch.put(b"key", &[byte; 20_000]);
+    }
+    assert!(store.has_room_for(batch.as_ref()));
+    batch.put(b"another", &[7; 90_000]);
+    assert!(!store.has_room_for(batch.as_ref()));
+}
