@@ -47,21 +47,15 @@ impl Records for Store {
             return true;
         }
         // What each row takes before the batch and after it. A batch may change a row several times: the row frees what
-        // it has only once, and takes room only for the last change.
-        let mut rows: BTreeMap<&[u8], [Option<u64>; 2]> = BTreeMap::new();
+        // it has only once, and takes room only for the last change. A row that is deleted also frees its place in the
+        // index. Otherwise a sweep of fields could be refused for what it moves on the agenda.
+        let mut rows: BTreeMap<&[u8], [u64; 2]> = BTreeMap::new();
+        let present = |key: &[u8]| self.index.newest(key).map_or(0, |newest| row_bytes(key.len()) + newest.bytes());
         for change in batch.iter() {
-            let [before, after] = rows
-                .entry(change.key())
-                .or_insert_with_key(|key| [self.index.newest(key).map(|newest| newest.bytes()), None]);
-            *after = match (before, change) {
-                (_, Change::Delete { .. } | Change::Cover { .. }) => None,
-                (Some(_), Change::Put { value, .. } | Change::Head { head: value, .. }) => {
-                    Some(Version::bytes_of(value.len()))
-                }
-                (None, _) => Some(bytes_of(&change)),
-            };
+            let [_, after] = rows.entry(change.key()).or_insert_with_key(|key| [present(key), 0]);
+            *after = bytes_of(&change);
         }
-        let [less, more] = [0, 1].map(|side| rows.values().filter_map(|row| row[side]).sum::<u64>());
+        let [less, more] = [0, 1].map(|side| rows.values().map(|row| row[side]).sum::<u64>());
         more <= less || !budget.is_exceeded_by(more - less)
     }
 
@@ -208,7 +202,7 @@ impl Store {
     }
 }
 
-/// Bytes that a change takes if its key has no row.
+/// Bytes that the row of a change takes afterwards.
 fn bytes_of(change: &Change<'_>) -> u64 {
     match change {
         Change::Put { key, value, .. } | Change::Head { key, head: value, .. } => {
