@@ -38,6 +38,27 @@ fn a_row_that_a_batch_changes_several_times_frees_its_memory_once() {
 }
 
 #[test]
+fn a_row_that_a_batch_deletes_makes_room_for_another_one() {
+    let (_sim, store) = open(10_000);
+    let row = |number: u32| number.to_be_bytes();
+    let mut rows = 0;
+    loop {
+        let mut batch = Batch::new();
+        batch.put(&row(rows), b"value");
+        if !store.has_room_for(batch.as_ref()) {
+            break;
+        }
+        rows += 1;
+        let applied = store.apply(rows.into(), batch.as_ref());
+        store.publish(applied.last_seq);
+    }
+    let mut batch = Batch::new();
+    batch.put(&row(rows), b"value");
+    batch.delete(&row(0));
+    assert!(store.has_room_for(batch.as_ref()), "{rows} rows fit");
+}
+
+#[test]
 fn a_row_that_a_batch_writes_several_times_takes_memory_once() {
     let (_sim, store) = open(100_000);
     let mut batch = Batch::new();
