@@ -2,8 +2,8 @@
 //! there is no queue: a flush may always run, one per partition (C-14).
 //!
 //! How many slots are reserved [follows](reserved_slots) from how long flushes take: the longest of the last [`TIMES`],
-//! leaving out one in twenty (U-14). Before any flush has ended nobody knows, and everything that may be asked for is
-//! reserved.
+//! leaving out one in twenty (U-14), and those that failed, which may fail at once and again and again. Before any
+//! flush has succeeded nobody knows, and everything that may be asked for is reserved.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct FlushWaits {
     pub reserved: u64,
     /// Whether more than half of the slots would have to be reserved.
     pub is_broken: bool,
-    /// How long a flush takes, leaving out one in twenty, in nanoseconds; `None` before one has ended.
+    /// How long a flush takes, leaving out one in twenty, in nanoseconds; `None` before one has succeeded.
     pub time: Option<Nanos>,
     /// Flushes under way.
     pub running: u64,
@@ -99,7 +99,7 @@ impl FlushQueue {
         };
         self.change(|state| {
             let reserved = reserved_slots(mode, slots, state.time(), &claimants);
-            // Before a flush has ended, flushes are taken to last for ever, which breaks no promise.
+            // Before a flush has succeeded, flushes are taken to last for ever, which breaks no promise.
             let broken = reserved.broken.filter(|_| state.time().is_some());
             if let Some(broken) = &broken
                 && !state.is_broken
@@ -169,8 +169,15 @@ pub(crate) struct FlushSlot {
     queue: Arc<FlushQueue>,
     tenant: u32,
     ticket: u64,
-    /// Since when it is a slot; `None` as long as the waiting flush has not been told.
+    /// Since when it is a slot; `None` as long as the waiting flush has not been told, and if the flush has failed.
     since: Option<Nanos>,
+}
+
+impl FlushSlot {
+    /// The flush has failed or was given up: the time that it took says nothing.
+    pub fn failed(&mut self) {
+        self.since = None;
+    }
 }
 
 impl Drop for FlushSlot {

@@ -110,11 +110,14 @@ impl Partition {
         self.workers.spawn(async move {
             let partition = background.partition();
             // A job that is not polled does not run.
-            let flush_slot = if is_flush { partition.flush_slot().await } else { None };
+            let mut flush_slot = if is_flush { partition.flush_slot().await } else { None };
             partition.is_flushing.fetch_or(is_flush, Ordering::Relaxed);
             let ended = partition.run_or_park(job, &mut slot).await;
             if is_flush {
                 partition.is_flushing.store(false, Ordering::Relaxed);
+            }
+            if let (Some(flush_slot), false) = (&mut flush_slot, matches!(ended, Ended::Done(Ok(_)))) {
+                flush_slot.failed();
             }
             drop(flush_slot);
             if let Ended::Done(outcome) = &ended {
