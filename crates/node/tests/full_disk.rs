@@ -11,7 +11,10 @@ use weir_io::{ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{DiskUse, LogKind, Machine, Node, NodeConfig, PartitionSlot, SlotState, TenantName, TenantSpec};
+use weir_node::{
+    DiskUse, FlushShares, LogKind, Machine, Node, NodeConfig, PartitionSlot, ShareMode, SlotState, TenantName,
+    TenantSpec,
+};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
@@ -281,6 +284,31 @@ fn the_log_of_a_partition_that_comes_back_is_replaced_at_once() {
             assert_eq!(read(&node, "a").await.as_deref(), Some(&b"before"[..]), "{log}");
         });
     }
+}
+
+#[test]
+fn flushes_that_fail_do_not_count_as_short_ones() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let flush_slots = Some(FlushShares { slots: 1, mode: ShareMode::Fair });
+        // All fits into the first segment of the log.
+        let config = NodeConfig { flush_slots, segment_bytes: 1 << 20, ..config(SyncMode::Always) };
+        let node = open_with(&sim, &fs, &config).await;
+        node.create_tenant(TenantSpec::new(name("a"))).await.expect("created");
+        let tree = slot(&node, "a").partition().await.expect("it wakes");
+        write(&node, "a", b"first").await.expect("written");
+        fs.set_faults(FaultPlan::none().chance(OpKind::Create, Fault::NoSpace, 1.0));
+        for _ in 0..24 {
+            write(&node, "a", &[7; 1000]).await.expect("one memtable is full, and there are others");
+        }
+        sleep_until(&sim.clock(), sim.now() + SEC).await;
+        assert!(tree.metrics().job_errors > 1, "the flush was tried again");
+        let time = || node.flush_waits().expect("their number is bounded").time;
+        assert_eq!(time(), None);
+        fs.set_faults(FaultPlan::none());
+        sleep_until(&sim.clock(), sim.now() + SEC).await;
+        assert!(time().is_some(), "now it has succeeded");
+    });
 }
 
 /// Of two trees that share one slot, the first finds no space for its merge. It gives the slot to the second one, and
