@@ -29,29 +29,36 @@ impl Garbage {
         self.0.lock().is_empty()
     }
 
-    /// Removes the files.
+    /// Removes the files. One that cannot be removed does not keep the others from it.
     ///
     /// # Errors
-    /// I/O. What was not removed stays noted, as it does if this is dropped half-way.
+    /// I/O: the first error. What was not removed stays noted, as it does if this is dropped half-way.
     pub async fn remove(&self, fs: &Arc<dyn Fs>, tag: Tag) -> Result<()> {
-        let mut left = Left { paths: std::mem::take(&mut *self.0.lock()).into(), garbage: self };
+        let paths = std::mem::take(&mut *self.0.lock()).into();
+        let (mut left, mut outcome) = (Left { paths, stuck: Vec::new(), garbage: self }, Ok(()));
         while let Some(path) = left.paths.front() {
-            remove_if_there(fs, path, tag).await?;
-            left.paths.pop_front();
+            let removed = remove_if_there(fs, path, tag).await;
+            let path = left.paths.pop_front();
+            if removed.is_err() {
+                left.stuck.extend(path);
+                outcome = outcome.and(removed);
+            }
         }
-        Ok(())
+        outcome
     }
 }
 
 /// Files that [`Garbage::remove`] has taken and not removed yet. Dropping this notes them again.
 struct Left<'a> {
     paths: VecDeque<PathBuf>,
+    /// Those that could not be removed.
+    stuck: Vec<PathBuf>,
     garbage: &'a Garbage,
 }
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
-        self.garbage.add(self.paths.drain(..));
+        self.garbage.add(self.paths.drain(..).chain(self.stuck.drain(..)));
     }
 }
 
