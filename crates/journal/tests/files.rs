@@ -119,6 +119,21 @@ fn what_cannot_be_removed_stays_noted() {
 }
 
 #[test]
+fn what_cannot_be_removed_does_not_keep_the_rest() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        drop(world.begin(name));
+    }
+    world.disk.fail_next(Some(OpKind::Remove), Fault::Error);
+    world.sim.block_on(world.garbage.remove(&world.fs, TAG)).expect_err("the disk fails");
+    assert!(!world.garbage.is_empty());
+    let names = world.sim.block_on(world.fs.list(DIR.as_ref(), TAG)).expect("a list");
+    // An operation that fails may have been carried out.
+    assert!(names.iter().filter(|entry| entry.name.len() == 1).count() <= 1, "{names:?}");
+    assert_eq!(world.files(), ["CURRENT", "TEST-000001"]);
+}
+
+#[test]
 fn what_a_dropped_removal_has_not_removed_stays_noted() {
     let world = World::on(DeviceSpec { latency: 50_000, ..DeviceSpec::instant() }, 1);
     for name in ["a", "b"] {
