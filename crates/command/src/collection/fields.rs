@@ -28,10 +28,14 @@ fn deadline_subkey(version: u64, at_ms: u64, field: &[u8]) -> Vec<u8> {
     [&at_ms.to_be_bytes()[..], &placed(version, field)].concat()
 }
 
-/// All deadlines up to `now_ms`, which is included.
-fn until(now_ms: u64) -> Subkeys {
-    let to = Bound::Excluded(now_ms.saturating_add(1).to_be_bytes().to_vec());
-    Subkeys { to, ..Subkeys::all(DEADLINE_SPACE) }
+/// All deadlines from `from_ms` on.
+fn from(from_ms: u64) -> Subkeys {
+    Subkeys { from: Bound::Included(from_ms.to_be_bytes().to_vec()), ..Subkeys::all(DEADLINE_SPACE) }
+}
+
+/// All deadlines from `from_ms` on up to `now_ms`, which is included.
+fn until(from_ms: u64, now_ms: u64) -> Subkeys {
+    Subkeys { to: Bound::Excluded(now_ms.saturating_add(1).to_be_bytes().to_vec()), ..from(from_ms) }
 }
 
 /// The field in a part that is stored with a deadline.
@@ -171,6 +175,9 @@ impl Collection<'_> {
         }
         self.count_mortal(i64::from(expire_at_ms.is_some()) - i64::from(old_ms.is_some()));
         let Some(at_ms) = expire_at_ms else { return cx.put_member_part(life, SPACE, name, value) };
+        if let Some(known) = self.mortal().filter(|known| at_ms < known.first_ms) {
+            self.set_mortal(Some(MortalFields { first_ms: at_ms, ..known }));
+        }
         cx.put_member_part(life, MORTAL_SPACE, name, &mortal_value(at_ms, value))?;
         match old_ms == expire_at_ms {
             true => Ok(()),
@@ -198,7 +205,8 @@ impl Collection<'_> {
     }
 
     /// Counts fields of a spread hash that have got a deadline, or have lost theirs. [`Collection::settle_deadlines`]
-    /// finds out when the first and the last of them expire.
+    /// finds out when the first and the last of them expire. Until then no field expires before the first deadline of
+    /// the head.
     fn count_mortal(&mut self, more: i64) {
         if more != 0 {
             let known = self.mortal().unwrap_or(MortalFields { count: 0, first_ms: 1, last_ms: 1 });
@@ -214,18 +222,20 @@ impl Collection<'_> {
         }
         if self.packed().is_some() {
             self.note_packed_deadlines();
-        } else if let Some(MortalFields { count, .. }) = self.mortal() {
-            let first_ms = self.end_of_deadlines(cx, false).await?;
-            let last_ms = self.end_of_deadlines(cx, true).await?;
+        } else if let Some(MortalFields { count, first_ms, .. }) = self.mortal() {
+            // Fields that were taken out have left tombstones in front of that, which nobody should pass each time.
+            let all = from(first_ms);
+            let first_ms = self.end_of_deadlines(cx, all.clone()).await?;
+            let last_ms = self.end_of_deadlines(cx, Subkeys { reverse: true, ..all }).await?;
             let ends = first_ms.zip(last_ms);
             self.set_mortal(ends.map(|(first_ms, last_ms)| MortalFields { count, first_ms, last_ms }));
         }
         Ok(())
     }
 
-    /// The first deadline, or with `reverse` the last.
-    async fn end_of_deadlines(&self, cx: &mut Context<'_>, reverse: bool) -> Outcome<Option<u64>> {
-        let mut left = Some(Subkeys { reverse, ..Subkeys::all(DEADLINE_SPACE) });
+    /// The first of `deadlines`, in their order.
+    async fn end_of_deadlines(&self, cx: &mut Context<'_>, deadlines: Subkeys) -> Outcome<Option<u64>> {
+        let mut left = Some(deadlines);
         while let Some(subkeys) = left {
             let page = cx.parts(self.key, self.life(), subkeys, 1).await?;
             if let Some(part) = page.parts.first() {
@@ -243,11 +253,12 @@ impl Collection<'_> {
     /// The deadlines cannot be read.
     pub async fn count_expired(&mut self, cx: &mut Context<'_>) -> Outcome {
         let now_ms = cx.now_ms();
-        if !self.has_mortal_parts() || self.mortal().is_none_or(|mortal| mortal.first_ms > now_ms) {
+        let Some(mortal) = self.mortal().filter(|mortal| mortal.first_ms <= now_ms) else { return Ok(()) };
+        if self.packed().is_some() {
             return Ok(());
         }
         self.expired = 0;
-        let mut left = Some(until(now_ms));
+        let mut left = Some(until(mortal.first_ms, now_ms));
         while let Some(subkeys) = left {
             let page = cx.parts(self.key, self.life(), subkeys, PAGE_DEADLINES).await?;
             self.expired += page.parts.len() as u64;
@@ -288,7 +299,7 @@ impl Collection<'_> {
             return Ok(true);
         }
         let mut swept = 0;
-        let mut left = Some(until(cx.now_ms()));
+        let mut left = self.mortal().map(|mortal| until(mortal.first_ms, cx.now_ms()));
         while let Some(subkeys) = left.filter(|_| swept < limit) {
             let page = cx.parts(self.key, self.life(), subkeys, limit - swept).await?;
             left = page.next;
