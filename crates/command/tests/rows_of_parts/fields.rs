@@ -208,6 +208,32 @@ fn sweep(store: &mut Store, key: &str) {
     store.apply(draft.batch());
 }
 
+#[test]
+fn fields_that_were_taken_out_are_not_passed_again() {
+    let mut store = Store::default();
+    for field in 0..400 {
+        store.ask(&format!("HSET h field-{field} v"));
+        store.ask(&format!("HPEXPIREAT h {} FIELDS 1 field-{field}", NOW_MS + 1_000 + field));
+    }
+    store.ask("HSET h stays v");
+    store.later_ms = 1_199;
+    for _ in 0..10 {
+        sweep(&mut store, "h");
+    }
+    assert_eq!(store.ask("HLEN h"), ":201\r\n");
+    assert!(store.dead.len() >= 200, "the fields have left tombstones");
+    store.dead_met.store(0, Ordering::Relaxed);
+    store.ask("HSET h field-399 v");
+    store.ask(&format!("HPEXPIREAT h {} FIELDS 1 field-398", NOW_MS + 2_000));
+    store.ask(&format!("HPEXPIREAT h {} FIELDS 1 stays", NOW_MS + 3_000));
+    store.later_ms = 1_201;
+    assert_eq!(store.ask("HLEN h"), ":199\r\n");
+    sweep(&mut store, "h");
+    assert_eq!(store.ask("HLEN h"), ":199\r\n");
+    let met = store.dead_met.load(Ordering::Relaxed);
+    assert!(met < 10, "{met} tombstones were passed");
+}
+
 /// The fields and values of a reply, in the order of fields.
 fn pairs(reply: &str) -> BTreeMap<String, String> {
     let words: Vec<&str> = reply.split("\r\n").filter(|line| !line.starts_with(['*', '$', ':'])).collect();
