@@ -108,6 +108,8 @@ pub(crate) struct LogState {
     /// The files of segments that nobody needs any more, and that could not be removed yet. The oldest comes first.
     pub unremoved: Vec<PathBuf>,
     spare: Spare,
+    /// The file that the spare in the making is made from, if that is an old segment.
+    recycled: Option<PathBuf>,
     /// Why the last attempt to make a spare failed, while there is still room in the active segment.
     spare_failure: Option<Error>,
     next_segment_id: u64,
@@ -146,6 +148,7 @@ impl LogState {
             older: VecDeque::from(older),
             unremoved: Vec::new(),
             spare: Spare::None,
+            recycled: None,
             spare_failure: None,
             next_segment_id,
             is_new,

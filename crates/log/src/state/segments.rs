@@ -122,6 +122,7 @@ impl LogState {
         self.stats.segments_created += u64::from(recycled.is_none());
         let id = self.next_segment_id;
         self.next_segment_id += 1;
+        self.recycled.clone_from(&recycled);
         let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
         let wanted = Wanted { id, capacity: self.next_segment_bytes, recycled, class, names_dir: self.is_new };
         self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, wanted)));
@@ -200,6 +201,7 @@ impl LogState {
     pub(super) fn reap_spare(&mut self) {
         let Spare::Preparing(future) = &mut self.spare else { return };
         let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.everybody)) else { return };
+        let recycled = self.recycled.take();
         match result {
             Ok(segment) => {
                 self.spare = Spare::Ready(segment);
@@ -207,6 +209,8 @@ impl LogState {
             }
             Err(error) => {
                 self.spare = Spare::None;
+                // The old segment may still have its name.
+                self.leave_behind(&mut Vec::from_iter(recycled));
                 self.spare_failure = Some(error.clone());
                 // The disk may be full: a small segment may still find room.
                 self.next_segment_bytes = self.options.first_segment_bytes();
