@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_io::sim::{Fault, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{Class, Fs, Owner, Tag};
-use weir_log::{SyncMode, WriteAheadLog};
+use weir_log::{Log, LogIndex, SyncMode, WriteAheadLog};
 
 use crate::common::{DIR, device, open, options};
 
@@ -13,6 +13,16 @@ use crate::common::{DIR, device, open, options};
 async fn segments(fs: &Arc<SimFs>) -> usize {
     let tag = Tag::new(Owner::default(), Class::Maintenance);
     fs.list(Path::new(DIR), tag).await.expect("nothing fails").len()
+}
+
+/// Writes several segments; returns the last index.
+async fn fill(log: &Log) -> LogIndex {
+    let mut last = 0;
+    for _ in 0..200 {
+        last = log.append(&[7; 1000]).expect("nothing fails");
+        log.commit(last).await.expect("nothing fails");
+    }
+    last
 }
 
 #[test]
@@ -23,11 +33,7 @@ fn segments_that_could_not_be_removed_are_removed_by_the_next_truncation() {
         let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
         sim.block_on(async {
             let (log, ..) = open(&fs, options(SyncMode::Interval, 1), 0).await.expect("a fresh disk");
-            let mut last = 0;
-            for _ in 0..200 {
-                last = log.append(&[7; 1000]).expect("nothing fails");
-                log.commit(last).await.expect("nothing fails");
-            }
+            let last = fill(&log).await;
             assert!(segments(&fs).await > 3, "seed {seed}: nothing was truncated yet");
 
             fs.fail_next(Some(OpKind::Remove), Fault::Error);
@@ -39,4 +45,27 @@ fn segments_that_could_not_be_removed_are_removed_by_the_next_truncation() {
             assert!(!log.would_truncate(last), "seed {seed}");
         });
     }
+}
+
+#[test]
+fn a_segment_that_could_not_be_made_anew_is_removed_by_the_next_truncation() {
+    let mut left = 0;
+    // A rename that fails may have been done or not.
+    for seed in 0..16 {
+        let sim = Sim::new(seed);
+        let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+        left += sim.block_on(async {
+            let (log, ..) = open(&fs, options(SyncMode::Always, 1), 0).await.expect("a fresh disk");
+            let last = fill(&log).await;
+            fs.fail_next(Some(OpKind::Rename), Fault::Error);
+            log.truncate(last).await.expect("all others are removed");
+            assert_eq!(log.stats().segments_recycled, 1, "seed {seed}: one was to be made anew");
+            let left = segments(&fs).await - 1;
+            log.truncate(last).await.expect("nothing fails any more");
+            assert_eq!(segments(&fs).await, 1, "seed {seed}: only the segment that is written to is left");
+            assert!(!log.would_truncate(last), "seed {seed}");
+            left
+        });
+    }
+    assert!(left > 0, "some of the renames were not done");
 }
