@@ -119,8 +119,13 @@ impl Partition {
         }
         match self.apply_in_order(order, batch, events) {
             Ok(_) => self.witnessed.expirations.count(rows),
-            // They are gone by the clock all the same.
-            Err(error) => tracing::debug!(owner = ?self.owner, %error, "cannot delete expired rows"),
+            // They are gone by the clock all the same. If somebody is to be told, it is tried again.
+            Err(error) => {
+                tracing::debug!(owner = ?self.owner, %error, "cannot delete expired rows");
+                let again_ms = self.clock.unix_ms().saturating_add(AFTER_ERROR_MS);
+                let rows = batch.as_ref().iter().map(|change| change.key()).filter(|key| !is_part(key));
+                rows.for_each(|row| self.look_again(row, Some(again_ms)));
+            }
         }
     }
 }
