@@ -3,8 +3,8 @@
 use std::sync::Weak;
 
 use weir_command::events::{KeyEvent, Witness};
-use weir_io::Fs;
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, OpKind, Sim, SimFs};
+use weir_io::{Error, ErrorKind, Fs};
 use weir_model::TenantName;
 use weir_model::engine::EngineKind;
 
@@ -256,6 +256,24 @@ fn what_may_not_be_deleted_any_more_when_it_is_due_is_told_later() {
         assert_eq!(world.told(), [""; 0], "on {engine}");
         world.pass(3_000);
         assert_eq!(world.told(), ["expired a"], "on {engine}");
+    }
+}
+
+/// The log fails between the look at the row and the record that deletes it.
+#[test]
+fn what_the_log_refuses_to_delete_is_looked_at_again() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        let partition = &world.partition;
+        world.listen("Ex");
+        world.ask("SET a 1 PX 1000");
+        let taken = partition.expiry.take_due(u64::MAX);
+        assert_eq!((taken.len(), partition.has_to_tell()), (1, false), "on {engine}");
+        partition.log.refuse(Error::new(ErrorKind::Device, "write", "the log", "planted"));
+        let mut batch = Batch::new();
+        batch.delete(&taken[0]);
+        partition.bury_in_order(partition.order.lock(), &batch, 1, Vec::new());
+        assert!(partition.has_to_tell(), "on {engine}");
     }
 }
 
