@@ -1,6 +1,7 @@
 //! The monotonic clock of the machine, with one timer thread.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::JoinHandle;
@@ -120,7 +121,10 @@ impl Timers {
             let at = entry.key().0;
             if at <= now {
                 let waker = entry.remove();
-                MutexGuard::unlocked(&mut state, || waker.wake());
+                MutexGuard::unlocked(&mut state, || {
+                    // Only the waker can panic here. The panic has been reported; the other timers must go on.
+                    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                });
             } else {
                 self.changed.wait_for(&mut state, Duration::from_nanos(at - now));
             }
@@ -140,8 +144,42 @@ impl Drop for RealClock {
         self.timers.changed.notify_one();
         // The last owner may be a waker that the timer thread runs: a thread cannot join itself.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            // Joining ends with an error only if a waker panicked, and that has been reported.
+            // Panics are caught in the thread.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("planted: a waker that panics must not stop the other timers");
+        }
+    }
+
+    /// Ends the thread of its timers.
+    struct Ends(Arc<Timers>);
+
+    impl Wake for Ends {
+        fn wake(self: Arc<Self>) {
+            self.0.state.lock().closing = true;
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_stops_no_other_timer() {
+        let timers = Arc::<Timers>::default();
+        let wakers = [Waker::from(Arc::new(Panics)), Waker::from(Arc::new(Ends(Arc::clone(&timers))))];
+        timers.state.lock().armed.extend((0..).map(|id| (0, id)).zip(wakers));
+        // On this thread, instead of one of its own.
+        timers.run();
+        assert!(timers.state.lock().armed.is_empty());
     }
 }
