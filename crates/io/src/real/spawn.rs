@@ -123,7 +123,8 @@ impl Shared {
     }
 
     fn poll(&self, task: Arc<Task>) {
-        task.phase.store(RUNNING, Ordering::Relaxed);
+        // A swap, not a store: the poll has to see what was written before every wake that found the task in the queue.
+        task.phase.swap(RUNNING, Ordering::AcqRel);
         let waker = Waker::from(Arc::clone(&task));
         let mut slot = task.future.lock();
         let Some(future) = slot.as_mut() else { return };
@@ -140,7 +141,7 @@ impl Shared {
         let idle = task.phase.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire);
         if idle.is_err() {
             // Woken while it ran: to the back of the queue, after everything else that is ready.
-            task.phase.store(QUEUED, Ordering::Relaxed);
+            task.phase.swap(QUEUED, Ordering::AcqRel);
             self.enqueue(task);
         }
     }
@@ -156,10 +157,12 @@ impl Shared {
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
+        // The phase is written even where it stays the same. Otherwise a wake that finds the task in the queue could be
+        // unseen by the poll that is just beginning, and the poll could miss what this wake is about.
         let woken = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, |phase| match phase {
             IDLE => Some(QUEUED),
             RUNNING => Some(WOKEN),
-            _ => None,
+            other => Some(other),
         });
         if woken == Ok(IDLE)
             && let Some(shared) = self.shared.upgrade()
