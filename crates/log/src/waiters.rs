@@ -2,6 +2,8 @@
 //!
 //! Nobody in particular drives the log: any waiter that is woken does. So a completed write wakes the waiters of its
 //! own records *and* the first waiter whose record is not in a write yet. A waiter that is dropped passes this duty on.
+//! If nobody waits for the write's own records any more, it wakes the first waiter behind them: a write of later
+//! records may be done already, and these are committed only now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,16 +68,17 @@ impl Waiters {
     }
 
     fn take_unsubmitted(&self, registered: &mut BTreeMap<(LogIndex, u64), Waker>) -> Option<((LogIndex, u64), Waker)> {
-        let submitted = self.submitted.load(Ordering::SeqCst);
-        let (&key, _) = registered.range((submitted + 1, 0)..).next()?;
-        registered.remove(&key).map(|waker| (key, waker))
+        take_behind(registered, self.submitted.load(Ordering::SeqCst))
     }
 
-    /// A write of the records `first..=last` has ended: wakes the waiters of these records, one waiter that may start
-    /// the next write, and the observers.
+    /// A write of the records `first..=last` has ended: wakes the waiters of these records, or the first one behind
+    /// them if there are none; one waiter that may start the next write; and the observers.
     fn wake_group(&self, first: LogIndex, last: LogIndex) {
         self.wake(|registered| {
             let mut woken = take_range(registered, first, last);
+            if woken.is_empty() {
+                woken.extend(take_behind(registered, last));
+            }
             woken.extend(self.take_unsubmitted(registered));
             woken.extend(take_range(registered, OBSERVER, OBSERVER));
             woken
@@ -109,6 +112,12 @@ fn take_range(
         taken.extend(registered.remove(&key).map(|waker| (key, waker)));
     }
     taken
+}
+
+/// Takes the first waiter for a record behind `index`.
+fn take_behind(registered: &mut BTreeMap<(LogIndex, u64), Waker>, index: LogIndex) -> Option<((LogIndex, u64), Waker)> {
+    let (&key, _) = registered.range((index + 1, 0)..).next()?;
+    registered.remove(&key).map(|waker| (key, waker))
 }
 
 /// The waker given to the write of `first..=last`.
