@@ -193,3 +193,33 @@ fn a_commit_makes_no_segment_for_others() {
     }
     assert!(makings.load(Ordering::SeqCst) > before);
 }
+
+/// The device finishes the second of two writes first. By the time when it finishes the first one, nobody waits for
+/// that any more.
+#[test]
+fn a_commit_hears_of_the_end_of_an_earlier_write_that_nobody_waits_for() {
+    let sim = Sim::new(1);
+    let disk = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    let (fs, mut replay) = (Arc::clone(&disk) as Arc<dyn Fs>, |_, _: &[u8]| Op::ready(Ok(())));
+    let opened = Log::open(fs, Path::new(DIR), options(SyncMode::Always, 1), 0, &mut replay);
+    let (log, _) = sim.block_on(opened).expect("a fresh disk");
+    let first = log.append(b"first").expect("an append");
+    sim.block_on(log.commit(first)).expect("a commit");
+
+    let commit = || {
+        let (log, index) = (log.clone(), log.append(b"record").expect("an append"));
+        Task::new(async move { log.commit(index).await })
+    };
+    let began = sim.now();
+    disk.set_faults(FaultPlan::none().slow(began, began + 1, 1_000));
+    let mut slow = commit();
+    assert!(slow.run().is_none(), "its write takes some 100 ms");
+    sim.run_until(began + 1);
+    let mut quick = commit();
+    assert!(quick.run().is_none(), "its write takes some 40 ms");
+    drop(slow);
+    sim.run_until(began + 60_000_000);
+    assert!(quick.run().is_none(), "records are committed in order");
+    sim.run_until(began + 1_000_000_000);
+    quick.run().expect("it was woken").expect("nothing fails");
+}
