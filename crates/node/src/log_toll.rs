@@ -4,8 +4,9 @@
 //! go out together with records of others, which must not wait for a partition that has used up what its tenant bought.
 //! So the records go out at once, and only their acknowledgement waits. To a client that is the same.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -13,8 +14,8 @@ use weir_admission::OwnGate;
 use weir_io::BoxFuture;
 use weir_model::LogIndex;
 
-/// The records of one partition that have not passed its gate yet. Lock order: `owed`, then those of the gate, or
-/// `bell`.
+/// The records of one partition that have not passed its gate yet. Lock order: `owed`, then those of the gate, or that
+/// of `bell`.
 pub(crate) struct LogToll {
     gate: OwnGate,
     /// Whether the log goes through the page cache.
@@ -24,14 +25,53 @@ pub(crate) struct LogToll {
     bell: Arc<Bell>,
 }
 
-/// Wakes everybody who waits for some record to pass.
+/// The state of one wait for a record to pass. It goes back with [`LogToll::forget`] when the wait is given up.
+#[derive(Debug, Default)]
+pub(crate) struct TollWaiter {
+    /// The key of the waker; `None` if no waker is registered.
+    registration: Option<(LogIndex, u64)>,
+}
+
+/// The wakers of all who wait for some record to pass, by record. The gate rings when the first record may pass. That
+/// wakes the first waiter, who lets records pass for all: if everybody were woken for each record, many waiters would
+/// keep a processor busy.
 #[derive(Default)]
-struct Bell(Mutex<Vec<Waker>>);
+struct Bell {
+    waiting: Mutex<BTreeMap<(LogIndex, u64), Waker>>,
+    next_id: AtomicU64,
+}
+
+impl Bell {
+    fn register(&self, index: LogIndex, waiter: &mut TollWaiter, waker: &Waker) {
+        let key = *waiter.registration.get_or_insert_with(|| (index, self.next_id.fetch_add(1, Ordering::Relaxed)));
+        self.waiting.lock().insert(key, waker.clone());
+    }
+
+    /// True unless the waiter has been woken.
+    fn deregister(&self, waiter: &mut TollWaiter) -> bool {
+        waiter.registration.take().is_none_or(|key| self.waiting.lock().remove(&key).is_some())
+    }
+
+    /// Wakes everybody who waits for a record in front of `first`, which is the first one that has not passed.
+    fn wake_passed(&self, first: Option<LogIndex>) {
+        let has_passed = |index: LogIndex| first.is_none_or(|first| index < first);
+        let mut woken = Vec::new();
+        {
+            let mut waiting = self.waiting.lock();
+            while waiting.first_key_value().is_some_and(|(&(index, _), _)| has_passed(index)) {
+                woken.extend(waiting.pop_first());
+            }
+        }
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        let woken = std::mem::take(&mut *self.0.lock());
-        woken.into_iter().for_each(Waker::wake);
+        let first = self.waiting.lock().pop_first();
+        if let Some((_, waker)) = first {
+            waker.wake();
+        }
     }
 }
 
@@ -53,22 +93,31 @@ impl LogToll {
         self.advance();
     }
 
-    /// Ready when record `index`, and all before it, have passed.
-    pub fn poll(&self, index: LogIndex, cx: &Context<'_>) -> Poll<()> {
-        {
+    /// Ready when record `index`, and all before it, have passed. While it is pending, the waker of `cx` is kept under
+    /// `waiter`.
+    pub fn poll(&self, index: LogIndex, waiter: &mut TollWaiter, cx: &Context<'_>) -> Poll<()> {
+        let has_passed = |first: Option<LogIndex>| first.is_none_or(|first| first > index);
+        let passed_before = {
             let owed = self.owed.lock();
-            if owed.front().is_none_or(|(first, _)| *first > index) {
-                return Poll::Ready(());
+            let passed = has_passed(owed.front().map(|(first, _)| *first));
+            if !passed {
+                // Before asking the gate: no wake-up in between is lost.
+                self.bell.register(index, waiter, cx.waker());
             }
-            // Before asking the gate: no wake-up in between is lost.
-            let mut wakers = self.bell.0.lock();
-            if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-                wakers.push(cx.waker().clone());
-            }
+            passed
+        };
+        if passed_before || has_passed(self.advance()) {
+            self.forget(waiter);
+            return Poll::Ready(());
         }
-        match self.advance() {
-            Some(first) if first <= index => Poll::Pending,
-            _ => Poll::Ready(()),
+        Poll::Pending
+    }
+
+    /// Gives back a waiter that waits no longer.
+    pub fn forget(&self, waiter: &mut TollWaiter) {
+        // If it was woken, then perhaps to let records pass.
+        if !self.bell.deregister(waiter) {
+            self.advance();
         }
     }
 
@@ -86,8 +135,7 @@ impl LogToll {
         };
         drop(owed);
         if has_passed {
-            // Others may wait for the records that have just passed.
-            waker.wake();
+            self.bell.wake_passed(first);
         }
         first
     }
@@ -96,6 +144,7 @@ impl LogToll {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::atomic::AtomicUsize;
 
     use futures_util::future::join_all;
     use weir_admission::{Gate, GateOptions, Ledger, Limits, PartitionGate, Rates};
@@ -118,17 +167,50 @@ mod tests {
         let clock = sim.clock();
         (1..=100).for_each(|index| toll.owe(index, 10_000));
         let began = clock.now();
+        let polls = AtomicUsize::new(0);
         let passed = sim.block_on(join_all((1..=100).rev().map(|index| {
-            let (toll, clock) = (&toll, sim.clock());
+            let (toll, clock, polls, mut waiter) = (&toll, sim.clock(), &polls, TollWaiter::default());
             async move {
-                poll_fn(|cx| toll.poll(index, cx)).await;
+                poll_fn(|cx| {
+                    polls.fetch_add(1, Ordering::Relaxed);
+                    toll.poll(index, &mut waiter, cx)
+                })
+                .await;
                 clock.now()
             }
         })));
         assert!(passed.is_sorted_by(|later, earlier| later >= earlier), "in the order of the records");
         let seconds = (passed[0] - began) / 1_000_000_000;
         assert!((8..=10).contains(&seconds), "1 MB at 100 kB/s, but for a burst: {seconds} s");
-        assert!(toll.owed.lock().is_empty() && toll.bell.0.lock().is_empty());
+        assert!(toll.owed.lock().is_empty() && toll.bell.waiting.lock().is_empty());
+        let polls = polls.into_inner();
+        assert!(polls <= 400, "each record wakes its own waiter and perhaps another one, and not all: {polls} polls");
+    }
+
+    struct Rung(AtomicUsize);
+
+    impl Wake for Rung {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_was_woken_and_gives_up_lets_records_pass_for_others() {
+        let sim = Sim::new(1);
+        let toll = toll(&sim, 100_000);
+        (1..=50).for_each(|index| toll.owe(index, 10_000));
+        let rung = Arc::new(Rung(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&rung));
+        let (mut first, mut last) = (TollWaiter::default(), TollWaiter::default());
+        assert!(toll.poll(49, &mut first, &Context::from_waker(Waker::noop())).is_pending());
+        assert!(toll.poll(50, &mut last, &Context::from_waker(&waker)).is_pending());
+        // All could pass by then, and the first waiter was told that one may.
+        sim.run_until(sim.now() + 60_000_000_000);
+        assert_eq!(rung.0.load(Ordering::Relaxed), 0);
+        toll.forget(&mut first);
+        assert_eq!(rung.0.load(Ordering::Relaxed), 1);
+        assert!(toll.owed.lock().is_empty() && toll.bell.waiting.lock().is_empty());
     }
 
     #[test]
@@ -139,7 +221,8 @@ mod tests {
         (1..=50).for_each(|index| toll.owe(index, 10_000));
         let began = sim.clock().now();
         toll.owe(51, 1);
-        sim.block_on(poll_fn(|cx| toll.poll(51, cx)));
+        let mut waiter = TollWaiter::default();
+        sim.block_on(poll_fn(|cx| toll.poll(51, &mut waiter, cx)));
         assert!(sim.clock().now() - began > 3_000_000_000, "the last one stands behind half a megabyte");
     }
 

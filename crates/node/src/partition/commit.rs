@@ -11,6 +11,7 @@ use weir_model::LogIndex;
 use weir_model::engine::Seq;
 
 use super::Partition;
+use crate::log_toll::TollWaiter;
 use crate::metrics::Counters;
 
 /// A future that is done when the write may be acknowledged. Dropping it takes nothing back: the write happens all the
@@ -21,6 +22,7 @@ pub struct Commit {
     index: LogIndex,
     seq: Seq,
     waiter: Waiter,
+    toll_waiter: TollWaiter,
     /// The log holds a waker of this commit.
     is_awaited: bool,
     /// The log has committed the write, and only the gate may still be waited for.
@@ -34,6 +36,7 @@ impl Commit {
             index,
             seq,
             waiter: Waiter::default(),
+            toll_waiter: TollWaiter::default(),
             is_awaited: false,
             is_committed: false,
         }
@@ -59,7 +62,7 @@ impl Future for Commit {
             }
         }
         match &this.partition.toll {
-            Some(toll) => toll.poll(this.index, cx).map(Ok),
+            Some(toll) => toll.poll(this.index, &mut this.toll_waiter, cx).map(Ok),
             None => Poll::Ready(Ok(())),
         }
     }
@@ -89,5 +92,8 @@ impl Commit {
 impl Drop for Commit {
     fn drop(&mut self) {
         self.partition.log.forget(&mut self.waiter);
+        if let Some(toll) = &self.partition.toll {
+            toll.forget(&mut self.toll_waiter);
+        }
     }
 }
