@@ -230,8 +230,10 @@ impl Shared {
 
     async fn close(&self) -> Result<()> {
         self.state.lock().expect_no_more();
-        self.sync().await?;
+        let synced = self.sync().await;
+        // Also after a failure: the directory may be opened again when this returns.
         self.settle(Want::default(), LogState::is_quiet).await;
+        synced?;
         let (had_failed, spare) = {
             let mut state = self.state.lock();
             let had_failed = state.is_fenced();
