@@ -1,6 +1,7 @@
-//! The log from outside: crashes, damage, wakes, and the contract of every log. They are one program, because each
-//! program is linked anew.
+//! The log from outside: crashes, damage, wakes, closing, and the contract of every log. They are one program, because
+//! each program is linked anew.
 
+mod closing;
 mod common;
 mod contract;
 mod crash;
