@@ -91,12 +91,13 @@ pub async fn salvage(
     Ok(found)
 }
 
-/// The index of the first record in the first segment that has a record; `None` if no segment has one. Changes nothing.
+/// The index of the first record in each segment that has a record, in order. Changes nothing.
 ///
 /// # Errors
 /// I/O.
-pub async fn first_index(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<Option<LogIndex>> {
+pub async fn first_indexes(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<Vec<LogIndex>> {
     let tag = Tag::new(owner, Class::Maintenance);
+    let mut first_indexes = Vec::new();
     for entry in fs.list(dir, tag).await? {
         let Some(id) = segment::parse_name(&entry.name) else { continue };
         let file = fs.open(&dir.join(&entry.name), OpenOptions::read_buffered(), tag).await?;
@@ -105,10 +106,10 @@ pub async fn first_index(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<O
         if header.id == id
             && let Decoded::Record(record) = reader.decode(HEADER_PAGE, record::seed(id, header.salt)).await?
         {
-            return Ok(Some(record.index));
+            first_indexes.push(record.index);
         }
     }
-    Ok(None)
+    Ok(first_indexes)
 }
 
 /// The valid records at the beginning of a segment.

@@ -40,7 +40,7 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<V
         false => match shared_log::survey(fs, dir).await {
             Ok(survey) => Some(survey),
             Err(refusal) => {
-                findings.push(look_at_shared(fs, dir, refusal).await?);
+                findings.push(look_at_shared(fs, dir, listings, refusal).await?);
                 None
             }
         },
@@ -62,16 +62,15 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings) -> Result<V
 }
 
 /// The finding for the log that tenants share, which is refused.
-async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, refusal: Error) -> Result<Finding> {
+async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings, refusal: Error) -> Result<Finding> {
     if refusal.kind() != ErrorKind::Corruption {
         return Err(refusal);
     }
     let (own, owner) = (shared_log::path(dir), shared_log::OWNER);
     let (anchor, log) = (anchor::read(fs, &own, owner).await.ok(), shared_log::segments(&own));
-    // Without its anchor, the log begins where its files do.
     let floor = match anchor {
         Some(slot) => slot.claim.persisted,
-        None => weir_log::first_index(fs, &log, owner).await?.map_or(0, |first| first.saturating_sub(1)),
+        None => floor_without_anchor(fs, dir, &log, listings).await?,
     };
     let kept = weir_log::salvage(fs, &log, owner, anchor.map(|slot| slot.identity), floor).await?;
     let without = LogAnchor { identity: kept.identity.unwrap_or_default(), durable: 0 };
@@ -86,6 +85,42 @@ async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, refusal: Error) -> Result<
     let problem = format!("{refusal} (the log that tenants share)");
     let remedy = Some(Remedy::Log(Cut { dir: own, owner, persisted: floor, kept }));
     Ok(Finding { problem, advice, remedy, loses })
+}
+
+/// The place up to which nobody needs the shared log in the directory `log`, as far as that can be told without the
+/// log's anchor. The log begins where its files do. But a log that failed and was replaced has a gap, and everybody has
+/// in tables what is in front of that: then the log begins behind the gap.
+async fn floor_without_anchor(fs: &Arc<dyn Fs>, dir: &Path, log: &Path, listings: &Listings) -> Result<LogIndex> {
+    let owner = shared_log::OWNER;
+    let identity = weir_log::salvage(fs, log, owner, None, 0).await?.identity.unwrap_or_default();
+    let anchor = LogAnchor { identity, durable: 0 };
+    let firsts = weir_log::first_indexes(fs, log, owner).await?;
+    let floors: Vec<LogIndex> = firsts.into_iter().map(|first| first.saturating_sub(1)).collect();
+    for (position, &floor) in floors.iter().enumerate() {
+        let Ok(survey) = SharedSurvey::take(fs, log, owner, anchor, floor).await else { continue };
+        if position == 0 || has_what_all_need(fs, dir, listings, &survey).await {
+            return Ok(floor);
+        }
+    }
+    Ok(floors.first().copied().unwrap_or(0))
+}
+
+/// Whether every partition that writes to the shared log finds in it what its tree lacks.
+async fn has_what_all_need(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings, shared: &SharedSurvey) -> bool {
+    for (&id, listing) in &listings.tenants {
+        if listing.log != LogKind::Shared {
+            continue;
+        }
+        for &partition in listing.partitions.iter().filter(|number| listings.used.contains(number)) {
+            let (own, owner) = (layout::partition_path(dir, partition), Owner { tenant: id.0, partition });
+            let Ok((manifest, persisted)) = offline::persisted(fs, &own.join(TREE)).await else { return false };
+            let report = CheckReport { manifest, persisted, ..CheckReport::default() };
+            if check_log(fs, &own, owner, &report, Some(shared)).await.is_err() {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// The finding for a partition that writes to the shared log, which is whole.
