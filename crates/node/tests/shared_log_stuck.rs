@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use weir_admission::Direction;
@@ -10,20 +11,24 @@ use weir_io::sim::{DiskImage, Fault, Keep, OpKind, SimFs};
 use weir_io::{Class, Error, ErrorKind, File, Fs, Op, OpenOptions, Tag, forward_fs, sleep_until};
 use weir_log::SyncMode;
 use weir_node::Node;
+use weir_node::repair::{Finding, Repair};
 
 use crate::shared_log::{
     CAP, DIR, SECOND, SEGMENTS, create, has_all, log, name, open_on, put, tenant, value, world, write_all,
 };
 
-/// A disk on which no file can be made in the tree of some partitions: they cannot flush.
+/// A disk on which no file can be made in the tree of some partitions: they cannot flush. If it is told so, no segment
+/// of the shared log can be removed either.
 struct StuckFs {
     inner: Arc<dyn Fs>,
     stuck: Mutex<Vec<u32>>,
+    keeps_segments: AtomicBool,
 }
 
 impl StuckFs {
     fn on(disk: &Arc<SimFs>) -> Arc<Self> {
-        Arc::new(Self { inner: Arc::clone(disk) as Arc<dyn Fs>, stuck: Mutex::default() })
+        let (stuck, keeps_segments) = Default::default();
+        Arc::new(Self { inner: Arc::clone(disk) as Arc<dyn Fs>, stuck, keeps_segments })
     }
 
     fn set_stuck(&self, partitions: &[u32]) {
@@ -40,7 +45,15 @@ impl Fs for StuckFs {
         self.inner.open(path, options, tag)
     }
 
-    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, real_path, volume, lock);
+    fn remove(&self, path: &Path, tag: Tag) -> Op<()> {
+        let is_segment = path.starts_with(SEGMENTS) && path.extension().is_some_and(|extension| extension == "log");
+        if is_segment && self.keeps_segments.load(Ordering::Relaxed) {
+            return Op::ready(Err(Error::new(ErrorKind::Device, "remove", path, "planned")));
+        }
+        self.inner.remove(path, tag)
+    }
+
+    forward_fs!(inner: rename, hard_link, create_dir_all, remove_dir, list, sync_dir, real_path, volume, lock);
 }
 
 fn partitions(node: &Node, number: u64) -> Vec<u32> {
@@ -138,6 +151,49 @@ fn after_a_failed_write_those_who_can_flush_go_on_and_the_other_one_when_it_can(
             has_all(&node, 0..3, 12).await;
         });
     }
+}
+
+#[test]
+fn a_log_that_was_replaced_can_be_repaired_without_its_anchor_and_loses_nothing() {
+    let (sim, disk) = world(1, &DiskImage::new());
+    let fs = StuckFs::on(&disk);
+    let clock = sim.clock();
+    sim.block_on(async {
+        let node = open_on(&sim, Arc::clone(&fs) as Arc<dyn Fs>, SyncMode::Interval).await.expect("a fresh disk");
+        for number in 0..2 {
+            create(&node, number).await;
+        }
+        write_all(&node, 0..2, 10).await;
+        sleep_until(&clock, clock.now() + SECOND).await;
+        // The segment with the gap stays.
+        fs.keeps_segments.store(true, Ordering::Relaxed);
+        let failing = tenant(&node, 0).slot_of(&3_u64.to_be_bytes()).partition().await.expect("awake");
+        let mut batch = weir_model::Batch::new();
+        batch.put(&3_u64.to_be_bytes(), &3_u64.to_le_bytes().repeat(40));
+        disk.fail_next(Some(OpKind::Write), Fault::NoSpace);
+        let written = async { failing.write(&batch).await?.await }.await;
+        assert_eq!(written.expect_err("nothing was written").kind(), ErrorKind::NoSpace);
+        sleep_until(&clock, clock.now() + 8 * SECOND).await;
+        write_all(&node, 0..2, 12).await;
+        sleep_until(&clock, clock.now() + 3 * SECOND).await;
+        assert_eq!(log(&node).log.failures, 1);
+    });
+    let mut image = disk.crash_keeping(Keep::All, &mut sim.rng());
+    let files: Vec<_> = image.files().into_iter().map(|(path, _)| path).collect();
+    let segments = Path::new(SEGMENTS.trim_start_matches('/'));
+    assert!(files.iter().filter(|path| path.starts_with(segments)).count() > 1, "{files:?}");
+    let anchor = files.iter().find(|path| path.ends_with("shared-log/ANCHOR")).expect("the log was used");
+    assert!(image.remove(anchor));
+    let (sim, disk) = world(2, &image);
+    sim.block_on(async {
+        let fs = Arc::clone(&disk) as Arc<dyn Fs>;
+        let plan = Repair::plan(&fs, Path::new(DIR), None, 3).await.expect("a plan");
+        assert!(!plan.findings().is_empty(), "the anchor is missing");
+        assert!(plan.findings().iter().all(Finding::can_be_repaired), "without a loss: {:?}", plan.findings());
+        plan.apply().await.expect("repaired");
+        let node = open_on(&sim, fs, SyncMode::Interval).await.expect("it is whole");
+        has_all(&node, 0..2, 12).await;
+    });
 }
 
 #[test]
