@@ -64,10 +64,7 @@ pub fn command(words: impl Iterator<Item = String>, root: &Path) -> Result<(), S
     let path = root.join(LIST);
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let expected = Expected::parse(&text).map_err(|error| format!("{LIST}: {error}"))?;
-    let units: Vec<&str> = expected.units().filter(|unit| wanted(&options.units, unit)).collect();
-    if units.is_empty() {
-        return Err(format!("no such unit is in {LIST}"));
-    }
+    let units = chosen(&expected, &options.units)?;
     let tests = source::fetch(root)?;
     let weir = match &options.weir {
         // The tool runs in another directory.
@@ -101,8 +98,13 @@ pub fn command(words: impl Iterator<Item = String>, root: &Path) -> Result<(), S
     }
 }
 
-fn wanted(asked: &[String], unit: &str) -> bool {
-    asked.is_empty() || asked.iter().any(|word| word == unit)
+/// The units to run, in the order of the list: those that are `asked` for, or all if none is.
+fn chosen<'a>(expected: &'a Expected, asked: &[String]) -> Result<Vec<&'a str>, String> {
+    let all: Vec<&str> = expected.units().collect();
+    if let Some(unknown) = asked.iter().find(|word| !all.contains(&word.as_str())) {
+        return Err(format!("there is no unit {unknown} in {LIST}"));
+    }
+    Ok(all.into_iter().filter(|&unit| asked.is_empty() || asked.iter().any(|word| word == unit)).collect())
 }
 
 /// Builds the release binary, and gives its path.
@@ -117,4 +119,19 @@ fn built(root: &Path) -> Result<std::path::PathBuf, String> {
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     Ok(target.join("release/weir"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_unit_is_refused_even_beside_others() {
+        let expected = Expected::parse("unit unit/dump\nunit unit/scan\n").expect("a list");
+        let of = |words: &[&str]| chosen(&expected, &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&[]).expect("all"), ["unit/dump", "unit/scan"]);
+        assert_eq!(of(&["unit/scan"]).expect("one"), ["unit/scan"]);
+        let error = of(&["unit/dump", "unit/scna"]).expect_err("there is no such unit");
+        assert!(error.contains("unit/scna"), "{error}");
+    }
 }
