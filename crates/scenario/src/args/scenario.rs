@@ -1,6 +1,6 @@
 //! Scenarios with few arguments of their own: those arguments, and the plan that each scenario makes of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -77,14 +77,16 @@ pub struct Replay {
     pub common: Shortage,
 }
 
-/// The contents of a user's file.
+/// The trace in a user's file, which has one tenant at least. An error names the file.
 #[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
-pub(super) fn read(path: &std::path::Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+pub(super) fn read(path: &Path) -> Result<Trace, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let trace = Trace::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    if trace.tenants() == 0 { Err(format!("{} has no tenants", path.display())) } else { Ok(trace) }
 }
 
 #[allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
-fn write(path: &std::path::Path, text: &str) -> Result<(), String> {
+fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
@@ -124,7 +126,7 @@ impl Replay {
     pub fn plan(self) -> Result<Plan, String> {
         let args = self.common;
         let trace = match &self.trace {
-            Some(path) => Trace::parse(&read(path)?)?,
+            Some(path) => read(path)?,
             None => Trace::generate(usize::from(args.partitions), args.seconds, args.seed),
         };
         if let Some(path) = &self.record {
@@ -182,5 +184,32 @@ impl Scenario {
             Scenario::Ycsb { args, case } => args.plan(case, args.seed, 0),
             Scenario::Density { machine, tenants } => machine.plan(tenants, machine.seed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::trace::HEADER;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Replay,
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a file of the user's")]
+    fn a_trace_that_cannot_be_replayed_is_named() {
+        let file = std::env::temp_dir().join(format!("weir-replay-{}.csv", std::process::id()));
+        let path = file.to_str().expect("text");
+        for (text, said) in [("0,0,2,0", "line 2"), ("", "has no tenants")] {
+            std::fs::write(&file, format!("{HEADER}\n{text}\n")).expect("written");
+            let error = Line::parse_from(["trace", "--trace", path]).args.plan().expect_err("it is no trace");
+            assert!(error.contains(path) && error.contains(said), "{error}");
+        }
+        std::fs::remove_file(&file).expect("it was there");
     }
 }
