@@ -54,14 +54,15 @@ pub fn number(count: u64) -> String {
 }
 
 fn scaled(count: u64, step: u64, units: &[&str]) -> String {
-    let mut value = count as f64;
+    let (mut value, step) = (count as f64, step as f64);
     let mut at = 0;
-    while value >= step as f64 && at + 1 < units.len() {
-        value /= step as f64;
+    // A value that would be rounded up to a whole step has the next unit.
+    while value >= step - 0.5 && at + 1 < units.len() {
+        value /= step;
         at += 1;
     }
     let blank = if units[0].is_empty() { "" } else { " " };
-    let digits = usize::from(at > 0 && value < 100.0);
+    let digits = usize::from(at > 0 && value < 99.95);
     format!("{value:.digits$}{blank}{}", units[at])
 }
 
@@ -74,6 +75,8 @@ mod tests {
         assert_eq!((bytes(0), bytes(1023), bytes(1536)), ("0 B".into(), "1023 B".into(), "1.5 KiB".into()));
         assert_eq!((bytes(250 << 20), number(12_345)), ("250 MiB".into(), "12.3k".into()));
         assert_eq!((number(u64::MAX), bytes(u64::MAX)), ("18.4E".into(), "16.0 EiB".into()));
+        assert_eq!([(1 << 20) - 1, (1 << 30) - 1, 102_390].map(bytes), ["1.0 MiB", "1.0 GiB", "100 KiB"]);
+        assert_eq!([999, 999_499, 999_500, 99_960].map(number), ["999", "999k", "1.0M", "100k"]);
         let read = |text| read_bytes(text);
         assert_eq!(["10GiB", "7 MB", "5 B", "0"].map(read), [Ok(10 << 30), Ok(7_000_000), Ok(5), Ok(0)]);
         assert_eq!((read("5"), read("1000000")), (Err(NoBytes::NoUnit(5)), Ok(1_000_000)));

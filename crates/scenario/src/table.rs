@@ -183,20 +183,20 @@ pub fn share(share: f64) -> String {
     if share >= 1.0 { "100 %".into() } else { format!("{:.2} %", (share * 1e4).floor() / 1e2) }
 }
 
-/// Microseconds, with a unit that fits.
+/// Microseconds, with a unit that fits the rounded number.
 pub fn time(us: f64) -> String {
     match us {
-        us if us < 1e3 => format!("{us:.0} us"),
-        us if us < 1e6 => format!("{:.1} ms", us / 1e3),
+        us if us < 999.5 => format!("{us:.0} us"),
+        us if us < 999_950.0 => format!("{:.1} ms", us / 1e3),
         us => format!("{:.1} s", us / 1e6),
     }
 }
 
-/// Bytes, with a unit that fits.
+/// Bytes, with a unit that fits the rounded number.
 pub fn size(bytes: f64) -> String {
     match bytes {
-        bytes if bytes < 1e6 => format!("{:.0} kB", bytes / 1e3),
-        bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        bytes if bytes < 999.5e3 => format!("{:.0} kB", bytes / 1e3),
+        bytes if bytes < 999.95e6 => format!("{:.1} MB", bytes / 1e6),
         bytes => format!("{:.1} GB", bytes / 1e9),
     }
 }
@@ -218,6 +218,12 @@ mod tests {
         assert!(!of("").contains("Zipf") && !of("").contains("debt") && of("").lines().count() == 3);
         let text = of("--zipf --mixed --debt 0.5");
         assert!(text.contains("(Zipf's law); of ten items six have") && text.contains("begins with 10 runs"), "{text}");
+    }
+
+    #[test]
+    fn a_number_that_is_rounded_up_has_the_next_unit() {
+        assert_eq!([999.4, 999.6, 999_940.0, 999_960.0].map(time), ["999 us", "1.0 ms", "999.9 ms", "1.0 s"]);
+        assert_eq!([999.4e3, 999.6e3, 999.94e6, 999.96e6].map(size), ["999 kB", "1.0 MB", "999.9 MB", "1.0 GB"]);
     }
 
     /// An outcome without a time after the load.
