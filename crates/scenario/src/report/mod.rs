@@ -8,8 +8,8 @@ use crate::table::{heading, rate, size};
 
 const PAGE: &str = include_str!("page.html");
 
-/// Points of a time series, at most: longer series are thinned, so that each point is the worst of the seconds it
-/// stands for.
+/// Points of a time series, at most: longer series are thinned, and each point is then the mean or the worst of the
+/// seconds that it stands for.
 const POINTS_MAX: usize = 2_000;
 
 /// Makes the page.
@@ -18,6 +18,9 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
     let any = |of: fn(&Second) -> bool| runs.iter().any(|run| run.series.iter().any(of));
     let seconds = runs.iter().map(|run| run.series.len()).max().unwrap_or(1);
     let every = seconds.div_ceil(POINTS_MAX);
+    let devices: Vec<u64> = runs.iter().map(|run| device_of(plan, run)).collect();
+    let same =
+        if devices.windows(2).all(|two| two[0] == two[1]) { "The device is the same for every profile. " } else { "" };
     let data = json!({
         "title": title(plan, runs),
         "lead": lead(plan),
@@ -34,16 +37,15 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
             ["seed", args.seed.to_string()],
         ],
         "from": 0,
+        "every": every,
         "seconds": args.seconds.div_ceil(every as u64),
         "partitions": args.partitions,
-        "device": plan.device(),
         "stages": stages,
         "reads": any(|second| second.read_us[2] > 0.0),
         "after": runs.iter().any(|run| run.outcome.after.is_some()),
         "even": runs.iter().any(|run| run.outcome.steadiness.is_some()),
-        "runs": runs.iter().map(|run| one(run, every, stages.len())).collect::<Vec<_>>(),
-        "footer": "Normally served: done at most 1 ms after the intended send time. The device is the same for every profile. Bytes are divided \
-                   by the scale, times are not.",
+        "runs": runs.iter().zip(devices).map(|(run, device)| one(run, device, every, stages.len())).collect::<Vec<_>>(),
+        "footer": format!("Normally served: done at most 1 ms after the intended send time. {same}Bytes are divided by the scale, times are not."),
     });
     // A script element ends at the first `</`, wherever it is.
     PAGE.replace("/*DATA*/", &data.to_string().replace("</", "<\\/"))
@@ -92,7 +94,14 @@ fn lead(plan: &Plan) -> String {
     )
 }
 
-fn one(run: &Run, every: usize, stages: usize) -> Value {
+/// What the device of `run` can do, in bytes a second: the kernel's caps, or what the run itself was planned for, which
+/// in a search for a ratio is not what `plan` says.
+fn device_of(plan: &Plan, run: &Run) -> u64 {
+    let planned = || run.outcome.params.get("device_bytes_per_sec").and_then(Value::as_u64);
+    plan.caps.or_else(planned).unwrap_or_else(|| plan.device())
+}
+
+fn one(run: &Run, device: u64, every: usize, stages: usize) -> Value {
     let points: Vec<&[Second]> = run.series.chunks(every).collect();
     let mean = |of: fn(&Second) -> u64| -> Vec<u64> {
         points.iter().map(|seconds| seconds.iter().map(of).sum::<u64>() / seconds.len() as u64).collect()
@@ -102,6 +111,7 @@ fn one(run: &Run, every: usize, stages: usize) -> Value {
         points.iter().map(|seconds| seconds.iter().map(of).fold([0.0; 3], max)).collect()
     };
     let highest = |seconds: &[Second]| seconds.iter().map(|second| second.watermark).fold(0.0, f64::max);
+    let lowest = |seconds: &[Second]| seconds.iter().filter_map(|second| second.write_limit).min().unwrap_or(0);
     let longest = |seconds: &[Second]| {
         seconds.iter().max_by_key(|second| second.l0.iter().max()).map(|second| {
             let mut runs = second.l0.clone();
@@ -120,6 +130,7 @@ fn one(run: &Run, every: usize, stages: usize) -> Value {
     };
     json!({
         "outcome": run.outcome,
+        "device": device,
         "served": mean(|second| second.served),
         "normally": mean(|second| second.normally),
         "l0": points.iter().filter_map(|seconds| longest(seconds)).collect::<Vec<_>>(),
@@ -137,7 +148,7 @@ fn one(run: &Run, every: usize, stages: usize) -> Value {
         "memory": mean(|second| second.memory),
         "watermark": points.iter().map(|seconds| highest(seconds)).collect::<Vec<_>>(),
         "done": mean(|second| second.operations),
-        "limit": mean(|second| second.write_limit.unwrap_or(0)),
+        "limit": points.iter().map(|seconds| lowest(seconds)).collect::<Vec<_>>(),
     })
 }
 
@@ -169,15 +180,48 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_page_has_its_data_and_no_name_ends_the_script() {
-        let page = shown("</script><b>weir");
+    /// The data of a page.
+    fn data(page: &str) -> Value {
         assert!(!page.contains("/*DATA*/"));
         let data = page.split_once(r#"<script id="data" type="application/json">"#).expect("a place for data").1;
-        let data: Value = serde_json::from_str(data.split_once("</script>").expect("its end").0).expect("JSON");
+        serde_json::from_str(data.split_once("</script>").expect("its end").0).expect("JSON")
+    }
+
+    #[test]
+    fn the_page_has_its_data_and_no_name_ends_the_script() {
+        let data = data(&shown("</script><b>weir"));
         assert_eq!(data["runs"][0]["outcome"]["profile"], "</script><b>weir");
         assert_eq!(data["runs"][0]["served"], json!([3, 3]));
         assert_eq!((&data["reads"], &data["after"]), (&json!(true), &json!(true)));
+    }
+
+    #[test]
+    fn a_thinned_series_says_how_many_seconds_a_point_stands_for() {
+        let second = |write_limit| Second { served: 3, write_limit, ..Second::default() };
+        let series = (0..4_000).map(|at| second((at % 2 == 1).then_some(500))).collect();
+        let page = page(&plan("--seconds 4000"), &[Run { outcome: outcome(), series }], &["normal"]);
+        let data = data(&page);
+        assert_eq!((&data["every"], &data["seconds"]), (&json!(2), &json!(2_000)));
+        let run = &data["runs"][0];
+        assert_eq!(run["served"].as_array().map(Vec::len), Some(2_000));
+        assert_eq!(run["limit"][0], 500, "a second without a limit does not lower it");
+        assert!(page.contains("x(s / every)") && page.contains("i * every"), "the axis and the cursor show seconds");
+    }
+
+    #[test]
+    fn each_run_has_the_device_that_it_ran_on() {
+        let run = |device: u64| {
+            let params = [("device_bytes_per_sec".to_owned(), json!(device))].into_iter().collect();
+            Run { outcome: Outcome { params, ..outcome() }, series: vec![Second::default()] }
+        };
+        let plan = plan("");
+        let shown = |plan: &Plan, devices: [u64; 2]| data(&page(plan, &devices.map(run), &["normal"]));
+        let of = |data: &Value| [data["runs"][0]["device"].as_u64(), data["runs"][1]["device"].as_u64()];
+        let same = |data: &Value| data["footer"].as_str().is_some_and(|text| text.contains("device is the same"));
+        let apart = shown(&plan, [70, 90]);
+        assert_eq!((of(&apart), same(&apart)), ([Some(70), Some(90)], false));
+        let capped = shown(&Plan { caps: Some(50), ..plan }, [70, 70]);
+        assert_eq!((of(&capped), same(&capped)), ([Some(50); 2], true));
     }
 
     #[test]
