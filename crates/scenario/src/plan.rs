@@ -267,7 +267,13 @@ impl Plan {
             let of = |partition| mean(&self.reads(partition), self.args.seconds);
             return (0..usize::from(self.args.partitions)).map(of).sum::<f64>() * READ_BYTES;
         }
-        f64::from(self.args.partitions) * self.reads_per_sec() * READ_BYTES
+        let reads = match &self.pattern {
+            Pattern::Trace(trace) if trace.says_what_was_sold() => {
+                (0..usize::from(self.args.partitions)).map(|partition| self.sold_to(partition).1).sum()
+            }
+            _ => f64::from(self.args.partitions) * self.reads_per_sec(),
+        };
+        reads * READ_BYTES
     }
 
     /// What the device can do, reads and writes together, in bytes a second.
@@ -536,6 +542,22 @@ pub(crate) mod tests {
         // And the other way round.
         assert_eq!(few.sold_times(9.0).bosr(), 9.0);
         assert_eq!(few.sold_times(few.bosr()).device().abs_diff(few.device()) / 10_000, 0);
+    }
+
+    #[test]
+    fn the_device_has_room_for_the_reads_that_a_trace_says_were_sold() {
+        let text = format!(
+            "{HEADER}\n# sold,0,3000,100\n# sold,1,3000,300\n{}{}",
+            line(0, 0, (1.0, 1.0)),
+            line(0, 1, (1.0, 1.0))
+        );
+        let trace = Pattern::Trace(Trace::parse(&text).expect("a trace").into());
+        let of = |line: &str, pattern| Plan::of("trace", plan(line).args, pattern).expect("it can be run");
+        let recorded = of("--partitions 2 --scale 1", trace);
+        assert_eq!(recorded.read_bandwidth(), 400.0 * READ_BYTES);
+        // The same as if all had been sold as much on the command line.
+        let told = of("--partitions 2 --scale 1 --rcu 200", Pattern::Steady);
+        assert_eq!(recorded.device(), told.device());
     }
 
     #[test]

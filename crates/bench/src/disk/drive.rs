@@ -128,8 +128,7 @@ pub fn drive(
                 Ok(named.spawn_scoped(scope, move || load.write(partition, rng))?)
             })
             .collect::<Result<_>>()?;
-        let readers = if plan.args.rcu > 0 { partitions } else { 0 };
-        for partition in 0..readers {
+        for partition in readers(plan) {
             let rng = seed.fork("reads");
             scope.spawn(move || load.read(partition, rng));
         }
@@ -177,6 +176,11 @@ pub fn drive(
     outcome.stages = look.stages;
     drop(tally);
     Ok((Run { outcome, series }, disk))
+}
+
+/// The partitions that are sent reads at times of their own.
+fn readers(plan: &Plan) -> Vec<usize> {
+    (0..usize::from(plan.args.partitions)).filter(|&partition| plan.sold_to(partition).1 > 0.0).collect()
 }
 
 pub(super) struct Load<'a> {
@@ -415,4 +419,32 @@ fn params(plan: &Plan, fleet: &dyn Fleet) -> Map<String, Value> {
 fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_scenario::args::Shortage;
+    use weir_scenario::pattern::Pattern;
+    use weir_scenario::trace::Trace;
+
+    use super::*;
+
+    fn plan(rcu: u64, pattern: Pattern) -> Plan {
+        let args: Shortage = serde_json::from_value(json!({
+            "partitions": 2, "wcu": 3000, "rcu": rcu, "item_bytes": 1024, "preload_items": 1_000_000, "bosr": 3.0, "burst_share": 1.0,
+            "seconds": 10, "after": 0, "scale": 100, "compactions": null, "seed": 1,
+        }))
+        .expect("arguments");
+        Plan::of("trace", args, pattern).expect("it can be run")
+    }
+
+    #[test]
+    fn whoever_was_sold_reads_sends_them() {
+        assert_eq!(readers(&plan(0, Pattern::Steady)), [0; 0]);
+        assert_eq!(readers(&plan(200, Pattern::Steady)), [0, 1]);
+        // As a server records it: the trace says what was sold, and --rcu says nothing.
+        let trace = "second,tenant,writes,reads\n# sold,0,3000,0\n# sold,1,3000,400\n0,0,0.5,0\n0,1,0.5,0.5\n";
+        let trace = Pattern::Trace(Arc::new(Trace::parse(trace).expect("a trace")));
+        assert_eq!(readers(&plan(0, trace)), [1]);
+    }
 }
