@@ -1,40 +1,17 @@
-//! Standard output. A reader that goes away (`weir bill | head`) loses the rest, and ends nothing else.
+//! Standard output: every module of this program has the macros of [`weir_scenario::out`].
 
-use std::fmt;
-use std::io::{self, ErrorKind, Write, stdout};
-use std::process;
+pub use weir_scenario::out::write;
 
-/// Prints `text` to standard output. If nobody reads it any more, the text is lost, and the command goes on: it may
-/// still have a result to store. If it cannot be written for another reason, such as a full disk, the command fails.
-pub fn print(text: fmt::Arguments<'_>) {
-    judge(stdout().write_fmt(text));
-}
-
-/// Writes `bytes` to standard output, as [`print`] does with text.
-pub fn write(bytes: &[u8]) {
-    let mut out = stdout();
-    judge(out.write_all(bytes).and_then(|()| out.flush()));
-}
-
-fn judge(written: io::Result<()>) {
-    if let Err(error) = written
-        && error.kind() != ErrorKind::BrokenPipe
-    {
-        eprintln!("weir: cannot write to standard output: {error}");
-        process::exit(1);
-    }
-}
-
-/// The standard library's macro panics if nobody reads the output any more.
+/// See [`weir_scenario::print`].
 macro_rules! print {
     ($($text:tt)+) => {
-        $crate::out::print(format_args!($($text)+))
+        weir_scenario::print!($($text)+)
     };
 }
 
-/// See `print`.
+/// See [`weir_scenario::println`].
 macro_rules! println {
     ($($text:tt)+) => {
-        $crate::out::print(format_args!("{}\n", format_args!($($text)+)))
+        weir_scenario::println!($($text)+)
     };
 }

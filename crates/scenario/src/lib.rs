@@ -9,6 +9,10 @@
 //! the data that is there before; [`drive`] opens the node, sends the [`load`], [`watch`]es, and returns an
 //! [`outcome::Run`], which [`table`] and [`report`] turn into something to read.
 
+// First, for its macros.
+#[macro_use]
+pub mod out;
+
 pub mod args;
 pub mod bursts;
 pub mod by_kind;

@@ -2,10 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "the user's own files, not the database's")]
 
-use std::io::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
+
+use crate::out;
 
 /// Whether `path` stands for standard output, which then takes the JSON alone.
 pub fn is_stdout(path: Option<&Path>) -> bool {
@@ -18,9 +19,11 @@ pub fn is_stdout(path: Option<&Path>) -> bool {
 /// The file cannot be written.
 pub fn json(path: &Path, value: &impl Serialize) -> Result<(), String> {
     let json = serde_json::to_string_pretty(value).map_err(|error| error.to_string())? + "\n";
-    let written =
-        if is_stdout(Some(path)) { std::io::stdout().write_all(json.as_bytes()) } else { std::fs::write(path, json) };
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+    if is_stdout(Some(path)) {
+        out::write(json.as_bytes());
+        return Ok(());
+    }
+    std::fs::write(path, json).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// Writes a page with time series to `path`, and says where it is.

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 
 use weir_admission::request_units::{CostTable, Dimension, Module, Pod, Resources, THOUSAND, reference_read};
+use weir_scenario::println;
 
 use super::measured::Measured;
 

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
+use weir_scenario::println;
+
 use super::dump;
 use super::groups::groups;
 use super::linear::{Operation, check};

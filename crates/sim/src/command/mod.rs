@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use weir_io::Rng;
 use weir_log::SyncMode;
+use weir_scenario::{print, println};
 
 use self::runs::{crash, fault, flip, node_fault, scenario, side_by_side, slow, tamper, tell, ycsb};
 use self::scenarios::Run;

@@ -2,6 +2,7 @@
 
 use weir_log::SyncMode;
 use weir_node::EngineKind;
+use weir_scenario::{print, println};
 
 use super::settings::{Seeds, Sync};
 use crate::by_command::ByCommand;

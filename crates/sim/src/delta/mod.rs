@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use weir_node::ShareMode;
-use weir_scenario::save;
+use weir_scenario::{println, save};
 
 pub use buffer::{Shared, Waited, run};
 pub use client::Class;
