@@ -1,7 +1,7 @@
 //! Commands whose output nobody reads any more.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::{Dir, Server, expect};
 
@@ -36,4 +36,22 @@ fn a_command_whose_output_nobody_reads_ends_without_a_word() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{words:?}: {said}");
     }
+}
+
+#[test]
+fn a_simulation_whose_output_nobody_reads_writes_its_files() {
+    let dir = Dir::new();
+    let path = |name: &str| dir.0.join(name).to_str().expect("text").to_owned();
+    let (json, page) = (path("outcome.json"), path("page.html"));
+    let simulate = |files: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["sim", "shortage", "--partitions", "1", "--seconds", "1", "--preload-items", "200000"]);
+        let output = command.args(["--profile", "weir"]).args(files).stdout(unread()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("panicked"), "{files:?}: {said}");
+    };
+    simulate(&["--json", &json]);
+    assert!(std::fs::read_to_string(&json).is_ok_and(|text| text.starts_with('[')), "the figures are stored");
+    simulate(&["--json", "-", "--report", &page]);
+    assert!(std::fs::read_to_string(&page).is_ok_and(|text| text.contains("</html>")), "so is the page");
 }
