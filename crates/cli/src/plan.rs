@@ -9,6 +9,7 @@ use weir_io::Fs;
 use weir_io::real::{RealFs, RealFsOptions, block_on};
 use weir_scenario::args::Capacity;
 use weir_scenario::capacity::{Question, heading};
+use weir_scenario::save;
 
 use crate::calibrate::stored;
 
@@ -49,7 +50,9 @@ impl Plan {
     pub fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let (device, from) = self.device()?;
         let question = Question::new(&self.capacity, self.capacity.recorded()?, device)?;
-        print!("{}", heading(&question, from));
+        if !save::is_stdout(self.capacity.json.as_deref()) {
+            print!("{}", heading(&question, from));
+        }
         let answer = weir_sim::scenario::capacity(&question, self.threads)?;
         Ok(question.deliver(&answer)?)
     }

@@ -13,7 +13,7 @@ use weir_bench::{Result, peer};
 use weir_scenario::args::Scenario;
 use weir_scenario::outcome::{Outcome, Run};
 use weir_scenario::plan::Plan;
-use weir_scenario::{profile, report, steadiness, table};
+use weir_scenario::{profile, report, save, steadiness, table};
 
 /// A scenario of `weir sim` on a real disk, next to RocksDB
 ///
@@ -128,12 +128,16 @@ impl<S: Args> OnDisk<S> {
         if ours && !comparison.keep {
             std::fs::remove_dir(&comparison.dir)?;
         }
-        super::write_as_json(plan.args.json.as_deref(), &json(&results)?)?;
+        if let Some(path) = &plan.args.json {
+            save::json(path, &json(&results)?)?;
+        }
         if let Some(path) = &plan.args.report {
             page(path, plan, &results)?;
         }
-        let outcomes: Vec<&Outcome> = results.iter().map(|result| &result.run.outcome).collect();
-        print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
+        if !save::is_stdout(plan.args.json.as_deref()) {
+            let outcomes: Vec<&Outcome> = results.iter().map(|result| &result.run.outcome).collect();
+            print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
+        }
         Ok(())
     }
 }
@@ -148,9 +152,7 @@ pub(super) fn page<'a>(path: &Path, plan: &Plan, results: impl IntoIterator<Item
         run
     };
     let runs: Vec<Run> = results.into_iter().map(named).collect();
-    std::fs::write(path, report::page(plan, &runs, &profile::STAGES))?;
-    eprintln!("the time series are in {}", path.display());
-    Ok(())
+    Ok(save::page(path, &report::page(plan, &runs, &profile::STAGES))?)
 }
 
 /// The outcomes in the form of the simulation, with the figures that only a disk has under `disk`.

@@ -5,7 +5,7 @@ use weir_bench::Result;
 use weir_bench::disk::cases::{compare, scenario};
 use weir_bench::disk::compare::Measured;
 use weir_scenario::ycsb::table;
-use weir_scenario::{args, cases};
+use weir_scenario::{args, cases, save};
 
 use super::scenario::{DiskArgs, json, page};
 
@@ -42,7 +42,9 @@ impl YcsbArgs {
             std::fs::remove_dir(&comparison.dir)?;
         }
         let runs: Vec<&Measured> = results.iter().map(|(_, measured)| measured).collect();
-        super::write_as_json(plan.args.json.as_deref(), &json(runs.iter().copied())?)?;
+        if let Some(path) = &plan.args.json {
+            save::json(path, &json(runs.iter().copied())?)?;
+        }
         if let Some(path) = &plan.args.report {
             page(path, plan, runs.iter().copied())?;
         }
@@ -54,7 +56,9 @@ impl YcsbArgs {
             round: measured.disk.round.into(),
             outcome: &measured.run.outcome,
         });
-        print!("{}", table::table(&measured.collect::<Vec<_>>(), &with));
+        if !save::is_stdout(plan.args.json.as_deref()) {
+            print!("{}", table::table(&measured.collect::<Vec<_>>(), &with));
+        }
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use weir_io::Rng;
 use weir_log::SyncMode;
-use weir_scenario::{print, println};
+use weir_scenario::{print, println, save};
 
 use self::runs::{crash, fault, flip, node_fault, scenario, side_by_side, slow, tamper, tell, ycsb};
 use self::scenarios::Run;
@@ -169,7 +169,9 @@ impl Sim {
             Run::Steady { args, threads } => side_by_side(args.plan()?, threads),
             Run::Ycsb { args, threads } => ycsb(&args, threads),
             Run::Density { args, threads } => {
-                print!("{}", weir_scenario::density::heading(&args));
+                if !save::is_stdout(args.json.as_deref()) {
+                    print!("{}", weir_scenario::density::heading(&args));
+                }
                 let found = crate::scenario::density(&args, threads)?;
                 weir_scenario::density::deliver(&args, crate::scenario::WORLD, &found)
             }

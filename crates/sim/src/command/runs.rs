@@ -2,7 +2,7 @@
 
 use weir_log::SyncMode;
 use weir_node::EngineKind;
-use weir_scenario::{print, println};
+use weir_scenario::{print, println, save};
 
 use super::settings::{Seeds, Sync};
 use crate::by_command::ByCommand;
@@ -25,17 +25,24 @@ pub(super) fn tell<T: Tally>(name: &str, outcome: Result<T, Failure>) -> Result<
 }
 
 pub(super) fn side_by_side(plan: weir_scenario::plan::Plan, threads: usize) -> Result<(), String> {
-    print!("{}", weir_scenario::table::heading(&plan));
+    if !save::is_stdout(plan.args.json.as_deref()) {
+        print!("{}", weir_scenario::table::heading(&plan));
+    }
     let runs = crate::scenario::compare(&plan, threads)?;
     weir_scenario::deliver(&plan, &runs)
 }
 
 pub(super) fn ycsb(args: &weir_scenario::args::Ycsb, threads: usize) -> Result<(), String> {
     let cases = crate::scenario::Cases::of(args)?;
-    print!("{}", weir_scenario::cases::heading(args, cases.first()));
+    let tells = !save::is_stdout(args.json.as_deref());
+    if tells {
+        print!("{}", weir_scenario::cases::heading(args, cases.first()));
+    }
     let runs = cases.run(threads)?;
-    // Clients wait for nothing but the device: processors take no time here.
-    println!("\nIn virtual time, in which processors take nothing.");
+    if tells {
+        // Clients wait for nothing but the device: processors take no time here.
+        println!("\nIn virtual time, in which processors take nothing.");
+    }
     weir_scenario::cases::deliver(cases.first(), &runs, cases.compared_with())
 }
 
