@@ -1,4 +1,4 @@
-//! Commands whose output nobody reads any more.
+//! Commands whose output goes into a pipe.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::process::{Command, Stdio};
@@ -54,4 +54,20 @@ fn a_simulation_whose_output_nobody_reads_writes_its_files() {
     assert!(std::fs::read_to_string(&json).is_ok_and(|text| text.starts_with('[')), "the figures are stored");
     simulate(&["--json", "-", "--report", &page]);
     assert!(std::fs::read_to_string(&page).is_ok_and(|text| text.contains("</html>")), "so is the page");
+}
+
+#[test]
+fn json_on_standard_output_is_alone() {
+    for words in [
+        "shortage --partitions 1 --seconds 1 --preload-items 200000",
+        "ycsb --workload C --seconds 1 --warm-up 0 --records 20000",
+        "density --from 1 --tries 1 --seconds 10 --preload-items 200000",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.arg("sim").args(words.split(' ')).args(["--profile", "weir", "--json", "-"]);
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        let parsed = serde_json::from_slice::<serde_json::Value>(&output.stdout);
+        assert!(parsed.is_ok(), "{words}: {}", String::from_utf8_lossy(&output.stdout));
+    }
 }
