@@ -210,16 +210,13 @@ impl EngineArgs {
         let plan = Plan { works, entries, rounds: self.rounds, size, dir: self.dir, keep: self.keep };
         let launch = ChildProcess { program: Program::this(&["bench", "child"])?, children: Default::default() };
         let outcomes = rounds::run(&plan, &launch)?;
-        if ours && !plan.keep {
-            fs::remove_dir(&plan.dir)?;
-        }
-        write_json(self.json.as_deref(), &outcomes)?;
         let subjects: Vec<_> = Work::ALL.iter().map(|work| work.subject(&plan.size)).collect();
         let names: Vec<_> = engines.iter().map(|engine| engine.name()).collect();
         println!("{} items of 16 + {} bytes; {}", plan.size.items, plan.size.value_bytes, Settings::default());
         println!("{}\n", medians_of(plan.rounds));
         print!("{}", report::table(&outcomes, &subjects, &names));
-        Ok(())
+        write_json(self.json.as_deref(), &outcomes)?;
+        remove_dir(&plan.dir, ours && !plan.keep)
     }
 
     fn entry(&self, engine: Engine) -> Result<Entry> {
@@ -240,10 +237,6 @@ impl RedisArgs {
         let weir = std::env::current_exe()?;
         let plan = redis::Plan { servers, rounds, scale, clients, keys, value_bytes, dir: self.dir, weir };
         let outcomes = redis::run(&plan)?;
-        if ours {
-            fs::remove_dir(&plan.dir)?;
-        }
-        write_json(self.json.as_deref(), &outcomes)?;
         println!(
             "redis-benchmark -c {clients} -d {value_bytes} -r {keys}; appendonly yes, appendfsync everysec, no snapshots"
         );
@@ -257,7 +250,8 @@ impl RedisArgs {
         } else {
             print!("{}\n{}", table(&[Weir, Redis]), table(&[WeirTenants, Weir, Redis]));
         }
-        Ok(())
+        write_json(self.json.as_deref(), &outcomes)?;
+        remove_dir(&plan.dir, ours)
     }
 }
 
@@ -270,24 +264,37 @@ impl LedgerArgs {
         let bar = spinner();
         let books = ledger::run(&plan, |line| bar.set_message(line.to_owned()))?;
         bar.finish_and_clear();
-        if ours {
-            fs::remove_dir(&plan.dir)?;
-        }
-        write_as_json(self.json.as_deref(), &books)?;
         print!("{}", ledger::table(&books));
-        Ok(())
+        write_as_json(self.json.as_deref(), &books)?;
+        remove_dir(&plan.dir, ours)
     }
 }
 
-fn write_as_json<T: serde::Serialize>(path: Option<&Path>, value: &T) -> Result<()> {
+fn as_json(value: &impl serde::Serialize) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// Writes `json` to `path`, if there is one: after the table, which must not be lost if the file cannot be written.
+fn write_text(path: Option<&Path>, json: &str) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let text = serde_json::to_string_pretty(value)? + "\n";
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+    fs::write(path, json).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+fn write_as_json(path: Option<&Path>, value: &impl serde::Serialize) -> Result<()> {
+    write_text(path, &as_json(value)?)
 }
 
 fn write_json(path: Option<&Path>, outcomes: &[Outcome]) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    fs::write(path, report::json(outcomes)?).map_err(|error| format!("{}: {error}", path.display()).into())
+    write_text(path, &report::json(outcomes)?)
+}
+
+/// Removes the empty directory that was measured, if it `is_ours`: last of all, because a file that was left in it must
+/// not cost the results.
+fn remove_dir(dir: &Path, is_ours: bool) -> Result<()> {
+    if is_ours {
+        fs::remove_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    }
+    Ok(())
 }
 
 fn medians_of(rounds: u32) -> String {

@@ -50,9 +50,7 @@ impl DensityArgs {
         let ours = !question.dir.exists();
         eprint!("{}", density::heading(&question.args));
         let found = question.answer()?;
-        if ours {
-            std::fs::remove_dir(&question.dir)?;
-        }
-        Ok(density::deliver(&question.args, WORLD, &found)?)
+        density::deliver(&question.args, WORLD, &found)?;
+        super::remove_dir(&question.dir, ours)
     }
 }

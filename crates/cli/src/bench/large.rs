@@ -1,6 +1,5 @@
 //! `weir bench large`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,7 +7,7 @@ use weir_bench::Result;
 use weir_bench::large::{self, Plan};
 use weir_scenario::progress::spinner;
 
-use super::write_as_json;
+use super::{remove_dir, write_as_json};
 
 /// A sorted set beyond memory: its commands beside a GET of a row that is not in memory either, its bytes on disk
 /// beside a dump file of redis-server, and what it takes to rename or delete it as a whole
@@ -46,12 +45,9 @@ impl LargeArgs {
         let found = large::run(&plan, |line| bar.set_message(line.to_owned()));
         bar.finish_and_clear();
         let found = found?;
-        if ours {
-            fs::remove_dir(&plan.dir)?;
-        }
-        write_as_json(self.json.as_deref(), &found)?;
         println!("{members} members; medians of {rounds} rounds\n");
         print!("{}", large::table(&found));
-        Ok(())
+        write_as_json(self.json.as_deref(), &found)?;
+        remove_dir(&plan.dir, ours)
     }
 }

@@ -125,8 +125,9 @@ impl<S: Args> OnDisk<S> {
         let plan = &comparison.plan;
         eprint!("{}", table::heading(plan));
         let results = compare(&comparison)?;
-        if ours && !comparison.keep {
-            std::fs::remove_dir(&comparison.dir)?;
+        if !save::is_stdout(plan.args.json.as_deref()) {
+            let outcomes: Vec<&Outcome> = results.iter().map(|result| &result.run.outcome).collect();
+            print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
         }
         if let Some(path) = &plan.args.json {
             save::json(path, &json(&results)?)?;
@@ -134,11 +135,7 @@ impl<S: Args> OnDisk<S> {
         if let Some(path) = &plan.args.report {
             page(path, plan, &results)?;
         }
-        if !save::is_stdout(plan.args.json.as_deref()) {
-            let outcomes: Vec<&Outcome> = results.iter().map(|result| &result.run.outcome).collect();
-            print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
-        }
-        Ok(())
+        super::remove_dir(&comparison.dir, ours && !comparison.keep)
     }
 }
 

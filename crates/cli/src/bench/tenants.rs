@@ -1,7 +1,6 @@
 //! `weir bench tenants`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
@@ -11,7 +10,7 @@ use weir_bench::tenants::attack::Attack;
 use weir_bench::tenants::{self, active, limited, restart, sleepers, victim};
 use weir_scenario::progress::spinner;
 
-use super::write_as_json;
+use super::{as_json, remove_dir, write_text};
 
 /// Many tenants on one server: how much one suffers from another's attacks; or, with one of the options, what many
 /// tenants cost
@@ -61,38 +60,37 @@ impl TenantsArgs {
         let outcome = self.measure(&bar);
         bar.finish_and_clear();
         // If it failed, files may be left in the directory; the reason of the failure is what matters.
-        let text = outcome?;
-        if ours && self.dir.exists() {
-            fs::remove_dir(&self.dir)?;
-        }
+        let (text, json) = outcome?;
         print!("{text}");
-        Ok(())
+        write_text(self.json.as_deref(), &json)?;
+        remove_dir(&self.dir, ours && self.dir.exists())
     }
 
-    fn measure(&self, bar: &ProgressBar) -> Result<String> {
+    /// What was measured, in words and as JSON.
+    fn measure(&self, bar: &ProgressBar) -> Result<(String, String)> {
         let progress = |line: &str| bar.set_message(line.to_owned());
         let Self { rounds, seconds, .. } = *self;
-        let (dir, json, sync) = (self.dir.clone(), self.json.as_deref(), self.sync.clone());
+        let (dir, sync) = (self.dir.clone(), self.sync.clone());
         let weir = std::env::current_exe()?;
         if !self.active.is_empty() {
             let plan = active::Plan { tenants: self.active.clone(), rate: self.rate, rounds, seconds, sync, dir, weir };
             let all = active::run(&plan, progress)?;
             let said =
                 format!("{} requests per second, half of them writes; medians of {rounds} rounds\n\n", self.rate);
-            return written(json, &all, said + &active::table(&all, &plan.tenants));
+            return Ok((said + &active::table(&all, &plan.tenants), as_json(&all)?));
         }
         if let Some(tenants) = self.sleepers {
             let slept = sleepers::run(&sleepers::Plan { tenants, sync, dir, weir }, progress)?;
-            return written(json, &slept, sleepers::words(&slept));
+            return Ok((sleepers::words(&slept), as_json(&slept)?));
         }
         if self.restart {
             let plan = restart::Plan { tenants: 100, log_bytes: 1_000_000_000, rounds, sync, dir, weir };
             let all = restart::run(&plan, progress)?;
-            return written(json, &all, restart::words(&all));
+            return Ok((restart::words(&all), as_json(&all)?));
         }
         if self.limited {
             let all = limited::run(&limited::Plan { limit: self.rate, rounds, seconds, dir, weir }, progress)?;
-            return written(json, &all, limited::words(&all));
+            return Ok((limited::words(&all), as_json(&all)?));
         }
         let attacks = match self.attacks.as_str() {
             "all" => Attack::ALL.to_vec(),
@@ -109,11 +107,6 @@ impl TenantsArgs {
             "{} reads and writes per second beside each attack; medians of {rounds} rounds; {precedence}\n\n",
             victim::RATE
         );
-        written(json, &all, said + &tenants::table(&all))
+        Ok((said + &tenants::table(&all), as_json(&all)?))
     }
-}
-
-fn written(path: Option<&Path>, value: &impl serde::Serialize, text: String) -> Result<String> {
-    write_as_json(path, value)?;
-    Ok(text)
 }

@@ -1,13 +1,12 @@
 //! `weir bench types`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 use weir_bench::Result;
 use weir_bench::types::{self, Plan, Work};
 
-use super::{medians_of, write_json};
+use super::{medians_of, remove_dir, write_json};
 
 /// Commands of every data type, over the wire, both engines against Redis: `redis-benchmark` sends the commands
 #[derive(Debug, Args)]
@@ -51,15 +50,12 @@ impl TypesArgs {
         let weir = std::env::current_exe()?;
         let plan = Plan { works, rounds, scale, clients, keys, value_bytes, dir: self.dir, weir };
         let outcomes = types::run(&plan)?;
-        if ours {
-            fs::remove_dir(&plan.dir)?;
-        }
-        write_json(self.json.as_deref(), &outcomes)?;
         println!(
             "redis-benchmark -c {clients} -r {keys}, values of {value_bytes} bytes; appendonly yes, appendfsync everysec, no snapshots"
         );
         println!("{}\n", medians_of(rounds));
         print!("{}", types::table(&outcomes));
-        Ok(())
+        write_json(self.json.as_deref(), &outcomes)?;
+        remove_dir(&plan.dir, ours)
     }
 }

@@ -38,16 +38,6 @@ impl YcsbArgs {
         let plan = &comparison.plan;
         eprint!("{}", cases::heading(&args, plan));
         let results = compare(&comparison, &args)?;
-        if ours && !comparison.keep {
-            std::fs::remove_dir(&comparison.dir)?;
-        }
-        let runs: Vec<&Measured> = results.iter().map(|(_, measured)| measured).collect();
-        if let Some(path) = &plan.args.json {
-            save::json(path, &json(runs.iter().copied())?)?;
-        }
-        if let Some(path) = &plan.args.report {
-            page(path, plan, runs.iter().copied())?;
-        }
         // All contestants are compared with the first peer, or with the first profile.
         let with = comparison.contestants.iter().find(|entry| entry.is_peer()).or(comparison.contestants.first());
         let with = with.map(|entry| entry.name()).unwrap_or_default();
@@ -59,6 +49,13 @@ impl YcsbArgs {
         if !save::is_stdout(plan.args.json.as_deref()) {
             print!("{}", table::table(&measured.collect::<Vec<_>>(), &with));
         }
-        Ok(())
+        let runs: Vec<&Measured> = results.iter().map(|(_, measured)| measured).collect();
+        if let Some(path) = &plan.args.json {
+            save::json(path, &json(runs.iter().copied())?)?;
+        }
+        if let Some(path) = &plan.args.report {
+            page(path, plan, runs.iter().copied())?;
+        }
+        super::remove_dir(&comparison.dir, ours && !comparison.keep)
     }
 }
