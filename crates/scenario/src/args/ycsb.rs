@@ -44,8 +44,8 @@ pub struct Ycsb {
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     pub client_us: Option<u64>,
     /// Operations a second of each partition (at scale 1), whether or not earlier ones are answered, instead of clients
-    /// that wait. On a disk at most as many of them at a time as there are clients
-    #[arg(long, value_name = "N", conflicts_with = "client_us")]
+    /// that wait. On a disk at most a hundred of each partition are under way at a time
+    #[arg(long, value_name = "N", conflicts_with_all = ["clients", "client_us"])]
     pub rate: Option<f64>,
     /// Records that each partition has before the load (at scale 1)
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
@@ -212,5 +212,6 @@ mod tests {
         assert!(error("--client-us 0").contains("--client-us"));
         assert!(error("--records 100").contains("--records"));
         assert!(Line::try_parse_from(["ycsb", "--workload", "G"]).is_err());
+        assert!(Line::try_parse_from(["ycsb", "--rate", "5", "--clients", "7"]).is_err(), "clients would be ignored");
     }
 }
