@@ -424,10 +424,71 @@ fn load_average() -> f64 {
 #[cfg(test)]
 mod tests {
     use weir_scenario::args::Shortage;
+    use weir_scenario::mix::{Mix, Pace, Popularity, Shares};
     use weir_scenario::pattern::Pattern;
     use weir_scenario::trace::Trace;
 
     use super::*;
+    use crate::disk::fleet::State;
+
+    /// Stores that answer no read before the load is over.
+    struct Stuck {
+        watch: Stopwatch,
+        until: Nanos,
+    }
+
+    impl Fleet for Stuck {
+        fn version(&self) -> String {
+            String::new()
+        }
+
+        fn remarks(&self) -> String {
+            String::new()
+        }
+
+        fn params(&self) -> Map<String, Value> {
+            Map::new()
+        }
+
+        fn put(&self, _: usize, _: &[u8], _: &[u8]) -> Result<()> {
+            Ok(())
+        }
+
+        fn get(&self, _: usize, _: &[u8]) -> Result<bool> {
+            while self.watch.nanos() < self.until {
+                std::hint::spin_loop();
+            }
+            Ok(true)
+        }
+
+        fn scan(&self, _: usize, _: &[u8], _: u64) -> Result<u64> {
+            Ok(1)
+        }
+
+        fn settle(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn state(&self, _: usize) -> State {
+            State::default()
+        }
+
+        fn why(&self, _: usize) -> String {
+            String::new()
+        }
+
+        fn bytes(&self) -> Result<Bytes> {
+            Ok(Bytes::default())
+        }
+
+        fn shape(&self) -> String {
+            String::new()
+        }
+
+        fn close(self: Box<Self>) -> Result<()> {
+            Ok(())
+        }
+    }
 
     fn plan(rcu: u64, pattern: Pattern) -> Plan {
         let args: Shortage = serde_json::from_value(json!({
@@ -446,5 +507,37 @@ mod tests {
         let trace = "second,tenant,writes,reads\n# sold,0,3000,0\n# sold,1,3000,400\n0,0,0.5,0\n0,1,0.5,0.5\n";
         let trace = Pattern::Trace(Arc::new(Trace::parse(trace).expect("a trace")));
         assert_eq!(readers(&plan(0, trace)), [1]);
+    }
+
+    #[test]
+    fn operations_that_no_client_was_free_to_send_were_not_served() {
+        // A thousand for each of two partitions, within a millisecond.
+        let (watch, until) = (Stopwatch::start(), 1_000_000);
+        let shares = Shares { gets: 100, ..Shares::default() };
+        let popularity = Popularity::Uniform;
+        let mix = Mix { pace: Pace::Open(1e6), shares, entries_max: 1, popularity, workload: None, warm_up: 0 };
+        let plan = plan(0, Pattern::Mix(mix));
+        let (fleet, tally) = (Stuck { watch, until }, Mutex::new(Tally::new(2, 0)));
+        let [choice, written] = plan.choices();
+        let load = Load {
+            fleet: &fleet,
+            plan: &plan,
+            tally: &tally,
+            watch,
+            from: 0,
+            until,
+            sizes: plan.sizes(),
+            choice,
+            written,
+            failed: StdMutex::new(None),
+            over: AtomicBool::new(false),
+        };
+        let started = thread::scope(|scope| {
+            let load = &load;
+            load.clients(scope, mix, &mut Rng::new(1)).map(drop)
+        });
+        started.expect("the clients start");
+        let sent: Vec<u64> = tally.lock().partition_reads.iter().map(|&(all, _)| all).collect();
+        assert_eq!(sent, [1000, 1000]);
     }
 }
