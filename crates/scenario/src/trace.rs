@@ -20,7 +20,8 @@
 //! it bought (0 to 1). Lines are in the order of seconds, which are multiples of one step.
 //!
 //! `# sold,tenant,writes,reads` says what the tenant bought, in capacity units a second, if that is known; the last
-//! such line of a tenant counts. Other lines that begin with `#` are comments.
+//! such line of a tenant counts. Other lines that begin with `#` are comments: `# name,tenant,NAME` says for whoever
+//! reads the file which tenant has this number.
 
 use weir_io::Rng;
 
@@ -270,6 +271,11 @@ pub fn line(second: u64, tenant: usize, (writes, reads): (f32, f32)) -> String {
 /// A line that says what a tenant bought, its end included.
 pub fn sold_line(tenant: usize, Sold { writes, reads }: Sold) -> String {
     format!("# {SOLD}{tenant},{writes},{reads}\n")
+}
+
+/// A comment that says what a tenant is called, its end included.
+pub fn name_line(tenant: usize, name: &str) -> String {
+    format!("# name,{tenant},{name}\n")
 }
 
 /// The beginning of a comment about a sale.

@@ -10,7 +10,7 @@ use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::wire::{Top, TopTenant};
 use weir_io::{Clock, Nanos, sleep_until};
 use weir_node::cost::{RCU_BYTES, WCU_BYTES};
-use weir_scenario::trace::{HEADER, Sold, TENANTS_MAX, line, sold_line};
+use weir_scenario::trace::{HEADER, Sold, TENANTS_MAX, line, name_line, sold_line};
 
 /// Length of a step, in nanoseconds.
 const STEP: Nanos = 10_000_000_000;
@@ -86,11 +86,14 @@ impl<W: Write> Traffic<W> {
         let old: BTreeMap<u32, &TopTenant> = before.tenants.iter().map(|tenant| (tenant.id, tenant)).collect();
         let fresh = TopTenant::default();
         for tenant in &now.tenants {
-            let next = self.numbers.len();
+            let (next, is_new) = (self.numbers.len(), !self.numbers.contains_key(&tenant.id));
             let number = *self.numbers.entry(tenant.id).or_insert(next);
             // A trace holds no more tenants: those that came last are left out.
             if number >= TENANTS_MAX {
                 continue;
+            }
+            if is_new {
+                self.to.write_all(name_line(number, &tenant.name).as_bytes())?;
             }
             let before = old.get(&tenant.id).copied().unwrap_or(&fresh);
             let or_the_papers = |sold: u64| if sold == 0 { SOLD_WITHOUT_LIMIT } else { sold };
@@ -153,6 +156,7 @@ mod tests {
             let (written_bytes, read_bytes) = (100 * writes, RCU_BYTES * writes);
             TopTenant {
                 id,
+                name: format!("shop-{id}"),
                 writes,
                 wcu,
                 rcu: 2 * wcu,
@@ -180,8 +184,8 @@ mod tests {
         let text = String::from_utf8(traffic.to).expect("text");
         assert_eq!(
             text,
-            "second,tenant,writes,reads\n# sold,0,200,400\n0,0,0.5000,0.2500\n20,0,0.0000,0.0000\n\
-             # sold,1,3000,3000\n20,1,1.0000,1.0000\n"
+            "second,tenant,writes,reads\n# name,0,shop-7\n# sold,0,200,400\n0,0,0.5000,0.2500\n20,0,0.0000,0.0000\n\
+             # name,1,shop-9\n# sold,1,3000,3000\n20,1,1.0000,1.0000\n"
         );
         let trace = Trace::parse(&text).expect("it can be replayed");
         assert_eq!(trace.sold(0), Some(Sold { writes: 200, reads: 400 }));
@@ -209,8 +213,8 @@ mod tests {
         let text = recorded([both(100, 0), both(110, 1000), top(120, &[(8, 0, 200)]), top(130, &[(8, 0, 200)])]);
         assert_eq!(
             text,
-            "second,tenant,writes,reads\n# sold,0,200,400\n0,0,0.5000,0.2500\n# sold,1,200,400\n0,1,0.0000,0.0000\n\
-             10,0,0.0000,0.0000\n"
+            "second,tenant,writes,reads\n# name,0,shop-7\n# sold,0,200,400\n0,0,0.5000,0.2500\n\
+             # name,1,shop-8\n# sold,1,200,400\n0,1,0.0000,0.0000\n10,0,0.0000,0.0000\n"
         );
         let trace = Trace::parse(&text).expect("it can be replayed");
         assert_eq!((trace.tenants(), trace.steps(0, false).collect::<Vec<_>>()), (2, vec![0.5, 0.0]));

@@ -26,7 +26,8 @@ pub struct Capacity {
     /// How many tenants are added: each does what one of the others does, on another day and up to an hour later
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub add: u16,
-    /// Tenants that are removed, by their numbers in the trace, separated by commas
+    /// Tenants that are removed, by their numbers in the trace, separated by commas; its lines `# name,NUMBER,NAME` say
+    /// whose these are
     #[arg(long, value_name = "TENANTS", value_delimiter = ',')]
     pub remove: Vec<usize>,
     /// Multiply what every tenant asks for by this, up to all that it bought
