@@ -289,6 +289,11 @@ const SECONDS_MAX: u64 = 31 * 86_400;
 /// Steps of all tenants together that a file may have at most: 512 tenants in steps of 10 s for a week.
 const CELLS_MAX: usize = 32 << 20;
 
+/// Whether a file with steps of `step` seconds may have lines about `tenants` at `second`.
+pub fn has_room(tenants: usize, second: u64, step: u64) -> bool {
+    second <= SECONDS_MAX && tenants.saturating_mul((second / step + 1) as usize) <= CELLS_MAX
+}
+
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -391,6 +396,20 @@ mod tests {
             let error = Trace::parse(&format!("{HEADER}\n{bad}\n")).expect_err("it is no sale");
             assert!(error.starts_with("line 2: `# sold,tenant"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_there_is_room_for_can_be_parsed() {
+        let parses = |tenant: usize, second| {
+            let text = format!("{HEADER}\n{}{}", line(10, 0, (0.5, 0.0)), line(second, tenant, (0.5, 0.0)));
+            Trace::parse(&text).is_ok()
+        };
+        for (second, is_there) in [(SECONDS_MAX, true), (SECONDS_MAX + 10, false)] {
+            assert_eq!((has_room(1, second, 10), parses(0, second)), (is_there, is_there), "{second}");
+        }
+        let last = (CELLS_MAX / TENANTS_MAX - 1) as u64 * 10;
+        assert!(has_room(TENANTS_MAX, last, 10) && !has_room(TENANTS_MAX, last + 10, 10));
+        assert!(!parses(TENANTS_MAX - 1, last + 10));
     }
 
     #[test]

@@ -111,9 +111,11 @@ impl Serve {
         let create = |path: &PathBuf| {
             Traffic::create(path).map_err(|error| format!("--record-traffic {}: {error}", path.display()))
         };
-        let recording = self.record_traffic.as_ref().map(create).transpose()?;
+        let recording = self.record_traffic.as_ref().map(create).transpose()?.flatten();
         if let Some((path, _)) = &recording {
             tracing::info!(path = %path.display(), "recording what tenants ask for");
+        } else if let Some(path) = &self.record_traffic {
+            tracing::error!(path = %path.display(), "nothing is recorded: move the recordings away that are there");
         }
         let files = raise_file_limit();
         tracing::debug!(files, "open files allowed");

@@ -10,10 +10,12 @@ use weir_gateway::admin::operator::Operator;
 use weir_gateway::admin::wire::{Top, TopTenant};
 use weir_io::{Clock, Nanos, sleep_until};
 use weir_node::cost::{RCU_BYTES, WCU_BYTES};
-use weir_scenario::trace::{HEADER, Sold, TENANTS_MAX, line, name_line, sold_line};
+use weir_scenario::trace::{HEADER, Sold, TENANTS_MAX, has_room, line, name_line, sold_line};
 
 /// Length of a step, in nanoseconds.
 const STEP: Nanos = 10_000_000_000;
+/// Recordings that one path may have, under different numbers: a server that fails at every start is started for ever.
+const RECORDINGS_MAX: u64 = 1000;
 /// The units that a tenant without limits is assumed to have bought: those of the paper's partition.
 const SOLD_WITHOUT_LIMIT: u64 = 3000;
 
@@ -33,17 +35,19 @@ pub struct Traffic<W> {
 impl Traffic<File> {
     /// A recording into a new file at `path`, or at the first of `week.1.csv`, `week.2.csv`, ... that does not exist,
     /// if `week.csv` does: a server that is started again by a supervisor has the arguments of the start before, and
-    /// must neither fail nor overwrite a recording. Gives the path of the file, too.
+    /// must neither fail nor overwrite a recording. Gives the path of the file, too; `None` if there are as many
+    /// recordings as there may be.
     #[allow(clippy::disallowed_methods, reason = "the operator's file, no data of a node")]
-    pub fn create(path: &Path) -> io::Result<(PathBuf, Self)> {
-        let others = (1_u64..).map_while(|number| numbered(path, number));
-        for to in std::iter::once(path.to_path_buf()).chain(others) {
+    pub fn create(path: &Path) -> io::Result<Option<(PathBuf, Self)>> {
+        for number in 0..RECORDINGS_MAX {
+            let to = if number == 0 { Some(path.to_path_buf()) } else { numbered(path, number) };
+            let to = to.ok_or(io::ErrorKind::AlreadyExists)?;
             match File::create_new(&to) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                created => return Ok((to, Traffic::new(created?)?)),
+                created => return Ok(Some((to, Traffic::new(created?)?))),
             }
         }
-        Err(io::ErrorKind::AlreadyExists.into())
+        Ok(None)
     }
 }
 
@@ -73,16 +77,21 @@ impl<W: Write> Traffic<W> {
 
     /// Takes the counters at the end of a step; the first counters are the beginning of the first step. Of each tenant,
     /// the first shares are written, so that the trace knows all tenants, and then only those that have changed.
-    fn step(&mut self, now: Top) -> io::Result<()> {
+    /// Returns whether the recording goes on: no trace has room for more than a month.
+    fn step(&mut self, now: Top) -> io::Result<bool> {
         let Some(started) = self.started else {
             (self.started, self.before) = (Some(now.at_nanos), now);
-            return Ok(());
+            return Ok(true);
         };
         let before = std::mem::take(&mut self.before);
         let seconds = now.at_nanos.saturating_sub(before.at_nanos) as f64 / 1e9;
         // A timer is a little late: the step that begins after 10.001 s is the one that begins after 10 s.
         let begins = before.at_nanos.saturating_sub(started).saturating_add(STEP / 2);
         let second = begins / STEP * (STEP / 1_000_000_000);
+        let new = now.tenants.iter().filter(|tenant| !self.numbers.contains_key(&tenant.id)).count();
+        if !has_room((self.numbers.len() + new).min(TENANTS_MAX), second, STEP / 1_000_000_000) {
+            return Ok(false);
+        }
         let old: BTreeMap<u32, &TopTenant> = before.tenants.iter().map(|tenant| (tenant.id, tenant)).collect();
         let fresh = TopTenant::default();
         for tenant in &now.tenants {
@@ -120,7 +129,7 @@ impl<W: Write> Traffic<W> {
             self.write(second, number, (0.0, 0.0))?;
         }
         self.before = now;
-        self.to.flush()
+        self.to.flush().map(|()| true)
     }
 
     /// Writes what a tenant asks for from `second` on, unless the last line about it says the same.
@@ -132,13 +141,21 @@ impl<W: Write> Traffic<W> {
     }
 }
 
-/// Records until the server is gone. A file that cannot be written ends the recording, and nothing else.
+/// Records until the server is gone, or the file has all that a trace has room for. A file that cannot be written ends
+/// the recording, and nothing else.
 pub async fn record(mut traffic: Traffic<File>, path: PathBuf, node: Weak<dyn Operator>, clock: Arc<dyn Clock>) {
     loop {
         let Some(counts) = node.upgrade().map(|node| node.top()) else { return };
-        if let Err(error) = traffic.step(counts) {
-            tracing::error!(path = %path.display(), %error, "the traffic is not recorded any more");
-            return;
+        match traffic.step(counts) {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!(path = %path.display(), "the recording is as long as a trace may be, and ends");
+                return;
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "the traffic is not recorded any more");
+                return;
+            }
         }
         sleep_until(&clock, clock.now() + STEP).await;
     }
@@ -180,7 +197,7 @@ mod tests {
             top(120, &[(7, 2005, 200)]),
             top(130, &[(7, 2005, 200), (9, 60_000, 0)]),
         ];
-        steps.into_iter().for_each(|step| traffic.step(step).expect("memory"));
+        steps.into_iter().for_each(|step| assert!(traffic.step(step).expect("memory")));
         let text = String::from_utf8(traffic.to).expect("text");
         assert_eq!(
             text,
@@ -194,7 +211,7 @@ mod tests {
 
     fn recorded(steps: impl IntoIterator<Item = Top>) -> String {
         let mut traffic = Traffic::new(Vec::new()).expect("memory");
-        steps.into_iter().for_each(|step| traffic.step(step).expect("memory"));
+        steps.into_iter().for_each(|step| assert!(traffic.step(step).expect("memory")));
         String::from_utf8(traffic.to).expect("text")
     }
 
@@ -218,5 +235,33 @@ mod tests {
         );
         let trace = Trace::parse(&text).expect("it can be replayed");
         assert_eq!((trace.tenants(), trace.steps(0, false).collect::<Vec<_>>()), (2, vec![0.5, 0.0]));
+    }
+    #[test]
+    fn a_recording_ends_while_it_can_still_be_read() {
+        const MONTH: u64 = 31 * 86_400;
+        let mut traffic = Traffic::new(Vec::new()).expect("memory");
+        let mut goes_on = |second, writes| traffic.step(top(second, &[(7, writes, 200)])).expect("memory");
+        let steps = [(0, 0), (10, 500), (MONTH, 500), (MONTH + 10, 1500), (MONTH + 20, 2500)];
+        assert_eq!(steps.map(|(second, writes)| goes_on(second, writes)), [true, true, true, true, false]);
+        let trace = Trace::parse(&String::from_utf8(traffic.to).expect("text")).expect("it can be replayed");
+        assert_eq!((trace.seconds(), trace.steps(0, false).last()), (MONTH + 10, Some(0.5)));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the operator's files")]
+    fn a_path_has_a_thousand_recordings_at_most() {
+        let dir = std::env::temp_dir().join(format!("weir-recordings-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join("week.csv");
+        let create = || Traffic::create(&path).expect("it can be written").map(|(path, _)| path);
+        assert_eq!(create(), Some(path.clone()));
+        for number in 1..RECORDINGS_MAX {
+            std::fs::write(numbered(&path, number).expect("a name"), "a recording").expect("written");
+        }
+        assert_eq!(create(), None);
+        let seventh = dir.join("week.7.csv");
+        std::fs::remove_file(&seventh).expect("it was there");
+        assert_eq!(create(), Some(seventh));
+        std::fs::remove_dir_all(&dir).expect("removed");
     }
 }
