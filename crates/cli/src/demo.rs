@@ -248,7 +248,7 @@ fn verdict(results: &[Measured]) -> String {
         format!(
             "{:<16} {:>6.2} % of writes done within a millisecond; P99 {}, in the worst second {}; {} seconds stalled",
             title(&outcome.profile),
-            (outcome.normally_served.avg * 1e4).floor() / 1e2,
+            table::reached(outcome.normally_served.avg, 1e4) / 1e2,
             table::time(outcome.latency_us.p99),
             table::time(worst),
             outcome.stalls.seconds.round(),

@@ -179,8 +179,13 @@ const NONE: &str = "-";
 
 /// A share as a percentage.
 pub fn share(share: f64) -> String {
-    // Rounded down, never up to what was not reached.
-    if share >= 1.0 { "100 %".into() } else { format!("{:.2} %", (share * 1e4).floor() / 1e2) }
+    if share >= 1.0 { "100 %".into() } else { format!("{:.2} %", reached(share, 1e4) / 1e2) }
+}
+
+/// How many of `parts` equal parts `share` reaches: rounded down, never up to what was not reached. 57 of 100 reach 57,
+/// although 0.57 times 100 is a little less in binary.
+pub fn reached(share: f64, parts: f64) -> f64 {
+    (share * parts + 1e-6).floor()
 }
 
 /// Microseconds, with a unit that fits the rounded number.
@@ -218,6 +223,12 @@ mod tests {
         assert!(!of("").contains("Zipf") && !of("").contains("debt") && of("").lines().count() == 3);
         let text = of("--zipf --mixed --debt 0.5");
         assert!(text.contains("(Zipf's law); of ten items six have") && text.contains("begins with 10 runs"), "{text}");
+    }
+
+    #[test]
+    fn a_share_is_rounded_down_but_not_below_what_it_is() {
+        assert_eq!([0.57, 0.69, 0.043, 0.0003].map(share), ["57.00 %", "69.00 %", "4.30 %", "0.03 %"]);
+        assert_eq!([0.999_999, 0.569_999, 1.0, 0.0].map(share), ["99.99 %", "56.99 %", "100 %", "0.00 %"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::outcome::{Run, Second};
 use crate::plan::Plan;
-use crate::table::{heading, rate, size};
+use crate::table::{heading, rate, reached, size};
 
 const PAGE: &str = include_str!("page.html");
 
@@ -67,7 +67,7 @@ fn title(plan: &Plan, runs: &[Run]) -> String {
     };
     let best = runs.iter().max_by(|a, b| served(a).total_cmp(&served(b)));
     let share = |run: &Run| {
-        if served(run) >= 1.0 { "100".into() } else { format!("{:.1}", (served(run) * 1e3).floor() / 10.0) }
+        if served(run) >= 1.0 { "100".into() } else { format!("{:.1}", reached(served(run), 1e3) / 10.0) }
     };
     let what = if wrote { "serves {} % of all writes normally" } else { "answers {} % of all reads in time" };
     match best {
