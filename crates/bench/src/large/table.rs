@@ -2,6 +2,7 @@
 
 use super::Found;
 use super::ask::{Asked, Request};
+use crate::report::median::median_of_counts;
 use crate::report::words::{align, bytes, count, time};
 
 /// The largest ratio of the P99 of a request of the set to that of a row.
@@ -22,14 +23,9 @@ fn judged(is_met: bool) -> String {
     if is_met { "met" } else { "not met" }.to_owned()
 }
 
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
-}
-
 fn requests(found: &Found) -> String {
     let of = |request: Request, number: fn(&Asked) -> u64| {
-        median(found.asked.iter().filter(|asked| asked.request == request).map(number).collect())
+        median_of_counts(found.asked.iter().filter(|asked| asked.request == request).map(number))
     };
     let header = ["", "p50", "p99", "max", "p99 to GET", "wanted: <= 2 x", "CPU", "reads of the device"];
     let mut rows = vec![header.map(str::to_owned)];
@@ -79,7 +75,7 @@ fn whole(found: &Found) -> String {
         let slowest = nanos.iter().copied().max().unwrap_or(0);
         [
             name.to_owned(),
-            time(median(nanos.to_vec())),
+            time(median_of_counts(nanos.iter().copied())),
             time(slowest),
             judged(slowest <= WHOLE_NS_MAX),
             time(neighbour),

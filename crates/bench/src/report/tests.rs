@@ -1,6 +1,6 @@
 //! Numbers, ratios and verdicts, on runs that are made up for the purpose.
 
-use super::median::{median, ratio_of};
+use super::median::{median, median_of_counts, ratio_of};
 use super::words::align;
 use super::*;
 use crate::entry::Engine;
@@ -45,6 +45,8 @@ fn a_median_is_the_middle_or_the_mean_of_two() {
     assert_eq!(median(&[]), None);
     assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
     assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    let of = |counts: &[u64]| median_of_counts(counts.iter().copied());
+    assert_eq!([of(&[]), of(&[7, 1, 5]), of(&[40, 10]), of(&[5, 2, 9, 3])], [0, 5, 25, 4]);
 }
 
 #[test]

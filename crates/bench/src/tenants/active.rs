@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::median;
 use super::steady::{self, Felt, Load};
 use super::user::User;
 use crate::Result;
 use crate::child_server::{self, ChildServer};
+use crate::report::median::{median, median_of_counts};
 use crate::report::words::{align, time};
 
 /// Keys over all tenants together.
@@ -110,14 +110,13 @@ pub fn table(all: &[Measured], numbers: &[usize]) -> String {
     let cpu = |felt: &Felt| felt.cpu_seconds * 1e9 / felt.ops.max(1) as f64;
     for (position, &tenants) in numbers.iter().enumerate() {
         let felt = of(tenants);
-        let middle = |number: &dyn Fn(&Felt) -> f64| median(felt.iter().map(|one| number(one) as u64).collect());
-        let ops = all.iter().find(|one| one.tenants == tenants).map_or(0, |one| one.felt.ops);
+        let middle = |number: &dyn Fn(&Felt) -> f64| median_of_counts(felt.iter().map(|one| number(one) as u64));
         let ratios = |number: &dyn Fn(&Felt) -> f64| -> Option<[f64; 3]> {
             let before = of(*numbers.get(position.checked_sub(1)?)?);
             let mut ratios: Vec<f64> =
                 felt.iter().zip(before).map(|(now, before)| number(now) / number(before).max(1.0)).collect();
             ratios.sort_by(f64::total_cmp);
-            Some([*ratios.first()?, ratios[ratios.len() / 2], *ratios.last()?])
+            Some([*ratios.first()?, median(&ratios)?, *ratios.last()?])
         };
         let words = |ratios: Option<[f64; 3]>| {
             ratios.map_or(String::new(), |[low, middle, high]| format!("{middle:.2} [{low:.2} .. {high:.2}]"))
@@ -130,7 +129,7 @@ pub fn table(all: &[Measured], numbers: &[usize]) -> String {
         };
         rows.push([
             tenants.to_string(),
-            ops.to_string(),
+            middle(&|one| one.ops as f64).to_string(),
             time(middle(&|one| one.p50_ns as f64)),
             time(middle(&|one| one.p99_ns as f64)),
             time(middle(&|one| one.max_ns as f64)),

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
-use super::median;
 use super::steady::{self, Felt, Load};
 use super::user::User;
 use crate::Result;
 use crate::child_server::{self, ChildServer};
+use crate::report::median::{median, median_of_counts};
 use crate::report::words::time;
 
 /// Requests per second of the neighbour.
@@ -72,7 +72,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Vec<Limited>> 
     let mut all = Vec::new();
     for round in 1..=plan.rounds {
         progress(&format!("round {round}: within the limit"));
-        let (_, beside_tame) = both(plan.limit * 9 / 10)?;
+        let (_, beside_tame) = both((plan.limit * 9 / 10).max(1))?;
         progress(&format!("round {round}: twice the limit"));
         let (wild, beside_wild) = both(plan.limit * 2)?;
         let served = wild.ops as f64 / (f64::from(plan.limit) * plan.seconds as f64);
@@ -88,11 +88,11 @@ pub fn words(all: &[Limited]) -> String {
     let mut served: Vec<f64> = all.iter().map(|one| one.served).collect();
     served.sort_by(f64::total_cmp);
     let (low, high) = (served.first().copied().unwrap_or(0.0), served.last().copied().unwrap_or(0.0));
-    let p99 = |felt: fn(&Limited) -> Felt| median(all.iter().map(|one| felt(one).p99_ns).collect());
+    let p99 = |felt: fn(&Limited) -> Felt| median_of_counts(all.iter().map(|one| felt(one).p99_ns));
     format!(
         "offered twice its limit, it was served {:.3} of it [{low:.3} .. {high:.3}] (wanted: 0.98 .. 1.02)\n\
          p99 of its neighbour: {} beside it within its limit, {} beside it above\n",
-        served.get(served.len() / 2).copied().unwrap_or(0.0),
+        median(&served).unwrap_or(0.0),
         time(p99(|one| one.beside_tame)),
         time(p99(|one| one.beside_wild)),
     )

@@ -27,6 +27,7 @@ use self::victim::Felt;
 use crate::Result;
 use crate::child_server::{self, ChildServer};
 use crate::meter;
+use crate::report::median::median_of_counts;
 use crate::report::words::{align, bytes, time};
 
 /// Bound of the victim's P99 in nanoseconds.
@@ -205,7 +206,7 @@ pub fn table(all: &[Beside]) -> String {
         }
     });
     for name in names {
-        let of = |number: fn(&Beside) -> u64| median(all.iter().filter(|one| one.attack == name).map(number).collect());
+        let of = |number: fn(&Beside) -> u64| median_of_counts(all.iter().filter(|one| one.attack == name).map(number));
         let (p99, burnt) = (of(|one| one.attacked.p99_ns), of(|one| one.burnt.p99_ns));
         let ratio = p99 as f64 / burnt.max(1) as f64;
         // Memory that was too much once is too much.
@@ -230,11 +231,6 @@ pub fn table(all: &[Beside]) -> String {
         ]);
     }
     align(&rows)
-}
-
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
