@@ -91,7 +91,7 @@ struct EngineArgs {
     #[arg(long, requires = "peer")]
     alone: bool,
     /// Items that the fills write, and items of the tree that is read
-    #[arg(long, default_value_t = Size::default().items)]
+    #[arg(long, default_value_t = Size::default().items, value_parser = clap::value_parser!(u32).range(1..))]
     items: u32,
     /// Bytes of a value
     #[arg(long, default_value_t = Size::default().value_bytes)]
@@ -106,7 +106,7 @@ struct EngineArgs {
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
     /// Rounds; every round runs every work on every contestant
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]
@@ -122,7 +122,7 @@ struct EngineArgs {
 #[derive(Debug, Args)]
 struct RedisArgs {
     /// Rounds; every round starts every server afresh
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Measure Redis alone
     #[arg(long)]
@@ -193,6 +193,9 @@ impl EngineArgs {
             "all" => Work::ALL.to_vec(),
             names => names.split(',').map(Work::parse).collect::<Result<_>>()?,
         };
+        if !(self.seconds > 0.0 && self.seconds.is_finite()) {
+            return Err("--seconds must be above 0".into());
+        }
         let mut engines = if self.alone { Vec::new() } else { vec![Engine::Weir] };
         for name in self.peer.iter().flat_map(|names| names.split(',')) {
             engines.push(Engine::parse(name)?);

@@ -215,6 +215,20 @@ mod tests {
             let (kind, said) = refused(&format!("weir bench tenants {words}"));
             assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
         }
+        for words in [
+            "tenants --seconds 0",
+            "tenants --rounds 0",
+            "engine --rounds 0",
+            "engine --items 0",
+            "redis --rounds 0",
+            "types --rounds 0",
+            "large --rounds 0",
+            "shortage --rounds 0",
+            "ycsb --rounds 0",
+        ] {
+            let (kind, said) = refused(&format!("weir bench {words}"));
+            assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
+        }
     }
 
     #[test]

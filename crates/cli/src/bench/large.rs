@@ -20,7 +20,7 @@ pub struct LargeArgs {
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
     members: u64,
     /// Rounds; every round sends all kinds of requests in turn
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds of each kind of request, after a warm-up of a quarter of that
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]

@@ -78,7 +78,7 @@ pub(super) struct DiskArgs {
     #[arg(long, requires_all = ["cap_read_mbps", "cap_write_mbps"])]
     calibrated: bool,
     /// Rounds; every round runs every contestant, and the order rotates
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Directory on the disk to measure; created if missing
     #[arg(long, default_value = "weir-bench-data")]

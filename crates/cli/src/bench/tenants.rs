@@ -34,10 +34,10 @@ pub struct TenantsArgs {
     #[arg(long, default_value = "all")]
     attacks: String,
     /// Rounds; every round runs every attack, and for comparison a process that burns as much processor time
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds of each measurement
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Requests per second of --active; reads per second that --limited allows
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]

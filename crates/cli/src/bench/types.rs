@@ -17,7 +17,7 @@ pub struct TypesArgs {
     #[arg(long, default_value = "all")]
     work: String,
     /// Rounds; every round starts every server afresh
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Multiplies the requests of every work; with 1 each takes half a second to a second on two cores
     #[arg(long, default_value_t = 1.0)]
