@@ -125,6 +125,7 @@ impl Shown {
             "refused": tally.refusals(),
             "expired": get(&tally.expired),
             "modules": get(&tally.modules),
+            "other_databases": get(&tally.others),
             "restarts": get(&tally.restarts),
             "note": note,
         })
@@ -164,5 +165,22 @@ impl Shown {
                 get(&tally.commands)
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_every_count_that_the_text_has() {
+        let tally = Tally::default();
+        for (count, value) in [(&tally.keys, 2), (&tally.expired, 3), (&tally.modules, 5), (&tally.others, 7)] {
+            count.store(value, Ordering::Relaxed);
+        }
+        let object = Shown { json: true, is_verifying: false }.object(&tally, &Before::default(), None, true);
+        let of = |name: &str| object[name].as_u64();
+        let names = ["keys", "expired", "modules", "other_databases"];
+        assert_eq!(names.map(of), [2, 3, 5, 7].map(Some));
     }
 }
