@@ -156,6 +156,8 @@ struct Run {
     until: Until,
     /// Operations that each lane may do.
     share: u64,
+    /// Whether operations count: the warm-up is over, or there is none.
+    counts_now: AtomicBool,
     over: AtomicBool,
     lanes_left: AtomicU64,
     /// Operations done, one counter per lane, each on its own cache line.
@@ -177,6 +179,7 @@ impl Run {
             watch: Stopwatch::start(),
             until,
             share,
+            counts_now: AtomicBool::new(matches!(until, Until::Ops(_))),
             over: AtomicBool::new(false),
             lanes_left: AtomicU64::new(lanes as u64),
             counts: (0..lanes).map(|_| Count::default()).collect(),
@@ -206,6 +209,7 @@ impl Run {
             thread::sleep(LOOK_EVERY.min(Duration::from_secs_f64((at - seconds).min(1.0))));
         };
         let (start_seconds, start_ops) = if warm > 0.0 { look(warm) } else { (0.0, 0) };
+        self.counts_now.store(true, Ordering::Relaxed);
         let before = Account::now()?;
         let (end_seconds, end_ops) = look(end);
         let after = Account::now()?;
@@ -253,7 +257,8 @@ impl<'a> Reader<'a> {
             return None;
         }
         let item = self.rng.below(self.range);
-        let started = if self.handed_out.is_multiple_of(TIMED_ONE_OF) { self.run.watch.nanos() } else { 0 };
+        let is_timed = self.handed_out.is_multiple_of(TIMED_ONE_OF) && self.run.counts_now.load(Ordering::Relaxed);
+        let started = if is_timed { self.run.watch.nanos() } else { 0 };
         self.handed_out += 1;
         Some(Ticket { item, key: data::key(item), started })
     }
@@ -277,5 +282,24 @@ impl<'a> Reader<'a> {
         }
         self.run.lanes_left.fetch_sub(1, Ordering::AcqRel);
         Ok(self.latencies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_count_from_the_end_of_the_warm_up() {
+        let values = Values::new(8);
+        let timed = |run: &Run| {
+            let mut reader = Reader::new(run, 0, 10, Rng::new(1), &values);
+            let mut hand_out = || (0..32).filter(|_| reader.next().is_some_and(|ticket| ticket.started > 0)).count();
+            let before = hand_out();
+            run.counts_now.store(true, Ordering::Relaxed);
+            (before, hand_out())
+        };
+        assert_eq!(timed(&Run::new(1, Until::Seconds(4.0))), (0, 2));
+        assert_eq!(timed(&Run::new(1, Until::Ops(100))), (2, 2), "there is no warm-up");
     }
 }
