@@ -229,6 +229,10 @@ mod tests {
             let (kind, said) = refused(&format!("weir bench {words}"));
             assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
         }
+        for words in ["--seeds 0", "--seed 18446744073709551615", "--from 18446744073709551615"] {
+            let (kind, said) = refused(&format!("weir sim crash {words}"));
+            assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Settings that many runs have in common: their seeds, and what an acknowledgement promises.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use weir_log::SyncMode;
 use weir_node::EngineKind;
 
@@ -8,17 +8,20 @@ use crate::life::Promise;
 use crate::node_store::SYNC_EVERY;
 use crate::runner::Plan;
 
+/// Seeds are below this, so that none can overflow: then no seed would be run, and all would seem well.
+const SEED_MAX: u64 = 1 << 62;
+
 /// The first seed, how many there are, and on how many threads they run.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Seeds {
     /// Only this seed: repeats one run
-    #[arg(long)]
+    #[arg(long, value_parser = value_parser!(u64).range(..SEED_MAX))]
     pub(super) seed: Option<u64>,
     /// How many seeds
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..SEED_MAX))]
     pub(super) seeds: u64,
     /// The first seed
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = value_parser!(u64).range(..SEED_MAX))]
     pub(super) from: u64,
     /// Threads
     #[arg(long, default_value_t = 2)]
