@@ -32,6 +32,18 @@ pub struct Options {
     pub seed: u64,
 }
 
+impl Options {
+    /// The command that runs the same again; `how` has its further options, with a blank behind them.
+    pub fn command(&self, how: &str) -> String {
+        let Self { launch, engine, log, rounds, seed } = self;
+        let of_server = if launch.arguments.is_empty() { "" } else { " -- " };
+        let arguments = launch.arguments.join(" ");
+        format!(
+            "weir sim kill9 {how}--engine {engine} --log {log} --rounds {rounds} --seed {seed}{of_server}{arguments}"
+        )
+    }
+}
+
 /// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Kills {
@@ -228,4 +240,25 @@ fn read_number(reader: &mut impl BufRead) -> Result<u64, String> {
     let text = String::from_utf8_lossy(&body[..length]).into_owned();
     let number = text.split(':').next().and_then(|number| number.parse().ok());
     number.ok_or_else(|| format!("holds {:?}", &text[..text.len().min(20)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repetition_has_the_arguments_of_the_server() {
+        let options = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
+            let launch = Launch { binary: "weir".into(), dir: "data".into(), arguments };
+            Options { launch, engine: EngineKind::default(), log: LogKind::default(), rounds: 7, seed: 3 }
+        };
+        let plain = options(&[]).command("");
+        assert!(plain.starts_with("weir sim kill9 --engine ") && plain.ends_with("--rounds 7 --seed 3"), "{plain}");
+        let more = options(&["--config", "x.toml"]).command("--by-command ");
+        assert!(
+            more.contains("kill9 --by-command --engine") && more.ends_with("--seed 3 -- --config x.toml"),
+            "{more}"
+        );
+    }
 }

@@ -184,12 +184,12 @@ impl Sim {
             Run::Interrupt { engine: engines, rounds, signals, stopped_ms, seed, dir, binary } => {
                 let stopped = Duration::from_millis(stopped_ms);
                 let binary = or_this(binary)?;
-                let repeat =
-                    format!("repeat with: weir sim interrupt --engine {engines} --rounds {rounds} --seed {seed}");
                 let options =
                     interrupt::Options { binary, engines, dir, signals, rounds, stopped, seed, progress: true };
-                let figures = interrupt::run(&options)
-                    .map_err(|story| format!("interrupt: {story}\n{repeat} (its signals come at other moments)"))?;
+                let figures = interrupt::run(&options).map_err(|story| {
+                    let repeat = options.command();
+                    format!("interrupt: {story}\nrepeat with: {repeat} (its signals come at other moments)")
+                })?;
                 println!("interrupt: {figures}");
                 Ok(())
             }
@@ -198,7 +198,10 @@ impl Sim {
                 let options = kill9::Options { launch, engine, log, rounds, seed };
                 let (run, how): (fn(&_) -> _, _) =
                     if by_command { (kill9::run::<Steps>, "--by-command ") } else { (kill9::run::<kill9::Line>, "") };
-                let kills = run(&options).map_err(|story| format!("kill9: {story}\nrepeat with: weir sim kill9 {how}--engine {engine} --log {log} --rounds {rounds} --seed {seed} (its kills fall at other moments)"))?;
+                let kills = run(&options).map_err(|story| {
+                    let repeat = options.command(how);
+                    format!("kill9: {story}\nrepeat with: {repeat} (its kills fall at other moments)")
+                })?;
                 println!("kill9: {kills}");
                 Ok(())
             }

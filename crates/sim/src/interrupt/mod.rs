@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use rustix::process::Signal;
 use weir_io::real::{RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{Fs, Rng};
@@ -35,7 +36,7 @@ use crate::kill9::Load;
 use crate::process::{Answer, Launch, Server};
 
 /// A signal that the server gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sent {
     /// SIGKILL
     Kill,
@@ -76,6 +77,18 @@ pub struct Options {
     pub seed: u64,
     /// Whether to report progress on standard error.
     pub progress: bool,
+}
+
+impl Options {
+    /// The command that runs the same again.
+    pub fn command(&self) -> String {
+        let Self { engines, signals, rounds, stopped, seed, .. } = self;
+        let names = signals.iter().filter_map(|sent| sent.to_possible_value()).map(|value| value.get_name().to_owned());
+        let (names, stopped) = (names.collect::<Vec<_>>().join(","), stopped.as_millis());
+        format!(
+            "weir sim interrupt --engine {engines} --rounds {rounds} --signal {names} --stopped-ms {stopped} --seed {seed}"
+        )
+    }
 }
 
 /// The figures of a run.
@@ -270,5 +283,26 @@ fn check(launch: &Launch) -> Result<(), String> {
     match found.all_problems().next() {
         None => Ok(()),
         Some(problem) => Err(format!("check: {problem}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repetition_has_the_same_signals() {
+        let options = Options {
+            binary: "weir".into(),
+            engines: Engines::default(),
+            dir: "data".into(),
+            signals: vec![Sent::Stop, Sent::Kill],
+            rounds: 7,
+            stopped: Duration::from_millis(250),
+            seed: 3,
+            progress: false,
+        };
+        let command = options.command();
+        assert!(command.ends_with("--rounds 7 --signal stop,kill --stopped-ms 250 --seed 3"), "{command}");
     }
 }
