@@ -71,16 +71,16 @@ pub async fn run(
     let mut stalls = watch.stalls();
     stalls.count -= stalls_before.count;
     stalls.seconds -= stalls_before.seconds;
-    // Writes that wait in a stall and reads that wait for the device end after the last second. They count, as late.
-    let grace = until + 600 * SECOND;
-    while load.busy.load(Ordering::Relaxed) > 0 && clock.now() < grace && plan.args.after == 0 {
-        sleep_until(&clock, clock.now() + SECOND / 10).await;
-        load.check()?;
-    }
     let after = match plan.args.after {
         0 => None,
         seconds => Some(rest(&load, &mut watch, until, seconds, bar).await?),
     };
+    // Writes that wait in a stall and reads that wait for the device end after the last second. They count, as late.
+    let grace = clock.now() + 600 * SECOND;
+    while load.busy.load(Ordering::Relaxed) > 0 && clock.now() < grace {
+        sleep_until(&clock, clock.now() + SECOND / 10).await;
+        load.check()?;
+    }
     let series = watch.series;
     let tally = tally.lock();
     let mut outcome = Outcome {
@@ -200,7 +200,9 @@ impl Load<'_> {
 async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar: &ProgressBar) -> Result<After> {
     let clock = &load.machine.clock;
     let before = watch.stalls();
-    let tally = load.send(from, from + seconds * SECOND, true);
+    // What it sends is counted apart: nobody waits for that to end.
+    let quiet = Load { failure: Arc::clone(&load.failure), busy: Arc::default(), ..*load };
+    let tally = quiet.send(from, from + seconds * SECOND, true);
     let mut restored = None;
     bar.set_length(load.plan.args.seconds + seconds);
     for second in 1..=seconds {
