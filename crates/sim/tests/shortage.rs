@@ -75,6 +75,15 @@ fn assert_all_served(outcome: &Outcome) {
     assert!(outcome.latency_us.p999 <= 100.0, "{who:?}: {:?}", outcome.latency_us);
 }
 
+/// Some trees are in a stall when the load ends, with a queue of writes behind it.
+#[test]
+fn what_waits_at_the_end_of_the_load_counts_however_soon_the_run_ends() {
+    let plan = plan(10.0, 300, 1);
+    let then = Plan::new(Shortage { after: 1, ..plan.args.clone() }).expect("a plan");
+    let sent = |plan: &Plan| outcome("rocksdb", plan).tenants.iter().map(|row| row.sent).collect::<Vec<_>>();
+    assert_eq!(sent(&then), sent(&plan));
+}
+
 /// FX-E3: the paper's engine keeps all promises of the paper.
 #[test]
 fn flexengine_serves_everybody_while_the_disk_is_sold_three_times() {
