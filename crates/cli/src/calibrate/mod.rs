@@ -4,7 +4,7 @@ mod measure;
 pub mod stored;
 mod units;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -99,15 +99,26 @@ impl Calibrate {
             false => before,
         };
         let calibration = Calibration { measurement, request_units, has_outdated_units: false };
-        block_on(stored::store(&fs, &self.dir, &calibration))?;
+        let limits = block_on(keep(&fs, &self.dir, &calibration))?;
         println!("stored in {}", stored::path(&self.dir).display());
-        let limits = calibration.measurement.limits().map_err(|problem| format!("this cannot be used: {problem}"))?;
         println!("device_bandwidth = \"calibrated\" means {}", in_words(&limits));
         if calibration.request_units.is_some() {
             println!("and request units by the table that was measured here");
         }
         Ok(())
     }
+}
+
+/// Stores `calibration`, and gives what it means. One that cannot be used does not take the place of an earlier one.
+async fn keep(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    calibration: &Calibration,
+) -> Result<Limits, Box<dyn std::error::Error + Send + Sync>> {
+    let limits = calibration.measurement.limits();
+    let limits = limits.map_err(|problem| format!("this cannot be used, and is not stored: {problem}"))?;
+    stored::store(fs, dir, calibration).await?;
+    Ok(limits)
 }
 
 /// Says what is lost with an earlier calibration that cannot be read, if anything is: what requests take, unless that
@@ -144,7 +155,32 @@ pub fn in_words(limits: &Limits) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+
+    use super::stored::{Loop, Mix};
     use super::*;
+
+    #[test]
+    fn what_cannot_be_used_does_not_replace_an_earlier_calibration() {
+        let sim = Sim::new(1);
+        let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let dir = Path::new("/data");
+        let calibration = |ops: u64| {
+            let of = |block_bytes| Loop { block_bytes, depth: 1, reads: ops, writes: ops };
+            let mixes = measure::MIXES.map(|read_percent| Mix { read_percent, large: of(1 << 18), small: of(1 << 12) });
+            let (seconds, file_bytes, mixes) = (1, 1, mixes.into());
+            let measurement = Measurement { measured_unix_ms: ops, seconds, file_bytes, direct: true, mixes };
+            Calibration { measurement, request_units: None, has_outdated_units: false }
+        };
+        sim.block_on(async {
+            let tag = Tag::new(Owner::default(), Class::Maintenance);
+            fs.create_dir_all(dir, tag).await.expect("a directory");
+            keep(&fs, dir, &calibration(1000)).await.expect("it can be used");
+            let error = keep(&fs, dir, &calibration(0)).await.expect_err("the device did nothing").to_string();
+            assert!(error.contains("not stored"), "{error}");
+            assert_eq!(stored::load(&fs, dir).await.expect("it is still there"), calibration(1000));
+        });
+    }
 
     #[test]
     fn an_earlier_calibration_that_cannot_be_read_is_not_replaced_in_silence() {
