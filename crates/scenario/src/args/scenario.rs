@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bursts::Bursts;
 use super::density::Density;
-use super::shortage::Shortage;
+use super::shortage::{SECONDS_MAX, Shortage};
 use super::{Steady, Ycsb};
 use crate::pattern::Pattern;
 use crate::plan::Plan;
@@ -97,7 +97,7 @@ impl Surge {
     /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
         let mut args = self.common;
-        args.seconds += self.idle;
+        args.seconds = args.seconds.saturating_add(self.idle);
         // Either reads or writes must surge.
         if args.rcu == 0 && !self.writes {
             args.rcu = args.wcu;
@@ -112,6 +112,20 @@ impl Waves {
     /// # Errors
     /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
+        let rules = [
+            (
+                [self.low, self.high].iter().all(|share| (0.0..=100.0).contains(share)),
+                "--low and --high must be between 0 and 100",
+            ),
+            ((1..=SECONDS_MAX).contains(&self.period), "--period must be between 1 and 604800 (a week)"),
+            (
+                self.amplification > 0.0 && self.amplification <= 1000.0,
+                "--amplification must be above 0, and at most 1000",
+            ),
+        ];
+        if let Some((_, broken)) = rules.into_iter().find(|(holds, _)| !holds) {
+            return Err(broken.to_owned());
+        }
         let pattern = Pattern::Waves { low: self.low, high: self.high, period: self.period };
         let plan = Plan::of("waves", Shortage { bosr: 1.0, ..self.common }, pattern)?;
         Ok(Plan { amplification: self.amplification, ..plan })
@@ -195,9 +209,28 @@ mod tests {
     use crate::trace::HEADER;
 
     #[derive(Parser)]
-    struct Line {
+    struct Line<S: Args> {
         #[command(flatten)]
-        args: Replay,
+        args: S,
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_named() {
+        for (line, option) in [
+            ("--period 0", "--period"),
+            ("--period 18446744073709551615", "--period"),
+            ("--high NaN", "--high"),
+            ("--low=-1", "--low"),
+            ("--amplification 0", "--amplification"),
+            ("--after 18446744073709551615", "--after"),
+        ] {
+            let words = ["waves"].into_iter().chain(line.split(' '));
+            let error = Line::<Waves>::parse_from(words).args.plan().expect_err("it cannot be run");
+            assert!(error.contains(option), "{line}: {error}");
+        }
+        let surge = Line::<Surge>::parse_from(["surge", "--idle", "18446744073709551615"]);
+        assert!(surge.args.plan().expect_err("it never comes").contains("--seconds"));
+        Line::<Waves>::parse_from(["waves"]).args.plan().expect("it can be run");
     }
 
     #[test]
@@ -207,7 +240,7 @@ mod tests {
         let path = file.to_str().expect("text");
         for (text, said) in [("0,0,2,0", "line 2"), ("", "has no tenants")] {
             std::fs::write(&file, format!("{HEADER}\n{text}\n")).expect("written");
-            let error = Line::parse_from(["trace", "--trace", path]).args.plan().expect_err("it is no trace");
+            let error = Line::<Replay>::parse_from(["trace", "--trace", path]).args.plan().expect_err("it is no trace");
             assert!(error.contains(path) && error.contains(said), "{error}");
         }
         std::fs::remove_file(&file).expect("it was there");

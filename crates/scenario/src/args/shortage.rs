@@ -11,7 +11,7 @@ use weir_node::Profile;
 use super::Shape;
 
 /// A week.
-const SECONDS_MAX: u64 = 7 * 86_400;
+pub(super) const SECONDS_MAX: u64 = 7 * 86_400;
 
 /// Sell the device several times over, and see who is served
 ///
@@ -105,6 +105,7 @@ impl Shortage {
             (self.bosr >= 1.0 && self.bosr <= 100.0, "--bosr must be between 1 and 100"),
             ((0.0..=1.0).contains(&self.burst_share), "--burst-share must be between 0 and 1"),
             (self.seconds >= 1 && self.seconds <= SECONDS_MAX, "--seconds must be between 1 and 604800 (a week)"),
+            (self.after <= SECONDS_MAX, "--after must be at most 604800 (a week)"),
             ((0.0..=1.0).contains(&self.shape.debt), "--debt must be between 0 and 1"),
             (!self.shape.mixed || self.item_bytes >= 128, "--mixed needs --item-bytes of at least 128"),
             (self.scale >= 1, "--scale must be at least 1"),
