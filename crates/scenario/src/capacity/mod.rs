@@ -216,8 +216,15 @@ impl<'a> Question<'a> {
     }
 
     fn to_json(&self, answer: &Answer) -> serde_json::Value {
+        // A program knows the tenants by what the trace calls them, as the user does.
+        let first_of = |played: &Played| {
+            let first = self.first(played)?;
+            let mut told = json!(first);
+            told["named"] = self.named(first.tenant).into();
+            Some(told)
+        };
         let edge = |edge: &Edge| {
-            let first = edge.breaks.as_ref().and_then(|played| self.first(played));
+            let first = edge.breaks.as_ref().and_then(first_of);
             let of = |played: &Option<Played>| played.as_ref().map(|played| played.tried.clone());
             json!({ "holds": of(&edge.holds), "breaks": of(&edge.breaks), "first": first })
         };
@@ -228,7 +235,7 @@ impl<'a> Question<'a> {
             "begins": self.begins,
             "carried_uncompacted": self.carried_uncompacted(),
             "today": today.tried,
-            "today_first": if today.tried.are_served { None } else { self.first(today) },
+            "today_first": if today.tried.are_served { None } else { first_of(today) },
             "ratio": edge(&answer.ratio),
             "tenants": edge(&answer.tenants),
         })
@@ -384,6 +391,9 @@ mod tests {
             let answer = Answer { today: played, ratio: Edge::default(), tenants: Edge::default() };
             let text = table::answer(&question, &answer);
             assert!(text.contains(named), "{line}: {text}");
+            let json = question.to_json(&answer);
+            let in_json = json["today_first"]["named"].as_str().expect("a name");
+            assert_eq!(named, format!("trace on, {in_json} most"));
         }
     }
 
