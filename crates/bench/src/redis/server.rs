@@ -124,7 +124,9 @@ impl Server {
             }
             thread::sleep(TRY_EVERY);
         }
-        Err(format!("{} does not answer PING on port {port}; see {}", kind.name(), log_path.display()).into())
+        // The log goes with the directory.
+        let said = fs::read_to_string(&log_path).unwrap_or_default();
+        Err(format!("{} does not answer PING on port {port}:\n{said}", kind.name()).into())
     }
 
     /// Creates the tenant that the load is to come from, and others beside it.
