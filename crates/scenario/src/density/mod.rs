@@ -50,8 +50,10 @@ pub struct Found {
     pub profile: String,
     /// Seed of the week.
     pub seed: u64,
-    /// How many tenants fit; `None` = not even one.
+    /// The largest number of tenants that was served; `None` = none that was tried.
     pub tenants: Option<u16>,
+    /// Whether that is how many tenants fit. If not, there were too few tries (`--tries`) to know.
+    pub is_known: bool,
     /// Every number that was tried, in the order of the tries.
     pub tried: Vec<Tried>,
 }
@@ -103,7 +105,8 @@ pub fn find(
         search.note(tenants, one.are_served);
         tried.push(one);
     }
-    Ok(Found { profile: profile.to_owned(), seed, tenants: search.holds().map(number_of), tried })
+    let (tenants, is_known) = (search.holds().map(number_of), search.next().is_none());
+    Ok(Found { profile: profile.to_owned(), seed, tenants, is_known, tried })
 }
 
 /// A search goes no further than [`TENANTS_MAX`].

@@ -23,7 +23,8 @@ pub(super) fn heading(args: &Density) -> String {
     )
 }
 
-/// A row for each answer, and for each other profile how many times as many tenants the last profile carries.
+/// A row for each answer, and for each other profile how many times as many tenants the last profile carries, if that
+/// is known.
 pub(super) fn answers(found: &[Found]) -> String {
     let mut text = format!(
         "{:<18} {:>5} {:>8}  {:>6} {:>7} {:>8} {:>8} {:>8} {:>7} {:>9}  {}\n",
@@ -40,6 +41,7 @@ pub(super) fn answers(found: &[Found]) -> String {
     }
     if let Some((last, others)) = names.split_last()
         && !others.is_empty()
+        && found.iter().all(|one| one.is_known)
     {
         let of = |name: &str| -> f64 {
             let all: Vec<f64> = found.iter().filter(|one| one.profile == name).map(fitting).collect();
@@ -67,10 +69,16 @@ fn row(found: &Found) -> String {
         None => "nothing that was tried".to_owned(),
     };
     let head = format!("{:<18} {:>5}", found.profile, found.seed);
-    let Some(at) = at else { return format!("{head} {:>8}  {:>63}  {breaks}", "none", "") };
+    let least = found.tried.iter().map(|tried| tried.tenants).min().unwrap_or(0);
+    let fit = match (found.tenants, found.is_known) {
+        (Some(tenants), true) => tenants.to_string(),
+        (Some(tenants), false) => format!(">= {tenants}"),
+        (None, true) => "none".to_owned(),
+        (None, false) => format!("< {least}"),
+    };
+    let Some(at) = at else { return format!("{head} {fit:>8}  {:>63}  {breaks}", "") };
     format!(
-        "{head} {:>8}  {:>6.2} {:>7} {:>8} {:>8} {:>8.2} {:>6.0}% {:>9}  {breaks}",
-        at.tenants,
+        "{head} {fit:>8}  {:>6.2} {:>7} {:>8} {:>8} {:>8.2} {:>6.0}% {:>9}  {breaks}",
         at.bosr,
         share(at.asked),
         share(at.worst),
@@ -95,5 +103,14 @@ mod tests {
         assert!(text.lines().nth(1).expect("a row").ends_with("11: 25.00 %, 5 stalls"), "{text}");
         assert_eq!(rows[2][..3], ["node", "1", "none"]);
         assert!(text.ends_with("\nweir carries 3.00 times as many as rocksdb, node carries none\n"), "{text}");
+    }
+
+    #[test]
+    fn one_number_that_was_tried_is_no_answer() {
+        let args = args("--seconds 60 --from 40 --tries 1");
+        let text = answers(&[found(&args, "rocksdb", 29), found(&args, "weir", 50)]);
+        let row = |nth| text.lines().nth(nth).expect("a row").split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+        assert_eq!([row(1), row(2)], ["rocksdb 1 < 40", "weir 1 >= 40"]);
+        assert!(!text.contains("carries"), "{text}");
     }
 }
