@@ -247,6 +247,7 @@ fn params(plan: &Plan, config: &NodeConfig) -> Map<String, Value> {
     plan.params(json!({
         "device_bytes_per_sec": plan.device(),
         "background_bytes_per_user_byte": plan.mix().is_none().then(|| plan.background_bytes_per_user_byte()),
+        "l0_stop": config.tree.l0_stop,
         "sync": config.sync.name(),
         "sync_interval_ms": config.sync_interval / 1_000_000,
         "flush_threads": "one per partition",

@@ -132,7 +132,8 @@ pub fn main(order: &str) -> Result<()> {
                 // If the parent is gone, the end of our standard input ends us.
                 let _ = say("second", second);
             };
-            let (run, disk) = drive(&*fleet, &plan, &order.contestant.name(), order.caps, order.round, &mut told)?;
+            let (mut run, disk) = drive(&*fleet, &plan, &order.contestant.name(), order.caps, order.round, &mut told)?;
+            run.outcome.params.insert("l0_stop".to_owned(), L0_STOP.into());
             say("run", &(&run.outcome, &disk))?;
             wait_for_word()?;
             fleet.close()

@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn each_run_has_the_device_that_it_ran_on() {
         let run = |device: u64| {
-            let params = [("device_bytes_per_sec".to_owned(), json!(device))].into_iter().collect();
+            let params = [("device_bytes_per_sec", device), ("l0_stop", 32)];
+            let params = params.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect();
             Run { outcome: Outcome { params, ..outcome() }, series: vec![Second::default()] }
         };
         let plan = plan("");
@@ -220,6 +221,9 @@ mod tests {
         let same = |data: &Value| data["footer"].as_str().is_some_and(|text| text.contains("device is the same"));
         let apart = shown(&plan, [70, 90]);
         assert_eq!((of(&apart), same(&apart)), ([Some(70), Some(90)], false));
+        // On a disk, writes stop at fewer runs than in virtual time.
+        assert_eq!(apart["runs"][0]["outcome"]["params"]["l0_stop"], 32);
+        assert!(PAGE.contains("r.outcome.params.l0_stop"));
         let capped = shown(&Plan { caps: Some(50), ..plan }, [70, 70]);
         assert_eq!((of(&capped), same(&capped)), ([Some(50); 2], true));
     }
