@@ -206,6 +206,10 @@ impl Trace {
     /// # Errors
     /// The first line that is not understood.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let first_cell = text.lines().next().and_then(|line| line.split(',').next());
+        if first_cell.is_some_and(|cell| cell.trim().parse::<u64>().is_ok()) {
+            return Err(format!("line 1: the header `{HEADER}` is missing"));
+        }
         let (mut changes, mut sold) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
             let bad = || format!("line {}: `second,tenant,writes,reads` expected, shares between 0 and 1", number + 1);
@@ -424,5 +428,7 @@ mod tests {
             assert!(Trace::parse(bad).is_err(), "{bad}");
         }
         assert!(Trace::parse("").is_ok());
+        let headless = Trace::parse("0,0,0.5,0\n10,0,0.7,0").expect_err("its first line would be lost");
+        assert!(headless.contains("line 1") && headless.contains(HEADER), "{headless}");
     }
 }
