@@ -229,8 +229,13 @@ mod tests {
             let (kind, said) = refused(&format!("weir bench {words}"));
             assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
         }
-        for words in ["--seeds 0", "--seed 18446744073709551615", "--from 18446744073709551615"] {
-            let (kind, said) = refused(&format!("weir sim crash {words}"));
+        for words in [
+            "crash --seeds 0",
+            "crash --seed 18446744073709551615",
+            "crash --from 18446744073709551615",
+            "flip --stride 0",
+        ] {
+            let (kind, said) = refused(&format!("weir sim {words}"));
             assert_eq!(kind, ErrorKind::ValueValidation, "{words}: {said}");
         }
     }

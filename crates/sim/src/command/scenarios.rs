@@ -110,7 +110,7 @@ pub(super) enum Run {
         #[arg(long)]
         at: Option<u64>,
         /// Flip one byte in every STRIDE
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         stride: u64,
         /// Writes that make the database
         #[arg(long, default_value_t = 1_000)]
