@@ -14,6 +14,7 @@ use crate::turn::end_turn;
 
 const BAD_FORMAT: Error = Error::new("ERR Bad data format");
 const TOO_LARGE: Error = Error::new("ERR the key is too large for DUMP: its parts have more than 64 MB");
+const TOO_MANY: Error = Error::new("ERR the payload has more than 4194304 elements");
 
 /// Most bytes of parts that can be dumped: the payload is gathered as a whole.
 const DUMPED_BYTES_MAX: u64 = 64 << 20;
@@ -156,6 +157,7 @@ pub async fn restore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Ok(loaded) => loaded,
         Err(Refusal::VersionOrChecksum) => return Err(Error::new("ERR DUMP payload version or checksum are wrong")),
         Err(Refusal::TooLong) => return Err(TOO_LONG),
+        Err(Refusal::TooMany) => return Err(TOO_MANY),
         Err(Refusal::Format) => return Err(BAD_FORMAT),
     };
     if end.is_none_or(|end| end > now_ms) {

@@ -55,7 +55,7 @@ pub enum Loaded {
 /// bytes together.
 ///
 /// # Errors
-/// `body` is no value, or its strings are longer.
+/// `body` is no value, its strings are longer, or it has more than [`super::ELEMENTS_MAX`] elements.
 pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
     let (&kind, rest) = body.split_first().ok_or(Refusal::Format)?;
     let mut reader = Reader::new(rest, bytes_max, yields);

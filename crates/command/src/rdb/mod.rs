@@ -16,7 +16,7 @@ pub mod streams;
 use weir_io::Yield;
 
 pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, take_score, text_f64};
-pub use self::reader::Turns;
+pub use self::reader::{ELEMENTS_MAX, Turns};
 pub use self::skip::{skip_module, skip_value};
 use crate::number::parse_i64;
 
@@ -49,6 +49,8 @@ pub enum Refusal {
     Format,
     /// The value would be longer than it may be.
     TooLong,
+    /// The value has more than [`ELEMENTS_MAX`] elements.
+    TooMany,
 }
 
 /// CRC-64 of Jones, with reflected bits; eight tables take eight bytes at a time.

@@ -8,16 +8,22 @@ use super::{Refusal, take_bytes_len, take_text};
 /// How many elements are read between two turns.
 const TURN_ELEMENTS: usize = 1000;
 
+/// Most elements of a value. An element takes some fifty bytes of memory however short it is, and a compressed text of
+/// a few hundred KiB may turn out to be a pack of tens of millions of them.
+pub const ELEMENTS_MAX: usize = 4 << 20;
+
 /// Counts elements, and lets others be served after every [`TURN_ELEMENTS`] of them.
 pub struct Turns {
     yields: Yield,
     elements: usize,
+    /// How many elements were taken out of the value.
+    taken: usize,
 }
 
 impl Turns {
     /// A turn begins.
     pub fn new(yields: Yield) -> Self {
-        Self { yields, elements: 0 }
+        Self { yields, elements: 0, taken: 0 }
     }
 
     /// To be called before an element is looked at.
@@ -28,11 +34,18 @@ impl Turns {
         }
     }
 
+    /// Counts an element that is taken out of the value.
+    fn take(&mut self) -> Result<(), Refusal> {
+        self.taken += 1;
+        if self.taken > ELEMENTS_MAX { Err(Refusal::TooMany) } else { Ok(()) }
+    }
+
     /// The elements of a pack, which `open` opens.
     pub(super) async fn unpack(&mut self, pack: &[u8], open: Open) -> Result<Vec<Vec<u8>>, Refusal> {
         let mut pack = open(pack).ok_or(Refusal::Format)?;
         let mut elements = Vec::new();
         while pack.take_into(&mut elements).ok_or(Refusal::Format)? {
+            self.take()?;
             self.end_turn().await;
         }
         Ok(elements)
@@ -56,6 +69,7 @@ impl<'a> Reader<'a> {
     /// The next string.
     pub(super) async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
         self.turns.end_turn().await;
+        self.turns.take()?;
         let string = take_text(&mut self.rest, self.left, self.turns.yields).await?;
         self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
         Ok(string)

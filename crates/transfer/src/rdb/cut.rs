@@ -264,7 +264,7 @@ impl Cut {
                 (Some(first), Some(pack)) => {
                     let mut room = node_bytes_max;
                     match take_node(first, &pack, &mut room, &mut entries, &mut turns).await {
-                        Err(Refusal::TooLong) => is_refused = true,
+                        Err(Refusal::TooLong | Refusal::TooMany) => is_refused = true,
                         taken => taken.map_err(|_| input.broken("a node that is none"))?,
                     }
                     bytes += pack.len() + (node_bytes_max - room);
