@@ -83,3 +83,35 @@ fn payloads_are_read_and_written_in_turns() {
         assert_eq!(again.as_ref(), Ok(&loaded), "{name}");
     }
 }
+
+/// An element takes much more memory than its byte or two in a payload.
+#[test]
+fn a_payload_with_too_many_elements_is_refused() {
+    const ELEMENTS_MAX: usize = 4 << 20;
+    // Each element is the number 1, and the length of that.
+    let numbers = |count: usize| {
+        let all = (2 * count + 7) as u32;
+        [&all.to_le_bytes()[..], &u16::MAX.to_le_bytes(), &[1_u8, 1].repeat(count), &[0xff]].concat()
+    };
+    let nodes = |counts: &[usize]| {
+        let mut body = vec![kind::QUICKLIST_2, counts.len() as u8];
+        for &count in counts {
+            body.push(2);
+            push_string(&mut body, &numbers(count));
+        }
+        body
+    };
+    let empty_strings = |count: usize| {
+        let mut body = vec![kind::LIST];
+        push_len(&mut body, count);
+        body.resize(body.len() + count, 0);
+        body
+    };
+    let is_read = |body: &[u8]| turns(load(body, BYTES_MAX, Yield::PLAIN)).1.is_ok();
+    let half = ELEMENTS_MAX / 2;
+    assert!(is_read(&empty_strings(ELEMENTS_MAX)), "as many as there may be");
+    assert!(!is_read(&empty_strings(ELEMENTS_MAX + 1)), "strings");
+    assert!(is_read(&nodes(&[half, half - 10])), "two packs");
+    assert!(!is_read(&nodes(&[half, half + 1])), "too many in two packs");
+    assert!(!is_read(&nodes(&[ELEMENTS_MAX + 1])), "too many in one pack");
+}
