@@ -5,7 +5,7 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use super::integer;
 use super::stream_ids;
 use super::stream_lag::read_with;
-use super::stream_replies::{Told, page_of, tell_held, tell_range};
+use super::stream_replies::{ENTRY_BYTES, Told, page_of, tell_held, tell_range, told_bytes};
 use crate::args::Args;
 use crate::collection::{Entry, Group, NAME_BYTES_MAX, Pending, Stream};
 use crate::context::{Context, Wait};
@@ -34,8 +34,8 @@ pub const NAME_TOO_LONG: Error =
 /// Most bytes of entries that are kept between the look whether there are any and the answer.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Most entries, and bytes of them, that a consumer is given at once: they are written as pending in one record. A
-/// consumer that asks again gets more.
+/// Most entries, and bytes of them in the answer, that a consumer is given at once: they are written as pending in one
+/// record. A consumer that asks again gets more.
 const DELIVERED_MAX: u64 = 10_000;
 const DELIVERED_BYTES_MAX: i64 = 16 << 20;
 /// How many more bytes the first entries of streams may have, all together: a stream is not left out only because the
@@ -316,7 +316,7 @@ pub async fn xreadgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let (mut stream, mut group) = of_group(cx, key, group).await?;
         let delivered = match from {
             From::New => deliver(cx, &mut stream, &mut group, &mut asking).await?,
-            From::Behind(id) => Some(history(cx, &mut stream, &mut group, &mut asking, id).await?),
+            From::Behind(id) => history(cx, &mut stream, &mut group, &mut asking, id).await?,
         };
         if let Some(delivered) = delivered {
             stream.save_group(cx, &mut group)?;
@@ -366,7 +366,7 @@ async fn deliver(
         let (entries, rest) = stream.entries(cx, range, wanted as usize).await?;
         left = rest;
         for entry in entries {
-            if !asking.take(entry.bytes(), delivered.is_empty()) {
+            if !asking.take(told_bytes(&entry)?, delivered.is_empty()) {
                 break 'pages;
             }
             wanted -= 1;
@@ -407,14 +407,15 @@ async fn is_ahead(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group) -> O
     Ok(false)
 }
 
-/// The entries behind `id` that a consumer was given and has not acknowledged.
+/// The entries behind `id` that a consumer was given and has not acknowledged; `None` if there is no room for the first
+/// of them. A stream without any entry in the answer would look as if nothing were pending behind `id`.
 async fn history(
     cx: &mut Context<'_>,
     stream: &mut Stream<'_>,
     group: &mut Group,
     asking: &mut Asking<'_>,
     id: EntryId,
-) -> Outcome<Delivered> {
+) -> Outcome<Option<Delivered>> {
     let now_ms = cx.now_ms();
     stream.consumer_or_new(cx, group, asking.consumer).await?.value.seen_ms = now_ms;
     let range = id.next().map(|from| stream.pending_range(group, Some(asking.consumer), from, EntryId::MAX));
@@ -424,10 +425,9 @@ async fn history(
         left = rest;
         for Pending { id, value } in pending {
             let entry = stream.entry(cx, id).await?;
-            let bytes = entry.as_ref().map_or(0, Entry::bytes);
-            // A stream without any entry in the answer would look as if nothing were pending behind `id`.
-            if !asking.take(bytes, delivered.is_empty()) && !delivered.is_empty() {
-                return Ok(delivered);
+            let bytes = entry.as_ref().map_or(Ok(ENTRY_BYTES), told_bytes)?;
+            if !asking.take(bytes, delivered.is_empty()) {
+                return Ok(Some(delivered).filter(|delivered| !delivered.is_empty()));
             }
             wanted -= 1;
             if entry.is_some() {
@@ -438,5 +438,5 @@ async fn history(
         }
         cx.end_step(wanted > 0 && left.is_some()).await;
     }
-    Ok(delivered)
+    Ok(Some(delivered))
 }

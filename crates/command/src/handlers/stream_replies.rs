@@ -6,6 +6,11 @@ use crate::error::Outcome;
 use crate::handlers::stream_ids;
 use crate::reply::{FLUSH_BYTES, Replies};
 
+/// What an entry takes in an answer beside its words: its id, and the headers of its arrays.
+pub const ENTRY_BYTES: usize = 60;
+/// What a word takes in an answer beside what is stored of it: its length in digits, and two line ends.
+const WORD_BYTES: usize = 7;
+
 /// How much of a range was read.
 pub enum Told {
     /// Nothing was read, and all of the range is left; `None` = the range is empty.
@@ -37,6 +42,16 @@ impl Told {
 /// How many entries are read at a time for an answer of `count`.
 pub fn page_of(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX).min(PAGE_ENTRIES)
+}
+
+/// About how many bytes `entry` takes in an answer. Short words take several times as much there as they do in the
+/// store.
+///
+/// # Errors
+/// The entry is damaged.
+pub fn told_bytes(entry: &Entry) -> Outcome<usize> {
+    let (words, _) = entry.as_ref().words()?;
+    Ok(ENTRY_BYTES + WORD_BYTES * words + entry.bytes())
 }
 
 /// Answers with `entry`: its id, and its fields and values.
