@@ -94,6 +94,56 @@ fn many_streams_with_long_entries_are_read_together_a_few_at_a_time() {
     assert!(store.ask(&line).starts_with("*40\r\n"));
 }
 
+/// Stands in an answer between the id of an entry with one field and its words.
+const ENTRY: &str = "-1\r\n*2\r\n";
+
+#[test]
+fn what_is_pending_in_many_streams_is_told_a_few_streams_at_a_time() {
+    const STREAMS: usize = 40;
+    let (mut store, long) = (Store::default(), "v".repeat(1 << 20));
+    for stream in 0..STREAMS {
+        store.ask(&format!("XADD s{stream} 1-1 f {long}"));
+        assert_eq!(store.ask(&format!("XGROUP CREATE s{stream} g 0")), "+OK\r\n");
+        assert!(store.ask(&format!("XREADGROUP GROUP g c STREAMS s{stream} >")).contains(ENTRY));
+    }
+    let keys: String = (0..STREAMS).map(|stream| format!(" s{stream}")).collect();
+    let line = format!("XREADGROUP GROUP g c STREAMS{keys}{}", " 0".repeat(STREAMS));
+    let mut told = 0;
+    while told < STREAMS {
+        let answer = store.ask(&line);
+        // Streams whose entries were acknowledged are there, and have no more entries.
+        let (entries, ended) = (answer.matches(ENTRY).count(), answer.matches("\r\n*0\r\n").count());
+        assert!(answer.len() < 32 << 20, "{} bytes", answer.len());
+        assert!((1..STREAMS).contains(&entries), "{entries} entries");
+        assert_eq!(ended, told, "a stream that has something pending looks as if it had nothing");
+        for stream in told..told + entries {
+            assert_eq!(store.ask(&format!("XACK s{stream} g 1-1")), ":1\r\n");
+        }
+        told += entries;
+    }
+    assert_eq!(store.ask(&line).matches("\r\n*0\r\n").count(), STREAMS);
+}
+
+#[test]
+fn entries_with_very_many_short_words_are_delivered_a_few_at_a_time() {
+    const ENTRIES: usize = 60;
+    let (mut store, words) = (Store::default(), " w".repeat(100_000));
+    for id in 1..=ENTRIES {
+        store.ask(&format!("XADD x {id}-1{words}"));
+    }
+    store.ask("XGROUP CREATE x g 0");
+    let (mut delivered, mut last) = (0, String::from("0"));
+    while delivered < ENTRIES {
+        let new = store.ask("XREADGROUP GROUP g c STREAMS x >");
+        let pending = store.ask(&format!("XREADGROUP GROUP g c STREAMS x {last}"));
+        assert!(new.len() < 32 << 20 && new == pending, "{} and {} bytes", new.len(), pending.len());
+        let entries = new.matches("-1\r\n*100000\r\n").count();
+        assert!(entries > 0, "nothing was delivered");
+        delivered += entries;
+        last = format!("{delivered}-1");
+    }
+}
+
 #[test]
 fn an_entry_with_one_very_long_value_is_delivered_and_claimed() {
     let (mut store, long) = (Store::default(), "v".repeat(33 << 20));
