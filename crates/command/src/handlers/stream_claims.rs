@@ -5,7 +5,7 @@ use weir_model::parts::stream::{EntryId, PendingValue};
 use super::integer;
 use super::stream_ids;
 use super::stream_reads::{NAME_TOO_LONG, no_group};
-use super::stream_replies::tell_held;
+use super::stream_replies::{tell_held, told_bytes};
 use crate::args::Args;
 use crate::collection::{Entry, Group, NAME_BYTES_MAX, PAGE_ENTRIES, Pending, Stream};
 use crate::context::Context;
@@ -16,7 +16,7 @@ use crate::turn::end_turn;
 const LOOKS_PER_CLAIM: u64 = 10;
 /// How many entries it claims if the client does not say.
 const COUNT_USUALLY: u64 = 100;
-/// Most entries, and bytes of them, that are claimed at once.
+/// Most entries, and bytes of them in the answer, that are claimed at once.
 const CLAIMED_MAX: u64 = 10_000;
 const CLAIMED_BYTES_MAX: usize = 16 << 20;
 /// The largest `COUNT` that `XAUTOCLAIM` accepts, as in Redis.
@@ -45,13 +45,15 @@ struct Claimed {
 }
 
 impl Claimed {
-    fn add(&mut self, id: EntryId, entry: Option<Entry>) -> Outcome {
-        self.bytes += entry.as_ref().map_or(0, Entry::bytes);
-        if self.bytes > CLAIMED_BYTES_MAX && !self.entries.is_empty() {
-            return Err(TOO_MUCH);
+    /// Adds an entry; `false` if the answer has no room for it. There is always room for the first one.
+    fn add(&mut self, id: EntryId, entry: Option<Entry>) -> Outcome<bool> {
+        let bytes = self.bytes + entry.as_ref().map_or(Ok(0), told_bytes)?;
+        let has_room = bytes <= CLAIMED_BYTES_MAX || self.entries.is_empty();
+        if has_room {
+            self.bytes = bytes;
+            self.entries.push((id, entry));
         }
-        self.entries.push((id, entry));
-        Ok(())
+        Ok(has_room)
     }
 
     async fn tell(self, cx: &mut Context<'_>) -> Outcome {
@@ -183,8 +185,10 @@ pub async fn xclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             None => options.force,
         };
         if is_idle {
+            if !claimed.add(id, entry.filter(|_| !claim.just_ids))? {
+                return Err(TOO_MUCH);
+            }
             give(cx, &mut stream, &mut group, &claim, id, pending.as_ref()).await?;
-            claimed.add(id, entry.filter(|_| !claim.just_ids))?;
         }
     }
     stream.save_group(cx, &mut group)?;
@@ -195,7 +199,7 @@ pub async fn xclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 /// The result of an `XAUTOCLAIM`.
 #[derive(Default)]
 struct Swept {
-    /// The first pending entry that was not looked at; 0-0 at the end.
+    /// The first pending entry that was not looked at, or that the answer has no room for; 0-0 at the end.
     next: EntryId,
     claimed: Claimed,
     /// Entries that were pending, but are not in the stream any more.
@@ -231,8 +235,11 @@ async fn sweep(
             } else if now_ms.saturating_sub(value.delivered_ms) < claim.idle_min_ms {
                 continue;
             } else {
+                if !swept.claimed.add(id, entry.filter(|_| !claim.just_ids))? {
+                    swept.next = id;
+                    return Ok(swept);
+                }
                 give(cx, stream, group, claim, id, Some(&value)).await?;
-                swept.claimed.add(id, entry.filter(|_| !claim.just_ids))?;
             }
             count -= 1;
         }
