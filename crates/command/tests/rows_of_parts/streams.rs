@@ -145,6 +145,36 @@ fn entries_with_very_many_short_words_are_delivered_a_few_at_a_time() {
 }
 
 #[test]
+fn what_is_claimed_on_the_way_ends_where_the_answer_is_full() {
+    const ENTRIES: usize = 40;
+    let (mut store, long) = (Store::default(), "v".repeat(1 << 20));
+    for id in 1..=ENTRIES {
+        store.ask(&format!("XADD x {id}-1 f {long}"));
+    }
+    store.ask("XGROUP CREATE x g 0");
+    for _ in 0..ENTRIES {
+        assert!(store.ask("XREADGROUP GROUP g c COUNT 1 STREAMS x >").contains(ENTRY));
+    }
+    let (mut claimed, mut next) = (0, String::from("0-0"));
+    loop {
+        let answer = store.ask(&format!("XAUTOCLAIM x g d 0 {next}"));
+        let entries = answer.matches(ENTRY).count();
+        assert!((1..ENTRIES).contains(&entries), "{entries} entries: {}", &answer[..answer.len().min(100)]);
+        claimed += entries;
+        // The cursor is the first element: its length, and then itself.
+        next = answer.split("\r\n").nth(2).expect("a cursor").into();
+        if next == "0-0" {
+            break;
+        }
+        assert_eq!(next, format!("{}-1", claimed + 1));
+    }
+    assert_eq!(claimed, ENTRIES);
+    assert!(store.ask("XPENDING x g").ends_with("*1\r\n*2\r\n$1\r\nd\r\n$2\r\n40\r\n"));
+    // The answer of ids alone has room for all of them.
+    assert!(store.ask("XAUTOCLAIM x g c 0 0 JUSTID").starts_with("*3\r\n$3\r\n0-0\r\n*40\r\n"));
+}
+
+#[test]
 fn an_entry_with_one_very_long_value_is_delivered_and_claimed() {
     let (mut store, long) = (Store::default(), "v".repeat(33 << 20));
     store.ask(&format!("XADD x 1-1 f {long} g short"));
