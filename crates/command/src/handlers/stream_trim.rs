@@ -53,7 +53,8 @@ impl Words {
         let has_more = args.len() > place + 1;
         let is_len = is(place, "MAXLEN");
         if has_more && (is_len || is(place, "MINID")) {
-            if self.keep.is_some_and(|keep| is_len != matches!(keep, Keep::Last(_))) {
+            // As in Redis, this is also the answer if one of them is given twice.
+            if self.keep.is_some() {
                 return Err(BOTH);
             }
             let has_sign = args.len() > place + 2 && (is(place + 1, "~") || is(place + 1, "="));
