@@ -93,7 +93,7 @@ async fn give(
     pending: Option<&PendingValue>,
 ) -> Outcome {
     let before = pending.map_or(1, |pending| pending.deliveries);
-    let deliveries = claim.deliveries.unwrap_or(before + u64::from(!claim.just_ids));
+    let deliveries = claim.deliveries.unwrap_or(before.saturating_add(u64::from(!claim.just_ids)));
     let value = PendingValue { delivered_ms: claim.delivered_ms, deliveries, consumer: claim.consumer.into() };
     let now_ms = cx.now_ms();
     stream.consumer_or_new(cx, group, claim.consumer).await?.value.seen_ms = now_ms;

@@ -28,13 +28,13 @@ pub fn added_up_to(detail: &StreamDetail, len: u64, id: EntryId) -> Option<u64> 
     if !is_whole || id > first {
         return None;
     }
-    Some(added.saturating_sub(len) + u64::from(id == first))
+    Some(added.saturating_sub(len).saturating_add(u64::from(id == first)))
 }
 
 /// How many entries a group has read that has just been given the new entry `id`.
 pub fn read_with(detail: &StreamDetail, len: u64, read: Option<u64>, id: EntryId) -> Option<u64> {
     match read {
-        Some(read) if !has_gaps(detail, len, id) => Some(read + 1),
+        Some(read) if !has_gaps(detail, len, id) => Some(read.saturating_add(1)),
         read if detail.added == 0 => read,
         _ => added_up_to(detail, len, id),
     }
@@ -49,7 +49,8 @@ pub fn lag(detail: &StreamDetail, len: u64, group: &GroupValue) -> Option<i64> {
         Some(read) if !has_gaps(detail, len, group.delivered) => Some(read),
         _ => added_up_to(detail, len, group.delivered),
     };
-    read.map(|read| detail.added as i64 - read as i64)
+    // As in Redis, the difference wraps: clients and payloads may set both numbers to whatever they like.
+    read.map(|read| detail.added.wrapping_sub(read) as i64)
 }
 
 #[cfg(test)]

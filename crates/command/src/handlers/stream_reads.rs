@@ -431,7 +431,11 @@ async fn history(
             }
             wanted -= 1;
             if entry.is_some() {
-                let again = PendingValue { delivered_ms: now_ms, deliveries: value.deliveries + 1, ..value.clone() };
+                let again = PendingValue {
+                    delivered_ms: now_ms,
+                    deliveries: value.deliveries.saturating_add(1),
+                    ..value.clone()
+                };
                 stream.put_pending(cx, group, id, Some(&value), &again).await?;
             }
             delivered.push((id, entry));
