@@ -1,7 +1,7 @@
 //! Streams: damaged ones, what their heads know, and many that are read together.
 
-use weir_model::parts::stream::{EntryId, StreamDetail, consumer_subkey, pending_subkey};
-use weir_model::{Row, StoredKey};
+use weir_model::parts::stream::{EntryId, PendingValue, StreamDetail, consumer_subkey, pending_subkey};
+use weir_model::{Row, StoredKey, Value};
 
 use crate::Store;
 
@@ -52,6 +52,27 @@ fn a_stream_that_has_lost_a_consumer_or_a_pending_entry_is_an_error() {
             assert_eq!(store.ask(line), DAMAGED, "{line} without {}", key.escape_ascii());
         }
     }
+}
+
+#[test]
+fn counters_do_not_go_beyond_the_largest_numbers() {
+    let mut store = with_stream(2);
+    assert_eq!(store.ask("XGROUP CREATE x h 0 ENTRIESREAD 9223372036854775807"), "+OK\r\n");
+    assert!(store.ask("XREADGROUP GROUP h c COUNT 1 STREAMS x >").starts_with("*1\r\n"));
+    // The number of read entries and what it leaves to be read, both as 64 bits with a sign.
+    let groups = store.ask("XINFO GROUPS x");
+    assert!(groups.contains("entries-read\r\n:-9223372036854775808\r\n"), "{groups}");
+    assert!(groups.contains("lag\r\n:-9223372036854775806\r\n"), "{groups}");
+
+    // As a payload may have it.
+    let mut store = with_stream(300);
+    let pending = pending_subkey(b"g", EntryId::new(1, 1));
+    let key = store.map.keys().find(|key| key.ends_with(&pending)).expect("it is there").clone();
+    let often = PendingValue { delivered_ms: 1, deliveries: u64::MAX, consumer: b"worker-1".to_vec() };
+    store.map.insert(key, Row::string(Value::from(often.encode()), None));
+    assert!(store.ask("XREADGROUP GROUP g worker-1 STREAMS x 0").contains("field"));
+    assert!(store.ask("XCLAIM x g worker-2 0 1-1").contains("field"));
+    assert!(store.ask("XAUTOCLAIM x g worker-1 0 0").contains("field"));
 }
 
 #[test]
