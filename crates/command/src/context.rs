@@ -178,16 +178,21 @@ impl<'a> Context<'a> {
     /// # Errors
     /// The client is gone.
     pub async fn drain(&mut self) -> Outcome {
-        let waiting = self.host.replies().len();
-        if waiting < FLUSH_BYTES {
+        if self.host.replies().len() < FLUSH_BYTES {
             return Ok(());
         }
         if self.is_locked {
             // The command's writes are not committed yet, and others wait for its rows.
-            let is_too_long = self.host.replies().len_beside_one_value() > OUTPUT_BYTES_MAX;
-            return if is_too_long { Err(REPLY_TOO_LONG) } else { Ok(()) };
+            return self.check_kept();
         }
         self.host.drain().await
+    }
+
+    /// # Errors
+    /// The answer so far is longer than one that is kept until the command's writes are committed.
+    fn check_kept(&mut self) -> Outcome {
+        let is_too_long = self.host.replies().len_beside_one_value() > OUTPUT_BYTES_MAX;
+        if is_too_long { Err(REPLY_TOO_LONG) } else { Ok(()) }
     }
 
     /// See [`Host::let_go`].
@@ -511,6 +516,8 @@ impl<'a> Context<'a> {
     /// Ends the command: gives its changes together with those that were in the draft before. The changes of a command
     /// that has failed are dropped.
     pub fn end(mut self, outcome: Outcome) -> Finished {
+        // An answer that is too long is refused, so what the command wants written must not be written.
+        let outcome = if self.is_locked { outcome.and_then(|()| self.check_kept()) } else { outcome };
         let elements = self.host.replies().take_written();
         if elements > 0 {
             self.call.bill.work.count(Module::ReplyElement, elements);
