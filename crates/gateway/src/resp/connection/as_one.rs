@@ -99,9 +99,10 @@ impl AsOne<'_> {
         let counts_later = self.scripts.is_none() && member.command.leaves_counts();
         let (database, bill) = (member.database, OwnBill::default());
         let mut call = Call { database, bill, only_reads, counts_later, ..self.call.clone() };
+        let unwritten = (draft.mark(), draft.events_len());
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
-        let (outcome, draft) = if let Some(denied) = member.denied {
+        let (outcome, mut draft) = if let Some(denied) = member.denied {
             (Err(denied.as_error_at_exec(member.command, member.args)), draft)
         } else if is_script(member.command) {
             self.run_script(rows, index, draft, &mut call).await
@@ -114,11 +115,19 @@ impl AsOne<'_> {
             (finished.outcome, finished.draft)
         };
         let replies = self.host.replies();
-        let outcome = outcome.and_then(|()| match replies.is_whole() {
-            true if replies.len_since(self.from) <= OUTPUT_BYTES_MAX => Ok(()),
+        // The same limit as for a command by itself.
+        let answered = match replies.is_whole() {
+            true if replies.len_beside_one_value() <= OUTPUT_BYTES_MAX => Ok(()),
             true => Err(REPLY_TOO_LONG),
             false => Err(Error::new("ERR internal error: the reply was not whole")),
-        });
+        };
+        if outcome.is_ok() && answered.is_err() {
+            // What the client is not told must not be written.
+            draft.rewind(unwritten.0);
+            draft.forget_events(unwritten.1);
+            call.wrote = false;
+        }
+        let outcome = outcome.and(answered);
         if let Err(error) = &outcome {
             replies.rewind(begin);
             replies.error(error.text());
