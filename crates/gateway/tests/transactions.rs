@@ -38,6 +38,34 @@ fn what_is_queued_is_run_as_one_and_answered_in_order() {
 }
 
 #[test]
+fn what_has_no_room_in_the_answer_stays_where_it_is() {
+    const VALUES: usize = 40;
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let long = "v".repeat(1 << 20);
+    for _ in 0..VALUES {
+        assert!(client.ask(&["RPUSH", "list", &long]).starts_with(b":"));
+    }
+    let pops = vec!["LPOP list"; VALUES];
+    let lines: Vec<&str> = ["MULTI"].into_iter().chain(pops).chain(["EXEC", "LLEN list"]).collect();
+    let replies = all(&mut client, &lines);
+    let exec = &replies[VALUES + 1];
+    let popped = exec.matches("$1048576\r\n").count();
+    assert_eq!(popped + exec.matches("-ERR the reply is longer than 32 MB").count(), VALUES);
+    assert!((30..VALUES).contains(&popped), "{popped} values");
+    assert_eq!(replies[VALUES + 2], format!(":{}\r\n", VALUES - popped), "{popped} values were answered");
+
+    // A single value may be longer, whether or not other commands come with its own.
+    let longest = "v".repeat(33 << 20);
+    for lines in [&["MULTI", "GETDEL k", "INCR n", "EXEC"][..], &["GETDEL k", "INCR n"]] {
+        assert_eq!(client.ask(&["SET", "k", &longest]), b"+OK\r\n");
+        let replies = all(&mut client, lines);
+        let answers = replies.iter().filter(|reply| reply.contains("$34603008\r\nv")).count();
+        assert_eq!((answers, client.say("EXISTS k")), (1, ":0\r\n".to_owned()), "{lines:?}");
+    }
+}
+
+#[test]
 fn a_command_that_cannot_be_queued_spoils_the_transaction() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
