@@ -282,8 +282,10 @@ pub async fn hrandfield(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if count > 0 {
         let members = hash.random_members(cx, count as u64).await?;
         cx.replies().array(elements(members.len()));
-        let replies = cx.replies();
-        members.iter().for_each(|member| tell(replies, member));
+        for member in &members {
+            tell(cx.replies(), member);
+            cx.drain().await?;
+        }
         return Ok(());
     }
     let count = usize::try_from(count.unsigned_abs()).map_err(|_| OUT_OF_RANGE)?;

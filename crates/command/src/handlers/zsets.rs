@@ -274,8 +274,10 @@ pub async fn zrandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let members = zset.random_members(cx, count as u64).await?;
         cx.fractions(members.iter().filter(|member| is_told(member)).count());
         cx.replies().array(elements(members.len()));
-        let replies = cx.replies();
-        members.iter().for_each(|member| tell(replies, member));
+        for member in &members {
+            tell(cx.replies(), member);
+            cx.drain().await?;
+        }
         return Ok(());
     }
     let count = usize::try_from(count.unsigned_abs()).map_err(|_| OUT_OF_RANGE)?;
