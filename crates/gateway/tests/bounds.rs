@@ -315,6 +315,25 @@ fn s11_no_reply_is_longer_than_a_connection_may_hold() {
     assert_eq!(client.say("PING"), "+PONG\r\n");
 }
 
+#[test]
+fn random_members_are_answered_however_long_the_answer_is() {
+    let weir = start();
+    let mut client = weir.connect();
+    let (value, name) = ("v".repeat(600_000), "n".repeat(60_000));
+    for field in 0..60 {
+        assert_eq!(client.ask(&["HSET", "hash", &field.to_string(), &value]), b":1\r\n");
+    }
+    for member in 0..600 {
+        assert_eq!(client.ask(&["ZADD", "zset", "1", &format!("{member}{name}")]), b":1\r\n");
+    }
+    for (question, front) in [("HRANDFIELD hash 59 WITHVALUES", "*118\r\n"), ("ZRANDMEMBER zset 590", "*590\r\n")] {
+        client.send(&encode(&question.split(' ').collect::<Vec<_>>()));
+        client.send(&encode(&["ECHO", "<end>"]));
+        let told = client.until(b"$5\r\n<end>\r\n");
+        assert!(told.len() > 32 << 20 && told.starts_with(front.as_bytes()), "{question}: {} bytes", told.len());
+    }
+}
+
 /// Random members may be asked for without end. A client that gets them ends that when it goes.
 #[test]
 fn s11_a_reply_without_end_that_nobody_gets_ends_and_costs_what_was_made_of_it() {
