@@ -9,10 +9,10 @@
 use weir_admission::request_units::Module;
 use weir_io::Yield;
 use weir_model::parts::Head;
-use weir_model::{BatchMark, Change, Content, Databases, KEY_BYTES_MAX, Row, StringRow};
+use weir_model::{BatchMark, Change, Content, Databases, KEY_BYTES_MAX, Row, StringRow, VALUE_BYTES_MAX};
 
 use crate::draft::Draft;
-use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, WRONG_TYPE};
+use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, TOO_LONG, WRONG_TYPE};
 use crate::events::Classes;
 use crate::float::is_whole;
 use crate::host::Host;
@@ -467,12 +467,13 @@ impl<'a> Context<'a> {
     /// As [`Context::put`], in another database of the same tenant.
     ///
     /// # Errors
-    /// The key is too long.
+    /// The key is too long, or the value.
     #[inline]
     pub fn put_in(&mut self, database: u8, key: &[u8], value: &[u8], expire_at_ms: Option<u64>) -> Outcome {
         if key.len() > KEY_BYTES_MAX {
             return Err(KEY_TOO_LONG);
         }
+        check_value(value)?;
         self.call.longest = self.call.longest.max(value.len());
         self.draft.push_row(self.call.databases.number(database), Change::Put { key, value, expire_at_ms });
         Ok(())
@@ -545,6 +546,12 @@ pub struct Finished {
     pub outcome: Outcome,
     /// The changes that the command wants written, behind those that were in the draft before it.
     pub draft: Draft,
+}
+
+/// Refuses a value that is too long for a batch. It may be longer than a client's words: it is made of several, or more
+/// stands in front of it.
+fn check_value(value: &[u8]) -> Outcome {
+    if value.len() > VALUE_BYTES_MAX { Err(TOO_LONG) } else { Ok(()) }
 }
 
 fn string_of(row: Option<Row>) -> Outcome<Option<StringRow>> {

@@ -12,7 +12,7 @@ use std::ops::Bound;
 use weir_model::parts::{Head, Life, PLACE_BYTES, RowType, SUBKEY_BYTES_MAX};
 use weir_model::{Change, Content, Row, StoredKey, Value};
 
-use super::{Asked, Context};
+use super::{Asked, Context, check_value};
 use crate::draft::Draft;
 use crate::error::{KEY_TOO_LONG, Outcome, WRONG_TYPE};
 use crate::in_hand::letting_go;
@@ -280,9 +280,10 @@ impl Context<'_> {
     /// Sets the value of the part at `subkey`. The part lives as long as its row: no part expires by itself.
     ///
     /// # Errors
-    /// The subkey is too long.
+    /// The subkey is too long, or the value.
     pub fn put_part(&mut self, life: Life, space: u8, subkey: &[u8], value: &[u8]) -> Outcome {
         check_subkey(subkey)?;
+        check_value(value)?;
         self.call.longest = self.call.longest.max(value.len());
         self.draft.push_part(life, space, Change::Put { key: subkey, value, expire_at_ms: None });
         Ok(())
@@ -291,9 +292,10 @@ impl Context<'_> {
     /// Sets the value of the part of `member`, which is placed in `space`.
     ///
     /// # Errors
-    /// The member is too long.
+    /// The member is too long, or the value.
     pub fn put_member_part(&mut self, life: Life, space: u8, member: &[u8], value: &[u8]) -> Outcome {
         check_member(member)?;
+        check_value(value)?;
         self.call.longest = self.call.longest.max(value.len());
         self.draft.push_member(life, space, Change::Put { key: member, value, expire_at_ms: None });
         Ok(())

@@ -4,7 +4,7 @@ use super::bitmap::{bit_offset, read_offset};
 use super::{ONE_TURN_KEYS_MAX, integer};
 use crate::args::Args;
 use crate::context::Context;
-use crate::error::{Error, Outcome, SYNTAX};
+use crate::error::{BIT_OFFSET, Error, Outcome, SYNTAX};
 use crate::keyword::lower;
 use crate::number::parse_i64;
 
@@ -152,8 +152,13 @@ impl Step {
                 _ => return Err(SYNTAX),
             };
             let kind = Kind::parse(args.at(at + 1))?;
-            let offset_of = if name.as_slice() == b"get" { read_offset } else { bit_offset };
+            let reads = name.as_slice() == b"get";
+            let offset_of = if reads { read_offset } else { bit_offset };
             let offset = offset_of(args.at(at + 2), Some(kind.bits), value_bytes_max)?;
+            // A field that is written lies wholly in a value.
+            if !reads && (offset + u64::from(kind.bits) - 1) >> 3 >= value_bytes_max as u64 {
+                return Err(BIT_OFFSET);
+            }
             let action = match name.as_slice() {
                 b"get" => Action::Get,
                 b"set" => Action::Set(integer(args.at(at + 3))?, rule),
