@@ -24,7 +24,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as Task, Poll, Waker};
 
-use weir_command::error::{Outcome, SYNTAX, WRONG_TYPE};
+use weir_command::error::{Outcome, SYNTAX, TOO_LONG, WRONG_TYPE};
 use weir_command::reply::Protocol;
 use weir_command::{
     Call, Context, Draft, Headless, Page, PartPage, PartRange, Read, Request, Rows, Subkeys, Waiting, run, table,
@@ -455,4 +455,25 @@ fn members_come_by_chance_each_once_or_each_in_the_end() {
         let lines: Vec<&str> = answer.lines().skip(1).filter(|line| !line.starts_with('$')).collect();
         assert!(lines.chunks(2).all(|pair| pair[0] == format!("m{}", pair[1])), "{answer}");
     }
+}
+
+#[test]
+fn a_value_that_is_too_long_for_a_batch_is_refused() {
+    type Put = fn(&mut Context<'_>, &[u8]) -> Outcome;
+    let puts: [Put; 3] = [
+        |cx, value| cx.put(b"k", value, None),
+        |cx, value| cx.put_part(Life::new(1), 0, b"part", value),
+        |cx, value| cx.put_member_part(Life::new(1), 0, b"member", value),
+    ];
+    // Nobody looks at these zeros, so they take no memory.
+    let (mut store, long) = (Store::default(), vec![0_u8; VALUE_BYTES_MAX + 1]);
+    for put in puts {
+        assert_eq!(store.run(async |cx| put(cx, &long)), Err(TOO_LONG));
+    }
+    // A field across the end of the longest value can be read, but not written.
+    let refused = "-ERR bit offset is not an integer or out of range\r\n";
+    assert_eq!(store.ask("BITFIELD k SET u16 4294967295 1"), refused);
+    assert_eq!(store.ask("BITFIELD k INCRBY u2 4294967295 1"), refused);
+    assert_eq!(store.ask("BITFIELD k GET u16 4294967295"), "*1\r\n:0\r\n");
+    assert!(store.map.is_empty());
 }
