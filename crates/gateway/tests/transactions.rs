@@ -46,7 +46,7 @@ fn what_has_no_room_in_the_answer_stays_where_it_is() {
     for _ in 0..VALUES {
         assert!(client.ask(&["RPUSH", "list", &long]).starts_with(b":"));
     }
-    let pops = vec!["LPOP list"; VALUES];
+    let pops = std::iter::repeat_n("LPOP list", VALUES);
     let lines: Vec<&str> = ["MULTI"].into_iter().chain(pops).chain(["EXEC", "LLEN list"]).collect();
     let replies = all(&mut client, &lines);
     let exec = &replies[VALUES + 1];
