@@ -2,10 +2,10 @@
 
 use weir_model::parts::stream::{EntryId, PendingValue};
 
-use super::integer;
 use super::stream_ids;
 use super::stream_lag::read_with;
 use super::stream_replies::{ENTRY_BYTES, Told, page_of, tell_held, tell_range, told_bytes};
+use super::{ONE_TURN_KEYS_MAX, integer};
 use crate::args::Args;
 use crate::collection::{Entry, Group, NAME_BYTES_MAX, Pending, Stream};
 use crate::context::{Context, Wait};
@@ -17,6 +17,7 @@ const NOT_A_TIME: Error = Error::new("ERR timeout is not an integer or out of ra
 const NEGATIVE: Error = Error::new("ERR timeout is negative");
 const UNBALANCED: Error =
     Error::new("ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.");
+const TOO_MANY_STREAMS: Error = Error::new("ERR XREAD takes at most 10000 streams at a time");
 const NO_GROUP: Error = Error::new("ERR Missing GROUP option for XREADGROUP");
 const ONLY_GROUP: Error = Error::new("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.");
 const ONLY_NOACK: Error = Error::new("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.");
@@ -157,6 +158,10 @@ type Resolved = Vec<(usize, Vec<u8>)>;
 pub async fn xread(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = Options::parse(args, false)?;
     let (first, count) = options.keys;
+    // The heads of all of them are held, and a small stream is in its head.
+    if count > ONE_TURN_KEYS_MAX {
+        return Err(TOO_MANY_STREAMS);
+    }
     // Reads of several streams may see a different moment for each of them.
     let before = if count == 1 { cx.judge_behind(args.at(first)) } else { None };
     let mut looked = look(cx, &options, args).await;

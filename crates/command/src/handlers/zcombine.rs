@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use weir_model::parts::{RowType, score_of};
 
-use super::integer;
 use super::zranges::{begin, sort, store, tell};
+use super::{ONE_TURN_KEYS_MAX, integer};
 use crate::args::Args;
 use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Member, Scored, TOO_MANY_AT_ONCE, weight};
 use crate::context::Context;
@@ -16,6 +16,7 @@ use crate::turn::end_turn;
 
 const NOT_A_WEIGHT: Error = Error::new("ERR weight value is not a float");
 const NEGATIVE_LIMIT: Error = Error::new("ERR LIMIT can't be negative");
+const TOO_MANY_KEYS: Error = Error::new("ERR operations on sorted sets take at most 10000 keys at a time");
 
 /// How many members are read, or answered, in one piece.
 const PAGE_MEMBERS: usize = 500;
@@ -111,6 +112,10 @@ impl<'k> Query<'k> {
             return Err(Error::bytes(text.into_bytes()));
         }
         let count = usize::try_from(count).ok().filter(|&count| count < args.len() - at).ok_or(SYNTAX)?;
+        // The heads of all of them are held, and a small set is in its head.
+        if count > ONE_TURN_KEYS_MAX {
+            return Err(TOO_MANY_KEYS);
+        }
         let mut inputs = Vec::with_capacity(count);
         cx.hold_moment(args.at(at + 1)).await?;
         for (index, key) in args.iter_from(at + 1).take(count).enumerate() {
