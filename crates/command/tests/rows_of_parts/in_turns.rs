@@ -74,3 +74,24 @@ fn s14_commands_go_on_to_the_next_key_of_an_element_in_turns() {
     // What belongs to the elements is looked up, and then answered.
     assert!(turns >= 2 * KEYS / TURN_KEYS, "{turns}");
 }
+
+#[test]
+fn commands_that_hold_all_of_their_rows_take_a_bounded_number_of_them() {
+    const KEYS_MAX: usize = 10_000;
+    let mut store = Store::default();
+    for count in [KEYS_MAX, KEYS_MAX + 1] {
+        let (keys, ids) = (" none".repeat(count), " 0".repeat(count));
+        for line in [
+            format!("ZUNION {count}{keys}"),
+            format!("ZINTER {count}{keys}"),
+            format!("ZDIFF {count}{keys}"),
+            format!("ZINTERCARD {count}{keys}"),
+            format!("ZUNIONSTORE target {count}{keys}"),
+            format!("SUNION{keys}"),
+            format!("XREAD STREAMS{keys}{ids}"),
+        ] {
+            let answer = store.ask(&line);
+            assert_eq!(answer.starts_with("-ERR"), count > KEYS_MAX, "{}: {answer}", &line[..20]);
+        }
+    }
+}
