@@ -188,8 +188,10 @@ impl<'a> Context<'a> {
         self.host.drain().await
     }
 
+    /// Checks that the answer so far is short enough to be kept until the command's writes are committed.
+    ///
     /// # Errors
-    /// The answer so far is longer than one that is kept until the command's writes are committed.
+    /// It is too long.
     fn check_kept(&mut self) -> Outcome {
         let is_too_long = self.host.replies().len_beside_one_value() > OUTPUT_BYTES_MAX;
         if is_too_long { Err(REPLY_TOO_LONG) } else { Ok(()) }
