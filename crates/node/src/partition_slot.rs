@@ -160,13 +160,22 @@ impl PartitionSlot {
     /// Bytes of its tables and memtables. While it sleeps: the bytes that it last had, without those that have expired
     /// since.
     pub(crate) fn disk_use(&self) -> DiskUse {
-        if let Some(partition) = &*self.awake() {
-            let space = partition.engine().space();
-            *self.space.lock() = space;
+        if let Some(partition) = self.awake.load_full() {
+            self.note_space(&partition, partition.engine().space());
         }
         let space = self.space.lock();
         let dead = space.dead_bytes_at(self.shared.machine.clock.unix_ms());
         DiskUse { stored: space.stored_bytes, living: space.stored_bytes.saturating_sub(dead) }
+    }
+
+    /// Notes the `space` that `partition` was seen to take, unless it has left since.
+    fn note_space(&self, partition: &Arc<Partition>, space: Space) {
+        let mut known = self.space.lock();
+        // Under the lock: whoever takes the partition out notes its last figure after that. A figure from before must
+        // not replace it, least of all where the tenant was emptied: nobody would measure again until it wakes.
+        if self.has(partition) {
+            *known = space;
+        }
     }
 
     /// Whether it is worth waking the partition because so much of its data has expired while it slept: more than a
