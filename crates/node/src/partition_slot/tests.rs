@@ -1,4 +1,4 @@
-//! How long falling asleep takes.
+//! How long falling asleep takes, and what is known of a partition's space afterwards.
 
 use weir_admission::cost::Capacity;
 use weir_admission::{Direction, Limits, Rank};
@@ -106,4 +106,21 @@ fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
     let begin = sim.now();
     drop(sim.block_on(slot.partition()).expect("wakes"));
     assert!(sim.now() - begin < 3 * SEC, "{} ns", sim.now() - begin);
+}
+
+#[test]
+fn what_was_measured_before_a_partition_left_does_not_count_any_more() {
+    let sim = Sim::new(5);
+    let config = NodeConfig { segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+    let node = open(&sim, &config, DeviceSpec::instant());
+    let tenant = node.tenant(&TenantName::built_in()).expect("there");
+    let slot = slot(&node, &TenantName::built_in());
+    fill(&sim, &slot, 100);
+    let partition = sim.block_on(slot.partition()).expect("awake");
+    // The tenant is emptied between a measurement and its note.
+    let measured = partition.engine().space();
+    assert!(measured.stored_bytes > 0 && slot.disk_use().stored > 0);
+    sim.block_on(node.clear(&tenant)).expect("emptied");
+    slot.note_space(&partition, measured);
+    assert_eq!((slot.state(), slot.disk_use()), (SlotState::Asleep, DiskUse::default()));
 }
