@@ -33,6 +33,8 @@ const SPARES: [(&str, Role); 4] = [
 const CURRENT_BYTES: u64 = 4096;
 /// A journal that holds a snapshot has at least this much room behind it for edits to come: hundreds of them.
 const EDITS_BYTES: u64 = 64 << 10;
+/// Room for what a journal has in addition to its snapshot: the headers of the file and of the record.
+const HEADERS_BYTES: u64 = 4096;
 /// How long it waits before it tries again to set space aside, in nanoseconds.
 const RETRY_AFTER: Nanos = 1_000_000_000;
 
@@ -83,6 +85,11 @@ impl SpareFiles {
         }
     }
 
+    /// Which of [`SPARES`] is taken next as a file of this role.
+    fn next(&self, role: Role) -> Option<usize> {
+        (0..SPARES.len()).find(|&spare| SPARES[spare].1 == role && self.held[spare] > 0)
+    }
+
     /// Whether some of [`SPARES`] has less than it should.
     fn is_missing(&self) -> bool {
         (0..SPARES.len()).any(|spare| self.held[spare] < self.wanted(spare))
@@ -107,6 +114,14 @@ impl Reserve {
     pub fn draw(self: &Arc<Self>) -> Drawing {
         self.drawing.store(true, Ordering::Relaxed);
         Drawing(Arc::clone(self))
+    }
+
+    /// Whether a journal that begins with a snapshot of `bytes` bytes has room in the file that is taken next. If it has
+    /// not, nobody should [draw](Reserve::draw): the journal would fail, and the file's space would be free for others.
+    /// Also true if there is no such file, because taking it tells why that fails.
+    pub fn fits(&self, bytes: u64) -> bool {
+        let state = self.state.lock();
+        state.next(Role::Journal).is_none_or(|spare| bytes.saturating_add(HEADERS_BYTES) <= state.held[spare])
     }
 
     /// The catalogue is `bytes` long as one snapshot. A journal of it has room for as much again, and for the edits of
@@ -139,7 +154,7 @@ impl Reserve {
         let role = Role::of(path);
         let taken = {
             let mut state = self.state.lock();
-            let spare = (0..SPARES.len()).find(|&spare| SPARES[spare].1 == role && state.held[spare] > 0);
+            let spare = state.next(role);
             spare.inspect(|&spare| state.held[spare] = 0)
         };
         let Some(spare) = taken else {

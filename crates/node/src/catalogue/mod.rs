@@ -9,7 +9,8 @@
 //!    [`Catalogue::settle`], replaces the first copy's file by the state in memory, in which the failed edit did not
 //!    happen. A crash believes the first copy. Until then the partitions that the edit would have given up are
 //!    [in doubt](Catalogue::is_in_doubt), and only those: a crash may find them condemned.
-//! 4. On a full disk an edit that stores nothing new draws on the [`Reserve`]: so tenants can be dropped.
+//! 4. On a full disk an edit that stores nothing new draws on the [`Reserve`]: so tenants can be dropped. An edit that
+//!    does not fit in there leaves it alone.
 //! 5. Only what an edit has condemned is ever removed: never a directory that the catalogue does not mention.
 //! 6. Numbers of tenants and partitions are never used twice: what a crash left of a dropped tenant can never be taken
 //!    for something of a new one.
@@ -211,7 +212,7 @@ impl Catalogue {
 
     async fn roll(&mut self, role: Role, snapshot: &CatalogueEdit, may_draw: bool) -> Result<()> {
         match self.copy_mut(role).roll(snapshot).await {
-            Err(error) if may_draw && error.kind() == ErrorKind::NoSpace => {
+            Err(error) if may_draw && error.kind() == ErrorKind::NoSpace && self.reserve.fits(self.bytes) => {
                 tracing::warn!(
                     %error,
                     "the disk is full: the catalogue is written into the space that is set aside for it"
