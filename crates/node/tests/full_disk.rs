@@ -7,13 +7,13 @@ use crate::runs;
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
-use weir_io::{ErrorKind, Fs, Result, sleep_until};
+use weir_io::{Error, ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
 use weir_node::{
-    DiskUse, FlushShares, LogKind, Machine, Node, NodeConfig, PartitionSlot, ShareMode, SlotState, TenantName,
-    TenantSpec,
+    DiskUse, FlushShares, LogKind, Machine, Node, NodeConfig, PartitionSlot, ShareMode, SlotState, StoredSecret,
+    StoredUser, TenantName, TenantSettings, TenantSpec,
 };
 
 const MS: u64 = 1_000_000;
@@ -171,6 +171,37 @@ fn with_nothing_free_tenants_are_dropped_and_emptied_before_and_after_a_restart(
         for tenant in ["a", "c", "blank"] {
             write(&node, tenant, b"3").await.expect("there is space");
         }
+    });
+}
+
+#[test]
+fn an_edit_that_is_longer_than_what_is_set_aside_leaves_that_alone() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Always).await;
+        settle_down(&node, &["a", "b"]).await;
+        let set_aside = node.reserve_bytes();
+        assert!(set_aside > 0);
+        fs.set_free_bytes(0);
+        for _ in 0..3 {
+            let user = |number: u32| StoredUser {
+                name: format!("user{number:03}").into_bytes().into(),
+                rules: Box::default(),
+                secret: Some(StoredSecret::new(vec![7_u8; 1_000])),
+            };
+            let users: Arc<[StoredUser]> = (0..250).map(user).collect();
+            let change = move |settings: &mut TenantSettings| {
+                settings.users = users;
+                Ok::<(), Error>(())
+            };
+            let error = node.alter_tenant(&name("a"), change).await.expect_err("250 KB are not there");
+            assert_eq!(error.kind(), ErrorKind::NoSpace);
+            // Others take what becomes free.
+            fs.set_free_bytes(0);
+            assert_eq!(node.reserve_bytes(), set_aside);
+        }
+        node.drop_tenant(&name("b")).await.expect("dropped");
+        assert_eq!(read(&node, "a").await.as_deref(), Some(&b"a"[..]));
     });
 }
 
