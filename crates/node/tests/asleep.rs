@@ -11,6 +11,7 @@ use weir_model::{Batch, Change};
 use weir_node::{Machine, Node, NodeConfig, Partition, PartitionSlot, SlotState, Tenant, TenantName, TenantSpec};
 
 const KEYS: u64 = 300;
+const SECOND: u64 = 1_000_000_000;
 
 fn world(seed: u64, sync: SyncMode) -> (Sim, Arc<SimFs>, Node) {
     world_where(seed, sync, 0, &DiskImage::new())
@@ -19,9 +20,10 @@ fn world(seed: u64, sync: SyncMode) -> (Sim, Arc<SimFs>, Node) {
 /// A node on the disk `image`. A partition that is asked nothing for `hibernate_after` nanoseconds goes to sleep; 0 =
 /// never.
 fn world_where(seed: u64, sync: SyncMode, hibernate_after: u64, image: &DiskImage) -> (Sim, Arc<SimFs>, Node) {
-    let sim = Sim::new(seed);
-    let device = DeviceSpec { latency: 50_000, sync_latency: 20_000, parallelism: 4, ..DeviceSpec::shared(1 << 20) };
-    let fs = SimFs::from_image(image, sim.clock(), device, FaultPlan::none(), sim.rng());
+    world_under(seed, &config(sync, hibernate_after), image)
+}
+
+fn config(sync: SyncMode, hibernate_after: u64) -> NodeConfig {
     let tree = TreeOptions {
         write_buffer_bytes: 8 << 10,
         l0_trigger: 2,
@@ -31,17 +33,23 @@ fn world_where(seed: u64, sync: SyncMode, hibernate_after: u64, image: &DiskImag
         io_bytes: 8 << 10,
         ..TreeOptions::default()
     };
-    let config = NodeConfig {
+    NodeConfig {
         tree,
         cache_bytes: 1 << 20,
         sync,
         segment_bytes: 64 << 10,
         hibernate_after,
         ..NodeConfig::new("/weir")
-    };
+    }
+}
+
+fn world_under(seed: u64, config: &NodeConfig, image: &DiskImage) -> (Sim, Arc<SimFs>, Node) {
+    let sim = Sim::new(seed);
+    let device = DeviceSpec { latency: 50_000, sync_latency: 20_000, parallelism: 4, ..DeviceSpec::shared(1 << 20) };
+    let fs = SimFs::from_image(image, sim.clock(), device, FaultPlan::none(), sim.rng());
     let disk = Arc::clone(&fs) as Arc<dyn Fs>;
     let machine = Machine { fs: disk, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
-    let node = sim.block_on(Node::open(&config, machine)).expect("the node opens");
+    let node = sim.block_on(Node::open(config, machine)).expect("the node opens");
     (sim, fs, node)
 }
 
@@ -125,20 +133,23 @@ fn who_sleeps_has_no_file_open_and_holds_no_memory() {
     }
 }
 
+/// Values of which one in ten stays, and the others expire after a minute.
+async fn fill_for_a_minute(sim: &Sim, slot: &Arc<PartitionSlot>) {
+    let partition = slot.partition().await.expect("it wakes");
+    for key in 0..KEYS {
+        let expire_at_ms = (key % 10 > 0).then(|| sim.clock().unix_ms() + 60_000);
+        let mut batch = Batch::new();
+        batch.push(Change::Put { key: &key.to_le_bytes(), value: &[b'v'; 160], expire_at_ms });
+        partition.write(&batch).await.expect("room").await.expect("written");
+    }
+}
+
 #[test]
 fn who_sleeps_on_what_has_expired_is_woken_until_it_is_given_back() {
-    const SECOND: u64 = 1_000_000_000;
     let (sim, fs, node) = world_where(5, SyncMode::Interval, 4 * SECOND, &DiskImage::new());
     let tenant = sim.block_on(async {
         let tenant = create(&node, "cache", 1).await;
-        let partition = tenant.partitions()[0].partition().await.expect("it wakes");
-        for key in 0..KEYS {
-            // One key in ten stays.
-            let expire_at_ms = (key % 10 > 0).then(|| sim.clock().unix_ms() + 60_000);
-            let mut batch = Batch::new();
-            batch.push(Change::Put { key: &key.to_le_bytes(), value: &[b'v'; 160], expire_at_ms });
-            partition.write(&batch).await.expect("room").await.expect("written");
-        }
+        fill_for_a_minute(&sim, &tenant.partitions()[0]).await;
         tenant
     });
     let slot = &tenant.partitions()[0];
@@ -154,6 +165,30 @@ fn who_sleeps_on_what_has_expired_is_woken_until_it_is_given_back() {
     sim.run_until(sim.now() + 60 * SECOND);
     assert_eq!(slot.state(), SlotState::Asleep, "once was enough");
     assert_eq!(tenant.disk_use(), after);
+}
+
+#[test]
+fn the_idle_fall_asleep_while_others_give_back_what_has_expired() {
+    // Nobody has a slot to compact in: each sleeper has the whole minute that giving back may take.
+    let config = NodeConfig { compaction_slots: 0, ..config(SyncMode::Interval, 4 * SECOND) };
+    let (sim, _fs, node) = world_under(7, &config, &DiskImage::new());
+    let (cache, idle) = sim.block_on(async {
+        let cache = create(&node, "cache", 3).await;
+        for slot in cache.partitions() {
+            fill_for_a_minute(&sim, slot).await;
+        }
+        (cache, create(&node, "idle", 1).await)
+    });
+    let awake = || cache.partitions().iter().filter(|slot| slot.state() == SlotState::Awake).count();
+    sim.run_until(sim.now() + 30 * SECOND);
+    assert_eq!(awake(), 0);
+    while awake() == 0 {
+        sim.run_until(sim.now() + SECOND);
+    }
+    let idle = &idle.partitions()[0];
+    drop(sim.block_on(idle.partition()).expect("it wakes"));
+    sim.run_until(sim.now() + 20 * SECOND);
+    assert_eq!((idle.state(), awake()), (SlotState::Asleep, 1), "and the one that gives back is left alone");
 }
 
 #[test]
