@@ -116,9 +116,9 @@ impl Reserve {
         Drawing(Arc::clone(self))
     }
 
-    /// Whether a journal that begins with a snapshot of `bytes` bytes has room in the file that is taken next. If it has
-    /// not, nobody should [draw](Reserve::draw): the journal would fail, and the file's space would be free for others.
-    /// Also true if there is no such file, because taking it tells why that fails.
+    /// Whether a journal that begins with a snapshot of `bytes` bytes has room in the file that is taken next. If not,
+    /// nobody should [draw](Reserve::draw): the journal would fail, and the file's space would be free for others. Also
+    /// true if there is no such file, because taking it tells why that fails.
     pub fn fits(&self, bytes: u64) -> bool {
         let state = self.state.lock();
         state.next(Role::Journal).is_none_or(|spare| bytes.saturating_add(HEADERS_BYTES) <= state.held[spare])
