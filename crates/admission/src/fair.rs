@@ -12,6 +12,10 @@ use weir_io::Owner;
 /// Virtual time: cost divided by weight, in 2^-32 units.
 type Virtual = u128;
 
+/// Larger weights count as this one: a terabyte a second, where weights are bandwidth. With a weight of more than 2^44,
+/// a page would take no virtual time at all, and its owner would go first for ever.
+const WEIGHT_MAX: u64 = 1 << 40;
+
 #[derive(Debug)]
 struct Flow<T> {
     /// Virtual time at which the head of `waiting` may start; when nothing waits, at which the last item finished.
@@ -52,8 +56,10 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Queues `item`. `weight` is the owner's share: any positive number, as only ratios count.
+    /// Queues `item`. `weight` is the owner's share: any positive number, as only ratios count. Numbers above
+    /// [`WEIGHT_MAX`] are all the same.
     pub(crate) fn push(&mut self, owner: Owner, weight: u64, cost: u64, item: T) {
+        let weight = weight.min(WEIGHT_MAX);
         if self.flows.len() > 2 * self.active.len() + 64 {
             self.forget_idle();
         }
@@ -75,7 +81,7 @@ impl<T> FairQueue<T> {
     /// cost. As virtual time at the old weight, it would keep a flow that weighs much more now from being served, for
     /// as long as others of its new weight have anything to do.
     pub(crate) fn reweigh(&mut self, owner: Owner, weight: u64) {
-        let now = self.now;
+        let (now, weight) = (self.now, weight.min(WEIGHT_MAX));
         let Some(flow) = self.flows.get_mut(&owner).filter(|flow| flow.weight != weight) else { return };
         let before = flow.start;
         let ahead = before.saturating_sub(now).saturating_mul(flow.weight.max(1).into()) / Virtual::from(weight.max(1));
