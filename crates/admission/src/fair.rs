@@ -223,6 +223,14 @@ mod tests {
     }
 
     #[test]
+    fn owners_of_huge_weights_take_turns() {
+        for weights in [[u64::MAX, u64::MAX], [1 << 50, u64::MAX]] {
+            let served = closed_loop(&weights.map(|weight| (weight, 4096)), 10_000);
+            assert!((served[0] / served[1] - 1.0).abs() < 0.01, "{weights:?}: {served:?}");
+        }
+    }
+
+    #[test]
     fn a_share_that_grows_counts_at_once_whatever_was_served_before() {
         const LARGE: u64 = 1 << 20;
         let mut queue = FairQueue::new();
