@@ -21,6 +21,8 @@ pub(crate) struct Door {
     partition: Option<Arc<PartitionGate>>,
     node: Arc<Gate>,
     account: Arc<Account>,
+    /// Everything passes as foreground.
+    is_urgent: bool,
 }
 
 /// Both grants of one I/O. To be dropped when it is over.
@@ -58,7 +60,12 @@ impl Door {
         node: Arc<Gate>,
         account: Arc<Account>,
     ) -> Self {
-        Self { owner, partition, node, account }
+        Self { owner, partition, node, account, is_urgent: false }
+    }
+
+    /// The same gates, which everything passes as foreground.
+    pub(crate) fn urgent(self) -> Self {
+        Self { is_urgent: true, ..self }
     }
 
     pub(crate) fn account(&self) -> &Account {
@@ -71,7 +78,11 @@ impl Door {
     }
 
     fn rank(&self, class: Class) -> Rank {
-        self.partition.as_ref().map_or(Rank::of(class), |gate| gate.rank(class))
+        match &self.partition {
+            _ if self.is_urgent => Rank::Foreground,
+            Some(gate) => gate.rank(class),
+            None => Rank::of(class),
+        }
     }
 
     /// The largest piece in which I/O of `class` may be issued, in bytes. What a client asked for is never cut: it goes

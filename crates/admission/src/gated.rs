@@ -56,9 +56,17 @@ impl GatedFs {
         Arc::new(Self { inner, door, sharers: None, spawn: Some(spawn) })
     }
 
-    /// The file system of the node's own work (catalogue, checks): the node gate only.
+    /// The file system of work that is no partition's yet (restores): the node gate only.
     pub fn node(inner: Arc<dyn Fs>, owner: Owner, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
         let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)));
+        Arc::new(Self { inner, door, sharers: None, spawn: None })
+    }
+
+    /// The file system of the node's own books (catalogue, bill, directories): the node gate only, which everything
+    /// passes as foreground, whatever its class. It is little, and a client or an operator waits for most of it. Behind
+    /// the strict foreground of others they would wait until these are silent.
+    pub fn urgent(inner: Arc<dyn Fs>, owner: Owner, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
+        let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)).urgent());
         Arc::new(Self { inner, door, sharers: None, spawn: None })
     }
 

@@ -74,9 +74,9 @@ impl PartitionGate {
         self.flush_may_rush.store(may_rush, Ordering::Relaxed);
     }
 
-    /// Lets everything pass as foreground, here and at the node: a client waits until the partition is open, or has
-    /// gone to sleep so that it can be opened. Behind the strict foreground of others the client would wait until they
-    /// are silent.
+    /// Lets everything pass as foreground, here and at the node: a client waits until the partition is open, is gone,
+    /// or has gone to sleep so that it can be opened. Behind the strict foreground of others the client would wait until
+    /// they are silent.
     pub fn set_is_awaited(&self, awaited: bool) {
         self.is_awaited.store(awaited, Ordering::Relaxed);
         if awaited {

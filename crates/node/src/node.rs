@@ -58,7 +58,8 @@ impl Node {
         let machine = Machine { fs: ReadMemoryFs::new(machine.fs, LONG_READ_BYTES_MAX), ..machine };
         let (ledger, gate) = (Ledger::new(), Gate::new(Arc::clone(&machine.clock), GateOptions::NODE));
         // The node's own work is booked to tenant 0.
-        let own_fs: Arc<dyn Fs> = GatedFs::node(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);
+        let own_fs: Arc<dyn Fs> =
+            GatedFs::urgent(Arc::clone(&machine.fs), Owner::default(), Arc::clone(&gate), &ledger);
         let (lock, origin) = format::claim(&own_fs, &machine.clock, &config.dir).await?;
         let rng = Rng::new(machine.salt).fork("catalogue");
         let catalogue = match origin {

@@ -258,6 +258,10 @@ impl Partition {
     /// written, this gives false. The partition must then [come back](Partition::come_back), or what it holds is lost.
     pub(crate) async fn leave(self: &Arc<Self>, how: Leave) -> bool {
         self.begin_closing();
+        if how == Leave::Discard {
+            // Whoever drops or empties the tenant waits for what is under way.
+            self.hurry();
+        }
         self.background_ended().await;
         if how == Leave::Discard {
             // Writes that were let in before get their own answer, and not the error of a directory that is gone. And
@@ -324,7 +328,7 @@ impl Partition {
         self.kick_repair();
     }
 
-    /// Somebody waits for the end of [`Partition::leave`]: its flush passes as foreground. There is no other
+    /// Somebody waits for the end of [`Partition::leave`]: all its I/O passes as foreground. There is no other
     /// foreground, because requests are refused.
     pub(crate) fn hurry(&self) {
         if let Some(gates) = &self.gates {
