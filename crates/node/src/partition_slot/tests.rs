@@ -82,14 +82,8 @@ fn idle_partitions_fall_asleep_side_by_side() {
     assert!(last - first < 2 * SEC, "{} ns between the first and the last", last - first);
 }
 
-#[test]
-fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
-    let sim = Sim::new(2);
-    let node = open(&sim, &config(1_000_000), DeviceSpec::shared(10_000_000));
-    let slot = slot(&node, &TenantName::built_in());
-    fill(&sim, &slot, 100);
-    sim.run_until(sim.now() + 2 * SEC);
-    // Others always ask for more than the device has, and are strictly first.
+/// For a minute, others always ask for more than the device has, and are strictly first.
+fn keep_busy(sim: &Sim, node: &Node) {
     for partition in 100..104 {
         let (gate, clock) = (Arc::clone(node.gate()), sim.clock());
         sim.spawn(async move {
@@ -99,6 +93,16 @@ fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
             }
         });
     }
+}
+
+#[test]
+fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
+    let sim = Sim::new(2);
+    let node = open(&sim, &config(1_000_000), DeviceSpec::shared(10_000_000));
+    let slot = slot(&node, &TenantName::built_in());
+    fill(&sim, &slot, 100);
+    sim.run_until(sim.now() + 2 * SEC);
+    keep_busy(&sim, &node);
     let sleeper = Arc::clone(&slot);
     sim.spawn(async move { sleeper.sleep().await });
     sim.run_until(sim.now() + 2 * SEC);
@@ -106,6 +110,27 @@ fn who_waits_for_a_sleeper_does_not_wait_until_all_others_are_silent() {
     let begin = sim.now();
     drop(sim.block_on(slot.partition()).expect("wakes"));
     assert!(sim.now() - begin < 3 * SEC, "{} ns", sim.now() - begin);
+}
+
+#[test]
+fn who_needs_the_catalogue_does_not_wait_until_all_others_are_silent() {
+    let sim = Sim::new(4);
+    let node = open(&sim, &config(1_000_000), DeviceSpec::shared(10_000_000));
+    let tenant = node.tenant(&TenantName::built_in()).expect("there");
+    let slot = slot(&node, &TenantName::built_in());
+    keep_busy(&sim, &node);
+    sim.run_until(sim.now() + SEC);
+    // The first use of its partition.
+    fill(&sim, &slot, 100);
+    assert!(sim.now() < 20 * SEC, "{} ns", sim.now());
+    // Meanwhile its anchor is due, and waits behind all of these.
+    sim.run_until(sim.now() + 5 * SEC);
+    let begin = sim.now();
+    sim.block_on(node.clear(&tenant)).expect("emptied");
+    let other = TenantName::new("other").expect("a name");
+    sim.block_on(node.create_tenant(TenantSpec::new(other.clone()))).expect("created");
+    sim.block_on(node.drop_tenant(&other)).expect("dropped");
+    assert!(sim.now() - begin < 10 * SEC, "{} ns", sim.now() - begin);
 }
 
 #[test]
