@@ -75,8 +75,8 @@ impl PartitionGate {
     }
 
     /// Lets everything pass as foreground, here and at the node: a client waits until the partition is open, is gone,
-    /// or has gone to sleep so that it can be opened. Behind the strict foreground of others the client would wait until
-    /// they are silent.
+    /// or has gone to sleep so that it can be opened. Behind the strict foreground of others the client would wait
+    /// until they are silent.
     pub fn set_is_awaited(&self, awaited: bool) {
         self.is_awaited.store(awaited, Ordering::Relaxed);
         if awaited {
