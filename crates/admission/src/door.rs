@@ -21,7 +21,7 @@ pub(crate) struct Door {
     partition: Option<Arc<PartitionGate>>,
     node: Arc<Gate>,
     account: Arc<Account>,
-    /// Everything passes as foreground.
+    /// Everything but flushes passes as foreground.
     is_urgent: bool,
 }
 
@@ -63,7 +63,7 @@ impl Door {
         Self { owner, partition, node, account, is_urgent: false }
     }
 
-    /// The same gates, which everything passes as foreground.
+    /// The same gates, which everything but flushes passes as foreground.
     pub(crate) fn urgent(self) -> Self {
         Self { is_urgent: true, ..self }
     }
@@ -79,7 +79,7 @@ impl Door {
 
     fn rank(&self, class: Class) -> Rank {
         match &self.partition {
-            _ if self.is_urgent => Rank::Foreground,
+            _ if self.is_urgent && class != Class::Flush => Rank::Foreground,
             Some(gate) => gate.rank(class),
             None => Rank::of(class),
         }

@@ -63,8 +63,8 @@ impl GatedFs {
     }
 
     /// The file system of the node's own books (catalogue, bill, directories): the node gate only, which everything
-    /// passes as foreground, whatever its class. It is little, and a client or an operator waits for most of it. Behind
-    /// the strict foreground of others they would wait until these are silent.
+    /// passes as foreground but what is of class [`Class::Flush`]. It is little, and a client or an operator waits for
+    /// most of it. Behind the strict foreground of others they would wait until these are silent.
     pub fn urgent(inner: Arc<dyn Fs>, owner: Owner, node: Arc<Gate>, ledger: &Ledger) -> Arc<Self> {
         let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)).urgent());
         Arc::new(Self { inner, door, sharers: None, spawn: None })
@@ -72,7 +72,7 @@ impl GatedFs {
 
     /// The file system of the node for files that several owners have in common: the node gate only. Writes of class
     /// [`Class::Log`] are booked to the owners of what is written. Each of these has to pass its own gate with its part
-    /// before ([`OwnGate`](crate::OwnGate)).
+    /// before ([`OwnGate`](crate::OwnGate)). What passes as foreground is as in [`GatedFs::urgent`].
     pub fn shared(
         inner: Arc<dyn Fs>,
         owner: Owner,
@@ -80,7 +80,7 @@ impl GatedFs {
         ledger: &Ledger,
         sharers: Arc<dyn Sharers>,
     ) -> Arc<Self> {
-        let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)));
+        let door = Arc::new(Door::new(owner, None, node, ledger.account(owner)).urgent());
         Arc::new(Self { inner, door, sharers: Some(sharers), spawn: None })
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! It passes the node's gate. What is written to it is booked to the partitions whose records they are, and each of
 //! them pays for that at its own gate ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros,
-//! syncs, and reads.
+//! syncs, and reads. All but the segments that are made ahead of time passes as foreground, because clients wait for
+//! it, such as for the opening.
 //!
 //! Its anchor is like a partition's, with the log's [floor](weir_log::ClaimKeeper) in the place of what is persisted.
 //! It is written before segments go, when a segment is full and durable, after an opening and at the end, and now and
@@ -216,7 +217,7 @@ impl NodeLog {
         let anchor = Arc::new(Anchor::new(Arc::clone(&self.fs), &self.own, slot));
         // If a process was killed, the claim that was read may be in the page cache alone. Segments are removed because
         // of it, so it must be durable before that.
-        anchor.hold(slot.claim, Class::Flush).await?;
+        anchor.hold(slot.claim, Class::Maintenance).await?;
         let log = LogOptions {
             sync: self.sync,
             segment_bytes: (self.cap_bytes / SEGMENTS).max(SEGMENT_BYTES_MIN),
@@ -251,7 +252,7 @@ struct Keeper(Arc<Anchor>);
 impl ClaimKeeper for Keeper {
     fn hold(&self, claim: SharedClaim) -> BoxFuture<Result<()>> {
         let anchor = Arc::clone(&self.0);
-        Box::pin(async move { anchor.hold(anchor_claim(claim), Class::Flush).await })
+        Box::pin(async move { anchor.hold(anchor_claim(claim), Class::Maintenance).await })
     }
 }
 
