@@ -8,7 +8,7 @@ use weir_model::{Batch, TenantName};
 
 use super::*;
 use crate::config::{Bandwidth, Machine, NodeConfig};
-use crate::{Node, TenantSpec};
+use crate::{LogKind, Node, TenantSpec};
 
 const MS: Nanos = 1_000_000;
 const SEC: Nanos = 1_000 * MS;
@@ -131,6 +131,19 @@ fn who_needs_the_catalogue_does_not_wait_until_all_others_are_silent() {
     sim.block_on(node.create_tenant(TenantSpec::new(other.clone()))).expect("created");
     sim.block_on(node.drop_tenant(&other)).expect("dropped");
     assert!(sim.now() - begin < 10 * SEC, "{} ns", sim.now() - begin);
+}
+
+#[test]
+fn who_needs_the_shared_log_does_not_wait_until_all_others_are_silent() {
+    let sim = Sim::new(7);
+    let node = open(&sim, &config(1_000_000), DeviceSpec::shared(10_000_000));
+    let name = TenantName::new("sharer").expect("a name");
+    let spec = TenantSpec { log: LogKind::Shared, ..TenantSpec::new(name.clone()) };
+    sim.block_on(node.create_tenant(spec)).expect("created");
+    keep_busy(&sim, &node);
+    sim.run_until(sim.now() + SEC);
+    fill(&sim, &slot(&node, &name), 10);
+    assert!(sim.now() < 20 * SEC, "{} ns", sim.now());
 }
 
 #[test]
