@@ -389,6 +389,15 @@ impl Quota {
         is_enough
     }
 
+    /// Puts back the `units` that [`Quota::try_admit_query`] has charged for a query that is not run.
+    pub fn refund_query(&self, units: u64) {
+        if units > 0 {
+            let (now, used) = (self.clock.now(), self.charged(Unit::Request));
+            self.savings.lock().put_back(units, now, used);
+            self.saved.fetch_sub(units, Ordering::Relaxed);
+        }
+    }
+
     /// Pays up to `units` from what was saved up, and gives how many units that paid.
     fn pay_from_savings(&self, unit: Unit, units: u64) -> u64 {
         if unit != Unit::Request || !self.saves.load(Ordering::Relaxed) {

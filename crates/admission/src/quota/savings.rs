@@ -66,6 +66,22 @@ impl Savings {
         taken
     }
 
+    /// Puts back `units` that were taken and are not used: into the oldest second, with which they are gone.
+    pub(super) fn put_back(&mut self, units: u64, now: Nanos, used: u64) {
+        self.look(now, used);
+        if self.window == 0 || self.rate == 0 {
+            return;
+        }
+        // No more than could have been saved up: the knobs may have been turned meanwhile.
+        let most = self.rate.saturating_mul(self.window + 1);
+        let units = units.min(most.saturating_sub(self.sum));
+        match self.seconds.front_mut() {
+            Some((_, there)) => *there = there.saturating_add(units),
+            None => self.seconds.push_back((self.at / SECOND, units)),
+        }
+        self.sum = self.sum.saturating_add(units);
+    }
+
     /// Books the units that were not used since the last look, evenly over the time since then.
     fn look(&mut self, now: Nanos, used: u64) {
         if self.window == 0 || self.rate == 0 {

@@ -87,9 +87,10 @@ impl<S: Store> Connection<S> {
     /// Pays all of `demand`, or nothing.
     pub(super) async fn pay(&mut self, demand: &Demand<'_>) -> Outcome {
         let Some(quota) = self.session.outbox.quota().cloned() else { return Ok(()) };
-        let mut paid = [0; UNITS];
-        let outcome = self.pay_each(&quota, demand, &mut paid).await;
+        let (mut paid, mut saved) = ([0; UNITS], 0);
+        let outcome = self.pay_each(&quota, demand, &mut paid, &mut saved).await;
         if outcome.is_err() {
+            quota.refund_query(saved);
             let partition = self.partition_of(demand.key());
             for unit in Unit::ALL.into_iter().filter(|&unit| paid[unit as usize] > 0) {
                 quota.refund(unit, partition, paid[unit as usize]);
@@ -98,20 +99,26 @@ impl<S: Store> Connection<S> {
         outcome
     }
 
-    /// Pays `demand`, one kind of units after the other. `paid` says how many of each were charged, also in case of an
-    /// error.
-    async fn pay_each(&mut self, quota: &Arc<Quota>, demand: &Demand<'_>, paid: &mut [u64; UNITS]) -> Outcome {
+    /// Pays `demand`, one kind of units after the other. `paid` says how many of each were charged, and `saved` how
+    /// many were paid from what was saved up, also in case of an error.
+    async fn pay_each(
+        &mut self,
+        quota: &Arc<Quota>,
+        demand: &Demand<'_>,
+        paid: &mut [u64; UNITS],
+        saved: &mut u64,
+    ) -> Outcome {
         for unit in Unit::ALL {
-            let (mut units, paid) = (demand.units[unit as usize], &mut paid[unit as usize]);
+            let mut units = demand.units[unit as usize];
             if unit == Unit::Request && demand.of_queries > 0 && quota.try_admit_query(demand.of_queries) {
                 units -= demand.of_queries;
-                *paid = demand.of_queries;
+                *saved = demand.of_queries;
             }
             if units > 0 {
                 if !quota.try_admit(unit, units) {
                     self.wait_for_units(quota, unit, demand, units).await?;
                 }
-                *paid += units;
+                paid[unit as usize] = units;
             }
         }
         self.enter_node(demand, quota).await
