@@ -521,3 +521,21 @@ fn what_the_node_had_left_is_no_debt_later() {
     let admitted = (0..100).take_while(|_| quota.try_admit(Unit::Request, 1000)).count();
     assert_eq!(admitted, 10, "what is always kept, of a tenth of a second");
 }
+
+/// XS-25: the savings are as they were, and expire when they would have.
+#[test]
+fn a_query_that_is_not_run_gives_back_what_was_saved_up() {
+    let sim = Sim::new(1);
+    let limits = UnitLimits { ru: 100, burst_seconds: 60, on_limit: REFUSE, ..UnitLimits::default() };
+    let quota = Quota::new(sim.clock(), &limits);
+    sim.run_until(30 * SEC);
+    let thirty_seconds = 30 * 100 * 1000;
+    assert!(quota.try_admit_query(thirty_seconds));
+    quota.refund_query(thirty_seconds);
+    assert_eq!(quota.stats(Unit::Request).units, 0);
+    assert!(quota.try_admit_query(thirty_seconds));
+    assert!(!quota.try_admit_query(1000), "and no more than that");
+    quota.refund_query(thirty_seconds);
+    sim.run_until(600 * SEC);
+    assert!(!quota.try_admit_query(62 * 100 * 1000), "what is older than a minute is gone");
+}
