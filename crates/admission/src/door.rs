@@ -251,14 +251,20 @@ impl OwnGate {
     /// Asks to pass with `bytes` of a log, which go out together with those of others. `None` if they have passed.
     /// Otherwise they keep their place in the queue until the returned future is dropped, and have passed when it is
     /// done. `buffered` = they go into the page cache.
+    ///
+    /// The wait is booked to the owner. It is not booked to a request: whoever polls the future need not be the one
+    /// that waits.
     pub fn pass(&self, bytes: u64, buffered: bool) -> Option<BoxFuture<()>> {
         let (class, direction) = (Class::Log, Direction::Write);
         let toll = Toll { rank: self.0.rank(class), direction, bytes, buffered: buffered.then_some(0) };
         match self.0.ask_partition(toll) {
             Own::Paid(_) | Own::Free => None,
             Own::Waiting(own) => {
-                let waiting = self.0.wait(own, Wait::Partition, class);
-                Some(Box::pin(async move { drop(waiting.await) }))
+                let (door, began) = (Arc::clone(&self.0), self.0.node.now());
+                Some(Box::pin(async move {
+                    drop(own.await);
+                    door.account.book_wait(Wait::Partition, door.node.now().saturating_sub(began));
+                }))
             }
         }
     }

@@ -1,17 +1,20 @@
 //! Tenants that share a log of which one cannot flush, a segment was lost, or a number was given out twice; and whose
-//! bytes are booked to whom.
+//! bytes and waits are booked to whom.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use weir_admission::Direction;
+use weir_admission::{Direction, Limits};
 use weir_io::sim::{DiskImage, Fault, Keep, OpKind, SimFs};
 use weir_io::{Class, Error, ErrorKind, File, Fs, Op, OpenOptions, Tag, forward_fs, sleep_until};
 use weir_log::SyncMode;
-use weir_node::Node;
+use weir_model::Batch;
+use weir_node::cost::Capacity;
 use weir_node::repair::{Finding, Repair};
+use weir_node::waits::{self, Cause, Followed};
+use weir_node::{Bandwidth, LogKind, Machine, Node, NodeConfig, Profile, TenantSettings, TenantSpec, UnitLimits};
 
 use crate::shared_log::{
     CAP, DIR, SECOND, SEGMENTS, create, has_all, log, name, open_on, put, tenant, value, world, write_all,
@@ -301,4 +304,51 @@ fn what_a_tenant_writes_to_the_shared_log_is_booked_to_it() {
             assert!(node.tenant(&name(0)).is_some());
         });
     }
+}
+
+#[test]
+fn a_write_to_the_shared_log_books_its_own_wait_whoever_lets_its_record_pass() {
+    let (sim, disk) = world(3, &DiskImage::new());
+    let rate = 100_000_000;
+    let config = NodeConfig {
+        profile: Profile::RocksDbLimits,
+        bandwidth: Some(Bandwidth { device: Limits::bytes(rate), capacity: Capacity::default(), background: rate }),
+        sync: SyncMode::Always,
+        shared_log_bytes: CAP,
+        ..NodeConfig::new(DIR)
+    };
+    let machine = Machine { fs: disk as Arc<dyn Fs>, clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+    let node = sim.block_on(Node::open(&config, machine)).expect("a fresh disk");
+    // 17,408 bytes a second, in bursts of a second.
+    let limits = UnitLimits { rcu: 1, wcu: 1, ..UnitLimits::default() };
+    let settings = TenantSettings { limits, ..TenantSettings::default() };
+    let spec = TenantSpec { log: LogKind::Shared, settings, ..TenantSpec::new(name(0)) };
+    let tenant = sim.block_on(node.create_tenant(spec)).expect("created");
+    let partition = sim.block_on(tenant.partitions()[0].partition()).expect("awake");
+    sim.run_until(sim.now() + 60 * SECOND);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for key in 0..3_u64 {
+        let (partition, clock, told) = (Arc::clone(&partition), sim.clock(), Arc::clone(&told));
+        sim.spawn(Followed::new(async move {
+            let mut batch = Batch::new();
+            batch.put(&key.to_be_bytes(), &[7; 20_000]);
+            let commit = partition.write(&batch).await.expect("room");
+            let began = clock.now();
+            commit.await.expect("written");
+            told.lock().push((clock.now() - began, waits::so_far()[Cause::Partition as usize]));
+        }));
+    }
+    sim.run_until(sim.now() + SECOND / 2);
+    assert_eq!(told.lock().len(), 1, "one burst is there, and the next takes more than a second");
+    let unlimited = |settings: &mut TenantSettings| {
+        settings.limits = UnitLimits::default();
+        Ok::<(), Error>(())
+    };
+    sim.block_on(node.alter_tenant(&name(0), unlimited)).expect("altered");
+    sim.run_until(sim.now() + SECOND);
+    // Both pass at the same moment.
+    let told = told.lock().clone();
+    let have_waited: Vec<bool> = told.iter().map(|(took, _)| *took > SECOND / 3).collect();
+    assert_eq!(have_waited, [false, true, true], "{told:?}");
+    assert!(told.iter().all(|(took, waited)| took.abs_diff(*waited) < SECOND / 100), "{told:?}");
 }

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use weir_io::Result;
+use weir_admission::waits::{self, Cause};
+use weir_io::{Nanos, Result};
 use weir_log::{SyncMode, Waiter};
 use weir_model::LogIndex;
 use weir_model::engine::Seq;
@@ -27,6 +28,8 @@ pub struct Commit {
     is_awaited: bool,
     /// The log has committed the write, and only the gate may still be waited for.
     is_committed: bool,
+    /// Since when the gate is waited for.
+    at_gate_since: Option<Nanos>,
 }
 
 impl Commit {
@@ -39,6 +42,7 @@ impl Commit {
             toll_waiter: TollWaiter::default(),
             is_awaited: false,
             is_committed: false,
+            at_gate_since: None,
         }
     }
 
@@ -61,10 +65,7 @@ impl Future for Commit {
                 outcome => return outcome,
             }
         }
-        match &this.partition.toll {
-            Some(toll) => toll.poll(this.index, &mut this.toll_waiter, cx).map(Ok),
-            None => Poll::Ready(Ok(())),
-        }
+        this.poll_toll(cx).map(Ok)
     }
 }
 
@@ -86,6 +87,20 @@ impl Commit {
             Poll::Pending => self.is_awaited = true,
         }
         outcome
+    }
+
+    /// Waits at the gate. The wait is booked here, on the request that waits: its record may pass on any thread.
+    fn poll_toll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        let Some(toll) = &self.partition.toll else { return Poll::Ready(()) };
+        let polled = toll.poll(self.index, &mut self.toll_waiter, cx);
+        match (polled, self.at_gate_since) {
+            (Poll::Pending, None) => self.at_gate_since = Some(self.partition.clock.now()),
+            (Poll::Ready(()), Some(since)) => {
+                waits::book(Cause::Partition, self.partition.clock.now().saturating_sub(since));
+            }
+            (Poll::Pending, Some(_)) | (Poll::Ready(()), None) => {}
+        }
+        polled
     }
 }
 
