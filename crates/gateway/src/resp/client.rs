@@ -18,6 +18,7 @@ use crate::stats;
 use crate::swaps::Usage;
 use crate::tenant::account::Account;
 use crate::tenant::tenancy::Standing;
+use crate::tracking::Tracks;
 
 /// What a connection is doing, for the sweeper. Each phase has its own time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,11 +115,15 @@ impl Client {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// The client has sent a command, which is counted under `index`. `queued` commands wait for `EXEC`, if there was a
-    /// `MULTI`.
+    /// The client has sent a command, which is counted under `index`.
     #[inline]
-    pub(super) fn said(&self, index: usize, queued: Option<usize>) {
+    pub(super) fn said(&self, index: usize) {
         self.last_command.store(index + 1, Ordering::Relaxed);
+    }
+
+    /// From now on `queued` commands wait for `EXEC`; `None` = there is no `MULTI`.
+    #[inline]
+    pub(super) fn queues(&self, queued: Option<usize>) {
         self.queued.store(queued.map_or(0, |queued| queued + 1), Ordering::Relaxed);
     }
 
@@ -262,26 +267,46 @@ impl Client {
         self.is_subscribed() || self.is_monitor.load(Ordering::Relaxed)
     }
 
+    /// What the connection tracks; `None` if it does not track.
+    fn tracks(&self) -> Option<Tracks> {
+        let account = Arc::clone(&self.owner.lock().as_ref()?.account);
+        account.tracking.tracks(self.id)
+    }
+
+    /// The flags of `CLIENT LIST`, in the order of Redis. `is_queueing` says whether commands wait for `EXEC`.
+    fn flags(&self, is_queueing: bool, tracks: Option<Tracks>) -> String {
+        let phase = self.phase();
+        let flags = [
+            ('O', self.is_monitor.load(Ordering::Relaxed)),
+            ('P', self.is_subscribed()),
+            ('x', is_queueing),
+            ('b', matches!(phase, Phase::Blocked | Phase::Paused)),
+            ('t', tracks.is_some()),
+            ('R', tracks.is_some_and(|tracks| tracks.is_broken)),
+            ('B', tracks.is_some_and(|tracks| tracks.broadcast)),
+        ];
+        let set: String = flags.into_iter().filter_map(|(flag, is_set)| is_set.then_some(flag)).collect();
+        match phase {
+            _ if !set.is_empty() => set,
+            Phase::Receiving => "r".to_owned(),
+            Phase::Replying => "w".to_owned(),
+            _ => "N".to_owned(),
+        }
+    }
+
     /// A line of `CLIENT LIST` at `second`, with the fields of Redis that mean something here.
     pub(super) fn line(&self, second: u64) -> String {
         let names = self.names.lock().clone();
         let Counts { channels, patterns, shard_channels } = self.subscriptions();
-        let flags = match self.phase() {
-            _ if self.is_monitor.load(Ordering::Relaxed) => "O",
-            _ if self.is_subscribed() => "P",
-            Phase::Idle | Phase::Serving => "N",
-            Phase::Receiving => "r",
-            Phase::Replying => "w",
-            Phase::Blocked | Phase::Paused => "b",
-        };
         let (command, queued) = self.last_said();
-        let flags = if queued.is_some() && flags == "N" { "x" } else { flags };
+        let tracks = self.tracks();
+        let flags = self.flags(queued.is_some(), tracks);
         let command = command.map_or_else(|| "NULL".to_owned(), stats::counted_name);
         // File descriptors are not shown, and memory is counted for a tenant, not for a connection.
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
              ssub={shard_channels} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}\n",
+             tot-mem=0 events=r cmd={command} user={} redir={} resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.peer,
             self.local,
@@ -292,6 +317,8 @@ impl Client {
             queued.map_or(-1, |queued| queued as i64),
             self.sent_bytes(),
             String::from_utf8_lossy(&self.user_name()),
+            // As in CLIENT GETREDIR: 0 = the connection is told itself, -1 = it does not track.
+            tracks.map_or(-1, |tracks| tracks.redirect.unwrap_or(0) as i64),
             if self.resp3.load(Ordering::Relaxed) { 3 } else { 2 },
             String::from_utf8_lossy(&names.lib_name),
             String::from_utf8_lossy(&names.lib_version),

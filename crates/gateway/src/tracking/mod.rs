@@ -41,6 +41,16 @@ pub(crate) struct Mode {
     pub(crate) redirect: Option<u64>,
 }
 
+/// What `CLIENT LIST` shows of a client that tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tracks {
+    pub(crate) broadcast: bool,
+    /// The connection that receives the messages in the client's place.
+    pub(crate) redirect: Option<u64>,
+    /// Whether the client was told that the connection in its place is gone.
+    pub(crate) is_broken: bool,
+}
+
 /// A client that tracks.
 struct Tracker {
     mode: Mode,
@@ -204,9 +214,14 @@ impl Tracking {
         messages
     }
 
-    /// Whether the connection `id` was told that the one to which its messages are redirected is gone.
-    pub(crate) fn is_broken(&self, id: u64) -> bool {
-        self.inner.lock().trackers.get(&id).is_some_and(|tracker| tracker.is_broken)
+    /// How the connection `id` tracks; `None` if it does not track.
+    pub(crate) fn tracks(&self, id: u64) -> Option<Tracks> {
+        if !self.is_in_use() {
+            return None;
+        }
+        let inner = self.inner.lock();
+        let Tracker { mode, is_broken, .. } = inner.trackers.get(&id)?;
+        Some(Tracks { broadcast: mode.broadcast, redirect: mode.redirect, is_broken: *is_broken })
     }
 
     /// The prefixes of the connection `id`.

@@ -177,7 +177,8 @@ pub(super) fn trackinginfo<S: Store>(session: &mut Session<S>) -> Outcome {
             flags.extend(opt_out.then_some("optout"));
             flags.extend(tracked.caching.filter(|_| opt_out).map(|_| "caching-no"));
             flags.extend(no_loop.then_some("noloop"));
-            flags.extend(account.tracking.is_broken(id).then_some("broken_redirect"));
+            let is_broken = account.tracking.tracks(id).is_some_and(|tracks| tracks.is_broken);
+            flags.extend(is_broken.then_some("broken_redirect"));
         }
     }
     let prefixes = account.tracking.prefixes(id);

@@ -22,6 +22,7 @@ use crate::resp::frame::{PartialRequest, Progress, Span};
 use crate::resp::input::Input;
 use crate::resp::outbox::{ReplyMode, YIELD};
 use crate::resp::parse::parse;
+use crate::stats;
 use crate::store::Store;
 use crate::tenant::account::Upheavals;
 use crate::tenant::tenancy::Standing;
@@ -289,6 +290,9 @@ impl<S: Store> Connection<S> {
         let written = members.iter().zip(&done).filter(|(_, done)| done.call.wrote && done.outcome.is_ok());
         waiting.written(databases, || written.flat_map(|(member, _)| rows(member)).collect());
         let run = done.len();
+        if let Some(last) = members[..run].last() {
+            self.session.outbox.client.said(stats::told_as(last.command, last.args));
+        }
         for (index, (member, done)) in members.iter().zip(done).enumerate() {
             self.book(member, done, charges.get(index), lens.get(index).copied().unwrap_or(0));
             if self.is_monitored() {

@@ -342,8 +342,7 @@ impl<S: Store> Connection<S> {
         }
         let is_queued = command.is_some_and(|command| self.queues(command));
         if let Some(command) = command {
-            let queued = self.session.transaction.as_ref().map(|queue| queue.commands.len());
-            self.session.outbox.client.said(stats::told_as(command, args), queued);
+            self.session.outbox.client.said(stats::told_as(command, args));
         }
         let paid = self.prepare(command, args).await;
         // The command may have waited.
@@ -408,6 +407,8 @@ impl<S: Store> Connection<S> {
                 outcome
             }
         };
+        let queued = self.session.transaction.as_ref().map(|queue| queue.commands.len());
+        self.session.outbox.client.queues(queued);
         if self.session.blocked.is_none() {
             self.end_command(outcome);
         }
