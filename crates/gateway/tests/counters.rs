@@ -1,6 +1,6 @@
 //! What is counted and shown about commands: calls, errors, times, and the last command of a connection.
 
-use crate::support::Running;
+use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
 
 #[test]
@@ -95,6 +95,58 @@ fn the_last_command_and_what_is_queued_are_in_the_list() {
     let list = client.say("CLIENT LIST");
     let line = list.lines().find(|line| line.contains("name=other")).expect("its line");
     assert!(line.contains(" flags=x ") && line.contains(" cmd=get "), "{line}");
+}
+
+/// The line of the connection `id`.
+fn listed(client: &mut Client, id: &str) -> String {
+    client.say(&format!("CLIENT LIST ID {id}"))
+}
+
+#[test]
+fn a_transaction_is_in_the_list_from_multi_to_exec() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let id = other.say("CLIENT ID")[1..].trim_end().to_owned();
+    for (words, queued) in [("MULTI", 0), ("GET a", 1), ("GET b", 2)] {
+        other.say(words);
+        let line = listed(&mut client, &id);
+        assert!(line.contains(" flags=x ") && line.contains(&format!(" multi={queued} ")), "{words}: {line}");
+    }
+    assert_eq!(other.say("EXEC"), "*2\r\n$-1\r\n$-1\r\n");
+    let line = listed(&mut client, &id);
+    assert!(!line.contains(" flags=x ") && line.contains(" multi=-1 "), "{line}");
+}
+
+#[test]
+fn the_last_of_some_commands_that_run_as_one_is_in_the_list() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let id = other.say("CLIENT ID")[1..].trim_end().to_owned();
+    other.send(&[encode(&["INCR", "a"]), encode(&["APPEND", "b", "x"])].concat());
+    assert_eq!([other.reply(), other.reply()], [b":1\r\n"; 2]);
+    let line = listed(&mut client, &id);
+    assert!(line.contains(" cmd=append "), "{line}");
+}
+
+#[test]
+fn who_tracks_keys_is_in_the_list() {
+    let weir = Running::start(Settings::default());
+    let [mut keeper, mut target, mut other] = [0; 3].map(|_| weir.connect());
+    let own = keeper.say("CLIENT ID")[1..].trim_end().to_owned();
+    let id = target.say("CLIENT ID")[1..].trim_end().to_owned();
+    assert!(listed(&mut other, &own).contains(" redir=-1 "));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    let line = listed(&mut other, &own);
+    assert!(line.contains(" flags=t ") && line.contains(" redir=0 "), "{line}");
+    assert_eq!(keeper.say("CLIENT TRACKING OFF"), "+OK\r\n");
+    assert_eq!(keeper.say(&format!("CLIENT TRACKING ON BCAST REDIRECT {id}")), "+OK\r\n");
+    let line = listed(&mut other, &own);
+    assert!(line.contains(" flags=tB ") && line.contains(&format!(" redir={id} ")), "{line}");
+    drop(target);
+    // That the receiver is gone shows when there is something to tell it.
+    while !listed(&mut other, &own).contains(" flags=tRB ") {
+        assert_eq!(other.say("SET k v"), "+OK\r\n");
+    }
 }
 
 #[test]
