@@ -65,6 +65,14 @@ impl<'s> Budget<'s> {
         self.work.add(bytes)
     }
 
+    /// Does the work for a piece that is only looked at.
+    ///
+    /// # Errors
+    /// The script has to end.
+    pub(crate) fn step(&mut self) -> mlua::Result<()> {
+        self.work.add(0)
+    }
+
     /// Takes what a value in a list needs.
     ///
     /// # Errors

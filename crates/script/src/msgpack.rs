@@ -134,9 +134,9 @@ fn put_table(out: &mut Vec<u8>, table: &Table, depth: usize, budget: &mut Budget
     Ok(())
 }
 
-/// Takes a value from the front of `rest`.
-pub(crate) fn unpack(lua: &Lua, rest: &mut &[u8]) -> Result<Value> {
-    take(lua, rest, 0)
+/// Takes a value from the front of `rest`. The machine itself sees how much memory it takes.
+pub(crate) fn unpack(lua: &Lua, rest: &mut &[u8], budget: &mut Budget<'_>) -> Result<Value> {
+    take(lua, rest, 0, budget)
 }
 
 fn bytes<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
@@ -150,7 +150,8 @@ fn unsigned(rest: &mut &[u8], len: usize) -> Result<u64> {
     Ok(bytes(rest, len)?.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
-fn take(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
+fn take(lua: &Lua, rest: &mut &[u8], depth: usize, budget: &mut Budget<'_>) -> Result<Value> {
+    budget.step()?;
     if depth > READ_DEPTH_MAX {
         return failed("Bad data format in input.");
     }
@@ -161,8 +162,8 @@ fn take(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
     Ok(match kind {
         0..=0x7f => Value::Number(f64::from(kind)),
         0xe0.. => Value::Number(f64::from(kind as i8)),
-        0x80..=0x8f => map(lua, rest, u64::from(kind & 15), depth)?,
-        0x90..=0x9f => array(lua, rest, u64::from(kind & 15), depth)?,
+        0x80..=0x8f => map(lua, rest, u64::from(kind & 15), depth, budget)?,
+        0x90..=0x9f => array(lua, rest, u64::from(kind & 15), depth, budget)?,
         0xa0..=0xbf => text(rest, u64::from(kind & 31))?,
         0xc0 => Value::Nil,
         0xc2 => Value::Boolean(false),
@@ -180,11 +181,11 @@ fn take(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
         }
         0xdc | 0xdd => {
             let len = unsigned(rest, 2 << (kind - 0xdc))?;
-            array(lua, rest, len, depth)?
+            array(lua, rest, len, depth, budget)?
         }
         0xde | 0xdf => {
             let len = unsigned(rest, 2 << (kind - 0xde))?;
-            map(lua, rest, len, depth)?
+            map(lua, rest, len, depth, budget)?
         }
         _ => return failed("Bad data format in input."),
     })
@@ -192,18 +193,19 @@ fn take(lua: &Lua, rest: &mut &[u8], depth: usize) -> Result<Value> {
 
 /// An array of `len` elements. It grows as they are read, so a text that announces more elements gets no memory for
 /// them.
-fn array(lua: &Lua, rest: &mut &[u8], len: u64, depth: usize) -> Result<Value> {
+fn array(lua: &Lua, rest: &mut &[u8], len: u64, depth: usize, budget: &mut Budget<'_>) -> Result<Value> {
     let table = lua.create_table()?;
     for index in 1..=len {
-        table.raw_set(index, take(lua, rest, depth + 1)?)?;
+        table.raw_set(index, take(lua, rest, depth + 1, budget)?)?;
     }
     Ok(Value::Table(table))
 }
 
-fn map(lua: &Lua, rest: &mut &[u8], len: u64, depth: usize) -> Result<Value> {
+fn map(lua: &Lua, rest: &mut &[u8], len: u64, depth: usize, budget: &mut Budget<'_>) -> Result<Value> {
     let table = lua.create_table()?;
     for _ in 0..len {
-        let (key, value) = (take(lua, rest, depth + 1)?, take(lua, rest, depth + 1)?);
+        let key = take(lua, rest, depth + 1, budget)?;
+        let value = take(lua, rest, depth + 1, budget)?;
         if key.is_nil() {
             return failed("table index is nil");
         }
@@ -242,7 +244,7 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
         let (mut rest, mut values, mut budget) = (&text[..], Vec::new(), Budget::of(&own));
         while !rest.is_empty() {
             budget.take_value()?;
-            values.push(unpack(lua, &mut rest).map_err(|failure| raise(lua, failure))?);
+            values.push(unpack(lua, &mut rest, &mut budget).map_err(|failure| raise(lua, failure))?);
         }
         Ok(MultiValue::from_iter(values))
     };
@@ -257,7 +259,7 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
         let (mut rest, mut values, mut budget) = (&text[from..], Vec::new(), Budget::of(&own));
         while !rest.is_empty() && (values.len() as i64) < limit {
             budget.take_value()?;
-            values.push(unpack(lua, &mut rest).map_err(|failure| raise(lua, failure))?);
+            values.push(unpack(lua, &mut rest, &mut budget).map_err(|failure| raise(lua, failure))?);
         }
         let next = if rest.is_empty() { -1.0 } else { (text.len() - rest.len()) as f64 };
         Ok(std::iter::once(Value::Number(next)).chain(values).collect())
@@ -308,7 +310,7 @@ mod tests {
         ] {
             let packed = packed(&lua, source);
             assert_eq!(packed, bytes, "{source}");
-            let back = unpack(&lua, &mut &packed[..]).unwrap_or(Value::NULL);
+            let back = unpack(&lua, &mut &packed[..], &mut Budget::of(&Shared::new())).unwrap_or(Value::NULL);
             let mut again = Vec::new();
             assert!(pack(&mut again, &back, &mut Budget::of(&Shared::new())).is_ok());
             assert_eq!(again, packed, "{source}");
@@ -332,7 +334,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let _ = unpack(&Lua::new(), &mut &bytes[..]);
+            let _ = unpack(&Lua::new(), &mut &bytes[..], &mut Budget::of(&Shared::new()));
         }
     }
 }

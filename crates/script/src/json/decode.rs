@@ -4,11 +4,12 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use super::number;
 use super::settings::{DEPTH_MAX, Settings};
+use crate::budget::Work;
 use crate::failure::{Result, failed};
 
-/// The value in `text`.
-pub(crate) fn decode(lua: &Lua, text: &[u8], settings: &Settings) -> Result<Value> {
-    let mut reader = Reader { lua, text, at: 0, settings };
+/// The value in `text`. A long text is much `work`, so it is checked meanwhile whether the script has to end.
+pub(crate) fn decode(lua: &Lua, text: &[u8], settings: &Settings, work: &mut Work<'_>) -> Result<Value> {
+    let mut reader = Reader { lua, text, at: 0, counted: 0, settings, work };
     let value = reader.value()?;
     reader.blanks();
     match reader.peek() {
@@ -31,14 +32,24 @@ enum Opening {
     Object,
 }
 
-struct Reader<'a> {
+struct Reader<'a, 's> {
     lua: &'a Lua,
     text: &'a [u8],
     at: usize,
+    /// The work for the text up to here is counted.
+    counted: usize,
     settings: &'a Settings,
+    work: &'a mut Work<'s>,
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_> {
+    /// Counts the work since the last call.
+    fn count(&mut self) -> Result<()> {
+        let bytes = self.at - self.counted;
+        self.counted = self.at;
+        Ok(self.work.add(bytes)?)
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -80,6 +91,7 @@ impl Reader<'_> {
     fn value(&mut self) -> Result<Value> {
         let mut open: Vec<Open> = Vec::new();
         loop {
+            self.count()?;
             let mut value = match self.opening(open.len())? {
                 Opening::Value(value) => value,
                 Opening::Array => {

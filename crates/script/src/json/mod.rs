@@ -35,11 +35,11 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Mutex<Settings>>, shared: &Arc<Sha
         told(lua, json).and_then(|json| lua.create_string(json))
     };
     table.raw_set("encode", lua.create_function(encodes)?)?;
-    let own = Arc::clone(settings);
+    let (own, run) = (Arc::clone(settings), Arc::clone(shared));
     let decodes = move |lua: &Lua, json: Value| match json {
         Value::String(json) => {
             let settings = *own.lock();
-            told(lua, decode(lua, &json.as_bytes(), &settings))
+            told(lua, decode(lua, &json.as_bytes(), &settings, &mut Work::of(&run)))
         }
         _ => Err(raise_text(lua, "bad argument #1 to 'decode' (string expected)")),
     };
@@ -83,7 +83,8 @@ mod tests {
         let lua = Lua::new();
         let (settings, shared) = (Settings::default(), Shared::new());
         let mut work = Work::of(&shared);
-        text(decode(&lua, json.as_bytes(), &settings).and_then(|value| encode(&lua, &value, &settings, &mut work)))
+        let value = decode(&lua, json.as_bytes(), &settings, &mut work);
+        text(value.and_then(|value| encode(&lua, &value, &settings, &mut work)))
     }
 
     #[test]
@@ -107,11 +108,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(json in "[\\[\\]{}:,\"0-9eE+\\\\u a-f-]{0,30}", bytes: Vec<u8>) {
-            let lua = Lua::new();
+            let (lua, shared) = (Lua::new(), Shared::new());
+            let mut work = Work::of(&shared);
             for reads_invalid in [false, true] {
                 let settings = Settings { reads_invalid, ..Settings::default() };
-                let _ = decode(&lua, json.as_bytes(), &settings);
-                let _ = decode(&lua, &bytes, &settings);
+                let _ = decode(&lua, json.as_bytes(), &settings, &mut work);
+                let _ = decode(&lua, &bytes, &settings, &mut work);
             }
         }
     }

@@ -123,12 +123,13 @@ impl Pattern {
         let mut items = Vec::new();
         while !rest.is_empty() {
             budget.take(size_of::<Item>())?;
-            match item(&mut rest) {
+            match item(&mut rest, budget) {
                 Ok(item) => items.push(item),
-                Err(what) => {
+                Err(Fault::Wrong(what)) => {
                     items.push(Item::Wrong(what));
                     break;
                 }
+                Err(Fault::Ends(error)) => return Err(error),
             }
         }
         items.shrink_to_fit();
@@ -141,29 +142,43 @@ impl Pattern {
     }
 }
 
-fn item(rest: &mut &[u8]) -> Result<Item, &'static str> {
+/// Why an item cannot be read.
+enum Fault {
+    /// The pattern is wrong.
+    Wrong(&'static str),
+    /// The script has to end.
+    Ends(mlua::Error),
+}
+
+impl From<mlua::Error> for Fault {
+    fn from(error: mlua::Error) -> Self {
+        Fault::Ends(error)
+    }
+}
+
+fn item(rest: &mut &[u8], budget: &mut Budget<'_>) -> Result<Item, Fault> {
     let (item, after) = match **rest {
         [b'(', b')', ref after @ ..] => (Item::Here, after),
         [b'(', ref after @ ..] => (Item::Open, after),
         [b')', ref after @ ..] => (Item::Close, after),
         [b'$'] => (Item::End, &[][..]),
         [b'%', b'b', from, to, ref after @ ..] => (Item::Balanced(from, to), after),
-        [b'%', b'b', ..] => return Err("unbalanced pattern"),
+        [b'%', b'b', ..] => return Err(Fault::Wrong("unbalanced pattern")),
         [b'%', b'f', b'[', ref after @ ..] => {
             *rest = after;
-            return set(rest).map(Item::Frontier);
+            return set(rest, budget).map(Item::Frontier);
         }
-        [b'%', b'f', ..] => return Err("missing '[' after '%f' in pattern"),
+        [b'%', b'f', ..] => return Err(Fault::Wrong("missing '[' after '%f' in pattern")),
         [b'%', b'0', ref after @ ..] => (Item::NoCapture, after),
         [b'%', digit @ b'1'..=b'9', ref after @ ..] => (Item::Again(usize::from(digit - b'1')), after),
-        _ => return some(rest),
+        _ => return some(rest, budget),
     };
     *rest = after;
     Ok(item)
 }
 
-fn some(rest: &mut &[u8]) -> Result<Item, &'static str> {
-    let class = class(rest)?;
+fn some(rest: &mut &[u8], budget: &mut Budget<'_>) -> Result<Item, Fault> {
+    let class = class(rest, budget)?;
     let times = match rest.first() {
         Some(b'*') => Times::Most(0),
         Some(b'+') => Times::Most(1),
@@ -175,17 +190,18 @@ fn some(rest: &mut &[u8]) -> Result<Item, &'static str> {
     Ok(Item::Some(class, times))
 }
 
-fn class(rest: &mut &[u8]) -> Result<Class, &'static str> {
-    let Some((&first, after)) = rest.split_first() else { return Err("malformed pattern") };
+fn class(rest: &mut &[u8], budget: &mut Budget<'_>) -> Result<Class, Fault> {
+    let Some((&first, after)) = rest.split_first() else { return Err(Fault::Wrong("malformed pattern")) };
     *rest = after;
     match first {
         b'.' => Ok(Class::ALL),
         b'%' => {
-            let (&letter, after) = after.split_first().ok_or("malformed pattern (ends with '%')")?;
+            let ends = Fault::Wrong("malformed pattern (ends with '%')");
+            let (&letter, after) = after.split_first().ok_or(ends)?;
             *rest = after;
             Ok(Class::named(letter))
         }
-        b'[' => set(rest),
+        b'[' => set(rest, budget),
         byte => {
             let mut class = Class::NONE;
             class.add(byte);
@@ -195,13 +211,15 @@ fn class(rest: &mut &[u8]) -> Result<Class, &'static str> {
 }
 
 /// A set, behind its `[`. As in Lua, its end is searched first, and the byte behind each `%` is skipped. Then the set
-/// is read: a range may end with a `%` that has kept a `]` from ending the set.
-fn set(rest: &mut &[u8]) -> Result<Class, &'static str> {
+/// is read: a range may end with a `%` that has kept a `]` from ending the set. A set may be as long as the pattern.
+fn set(rest: &mut &[u8], budget: &mut Budget<'_>) -> Result<Class, Fault> {
     let negates = rest.first() == Some(&b'^');
-    let (mut members, after) = cut_set(&rest[usize::from(negates)..]).ok_or("malformed pattern (missing ']')")?;
+    let cut = cut_set(&rest[usize::from(negates)..], budget)?;
+    let (mut members, after) = cut.ok_or(Fault::Wrong("malformed pattern (missing ']')"))?;
     *rest = after;
     let mut class = Class::NONE;
     loop {
+        budget.step()?;
         members = match *members {
             [] => return Ok(if negates { class.negated() } else { class }),
             [b'%', ref after @ ..] => {
@@ -222,17 +240,19 @@ fn set(rest: &mut &[u8]) -> Result<Class, &'static str> {
     }
 }
 
-/// The bytes in front of the `]` that ends a set, and the bytes behind it. A set's first byte never ends it.
-fn cut_set(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The bytes in front of the `]` that ends a set, and the bytes behind it; `None` if nothing ends it. A set's first
+/// byte never ends it.
+fn cut_set<'p>(rest: &'p [u8], budget: &mut Budget<'_>) -> mlua::Result<Option<(&'p [u8], &'p [u8])>> {
     let mut end = 0;
     loop {
-        end += match rest.get(end..)? {
-            [] => return None,
-            [b'%', _, ..] => 2,
-            _ => 1,
+        budget.step()?;
+        end += match rest.get(end..) {
+            None | Some([]) => return Ok(None),
+            Some([b'%', _, ..]) => 2,
+            Some(_) => 1,
         };
         if rest.get(end) == Some(&b']') {
-            return Some((&rest[..end], &rest[end + 1..]));
+            return Ok(Some((&rest[..end], &rest[end + 1..])));
         }
     }
 }
