@@ -269,6 +269,12 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         "local t = {} for i = 1, 18 do t = {t, t} end return #cjson.encode(t)",
         "local t = {} for i = 1, 18 do t = {a = t, b = t} end return #cjson.new().encode(t)",
         "local t = {} for i = 1, 18 do t = {t, t} end return pcall(cjson.encode, t)",
+        // Long texts that become small values.
+        "return cjson.decode('{' .. ('\"a\":1,'):rep(2000000) .. '\"a\":1}').a",
+        "return cjson.new().decode('{' .. ('\"a\":1,'):rep(2000000) .. '\"a\":1}').a",
+        "return cmsgpack.unpack('\\223\\0\\30\\132\\128' .. ('\\1\\1'):rep(2000000))[1]",
+        "return ('a'):find('[' .. ('%d'):rep(2000000) .. ']')",
+        "return ('a'):find('%f[' .. ('%d'):rep(2000000) .. ']')",
     ] {
         assert_eq!(ended(source, Protocol::Resp2), "-ERR it was ended", "{source}");
     }
