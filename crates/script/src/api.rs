@@ -8,19 +8,19 @@ use weir_command::float::push_f64;
 use weir_command::reply::Protocol;
 
 use crate::bridge::Bridge;
-use crate::budget::Budget;
+use crate::budget::{Budget, Work};
 use crate::raised::{ended, raised};
-use crate::replies::Reply;
+use crate::replies::Piece;
 use crate::shared::Shared;
 use crate::source;
-use crate::values::{number_of, to_lua};
+use crate::values::{number_of, tagged, to_lua};
 
 /// Redis 7.0.15, as `INFO` reports, too.
 const VERSION: &str = "7.0.15";
 const VERSION_NUMBER: u32 = 0x0007_000f;
 
 fn error_table(lua: &Lua, text: &str) -> mlua::Result<Value> {
-    to_lua(lua, Reply::Error(text.as_bytes().to_vec()))
+    tagged(lua, "err", text.as_bytes())
 }
 
 /// The words of a command; `None` if an argument is neither a text nor a number.
@@ -58,20 +58,26 @@ pub(crate) fn with_calls<T>(
 ) -> mlua::Result<T> {
     let bridge = RefCell::new(bridge);
     lua.scope(|scope| {
-        let calls = |lua: &Lua, args: MultiValue| match call(shared, &bridge, args)? {
-            Reply::Error(text) => Err(raised(text)),
-            reply => to_lua(lua, reply),
+        let calls = |lua: &Lua, args: MultiValue| {
+            let reply = call(shared, &bridge, args)?;
+            match Piece::take(&mut &reply[..]) {
+                Some(Piece::Error(text)) => Err(raised(text)),
+                _ => to_lua(lua, &reply, &mut Work::of(shared)),
+            }
         };
         redis.raw_set("call", scope.create_function(calls)?)?;
-        let pcalls = |lua: &Lua, args: MultiValue| to_lua(lua, call(shared, &bridge, args)?);
+        let pcalls = |lua: &Lua, args: MultiValue| {
+            let reply = call(shared, &bridge, args)?;
+            to_lua(lua, &reply, &mut Work::of(shared))
+        };
         redis.raw_set("pcall", scope.create_function(pcalls)?)?;
         run()
     })
 }
 
 /// The reply of a command.
-fn call(shared: &Shared, bridge: &RefCell<&mut dyn Bridge>, args: MultiValue) -> mlua::Result<Reply> {
-    let error = |text: &str| Ok(Reply::Error(text.as_bytes().to_vec()));
+fn call(shared: &Shared, bridge: &RefCell<&mut dyn Bridge>, args: MultiValue) -> mlua::Result<Vec<u8>> {
+    let error = |text: &str| Ok(format!("-{text}\r\n").into_bytes());
     if args.is_empty() {
         return error("ERR Please specify at least one argument for this redis lib call");
     }
@@ -81,11 +87,10 @@ fn call(shared: &Shared, bridge: &RefCell<&mut dyn Bridge>, args: MultiValue) ->
     if shared.has_to_end() {
         return Err(ended());
     }
-    let reply = bridge.borrow_mut().call(words, shared.protocol()).map_err(|error| {
+    bridge.borrow_mut().call(words, shared.protocol()).map_err(|error| {
         shared.end_with(error);
         ended()
-    })?;
-    Reply::take(&mut &reply[..]).map_or_else(|| error("ERR internal error: the reply was not whole"), Ok)
+    })
 }
 
 /// `error_reply` and `status_reply`: a table with one field.
@@ -93,14 +98,14 @@ fn one_field(lua: &Lua, name: &str, args: &MultiValue) -> mlua::Result<Value> {
     let (1, Some(Value::String(text))) = (args.len(), args.front()) else {
         return error_table(lua, "ERR wrong number or type of arguments");
     };
-    let text = text.as_bytes().to_vec();
+    let text = text.as_bytes();
     if name == "ok" {
-        return to_lua(lua, Reply::Status(text));
+        return tagged(lua, name, &text);
     }
     let text = text.strip_prefix(b"-").unwrap_or(&text);
     // A single word is no code.
     let code: &[u8] = if text.contains(&b' ') { b"" } else { b"ERR " };
-    to_lua(lua, Reply::Error([code, text].concat()))
+    tagged(lua, name, &[code, text].concat())
 }
 
 /// The table `redis`, without the functions of [`with_calls`].

@@ -6,55 +6,76 @@ use weir_command::reply::{OUTPUT_BYTES_MAX, Protocol, Replies};
 
 use crate::budget::{TABLE_WORK, Work};
 use crate::raised::raised;
-use crate::replies::Reply;
+use crate::replies::{self, Piece};
 
 /// How deep nested tables are answered.
 const DEPTH_MAX: usize = 200;
 
-/// `reply` as a Lua value. A reply in RESP2 is always of one of the first five kinds.
-pub(crate) fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
-    let one = |name: &str, value: Value| -> mlua::Result<Value> {
-        let table = lua.create_table()?;
-        table.raw_set(name, value)?;
-        Ok(Value::Table(table))
-    };
+/// A table with one field, a text.
+pub(crate) fn tagged(lua: &Lua, name: &str, text: &[u8]) -> mlua::Result<Value> {
+    table_of(lua, name, Value::String(lua.create_string(text)?))
+}
+
+fn table_of(lua: &Lua, name: &str, value: Value) -> mlua::Result<Value> {
+    let table = lua.create_table()?;
+    table.raw_set(name, value)?;
+    Ok(Value::Table(table))
+}
+
+/// `reply` as a Lua value. In RESP2 it consists of the first five kinds of pieces, and of arrays.
+///
+/// # Errors
+/// The reply is damaged, there is no memory for the value, or the script has to end, as `work` says.
+pub(crate) fn to_lua(lua: &Lua, mut reply: &[u8], work: &mut Work<'_>) -> mlua::Result<Value> {
+    take(lua, &mut reply, work, replies::DEPTH_MAX)
+}
+
+/// Takes the reply at the front of `rest`.
+fn take(lua: &Lua, rest: &mut &[u8], work: &mut Work<'_>, depth: usize) -> mlua::Result<Value> {
+    let damaged = || raised("ERR internal error: the reply was not whole");
+    let depth = depth.checked_sub(1).ok_or_else(damaged)?;
+    let len_before = rest.len();
+    let piece = Piece::take(rest).ok_or_else(damaged)?;
+    work.add(len_before - rest.len())?;
     let text = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
-    Ok(match reply {
-        Reply::Status(status) => one("ok", text(&status)?)?,
-        Reply::Error(error) => one("err", text(&error)?)?,
-        Reply::Integer(number) => Value::Number(number as f64),
-        Reply::Bulk(bytes) => text(&bytes)?,
-        Reply::Null => Value::Boolean(false),
-        Reply::Nothing => Value::Nil,
-        Reply::Bool(is) => Value::Boolean(is),
-        Reply::Double(number) => one("double", Value::Number(number))?,
-        Reply::BigNumber(digits) => one("big_number", text(&digits)?)?,
-        Reply::Verbatim(format, bytes) => {
+    Ok(match piece {
+        Piece::Status(status) => tagged(lua, "ok", status)?,
+        Piece::Error(error) => tagged(lua, "err", error)?,
+        Piece::Integer(number) => Value::Number(number as f64),
+        Piece::Bulk(bytes) => text(bytes)?,
+        Piece::Null => Value::Boolean(false),
+        Piece::Nothing => Value::Nil,
+        Piece::Bool(is) => Value::Boolean(is),
+        Piece::Double(number) => table_of(lua, "double", Value::Number(number))?,
+        Piece::BigNumber(digits) => tagged(lua, "big_number", digits)?,
+        Piece::Verbatim(format, bytes) => {
             let table = lua.create_table()?;
-            table.raw_set("format", text(&format)?)?;
-            table.raw_set("string", text(&bytes)?)?;
-            one("verbatim_string", Value::Table(table))?
+            table.raw_set("format", text(format)?)?;
+            table.raw_set("string", text(bytes)?)?;
+            table_of(lua, "verbatim_string", Value::Table(table))?
         }
-        Reply::Array(elements) => {
-            let table = lua.create_table_with_capacity(elements.len(), 0)?;
-            for (index, element) in elements.into_iter().enumerate() {
-                table.raw_set(index + 1, to_lua(lua, element)?)?;
+        Piece::Array(len) => {
+            // Each element has bytes of its own.
+            let table = lua.create_table_with_capacity(len.min(rest.len()), 0)?;
+            for index in 1..=len {
+                table.raw_set(index, take(lua, rest, work, depth)?)?;
             }
             Value::Table(table)
         }
-        Reply::Set(elements) => {
+        Piece::Set(len) => {
             let table = lua.create_table()?;
-            for element in elements {
-                table.raw_set(to_lua(lua, element)?, true)?;
+            for _ in 0..len {
+                table.raw_set(take(lua, rest, work, depth)?, true)?;
             }
-            one("set", Value::Table(table))?
+            table_of(lua, "set", Value::Table(table))?
         }
-        Reply::Map(pairs) => {
+        Piece::Map(len) => {
             let table = lua.create_table()?;
-            for (key, value) in pairs {
-                table.raw_set(to_lua(lua, key)?, to_lua(lua, value)?)?;
+            for _ in 0..len {
+                let key = take(lua, rest, work, depth)?;
+                table.raw_set(key, take(lua, rest, work, depth)?)?;
             }
-            one("map", Value::Table(table))?
+            table_of(lua, "map", Value::Table(table))?
         }
     })
 }
