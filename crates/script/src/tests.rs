@@ -18,6 +18,7 @@ impl Bridge for Fake {
             b"status" => b"+OK\r\n".to_vec(),
             b"null" => b"$-1\r\n".to_vec(),
             b"map" if protocol == Protocol::Resp3 => b"%1\r\n+a\r\n,1.5\r\n".to_vec(),
+            b"many" => [&b"*2000000\r\n"[..], &b":1\r\n".repeat(2_000_000)[..]].concat(),
             b"map" => b"*2\r\n+a\r\n$3\r\n1.5\r\n".to_vec(),
             _ => b"-ERR value is not an integer or out of range\r\n".to_vec(),
         })
@@ -269,6 +270,7 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         "local t = {} for i = 1, 18 do t = {t, t} end return #cjson.encode(t)",
         "local t = {} for i = 1, 18 do t = {a = t, b = t} end return #cjson.new().encode(t)",
         "local t = {} for i = 1, 18 do t = {t, t} end return pcall(cjson.encode, t)",
+        "return #redis.call('many')",
         // Long texts that become small values.
         "return cjson.decode('{' .. ('\"a\":1,'):rep(2000000) .. '\"a\":1}').a",
         "return cjson.new().decode('{' .. ('\"a\":1,'):rep(2000000) .. '\"a\":1}').a",
