@@ -1,7 +1,7 @@
 //! The commands that a session has queued since `MULTI`, and the rows that it watches.
 
 use weir_command::error::{Error, Outcome};
-use weir_command::{Args, Call, Command, Request, Rows};
+use weir_command::{Args, Call, Command, Request, Rows, Span};
 use weir_model::{Databases, StoredKey};
 use weir_node::RowWatch;
 
@@ -14,8 +14,9 @@ pub(in crate::resp) const WATCHED_MAX: usize = 10_000;
 const NO_ROOM: Error =
     Error::new("ERR the tenant's clients have queued too much: send smaller transactions, or fewer at a time");
 
-/// Bytes that a queued command costs besides its words.
+/// Bytes that a queued command costs besides its words, and a word besides its own.
 const COMMAND_BYTES: u64 = 128;
+const WORD_BYTES: u64 = size_of::<Span>() as u64;
 
 /// A command that waits for `EXEC`.
 #[derive(Clone)]
@@ -45,8 +46,8 @@ impl Queue {
     /// # Errors
     /// The tenant's clients have queued too much.
     pub(in crate::resp) fn add(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
-        self.bytes += COMMAND_BYTES + args.iter_from(0).map(|word| word.len() as u64).sum::<u64>();
-        if !self.hold.try_grow_to(self.bytes) {
+        self.bytes += COMMAND_BYTES + args.iter_from(0).map(|word| WORD_BYTES + word.len() as u64).sum::<u64>();
+        if !self.hold.try_grow_within(self.bytes) {
             return Err(NO_ROOM);
         }
         self.commands.push(Queued { command, request: Request::new(0, 0, args.iter_from(0)) });

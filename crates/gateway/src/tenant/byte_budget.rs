@@ -81,6 +81,11 @@ impl Hold {
         }
     }
 
+    /// The same for what may be put off or refused: never more than the whole budget, even if this is the only hold.
+    pub(crate) fn try_grow_within(&mut self, bytes: u64) -> bool {
+        bytes <= u64::from(self.units_max) * UNIT_BYTES && self.try_grow_to(bytes)
+    }
+
     /// Grows the hold to `bytes` in all, as soon as there is room: first come, first served. One of the connections
     /// that hold something already may go on without room.
     pub(crate) async fn grow_to(&mut self, bytes: u64) {
