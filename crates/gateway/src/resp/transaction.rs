@@ -103,3 +103,6 @@ impl Watched {
         Ok(self.watch.is_changed())
     }
 }
+
+#[cfg(test)]
+mod tests;

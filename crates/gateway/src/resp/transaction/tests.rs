@@ -1,0 +1,29 @@
+//! How much may be queued.
+
+use weir_command::table;
+
+use super::*;
+use crate::tenant::byte_budget::ByteBudget;
+
+/// How often a connection alone can queue the command of `words`, at most `most` times.
+fn queued(words: &[&[u8]], most: usize) -> usize {
+    let budget = ByteBudget::new(1 << 20);
+    let mut queue = Queue::new(budget.hold());
+    let command = table::find(words[0]).expect("a command");
+    let request = Request::new(0, 0, words.iter().copied());
+    (0..most).take_while(|_| queue.add(command, request.args()).is_ok()).count()
+}
+
+#[test]
+fn s12_a_connection_queues_no_more_than_the_whole_budget() {
+    let value = vec![b'x'; 64 << 10];
+    assert_eq!(queued(&[b"SET", b"k", &value], 100), 15);
+}
+
+#[test]
+fn s12_words_without_bytes_count_too() {
+    let mut words = vec![&b""[..]; 1000];
+    words[0] = b"DEL";
+    let queued = queued(&words, 10_000);
+    assert!((100..150).contains(&queued), "{queued}");
+}
