@@ -7,6 +7,7 @@ use weir_node::RowWatch;
 
 use crate::tenant::account::Upheavals;
 use crate::tenant::byte_budget::Hold;
+use crate::tenant::byte_limit::Held;
 
 /// How many rows one session may watch.
 pub(in crate::resp) const WATCHED_MAX: usize = 10_000;
@@ -66,6 +67,13 @@ pub(in crate::resp) struct Watched {
     pub(in crate::resp) existed: bool,
     /// The events that had concerned all keys of the tenant by then.
     pub(in crate::resp) upheavals: Upheavals,
+    /// Books [`watched_bytes`].
+    pub(in crate::resp) _held: Held,
+}
+
+/// Bytes of memory that it takes to watch `key`: it is kept here, with the watch, and once for the tenant.
+pub(in crate::resp) fn watched_bytes(key: &[u8]) -> u64 {
+    512 + 3 * key.len() as u64
 }
 
 impl Watched {

@@ -47,6 +47,10 @@ const LONG_BYTES_MAX: u64 = 256 << 20;
 /// read until there is room (S12).
 const UNFINISHED_BYTES_MAX: u64 = 256 << 20;
 
+/// Bytes of the keys that the connections of one tenant watch, with what belongs to them. Whoever wants to watch more
+/// is refused (S12).
+const WATCHED_BYTES_MAX: u64 = 64 << 20;
+
 /// The part of the gateway's state that belongs to one tenant.
 pub(crate) struct Account {
     pub(crate) tenant: u32,
@@ -76,6 +80,8 @@ pub(crate) struct Account {
     pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
     pub(crate) unfinished: ByteBudget,
+    /// Keys that the tenant's connections watch.
+    pub(crate) watched: Arc<ByteLimit>,
     /// How often all data of the tenant was deleted at once.
     flushes: AtomicU64,
     /// The rows that the tenant's connections wait for.
@@ -325,6 +331,7 @@ impl Accounts {
             pubsub: Arc::clone(&pubsub),
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
+            watched: ByteLimit::new(WATCHED_BYTES_MAX),
             flushes: AtomicU64::new(0),
             waiting_rows: Arc::default(),
             scripts: Scripts::new(&self.machines),
