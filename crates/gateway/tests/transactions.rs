@@ -463,3 +463,17 @@ fn a_transaction_with_a_command_that_costs_many_seconds_passes_as_that_command_d
     weir.store.quota.set_limits(&UnitLimits { rcu: 0, ru: 1, on_limit: OnLimit::default(), ..ONE_READ_A_SECOND });
     assert_eq!(all(&mut client, &lines)[3], "*2\r\n+OK\r\n+OK\r\n");
 }
+
+#[test]
+fn s12_keys_that_are_watched_are_bounded() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let key = |number: usize| format!("{number:060000}");
+    let refused = (0..1000).find(|&number| client.ask(&["WATCH", &key(number)]) != b"+OK\r\n");
+    // Three times the key, and some bytes.
+    assert_eq!(refused, Some((64 << 20) / (3 * 60_000 + 512)));
+    let told = other.ask(&["WATCH", &key(0)]);
+    assert!(told.starts_with(b"-ERR the tenant's clients watch too many bytes"), "{}", told.escape_ascii());
+    assert_eq!(client.say("UNWATCH"), "+OK\r\n");
+    assert_eq!(other.ask(&["WATCH", &key(0)]), b"+OK\r\n");
+}
