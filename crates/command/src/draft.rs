@@ -124,6 +124,12 @@ impl Draft {
         self.events.len()
     }
 
+    /// How many bytes of memory the events behind the first `len` take.
+    pub fn events_bytes(&self, len: usize) -> usize {
+        let behind = self.events.get(len..).unwrap_or_default();
+        behind.iter().map(|event| size_of::<KeyEvent>() + event.key.len()).sum()
+    }
+
     /// Notes that the connection `by` reads `key` behind the events so far, and keeps its value.
     pub fn keep(&mut self, key: &[u8], by: u64) {
         self.events.push(KeyEvent { class: Classes::KEPT, name: "", database: 0, key: key.into(), by });

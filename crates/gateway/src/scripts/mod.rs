@@ -39,8 +39,11 @@ pub(crate) const THREADS: usize = 8;
 pub(crate) const NICE: i32 = 10;
 /// How many scripts of one tenant may have threads at the same time, so that other tenants find some.
 const RUNNING_MAX: usize = 2;
-/// Most bytes that a script may write and publish. They are kept in memory until it has ended.
+/// Most bytes that a script may write and publish, and most bytes of events that it may cause. They are kept in memory
+/// until it has ended.
 pub(crate) const WRITTEN_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of keys that a script may ask for without having declared them. They are kept until it has ended.
+pub(crate) const ASKED_BYTES_MAX: usize = 64 << 20;
 /// How long a script may run. If it takes longer, nothing of it is written.
 const TIME_MAX: Nanos = 10_000_000_000;
 
@@ -49,6 +52,8 @@ pub(crate) const TOO_LONG: Error =
 const KILLED: Error = Error::new("ERR Error running script: Script killed by user with SCRIPT KILL...");
 pub(crate) const TOO_LARGE: Error =
     Error::new("ERR the script writes or publishes more than 64 MB and was ended: nothing of it was written");
+pub(crate) const TOO_MANY_KEYS: Error =
+    Error::new("ERR the script asks for more than 64 MB of keys that it has not declared: nothing of it was written");
 const GONE: Error = Error::new("ERR whoever ran the script is gone");
 
 /// How many bytes of a line that a script logs are kept.

@@ -26,7 +26,10 @@ use crate::resp::outbox::YIELD;
 use crate::resp::rights::Rights;
 use crate::resp::tracked::Reader;
 use crate::scripts::here::{self, Here, Left, SOURCE_BYTES_MAX};
-use crate::scripts::{Asked, Control, Job, Known, LIMITS, Pace, RunningFunction, TOO_LARGE, WRITTEN_BYTES_MAX};
+use crate::scripts::{
+    ASKED_BYTES_MAX, Asked, Control, Job, Known, LIMITS, Pace, RunningFunction, TOO_LARGE, TOO_MANY_KEYS,
+    WRITTEN_BYTES_MAX,
+};
 use crate::stats::Calls;
 
 /// How many bytes of lines about the calls of one script are kept for monitors. Further lines are left out.
@@ -41,6 +44,9 @@ const ERRORS_MAX: usize = 32;
 /// How many words of a call of a function are shown while it runs, and how many bytes of each word.
 const SHOWN_WORDS: usize = 32;
 const SHOWN_WORD_BYTES: usize = 128;
+
+/// Bytes that a row takes besides its key when a script has asked for it.
+const ROW_BYTES: usize = 64;
 
 /// How many instructions make a slice, in which request units count them.
 const SLICE_INSTRUCTIONS: u32 = 100;
@@ -140,6 +146,12 @@ pub(super) struct Scripted {
     /// Messages that are sent when the transaction is final.
     published: Vec<Message>,
     published_bytes: usize,
+    /// Bytes of the events that the script has caused.
+    events_bytes: usize,
+    /// Rows that the script has asked for and that are not locked.
+    missing: BTreeSet<Vec<u8>>,
+    /// Bytes of all rows that were missing, in this run and in those before it.
+    asked_bytes: usize,
     /// Lines for monitors; `None` if there are none.
     monitored: Option<Vec<Vec<u8>>>,
     monitored_bytes: usize,
@@ -168,6 +180,9 @@ impl Scripted {
             terms,
             published: Vec::new(),
             published_bytes: 0,
+            events_bytes: 0,
+            missing: BTreeSet::new(),
+            asked_bytes: 0,
             monitored,
             monitored_bytes: 0,
             calls: Calls::default(),
@@ -209,6 +224,8 @@ impl Scripted {
         self.published.clear();
         self.denied.clear();
         self.errors.clear();
+        self.missing.clear();
+        self.events_bytes = 0;
         self.calls = Calls::default();
         self.monitored.iter_mut().for_each(Vec::clear);
         (self.ended, self.wrote, self.asked, self.published_bytes, self.monitored_bytes) = (None, false, 0, 0, 0);
@@ -236,6 +253,11 @@ impl Scripted {
         if ended.is_err() {
             draft.rewind(before.0);
             draft.forget_events(before.1);
+        }
+        // A script that has asked for too much is not run again for that.
+        let mut missing = std::mem::take(&mut self.missing);
+        if !self.asks_for_too_much() {
+            ground.missing.append(&mut missing);
         }
         self.note_own_error(&ended);
         self.ended = Some(ended);
@@ -300,14 +322,24 @@ impl Scripted {
         draft: &mut Draft,
     ) -> Outcome<Vec<u8>> {
         self.asked += 1;
+        let events = draft.events_len();
         self.host.replies().protocol = protocol;
         let outcome = self.checked(rows, &words, ground, draft).await;
         let reply = self.host.take_answer(&outcome);
         if let Err(error) = outcome {
             self.note_error(error);
         }
-        let is_too_large = draft.batch().as_bytes().len().max(self.published_bytes) > WRITTEN_BYTES_MAX;
-        if is_too_large { Err(TOO_LARGE) } else { Ok(reply) }
+        self.events_bytes += draft.events_bytes(events);
+        let written = draft.batch().as_bytes().len();
+        match () {
+            () if written.max(self.published_bytes).max(self.events_bytes) > WRITTEN_BYTES_MAX => Err(TOO_LARGE),
+            () if self.asks_for_too_much() => Err(TOO_MANY_KEYS),
+            () => Ok(reply),
+        }
+    }
+
+    fn asks_for_too_much(&self) -> bool {
+        self.asked_bytes > ASKED_BYTES_MAX
     }
 
     async fn checked(&mut self, rows: &dyn Rows, words: &[Vec<u8>], ground: &mut Ground, draft: &mut Draft) -> Outcome {
@@ -395,8 +427,8 @@ impl Scripted {
             reader.remember_behind(draft, command, args, &self.run.keys);
         }
         for row in rows_of(command, args, self.database, self.terms.call.databases) {
-            if !ground.rows.contains(&row[..]) {
-                ground.missing.insert(row.to_vec());
+            if !ground.rows.contains(&row[..]) && self.missing.insert(row.to_vec()) {
+                self.asked_bytes += ROW_BYTES + row.len();
             }
         }
         self.bill.work.count(Module::ScriptCall, 1);
