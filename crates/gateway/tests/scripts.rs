@@ -50,6 +50,37 @@ fn what_a_script_writes_is_bounded() {
     }
 }
 
+#[test]
+fn what_a_script_asks_for_is_bounded() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    let asks = "local k = string.rep('k', 60000) redis.call('set', KEYS[1], 'half') \
+                for i = 1, tonumber(ARGV[1]) do redis.call('exists', k .. i) end return 'done'";
+    let reply = String::from_utf8_lossy(&client.ask(&["EVAL", asks, "1", "a", "3000"])).into_owned();
+    assert!(reply.contains("more than 64 MB of keys"), "{reply}");
+    assert_eq!(client.say("EXISTS a"), ":0\r\n");
+    // Neither is the rest of a transaction run on rows that are not locked.
+    let lines = ["MULTI".to_owned(), "SET b 1".to_owned()];
+    lines.iter().for_each(|line| assert!(client.say(line).starts_with('+')));
+    assert_eq!(client.ask(&["EVAL", "return redis.call('incr', 'other')", "0"]), b"+QUEUED\r\n");
+    assert_eq!(client.ask(&["EVAL", asks, "1", "a", "3000"]), b"+QUEUED\r\n");
+    let reply = client.say("EXEC");
+    assert!(reply.starts_with("*3\r\n+OK\r\n:1\r\n-ERR the script asks for more than 64 MB"), "{reply}");
+    assert_eq!(client.say("MGET b other a"), "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$-1\r\n");
+    assert_eq!(client.ask(&["EVAL", asks, "1", "a", "10"]), b"$4\r\ndone\r\n");
+}
+
+#[test]
+fn what_a_script_makes_others_hear_is_bounded() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    assert_eq!(client.say("CLIENT TRACKING ON"), "+OK\r\n");
+    let reads = "redis.call('set', KEYS[1], 'half') for i = 1, 1500 do redis.call('get', KEYS[2]) end";
+    let reply = String::from_utf8_lossy(&client.ask(&["EVAL", reads, "2", "a", &"k".repeat(60_000)])).into_owned();
+    assert!(reply.contains("more than 64 MB"), "{reply}");
+    assert_eq!(client.say("EXISTS a"), ":0\r\n");
+}
+
 /// The words of a script have the limits of a client's words.
 #[test]
 fn a_script_may_ask_for_no_more_than_a_client() {
