@@ -12,6 +12,11 @@ use crate::raised::raised;
 const NAMES: &str =
     "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
+/// Bytes that the names and descriptions of a library's functions may take, and what each function takes besides: the
+/// machine's own limit does not see them.
+const REGISTERED_BYTES_MAX: usize = 1 << 20;
+const FUNCTION_BYTES: usize = 64;
+
 /// What a library that is being loaded has registered.
 pub(crate) type Registered = BTreeMap<String, (Declared, Function)>;
 
@@ -98,7 +103,7 @@ pub(crate) fn table(lua: &Lua, redis: &Table, registered: &Arc<Mutex<Option<Regi
 /// `redis.register_function`, which notes its arguments in `registered`. A function of the library may have kept it, so
 /// it checks that a library is being loaded.
 fn registers(lua: &Lua, registered: &Arc<Mutex<Option<Registered>>>) -> mlua::Result<Function> {
-    let own = Arc::clone(registered);
+    let (own, taken) = (Arc::clone(registered), Mutex::new(0));
     lua.create_function(move |lua, args: MultiValue| {
         if own.lock().is_none() {
             return wrong("ERR redis.register_function can only be called on FUNCTION LOAD command");
@@ -128,6 +133,14 @@ fn registers(lua: &Lua, registered: &Arc<Mutex<Option<Registered>>>) -> mlua::Re
         if all.contains_key(&declared.name) {
             return wrong("ERR Function already exists in the library");
         }
+        let mut taken = taken.lock();
+        // What the library before has registered no longer counts.
+        let before = if all.is_empty() { 0 } else { *taken };
+        let bytes = before + FUNCTION_BYTES + declared.bytes();
+        if bytes > REGISTERED_BYTES_MAX {
+            return wrong("ERR the names and descriptions of a library's functions take more than 1 MB");
+        }
+        *taken = bytes;
         all.insert(declared.name.clone(), (declared, callback));
         Ok(())
     })

@@ -23,6 +23,11 @@ pub struct Declared {
 }
 
 impl Declared {
+    /// Bytes of the name and the description.
+    pub(crate) fn bytes(&self) -> usize {
+        self.name.len() + self.description.as_ref().map_or(0, Vec::len)
+    }
+
     /// Whether the function declares that it writes nothing.
     pub fn writes_nothing(&self) -> bool {
         self.flags & 1 != 0
@@ -61,9 +66,10 @@ impl Libraries {
         self.functions.len()
     }
 
-    /// Bytes of code in all libraries.
+    /// Bytes of code in all libraries, and of the names and descriptions of their functions.
     pub fn bytes(&self) -> usize {
-        self.all.values().map(|library| library.code.len()).sum()
+        let of_functions = |library: &Library| library.functions.iter().map(Declared::bytes).sum::<usize>();
+        self.all.values().map(|library| library.code.len() + of_functions(library)).sum()
     }
 
     /// The library of this name.
