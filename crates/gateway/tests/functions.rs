@@ -90,6 +90,9 @@ fn what_a_tenant_may_load_is_bounded() {
     };
     assert_eq!(client.ask(&["FUNCTION", "LOAD", &half("a")]), b"$1\r\na\r\n");
     assert!(client.ask(&["FUNCTION", "LOAD", &half("b")]).starts_with(b"-ERR a tenant's functions are at most"));
+    let described = "#!lua name=d\nredis.register_function{function_name='d', callback=function() end, \
+                     description=('x'):rep(600000)}";
+    assert!(client.ask(&["FUNCTION", "LOAD", described]).starts_with(b"-ERR a tenant's functions are at most"));
     assert!(
         client
             .ask(&["FUNCTION", "LOAD", "#!lua name=c\nlocal t = {} while true do t[#t + 1] = {} end"])

@@ -466,6 +466,23 @@ fn libraries_register_functions() {
     assert_eq!(told("return tostring(redis.register_function)"), "$3 nil");
 }
 
+#[test]
+fn what_a_library_registers_is_bounded() {
+    let mut machine = Machine::new().expect("a machine");
+    let world: Arc<dyn World> = Arc::new(LeftOut::default());
+    // The second one may have as much as the first.
+    for (count, is_fine) in [(3, true), (3, true), (4, false), (3, true)] {
+        let code = format!(
+            "#!lua name=x\nlocal text = ('x'):rep(300000)\nfor i = 1, {count} do\n\
+             redis.register_function{{function_name = 'f' .. i, callback = function() end, description = text}} end"
+        );
+        let loaded = machine.load(code.as_bytes(), LIMITS, &world);
+        let error = loaded.err().map(|error| String::from_utf8_lossy(error.text()).into_owned()).unwrap_or_default();
+        assert_eq!(error.contains("more than 1 MB"), !is_fine, "{count}: {error}");
+        assert_eq!(error.is_empty(), is_fine, "{count}: {error}");
+    }
+}
+
 /// Notes the libraries that are left out.
 #[derive(Default)]
 struct LeftOut(parking_lot::Mutex<Vec<String>>);
