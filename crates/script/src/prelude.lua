@@ -172,8 +172,16 @@ function world.pcall(...)
     return caught(lua_pcall(...))
 end
 
+-- The handler gets the text of an error of the machine, and not the error itself: that has a traceback which the
+-- machine's limit of memory does not see, and a script could keep any number of them.
 function world.xpcall(...)
-    return caught(lua_xpcall(...))
+    local body, handler = ...
+    if select("#", ...) < 2 then
+        return lua_xpcall(...)
+    end
+    return caught(lua_xpcall(body, function(message)
+        return handler(machine.text_of(message))
+    end))
 end
 
 function world.rawget(table, name)
