@@ -210,6 +210,25 @@ fn scripts_give_what_they_give_in_redis() {
     }
 }
 
+/// An error itself has a traceback that the machine's limit of memory does not see.
+#[test]
+fn a_handler_of_errors_gets_their_text() {
+    for (body, text) in [
+        ("redis.call('incr', 'str')", "ERR value is not an integer or out of range"),
+        ("string.find('x', '[')", "user_script:1: malformed pattern (missing ']')"),
+        ("error('oops')", "user_script:1: oops"),
+    ] {
+        let source = format!(
+            "local kept local ok = xpcall(function() {body} end, function(e) kept = e return 'handled' end) \
+             return {{type(kept), kept, tostring(ok)}}"
+        );
+        assert_eq!(told(&source), format!("*3 $6 string ${} {text} $5 false", text.len()), "{body}");
+    }
+    assert_eq!(told("return {xpcall(function() return 1, 2 end, function() end)}"), "*3 :1 :1 :2");
+    assert_eq!(told("return select(2, xpcall(error, function(e) return 'handled' end))"), "$7 handled");
+    assert!(told("return xpcall(error)").contains("bad argument #2 to"));
+}
+
 #[test]
 fn replies_of_resp3_have_their_own_types() {
     for (source, reply) in [
