@@ -114,8 +114,8 @@ impl<'p> LockedRows<'p> {
     /// Whether the expired row is certainly still there, and not latched by another command. The caller holds the order
     /// lock. A command may read keys that are not its rows; others may write to those keys once it has released the
     /// lock and has its own rows `latched` instead.
-    fn is_still(&self, found: &Expired, order: &Latches, latched: Option<&[StoredKey]>) -> bool {
-        if latched.is_some_and(|rows| rows.iter().any(|row| row[..] == *found.key)) {
+    fn is_still(&self, found: &Expired, order: &Latches, latched: Option<&BTreeSet<&[u8]>>) -> bool {
+        if latched.is_some_and(|rows| rows.contains(&found.key[..])) {
             return true;
         }
         if order.any(once(&found.key[..])) {
@@ -149,7 +149,8 @@ impl<'p> LockedRows<'p> {
         order: &Latches,
         latched: Option<&[StoredKey]>,
     ) -> BTreeMap<&'a [u8], Elsewhere> {
-        let still = expired.iter().filter(|found| self.is_still(found, order, latched));
+        let latched: Option<BTreeSet<&[u8]>> = latched.map(|rows| rows.iter().map(|row| &row[..]).collect());
+        let still = expired.iter().filter(|found| self.is_still(found, order, latched.as_ref()));
         still.map(|found| (&found.key[..], found.elsewhere)).collect()
     }
 

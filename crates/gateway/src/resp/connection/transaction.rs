@@ -13,7 +13,7 @@ use weir_command::bill::{Charge, OwnBill};
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::Mark;
 use weir_command::table::Id;
-use weir_command::{Args, Command, rows_of};
+use weir_command::{Args, Command, TURN_KEYS, rows_of};
 use weir_io::Nanos;
 use weir_model::{Databases, slot};
 use weir_node::Unit;
@@ -155,6 +155,9 @@ impl<S: Store> Connection<S> {
         work.count(Module::Command, queued.len() as u64);
         work.count(Module::Word, queued.iter().map(|queued| queued.request.args().len() as u64).sum());
         for (index, mut step) in steps.into_iter().enumerate() {
+            if index % TURN_KEYS == TURN_KEYS - 1 {
+                YIELD.now().await;
+            }
             // A `SELECT` in front of this step may have chosen a database, or may have been refused.
             step.choose(self.session.database());
             // A command in front of this step may have changed what is allowed.
@@ -250,6 +253,9 @@ impl<S: Store> Connection<S> {
         let own = std::mem::take(&mut self.session.bill);
         *ran += done.len();
         for (index, (member, done)) in members.iter().zip(done).enumerate() {
+            if index % TURN_KEYS == TURN_KEYS - 1 {
+                YIELD.now().await;
+            }
             self.session.called(done.call);
             let charge = charges.get(index);
             if let Some(charge) = charge {
