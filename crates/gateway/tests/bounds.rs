@@ -149,6 +149,22 @@ fn s14_many_requests_in_one_go_are_served_in_turns() {
 }
 
 #[test]
+fn s14_a_long_transaction_is_run_in_turns() {
+    let weir = start();
+    let mut client = weir.connect();
+    let some = encode(&["SET", "k", "v"]).repeat(1000);
+    let served = served_at_best(|| {
+        assert_eq!(client.say("MULTI"), "+OK\r\n");
+        for _ in 0..20 {
+            client.send(&some);
+            (0..1000).for_each(|_| assert_eq!(client.reply(), b"+QUEUED\r\n"));
+        }
+        served_beside(&weir, &mut client, &encode(&["EXEC"]))
+    });
+    assert_ne!(served, 0);
+}
+
+#[test]
 fn s14_words_that_mean_nothing_are_not_gone_through() {
     let weir = start();
     let mut client = weir.connect();
