@@ -17,6 +17,12 @@ pub async fn end_turn(yields: Yield, index: usize) {
     }
 }
 
+/// Whether others are to be served before the key with the number `index`, for a command that takes a turn for one of
+/// its parts: the [`TURN_KEYS`] keys of such a part are one turn.
+pub fn begins_turn(index: usize) -> bool {
+    index > 0 && index.is_multiple_of(TURN_KEYS)
+}
+
 /// Sorts pieces of `items`, and then merges them two by two, so equal items keep their order. Also gives how many
 /// comparisons that took.
 pub async fn sort_in_turns<T>(yields: Yield, items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> (Vec<T>, usize) {

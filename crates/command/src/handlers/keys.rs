@@ -6,7 +6,7 @@ use super::STRING;
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::turn::end_turn;
+use crate::turn::{begins_turn, end_turn};
 
 /// `DEL` and `UNLINK`. In Weir they are the same, because freeing memory is never on the path of a command.
 pub async fn del(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -15,12 +15,14 @@ pub async fn del(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     keys.sort_unstable();
     keys.dedup();
     let mut living = Vec::with_capacity(keys.len());
-    for key in keys {
+    for (index, key) in keys.into_iter().enumerate() {
+        cx.end_step(begins_turn(index)).await;
         if cx.get(key).await?.is_some() {
             living.push(key);
         }
     }
-    for key in &living {
+    for (index, key) in living.iter().enumerate() {
+        cx.end_step(begins_turn(index)).await;
         cx.delete(key)?;
     }
     cx.replies().integer(living.len() as i64);

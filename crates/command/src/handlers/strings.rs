@@ -7,7 +7,7 @@ use super::expiry::{Expiry, Unit};
 use crate::args::Args;
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX, WRONG_TYPE};
-use crate::turn::end_turn;
+use crate::turn::{begins_turn, end_turn};
 
 fn reply_value(cx: &mut Context<'_>, value: Option<Value>) {
     match value {
@@ -208,7 +208,8 @@ pub async fn mset(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len().is_multiple_of(2) {
         return Err(Error::arity("mset"));
     }
-    for (key, value) in pairs(args) {
+    for (index, (key, value)) in pairs(args).enumerate() {
+        cx.end_step(begins_turn(index)).await;
         cx.put(key, value, None)?;
     }
     cx.replies().ok();
