@@ -165,6 +165,24 @@ fn s14_a_long_transaction_is_run_in_turns() {
 }
 
 #[test]
+fn s14_a_long_command_of_a_transaction_is_run_in_turns() {
+    let weir = start();
+    let mut client = weir.connect();
+    let keys = || (0..KEYS).map(|i| format!("key-{i}"));
+    let mset: Vec<String> =
+        std::iter::once("MSET".to_owned()).chain(keys().flat_map(|key| [key, "v".to_owned()])).collect();
+    let del: Vec<String> = std::iter::once("DEL".to_owned()).chain(keys()).collect();
+    for words in [mset, del] {
+        let served = served_at_best(|| {
+            assert_eq!(client.say("MULTI"), "+OK\r\n");
+            assert_eq!(client.ask(&words), b"+QUEUED\r\n");
+            served_beside(&weir, &mut client, &encode(&["EXEC"]))
+        });
+        assert_ne!(served, 0, "{}", words[0]);
+    }
+}
+
+#[test]
 fn s14_words_that_mean_nothing_are_not_gone_through() {
     let weir = start();
     let mut client = weir.connect();
