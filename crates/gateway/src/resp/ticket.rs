@@ -12,6 +12,7 @@ use weir_command::error::Error;
 use weir_command::{Command, Request};
 use weir_io::Nanos;
 
+use crate::tenant::byte_limit::Held;
 use crate::waiting_rows::RowWait;
 
 /// How a wait has ended.
@@ -65,6 +66,8 @@ pub(crate) struct BlockedOnRows {
     pub(crate) request: Request,
     /// Whether the command takes something from the row ([`weir_command::Wait`]).
     pub(crate) takes: bool,
+    /// Books the memory of the wait.
+    pub(crate) _held: Held,
 }
 
 /// A new wait, and the ticket that ends it.

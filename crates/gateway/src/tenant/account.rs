@@ -51,6 +51,10 @@ const UNFINISHED_BYTES_MAX: u64 = 256 << 20;
 /// is refused (S12).
 const WATCHED_BYTES_MAX: u64 = 64 << 20;
 
+/// Bytes of the keys that the blocked connections of one tenant wait for, with what belongs to them. Whoever wants to
+/// wait for more is refused.
+const WAITED_BYTES_MAX: u64 = 256 << 20;
+
 /// The part of the gateway's state that belongs to one tenant.
 pub(crate) struct Account {
     pub(crate) tenant: u32,
@@ -82,6 +86,8 @@ pub(crate) struct Account {
     pub(crate) unfinished: ByteBudget,
     /// Keys that the tenant's connections watch.
     pub(crate) watched: Arc<ByteLimit>,
+    /// Keys that the tenant's connections wait for.
+    pub(crate) waited: Arc<ByteLimit>,
     /// How often all data of the tenant was deleted at once.
     flushes: AtomicU64,
     /// The rows that the tenant's connections wait for.
@@ -332,6 +338,7 @@ impl Accounts {
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             watched: ByteLimit::new(WATCHED_BYTES_MAX),
+            waited: ByteLimit::new(WAITED_BYTES_MAX),
             flushes: AtomicU64::new(0),
             waiting_rows: Arc::default(),
             scripts: Scripts::new(&self.machines),

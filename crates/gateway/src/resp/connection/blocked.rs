@@ -10,10 +10,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use weir_command::error::Outcome;
+use weir_command::error::{Error, Outcome};
 use weir_command::reply::Replies;
 use weir_command::{Args, Command, Request, Wait, rows_of};
 use weir_io::{Nanos, sleep_until};
+use weir_model::StoredKey;
 
 use super::Connection;
 use crate::pool;
@@ -27,6 +28,19 @@ use crate::waiting_rows::Tried;
 
 /// How many bytes after a blocking command are read during the wait. If the client sends more, its end is not noticed.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
+
+/// How many keys one command may wait for: it takes its places in their queues in one turn.
+const ROWS_MAX: usize = 10_000;
+
+const TOO_MANY_ROWS: Error = Error::new("ERR a command waits for at most 10000 keys");
+const NO_ROOM: Error =
+    Error::new("ERR the tenant's clients wait for too many keys: wait for fewer, or with fewer clients");
+
+/// Bytes of memory that it takes to wait for `row`. Its key is kept with the request, with the place in its queue, and
+/// for the queue itself.
+fn waited_bytes(row: &StoredKey) -> u64 {
+    512 + 3 * row.len() as u64
+}
 
 /// What has ended or interrupted a wait.
 enum Event {
@@ -137,7 +151,12 @@ impl<S: Store> Connection<S> {
         }
         let databases = self.session.databases();
         let rows = rows_of(command, args, self.session.database(), databases);
-        let place = self.session.account()?.waiting_rows.wait_for(&rows, databases, command.writes());
+        if rows.len() > ROWS_MAX {
+            return Err(TOO_MANY_ROWS);
+        }
+        let account = self.session.account()?;
+        let held = account.waited.try_hold(rows.iter().map(waited_bytes).sum::<u64>()).ok_or(NO_ROOM)?;
+        let place = account.waiting_rows.wait_for(&rows, databases, command.writes());
         // From now on the command means what it meant when it came.
         let request = resolved(args, &wait.resolved);
         self.session.is_again = true;
@@ -157,7 +176,7 @@ impl<S: Store> Connection<S> {
         timed_out.null_array();
         let timed_out = timed_out.to_vec();
         let later = outbox.client.block();
-        let rows = BlockedOnRows { place, command, request, takes: wait.takes };
+        let rows = BlockedOnRows { place, command, request, takes: wait.takes, _held: held };
         self.session.blocked = Some(Blocked { later, until, timed_out, rows: Some(rows) });
         Ok(())
     }
