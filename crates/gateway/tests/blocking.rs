@@ -501,3 +501,19 @@ fn every_value_comes_to_one_who_waits() {
         assert_eq!(taken.len(), 800, "{engine}");
     }
 }
+
+#[test]
+fn a_command_waits_for_a_bounded_number_of_keys() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let words = |count: usize| -> Vec<String> {
+        let keys = (0..count).map(|key| key.to_string());
+        ["BLPOP".to_owned()].into_iter().chain(keys).chain(["0.001".to_owned()]).collect()
+    };
+    let told = client.ask(&words(10_001));
+    assert_eq!(String::from_utf8_lossy(&told), "-ERR a command waits for at most 10000 keys\r\n");
+    assert_eq!(client.ask(&words(10_000)), b"*-1\r\n");
+    // If it finds something at once, it does not wait.
+    assert_eq!(client.say("RPUSH 7 x"), ":1\r\n");
+    assert_eq!(client.ask(&words(10_001)), b"*2\r\n$1\r\n7\r\n$1\r\nx\r\n");
+}
