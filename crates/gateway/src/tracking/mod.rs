@@ -152,14 +152,16 @@ impl Tracking {
         self.inner.lock().table.keys_max
     }
 
-    /// Evicts keys until the table is within its limits. Returns the messages that this takes.
-    pub(crate) fn shrink(&self) -> Vec<Message> {
+    /// Evicts keys until the table is within its limits, at most `most` of them. Returns the messages that this takes,
+    /// and whether there may be more to evict.
+    pub(crate) fn shrink(&self, most: usize) -> (Vec<Message>, bool) {
         let mut inner = self.inner.lock();
         let mut messages = Vec::new();
-        while let Some((key, clients)) = inner.table.evict() {
+        for _ in 0..most {
+            let Some((key, clients)) = inner.table.evict() else { return (messages, false) };
             messages.extend(inner.tell_each(&key, clients, 0));
         }
-        messages
+        (messages, true)
     }
 
     /// The connection `by` has changed `key`. Returns the messages to send at once.

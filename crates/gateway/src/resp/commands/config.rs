@@ -9,7 +9,7 @@ use weir_command::glob::{self, Glob};
 use weir_command::number::parse_i64;
 use weir_command::{Args, DATABASES, lower, table};
 
-use super::{check_words, send_messages};
+use super::{check_words, shrink_table};
 use crate::resp::hints::{self, HINTS};
 use crate::resp::outbox::YIELD;
 use crate::resp::percentiles;
@@ -44,7 +44,7 @@ pub(in crate::resp) async fn config<S: Store>(session: &mut Session<S>, args: Ar
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
         b"get" => get(session, args).await?,
-        b"set" => set(session, args)?,
+        b"set" => set(session, args).await?,
         b"resetstat" => {
             session.reset_stats()?;
             // As in Redis, this call is the first one that is counted again.
@@ -185,7 +185,7 @@ impl Setting {
 }
 
 /// Changes all settings, or none.
-fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
+async fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
@@ -222,10 +222,8 @@ fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::AclLogLenMax(len) => session.account()?.users.log.set_len_max(len),
             Setting::Hint(index, value) => session.account()?.hints.set(index, value),
             Setting::TrackedKeys(max) => {
-                let tracking = &session.account()?.tracking;
-                tracking.set_keys_max(max);
-                let messages = tracking.shrink();
-                send_messages(session, messages);
+                session.account()?.tracking.set_keys_max(max);
+                shrink_table(session).await;
             }
             Setting::Notified(classes) => {
                 let key_events = Arc::clone(&session.account()?.key_events);

@@ -33,7 +33,7 @@ use weir_command::{Args, Command, TURN_KEYS};
 pub(super) use self::debug::protocol as debug_protocol;
 pub(super) use self::pubsub::{deliver, was_cut};
 pub(super) use self::scripts::number_of_keys;
-pub(super) use self::tracking::send_messages;
+pub(super) use self::tracking::{send_messages, shrink_table};
 use super::outbox::YIELD;
 use super::session::Session;
 use crate::pubsub::Kind;

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Weak};
 
 use weir_command::error::{Error, Outcome, SYNTAX};
-use weir_command::{Args, integer, lower};
+use weir_command::{Args, TURN_KEYS, integer, lower};
 
 use super::was_cut;
 use crate::mailbox::Recipient;
+use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::resp::tracked::Tracked;
 use crate::store::Store;
@@ -27,6 +28,20 @@ pub(in crate::resp) fn send_messages<S: Store>(session: &Session<S>, messages: V
     let now = session.outbox.server.clock.now();
     let cut = messages.iter().flat_map(|message| account.pubsub.tell(message, now));
     was_cut(session, cut.collect());
+}
+
+/// Forgets keys until the table is within its limits, and tells those who keep their values. Other connections are
+/// served in between.
+pub(in crate::resp) async fn shrink_table<S: Store>(session: &mut Session<S>) {
+    let Ok(account) = session.account().map(Arc::clone) else { return };
+    loop {
+        let (messages, has_more) = account.tracking.shrink(TURN_KEYS);
+        send_messages(session, messages);
+        if !has_more {
+            return;
+        }
+        YIELD.now().await;
+    }
 }
 
 pub(super) fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {

@@ -300,7 +300,7 @@ impl<S: Store> Connection<S> {
             }
         }
         self.send_events().await;
-        self.end_remembering(members.first().map(|member| member.command));
+        self.end_remembering(members.first().map(|member| member.command)).await;
         run
     }
 

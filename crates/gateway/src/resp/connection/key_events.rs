@@ -8,7 +8,7 @@ use weir_command::{Args, Command};
 
 use super::Connection;
 use crate::key_events::send_waiting;
-use crate::resp::commands::{send_messages, was_cut};
+use crate::resp::commands::{shrink_table, was_cut};
 use crate::resp::outbox::YIELD;
 use crate::resp::tracked::Reader;
 use crate::store::Store;
@@ -44,17 +44,14 @@ impl<S: Store> Connection<S> {
     /// The command has ended, or was refused: the choice of `CLIENT CACHING` no longer applies, and keys beyond the
     /// limit are forgotten. `command` is `None` if there is no such command.
     #[inline]
-    pub(super) fn end_remembering(&mut self, command: Option<&Command>) {
+    pub(super) async fn end_remembering(&mut self, command: Option<&Command>) {
         let is_client = command.is_some_and(|command| command.id == Id::Client);
         let is_within = self.session.transaction.is_some() || is_client;
         let Some(tracked) = &mut self.session.tracked else { return };
         if !is_within {
             tracked.caching = None;
         }
-        if let Ok(account) = self.session.account() {
-            let messages = account.tracking.shrink();
-            send_messages(&self.session, messages);
-        }
+        Box::pin(shrink_table(&mut self.session)).await;
     }
 
     /// Puts the waiting messages after the replies so far.

@@ -360,7 +360,7 @@ impl<S: Store> Connection<S> {
                 if let Some(command) = command {
                     outbox.count(|stats| stats.rejected(command, args));
                 }
-                self.end_remembering(command);
+                self.end_remembering(command).await;
                 Err(error)
             }
             Ok((command, _)) if is_queued => self.queue(command, args),
@@ -403,7 +403,7 @@ impl<S: Store> Connection<S> {
                     Box::pin(self.tell_monitors(command, args)).await;
                 }
                 self.send_events().await;
-                self.end_remembering(Some(command));
+                self.end_remembering(Some(command)).await;
                 outcome
             }
         };
