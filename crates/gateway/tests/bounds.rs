@@ -183,6 +183,21 @@ fn s14_a_long_command_of_a_transaction_is_run_in_turns() {
 }
 
 #[test]
+fn s14_keys_that_were_read_are_forgotten_in_turns() {
+    let weir = start();
+    let (mut client, mut keeper) = (weir.connect(), weir.connect());
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    let keys = (0..KEYS).map(|i| format!("key-{i}"));
+    let mget: Vec<String> = std::iter::once("MGET".to_owned()).chain(keys).collect();
+    let served = served_at_best(|| {
+        assert_eq!(client.say("CONFIG SET tracking-table-max-keys 0"), "+OK\r\n");
+        keeper.ask(&mget);
+        served_beside(&weir, &mut client, &encode(&["CONFIG", "SET", "tracking-table-max-keys", "1"]))
+    });
+    assert_ne!(served, 0);
+}
+
+#[test]
 fn s14_words_that_mean_nothing_are_not_gone_through() {
     let weir = start();
     let mut client = weir.connect();
