@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weir_scenario::eprintln;
 
 use crate::Result;
 use crate::child::{Line, Order};

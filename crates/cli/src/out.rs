@@ -1,4 +1,4 @@
-//! Standard output: every module of this program has the macros of [`weir_scenario::out`].
+//! Standard output and standard error: every module of this program has the macros of [`weir_scenario::out`].
 
 pub use weir_scenario::out::write;
 
@@ -13,5 +13,19 @@ macro_rules! print {
 macro_rules! println {
     ($($text:tt)+) => {
         weir_scenario::println!($($text)+)
+    };
+}
+
+/// See [`weir_scenario::eprint`].
+macro_rules! eprint {
+    ($($text:tt)+) => {
+        weir_scenario::eprint!($($text)+)
+    };
+}
+
+/// See [`weir_scenario::eprintln`].
+macro_rules! eprintln {
+    ($($text:tt)+) => {
+        weir_scenario::eprintln!($($text)+)
     };
 }

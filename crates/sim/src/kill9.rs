@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use weir_io::Rng;
 use weir_node::{EngineKind, LogKind};
+use weir_scenario::eprintln;
 
 use crate::process::{Door, Launch, Server, command, create_tenant};
 

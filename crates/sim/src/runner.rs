@@ -11,6 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use weir_scenario::eprintln;
+
 /// Figures that add up over seeds.
 pub trait Tally: Default + Send + fmt::Display {
     /// Adds the figures of another seed.

@@ -1,6 +1,7 @@
 //! YCSB's workloads: every round runs every case, and each case runs every contestant, so that all are interleaved.
 
 use weir_scenario::args::{Scenario, Ycsb};
+use weir_scenario::eprintln;
 use weir_scenario::plan::Plan;
 use weir_scenario::progress::Progress;
 use weir_scenario::ycsb::Case;

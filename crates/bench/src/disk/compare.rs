@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_scenario::args::Scenario;
+use weir_scenario::eprintln;
 use weir_scenario::outcome::{Outcome, Run, Second};
 use weir_scenario::plan::Plan;
 use weir_scenario::progress::Progress;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_scenario::args::{Density, Scenario};
 use weir_scenario::density::{self, Found};
+use weir_scenario::eprintln;
 use weir_scenario::outcome::{Outcome, Second};
 use weir_scenario::plan::Plan;
 use weir_scenario::progress::Progress;

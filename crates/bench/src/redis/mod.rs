@@ -10,6 +10,8 @@ pub(crate) mod server;
 
 use std::path::PathBuf;
 
+use weir_scenario::eprintln;
+
 use crate::Result;
 use crate::harness::in_turn;
 use crate::outcome::Outcome;

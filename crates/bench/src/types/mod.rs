@@ -9,6 +9,8 @@ mod work;
 
 use std::path::PathBuf;
 
+use weir_scenario::eprintln;
+
 use crate::Result;
 use crate::harness::in_turn;
 use crate::outcome::Outcome;

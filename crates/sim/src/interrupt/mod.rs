@@ -28,6 +28,7 @@ use clap::ValueEnum;
 use rustix::process::Signal;
 use weir_io::real::{RealFs, RealFsOptions, block_on, blocking_scope};
 use weir_io::{Fs, Rng};
+use weir_scenario::eprintln;
 
 use self::known::Known;
 use self::orders::{KINDS, Kind, Round};
