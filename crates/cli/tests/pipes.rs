@@ -57,6 +57,22 @@ fn a_simulation_whose_output_nobody_reads_writes_its_files() {
 }
 
 #[test]
+fn a_command_whose_errors_nobody_reads_ends_as_if_they_were_read() {
+    let dir = Dir::new();
+    let path = |name: &str| dir.0.join(name).to_str().expect("text").to_owned();
+    let (missing, page) = (path("missing"), path("page.html"));
+    let weir = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(words).stderr(unread()).output().expect("it starts").status
+    };
+    assert_eq!(weir(&["check", &missing]).code(), Some(1));
+    let simulate = ["sim", "shortage", "--partitions", "1", "--seconds", "1", "--preload-items", "200000"];
+    let status = weir(&[&simulate[..], &["--profile", "weir", "--report", &page]].concat());
+    assert!(status.success(), "{status}");
+    assert!(std::fs::read_to_string(&page).is_ok_and(|text| text.contains("</html>")), "the page is stored");
+}
+
+#[test]
 fn json_on_standard_output_is_alone() {
     for words in [
         "shortage --partitions 1 --seconds 1 --preload-items 200000",
