@@ -166,8 +166,11 @@ impl Rates {
         };
         let mut rows: Vec<Row> = now.tenants.iter().map(row).collect();
         rows.sort_by(|a, b| b.weight(sort).cmp(&a.weight(sort)).then_with(|| a.name.cmp(&b.name)));
-        let hits = now.cache_hits.saturating_sub(before.cache_hits);
-        let looked_for = hits.saturating_add(now.cache_misses.saturating_sub(before.cache_misses));
+        let more = |count: fn(&Top) -> u64| count(now).checked_sub(count(before));
+        // Both count from 0 again if one went back: a short life may have had more of the other than the one before it.
+        let (hits, misses) =
+            more(|top| top.cache_hits).zip(more(|top| top.cache_misses)).unwrap_or((now.cache_hits, now.cache_misses));
+        let looked_for = hits.saturating_add(misses);
         let hits_percent = (u128::from(hits) * 100).checked_div(u128::from(looked_for));
         Self {
             connections: now.connections,
@@ -293,6 +296,11 @@ mod tests {
     fn a_server_started_again_counts_from_nothing() {
         let rates = Rates::between(&top(5_000_000_000, 1000, 9), &top(6_000_000_000, 10, 1), Sort::Device);
         assert_eq!((rates.rows[0].reads, rates.rows[0].device[2]), (10, 1));
+        let top = |cache_hits, cache_misses| Top { cache_hits, cache_misses, ..Top::default() };
+        for before in [top(1000, 1000), top(1000, 3), top(3, 1000)] {
+            let rates = Rates::between(&before, &top(90, 10), Sort::Ops);
+            assert_eq!(rates.cache_hit_percent, Some(90), "{} {}", before.cache_hits, before.cache_misses);
+        }
     }
 
     #[test]
