@@ -1,5 +1,7 @@
 //! Runs that are more than one call.
 
+use std::ops::Range;
+
 use weir_log::SyncMode;
 use weir_node::EngineKind;
 use weir_scenario::{print, println, save};
@@ -98,6 +100,15 @@ pub(super) fn tamper(seeds: Seeds, engines: &Engines, choice: Choice) -> Result<
     }
 }
 
+/// The numbers of the operations to fail, one a run: the `nth` alone, or each of all `operations`.
+fn numbers(nth: Option<u64>, operations: u64) -> Result<Range<u64>, String> {
+    match nth {
+        None => Ok(0..operations),
+        Some(nth) if nth < operations => Ok(nth..nth + 1),
+        Some(nth) => Err(format!("--nth {nth}: there are {operations} operations, from number 0 on")),
+    }
+}
+
 pub(super) fn fault(
     engine: EngineKind,
     sync: Sync,
@@ -107,9 +118,9 @@ pub(super) fn fault(
 ) -> Result<(), String> {
     let (options, promise, name) = (small_on(engine, sync.mode()), sync.promise(), sync.name());
     let operations = operations::<NodeStore>(1, steps, &options, promise)?;
+    let seeds = numbers(nth, operations)?;
     for way in Way::ALL {
-        let seeds = nth.map_or(0..operations, |nth| nth..nth + 1);
-        let plan = Plan { seeds, threads, progress: true };
+        let plan = Plan { seeds: seeds.clone(), threads, progress: true };
         let replay = |nth| format!("weir sim fault --engine {engine} --sync {name} --steps {steps} --nth {nth}");
         let failing = |nth| fail_nth::<NodeStore>(1, steps, &options, promise, way, nth);
         tell(&format!("fault ({way:?}, each of {operations} operations)"), run(&plan, replay, failing))?;
@@ -129,7 +140,12 @@ pub(super) fn node_fault(seeds: Seeds, setting: &Setting, nth: Option<u64>, for_
         }
         let seed = seeds.seed.unwrap_or(1);
         let operations = node_fault::operations(seed, setting, way.0)?;
-        let numbers = nth.map_or(0..operations, |nth| nth..nth + 1);
+        let numbers = match numbers(nth, operations) {
+            Ok(numbers) => numbers,
+            Err(error) if way.0.is_none() => return Err(error),
+            // There are fewer operations of one kind than of all.
+            Err(_) => continue,
+        };
         let plan = Plan { seeds: numbers, threads: seeds.threads, progress: true };
         let replay = |nth| format!("{command} --seed {seed} --nth {nth}");
         let failing = |nth| node_fault::one_run(seed, setting, way, When::Once(nth));
@@ -151,4 +167,19 @@ pub(super) fn slow(seeds: Seeds, engine: EngineKind) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_that_is_not_there_is_refused() {
+        assert_eq!((numbers(None, 9), numbers(Some(8), 9)), (Ok(0..9), Ok(8..9)));
+        for nth in [9, u64::MAX] {
+            assert!(numbers(Some(nth), 9).is_err_and(|error| error.contains("9 operations")), "{nth}");
+        }
+        let error = fault(EngineKind::default(), Sync::Always, Some(u64::MAX), 5, 1).expect_err("nothing fails");
+        assert!(error.contains("--nth"), "{error}");
+    }
 }
