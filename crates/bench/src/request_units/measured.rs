@@ -1,6 +1,7 @@
 //! The measurement of one case: how often its commands go through each module, and what they take.
 
 use std::fs;
+use std::path::Path;
 
 use weir_admission::request_units::{CostTable, Dimension, Module};
 
@@ -138,12 +139,21 @@ fn processor_nanos(server: &ChildServer) -> Result<u64> {
         let path = task?.path();
         let Ok(name) = fs::read_to_string(path.join("comm")) else { continue };
         if SERVING.iter().any(|serving| name.starts_with(serving)) {
-            let stat = fs::read_to_string(path.join("schedstat"))?;
-            let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
-            sum += nanos.ok_or("the kernel tells no processor time of threads")?;
+            sum += nanos_of(&path)?.unwrap_or(0);
         }
     }
     Ok(sum)
+}
+
+/// Processor time of the thread that has this directory; `None` if it has ended since the directory was listed.
+fn nanos_of(task: &Path) -> Result<Option<u64>> {
+    let stat = match fs::read_to_string(task.join("schedstat")) {
+        Ok(stat) => stat,
+        Err(_) if !task.exists() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    Ok(Some(nanos.ok_or("the kernel tells no processor time of threads")?))
 }
 
 /// Bytes read from the device for clients, and written to logs.
@@ -160,4 +170,15 @@ fn device(server: &ChildServer) -> Result<u64> {
         places.iter().filter_map(|&place| fields.get(place)?.parse::<u64>().ok()).sum()
     };
     Ok(lines.map(of).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_ended_takes_nothing() {
+        assert_eq!(nanos_of(Path::new("/proc/self/task/0")).ok(), Some(None));
+        assert!(nanos_of(Path::new(env!("CARGO_MANIFEST_DIR"))).is_err(), "it is there, and tells nothing");
+    }
 }
