@@ -38,7 +38,7 @@ impl Batch {
     pub fn push<W: AsRef<[u8]>>(&mut self, words: &[W]) {
         self.bytes += words.iter().map(|word| word.as_ref().len() + 16).sum::<usize>();
         self.requests.push(words);
-        self.owners.push(self.current());
+        self.owners.push(self.last());
     }
 
     /// Appends a request that is harmless to do again if the one in front of it was done again: that undoes it.
@@ -54,10 +54,11 @@ impl Batch {
 
     /// Notes that all requests for the key that was begun last have been pushed.
     pub fn finish(&mut self) {
-        self.finished.push(self.current());
+        self.finished.push(self.last());
     }
 
-    fn current(&self) -> u32 {
+    /// The key that was begun last, as an index into `keys`.
+    pub fn last(&self) -> u32 {
         u32::try_from(self.keys.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 

@@ -21,6 +21,9 @@ pub(super) struct Lane {
     id: Option<i64>,
     /// Keys of the current batch of which a request was refused.
     refused: BTreeSet<u32>,
+    /// The database and the name of the last key of the batch before, if a request of it was refused: the current batch
+    /// may go on with this key.
+    refused_before: Option<(u8, Vec<u8>)>,
 }
 
 /// How far a batch has come.
@@ -51,7 +54,7 @@ enum Tried {
 impl Lane {
     /// A lane that is not connected yet.
     pub(super) fn new(target: Target, tally: Arc<Tally>) -> Self {
-        Self { target, tally, connection: None, id: None, refused: BTreeSet::new() }
+        Self { target, tally, connection: None, id: None, refused: BTreeSet::new(), refused_before: None }
     }
 
     /// Writes `batch`. When this is done, everything in it is in the target, or counted as refused.
@@ -59,6 +62,10 @@ impl Lane {
         let mut progress = Progress { done: 0, may_be_done: 0, together: usize::MAX, put_off: None, broke_at: None };
         let mut breaks = Breaks::default();
         self.refused.clear();
+        let before = self.refused_before.take();
+        if before.is_some_and(|(database, key)| batch.database == database && batch.keys.first() == Some(&key)) {
+            self.refused.insert(0);
+        }
         while progress.done < batch.requests.len() {
             // A request that was put off goes alone: those behind it would take the units that it waits for, each time.
             let is_put_off = progress.put_off == Some(progress.done);
@@ -92,6 +99,8 @@ impl Lane {
         }
         let taken = batch.finished.iter().filter(|key| !self.refused.contains(key)).count();
         self.tally.keys.fetch_add(taken as u64, Ordering::Relaxed);
+        let last = batch.keys.last().filter(|_| self.refused.contains(&batch.last()));
+        self.refused_before = last.map(|key| (batch.database, key.clone()));
         Ok(())
     }
 
