@@ -14,6 +14,7 @@ use super::fake_store::{FakeStore, Faults, Row, Rows};
 use crate::failure::{Remedy, Result};
 use crate::import::hasty_clock::HastyClock;
 use crate::import::{Choice, Import, import_file};
+use crate::tally::Tally;
 use crate::target::{Lanes, Target};
 use crate::verify::verify_file;
 
@@ -240,6 +241,31 @@ fn what_fails_for_good_at_the_target_is_not_tried_with_another_snapshot() {
         lanes.batch(0, b"key").await.expect("a batch").push(&["SET", "key", "value"]);
         let failure = lanes.finish().await.expect_err("nothing can be written");
         assert_eq!(failure.remedy, Remedy::None, "{failure}");
+    });
+}
+
+#[test]
+fn a_key_of_several_batches_counts_if_all_of_them_were_taken() {
+    in_runtime(async {
+        let store = FakeStore::start(Faults::default()).await;
+        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let tally: Arc<Tally> = Arc::default();
+        let mut lanes = Lanes::new(&target, &tally);
+        // More than a batch has.
+        let long = "v".repeat(300 << 10);
+        for key in ["taken", "refused", "taken as well"] {
+            let batch = lanes.batch(0, key.as_bytes()).await.expect("a batch");
+            if key == "refused" {
+                // There is no such stream.
+                batch.push(&["XSETID", key, "1-0", "ENTRIESADDED", "1", "MAXDELETEDID", "0-0"]);
+            }
+            batch.push(&["SET", key, long.as_str()]);
+            let batch = lanes.batch(0, key.as_bytes()).await.expect("the next batch");
+            batch.push(&["SET", key, "value"]);
+            batch.finish();
+        }
+        lanes.finish().await.expect("nothing breaks");
+        assert_eq!((tally.keys.load(Ordering::Relaxed), tally.refusals()), (2, 1));
     });
 }
 
