@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use weir_io::Nanos;
 
 use super::follow::follow;
@@ -67,10 +68,11 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
         live.steps.end().await?;
         import.check_empty().await?;
     }
-    let watcher = crate::source::watch(source.clone(), Arc::clone(&import.tally), Arc::clone(&import.clock));
-    let watcher = tokio::spawn(watcher);
+    // A set of one task: it ends also if this future is dropped.
+    let mut watcher = JoinSet::new();
+    watcher.spawn(crate::source::watch(source.clone(), Arc::clone(&import.tally), Arc::clone(&import.clock)));
     let done = live.run(&mut stop).await;
-    watcher.abort();
+    drop(watcher);
     done?;
     let position = live.position.ok_or_else(|| {
         Failure::new(
