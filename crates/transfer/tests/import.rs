@@ -238,6 +238,27 @@ fn an_import_until_in_step_ends_by_itself() {
     });
 }
 
+#[test]
+fn an_import_that_is_dropped_leaves_nothing_running() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&["--repl-diskless-sync-delay", "0"]), Redis::start(&[]));
+        let import = import(target.address(), Choice::default());
+        let (_stop, stopped) = watch::channel(false);
+        let running = begin(&source, &import, &stopped);
+        wait_until(&import, follows).await;
+        running.abort();
+        assert!(running.await.is_err());
+        // A task that was aborted is dropped when its turn comes.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Arc::strong_count(&import.tally), 1);
+    });
+}
+
 /// Passes bytes on, until told to break every connection.
 async fn pass(listener: tokio::net::TcpListener, to: u16, breaks: Arc<tokio::sync::Notify>) {
     while let Ok((mut from, _)) = listener.accept().await {
