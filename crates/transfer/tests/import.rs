@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use support::{Client, Redis, import, is_installed, run};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use weir_transfer::export::export;
 use weir_transfer::failure::Result;
 use weir_transfer::import::{Choice, Import, Position, import_file, import_live};
-use weir_transfer::resp::Reply;
+use weir_transfer::resp::{Reply, take_request};
 use weir_transfer::verify::{verify_file, verify_live};
 
 async fn of_file(redis: &Redis, import: &Import) -> Result {
@@ -111,6 +112,60 @@ fn what_is_exported_is_imported_again() {
         client.ask("ACL SETUSER default -dump").await;
         let failure = export(&from.target, &from.choice, &from.tally, &[], &mut Vec::new()).await;
         assert!(failure.expect_err("nothing can be exported").message.contains("NOPERM"));
+    });
+}
+
+/// Serves a client ten strings, three a page, and forgets the places of two of its scans. Gives the keys that were
+/// dumped.
+async fn serve_forgetfully(listener: tokio::net::TcpListener) -> Vec<String> {
+    let (mut stream, _) = listener.accept().await.expect("a client");
+    let mut keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let (mut received, mut dumped, mut forgotten) = (Vec::<u8>::new(), Vec::new(), Vec::new());
+    while stream.read_buf(&mut received).await.unwrap_or(0) > 0 {
+        let (mut rest, mut answers) = (&received[..], String::new());
+        while let Some(words) = take_request(&mut rest).expect("requests") {
+            let words: Vec<String> = words.into_iter().map(|word| String::from_utf8(word).expect("text")).collect();
+            match words[0].as_str() {
+                "SCAN" => {
+                    let from: usize = words[1].parse().expect("a number");
+                    if [6, 9].contains(&from) && !forgotten.contains(&from) {
+                        forgotten.push(from);
+                        // A key of the page before is gone, and another one has come.
+                        keys[3] = "dd";
+                        answers += "-ERR invalid cursor: too old or unknown, start the scan again at 0\r\n";
+                        continue;
+                    }
+                    let end = (from + 3).min(keys.len());
+                    let next = if end < keys.len() { end } else { 0 };
+                    answers += &format!("*2\r\n+{next}\r\n*{}\r\n", end - from);
+                    keys[from..end].iter().for_each(|key| answers += &format!("+{key}\r\n"));
+                }
+                "DUMP" => {
+                    dumped.push(words[1].clone());
+                    answers += "+QUEUED\r\n";
+                }
+                "EXEC" => answers += &format!("*2\r\n:-1\r\n$13\r\n\0\x01v{}\r\n", "\0".repeat(10)),
+                "FUNCTION" => answers += "*0\r\n",
+                _ => answers += "+OK\r\n",
+            }
+        }
+        let taken = received.len() - rest.len();
+        received.drain(..taken);
+        stream.write_all(answers.as_bytes()).await.expect("it listens");
+    }
+    dumped
+}
+
+#[test]
+fn an_export_goes_on_where_its_scan_was_forgotten() {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = weir_transfer::address::Address::plain(&listener.local_addr().expect("bound").to_string());
+        let serving = tokio::spawn(serve_forgetfully(listener));
+        let from = import(address.expect("an address"), Choice { databases: vec![0], ..Choice::default() });
+        export(&from.target, &from.choice, &from.tally, &[], &mut Vec::new()).await.expect("it is written");
+        assert_eq!(from.tally.keys.load(Ordering::Relaxed), 10);
+        assert_eq!(serving.await.expect("no panic").concat(), "abcdefghij");
     });
 }
 
