@@ -6,11 +6,11 @@ use super::{Import, OWN_NAME, is_own};
 use crate::failure::{Failure, Result};
 use crate::pace::Pace;
 use crate::rdb::{Bytes, Dump, Item, Key, Part, Value};
-use crate::target::{DATABASES, Lanes, Whole, push_function, push_part, push_whole};
+use crate::target::{Batch, DATABASES, Lanes, Whole, push_function, push_part, push_whole};
 
 /// Writes everything that comes from `dump`. When this is done, the tenant has all of it.
 pub(super) async fn load<B: Bytes>(import: &Import, dump: &mut Dump<B>) -> Result {
-    let mut lanes = Lanes::new(&import.target, &import.tally);
+    let mut lanes = Lanes::new(&import.target, &import.tally).within(dump.value_bytes_max());
     let all = load_all(import, dump, &mut lanes).await;
     // Finish also if the source broke off: nothing that was sent may be done after what comes next.
     let written = lanes.finish().await;
@@ -28,6 +28,9 @@ async fn load_all<B: Bytes>(import: &Import, dump: &mut Dump<B>, lanes: &mut Lan
             Item::Functions(source) => {
                 let batch = lanes.batch(0, b"functions").await?;
                 push_function(batch, &source);
+                if let Some(reason) = batch.left_out() {
+                    import.tally.refuse(0, b"functions", reason);
+                }
             }
             Item::ModuleAux(module) if !import.choice.skip_modules => return Err(of_a_module("something", &module)),
             Item::ModuleAux(_) => {}
@@ -91,12 +94,12 @@ async fn load_key<B: Bytes>(
         Value::Text(text) => {
             let batch = lanes.batch(at, &name).await?;
             whole.push_text(batch, &text);
-            batch.finish();
+            finish(import, batch, at, &name);
         }
         Value::Whole(body) => {
             let batch = lanes.batch(at, &name).await?;
             push_whole(batch, &whole, body).await;
-            batch.finish();
+            finish(import, batch, at, &name);
         }
         Value::TooLong(bytes) => {
             tally.refuse(database, &name, &format!("its value has {bytes} bytes, more than the target takes"));
@@ -105,6 +108,14 @@ async fn load_key<B: Bytes>(
         Value::Module(_) => {}
     }
     Ok(())
+}
+
+/// Ends a key all of whose requests were pushed, unless one was left out that is too long for the target.
+fn finish(import: &Import, batch: &mut Batch, database: u8, key: &[u8]) {
+    match batch.left_out() {
+        Some(reason) => import.tally.refuse(u64::from(database), key, reason),
+        None => batch.finish(),
+    }
 }
 
 async fn load_parts<B: Bytes>(
@@ -116,15 +127,20 @@ async fn load_parts<B: Bytes>(
     pace: &mut Pace,
     before: &mut u64,
 ) -> Result {
-    lanes.batch(database, whole.key).await?.push(&[b"DEL".as_slice(), whole.key]);
-    let (mut len, mut refused) = (0, None);
+    let batch = lanes.batch(database, whole.key).await?;
+    batch.push(&[b"DEL".as_slice(), whole.key]);
+    let (mut len, mut refused) = (0, batch.left_out().map(str::to_owned));
     while let Some(part) = dump.part().await? {
         tell(import, dump, pace, before).await;
         match part {
             Part::Refused(reason) => refused = refused.or(Some(reason)),
             // The rest of a refused key is only read.
             _ if refused.is_some() => {}
-            part => len = push_part(lanes.batch(database, whole.key).await?, whole.key, len, part),
+            part => {
+                let batch = lanes.batch(database, whole.key).await?;
+                len = push_part(batch, whole.key, len, part);
+                refused = batch.left_out().map(str::to_owned);
+            }
         }
     }
     let batch = lanes.batch(database, whole.key).await?;
@@ -136,7 +152,7 @@ async fn load_parts<B: Bytes>(
     if let Some(at_ms) = whole.expire_at_ms {
         batch.push(&[b"PEXPIREAT".as_slice(), whole.key, at_ms.to_string().as_bytes()]);
     }
-    batch.finish();
+    finish(import, batch, database, whole.key);
     Ok(())
 }
 

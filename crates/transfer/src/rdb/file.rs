@@ -117,6 +117,11 @@ impl<B: Bytes> Dump<B> {
         self.input.consumed()
     }
 
+    /// Bytes of the longest string that is given.
+    pub fn value_bytes_max(&self) -> usize {
+        self.value_bytes_max
+    }
+
     /// Keys that the file has announced so far: those of all databases that were begun.
     pub fn announced(&self) -> u64 {
         self.announced

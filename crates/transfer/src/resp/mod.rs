@@ -7,7 +7,7 @@ mod verdict;
 
 pub use connection::Connection;
 pub use reply::{Reply, ReplyEnd, take_reply};
-pub use request::{Requests, take_request};
+pub use request::{Requests, request_len, take_request};
 pub use verdict::{Verdict, is_full, judge};
 
 use crate::failure::{Failure, Result};

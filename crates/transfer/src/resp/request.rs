@@ -54,6 +54,14 @@ impl Requests {
     }
 }
 
+/// Bytes of a request of these words.
+pub fn request_len<W: AsRef<[u8]>>(words: &[W]) -> usize {
+    // A mark, digits, and the end of the line.
+    let line = |number: usize| 1 + number.checked_ilog10().map_or(1, |log| log as usize + 1) + 2;
+    let word = |word: &W| line(word.as_ref().len()) + word.as_ref().len() + 2;
+    line(words.len()) + words.iter().map(word).sum::<usize>()
+}
+
 /// Takes a request from the front of `rest`; `None` if it is not whole yet. An empty line is a request without words:
 /// masters send it to show that they live.
 ///
@@ -95,6 +103,7 @@ mod tests {
             let mut requests = Requests::default();
             all.iter().for_each(|words| requests.push(words));
             let bytes = requests.bytes_from(0);
+            prop_assert_eq!(bytes.len(), all.iter().map(|words| request_len(words)).sum::<usize>());
             let mut rest = bytes;
             for (at, words) in all.iter().enumerate() {
                 prop_assert_eq!(rest, requests.bytes_from(at));

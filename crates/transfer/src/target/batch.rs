@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::too_long;
 use crate::resp::Requests;
 
 /// Requests, and the keys that they belong to; those of a key follow one another. To send the requests again in order,
@@ -24,18 +25,32 @@ pub struct Batch {
     pub finished: Vec<u32>,
     /// Bytes of names and values in it.
     pub bytes: usize,
+    /// Bytes of the longest value that the target takes, if requests that it does not take are left out.
+    value_bytes_max: Option<usize>,
+    /// Why a request was left out.
+    left_out: Option<String>,
 }
 
 impl Batch {
-    /// Begins `key`: the requests that are pushed next belong to it.
+    /// A batch for a target whose longest value has this many bytes: requests that are too long for it are left out.
+    pub fn within(value_bytes_max: usize) -> Self {
+        Self { value_bytes_max: Some(value_bytes_max), ..Self::default() }
+    }
+
+    /// Begins `key`, or goes on with it: the requests that are pushed next belong to it.
     pub fn begin(&mut self, key: &[u8]) {
+        self.left_out = None;
         if self.keys.last().is_none_or(|last| last != key) {
             self.keys.push(key.to_vec());
         }
     }
 
-    /// Appends a request for the key that was begun.
+    /// Appends a request for the key that was begun, or notes why it is left out.
     pub fn push<W: AsRef<[u8]>>(&mut self, words: &[W]) {
+        if let Some(reason) = self.value_bytes_max.and_then(|bytes_max| too_long(words, bytes_max)) {
+            self.left_out.get_or_insert(reason);
+            return;
+        }
         self.bytes += words.iter().map(|word| word.as_ref().len() + 16).sum::<usize>();
         self.requests.push(words);
         self.owners.push(self.last());
@@ -43,8 +58,16 @@ impl Batch {
 
     /// Appends a request that is harmless to do again if the one in front of it was done again: that undoes it.
     pub fn push_bound<W: AsRef<[u8]>>(&mut self, words: &[W]) {
-        self.bound.insert(self.requests.len());
+        let at = self.requests.len();
         self.push(words);
+        if self.requests.len() > at {
+            self.bound.insert(at);
+        }
+    }
+
+    /// Why a request was left out since [`begin`](Self::begin), if one was.
+    pub fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
     }
 
     /// Whether there is nothing to send.
@@ -109,5 +132,26 @@ mod tests {
         assert_eq!([0, 2, 3, 4, 6].map(|at| batch.end_of_key(at)), [1, 5, 5, 5, 7]);
         batch.push_bound(&["RPUSH", "c"]);
         assert_eq!([5, 6, 7].map(|at| batch.again_from(at)), [5, 6, 6]);
+    }
+
+    #[test]
+    fn requests_that_are_too_long_are_left_out() {
+        let mut batch = Batch::within(1 << 20);
+        let fields = |bytes, count| vec![vec![b'v'; bytes]; count];
+        for (words, said) in [
+            (fields((1 << 20) + 1, 1), Some("1048577 bytes")),
+            (fields(1 << 20, 16), Some("16 words")),
+            (fields(1, (1 << 20) + 1), Some("1048577 words")),
+            (fields(1 << 20, 15), None),
+            (fields(1, 1 << 20), None),
+        ] {
+            let before = batch.requests.len();
+            batch.begin(b"key");
+            batch.push_bound(&words);
+            assert!(batch.left_out().is_some() == said.is_some(), "{} words", words.len());
+            assert!(batch.left_out().unwrap_or_default().contains(said.unwrap_or_default()), "{:?}", batch.left_out());
+            let is_there = batch.requests.len() > before;
+            assert_eq!((is_there, batch.bound.contains(&before)), (said.is_none(), said.is_none()));
+        }
     }
 }

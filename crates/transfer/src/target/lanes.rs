@@ -25,6 +25,8 @@ pub struct Lanes {
     senders: Vec<mpsc::Sender<Batch>>,
     tasks: Vec<JoinHandle<()>>,
     open: Vec<Batch>,
+    /// How a batch begins.
+    empty: Batch,
     failed: Arc<Mutex<Option<Failure>>>,
 }
 
@@ -49,7 +51,16 @@ impl Lanes {
                 (sender, task)
             })
             .unzip();
-        Self { senders, tasks, open: vec![Batch::default(); LANES], failed }
+        Self { senders, tasks, open: vec![Batch::default(); LANES], empty: Batch::default(), failed }
+    }
+
+    /// The same connections, to a target whose longest value has this many bytes: requests that are too long for it are
+    /// left out.
+    #[must_use]
+    pub fn within(mut self, value_bytes_max: usize) -> Self {
+        self.empty = Batch::within(value_bytes_max);
+        self.open = vec![self.empty.clone(); LANES];
+        self
     }
 
     /// The batch for `key` of `database`: it is sent when it is full.
@@ -72,7 +83,7 @@ impl Lanes {
     }
 
     async fn send(&mut self, lane: usize) -> Result {
-        let batch = std::mem::take(&mut self.open[lane]);
+        let batch = std::mem::replace(&mut self.open[lane], self.empty.clone());
         if self.senders[lane].send(batch).await.is_err() {
             return Err(self.failure());
         }

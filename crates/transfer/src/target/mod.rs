@@ -12,7 +12,7 @@ use weir_io::Clock;
 
 use crate::address::Address;
 use crate::failure::{Failure, Result};
-use crate::resp::{Connection, Reply, Verdict, is_full, judge};
+use crate::resp::{Connection, Reply, Verdict, is_full, judge, request_len};
 use crate::within::{SECOND, pause};
 
 pub use self::batch::Batch;
@@ -128,6 +128,18 @@ impl Target {
 /// one it closes the connection.
 pub fn request_bytes_max(value_bytes_max: usize) -> usize {
     value_bytes_max.saturating_mul(2).max(REQUEST_BYTES_MIN)
+}
+
+/// Why a tenant whose longest value has `value_bytes_max` bytes closes the connection behind a request of these words;
+/// `None` if it takes the request.
+pub fn too_long<W: AsRef<[u8]>>(words: &[W], value_bytes_max: usize) -> Option<String> {
+    let longest = words.iter().map(|word| word.as_ref().len()).max().unwrap_or(0);
+    if longest > value_bytes_max {
+        return Some(format!("its name, or something in it, has {longest} bytes, more than the target takes"));
+    }
+    let (len, count) = (request_len(words), words.len());
+    let is_taken = len <= request_bytes_max(value_bytes_max) && count <= WORDS_MAX;
+    (!is_taken).then(|| format!("a part of it has {len} bytes in {count} words, more than the target takes at once"))
 }
 
 /// Chooses a database.
