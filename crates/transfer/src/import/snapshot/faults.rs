@@ -245,6 +245,26 @@ fn what_fails_for_good_at_the_target_is_not_tried_with_another_snapshot() {
 }
 
 #[test]
+fn keys_whose_names_are_too_long_are_listed_and_left_out() {
+    in_runtime(async {
+        let mut rows = source();
+        rows.retain(|key, _| key == b"list-2" || key == b"text-1");
+        let expected = rows.clone();
+        rows.insert(vec![b'a'; 30_000], Row::Text(b"value".to_vec()));
+        // This one comes in parts.
+        rows.insert(vec![b'm'; 30_000], Row::List(vec![vec![b'v'; 100]; 3]));
+        let store = FakeStore::start(Faults { word_bytes_max: Some(20_000), ..Faults::default() }).await;
+        let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
+        done.expect("nothing breaks");
+        assert!(store.rows() == expected && store.refusals("BREAK") == 0);
+        let refused: Vec<String> = import.tally.refused().0.into_iter().map(|refused| refused.what).collect();
+        // As far as they are shown.
+        assert_eq!(refused, ["a".repeat(200), "m".repeat(200)]);
+        assert_eq!(import.tally.keys.load(Ordering::Relaxed), 2);
+    });
+}
+
+#[test]
 fn a_key_of_several_batches_counts_if_all_of_them_were_taken() {
     in_runtime(async {
         let store = FakeStore::start(Faults::default()).await;
