@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::mix::{Mix, Pace};
 use crate::outcome::Outcome;
+use crate::pattern::Pattern;
 use crate::plan::Plan;
 
 /// What is the same for all runs: a few lines before they begin.
@@ -21,6 +22,19 @@ pub fn heading(plan: &Plan) -> String {
         args.item_bytes,
         args.scale
     );
+    if plan.scenario == "trace"
+        && let Pattern::Trace(trace) = &plan.pattern
+    {
+        // A trace that is drawn ends with a whole step.
+        let (tenants, seconds) = (trace.tenants(), trace.seconds());
+        if tenants != usize::from(args.partitions) || seconds.abs_diff(args.seconds) >= trace.step {
+            let _ = writeln!(
+                text,
+                "the trace has {tenants} tenants and {seconds} s; {} tenants are played for {} s (--partitions, --seconds)",
+                args.partitions, args.seconds
+            );
+        }
+    }
     let shape = &args.shape;
     let said = [
         shape.zipf.then(|| "few items are written often (Zipf's law)".to_owned()),

@@ -66,7 +66,8 @@ pub struct Waves {
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[group(skip)]
 pub struct Replay {
-    /// A trace to replay: `second,tenant,writes,reads`, in shares of what was bought
+    /// A trace to replay: `second,tenant,writes,reads`, in shares of what was bought; `--partitions` and `--seconds`
+    /// say how many of its tenants are played, and for how long
     #[arg(long, value_name = "FILE.csv")]
     pub trace: Option<PathBuf>,
     /// Write the trace that is replayed to this file
@@ -231,6 +232,24 @@ mod tests {
         let surge = Line::<Surge>::parse_from(["surge", "--idle", "18446744073709551615"]);
         assert!(surge.args.plan().expect_err("it never comes").contains("--seconds"));
         Line::<Waves>::parse_from(["waves"]).args.plan().expect("it can be run");
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a file of the user's")]
+    fn a_trace_that_is_not_played_as_a_whole_is_told() {
+        let file = std::env::temp_dir().join(format!("weir-replay-a-part-{}.csv", std::process::id()));
+        std::fs::write(&file, format!("{HEADER}\n0,0,0.5,0\n0,1,0.5,0\n10,0,0.1,0\n20,1,0.1,0\n")).expect("written");
+        let of = |words: &[&str]| {
+            let plan = Line::<Replay>::parse_from([&["trace"][..], words].concat()).args.plan().expect("a trace");
+            crate::table::heading(&plan)
+        };
+        let path = file.to_str().expect("text");
+        let text = of(&["--trace", path]);
+        assert!(text.contains("the trace has 2 tenants and ") && text.contains("32 tenants are played"), "{text}");
+        // This one is drawn as it is played, up to a whole step.
+        let text = of(&["--seconds", "15"]);
+        assert!(!text.contains("the trace has"), "{text}");
+        std::fs::remove_file(&file).expect("it was there");
     }
 
     #[test]
