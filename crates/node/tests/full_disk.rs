@@ -322,8 +322,8 @@ fn flushes_that_fail_do_not_count_as_short_ones() {
     let (sim, fs) = world(&DiskImage::new());
     sim.block_on(async {
         let flush_slots = Some(FlushShares { slots: 1, mode: ShareMode::Fair });
-        // All fits into the first segment of the log.
-        let config = NodeConfig { flush_slots, segment_bytes: 1 << 20, ..config(SyncMode::Always) };
+        // All fits into the first segment of the log, which is a 64th as large: each write takes a page.
+        let config = NodeConfig { flush_slots, segment_bytes: 16 << 20, ..config(SyncMode::Always) };
         let node = open_with(&sim, &fs, &config).await;
         node.create_tenant(TenantSpec::new(name("a"))).await.expect("created");
         let tree = slot(&node, "a").partition().await.expect("it wakes");
