@@ -130,7 +130,8 @@ impl Steps {
     }
 
     /// Removes all marks: nothing will be followed any more, or everything begins anew. The newest mark of a partition
-    /// goes last: an import that was killed here and finds only an older one would do commands twice.
+    /// goes last: an import that was killed here and finds only an older one would do commands twice. [`CHOSEN`] stays
+    /// as long as there is a position to go on from.
     pub(super) async fn end(&mut self) -> Result {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
@@ -141,17 +142,19 @@ impl Steps {
         };
         let newest: Vec<Option<u8>> = self.marks.iter().map(place_of_newest).collect();
         let del = |database: u8, key: Vec<u8>| (database, vec![b"DEL".to_vec(), key]);
-        let (mut asked, mut last) = (Vec::new(), Vec::new());
+        let (mut asked, mut last, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
         for database in 0..DATABASES {
-            asked.extend([EXCHANGED, CHOSEN].map(|key| del(database, key.to_vec())));
+            asked.push(del(database, EXCHANGED.to_vec()));
+            chosen.push(del(database, CHOSEN.to_vec()));
             for (partition, newest) in newest.iter().enumerate() {
                 let marks = if *newest == Some(database) { &mut last } else { &mut asked };
                 marks.push(del(database, self.partitions.mark(partition).to_vec()));
                 asked.push(del(database, self.partitions.probe(partition)));
             }
         }
-        self.ask_all(&mut connection, &asked).await?;
-        self.ask_all(&mut connection, &last).await?;
+        for keys in [&asked, &last, &chosen] {
+            self.ask_all(&mut connection, keys).await?;
+        }
         self.marks.iter_mut().for_each(BTreeMap::clear);
         Ok(())
     }
