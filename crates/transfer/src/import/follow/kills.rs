@@ -162,9 +162,10 @@ fn everything_is_done_once_wherever_it_is_killed() {
     });
 }
 
-/// With an older position alone, commands would be done again.
+/// With an older position alone, commands would be done again. Without the note of the databases, an import of others
+/// could go on from there.
 #[test]
-fn an_end_that_is_killed_leaves_the_newest_position_or_none() {
+fn an_end_that_is_killed_leaves_the_newest_position_and_the_databases_or_no_position() {
     in_runtime(async {
         let at = |offset| Position { history: "h".repeat(40), offset, database: 0 };
         for allowed in 0.. {
@@ -172,6 +173,7 @@ fn an_end_that_is_killed_leaves_the_newest_position_or_none() {
             let import = import(&tenant, RealClock::new());
             let steps = || Steps::new(&import.target, &import.tally, Partitions::new(1));
             let mut ending = steps();
+            ending.choose(9, "0 9".to_owned()).await.expect("it is there");
             ending.begin(9, &at(FIRST)).await.expect("it is there");
             let step = Step { commands: vec![(words("INCR a"), FIRST + 50)], ..Step::default() };
             ending.apply(&step, &at(FIRST + 50)).await.expect("it is there");
@@ -185,7 +187,10 @@ fn an_end_that_is_killed_leaves_the_newest_position_or_none() {
             let resumed = steps().resume_point().await.expect("it is there");
             let expected = if has_ended { None } else { resumed.as_ref().map(|_| at(FIRST + 50)) };
             assert_eq!(resumed, expected, "killed after {allowed} requests");
+            let chosen = steps().chosen().await.expect("it is there");
+            assert!(chosen.is_some() || resumed.is_none(), "killed after {allowed} requests");
             if has_ended {
+                assert_eq!(chosen, None);
                 assert!(allowed > 50, "only {allowed} requests");
                 break;
             }
