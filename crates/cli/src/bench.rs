@@ -10,6 +10,7 @@ mod types;
 mod ycsb;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -291,13 +292,16 @@ fn write_json(path: Option<&Path>, outcomes: &[Outcome]) -> Result<()> {
     write_text(path, &report::json(outcomes)?)
 }
 
-/// Removes the empty directory that was measured, if it `is_ours`: last of all, because a file that was left in it must
-/// not cost the results.
+/// Removes the directory that was measured, if it `is_ours`: last of all, because it must not cost the results. It stays
+/// if the user has let a file be written into it.
 fn remove_dir(dir: &Path, is_ours: bool) -> Result<()> {
-    if is_ours {
-        fs::remove_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    if !is_ours {
+        return Ok(());
     }
-    Ok(())
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => Err(format!("{}: {error}", dir.display()).into()),
+        _ => Ok(()),
+    }
 }
 
 fn medians_of(rounds: u32) -> String {
