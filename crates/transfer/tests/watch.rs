@@ -57,6 +57,7 @@ fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
         let (clock, tally) = (Arc::new(HastyClock(AtomicU64::new(0))), Arc::<Tally>::default());
+        tally.tell_source(None);
         tally.set_phase(Phase::Following);
         tally.apply(100);
         let watching = tokio::spawn(watch(address, Arc::clone(&tally), clock.clone()));
