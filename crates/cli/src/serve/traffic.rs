@@ -236,6 +236,7 @@ mod tests {
         let trace = Trace::parse(&text).expect("it can be replayed");
         assert_eq!((trace.tenants(), trace.steps(0, false).collect::<Vec<_>>()), (2, vec![0.5, 0.0]));
     }
+
     #[test]
     fn a_recording_ends_while_it_can_still_be_read() {
         const MONTH: u64 = 31 * 86_400;
