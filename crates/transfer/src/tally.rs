@@ -44,7 +44,6 @@ struct Kept {
 }
 
 /// Counters of a transfer, and what it is doing.
-#[derive(Default)]
 pub struct Tally {
     /// Keys that the target has taken.
     pub keys: AtomicU64,
@@ -64,7 +63,8 @@ pub struct Tally {
     pub commands: AtomicU64,
     /// The position up to which the target has everything.
     pub applied: AtomicU64,
-    /// The position of the source when it was asked last; `u64::MAX` if it was not asked yet, or did not answer.
+    /// The position of the source when it was asked last; `u64::MAX` if it was not asked since it is followed, or did
+    /// not answer.
     pub source: AtomicU64,
     /// How often the transfer began anew.
     pub restarts: AtomicU64,
@@ -72,6 +72,27 @@ pub struct Tally {
     pub in_step: AtomicBool,
     refused: AtomicU64,
     kept: Mutex<Kept>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            keys: AtomicU64::default(),
+            bytes: AtomicU64::default(),
+            bytes_expected: AtomicU64::default(),
+            keys_expected: AtomicU64::default(),
+            expired: AtomicU64::default(),
+            modules: AtomicU64::default(),
+            others: AtomicU64::default(),
+            commands: AtomicU64::default(),
+            applied: AtomicU64::default(),
+            source: AtomicU64::new(u64::MAX),
+            restarts: AtomicU64::default(),
+            in_step: AtomicBool::default(),
+            refused: AtomicU64::default(),
+            kept: Mutex::default(),
+        }
+    }
 }
 
 impl Tally {
@@ -122,11 +143,11 @@ impl Tally {
         self.in_step.store(self.lag() == Some(0), Ordering::Relaxed);
     }
 
-    /// Notes that the source is at `offset`; `None` = nobody knows.
+    /// Notes that the source is at `offset`; `None` = nobody knows. While it is not followed, that means nothing.
     pub fn tell_source(&self, offset: Option<u64>) {
+        let offset = offset.filter(|_| self.phase() == Phase::Following);
         self.source.store(offset.unwrap_or(u64::MAX), Ordering::Relaxed);
-        let in_step = self.phase() == Phase::Following && self.lag() == Some(0);
-        self.in_step.store(in_step, Ordering::Relaxed);
+        self.in_step.store(self.lag() == Some(0), Ordering::Relaxed);
     }
 
     /// What the transfer is doing.
@@ -138,7 +159,7 @@ impl Tally {
     pub fn set_phase(&self, phase: Phase) {
         self.kept.lock().phase = phase;
         if phase != Phase::Following {
-            self.in_step.store(false, Ordering::Relaxed);
+            self.tell_source(None);
         }
     }
 
