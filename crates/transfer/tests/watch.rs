@@ -57,9 +57,9 @@ fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
         let (clock, tally) = (Arc::new(HastyClock(AtomicU64::new(0))), Arc::<Tally>::default());
-        tally.tell_source(None);
         tally.set_phase(Phase::Following);
         tally.apply(100);
+        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false));
         let watching = tokio::spawn(watch(address, Arc::clone(&tally), clock.clone()));
         let (mut stream, _) = listener.accept().await.expect("it asks");
         answer(&mut stream, 100).await;
@@ -88,14 +88,18 @@ fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
 }
 
 #[test]
-fn a_transfer_that_does_not_follow_is_not_in_step() {
+fn a_transfer_that_does_not_follow_is_not_in_step_and_has_no_lag() {
     let tally = Tally::default();
+    assert_eq!(tally.lag(), None);
     for phase in [Phase::Connecting, Phase::Snapshot] {
         tally.set_phase(Phase::Following);
         tally.source.store(100, Ordering::Relaxed);
         tally.apply(100);
         assert!(is_in_step(&tally));
         tally.set_phase(phase);
-        assert!(!is_in_step(&tally), "{phase:?}");
+        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false), "{phase:?}");
+        // An answer of the source that comes late.
+        tally.tell_source(Some(100));
+        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false), "{phase:?}");
     }
 }
