@@ -100,7 +100,7 @@ impl Options {
 /// Answers the value of `field`.
 fn tell(cx: &mut Context<'_>, field: Option<&Member>) {
     match field {
-        Some(field) => cx.replies().bulk(&field.value),
+        Some(field) => cx.replies().bulk_value(field.value.clone()),
         None => cx.replies().null(),
     }
 }
