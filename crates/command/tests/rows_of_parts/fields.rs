@@ -459,3 +459,14 @@ fn fields_are_set_and_read_with_their_deadlines() {
         assert_eq!(store.ask(line), reply, "{line}");
     }
 }
+
+#[test]
+fn one_very_long_field_is_answered_and_taken_out() {
+    let (mut store, long) = (Store::default(), "v".repeat(33 << 20));
+    store.ask(&format!("HSET h f {long} g short"));
+    let answer = format!("*1\r\n${}\r\n{long}\r\n", long.len());
+    for line in ["HGETEX h EX 10 FIELDS 1 f", "HGETDEL h FIELDS 1 f"] {
+        assert!(store.ask(line) == answer, "{line}");
+    }
+    assert_eq!(store.ask("HGETALL h"), "*2\r\n$1\r\ng\r\n$5\r\nshort\r\n");
+}
