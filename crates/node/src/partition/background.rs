@@ -58,6 +58,8 @@ impl Partition {
 
     /// Takes back [`Partition::begin_closing`], after all background tasks have ended.
     pub(super) fn reopen(&self) {
+        // The tasks that would have kicked the tree at the end of a pause have ended.
+        self.retries.end_pauses();
         let _order = self.order.lock();
         self.closing.store(false, Ordering::SeqCst);
     }

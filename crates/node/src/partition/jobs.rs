@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::{Either, select};
-use weir_io::{Class, Nanos, Owner};
-use weir_model::engine::{Job, JobKind, Stall, StallCause, Urgency};
+use weir_io::{Class, Owner};
+use weir_model::engine::{Job, JobFacts, JobKind, Stall, StallCause, Urgency};
 
 use super::Partition;
 use super::parking::Ended;
+use super::retries::Retry;
 use crate::flush_queue::FlushSlot;
 use crate::metrics::Counters;
 use crate::workers::{Slot, SlotTaker};
-
-/// How long a failed job waits before it is tried again, in nanoseconds.
-pub(super) const RETRY_AFTER: Nanos = 100_000_000;
 
 impl SlotTaker for Partition {
     fn owner(&self) -> Owner {
@@ -44,7 +42,9 @@ impl Partition {
         }
         self.note_urgency();
         self.adjust_throttle();
-        if let Some(job) = self.engine.next_flush() {
+        if !self.retries.is_pausing(Class::Flush, self.clock.now())
+            && let Some(job) = self.engine.next_flush()
+        {
             self.start(job, None);
         }
         if let Some(job) = self.engine.next_drop() {
@@ -68,15 +68,14 @@ impl Partition {
         }
     }
 
-    /// Waits for a slot, if a compaction is due. Not while a job has failed less than [`RETRY_AFTER`] ago: then the
-    /// tree is kicked at the end of this pause.
+    /// Waits for a slot, if a compaction is due. Not while compactions of its class pause: at the end of the pause the
+    /// tree is kicked.
     fn queue(self: &Arc<Self>, is_due: bool) {
-        let may_run = is_due && self.pauses.load(Ordering::Relaxed) == 0;
         let due = || match self.resumable() {
             Some(Class::CompactL0) => Some(Class::CompactL0),
-            resumable => [resumable, self.engine.compaction_due()].into_iter().flatten().min(),
+            resumable => [resumable, self.compaction_due()].into_iter().flatten().min(),
         };
-        match may_run.then(due).flatten() {
+        match is_due.then(due).flatten() {
             Some(class) => self.workers.wait(self.clone(), class),
             None => self.workers.leave(self.owner),
         }
@@ -91,15 +90,38 @@ impl Partition {
         if self.is_closing() {
             return false;
         }
-        let goes_on = |parked| self.engine.compaction_due().is_none_or(|due| parked <= due);
+        let goes_on = |parked| self.compaction_due().is_none_or(|due| parked <= due);
         let slot = match self.resumable().is_some_and(goes_on) {
             true => self.resume_in(slot),
             false => Some(slot),
         };
         let Some(slot) = slot else { return true };
+        // Where nothing pauses this is not asked, because the answer costs as much as the job.
+        if self.retries.is_any_pausing(self.clock.now()) && self.compaction_due().is_none() {
+            return false;
+        }
         let Some(job) = self.engine.next_compaction() else { return false };
         self.start(job, Some(slot));
         true
+    }
+
+    /// The class of the compaction that is due; `None` also while compactions of its class pause, because one has
+    /// failed.
+    fn compaction_due(&self) -> Option<Class> {
+        self.engine.compaction_due().filter(|&class| !self.retries.is_pausing(class, self.clock.now()))
+    }
+
+    /// Notes how a job ended, for the jobs that come after it. Gives what follows if it has failed.
+    fn note_end(&self, facts: &JobFacts, ended: &Ended) -> Option<Retry> {
+        let Ended::Done(outcome) = ended else { return None };
+        *self.job_failure.lock() = outcome.as_ref().err().cloned();
+        match outcome {
+            Ok(_) => {
+                self.retries.succeeded(facts);
+                None
+            }
+            Err(error) => Some(self.retries.failed(facts, error, self.clock.now())),
+        }
     }
 
     fn start(self: &Arc<Self>, job: Job, mut slot: Option<Slot>) {
@@ -120,9 +142,7 @@ impl Partition {
                 flush_slot.failed();
             }
             drop(flush_slot);
-            if let Ended::Done(outcome) = &ended {
-                *partition.job_failure.lock() = outcome.as_ref().err().cloned();
-            }
+            let retry = partition.note_end(&facts, &ended);
             if facts.level.is_some() {
                 if !matches!(ended, Ended::Done(Ok(_))) {
                     partition.workers.leave(partition.owner);
@@ -153,16 +173,18 @@ impl Partition {
                     if is_flush {
                         partition.memory.flush_failed(partition.owner, &error);
                     }
-                    tracing::warn!(
-                        owner = ?partition.owner,
-                        ?facts,
-                        %error,
-                        "a flush or a compaction failed, and will be tried again"
-                    );
+                    if retry.is_some_and(|retry| retry.is_news) {
+                        tracing::warn!(
+                            owner = ?partition.owner,
+                            ?facts,
+                            %error,
+                            "a flush or a compaction failed, and will be tried again until it succeeds"
+                        );
+                    } else {
+                        tracing::debug!(owner = ?partition.owner, ?facts, %error, "a job failed again");
+                    }
                     partition.progress.notify();
-                    partition.pauses.fetch_add(1, Ordering::Relaxed);
-                    partition.pause(RETRY_AFTER).await;
-                    partition.pauses.fetch_sub(1, Ordering::Relaxed);
+                    partition.pause(retry.map_or(0, |retry| retry.pause)).await;
                 }
             }
             partition.progress.notify();

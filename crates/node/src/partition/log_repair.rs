@@ -10,7 +10,7 @@ use weir_io::{ErrorKind, Nanos, sleep_until};
 use weir_log::SyncMode;
 
 use super::Partition;
-use super::jobs::RETRY_AFTER;
+use super::retries::RETRY_AFTER;
 use crate::metrics::Counters;
 
 impl Partition {

@@ -31,6 +31,7 @@ mod parking;
 mod part_page;
 mod read;
 mod replay;
+mod retries;
 mod space;
 mod tended;
 mod write;
@@ -53,6 +54,7 @@ use self::expiry::Expiry;
 use self::latch::Latches;
 pub(crate) use self::open::{Opening, Settle};
 use self::parking::Parking;
+use self::retries::Retries;
 use self::write_throttle::WriteThrottle;
 use crate::control::Control;
 use crate::log_toll::LogToll;
@@ -99,8 +101,8 @@ pub struct Partition {
     ending: Event,
     /// Why the last background job failed; `None` since one succeeded.
     pub(crate) job_failure: Mutex<Option<Error>>,
-    /// How many jobs have failed a moment ago and are not tried again yet.
-    pauses: AtomicUsize,
+    /// The jobs that have failed, and when they may be tried again.
+    retries: Retries,
     /// How many jobs have failed.
     job_failures: AtomicU64,
     /// A flush is under way.

@@ -13,6 +13,7 @@ use super::anchor::{self, Anchor, AnchorClaim};
 use super::expiry::Expiry;
 use super::parking::Parking;
 use super::replay::Replay;
+use super::retries::Retries;
 use super::write_throttle::WriteThrottle;
 use super::{Leave, Partition};
 use crate::config::NodeConfig;
@@ -230,7 +231,7 @@ impl Partition {
             tasks: AtomicUsize::new(0),
             ending: Event::default(),
             job_failure: Mutex::default(),
-            pauses: AtomicUsize::new(0),
+            retries: Retries::default(),
             job_failures: AtomicU64::new(0),
             is_flushing: AtomicBool::new(false),
             write_throttle: WriteThrottle::default(),

@@ -190,10 +190,13 @@ impl Partition {
     /// `None` while the tree says stop and its jobs make progress. If the jobs fail (a full disk), waiting has no end
     /// in sight: the write is refused and may be tried again.
     fn may_go_on(&self) -> Option<Result<()>> {
-        if !matches!(self.engine.stall(), Stall::Stop(_)) || self.is_closing() {
+        let Stall::Stop(cause) = self.engine.stall() else { return Some(Ok(())) };
+        if self.is_closing() {
             return Some(Ok(()));
         }
-        self.job_failure.lock().clone().map(Err)
+        let failure = self.job_failure.lock().clone();
+        // Another job may have succeeded while those that would make room pause for long.
+        failure.or_else(|| self.retries.lasting_failure(cause)).map(Err)
     }
 
     /// Waits while the tree says stop, and for its turn while it says slow.
