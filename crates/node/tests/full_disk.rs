@@ -372,3 +372,24 @@ fn a_tree_whose_compaction_failed_gives_its_slot_away_and_queues_again() {
         assert_eq!(trees.iter().map(|tree| tree.metrics().job_errors).sum::<u64>(), 1);
     });
 }
+
+/// The merge can make no file, and not for want of space: as with damage, only somebody's repair would help.
+#[test]
+fn a_compaction_that_fails_again_and_again_pauses_longer_each_time() {
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::None).await;
+        node.create_tenant(TenantSpec::new(name("a"))).await.expect("created");
+        let tree = slot(&node, "a").partition().await.expect("it wakes");
+        runs::gather(&sim, &tree).await;
+        fs.set_faults(FaultPlan::none().chance(OpKind::Create, Fault::Error, 1.0));
+        runs::merge(&tree);
+        sleep_until(&sim.clock(), sim.now() + 600 * SEC).await;
+        // Ten within the first minute, and then one a minute.
+        let errors = tree.metrics().job_errors;
+        assert!((15..25).contains(&errors), "{errors} attempts in ten minutes");
+        fs.set_faults(FaultPlan::none());
+        sleep_until(&sim.clock(), sim.now() + 65 * SEC).await;
+        assert_eq!((runs::count(&tree), tree.metrics().job_errors), (0, errors), "it has succeeded");
+    });
+}
