@@ -24,13 +24,15 @@ pub struct FieldSweep {
     row: StoredKey,
     first_ms: u64,
     now_ms: u64,
+    /// Where the last step has ended; empty before the first.
+    swept_to: Vec<u8>,
     is_done: bool,
 }
 
 impl FieldSweep {
     /// A sweep of the row with the stored key `row`, which is on the agenda at `first_ms`. `now_ms` is not before that.
     pub fn new(row: &[u8], first_ms: u64, now_ms: u64) -> Self {
-        Self { row: StoredKey::of(row), first_ms, now_ms, is_done: false }
+        Self { row: StoredKey::of(row), first_ms, now_ms, swept_to: Vec::new(), is_done: false }
     }
 
     /// Whether the entry has gone or moved. If not, more fields have the same deadline, and the sweep has to be run
@@ -39,8 +41,9 @@ impl FieldSweep {
         self.is_done
     }
 
-    /// Does what there is to be done with the row of `key`. Gives whether the entry has gone or moved.
-    async fn sweep(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<bool> {
+    /// Does one step of what there is to be done with the row of `key`. Gives where the next step goes on; `None` if
+    /// the entry has gone or moved.
+    async fn sweep(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<Option<Vec<u8>>> {
         match cx.get(key).await? {
             // The whole row has expired, or there is none.
             None => cx.delete(key)?,
@@ -48,18 +51,19 @@ impl FieldSweep {
                 if head.mortal().is_some_and(|mortal| mortal.first_ms == self.first_ms) =>
             {
                 if let Some(mut hash) = cx.collection(key, RowType::Hash).await? {
-                    if !hash.sweep(cx, FIELDS_AT_ONCE).await? {
+                    if !hash.sweep(cx, FIELDS_AT_ONCE, &self.swept_to).await? {
                         return Err(NOTHING_DUE);
                     }
                     cx.save_hash(&mut hash).await?;
-                    return Ok(hash.mortal().is_none_or(|mortal| mortal.first_ms != self.first_ms));
+                    let is_left = hash.mortal().is_some_and(|mortal| mortal.first_ms == self.first_ms);
+                    return Ok(is_left.then(|| hash.swept_to().to_vec()));
                 }
             }
             Some(_) => {}
         }
         // The entry belongs to its row no longer, so nobody else moves it.
         cx.forget_agenda(&agenda_key(self.first_ms, &self.row));
-        Ok(true)
+        Ok(None)
     }
 }
 
@@ -75,7 +79,10 @@ impl Transaction for FieldSweep {
             let mut call = Call::new(database, self.now_ms, VALUE_BYTES_MAX);
             let mut context = Context::locked(rows, &mut host, &mut call, Draft::default());
             let swept = self.sweep(&mut context, key).await;
-            let mut finished = context.end(swept.map(|is_done| self.is_done = is_done));
+            let mut finished = context.end(swept.map(|next| {
+                self.is_done = next.is_none();
+                self.swept_to = next.unwrap_or_default();
+            }));
             match finished.outcome {
                 Ok(()) => {
                     finished.draft.settle(|_, _| {});

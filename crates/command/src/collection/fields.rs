@@ -38,6 +38,13 @@ fn until(from_ms: u64, now_ms: u64) -> Subkeys {
     Subkeys { to: Bound::Excluded(now_ms.saturating_add(1).to_be_bytes().to_vec()), ..from(from_ms) }
 }
 
+/// What is behind the subkey `after` of `deadlines`, the first of which are at `first_ms`. `None` if `after` is at
+/// another time.
+fn behind(deadlines: &Subkeys, first_ms: u64, after: &[u8]) -> Option<Subkeys> {
+    let is_among_first = take_deadline(after).is_some_and(|(at_ms, _)| at_ms == first_ms);
+    is_among_first.then(|| Subkeys { from: Bound::Excluded(after.to_vec()), ..deadlines.clone() })
+}
+
 /// The field in a part that is stored with a deadline.
 fn mortal_member(Part { mut subkey, value }: Part) -> Option<Member> {
     let (at_ms, _) = take_deadline(&value)?;
@@ -225,7 +232,16 @@ impl Collection<'_> {
         } else if let Some(MortalFields { count, first_ms, .. }) = self.mortal() {
             // Fields that were taken out have left tombstones in front of that, which nobody should pass each time.
             let all = from(first_ms);
-            let first_ms = self.end_of_deadlines(cx, all.clone()).await?;
+            // Nor should each step of a sweep pass the tombstones that the steps before it have left at the same
+            // deadline: as long as there is one more field of this deadline, that is the first.
+            let has_more = match behind(&until(first_ms, first_ms), first_ms, &self.swept_to) {
+                Some(rest) => self.end_of_deadlines(cx, rest).await?.is_some(),
+                None => false,
+            };
+            let first_ms = match has_more {
+                true => Some(first_ms),
+                false => self.end_of_deadlines(cx, all.clone()).await?,
+            };
             let last_ms = self.end_of_deadlines(cx, Subkeys { reverse: true, ..all }).await?;
             let ends = first_ms.zip(last_ms);
             self.set_mortal(ends.map(|(first_ms, last_ms)| MortalFields { count, first_ms, last_ms }));
@@ -288,18 +304,33 @@ impl Collection<'_> {
     }
 
     /// Takes out up to `limit` fields that have expired; gives whether there was any. The caller has to save the row as
-    /// a hash.
+    /// a hash. `after` is where the step before has ended, or empty: fields of the same deadline that it has taken out
+    /// need not be passed again.
     ///
     /// # Errors
     /// The fields cannot be read.
-    pub async fn sweep(&mut self, cx: &mut Context<'_>, limit: usize) -> Outcome<bool> {
+    pub async fn sweep(&mut self, cx: &mut Context<'_>, limit: usize, after: &[u8]) -> Outcome<bool> {
         if self.packed().is_some() {
             // The packed hash in memory has lost these fields already; it has to be written without them.
             self.is_changed = true;
             return Ok(true);
         }
-        let mut swept = 0;
-        let mut left = self.mortal().map(|mortal| until(mortal.first_ms, cx.now_ms()));
+        let Some(MortalFields { first_ms, .. }) = self.mortal() else { return Ok(false) };
+        let due = until(first_ms, cx.now_ms());
+        let mut swept = match behind(&due, first_ms, after) {
+            Some(rest) => self.sweep_among(cx, rest, limit).await?,
+            None => 0,
+        };
+        if swept == 0 {
+            // The step before may not have been written, or a field may have come that is in front of its end.
+            swept = self.sweep_among(cx, due, limit).await?;
+        }
+        Ok(swept > 0)
+    }
+
+    /// Takes out up to `limit` fields that have a deadline among `deadlines`; gives how many.
+    async fn sweep_among(&mut self, cx: &mut Context<'_>, deadlines: Subkeys, limit: usize) -> Outcome<usize> {
+        let (mut swept, mut left) = (0, Some(deadlines));
         while let Some(subkeys) = left.filter(|_| swept < limit) {
             let page = cx.parts(self.key, self.life(), subkeys, limit - swept).await?;
             left = page.next;
@@ -310,8 +341,14 @@ impl Collection<'_> {
                     self.remove_field(cx, &field)?;
                     swept += 1;
                 }
+                self.swept_to = part.subkey;
             }
         }
-        Ok(swept > 0)
+        Ok(swept)
+    }
+
+    /// Where the next step of a sweep goes on.
+    pub(crate) fn swept_to(&self) -> &[u8] {
+        &self.swept_to
     }
 }

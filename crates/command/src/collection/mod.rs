@@ -67,6 +67,8 @@ pub struct Collection<'k> {
     deadlines_changed: bool,
     /// Hashes only: how many fields are known to have expired, and are still counted in the head.
     expired: u64,
+    /// Hashes only: the subkey of the last deadline that was swept; empty if none was.
+    swept_to: Vec<u8>,
 }
 
 impl Context<'_> {
@@ -112,7 +114,7 @@ impl Context<'_> {
     /// A row without parts, which replaces whatever is at `key` when it is saved.
     pub fn new_collection<'k>(&mut self, key: &'k [u8], kind: RowType) -> Collection<'k> {
         let head = Head { packed: Some(Packed::default()), ..self.new_head(kind) };
-        Collection { key, head, expire_at_ms: None, is_changed: false, deadlines_changed: false, expired: 0 }
+        Collection::new(key, head, None)
     }
 
     /// Writes what was changed. A row without parts is deleted.
@@ -131,9 +133,14 @@ impl Context<'_> {
 }
 
 impl<'k> Collection<'k> {
+    fn new(key: &'k [u8], head: Head, expire_at_ms: Option<u64>) -> Self {
+        let (is_changed, deadlines_changed, expired, swept_to) = Default::default();
+        Self { key, head, expire_at_ms, is_changed, deadlines_changed, expired, swept_to }
+    }
+
     /// The row of `key` from a head that was read, and from the time at which the row expires.
     pub(crate) fn found(key: &'k [u8], (head, expire_at_ms): (Head, Option<u64>), now_ms: u64) -> Self {
-        let mut row = Self { key, head, expire_at_ms, is_changed: false, deadlines_changed: false, expired: 0 };
+        let mut row = Self::new(key, head, expire_at_ms);
         row.drop_packed_expired(now_ms);
         row
     }
