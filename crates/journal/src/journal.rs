@@ -59,8 +59,8 @@ pub struct Journal<E> {
     records: u32,
     /// An append failed (rule 2), or another process wrote the file: it is not written again.
     uncertain: bool,
-    /// Files that are named by an edit which may or may not be in the journal's file. They may go once it has been
-    /// rolled.
+    /// Files that are named by an edit which may or may not be in the journal's file, and later files of the journal
+    /// that may or may not have become the current one. They may go once the journal has been rolled.
     doubtful: Vec<PathBuf>,
     /// The record of another process that [`Journal::confirm`] writes again.
     unconfirmed: Option<Appended>,
@@ -201,6 +201,13 @@ impl<E: Entry> Journal<E> {
 
     /// Starts file `number` with `snapshot` and makes it the current one.
     pub async fn create(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64, snapshot: &E) -> Result<Self> {
+        let new = Self::write(fs, dir, tag, salt, number, snapshot).await?;
+        make_current(fs, dir, tag).await?;
+        Ok(new)
+    }
+
+    /// Starts file `number` with `snapshot`. All that is left to be done is [`make_current`].
+    async fn write(fs: &Arc<dyn Fs>, dir: &Path, tag: Tag, salt: u64, number: u64, snapshot: &E) -> Result<Self> {
         let path = dir.join(file_name::<E>(number));
         let mut buf = AlignedBuf::new();
         let salt_of_file = salt_of_file(salt, number);
@@ -222,7 +229,6 @@ impl<E: Entry> Journal<E> {
                 return Err(error);
             }
         };
-        make_current(fs, dir, tag).await?;
         Ok(Self { end, records: 1, ..Self::new(fs, dir, tag, salt, number, file) })
     }
 
@@ -244,7 +250,11 @@ impl<E: Entry> Journal<E> {
     /// Replaces this file by file `number`, which holds `snapshot`. The old file becomes garbage, and with it the files
     /// that only an edit names whose append has failed.
     pub async fn roll(&mut self, number: u64, snapshot: &E, garbage: &Garbage) -> Result<()> {
-        let new = Self::create(&self.fs, &self.dir, self.tag, self.salt, number, snapshot).await?;
+        let new = Self::write(&self.fs, &self.dir, self.tag, self.salt, number, snapshot).await?;
+        // If this fails, or is given up half-way, nobody knows whether `CURRENT` names the new file.
+        self.doubtful.push(self.dir.join(file_name::<E>(number)));
+        make_current(&self.fs, &self.dir, self.tag).await?;
+        self.doubtful.pop();
         let old = std::mem::replace(self, new);
         garbage.add(old.doubtful.into_iter().chain([old.dir.join(file_name::<E>(old.number))]));
         Ok(())
