@@ -106,6 +106,18 @@ fn what_a_doubtful_edit_names_stays_until_the_journal_was_rolled() {
 }
 
 #[test]
+fn files_that_did_not_become_the_current_one_go_when_the_journal_was_rolled() {
+    let mut world = World::new();
+    world.disk.set_faults(FaultPlan::none().chance(OpKind::Rename, Fault::Error, 1.0));
+    for number in 2..5 {
+        world.sim.block_on(world.journal.roll(number, &Edit, &world.garbage)).expect_err("no file becomes current");
+    }
+    world.disk.set_faults(FaultPlan::none());
+    world.sim.block_on(world.journal.roll(5, &Edit, &world.garbage)).expect("no faults");
+    assert_eq!(world.files(), ["CURRENT", "TEST-000005"]);
+}
+
+#[test]
 fn what_cannot_be_removed_stays_noted() {
     let world = World::new();
     let mut begun = world.begin("a");
