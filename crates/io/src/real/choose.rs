@@ -34,6 +34,9 @@ const PAGES: u64 = 256;
 const TURN: Duration = Duration::from_millis(10);
 const TURNS: usize = 3;
 
+/// How the names of the files to measure on begin; the id of the process follows.
+const PROBE: &str = ".weir-probe-";
+
 /// Chooses the backend by reads per second.
 pub(super) fn choice(threads_per_sec: f64, ring_per_sec: f64) -> Choice {
     let backend = if ring_per_sec >= RING_MAY_LOSE * threads_per_sec { Backend::Uring } else { Backend::Threads };
@@ -46,18 +49,31 @@ pub(super) fn choice(threads_per_sec: f64, ring_per_sec: f64) -> Choice {
 
 /// Measures both backends on a file in `dir`, which it creates and removes. Takes some 60 ms.
 pub(super) fn measure(dir: &Path, threads: &Device, ring: &Device) -> Result<Choice> {
-    let path = dir.join(format!(".weir-probe-{}", std::process::id()));
+    remove_leftovers(dir);
+    let path = dir.join(format!("{PROBE}{}", std::process::id()));
     let measured = measure_on(&path, threads, ring);
     match std::fs::remove_file(&path) {
-        Err(error) if measured.is_ok() => Err(Error::from_std("remove", &path, &error)),
-        // Nothing was removed, or an earlier error says more.
+        Err(error) if measured.is_ok() && error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::from_std("remove", &path, &error))
+        }
+        // An earlier error says more, or another process took the file for a leftover, which harms no measurement.
         _ => measured,
     }
 }
 
+/// Removes the files of processes that were killed while they measured, also of one that had our id. A process that
+/// measures at this moment goes on with its open file.
+fn remove_leftovers(dir: &Path) {
+    // If the directory cannot be read, the measurement fails and says so.
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(PROBE.as_bytes()) {
+            // A leftover that stays costs 1 MiB, and the next start tries again.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 fn measure_on(path: &Path, threads: &Device, ring: &Device) -> Result<Choice> {
-    // A process with our id may have left the file without getting to the end.
-    let _ = std::fs::remove_file(path);
     let handle = open(path, OpenOptions::create_new()).map_err(|error| Error::from_std("open", path, &error.into()))?;
     let handle = Arc::new(handle);
     let page =
