@@ -209,6 +209,18 @@ fn the_backend_is_measured_where_asked_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_measurement_removes_what_one_that_was_killed_has_left() {
+    let dir = Dir::new();
+    for name in [".weir-probe-1", ".weir-probe-4000000000", "other"] {
+        std::fs::write(dir.at(name), b"").unwrap();
+    }
+    let [threads, ring] = [(); 2].map(|()| device::Device::new(&RealFsOptions::default(), None));
+    choose::measure(&dir.0, &threads, &ring).unwrap();
+    let left = block_on(RealFs::new(RealFsOptions::default()).list(&dir.0, FLUSH)).unwrap();
+    assert_eq!(left.iter().map(|entry| &*entry.name).collect::<Vec<_>>(), ["other"]);
+}
+
+#[test]
 fn the_faster_backend_is_chosen_and_the_ring_on_a_tie() {
     assert_eq!(choose::choice(50_000.0, 30_000.0).backend, Backend::Threads);
     assert_eq!(choose::choice(50_000.0, 50_000.0).backend, Backend::Uring);
