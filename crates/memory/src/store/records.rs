@@ -62,6 +62,8 @@ impl Records for Store {
     fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
         let mut writer = self.writer.lock();
         let horizons = self.horizons();
+        // Before the changes: rows that become smaller can make a snapshot due as well as the log can.
+        let was_due = self.is_snapshot_due();
         let mut changes = batch.iter();
         loop {
             let mut together = [None; PREFETCHED_MAX];
@@ -92,7 +94,6 @@ impl Records for Store {
         let most = CLEANED_ROWS + 2 * batch.len();
         writer.stale.clean(&self.index, &self.booked, &horizons, most);
         self.drop_covered(&mut writer, &horizons, most);
-        let was_due = self.is_snapshot_due();
         self.logged_bytes.fetch_add(batch.as_bytes().len() as u64 + RECORD_BYTES, Ordering::Relaxed);
         Applied { last_seq, is_job_due: !was_due && self.is_snapshot_due() }
     }
