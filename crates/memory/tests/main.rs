@@ -1,6 +1,7 @@
 //! Tests of the store in memory from outside, in one program, for each program is compiled and linked anew.
 
 mod dead_parts;
+mod due;
 mod room;
 mod store_damage;
 mod store_model;
