@@ -221,7 +221,9 @@ async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupR
     let mut settings = (*tenant.settings()).clone();
     settings.secret = None;
     settings.users = Arc::default();
-    let manifest = BackupManifest { tenant: tenant.listing(numbers, settings), partitions };
+    // As they were while the partitions were copied: by now they may have been swapped.
+    let listing = Listing { databases, ..tenant.listing(numbers, settings) };
+    let manifest = BackupManifest { tenant: listing, partitions };
     shared.own_fs.sync_dir(to, layout::TAG).await?;
     Journal::create(&shared.own_fs, to, layout::TAG, shared.salt(), target::MANIFEST, &manifest).await?;
     look_back(&shared.own_fs, to, &manifest).await?;
