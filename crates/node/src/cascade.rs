@@ -2,16 +2,21 @@
 //! are all partitions that have something unflushed in the oldest segment. Their flushes wait for slots like any
 //! others, and writes go on meanwhile.
 //!
+//! Partitions that sleep are woken between two looks, however long that takes: nobody else waits for them.
+//!
 //! A partition that cannot flush holds nobody up: its records are carried out of the log. This happens if its jobs fail
 //! or it cannot be opened. It also happens if the partition has not flushed although the log is twice as long as its
 //! cap, or although the log has failed and everybody waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 
-use futures_util::{StreamExt, stream};
-use parking_lot::{Mutex, RwLock};
-use weir_io::{Clock, ErrorKind, Nanos, sleep_until};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::RwLock;
+use weir_io::{BoxFuture, Clock, ErrorKind, Nanos, sleep_until};
 use weir_log::{LogIndex, SharedLog};
 
 use crate::partition::Partition;
@@ -37,17 +42,31 @@ struct Cascade {
     since: BTreeMap<u32, Nanos>,
     /// Up to which record the awake members were sealed.
     sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)>,
+    sleepers: Sleepers,
     /// The number of cascades that were seen; `tried` is when something was last tried.
     seen: u64,
     tried: Nanos,
 }
 
+/// The partitions that have to be woken.
+#[derive(Default)]
+struct Sleepers {
+    /// Those whose turn has not come.
+    asleep: VecDeque<Arc<PartitionSlot>>,
+    /// Those that are being woken. Each future gives the partition, and whether it is refused: it cannot be opened.
+    waking: FuturesUnordered<BoxFuture<(u32, bool)>>,
+    /// The partitions of `waking`.
+    numbers: BTreeSet<u32>,
+    /// The partitions that could not be opened since the last look.
+    refused: BTreeSet<u32>,
+}
+
 /// Looks every `interval`. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<dyn Clock>, interval: Nanos) {
-    let (since, sealed) = Default::default();
-    let mut cascade = Cascade { tenants, clock: Arc::clone(&clock), since, sealed, seen: 0, tried: 0 };
+    let (since, sealed, sleepers) = Default::default();
+    let mut cascade = Cascade { tenants, clock: Arc::clone(&clock), since, sealed, sleepers, seen: 0, tried: 0 };
     for look in 1.. {
-        sleep_until(&clock, clock.now() + interval).await;
+        cascade.sleepers.wake_for(&clock, interval).await;
         let Some(node_log) = log.upgrade() else { return };
         if look % ROUND_LOOKS == 0 {
             node_log.look_after_anchor().await;
@@ -69,8 +88,10 @@ impl Cascade {
         for (member, _) in &named {
             self.since.entry(*member).or_insert(now);
         }
+        let refused = std::mem::take(&mut self.sleepers.refused);
         let is_due = count > self.seen || now >= self.tried + AGAIN_AFTER;
         if named.is_empty() {
+            self.sleepers.asleep.clear();
             if is_due && (log.is_long() || log.failure().is_some()) {
                 self.tried = now;
                 shorten(log).await;
@@ -87,7 +108,7 @@ impl Cascade {
                 "the shared log has reached its cap: the partitions that keep it long flush"
             );
         }
-        let (mut asleep, mut stuck) = (Vec::new(), Vec::new());
+        let (mut asleep, mut stuck) = (VecDeque::new(), Vec::new());
         for (member, through) in named {
             let Some(slot) = slots.get(&member) else {
                 // The member was dropped while the log was being opened.
@@ -99,14 +120,14 @@ impl Cascade {
             match Option::clone(&slot.awake()) {
                 Some(partition) if is_due && self.is_stuck(log, member, &partition) => stuck.push(member),
                 Some(partition) => self.seal(member, partition, through, is_due).await,
-                None => asleep.push(Arc::clone(slot)),
+                None if refused.contains(&member) => stuck.push(member),
+                None => asleep.push_back(Arc::clone(slot)),
             }
         }
-        if !is_due {
-            return Some(());
+        if is_due {
+            (self.seen, self.tried) = (count, now);
+            self.sleepers.asleep = asleep;
         }
-        (self.seen, self.tried) = (count, now);
-        stuck.extend(wake(asleep).await);
         for member in stuck {
             match log.carry(member).await {
                 Ok(()) => tracing::warn!(
@@ -163,16 +184,40 @@ async fn shorten(log: &SharedLog) {
     }
 }
 
-/// Wakes the partitions of `slots`; once they are awake they are sealed like the others. Gives the partitions that
-/// cannot be opened; an error was logged.
-async fn wake(slots: Vec<Arc<PartitionSlot>>) -> Vec<u32> {
-    let refused = Mutex::new(Vec::new());
-    let wake = async |slot: Arc<PartitionSlot>| {
-        // A partition that is being closed, or was dropped, does not count as refused.
-        if slot.partition().await.is_err_and(|error| error.kind() != ErrorKind::Closed) {
-            refused.lock().push(slot.owner().partition);
+impl Sleepers {
+    /// Lets `nanos` pass, and meanwhile wakes partitions. Once they are awake they are sealed like the others.
+    async fn wake_for(&mut self, clock: &Arc<dyn Clock>, nanos: Nanos) {
+        let mut end = pin!(sleep_until(clock, clock.now() + nanos));
+        poll_fn(|cx| {
+            loop {
+                self.begin();
+                let Poll::Ready(Some((number, is_refused))) = self.waking.poll_next_unpin(cx) else { break };
+                self.numbers.remove(&number);
+                if is_refused {
+                    self.refused.insert(number);
+                }
+            }
+            end.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// Begins to wake as many partitions as may be woken at a time.
+    fn begin(&mut self) {
+        while self.waking.len() < WAKES_MAX
+            && let Some(slot) = self.asleep.pop_front()
+        {
+            if self.numbers.insert(slot.owner().partition) {
+                self.waking.push(Box::pin(wake(slot)));
+            }
         }
-    };
-    stream::iter(slots).for_each_concurrent(WAKES_MAX, wake).await;
-    refused.into_inner()
+    }
+}
+
+/// Wakes the partition of `slot`. Gives its number, and whether it cannot be opened; an error was logged.
+async fn wake(slot: Arc<PartitionSlot>) -> (u32, bool) {
+    let number = slot.owner().partition;
+    // A partition that is being closed, or was dropped, does not count as refused.
+    let is_refused = slot.partition().await.is_err_and(|error| error.kind() != ErrorKind::Closed);
+    (number, is_refused)
 }
