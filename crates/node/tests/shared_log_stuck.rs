@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use weir_admission::{Direction, Limits};
 use weir_io::sim::{DiskImage, Fault, Keep, OpKind, SimFs};
-use weir_io::{Class, Error, ErrorKind, File, Fs, Op, OpenOptions, Tag, forward_fs, sleep_until};
+use weir_io::{Class, Clock, Error, ErrorKind, File, Fs, Op, OpenOptions, Tag, forward_fs, sleep_until};
 use weir_log::SyncMode;
 use weir_model::Batch;
 use weir_node::cost::Capacity;
@@ -57,6 +57,31 @@ impl Fs for StuckFs {
     }
 
     forward_fs!(inner: rename, hard_link, create_dir_all, remove_dir, list, sync_dir, real_path, volume, lock);
+}
+
+/// A disk on which the opening of partition 2 does not end as long as it `is_slow`.
+struct SlowFs {
+    inner: Arc<dyn Fs>,
+    clock: Arc<dyn Clock>,
+    is_slow: Arc<AtomicBool>,
+}
+
+impl Fs for SlowFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        if options.create_new || !path.ends_with("000002/tree/CURRENT") {
+            return self.inner.open(path, options, tag);
+        }
+        let (inner, path) = (Arc::clone(&self.inner), path.to_path_buf());
+        let (clock, is_slow) = (Arc::clone(&self.clock), Arc::clone(&self.is_slow));
+        Op::pending(async move {
+            while is_slow.load(Ordering::Relaxed) {
+                sleep_until(&clock, clock.now() + SECOND / 100).await;
+            }
+            inner.open(&path, options, tag).await
+        })
+    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, real_path, volume, lock);
 }
 
 fn partitions(node: &Node, number: u64) -> Vec<u32> {
@@ -233,6 +258,40 @@ fn a_tenant_that_cannot_be_opened_does_not_keep_the_log_long() {
         fs.list(Path::new(&format!("{DIR}/shared-log/carried")), Tag::new(Default::default(), Class::Log)).await
     });
     assert!(!found.expect("something was carried").is_empty());
+}
+
+#[test]
+fn a_tenant_that_is_opened_slowly_does_not_keep_others_from_being_flushed() {
+    let (sim, disk) = world(1, &DiskImage::new());
+    sim.block_on(async {
+        let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, SyncMode::Interval).await.expect("a fresh disk");
+        for number in 0..3 {
+            create(&node, number).await;
+        }
+        write_all(&node, 0..3, 20).await;
+        sleep_until(&sim.clock(), sim.clock().now() + 3 * SECOND).await;
+    });
+    let (sim, disk) = world(2, &disk.crash_keeping(Keep::All, &mut sim.rng()));
+    let (clock, is_slow): (Arc<dyn Clock>, _) = (sim.clock(), Arc::<AtomicBool>::default());
+    let inner = Arc::clone(&disk) as Arc<dyn Fs>;
+    let fs = SlowFs { inner, clock: Arc::clone(&clock), is_slow: Arc::clone(&is_slow) };
+    sim.block_on(async {
+        let node = open_on(&sim, Arc::new(fs), SyncMode::Interval).await.expect("it is whole");
+        assert_eq!(partitions(&node, 0)[0], 2);
+        is_slow.store(true, Ordering::Relaxed);
+        for key in 0..5_000 {
+            put(&tenant(&node, 2), key, 2_000 + key).await;
+            if key % 100 == 0 {
+                sleep_until(&clock, clock.now() + SECOND / 2).await;
+            }
+        }
+        assert!(log(&node).log.live_bytes > CAP, "partition 2 keeps it long: {:?}", log(&node));
+        for slot in tenant(&node, 1).partitions() {
+            assert!(slot.metrics().jobs > 0, "{:?} was woken and has flushed", slot.owner());
+        }
+        is_slow.store(false, Ordering::Relaxed);
+        has_all(&node, 0..2, 20).await;
+    });
 }
 
 #[test]
