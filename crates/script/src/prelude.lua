@@ -177,7 +177,7 @@ end
 function world.xpcall(...)
     local body, handler = ...
     if select("#", ...) < 2 then
-        return lua_xpcall(...)
+        error("bad argument #2 to 'xpcall' (value expected)", 2)
     end
     return caught(lua_xpcall(body, function(message)
         return handler(machine.text_of(message))
