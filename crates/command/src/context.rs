@@ -17,7 +17,7 @@ use crate::events::Classes;
 use crate::float::is_whole;
 use crate::host::Host;
 use crate::in_hand::letting_go;
-use crate::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
+use crate::reply::{FLUSH_BYTES, Replies};
 use crate::rows::{Moment, Read, Rows, Waiting};
 
 mod asked;
@@ -193,8 +193,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// It is too long.
     fn check_kept(&mut self) -> Outcome {
-        let is_too_long = self.host.replies().len_beside_one_value() > OUTPUT_BYTES_MAX;
-        if is_too_long { Err(REPLY_TOO_LONG) } else { Ok(()) }
+        if self.host.replies().is_too_long() { Err(REPLY_TOO_LONG) } else { Ok(()) }
     }
 
     /// See [`Host::let_go`].

@@ -92,9 +92,11 @@ impl Replies {
         (self.len() - written).saturating_sub(booked)
     }
 
-    /// How many bytes wait beside the longest value. That value is bounded by the limit on a value's length (S11).
-    pub fn len_beside_one_value(&self) -> usize {
-        self.len() - self.shared.iter().map(|shared| shared.value.len()).max().unwrap_or(0)
+    /// Whether more than [`OUTPUT_BYTES_MAX`] wait beside the longest value. That value is bounded by the limit on a
+    /// value's length (S11).
+    pub fn is_too_long(&self) -> bool {
+        let longest = || self.shared.iter().map(|shared| shared.value.len()).max().unwrap_or(0);
+        self.len() > OUTPUT_BYTES_MAX && self.len() - longest() > OUTPUT_BYTES_MAX
     }
 
     /// How many bytes stay in memory for what is behind the first `written` bytes.

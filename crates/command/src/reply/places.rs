@@ -48,8 +48,13 @@ impl Replies {
 
     /// How many bytes were written since `mark`.
     pub fn len_since(&self, mark: Mark) -> usize {
-        let shared: usize = self.shared[mark.shared..].iter().map(|shared| shared.value.len()).sum();
-        self.bytes.len() - mark.bytes + shared
+        self.len_between(mark, self.mark())
+    }
+
+    /// How many bytes were written between the marks. This goes through what is between them only.
+    pub fn len_between(&self, from: Mark, to: Mark) -> usize {
+        let shared: usize = self.shared[from.shared..to.shared].iter().map(|shared| shared.value.len()).sum();
+        to.bytes - from.bytes + shared
     }
 
     /// Takes back what was written between the marks, and puts the error `text` there `count` times. Marks behind `to`

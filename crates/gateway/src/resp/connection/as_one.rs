@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_command::acl::Denied;
 use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
-use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
+use weir_command::reply::Mark;
 use weir_command::{
     Args, Call, Command, Context, Draft, Host, Rows, TURN_KEYS, Transaction, Waiting, must_settle_counts, rows_of, run,
     settle_counts,
@@ -117,8 +117,8 @@ impl AsOne<'_> {
         let replies = self.host.replies();
         // The same limit as for a command by itself.
         let answered = match replies.is_whole() {
-            true if replies.len_beside_one_value() <= OUTPUT_BYTES_MAX => Ok(()),
-            true => Err(REPLY_TOO_LONG),
+            true if replies.is_too_long() => Err(REPLY_TOO_LONG),
+            true => Ok(()),
             false => Err(Error::new("ERR internal error: the reply was not whole")),
         };
         if outcome.is_ok() && answered.is_err() {

@@ -73,9 +73,9 @@ fn is_short_read(command: &Command, args: Args<'_>) -> bool {
 
 /// The lengths of the replies of `done`, which stand one after the other from `from` on.
 pub(super) fn reply_lens(replies: &Replies, from: Mark, done: &[Done]) -> Vec<u64> {
-    let ends = done.iter().map(|done| replies.len_since(done.to));
-    let begins = std::iter::once(replies.len_since(from)).chain(ends.clone());
-    begins.zip(ends).map(|(begin, end)| (begin - end) as u64).collect()
+    let ends = done.iter().map(|done| done.to);
+    let begins = std::iter::once(from).chain(ends.clone());
+    begins.zip(ends).map(|(begin, end)| replies.len_between(begin, end) as u64).collect()
 }
 
 impl<S: Store> Connection<S> {

@@ -15,7 +15,7 @@
 //!    an answer that is none.
 
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
-use weir_command::reply::{Mark, OUTPUT_BYTES_MAX};
+use weir_command::reply::Mark;
 use weir_model::Batch;
 
 use super::{Outbox, ReplyMode};
@@ -93,7 +93,7 @@ impl<S: Store> Outbox<S> {
     /// The outcome of a command, judged by what its handler returned and what it has written.
     pub(in crate::resp) fn judge(&self, outcome: Outcome) -> Outcome {
         outcome?;
-        if self.replies.len_beside_one_value() > OUTPUT_BYTES_MAX {
+        if self.replies.is_too_long() {
             return Err(REPLY_TOO_LONG);
         }
         // Only now is it known whether the command is answered, because `CLIENT REPLY` also applies to its own reply.
