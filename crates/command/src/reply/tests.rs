@@ -1,6 +1,8 @@
 //! Replies in both protocols: whole and incomplete, with shared values, taken back and replaced.
 
 use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
@@ -174,4 +176,51 @@ fn large_values_are_written_from_where_they_lie_and_can_be_taken_back() {
     replies.replace_with_error(from, to, 2, b"ERR x");
     let all = [b"+OK\r\n-ERR x\r\n-ERR x\r\n", &value[..]].concat();
     assert_eq!((written(&replies, 0), replies.len()), (all.clone(), all.len()));
+}
+
+#[test]
+fn what_is_between_marks_has_the_length_of_its_bytes() {
+    let mut replies = Replies::default();
+    replies.ok();
+    let mut marks = vec![replies.mark()];
+    for len in [3, SHARED_BYTES_MIN, 0] {
+        replies.bulk_value(vec![b'v'; len]);
+        marks.push(replies.mark());
+    }
+    let lens: Vec<usize> = marks.windows(2).map(|pair| replies.len_between(pair[0], pair[1])).collect();
+    assert_eq!(lens, [9, SHARED_BYTES_MIN + 10, 6]);
+    assert_eq!(replies.len_since(marks[0]), lens.iter().sum::<usize>());
+}
+
+/// Counts how often somebody looks at it.
+struct Looked(Arc<AtomicUsize>);
+
+impl Deref for Looked {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        &[b'v'; SHARED_BYTES_MIN]
+    }
+}
+
+#[test]
+fn who_asks_for_a_length_does_not_go_through_other_values() {
+    let (mut replies, looks) = (Replies::default(), Arc::new(AtomicUsize::new(0)));
+    let begin = replies.mark();
+    replies.ok();
+    let end = replies.mark();
+    replies.bulk_value(Looked(Arc::clone(&looks)));
+    let before = looks.load(Ordering::Relaxed);
+    assert_eq!((replies.len_between(begin, end), replies.is_too_long()), (5, false));
+    assert_eq!(looks.load(Ordering::Relaxed), before);
+}
+
+#[test]
+fn one_value_may_be_longer_than_replies_may_be() {
+    let mut replies = Replies::default();
+    for is_too_long in [false, true] {
+        replies.bulk_value(vec![0; OUTPUT_BYTES_MAX + 1]);
+        assert_eq!(replies.is_too_long(), is_too_long);
+    }
 }
