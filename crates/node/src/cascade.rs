@@ -2,14 +2,14 @@
 //! are all partitions that have something unflushed in the oldest segment. Their flushes wait for slots like any
 //! others, and writes go on meanwhile.
 //!
-//! Partitions that sleep are woken between two looks, however long that takes: nobody else waits for them.
+//! Partitions that sleep are woken while the task goes on, however long that takes: nobody else waits for them.
 //!
 //! A partition that cannot flush holds nobody up: its records are carried out of the log. This happens if its jobs fail
 //! or it cannot be opened. It also happens if the partition has not flushed although the log is twice as long as its
 //! cap, or although the log has failed and everybody waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -42,7 +42,8 @@ struct Cascade {
     since: BTreeMap<u32, Nanos>,
     /// Up to which record the awake members were sealed.
     sealed: BTreeMap<u32, (Weak<Partition>, LogIndex)>,
-    sleepers: Sleepers,
+    /// The sleepers that were found, if the last look was to wake any.
+    asleep: Option<VecDeque<Arc<PartitionSlot>>>,
     /// The number of cascades that were seen; `tried` is when something was last tried.
     seen: u64,
     tried: Nanos,
@@ -63,24 +64,29 @@ struct Sleepers {
 
 /// Looks every `interval`. Ends with the node.
 pub async fn run(tenants: Weak<RwLock<Tenants>>, log: Weak<NodeLog>, clock: Arc<dyn Clock>, interval: Nanos) {
-    let (since, sealed, sleepers) = Default::default();
-    let mut cascade = Cascade { tenants, clock: Arc::clone(&clock), since, sealed, sleepers, seen: 0, tried: 0 };
+    let (since, sealed, asleep) = Default::default();
+    let mut cascade = Cascade { tenants, clock: Arc::clone(&clock), since, sealed, asleep, seen: 0, tried: 0 };
+    let mut sleepers = Sleepers::default();
     for look in 1.. {
-        cascade.sleepers.wake_for(&clock, interval).await;
+        sleepers.wake_during(sleep_until(&clock, clock.now() + interval)).await;
         let Some(node_log) = log.upgrade() else { return };
         if look % ROUND_LOOKS == 0 {
-            node_log.look_after_anchor().await;
+            sleepers.wake_during(node_log.look_after_anchor()).await;
         }
         let Some(log) = node_log.get() else { continue };
-        if cascade.look(log).await.is_none() {
+        let refused = std::mem::take(&mut sleepers.refused);
+        if sleepers.wake_during(cascade.look(log, &refused)).await.is_none() {
             return;
+        }
+        if let Some(asleep) = cascade.asleep.take() {
+            sleepers.asleep = asleep;
         }
     }
 }
 
 impl Cascade {
-    /// One look at the log. `None` if the node has ended.
-    async fn look(&mut self, log: &SharedLog) -> Option<()> {
+    /// One look at the log. The partitions `refused` cannot be opened. `None` if the node has ended.
+    async fn look(&mut self, log: &SharedLog, refused: &BTreeSet<u32>) -> Option<()> {
         let (named, count, now) = (log.cascade(), log.stats().cascades, self.clock.now());
         let is_named = |member: &u32| named.binary_search_by_key(member, |(member, _)| *member).is_ok();
         self.sealed.retain(|member, _| is_named(member));
@@ -88,10 +94,9 @@ impl Cascade {
         for (member, _) in &named {
             self.since.entry(*member).or_insert(now);
         }
-        let refused = std::mem::take(&mut self.sleepers.refused);
         let is_due = count > self.seen || now >= self.tried + AGAIN_AFTER;
         if named.is_empty() {
-            self.sleepers.asleep.clear();
+            self.asleep = Some(VecDeque::new());
             if is_due && (log.is_long() || log.failure().is_some()) {
                 self.tried = now;
                 shorten(log).await;
@@ -126,7 +131,7 @@ impl Cascade {
         }
         if is_due {
             (self.seen, self.tried) = (count, now);
-            self.sleepers.asleep = asleep;
+            self.asleep = Some(asleep);
         }
         for member in stuck {
             match log.carry(member).await {
@@ -185,9 +190,11 @@ async fn shorten(log: &SharedLog) {
 }
 
 impl Sleepers {
-    /// Lets `nanos` pass, and meanwhile wakes partitions. Once they are awake they are sealed like the others.
-    async fn wake_for(&mut self, clock: &Arc<dyn Clock>, nanos: Nanos) {
-        let mut end = pin!(sleep_until(clock, clock.now() + nanos));
+    /// Awaits `future`, and meanwhile wakes partitions. Once they are awake they are sealed like the others. A wake is
+    /// never left unpolled while the task does something else: it may hold a lock that others need, or be next in line
+    /// for one.
+    async fn wake_during<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
         poll_fn(|cx| {
             loop {
                 self.begin();
@@ -197,9 +204,9 @@ impl Sleepers {
                     self.refused.insert(number);
                 }
             }
-            end.as_mut().poll(cx)
+            future.as_mut().poll(cx)
         })
-        .await;
+        .await
     }
 
     /// Begins to wake as many partitions as may be woken at a time.
