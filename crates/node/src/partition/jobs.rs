@@ -144,8 +144,11 @@ impl Partition {
             drop(flush_slot);
             let retry = partition.note_end(&facts, &ended);
             if facts.level.is_some() {
-                if !matches!(ended, Ended::Done(Ok(_))) {
-                    partition.workers.leave(partition.owner);
+                match &ended {
+                    Ended::Done(Ok(_)) => {}
+                    // Its class pauses. Nobody may come by before the end of that for a job of another class.
+                    Ended::Done(Err(_)) => partition.queue(true),
+                    Ended::Closed | Ended::Released => partition.workers.leave(partition.owner),
                 }
                 drop(slot);
                 partition.workers.dispatch();
