@@ -47,7 +47,9 @@ impl Partition {
         {
             self.start(job, None);
         }
-        if let Some(job) = self.engine.next_drop() {
+        if !self.retries.are_drops_pausing(self.clock.now())
+            && let Some(job) = self.engine.next_drop()
+        {
             self.start(job, None);
         }
         self.clear_the_way();

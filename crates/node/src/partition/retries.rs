@@ -3,7 +3,7 @@
 //! The pauses double from [`RETRY_AFTER`] to [`RETRY_AFTER_MAX`], until a job of the class succeeds. Damage stays, and
 //! a merge that meets a damaged block has read everything in front of it by then. Two kinds of failures do not make
 //! the pauses grow, because they may be over at any moment and writes wait for that: a full disk, and an error of the
-//! device in a flush.
+//! device in a flush. Nor do failed drops of tables, which read nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ const RETRY_AFTER_MAX: Nanos = 60_000_000_000;
 /// A larger exponent would give no longer pause.
 const DOUBLINGS_MAX: u32 = 10;
 
-/// The classes of jobs that have failed. Drops of tables have a place of their own in each class: they are never held
-/// back, and their success says nothing about merges.
+/// The classes of jobs that have failed. Drops of tables have a place of their own in each class: how they end says
+/// nothing about merges.
 #[derive(Default)]
 pub(crate) struct Retries(Mutex<BTreeMap<(Class, bool), Streak>>);
 
@@ -51,6 +51,7 @@ impl Retries {
         let mut streaks = self.0.lock();
         let streak = streaks.entry((facts.class, facts.is_drop)).or_default();
         let grows = match error.kind() {
+            _ if facts.is_drop => false,
             ErrorKind::NoSpace => false,
             ErrorKind::Corruption => true,
             _ => facts.class != Class::Flush,
@@ -83,9 +84,15 @@ impl Retries {
         self.0.lock().values_mut().for_each(|streak| streak.not_before = 0);
     }
 
-    /// Whether jobs of `class`, other than drops, must wait for the end of a pause.
+    /// Whether jobs of `class` must wait for the end of a pause. What is due may be a drop, so they also wait while
+    /// drops of the class pause.
     pub(super) fn is_pausing(&self, class: Class, now: Nanos) -> bool {
-        self.0.lock().get(&(class, false)).is_some_and(|streak| now < streak.not_before)
+        self.0.lock().iter().any(|((of, _), streak)| *of == class && now < streak.not_before)
+    }
+
+    /// Whether drops must wait for the end of a pause.
+    pub(super) fn are_drops_pausing(&self, now: Nanos) -> bool {
+        self.0.lock().iter().any(|((_, is_drop), streak)| *is_drop && now < streak.not_before)
     }
 
     /// Whether any jobs must wait for the end of a pause. Costs less than to find out what is due.
@@ -158,6 +165,20 @@ mod tests {
         assert_eq!(pause(Class::Flush, &error(ErrorKind::Device, "2.sst")), RETRY_AFTER);
         assert_eq!(pause(Class::CompactL0, &error(ErrorKind::Device, "2.sst")), 32 * RETRY_AFTER);
         assert_eq!(pause(Class::Flush, &damage("1.sst")), 32 * RETRY_AFTER);
+    }
+
+    #[test]
+    fn drops_pause_shortly_and_their_success_does_not_end_the_pauses_of_merges() {
+        let (retries, deep) = (Retries::default(), facts(Class::CompactDeep));
+        let drops = JobFacts { is_drop: true, ..deep };
+        for _ in 0..6 {
+            assert_eq!(retries.failed(&drops, &error(ErrorKind::Device, "MANIFEST"), 0).pause, RETRY_AFTER);
+        }
+        assert!(retries.are_drops_pausing(RETRY_AFTER - 1) && !retries.are_drops_pausing(RETRY_AFTER));
+        assert!(retries.is_pausing(Class::CompactDeep, 0) && !retries.is_pausing(Class::CompactDeep, RETRY_AFTER));
+        retries.failed(&deep, &damage("1.sst"), 0);
+        retries.succeeded(&drops);
+        assert!(!retries.are_drops_pausing(0) && retries.is_pausing(Class::CompactDeep, 0));
     }
 
     #[test]
