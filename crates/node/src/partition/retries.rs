@@ -101,14 +101,16 @@ impl Retries {
     }
 
     /// Why the jobs that would end a stall of this cause fail again and again, with pauses that grow; `None` if they do
-    /// not.
-    pub(super) fn lasting_failure(&self, cause: StallCause) -> Option<Error> {
+    /// not, or if they may be tried by now: what failed may be gone, with its tables.
+    pub(super) fn lasting_failure(&self, cause: StallCause, now: Nanos) -> Option<Error> {
         let class = match cause {
             StallCause::Memtables => Class::Flush,
             StallCause::L0Runs => Class::CompactL0,
             StallCause::PendingBytes => Class::CompactDeep,
         };
-        self.0.lock().get(&(class, false)).filter(|streak| streak.failures > 1)?.last.clone()
+        let streaks = self.0.lock();
+        let streak = streaks.get(&(class, false)).filter(|streak| streak.failures > 1 && now < streak.not_before)?;
+        streak.last.clone()
     }
 }
 
@@ -142,11 +144,12 @@ mod tests {
         assert!(retries.is_pausing(Class::CompactDeep, 60 * SEC - 1) && retries.is_any_pausing(60 * SEC - 1));
         assert!(!retries.is_pausing(Class::CompactDeep, 60 * SEC) && !retries.is_any_pausing(60 * SEC));
         assert!(!retries.is_pausing(Class::CompactL0, 1), "level 0 has not failed");
-        assert!(retries.lasting_failure(StallCause::PendingBytes).is_some());
+        let refused = |now| retries.lasting_failure(StallCause::PendingBytes, now).is_some();
+        assert!(refused(60 * SEC - 1) && !refused(60 * SEC), "the damaged table may be gone by then");
         retries.succeeded(&facts(Class::CompactL0));
         assert_eq!(pauses(1), [60 * SEC]);
         retries.succeeded(&deep);
-        assert!(!retries.is_any_pausing(0) && retries.lasting_failure(StallCause::PendingBytes).is_none());
+        assert!(!retries.is_any_pausing(0) && !refused(0));
         assert_eq!(pauses(2), [tenth, 2 * tenth]);
         retries.end_pauses();
         assert!(!retries.is_any_pausing(0));

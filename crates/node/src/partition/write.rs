@@ -196,7 +196,7 @@ impl Partition {
         }
         let failure = self.job_failure.lock().clone();
         // Another job may have succeeded while those that would make room pause for long.
-        failure.or_else(|| self.retries.lasting_failure(cause)).map(Err)
+        failure.or_else(|| self.retries.lasting_failure(cause, self.clock.now())).map(Err)
     }
 
     /// Waits while the tree says stop, and for its turn while it says slow.
