@@ -292,8 +292,8 @@ fn write_json(path: Option<&Path>, outcomes: &[Outcome]) -> Result<()> {
     write_text(path, &report::json(outcomes)?)
 }
 
-/// Removes the directory that was measured, if it `is_ours`: last of all, because it must not cost the results. It stays
-/// if the user has let a file be written into it.
+/// Removes the directory that was measured, if it `is_ours`: last of all, because it must not cost the results. It
+/// stays if the user has let a file be written into it.
 fn remove_dir(dir: &Path, is_ours: bool) -> Result<()> {
     if !is_ours {
         return Ok(());

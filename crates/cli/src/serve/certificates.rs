@@ -48,7 +48,7 @@ impl Certificates {
         let paths = Paths { certificate: config.tls_certificate.clone(), key: config.tls_key.clone(), client_ca };
         let changes = Mutex::new(Changes::new(paths.stamps()));
         let material = paths.read(clients, &clock)?;
-        paths.warn(&material, &clock);
+        tell(paths.warning(&material, &clock));
         Ok(Arc::new(Self { paths, clients, clock, tls: Tls::new(material), changes }))
     }
 
@@ -68,9 +68,10 @@ impl Certificates {
         let certificate = self.paths.certificate.display();
         match self.paths.read(self.clients, &self.clock) {
             Ok(material) => {
-                self.paths.warn(&material, &self.clock);
+                let warning = self.paths.warning(&material, &self.clock);
                 self.tls.replace(material);
                 tracing::info!(%certificate, because, "new TLS connections get the certificate that was read again");
+                tell(warning);
             }
             Err(error) => tracing::error!(
                 because,
@@ -118,15 +119,20 @@ impl Paths {
         })
     }
 
-    fn warn(&self, material: &Material, clock: &Arc<dyn Clock>) {
-        if let Some(warning) = material.warning(clock.unix_ms() / 1000) {
-            tracing::warn!("tls_certificate {}: {warning}", self.certificate.display());
-        }
+    fn warning(&self, material: &Material, clock: &Arc<dyn Clock>) -> Option<String> {
+        let warning = material.warning(clock.unix_ms() / 1000)?;
+        Some(format!("tls_certificate {}: {warning}", self.certificate.display()))
     }
 
     fn stamps(&self) -> Stamps {
         [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()]
             .map(|path| path.and_then(|path| stamp(path)))
+    }
+}
+
+fn tell(warning: Option<String>) {
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
     }
 }
 
