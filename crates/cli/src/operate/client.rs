@@ -15,7 +15,7 @@ use super::Outcome;
 /// Which server to talk to.
 #[derive(Clone, Debug, Args)]
 pub struct Server {
-    /// The operators' address of the running server, as `weir serve --admin` has it
+    /// The operators' address of the running server, as `weir serve --admin` has it; an http:// address is taken, too
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6380", env = "WEIR_ADMIN")]
     admin: String,
 }
@@ -35,7 +35,7 @@ pub struct Client {
 impl Server {
     /// A client of this server. It sends nothing yet.
     pub fn client(&self) -> Outcome<Client> {
-        let addresses = self.admin.to_socket_addrs();
+        let addresses = host_and_port(&self.admin).to_socket_addrs();
         let addresses = addresses.map_err(|error| format!("--admin {}: not a HOST:PORT ({error})", self.admin))?;
         let addresses: Vec<SocketAddr> = addresses.collect();
         let address = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
@@ -49,6 +49,12 @@ impl Server {
             .build();
         Ok(Client { agent: config.into(), address })
     }
+}
+
+/// The server's log names its metrics by their URL, which is what an operator copies.
+fn host_and_port(admin: &str) -> &str {
+    let Some(rest) = admin.strip_prefix("http://") else { return admin };
+    rest.split_once('/').map_or(rest, |(host_and_port, _)| host_and_port)
 }
 
 impl Client {
@@ -109,6 +115,23 @@ impl Client {
                 response.status()
             )
             .into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_copied_from_the_log() {
+        for admin in ["[::1]:6380", "http://[::1]:6380", "http://[::1]:6380/", "http://[::1]:6380/metrics"] {
+            let client = Server { admin: admin.to_owned() }.client().expect(admin);
+            assert_eq!(client.address.to_string(), "[::1]:6380");
+        }
+        for admin in ["http://", "127.0.0.1"] {
+            let error = Server { admin: admin.to_owned() }.client().err().expect(admin);
+            assert!(error.to_string().starts_with(&format!("--admin {admin}: not a HOST:PORT")), "{error}");
         }
     }
 }
