@@ -2,7 +2,7 @@
 //!
 //! Each key is as it was at some moment, but not all keys at the same one: they are asked for page by page.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
@@ -10,8 +10,9 @@ use weir_command::rdb::file::{Writer, push_key, push_library, push_select};
 use weir_command::rdb::kind;
 
 use crate::failure::{Failure, Result};
-use crate::import::{Choice, is_own};
+use crate::import::Choice;
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
+use crate::scan::Scan;
 use crate::tally::Tally;
 use crate::target::{DATABASES, Target, select};
 use crate::within::pause;
@@ -24,10 +25,6 @@ const OF_7_4: [u8; 2] = [kind::HASH_METADATA, kind::HASH_LISTPACK_EX];
 const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=64;
 /// About how many bytes of values are asked for at once.
 const PAGE_BYTES: usize = 4 << 20;
-/// How the failure of a scan begins whose place the server has forgotten: scans of other clients have pushed it out.
-const FORGOTTEN: &str = "SCAN: ERR invalid cursor";
-/// How often the scan of a database may begin again because of that. Each time the keys of a page are remembered.
-const SCANS_AGAIN_MAX: u32 = 100;
 /// Bytes of an unfinished file that are kept in memory.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -97,45 +94,6 @@ async fn functions(connection: &mut Connection, tally: &Tally, out: &mut Vec<u8>
     Ok(())
 }
 
-/// Where a scan is, by the keys that it has met. If it has to begin again, it meets keys in the same order, but some
-/// may have been deleted, and others may have come.
-#[derive(Default)]
-struct Place {
-    /// The keys of the last page that had new ones.
-    last: BTreeSet<Vec<u8>>,
-    /// Keys that were met before, and may come once more behind one of `last`.
-    known: BTreeSet<Vec<u8>>,
-    /// The scan has begun again, and has not come to a key of `last` yet.
-    is_before: bool,
-    /// How often the scan has begun again.
-    scans: u32,
-}
-
-impl Place {
-    /// Begins the scan again; gives whether it may.
-    fn begin_again(&mut self) -> bool {
-        self.scans += 1;
-        self.is_before = !self.last.is_empty();
-        self.known.extend(self.last.iter().cloned());
-        self.scans <= SCANS_AGAIN_MAX
-    }
-
-    /// The keys of a page that the scan has not met before it began again.
-    fn new_keys<'k>(&mut self, page: Vec<&'k [u8]>) -> Vec<&'k [u8]> {
-        let mut new = Vec::new();
-        for key in page {
-            self.is_before &= !self.last.contains(key);
-            if !self.is_before && !self.known.contains(key) {
-                new.push(key);
-            }
-        }
-        if !new.is_empty() {
-            self.last = new.iter().map(|key| key.to_vec()).collect();
-        }
-        new
-    }
-}
-
 async fn push_database<W: Write>(
     target: &Target,
     connection: &mut Connection,
@@ -143,19 +101,9 @@ async fn push_database<W: Write>(
     tally: &Tally,
     out: &mut Out<'_, W>,
 ) -> Result {
-    let (mut cursor, mut at_once, mut has_begun) = (b"0".to_vec(), *AT_ONCE.end(), false);
-    let mut place = Place::default();
-    loop {
-        let reply = connection.ask(&[b"SCAN".as_slice(), &cursor, b"COUNT", b"500"]).await;
-        let reply = match reply {
-            Err(failure) if failure.message.starts_with(FORGOTTEN) && place.begin_again() => {
-                cursor = b"0".to_vec();
-                continue;
-            }
-            reply => reply?,
-        };
-        let (next, keys) = page(&reply).ok_or_else(|| Failure::new("SCAN is answered with something else"))?;
-        let mut left: VecDeque<&[u8]> = place.new_keys(keys).into_iter().filter(|&key| !is_own(key)).collect();
+    let (mut scan, mut at_once, mut has_begun) = (Scan::new(), *AT_ONCE.end(), false);
+    while let Some(keys) = scan.next(connection).await? {
+        let mut left: VecDeque<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         if !left.is_empty() && !std::mem::replace(&mut has_begun, true) {
             push_select(&mut out.file.waiting, database);
         }
@@ -169,23 +117,8 @@ async fn push_database<W: Write>(
                 pause(&target.clock, wait_ms).await;
             }
         }
-        cursor = next.to_vec();
-        if cursor == b"0" {
-            return match place.is_before {
-                false => Ok(()),
-                true => Err(Failure::new(
-                    "scans of other clients have pushed out this one, and the keys by which its place could be found \
-                     again are deleted: start again",
-                )),
-            };
-        }
     }
-}
-
-fn page(reply: &Reply) -> Option<(&[u8], Vec<&[u8]>)> {
-    let Reply::Array(Some(both)) = reply else { return None };
-    let Reply::Array(Some(keys)) = both.get(1)? else { return None };
-    Some((both.first()?.text()?, keys.iter().filter_map(Reply::text).collect()))
+    Ok(())
 }
 
 /// The outcome for some keys.

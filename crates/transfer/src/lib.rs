@@ -17,6 +17,7 @@ pub mod import;
 pub mod pace;
 pub mod rdb;
 pub mod resp;
+mod scan;
 pub mod source;
 pub mod tally;
 pub mod target;

@@ -14,6 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::import::{Import, is_own};
 use crate::rdb::{Dump, FileBytes, Input, Item, Part, Value};
 use crate::resp::{Connection, Reply, Requests};
+use crate::scan::Scan;
 use crate::tally::shown;
 use crate::target::{DATABASES, select};
 use crate::within::pause;
@@ -91,14 +92,10 @@ pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>)
                 }
             }
             None => {
-                let mut cursor = b"0".to_vec();
-                loop {
-                    let keys = scan(&mut there, &mut cursor).await?;
+                let mut scan = Scan::new();
+                while let Some(keys) = scan.next(&mut there).await? {
                     for page in keys.chunks(PAGE_KEYS) {
                         compare_page(import, &mut there, &mut here, database, page.to_vec(), &mut compared).await?;
-                    }
-                    if cursor == b"0" {
-                        break;
                     }
                 }
                 only_here(import, &mut there, &mut here, database, &mut compared).await?;
@@ -119,17 +116,6 @@ async fn random_keys(connection: &mut Connection) -> Result<Vec<Vec<u8>>> {
     Ok(keys)
 }
 
-/// A page of keys; `cursor` then names the next page.
-async fn scan(connection: &mut Connection, cursor: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
-    let reply = connection.ask(&[b"SCAN".as_slice(), cursor, b"COUNT", b"500"]).await?;
-    let Reply::Array(Some(both)) = reply else { return Err(Failure::new("SCAN is answered with something else")) };
-    let (Some(next), Some(Reply::Array(Some(keys)))) = (both.first().and_then(Reply::text), both.get(1)) else {
-        return Err(Failure::new("SCAN is answered with something else"));
-    };
-    *cursor = next.to_vec();
-    Ok(keys.iter().filter_map(Reply::text).filter(|&key| !is_own(key)).map(<[u8]>::to_vec).collect())
-}
-
 /// Finds keys that only the tenant has.
 async fn only_here(
     import: &Import,
@@ -138,9 +124,8 @@ async fn only_here(
     database: u8,
     compared: &mut Compared,
 ) -> Result {
-    let mut cursor = b"0".to_vec();
-    loop {
-        let mut keys = scan(here, &mut cursor).await?;
+    let mut scan = Scan::new();
+    while let Some(mut keys) = scan.next(here).await? {
         for look in 0..LOOKS {
             let (of_source, of_tenant) = (exist(there, &keys).await?, exist(here, &keys).await?);
             let both = of_source.into_iter().zip(of_tenant);
@@ -153,10 +138,8 @@ async fn only_here(
             }
         }
         keys.iter().for_each(|key| compared.differs(database, key, "the source does not have it"));
-        if cursor == b"0" {
-            return Ok(());
-        }
     }
+    Ok(())
 }
 
 async fn exist(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<bool>> {
