@@ -115,16 +115,20 @@ fn what_is_exported_is_imported_again() {
     });
 }
 
-/// Serves a client ten strings, three a page, and forgets the places of two of its scans. Gives the keys that were
-/// dumped.
+/// Serves a client ten strings, three a page, and forgets the places of two of its scans. Gives the keys of each `DUMP`
+/// and `EXISTS`.
 async fn serve_forgetfully(listener: tokio::net::TcpListener) -> Vec<String> {
     let (mut stream, _) = listener.accept().await.expect("a client");
     let mut keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-    let (mut received, mut dumped, mut forgotten) = (Vec::<u8>::new(), Vec::new(), Vec::new());
+    let (mut received, mut asked, mut forgotten) = (Vec::<u8>::new(), Vec::new(), Vec::new());
+    let (payload, mut is_queueing) = (format!("$13\r\n\0\x01v{}\r\n", "\0".repeat(10)), false);
     while stream.read_buf(&mut received).await.unwrap_or(0) > 0 {
         let (mut rest, mut answers) = (&received[..], String::new());
         while let Some(words) = take_request(&mut rest).expect("requests") {
             let words: Vec<String> = words.into_iter().map(|word| String::from_utf8(word).expect("text")).collect();
+            if ["DUMP", "EXISTS"].contains(&words[0].as_str()) {
+                asked.push(words[1].clone());
+            }
             match words[0].as_str() {
                 "SCAN" => {
                     let from: usize = words[1].parse().expect("a number");
@@ -140,11 +144,19 @@ async fn serve_forgetfully(listener: tokio::net::TcpListener) -> Vec<String> {
                     answers += &format!("*2\r\n+{next}\r\n*{}\r\n", end - from);
                     keys[from..end].iter().for_each(|key| answers += &format!("+{key}\r\n"));
                 }
-                "DUMP" => {
-                    dumped.push(words[1].clone());
-                    answers += "+QUEUED\r\n";
+                "MULTI" => {
+                    is_queueing = true;
+                    answers += "+OK\r\n";
                 }
-                "EXEC" => answers += &format!("*2\r\n:-1\r\n$13\r\n\0\x01v{}\r\n", "\0".repeat(10)),
+                "EXEC" => {
+                    is_queueing = false;
+                    answers += &format!("*2\r\n:-1\r\n{payload}");
+                }
+                _ if is_queueing => answers += "+QUEUED\r\n",
+                "DUMP" => answers += &payload,
+                "TYPE" => answers += "+string\r\n",
+                "PEXPIRETIME" => answers += ":-1\r\n",
+                "STRLEN" | "EXISTS" => answers += ":1\r\n",
                 "FUNCTION" => answers += "*0\r\n",
                 _ => answers += "+OK\r\n",
             }
@@ -153,19 +165,38 @@ async fn serve_forgetfully(listener: tokio::net::TcpListener) -> Vec<String> {
         received.drain(..taken);
         stream.write_all(answers.as_bytes()).await.expect("it listens");
     }
-    dumped
+    asked
+}
+
+/// Starts a server that forgets places of scans; gives its address, and what it was asked.
+async fn forgetful() -> (weir_transfer::address::Address, tokio::task::JoinHandle<Vec<String>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = weir_transfer::address::Address::plain(&listener.local_addr().expect("bound").to_string());
+    (address.expect("an address"), tokio::spawn(serve_forgetfully(listener)))
 }
 
 #[test]
 fn an_export_goes_on_where_its_scan_was_forgotten() {
     run(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = weir_transfer::address::Address::plain(&listener.local_addr().expect("bound").to_string());
-        let serving = tokio::spawn(serve_forgetfully(listener));
-        let from = import(address.expect("an address"), Choice { databases: vec![0], ..Choice::default() });
+        let (address, serving) = forgetful().await;
+        let from = import(address, Choice { databases: vec![0], ..Choice::default() });
         export(&from.target, &from.choice, &from.tally, &[], &mut Vec::new()).await.expect("it is written");
         assert_eq!(from.tally.keys.load(Ordering::Relaxed), 10);
         assert_eq!(serving.await.expect("no panic").concat(), "abcdefghij");
+    });
+}
+
+#[test]
+fn a_comparison_goes_on_where_its_scans_were_forgotten() {
+    run(async {
+        let ((source, there), (target, here)) = (forgetful().await, forgetful().await);
+        let import = import(target, Choice { databases: vec![0], ..Choice::default() });
+        let compared = verify_live(&import, &source, None).await.expect("both answer");
+        assert_eq!((compared.keys, compared.different), (10, 0), "{:?}", compared.differences);
+        // The keys of the source are compared, and then those of the tenant are looked for.
+        for serving in [there, here] {
+            assert_eq!(serving.await.expect("no panic").concat(), "abcdefghijabcdefghij");
+        }
     });
 }
 
