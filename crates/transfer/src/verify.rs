@@ -16,7 +16,7 @@ use crate::rdb::{Dump, FileBytes, Input, Item, Part, Value};
 use crate::resp::{Connection, Reply, Requests};
 use crate::scan::Scan;
 use crate::tally::shown;
-use crate::target::{DATABASES, select};
+use crate::target::{DATABASES, select, too_long};
 use crate::within::pause;
 
 /// Keys that are compared at a time.
@@ -75,6 +75,7 @@ impl Compared {
 pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>) -> Result<Compared> {
     let mut there = Connection::open(source, &import.clock).await?;
     let mut here = import.target.connect().await?;
+    let value_bytes_max = import.target.value_bytes_max(&mut here).await?;
     let mut compared = Compared::default();
     for database in (0..DATABASES).filter(|&database| import.choice.has(u64::from(database))) {
         match there.call(&["SELECT", &database.to_string()]).await? {
@@ -87,13 +88,15 @@ pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>)
         match sample {
             Some(count) => {
                 for _ in 0..count.div_ceil(PAGE_KEYS as u64) {
-                    let keys = random_keys(&mut there).await?;
+                    let mut keys = random_keys(&mut there).await?;
+                    leave_out_too_long(&mut keys, database, value_bytes_max, &mut compared);
                     compare_page(import, &mut there, &mut here, database, keys, &mut compared).await?;
                 }
             }
             None => {
                 let mut scan = Scan::new();
-                while let Some(keys) = scan.next(&mut there).await? {
+                while let Some(mut keys) = scan.next(&mut there).await? {
+                    leave_out_too_long(&mut keys, database, value_bytes_max, &mut compared);
                     for page in keys.chunks(PAGE_KEYS) {
                         compare_page(import, &mut there, &mut here, database, page.to_vec(), &mut compared).await?;
                     }
@@ -114,6 +117,24 @@ async fn random_keys(connection: &mut Connection) -> Result<Vec<Vec<u8>>> {
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
+}
+
+/// Why the tenant cannot be asked for `key`, whose name is too long for it: it would close the connection.
+fn too_long_name(key: &[u8], value_bytes_max: usize) -> Option<String> {
+    // Of the requests in `told`, the one with the longest name.
+    too_long(&[b"PEXPIRETIME".as_slice(), key], value_bytes_max)
+}
+
+/// Counts the keys whose names are too long for the tenant as different, and takes them out of `keys`.
+fn leave_out_too_long(keys: &mut Vec<Vec<u8>>, database: u8, value_bytes_max: usize, compared: &mut Compared) {
+    keys.retain(|key| match too_long_name(key, value_bytes_max) {
+        Some(reason) => {
+            compared.keys += 1;
+            compared.differs(database, key, reason);
+            false
+        }
+        None => true,
+    });
 }
 
 /// Finds keys that only the tenant has.
@@ -358,6 +379,10 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         }
         compared.keys += 1;
         import.tally.keys.store(compared.keys, Ordering::Relaxed);
+        if let Some(reason) = too_long_name(&key.name, value_bytes_max) {
+            compared.differs(database, &key.name, reason);
+            continue;
+        }
         let end = key.expire_at_ms.map_or(-1, |end| i64::try_from(end).unwrap_or(i64::MAX));
         let ours = told(&mut here, std::slice::from_ref(&key.name)).await?.remove(0);
         let theirs = match key.value {
