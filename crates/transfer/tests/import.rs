@@ -201,6 +201,23 @@ fn a_comparison_goes_on_where_its_scans_were_forgotten() {
 }
 
 #[test]
+fn a_comparison_lists_a_name_of_the_source_that_is_too_long_for_the_tenant() {
+    if !is_installed() {
+        return;
+    }
+    run(async {
+        let (source, target) = (Redis::start(&[]), Redis::start(&["--proto-max-bulk-len", "1048576"]));
+        let (mut there, long) = (Client::new(&source.address()).await, "k".repeat(2 << 20));
+        there.ask(&format!("MSET text same {long} value other same")).await;
+        Client::new(&target.address()).await.ask("MSET text same other same").await;
+        let import = import(target.address(), Choice::default());
+        let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
+        assert_eq!((compared.keys, compared.different), (3, 1), "{:?}", compared.differences);
+        assert!(compared.differences[0].what.contains("2097152 bytes"), "{:?}", compared.differences);
+    });
+}
+
+#[test]
 fn chosen_databases_are_imported_alone() {
     if !is_installed() {
         return;

@@ -265,6 +265,28 @@ fn keys_whose_names_are_too_long_are_listed_and_left_out() {
 }
 
 #[test]
+fn a_comparison_lists_keys_whose_names_are_too_long_and_goes_on() {
+    in_runtime(async {
+        let mut rows = source();
+        rows.retain(|key, _| key == b"text-1");
+        rows.insert(vec![b'a'; 30_000], Row::Text(b"value".to_vec()));
+        // This one comes in parts.
+        rows.insert(vec![b'm'; 30_000], Row::List(vec![vec![b'v'; 100]; 3]));
+        let store = FakeStore::start(Faults { word_bytes_max: Some(20_000), ..Faults::default() }).await;
+        let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
+        done.expect("nothing breaks");
+        let file = dump(&rows).await;
+        let compared = verify_file(&import, &file[..]).await.expect("both can be read");
+        assert_eq!((compared.keys, compared.different), (3, 2), "{:?}", compared.differences);
+        for (difference, letter) in compared.differences.iter().zip(["a", "m"]) {
+            assert_eq!(difference.key, letter.repeat(200));
+            assert!(difference.what.contains("30000 bytes"), "{difference:?}");
+        }
+        assert_eq!(store.refusals("BREAK"), 0);
+    });
+}
+
+#[test]
 fn a_key_of_several_batches_counts_if_all_of_them_were_taken() {
     in_runtime(async {
         let store = FakeStore::start(Faults::default()).await;
