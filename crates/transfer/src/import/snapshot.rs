@@ -27,9 +27,13 @@ async fn load_all<B: Bytes>(import: &Import, dump: &mut Dump<B>, lanes: &mut Lan
             Item::Key(key) => load_key(import, dump, key, lanes, &mut pace, &mut before).await?,
             Item::Functions(source) => {
                 let batch = lanes.batch(0, b"functions").await?;
+                // Each library counts by itself if it is refused, so it goes as a key of its own. The first line of its
+                // source has its name.
+                let line = source.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                batch.begin(line);
                 push_function(batch, &source);
                 if let Some(reason) = batch.left_out() {
-                    import.tally.refuse(0, b"functions", reason);
+                    import.tally.refuse(0, line, reason);
                 }
             }
             Item::ModuleAux(module) if !import.choice.skip_modules => return Err(of_a_module("something", &module)),

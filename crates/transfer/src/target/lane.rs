@@ -212,8 +212,10 @@ impl Lane {
             Verdict::Again(wait_ms) => return Ok(Some(wait_ms)),
             Verdict::Unclear => return Err(Failure::broken(error)),
             Verdict::Refused => {
-                self.tally.refuse(u64::from(batch.database), batch.key_of(at), error);
-                self.refused.extend(batch.owners.get(at));
+                // A key counts once, with the first reason, however many of its requests are refused.
+                if batch.owners.get(at).is_none_or(|&owner| self.refused.insert(owner)) {
+                    self.tally.refuse(u64::from(batch.database), batch.key_of(at), error);
+                }
             }
             Verdict::End => return Err(Failure::ended(error)),
         }
