@@ -295,6 +295,7 @@ impl State {
                     None => Err("ERR no such key"),
                 }
             }
+            "FUNCTION" => Err("ERR there are no functions here"),
             _ => panic!("{name} is not asked for"),
         };
         match done {

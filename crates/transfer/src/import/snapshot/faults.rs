@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_command::rdb::file::{Writer, push_key};
+use weir_command::rdb::file::{Writer, push_key, push_library};
 use weir_command::rdb::{Loaded, encode};
 use weir_io::Yield;
 use weir_model::parts::stream::{EntryId, PendingValue};
@@ -308,6 +308,52 @@ fn a_key_of_several_batches_counts_if_all_of_them_were_taken() {
         }
         lanes.finish().await.expect("nothing breaks");
         assert_eq!((tally.keys.load(Ordering::Relaxed), tally.refusals()), (2, 1));
+    });
+}
+
+#[test]
+fn a_key_counts_as_refused_once_however_many_of_its_requests_are() {
+    in_runtime(async {
+        let store = FakeStore::start(Faults::default()).await;
+        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let tally: Arc<Tally> = Arc::default();
+        let mut lanes = Lanes::new(&target, &tally);
+        // More than a batch has.
+        let long = "v".repeat(300 << 10);
+        for (key, refusals) in [("taken", 0), ("refused", 2), ("refused as well", 2)] {
+            for _ in 0..3 {
+                let batch = lanes.batch(0, key.as_bytes()).await.expect("a batch");
+                batch.push(&["SET", key, long.as_str()]);
+                for _ in 0..refusals {
+                    // This is no stream.
+                    batch.push(&["XSETID", key, "1-0", "ENTRIESADDED", "1", "MAXDELETEDID", "0-0"]);
+                }
+            }
+            lanes.batch(0, key.as_bytes()).await.expect("the last batch").finish();
+        }
+        lanes.finish().await.expect("nothing breaks");
+        assert_eq!(store.refusals("WRONGTYPE"), 12);
+        assert_eq!((tally.keys.load(Ordering::Relaxed), tally.refusals()), (1, 2));
+    });
+}
+
+#[test]
+fn libraries_of_functions_that_are_refused_are_listed_one_by_one() {
+    in_runtime(async {
+        let mut writer = Writer::new(&[]);
+        for name in ["one", "two"] {
+            push_library(&mut writer.waiting, format!("#!lua name={name}\nreturn 1").as_bytes());
+        }
+        let mut file = writer.take();
+        file.extend(writer.end());
+        let store = FakeStore::start(Faults::default()).await;
+        let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
+        let target = Target { address: store.address.clone(), clock: Arc::clone(&clock) };
+        let import = Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1, clock };
+        import_file(&import, &file[..], file.len() as u64).await.expect("the rest is imported");
+        let refused: Vec<String> = import.tally.refused().0.into_iter().map(|refused| refused.what).collect();
+        assert_eq!(refused, ["#!lua name=one", "#!lua name=two"]);
+        assert_eq!(import.tally.refusals(), 2);
     });
 }
 
