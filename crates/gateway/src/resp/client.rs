@@ -14,11 +14,11 @@ use crate::auth::users::User;
 use crate::mailbox::{Recipient, Speaks};
 use crate::pubsub::Counts;
 use crate::resp::ticket::{Later, Ticket, ticket};
-use crate::stats;
 use crate::swaps::Usage;
 use crate::tenant::account::Account;
 use crate::tenant::tenancy::Standing;
-use crate::tracking::Tracks;
+
+mod line;
 
 /// What a connection is doing, for the sweeper. Each phase has its own time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,64 +265,6 @@ impl Client {
     /// Whether the connection waits for messages that others cause.
     fn is_told_unasked(&self) -> bool {
         self.is_subscribed() || self.is_monitor.load(Ordering::Relaxed)
-    }
-
-    /// What the connection tracks; `None` if it does not track.
-    fn tracks(&self) -> Option<Tracks> {
-        let account = Arc::clone(&self.owner.lock().as_ref()?.account);
-        account.tracking.tracks(self.id)
-    }
-
-    /// The flags of `CLIENT LIST`, in the order of Redis. `is_queueing` says whether commands wait for `EXEC`.
-    fn flags(&self, is_queueing: bool, tracks: Option<Tracks>) -> String {
-        let phase = self.phase();
-        let flags = [
-            ('O', self.is_monitor.load(Ordering::Relaxed)),
-            ('P', self.is_subscribed()),
-            ('x', is_queueing),
-            ('b', matches!(phase, Phase::Blocked | Phase::Paused)),
-            ('t', tracks.is_some()),
-            ('R', tracks.is_some_and(|tracks| tracks.is_broken)),
-            ('B', tracks.is_some_and(|tracks| tracks.broadcast)),
-        ];
-        let set: String = flags.into_iter().filter_map(|(flag, is_set)| is_set.then_some(flag)).collect();
-        match phase {
-            _ if !set.is_empty() => set,
-            Phase::Receiving => "r".to_owned(),
-            Phase::Replying => "w".to_owned(),
-            _ => "N".to_owned(),
-        }
-    }
-
-    /// A line of `CLIENT LIST` at `second`, with the fields of Redis that mean something here.
-    pub(super) fn line(&self, second: u64) -> String {
-        let names = self.names.lock().clone();
-        let Counts { channels, patterns, shard_channels } = self.subscriptions();
-        let (command, queued) = self.last_said();
-        let tracks = self.tracks();
-        let flags = self.flags(queued.is_some(), tracks);
-        let command = command.map_or_else(|| "NULL".to_owned(), stats::counted_name);
-        // File descriptors are not shown, and memory is counted for a tenant, not for a connection.
-        format!(
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
-             ssub={shard_channels} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd={command} user={} redir={} resp={} lib-name={} lib-ver={}\n",
-            self.id,
-            self.peer,
-            self.local,
-            String::from_utf8_lossy(&names.name),
-            second.saturating_sub(self.since),
-            second.saturating_sub(self.last()),
-            self.database.load(Ordering::Relaxed),
-            queued.map_or(-1, |queued| queued as i64),
-            self.sent_bytes(),
-            String::from_utf8_lossy(&self.user_name()),
-            // As in CLIENT GETREDIR: 0 = the connection is told itself, -1 = it does not track.
-            tracks.map_or(-1, |tracks| tracks.redirect.unwrap_or(0) as i64),
-            if self.resp3.load(Ordering::Relaxed) { 3 } else { 2 },
-            String::from_utf8_lossy(&names.lib_name),
-            String::from_utf8_lossy(&names.lib_version),
-        )
     }
 
     /// The second of the connection's last sign of life.
