@@ -31,6 +31,7 @@ mod tenants;
 mod timing;
 mod tls;
 mod transactions;
+mod turns;
 mod unread;
 mod untaken;
 mod write_group;
