@@ -1,8 +1,6 @@
 //! `CONFIG`: what tools read before they start. Only what concerns the tenant's own view can be set here; the rest is
 //! in the configuration file.
 
-use std::sync::Arc;
-
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::events::Classes;
 use weir_command::glob::{self, Glob};
@@ -212,28 +210,27 @@ async fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     for (index, name, now) in names {
         changes.push(Setting::parse(name, args.at(index + 1), now).map_err(|why| failed(args.at(index), &why))?);
     }
+    // From here on nothing can fail, and nothing waits until all settings are changed.
+    let (account, store) = (session.account()?, session.store()?);
     for change in changes {
         match change {
             Setting::SlowerThan(micros) => session.slowlog().set_slower_than(micros),
-            Setting::LatencyThreshold(ms) => session.account()?.latency_monitor.set_threshold_ms(ms),
+            Setting::LatencyThreshold(ms) => account.latency_monitor.set_threshold_ms(ms),
             Setting::LenMax(len) => session.slowlog().set_len_max(len),
-            Setting::PercentilesTold(are_told) => session.account()?.percentiles.tell(are_told),
-            Setting::Percentiles(percents) => session.account()?.percentiles.set(percents),
-            Setting::AclLogLenMax(len) => session.account()?.users.log.set_len_max(len),
-            Setting::Hint(index, value) => session.account()?.hints.set(index, value),
-            Setting::TrackedKeys(max) => {
-                session.account()?.tracking.set_keys_max(max);
-                shrink_table(session).await;
-            }
+            Setting::PercentilesTold(are_told) => account.percentiles.tell(are_told),
+            Setting::Percentiles(percents) => account.percentiles.set(percents),
+            Setting::AclLogLenMax(len) => account.users.log.set_len_max(len),
+            Setting::Hint(index, value) => account.hints.set(index, value),
+            Setting::TrackedKeys(max) => account.tracking.set_keys_max(max),
             Setting::Notified(classes) => {
-                let key_events = Arc::clone(&session.account()?.key_events);
-                key_events.notify(classes);
+                account.key_events.notify(classes);
                 // Last, because changes from here on are told.
-                session.store()?.be_witnessed(key_events.witness());
+                store.be_witnessed(account.key_events.witness());
             }
             Setting::Unchanged => {}
         }
     }
+    shrink_table(session).await;
     session.outbox.replies.ok();
     Ok(())
 }
