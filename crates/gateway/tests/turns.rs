@@ -196,3 +196,24 @@ fn s14_keys_that_were_read_are_forgotten_in_turns() {
     });
     assert_ne!(served, 0);
 }
+
+#[test]
+fn settings_that_are_set_together_are_set_at_once() {
+    let weir = start();
+    let (mut client, mut keeper, mut bystander) = (weir.connect(), weir.connect(), weir.connect());
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    let mget: Vec<String> = std::iter::once("MGET".to_owned()).chain((0..KEYS).map(|i| format!("key-{i}"))).collect();
+    keeper.ask(&mget);
+    let mut shown = || bystander.say("CONFIG GET tracking-table-max-keys latency-monitor-threshold");
+    let before = shown();
+    client.send(&encode(&["CONFIG", "SET", "tracking-table-max-keys", "1", "latency-monitor-threshold", "7"]));
+    client.stream.set_nonblocking(true).expect("a socket");
+    let mut between = Vec::new();
+    while client.stream.peek(&mut [0]).is_err() {
+        between.push(shown());
+    }
+    client.stream.set_nonblocking(false).expect("a socket");
+    assert_eq!(client.reply(), b"+OK\r\n");
+    let after = shown();
+    assert!(between.iter().all(|shown| *shown == before || *shown == after), "{between:?}");
+}
