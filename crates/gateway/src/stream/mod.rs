@@ -11,7 +11,8 @@ use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use tokio::io::AsyncReadExt;
+use futures_util::FutureExt;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 
 pub(crate) use self::tls::{Socket, TlsStream};
@@ -74,6 +75,13 @@ impl Stream {
     /// Waits until the kernel may take more.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_writable(cx)).await
+    }
+
+    /// Whether the client has ended its side of the stream, as far as the event loop knows. It knows this even if
+    /// nobody has read the bytes in front of the end.
+    pub(crate) fn is_ended(&self) -> bool {
+        let ready = self.socket().ready(Interest::READABLE).now_or_never();
+        ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed()))
     }
 
     /// The socket beneath.

@@ -26,7 +26,8 @@ use crate::resp::ticket::{Blocked, BlockedOnRows, Ending, Later};
 use crate::store::Store;
 use crate::waiting_rows::Tried;
 
-/// How many bytes after a blocking command are read during the wait. If the client sends more, its end is not noticed.
+/// How many bytes after a blocking command are read during the wait. If the client sends more, its end is noticed only
+/// when its rows may be filled.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 /// How many keys one command may wait for: it takes its places in their queues in one turn.
@@ -213,7 +214,10 @@ impl<S: Store> Connection<S> {
                 return Poll::Ready(Ok(None));
             }
             if rows.is_some_and(|rows| rows.place.poll_woken(cx).is_ready()) {
-                return Poll::Ready(Ok(Some(Event::Woken)));
+                // Nobody would get what a client that is gone takes from its rows.
+                let is_gone = outbox.stream.is_ended();
+                let woken = if is_gone { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(Some(Event::Woken)) };
+                return Poll::Ready(woken);
             }
             while input.bytes.len() - input.start < AHEAD_BYTES_MAX {
                 match input.poll_fill(cx, &mut outbox.stream) {
