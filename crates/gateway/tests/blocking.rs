@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::support::tenants::{connect, start_at};
 use crate::support::world::World;
 use crate::support::{Client, Running, TestClock, encode};
+use crate::turns::ROUNDS;
 use weir_gateway::Settings;
 use weir_node::EngineKind;
 
@@ -297,6 +298,21 @@ fn a_refused_write_wakes_nobody_who_waits() {
         assert_eq!(other.say("RPUSH k w"), ":1\r\n");
         assert_eq!(next(&mut client), "*2\r\n$1\r\nk\r\n$1\r\nw\r\n", "{:?}", write[0]);
     }
+}
+
+/// The server does not read all that the client has sent behind its command, and so it does not read of its end.
+#[test]
+fn who_has_gone_takes_nothing_however_much_it_has_sent() {
+    // With one thread, an answer to one connection shows that everything that came before on the others is known.
+    let weir = Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() });
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    send(&mut client, &mut other, &["BLPOP k 0"], 1);
+    client.send(&encode(&["PING"]).repeat(7000));
+    drop(client);
+    (0..ROUNDS).for_each(|_| assert_eq!(other.say("PING"), "+PONG\r\n"));
+    assert_eq!(other.say("RPUSH k v"), ":1\r\n");
+    until_blocked(&mut other, 0);
+    assert_eq!(other.say("LLEN k"), ":1\r\n");
 }
 
 /// A connection that waits for its client has no place in the queue of a row, where others would wait behind it.
