@@ -42,11 +42,15 @@ impl Queue {
         Self { commands: Vec::new(), is_spoiled: false, bytes: 0, hold }
     }
 
-    /// Adds a command.
+    /// Adds a command. As in Redis, a command that follows one which could not be queued is not kept, because it will
+    /// not be executed.
     ///
     /// # Errors
     /// The tenant's clients have queued too much.
     pub(in crate::resp) fn add(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
+        if self.is_spoiled {
+            return Ok(());
+        }
         self.bytes += COMMAND_BYTES + args.iter_from(0).map(|word| WORD_BYTES + word.len() as u64).sum::<u64>();
         if !self.hold.try_grow_within(self.bytes) {
             return Err(NO_ROOM);
