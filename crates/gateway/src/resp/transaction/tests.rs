@@ -27,3 +27,16 @@ fn s12_words_without_bytes_count_too() {
     let queued = queued(&words, 10_000);
     assert!((100..150).contains(&queued), "{queued}");
 }
+
+#[test]
+fn s12_what_will_not_be_executed_is_not_kept() {
+    let budget = ByteBudget::new(1 << 20);
+    let mut queue = Queue::new(budget.hold());
+    let command = table::find(b"SET").expect("a command");
+    let value = vec![b'x'; 64 << 10];
+    let request = Request::new(0, 0, [&b"SET"[..], b"k", &value]);
+    assert_eq!(queue.add(command, request.args()), Ok(()));
+    queue.is_spoiled = true;
+    assert!((0..100).all(|_| queue.add(command, request.args()).is_ok()));
+    assert_eq!(queue.commands.len(), 1);
+}
