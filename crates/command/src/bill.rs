@@ -96,6 +96,8 @@ pub struct Charge {
     /// The least read and write units that the command costs in the end.
     least_reads: u64,
     least_writes: u64,
+    /// The request units were paid from what the tenant had saved up.
+    is_saved: bool,
 }
 
 impl Charge {
@@ -155,6 +157,16 @@ impl Charge {
             Unit::Write => self.writes,
             Unit::Request => self.milli_units,
         }
+    }
+
+    /// The request units were paid from what the tenant had saved up (XS-25).
+    pub fn pay_from_savings(&mut self) {
+        self.is_saved = true;
+    }
+
+    /// Whether the request units were paid from what the tenant had saved up.
+    pub fn is_saved(&self) -> bool {
+        self.is_saved
     }
 
     /// Units owed in all for the work on `bill`, when that work costs `milli_units` thousandths of request units.

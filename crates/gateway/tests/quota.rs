@@ -280,7 +280,7 @@ fn a_counter_of_units_does_not_fall_when_units_are_given_back() {
     };
     assert!(quota.try_admit(Unit::Write, 7));
     assert_eq!(counted(), 7);
-    quota.refund(Unit::Write, 0, 5);
+    quota.refund(Unit::Write, 5);
     assert_eq!((counted(), quota.stats(Unit::Write).units), (7, 2));
     assert!(quota.try_admit(Unit::Write, 4));
     assert_eq!(counted(), 7);

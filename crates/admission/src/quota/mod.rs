@@ -415,9 +415,9 @@ impl Quota {
     }
 
     /// Gives back `units` that were charged for a request that is not run, and that has not passed the node's queues.
-    pub fn refund(&self, unit: Unit, partition: u32, units: u64) {
+    pub fn refund(&self, unit: Unit, units: u64) {
         if !self.is_unlimited(unit) {
-            self.settle_limited(unit, partition, units, 0);
+            self.with_budget(unit, |budget, _| budget.refund(units));
         }
     }
 
@@ -435,6 +435,18 @@ impl Quota {
         if !is_settled && !self.is_unlimited(unit) {
             self.settle_limited(unit, partition, charged, actual);
         }
+    }
+
+    /// The same for a query whose request units [`Quota::try_admit_query`] has charged: what is given back is saved up
+    /// again. It never left the budget, and would be there twice if it were put there.
+    pub fn settle_query(&self, partition: u32, charged: u64, actual: u64) {
+        if actual >= charged {
+            return self.settle(Unit::Request, partition, charged, actual);
+        }
+        if let Some(queue) = self.node_queue() {
+            queue.settle(charged, actual);
+        }
+        self.refund_query(charged - actual);
     }
 
     fn settle_limited(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {

@@ -63,6 +63,32 @@ impl<'a> Demand<'a> {
     }
 }
 
+/// What was paid of a demand so far. It is given back if this is dropped before all is paid: the command is refused, or
+/// its connection is cut while it waits.
+struct Paid {
+    quota: Arc<Quota>,
+    units: [u64; UNITS],
+    /// The request units that were paid from what was saved up.
+    saved: u64,
+}
+
+impl Paid {
+    /// All is paid. Returns whether something was paid from what was saved up.
+    fn keep(mut self) -> bool {
+        self.units = [0; UNITS];
+        std::mem::take(&mut self.saved) > 0
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        self.quota.refund_query(self.saved);
+        for unit in Unit::ALL.into_iter().filter(|&unit| self.units[unit as usize] > 0) {
+            self.quota.refund(unit, self.units[unit as usize]);
+        }
+    }
+}
+
 impl<S: Store> Connection<S> {
     /// The partition that has `key`, by the number that the quota uses.
     pub(super) fn partition_of(&self, key: &[u8]) -> u32 {
@@ -79,49 +105,33 @@ impl<S: Store> Connection<S> {
     /// first.
     pub(super) async fn charge(&mut self, command: &Command, args: Args<'_>) -> Outcome<Charge> {
         let prices = self.prices();
-        let charge = Charge::of(command, args, YIELD, prices.as_deref()).await;
-        self.pay(&Demand::of(command, args, &charge)).await?;
+        let mut charge = Charge::of(command, args, YIELD, prices.as_deref()).await;
+        if self.pay(&Demand::of(command, args, &charge)).await? {
+            charge.pay_from_savings();
+        }
         Ok(charge)
     }
 
-    /// Pays all of `demand`, or nothing.
-    pub(super) async fn pay(&mut self, demand: &Demand<'_>) -> Outcome {
-        let Some(quota) = self.session.outbox.quota().cloned() else { return Ok(()) };
-        let (mut paid, mut saved) = ([0; UNITS], 0);
-        let outcome = self.pay_each(&quota, demand, &mut paid, &mut saved).await;
-        if outcome.is_err() {
-            quota.refund_query(saved);
-            let partition = self.partition_of(demand.key());
-            for unit in Unit::ALL.into_iter().filter(|&unit| paid[unit as usize] > 0) {
-                quota.refund(unit, partition, paid[unit as usize]);
-            }
-        }
-        outcome
-    }
-
-    /// Pays `demand`, one kind of units after the other. `paid` says how many of each were charged, and `saved` how
-    /// many were paid from what was saved up, also in case of an error.
-    async fn pay_each(
-        &mut self,
-        quota: &Arc<Quota>,
-        demand: &Demand<'_>,
-        paid: &mut [u64; UNITS],
-        saved: &mut u64,
-    ) -> Outcome {
+    /// Pays all of `demand`, or nothing: one kind of units after the other. Returns whether its queries were paid from
+    /// what was saved up.
+    pub(super) async fn pay(&mut self, demand: &Demand<'_>) -> Outcome<bool> {
+        let Some(quota) = self.session.outbox.quota().cloned() else { return Ok(false) };
+        let mut paid = Paid { quota, units: [0; UNITS], saved: 0 };
         for unit in Unit::ALL {
             let mut units = demand.units[unit as usize];
-            if unit == Unit::Request && demand.of_queries > 0 && quota.try_admit_query(demand.of_queries) {
+            if unit == Unit::Request && demand.of_queries > 0 && paid.quota.try_admit_query(demand.of_queries) {
                 units -= demand.of_queries;
-                *saved = demand.of_queries;
+                paid.saved = demand.of_queries;
             }
             if units > 0 {
-                if !quota.try_admit(unit, units) {
-                    self.wait_for_units(quota, unit, demand, units).await?;
+                if !paid.quota.try_admit(unit, units) {
+                    self.wait_for_units(&paid.quota, unit, demand, units).await?;
                 }
-                paid[unit as usize] = units;
+                paid.units[unit as usize] = units;
             }
         }
-        self.enter_node(demand, quota).await
+        self.enter_node(demand, &paid.quota).await?;
+        Ok(paid.keep())
     }
 
     /// Waits for `units` of a kind, which `demand` asks for.
@@ -265,9 +275,19 @@ impl<S: Store> Connection<S> {
             let before = if unit == Unit::Request { 0 } else { charge.units(unit) };
             let (charged, owed) = (before + bill.charged(unit), charge.owed(unit, bill, milli_units));
             if charged > 0 || owed > 0 {
-                quota.settle(unit, self.partition_of(key), charged, owed);
+                settle_unit(quota, charge, (unit, self.partition_of(key)), charged, owed);
             }
         }
+    }
+}
+
+/// Settles the units of a kind, for a partition, of a command that was charged `charge`. Of that kind it was charged
+/// `charged` in all, and owes `owed`.
+pub(super) fn settle_unit(quota: &Quota, charge: &Charge, (unit, partition): (Unit, u32), charged: u64, owed: u64) {
+    if unit == Unit::Request && charge.is_saved() {
+        quota.settle_query(partition, charged, owed);
+    } else {
+        quota.settle(unit, partition, charged, owed);
     }
 }
 

@@ -16,6 +16,7 @@ use weir_command::{Args, Command, is_plain, rows_of, table};
 use weir_node::{Access, Unit};
 
 use super::as_one::{AsOne, Done, Member};
+use super::charging::settle_unit;
 use super::moving::LONG_BYTES;
 use super::{Connection, check_options, key_of};
 use crate::resp::frame::{PartialRequest, Progress, Span};
@@ -103,7 +104,7 @@ impl<S: Store> Connection<S> {
             let args = Args::new(&bytes[place.start..], &spans[place.words.clone()]);
             if is_limited {
                 let charge = Charge::of(place.command, args, YIELD, prices.as_deref()).await;
-                if !self.admits_at_once(&charge, place.command, args) {
+                if !self.admits_at_once(&charge) {
                     break;
                 }
                 charges.push(charge);
@@ -202,21 +203,20 @@ impl<S: Store> Connection<S> {
     }
 
     /// Takes a charge, if the tenant has that much without waiting. A write of rows costs no read units in advance.
-    fn admits_at_once(&self, charge: &Charge, command: &Command, args: Args<'_>) -> bool {
+    fn admits_at_once(&self, charge: &Charge) -> bool {
         let Some(quota) = self.session.outbox.quota() else { return true };
         if !quota.try_admit(Unit::Write, charge.units(Unit::Write)) {
             return false;
         }
         if !quota.try_admit(Unit::Request, charge.units(Unit::Request)) {
-            quota.refund(Unit::Write, self.partition_of(key_of(command, args)), charge.units(Unit::Write));
+            quota.refund(Unit::Write, charge.units(Unit::Write));
             return false;
         }
         // A command that would have to wait in the node's queue leaves it, and comes back by itself.
         let waits = quota.enter_node(Access::Write, charge.units(Unit::Request)).is_some_and(|place| place.waits());
         if waits {
-            let partition = self.partition_of(key_of(command, args));
             for unit in [Unit::Write, Unit::Request] {
-                quota.refund(unit, partition, charge.units(unit));
+                quota.refund(unit, charge.units(unit));
             }
         }
         !waits
@@ -228,7 +228,7 @@ impl<S: Store> Connection<S> {
         for (member, charge) in members.iter().zip(charges) {
             let partition = self.partition_of(key_of(member.command, member.args));
             for unit in Unit::ALL {
-                quota.settle(unit, partition, charge.units(unit), 0);
+                settle_unit(quota, charge, (unit, partition), charge.units(unit), 0);
             }
         }
     }

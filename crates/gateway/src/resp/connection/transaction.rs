@@ -127,8 +127,11 @@ impl<S: Store> Connection<S> {
             }
             charges.push(charge);
         }
-        if let Some(all) = &all {
-            self.pay(all).await?;
+        if let Some(all) = &all
+            && self.pay(all).await?
+        {
+            let queries = members.iter().zip(&mut charges).filter(|(member, _)| member.command.is_query());
+            queries.for_each(|(_, charge)| charge.pay_from_savings());
         }
         Ok(charges)
     }
