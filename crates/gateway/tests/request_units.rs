@@ -271,6 +271,46 @@ fn what_is_not_run_is_not_charged() {
     assert_eq!(weir.store.quota.stats(Unit::Write).units, before + 1);
 }
 
+/// XS-25: the units go back to what was saved up, and are not there a second time.
+#[test]
+fn queries_that_are_not_run_make_no_units() {
+    let weir = Running::start(Settings::default());
+    weir.clock.freeze();
+    let mut client = weir.connect();
+    let quota = &weir.store.quota;
+    quota.set_limits(&UnitLimits { ru: 1000, burst_seconds: 60, ..UnitLimits::default() });
+    weir.clock.advance(30);
+    assert_eq!(client.say("WATCH k"), "+OK\r\n");
+    assert_eq!(weir.connect().say("SET k other"), "+OK\r\n");
+    assert_eq!(client.say("MULTI"), "+OK\r\n");
+    assert_eq!(client.ask(&[vec!["SUNION"], vec!["none"; 100]].concat()), b"+QUEUED\r\n");
+    // Nothing is left but what was saved up.
+    while quota.try_admit(Unit::Request, 100) || quota.try_admit(Unit::Request, 1) {}
+    assert_eq!(client.say("EXEC"), "*-1\r\n");
+    assert_eq!(quota.units(Unit::Request), 0);
+}
+
+#[test]
+fn who_is_cut_while_it_waits_has_paid_nothing() {
+    let weir = Running::start(Settings::default());
+    weir.clock.freeze();
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let id = client.say("CLIENT ID")[1..].trim().to_owned();
+    let quota = &weir.store.quota;
+    let on_limit = OnLimit::Delay { max_ms: 1_000_000 };
+    quota.set_limits(&UnitLimits { rcu: 1000, ru: 1, on_limit, ..UnitLimits::default() });
+    // A debt of a hundred seconds.
+    quota.settle(Unit::Request, 0, 0, 100_000);
+    client.send(&encode(&["GET", "k"]));
+    while quota.waiting(Unit::Request) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(quota.stats(Unit::Read).units, 1);
+    assert_eq!(other.say(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert_eq!(client.rest(), b"");
+    assert_eq!(quota.stats(Unit::Read).units, 0);
+}
+
 #[test]
 fn a_connection_tells_what_its_commands_have_cost_in_all() {
     let weir = Running::start(Settings::default());
