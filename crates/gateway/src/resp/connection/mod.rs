@@ -354,12 +354,10 @@ impl<S: Store> Connection<S> {
         outbox.begin_answer();
         let outcome = match paid {
             Err(error) => {
-                if let Some(queue) = self.session.transaction.as_mut().filter(|_| is_queued || command.is_none()) {
-                    queue.is_spoiled = true;
-                }
                 if let Some(command) = command {
                     outbox.count(|stats| stats.rejected(command, args));
                 }
+                let error = self.refused(command, error);
                 self.end_remembering(command).await;
                 Err(error)
             }

@@ -81,6 +81,20 @@ impl<'q> Step<'q> {
 }
 
 impl<S: Store> Connection<S> {
+    /// `command` was refused with `error` before it was run; `None` if there is no such command. As in Redis, that
+    /// spoils the transaction that the client has begun, and if the command is `EXEC` it ends the transaction: the
+    /// client counts on that, and begins another one. Returns the error for the client.
+    pub(super) fn refused(&mut self, command: Option<&Command>, error: Error) -> Error {
+        let Some(queue) = &mut self.session.transaction else { return error };
+        queue.is_spoiled = true;
+        if command.is_none_or(|command| command.id != Id::Exec) {
+            return error;
+        }
+        self.session.end_transaction();
+        let why = error.text().strip_prefix(b"ERR ").unwrap_or(error.text());
+        Error::bytes([&b"EXECABORT Transaction discarded because of: "[..], why].concat())
+    }
+
     /// Runs the commands queued since `MULTI`, and answers each of them.
     pub(super) async fn exec(&mut self) -> Outcome {
         let outcome = self.exec_queued().await;
