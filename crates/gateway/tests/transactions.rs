@@ -93,6 +93,21 @@ fn a_command_that_cannot_be_queued_spoils_the_transaction() {
 }
 
 #[test]
+fn a_refused_exec_ends_the_transaction_and_other_refusals_spoil_it() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let replies = all(&mut client, &["MULTI", "SET a 1", "EXEC now", "MULTI", "SET b 1", "EXEC", "EXISTS a"]);
+    let refused = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n";
+    assert_eq!(replies[2..], [refused, "+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n", ":0\r\n"]);
+    for wrong in ["MULTI now", "DISCARD now", "WATCH"] {
+        let replies = all(&mut client, &["MULTI", "SET a 1", wrong, "EXEC", "EXISTS a"]);
+        assert!(replies[2].starts_with("-ERR wrong number of arguments"), "{wrong}: {replies:?}");
+        assert_eq!(replies[3], "-EXECABORT Transaction discarded because of previous errors.\r\n", "{wrong}");
+        assert_eq!(replies[4], ":0\r\n", "{wrong}");
+    }
+}
+
+#[test]
 fn what_is_watched_and_has_changed_ends_it() {
     for engine in EngineKind::ALL {
         let world = World::new();
