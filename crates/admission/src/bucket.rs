@@ -179,6 +179,16 @@ impl Bucket {
         self.level = self.level.saturating_sub(i128::from(tokens) * PER_TOKEN);
     }
 
+    /// Takes `tokens`, into a debt of at most `debt` nanoseconds' worth. A debt that is larger already stays.
+    pub(crate) fn take_into_debt(&mut self, tokens: u64, debt: Nanos, now: Nanos) {
+        if self.rate == UNLIMITED {
+            return;
+        }
+        self.settle(now);
+        let least = self.level.min(-i128::from(self.rate) * i128::from(debt));
+        self.level = self.level.saturating_sub(i128::from(tokens) * PER_TOKEN).max(least);
+    }
+
     /// Gives back `tokens` that were taken and not used. The level never rises above the capacity.
     pub fn refund(&mut self, tokens: u64) {
         if self.rate == UNLIMITED {

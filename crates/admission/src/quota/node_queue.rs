@@ -3,8 +3,8 @@
 //! [`super::request_order`] decides which queue goes next. Inside a queue tenants are served in turn, by what they got.
 //!
 //! What a request costs is known only when it has run. It passes with what is known before, and the rest is a debt that
-//! the requests behind it wait for. A request that has waited for [`WAIT_MAX`] is refused. Never more requests wait
-//! than there are connections.
+//! the requests behind it wait for, of [`DEBT_MAX`] at most. A request that has waited for [`WAIT_MAX`] is refused.
+//! Never more requests wait than there are connections.
 
 use std::fmt;
 use std::future::Future;
@@ -27,6 +27,10 @@ use super::request_order::{Access, RequestOrder, next};
 const BURST: Nanos = 100_000_000;
 /// No request waits longer than this, in nanoseconds.
 const WAIT_MAX: Nanos = 1_000_000_000;
+/// What shows when a request has run is owed up to the units of this time, in nanoseconds. A long command has taken
+/// its units over a long time, and that is over: with all of them as a debt, the requests of all tenants would be
+/// refused until it is paid, while the machine is idle.
+const DEBT_MAX: Nanos = WAIT_MAX / 2;
 
 /// The node's units do not come in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +143,8 @@ impl NodeQueue {
         NodeAdmission { queue: Arc::clone(self), slot, access, tenant, milli_units }
     }
 
-    /// Settles a request that passed with `charged` and has cost `actual`.
+    /// Settles a request that passed with `charged` and has cost `actual`. The difference is given back, or is a debt,
+    /// of half a second's units at most.
     pub fn settle(&self, charged: u64, actual: u64) {
         if !self.is_on() || charged == actual {
             return;
@@ -149,7 +154,7 @@ impl NodeQueue {
         } else {
             // This takes units away: nobody can go because of it.
             let now = self.clock.now();
-            self.state.lock().units.take(actual - charged, now);
+            self.state.lock().units.take_into_debt(actual - charged, DEBT_MAX, now);
         }
     }
 
