@@ -125,6 +125,19 @@ fn what_shows_afterwards_is_a_debt_of_the_node() {
 }
 
 #[test]
+fn a_long_command_keeps_others_waiting_for_half_a_second_at_most() {
+    let sim = Sim::new(1);
+    let queue = NodeQueue::new(sim.clock());
+    queue.set(Some(100_000), RequestOrder::InTurn);
+    assert!(!queue.enter(Access::Read, 1, 1000).waits());
+    // A hundred seconds' units, and as much again.
+    (0..2).for_each(|_| queue.settle(1000, 10_000_000));
+    let (waiting, clock) = (queue.enter(Access::Read, 2, 1000), sim.clock());
+    let passed = sim.block_on(async move { waiting.await.map(|()| clock.now()) });
+    assert_eq!(passed, Ok(510 * MS));
+}
+
+#[test]
 fn requests_wait_from_four_fifths_of_what_the_machine_has() {
     // U-18: of 125 units a second 100, of which a tenth is there at once.
     let sim = Sim::new(1);
