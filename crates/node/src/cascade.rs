@@ -170,8 +170,9 @@ impl Cascade {
         };
         if !self.sealed.get(&member).is_some_and(is_sealed) {
             self.sealed.insert(member, (Arc::downgrade(&partition), partition.seal_all()));
-        } else if is_due {
-            // Perhaps it has flushed, and could not say so.
+        } else if is_due && let Some(_background) = partition.background() {
+            // Perhaps it has flushed, and could not say so. Whoever closes it waits until this is done: once its
+            // directory is somebody else's, it must not write to its anchor any more.
             partition.truncate_log().await;
         }
     }
