@@ -229,3 +229,49 @@ async fn wake(slot: Arc<PartitionSlot>) -> (u32, bool) {
     let is_refused = slot.partition().await.is_err_and(|error| error.kind() != ErrorKind::Closed);
     (number, is_refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use weir_io::Fs;
+    use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+    use weir_model::{Batch, TenantName};
+
+    use super::*;
+    use crate::config::{Machine, NodeConfig};
+    use crate::partition::anchor;
+    use crate::{LogKind, Node, TenantSpec, layout};
+
+    #[test]
+    fn the_log_of_a_partition_that_is_closed_is_left_alone() {
+        let sim = Sim::new(1);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng()) as Arc<dyn Fs>;
+        let machine = Machine { fs: Arc::clone(&fs), clock: sim.clock(), spawn: sim.spawner(), salt: 7 };
+        sim.block_on(async {
+            let node = Node::open(&NodeConfig::new("/weir"), machine).await.expect("the node opens");
+            let name = TenantName::new("sharer").expect("a name");
+            let spec = TenantSpec { log: LogKind::Shared, ..TenantSpec::new(name) };
+            let slot = Arc::clone(&node.create_tenant(spec).await.expect("created").partitions()[0]);
+            let partition = slot.partition().await.expect("wakes");
+            let mut batch = Batch::new();
+            batch.put(&1_u32.to_be_bytes(), b"value");
+            partition.write(&batch).await.expect("room").await.expect("written");
+            partition.close().await.expect("closed");
+            // It has flushed, and could not say so.
+            partition.engine().seal();
+            let flush = partition.engine().next_flush().expect("a memtable is sealed");
+            flush.run().await.expect("no faults");
+            let owner = slot.owner();
+            let dir = layout::partition_path(Path::new("/weir"), owner.partition);
+            let before = anchor::read(&fs, &dir, owner).await.expect("it is whole");
+            assert!(before.claim.persisted < partition.engine().persisted());
+            let (since, sealed, asleep) = Default::default();
+            let mut cascade =
+                Cascade { tenants: Weak::new(), clock: sim.clock(), since, sealed, asleep, seen: 0, tried: 0 };
+            cascade.sealed.insert(owner.partition, (Arc::downgrade(&partition), LogIndex::MAX));
+            cascade.seal(owner.partition, partition, 1, true).await;
+            assert_eq!(anchor::read(&fs, &dir, owner).await.expect("it is whole"), before);
+        });
+    }
+}
