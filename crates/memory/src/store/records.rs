@@ -1,12 +1,13 @@
 //! Writing: one batch at a time.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::{self as epoch, Guard};
 use weir_model::engine::{Applied, Kind, Records, Seq};
-use weir_model::parts::cover_value;
+use weir_model::parts::{cover_end, cover_value, version_of};
 use weir_model::{BatchRef, Change, LogIndex};
 
 use super::Store;
@@ -56,7 +57,13 @@ impl Records for Store {
             *after = bytes_of(&change);
         }
         let [less, more] = [0, 1].map(|side| rows.values().map(|row| row[side]).sum::<u64>());
-        more <= less || !budget.is_exceeded_by(more - less)
+        let grows = more.saturating_sub(less);
+        if grows == 0 || !budget.is_exceeded_by(grows) {
+            return true;
+        }
+        // A list that is cut to a few values begins a new life with these, and the parts of the old one end.
+        let grows = grows.saturating_sub(self.bytes_ended(batch, &rows, grows));
+        grows == 0 || !budget.is_exceeded_by(grows)
     }
 
     fn apply(&self, index: LogIndex, batch: BatchRef<'_>) -> Applied {
@@ -121,6 +128,24 @@ impl Records for Store {
 }
 
 impl Store {
+    /// Bytes of the parts that end with the covers of `batch`, without those that are among its `rows`. No more parts
+    /// are looked at when these are `enough`.
+    fn bytes_ended(&self, batch: BatchRef<'_>, rows: &BTreeMap<&[u8], [u64; 2]>, enough: u64) -> u64 {
+        let mut bytes = 0;
+        for change in batch.iter() {
+            let Change::Cover { key, .. } = change else { continue };
+            let end = version_of(key).map(cover_end).unwrap_or_default();
+            self.index.walk(Bound::Excluded(key), Bound::Excluded(&end), false, |entry, newest| {
+                let key: &[u8] = &entry.key;
+                if !rows.contains_key(key) {
+                    bytes += row_bytes(key.len()) + newest.bytes();
+                }
+                bytes < enough
+            });
+        }
+        bytes
+    }
+
     /// Puts `change`, which has the last sequence number, at the `place` of its key.
     fn put_change(&self, writer: &mut Writer, horizons: &Horizons, change: &Change<'_>, place: &Place, guard: &Guard) {
         let cover;
