@@ -6,8 +6,9 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{Fs, Owner};
 use weir_memory::{Budget, Env, Store, StoreOptions};
-use weir_model::Batch;
 use weir_model::engine::Records;
+use weir_model::parts::{Life, cover_key};
+use weir_model::{Batch, Change};
 
 fn open(bytes_max: u64) -> (Sim, Arc<Store>) {
     let sim = Sim::new(1);
@@ -68,4 +69,36 @@ fn a_row_that_a_batch_writes_several_times_takes_memory_once() {
     assert!(store.has_room_for(batch.as_ref()));
     batch.put(b"another", &[7; 90_000]);
     assert!(!store.has_room_for(batch.as_ref()));
+}
+
+/// As if a list is cut to a few values: these begin a new life, and the parts of the old life end with its cover.
+#[test]
+fn a_row_that_begins_anew_has_the_room_of_the_parts_that_end() {
+    let (_sim, store) = open(100_000);
+    let put = |batch: &mut Batch, version: u64, number: u32| {
+        batch.put(&Life::new(version).part(0, &number.to_be_bytes()), &[7; 100]);
+    };
+    let mut old = 0;
+    loop {
+        let mut batch = Batch::new();
+        put(&mut batch, 1, old);
+        if !store.has_room_for(batch.as_ref()) {
+            break;
+        }
+        old += 1;
+        let applied = store.apply(old.into(), batch.as_ref());
+        store.publish(applied.last_seq);
+    }
+    let has_room = |begins: (u64, u32), ends: &[u64], deleted: u32| {
+        let mut batch = Batch::new();
+        (0..begins.1).for_each(|number| put(&mut batch, begins.0, number));
+        (0..deleted).for_each(|number| batch.delete(&Life::new(1).part(0, &number.to_be_bytes())));
+        ends.iter().for_each(|&version| batch.push(Change::Cover { key: &cover_key(version), bytes: 1 }));
+        store.has_room_for(batch.as_ref())
+    };
+    assert!(!has_room((2, 10), &[], 0), "nothing ends");
+    assert!(has_room((2, old / 2), &[1], 0) && has_room((2, old), &[1], 0));
+    assert!(!has_room((2, old + 10), &[1], 0), "it takes more than ends");
+    assert!(!has_room((2, old + 10), &[1], old), "what is deleted and ends is freed once");
+    assert!(!has_room((3, 10), &[3], 0), "what ends was not there before");
 }
