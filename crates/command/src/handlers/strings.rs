@@ -188,7 +188,8 @@ pub async fn getex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             };
             if expire_at_ms.is_some_and(|at| at <= cx.now_ms()) {
                 cx.delete(key)?;
-            } else if expire_at_ms != row.expire_at_ms {
+            } else if expire_at_ms.is_some() || row.expire_at_ms.is_some() {
+                // As in Redis, a time that is the same again is a change, too: `EXPIRE` does so as well.
                 cx.put(key, &row.value, expire_at_ms)?;
             }
         }
