@@ -1,6 +1,8 @@
 //! Commands on rows of many parts. Commands on keys take the rows as they are, commands on strings refuse them, and
 //! what the handlers of types read and write is compared with a map.
 
+#[path = "rows_of_parts/events.rs"]
+mod events;
 #[path = "rows_of_parts/fields.rs"]
 mod fields;
 #[path = "rows_of_parts/in_turns.rs"]
