@@ -90,7 +90,7 @@ async fn put_group(cx: &mut Context<'_>, stream: &mut Stream<'_>, name: &[u8], s
     let mut group = stream.new_group(name, shape.delivered, shape.read);
     for (index, (consumer, &seen_ms)) in shape.consumers.iter().enumerate() {
         end_turn(cx.yields(), index).await;
-        stream.consumer_or_new(cx, &mut group, consumer).await?.value.seen_ms = seen_ms;
+        group.add_consumer(consumer, seen_ms);
     }
     for (index, (&id, pending)) in shape.pending.iter().enumerate() {
         end_turn(cx.yields(), index).await;

@@ -337,4 +337,12 @@ impl Group {
         let value = GroupValue::decode(value).ok_or(DAMAGED)?;
         Ok(Self { name: name.into(), value, stored: Some(value), consumers: BTreeMap::new() })
     }
+
+    /// Puts the consumer `name`, which the group must not have yet and which was last seen at `seen_ms` (milliseconds
+    /// since 1970), into a group that comes as a whole: nobody is told.
+    pub fn add_consumer(&mut self, name: &[u8], seen_ms: u64) {
+        self.value.consumers += 1;
+        let value = ConsumerValue { seen_ms, ..ConsumerValue::default() };
+        self.consumers.insert(name.into(), Consumer { value, stored: None });
+    }
 }
