@@ -1,6 +1,9 @@
 //! The events that commands on rows are told as.
 
 use weir_command::events::Classes;
+use weir_command::rdb::{Loaded, encode};
+use weir_model::parts::StreamShape;
+use weir_model::parts::stream::{EntryId, PendingValue};
 
 use super::*;
 
@@ -36,4 +39,20 @@ fn a_time_that_stays_the_same_is_told_and_written() {
     }
     assert_eq!(told_of(&mut store, "GETEX s PERSIST"), ["persist"]);
     assert!(told_of(&mut store, "GETEX s PERSIST").is_empty() && told_of(&mut store, "GETEX s").is_empty());
+}
+
+#[test]
+fn a_restored_stream_is_told_as_a_whole() {
+    let mut shape = StreamShape { last: EntryId::new(5, 0), added: 1, ..StreamShape::default() };
+    let group = shape.groups.entry(b"g".to_vec()).or_default();
+    group.consumers.extend([(b"one".to_vec(), 7), (b"two".to_vec(), 8)]);
+    let pending = PendingValue { delivered_ms: 5, deliveries: 1, consumer: b"one".to_vec() };
+    group.pending.insert(EntryId::new(3, 0), pending);
+    let payload = done(encode(&Loaded::Stream(Box::new(shape)), Yield::PLAIN));
+    let mut store = Store::default();
+    assert_eq!(told(&mut store, &[&b"RESTORE"[..], b"s", b"0", &payload]), ["restore"]);
+    let consumers = store.ask("XINFO CONSUMERS s g");
+    assert!(consumers.starts_with("*2\r\n") && consumers.contains("one\r\n$7\r\npending\r\n:1\r\n"), "{consumers}");
+    assert_eq!(told_of(&mut store, "XREADGROUP GROUP g two STREAMS s 0"), Vec::<&str>::new(), "it is there already");
+    assert_eq!(told_of(&mut store, "XREADGROUP GROUP g three STREAMS s 0"), ["xgroup-createconsumer"]);
 }
