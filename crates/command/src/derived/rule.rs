@@ -142,6 +142,9 @@ pub(super) fn rule(command: &Command, args: Args<'_>) -> Rule {
         Id::Restore => generic("restore"),
         Id::XReadGroup | Id::XAck | Id::XClaim | Id::XAutoClaim => Rule::Silent,
         Id::GetDel | Id::Del | Id::Unlink | Id::LTrim => Rule::Gone,
+        // What has become of the fields is told by the handlers.
+        Id::HExpire | Id::HPExpire | Id::HExpireAt | Id::HPExpireAt | Id::HPersist => Rule::Gone,
+        Id::HGetDel | Id::HGetEx | Id::HSetEx => Rule::Gone,
         _ => Rule::Said,
     }
 }

@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::collection::{Collection, Member};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::events::Classes;
 use crate::number::parse_i64;
 use crate::rdb::FIELD_DEADLINE_MS_MAX;
 use crate::turn::end_turn;
@@ -94,6 +95,7 @@ async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'
         return Ok(());
     };
     let new_ms = u64::try_from(new).ok().filter(|&at| at > now_ms);
+    let mut is_changed = false;
     for (index, name) in args.iter_from(begin).enumerate() {
         end_turn(cx.yields(), index).await;
         let reply = match hash.member(cx, name).await? {
@@ -108,7 +110,11 @@ async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'
                 DONE
             }
         };
+        is_changed |= matches!(reply, DONE | GONE);
         cx.replies().integer(reply);
+    }
+    if is_changed {
+        cx.tell(Classes::HASH, if new_ms.is_some() { "hexpire" } else { "hdel" }, args.at(1));
     }
     cx.save_hash(&mut hash).await
 }
@@ -137,6 +143,7 @@ pub async fn hpersist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         args.iter_from(begin).for_each(|_| cx.replies().integer(NO_FIELD));
         return Ok(());
     };
+    let mut is_changed = false;
     for (index, name) in args.iter_from(begin).enumerate() {
         end_turn(cx.yields(), index).await;
         let reply = match hash.member(cx, name).await? {
@@ -147,7 +154,11 @@ pub async fn hpersist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 DONE
             }
         };
+        is_changed |= reply == DONE;
         cx.replies().integer(reply);
+    }
+    if is_changed {
+        cx.tell(Classes::HASH, "hpersist", args.at(1));
     }
     cx.save_hash(&mut hash).await
 }

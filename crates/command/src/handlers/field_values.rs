@@ -10,6 +10,7 @@ use crate::args::Args;
 use crate::collection::Member;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::events::Classes;
 use crate::keyword::upper;
 use crate::turn::end_turn;
 
@@ -109,6 +110,7 @@ pub async fn hgetdel(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut found = hash(cx, args.at(1)).await?;
     let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
     cx.replies().array(args.len() - begin);
+    let mut is_changed = false;
     for (index, name) in args.iter_from(begin).enumerate() {
         end_turn(cx.yields(), index).await;
         let field = match &found {
@@ -119,7 +121,11 @@ pub async fn hgetdel(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         cx.drain().await?;
         if let (Some(hash), Some(field)) = (&mut found, &field) {
             hash.remove_field(cx, field)?;
+            is_changed = true;
         }
+    }
+    if is_changed {
+        cx.tell(Classes::HASH, "hdel", args.at(1));
     }
     match &mut found {
         Some(hash) => cx.save_hash(hash).await,
@@ -134,6 +140,7 @@ pub async fn hgetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = Options::parse(args, now_ms, "hgetex", keep, false, (1, WRONG_COUNT))?;
     let ending = options.ending.unwrap_or(Ending::Kept);
     cx.replies().array(args.len() - options.begin);
+    let mut event = None;
     for (index, name) in args.iter_from(options.begin).enumerate() {
         end_turn(cx.yields(), index).await;
         let field = match &found {
@@ -145,9 +152,18 @@ pub async fn hgetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let (Some(hash), Some(field)) = (&mut found, &field) else { continue };
         match ending.of(field.expire_at_ms, now_ms) {
             Ok(at) if at == field.expire_at_ms => {}
-            Ok(at) => hash.put_field(cx, Some(field), name, &field.value, at)?,
-            Err(Passed) => hash.remove_field(cx, field)?,
+            Ok(at) => {
+                hash.put_field(cx, Some(field), name, &field.value, at)?;
+                event = Some(if at.is_some() { "hexpire" } else { "hpersist" });
+            }
+            Err(Passed) => {
+                hash.remove_field(cx, field)?;
+                event = Some("hdel");
+            }
         }
+    }
+    if let Some(event) = event {
+        cx.tell(Classes::HASH, event, args.at(1));
     }
     match &mut found {
         Some(hash) => cx.save_hash(hash).await,
@@ -171,14 +187,27 @@ pub async fn hsetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let ending = options.ending.unwrap_or(Ending::None);
+    let (mut has_set, mut has_removed) = (false, false);
     for (index, (name, value)) in names().zip(args.iter_from(options.begin + 1).step_by(2)).enumerate() {
         end_turn(cx.yields(), index).await;
         let before = hash.field(cx, name).await?;
         let old = before.as_ref().and_then(|field| field.expire_at_ms).filter(|&at| at > now_ms);
         match (ending.of(old, now_ms), &before) {
-            (Ok(at), _) => put(cx, &mut hash, before.as_ref(), name, value, at)?,
-            (Err(Passed), Some(field)) => hash.remove_field(cx, field)?,
+            (Ok(at), _) => {
+                put(cx, &mut hash, before.as_ref(), name, value, at)?;
+                has_set = true;
+            }
+            (Err(Passed), Some(field)) => {
+                hash.remove_field(cx, field)?;
+                has_removed |= field.lives(now_ms);
+            }
             (Err(Passed), None) => {}
+        }
+    }
+    let has_deadline = has_set && matches!(ending, Ending::At(_));
+    for (event, is_told) in [("hset", has_set), ("hexpire", has_deadline), ("hdel", has_removed)] {
+        if is_told {
+            cx.tell(Classes::HASH, event, args.at(1));
         }
     }
     cx.save_hash(&mut hash).await?;
