@@ -56,3 +56,40 @@ fn a_restored_stream_is_told_as_a_whole() {
     assert_eq!(told_of(&mut store, "XREADGROUP GROUP g two STREAMS s 0"), Vec::<&str>::new(), "it is there already");
     assert_eq!(told_of(&mut store, "XREADGROUP GROUP g three STREAMS s 0"), ["xgroup-createconsumer"]);
 }
+
+#[test]
+fn what_becomes_of_fields_that_expire_is_told() {
+    let long = format!("HSET h long {}", "x".repeat(3000));
+    // The second hash is a spread one.
+    for first in ["HSET h long short", long.as_str()] {
+        let mut store = Store::default();
+        assert_eq!(told_of(&mut store, first), ["hset"]);
+        for (line, events) in [
+            ("HSET h a 1 b 2 c 3", &["hset"][..]),
+            ("HDEL h long", &["hdel"]),
+            ("HEXPIRE none 10 FIELDS 1 a", &[]),
+            ("HEXPIRE h 10 FIELDS 2 a none", &["hexpire"]),
+            ("HEXPIRE h 10 NX FIELDS 1 a", &[]),
+            ("HPERSIST h FIELDS 2 a b", &["hpersist"]),
+            ("HPERSIST h FIELDS 2 a b", &[]),
+            ("HGETEX h FIELDS 1 a", &[]),
+            ("HGETEX h PX 500 FIELDS 1 a", &["hexpire"]),
+            ("HGETEX h PERSIST FIELDS 1 a", &["hpersist"]),
+            ("HPEXPIRE h 0 FIELDS 1 a", &["hdel"]),
+            ("HGETEX h PXAT 1 FIELDS 1 b", &["hdel"]),
+            ("HGETDEL h FIELDS 1 none", &[]),
+            ("HGETDEL h FIELDS 2 none c", &["hdel", "del"]),
+            ("HSETEX h PXAT 1 FIELDS 1 a 1", &[]),
+            ("HSETEX h FIELDS 1 a 1", &["hset"]),
+            ("HSETEX h FNX FIELDS 1 a 2", &[]),
+            ("HSETEX h EX 10 FIELDS 1 a 2", &["hset", "hexpire"]),
+            ("HSETEX h KEEPTTL FIELDS 1 a 3", &["hset"]),
+            ("HSETEX h PXAT 1 FIELDS 1 a 2", &["hdel", "del"]),
+            ("HSETEX h EX 10 FIELDS 1 a 1", &["hset", "hexpire"]),
+            ("HEXPIREAT h 1 FIELDS 1 a", &["hdel", "del"]),
+        ] {
+            assert_eq!(told_of(&mut store, line), events, "{line}");
+        }
+        assert_eq!(store.ask("EXISTS h"), ":0\r\n");
+    }
+}
