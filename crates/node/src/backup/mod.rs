@@ -204,12 +204,14 @@ fn compare(path: &Path, file: &BackupFile, found: copy::Content) -> Result<()> {
 
 /// Writes the backup of `tenant` into the directory `to`, which is claimed for it.
 async fn fill(shared: &NodeShared, tenant: &Tenant, to: &Path) -> Result<BackupReport> {
-    let (databases, numbers, mut partitions) = (tenant.databases(), tenant.partition_numbers(), Vec::new());
+    // In this order: the databases are those after as many swaps, or the swaps are found to be more in the end.
+    let (swaps, databases) = (tenant.swaps(), tenant.databases());
+    let (numbers, mut partitions) = (tenant.partition_numbers(), Vec::new());
     for index in 0..tenant.partitions().len() {
         partitions.push(back_up_partition(shared, tenant, index, to).await?);
     }
-    if tenant.databases() != databases {
-        // Some partitions may have been copied before that and some after.
+    if tenant.swaps() != swaps {
+        // Some partitions may have been copied before that and some after, also if all databases are back by now.
         let message = "two of its databases were swapped while the backup was made: try again";
         return Err(Error::new(ErrorKind::Closed, "back up", tenant.name().as_str(), message));
     }

@@ -46,6 +46,8 @@ pub struct Tenant {
     settings: ArcSwap<TenantSettings>,
     /// See [`Databases::bits`].
     databases: AtomicU64,
+    /// How often two of its databases were swapped since the node was opened.
+    swaps: AtomicU64,
     quota: Arc<Quota>,
     slots: Box<[Arc<PartitionSlot>]>,
     disk: DiskGauge,
@@ -72,9 +74,23 @@ impl Tenant {
         let terms = Arc::clone(&shared.terms);
         terms.set(id, settings.terms);
         let settings = ArcSwap::from_pointee(settings);
-        let (databases, changing) = (AtomicU64::new(databases.bits()), Arc::default());
+        let (databases, swaps, changing) = (AtomicU64::new(databases.bits()), AtomicU64::new(0), Arc::default());
         let engine = choice;
-        Arc::new(Self { id, name, engine, log, settings, databases, quota, slots, disk, witnessed, terms, changing })
+        Arc::new(Self {
+            id,
+            name,
+            engine,
+            log,
+            settings,
+            databases,
+            swaps,
+            quota,
+            slots,
+            disk,
+            witnessed,
+            terms,
+            changing,
+        })
     }
 
     /// Its number, which no other tenant ever had or gets.
@@ -120,8 +136,15 @@ impl Tenant {
         Databases::from_known_bits(self.databases.load(Ordering::Acquire))
     }
 
+    /// Two of its databases were swapped.
     pub(crate) fn set_databases(&self, databases: Databases) {
         self.databases.store(databases.bits(), Ordering::Release);
+        self.swaps.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often two of its databases were swapped since the node was opened.
+    pub(crate) fn swaps(&self) -> u64 {
+        self.swaps.load(Ordering::Acquire)
     }
 
     pub(crate) fn set_settings(&self, settings: TenantSettings) {
