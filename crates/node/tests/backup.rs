@@ -529,3 +529,36 @@ fn a_backup_removes_no_file_of_a_partition_that_was_opened_again_meanwhile() {
         node.close().await.expect("closed");
     });
 }
+
+/// While the backup copies its first table, two databases are swapped, and then swapped back.
+#[test]
+fn a_backup_beside_which_databases_are_swapped_and_swapped_back_is_refused() {
+    let (sim, fs) = world(1, None);
+    let clock: Arc<dyn Clock> = sim.clock();
+    sim.block_on(async {
+        let is_held = Arc::new(AtomicBool::new(true));
+        let disk = Arc::new(HeldUp {
+            inner: Arc::clone(&fs) as Arc<dyn Fs>,
+            clock: Arc::clone(&clock),
+            is_asked: AtomicBool::new(false),
+            is_held: Arc::clone(&is_held),
+        });
+        let node = open_on(&sim, Arc::clone(&disk) as Arc<dyn Fs>, 0).await;
+        let shop_name = name("shop");
+        let shop = node.create_tenant(TenantSpec::new(name("shop"))).await.expect("created");
+        put(&shop, 0, 1).await;
+        let meanwhile = async {
+            while !disk.is_asked.load(Ordering::Relaxed) {
+                sleep_until(&clock, clock.now() + 10_000).await;
+            }
+            for _ in 0..2 {
+                node.swap_databases(&shop, (0, 1), ()).await.expect("swapped");
+            }
+            is_held.store(false, Ordering::Relaxed);
+        };
+        let (backup, ()) = join(node.backup(&shop_name, Path::new(BACKUP)), meanwhile).await;
+        assert_eq!(backup.expect_err("refused").kind(), ErrorKind::Closed);
+        node.backup(&shop_name, Path::new(BACKUP)).await.expect("nothing is swapped any more");
+        node.close().await.expect("closed");
+    });
+}
