@@ -106,3 +106,11 @@ fn a_tally_is_read_and_written_once_for_all() {
     assert_eq!(store.newest - before, 2 * 16 + 1 + 2);
     assert_eq!(store.ask("ZRANK z m778"), ":794\r\n");
 }
+
+#[test]
+fn a_key_that_is_too_long_does_not_exist_for_a_read_among_writes() {
+    let long = "k".repeat(70_000);
+    let lines = ["ZADD z 1 a".into(), format!("ZSCORE {long} a"), format!("ZADD {long} 1 a"), "ZCARD z".into()];
+    let answers = ask_as_one(&mut Store::default(), &lines);
+    assert_eq!(answers, [":1\r\n", "$-1\r\n", "-ERR key exceeds maximum allowed size (65536 bytes)\r\n", ":1\r\n"]);
+}
