@@ -82,7 +82,9 @@ async fn push_pages(
     expire_at_ms: Option<u64>,
     file: &mut Writer,
 ) -> Outcome {
-    let row = cx.collection(key, head.kind).await?.ok_or(NO_SUCH_KEY)?;
+    let mut row = cx.collection(key, head.kind).await?.ok_or(NO_SUCH_KEY)?;
+    // Fields that have expired and were not swept yet are not written.
+    row.count_expired(cx).await?;
     let written_as = match head.kind {
         RowType::List => kind::LIST,
         RowType::Set => kind::SET,
