@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use weir_command::rdb::file::Writer;
+use weir_command::rdb::kind;
+use weir_command::snapshot::push_row;
 use weir_command::{Draft, FieldSweep, Transaction};
 use weir_model::parts::fields::{DEADLINE_SPACE, MORTAL_SPACE, take_deadline};
 use weir_model::parts::{MortalFields, Part};
@@ -508,4 +511,21 @@ fn one_very_long_field_is_answered_and_taken_out() {
         assert!(store.ask(line) == answer, "{line}");
     }
     assert_eq!(store.ask("HGETALL h"), "*2\r\n$1\r\ng\r\n$5\r\nshort\r\n");
+}
+
+/// As all that a tenant has is streamed: the number of fields stands in front of them.
+#[test]
+fn a_large_hash_is_streamed_without_fields_that_have_expired() {
+    let (mut store, long) = (Store::default(), "v".repeat(100_000));
+    for number in 0..12 {
+        store.ask(&format!("HSET h f{number} {long}"));
+    }
+    store.ask("HPEXPIRE h 10 FIELDS 1 f7");
+    store.later_ms = 10;
+    let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+    let mut call = Call::new(0, NOW_MS + store.later_ms, VALUE_BYTES_MAX);
+    let mut file = Writer::default();
+    let outcome = done(push_row(&mut Context::reading(&store, &mut host, &mut call), b"h", &mut file));
+    let written = [host.take_answer(&outcome), file.take()].concat();
+    assert_eq!((outcome, &written[..4]), (Ok(()), &[kind::HASH, 1, b'h', 11][..]));
 }
