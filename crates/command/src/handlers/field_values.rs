@@ -151,7 +151,8 @@ pub async fn hgetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         cx.drain().await?;
         let (Some(hash), Some(field)) = (&mut found, &field) else { continue };
         match ending.of(field.expire_at_ms, now_ms) {
-            Ok(at) if at == field.expire_at_ms => {}
+            // As in Redis, a deadline that is the same again is a change, too: `HEXPIRE` does so as well.
+            Ok(at) if ending == Ending::Kept || at.is_none() && field.expire_at_ms.is_none() => {}
             Ok(at) => {
                 hash.put_field(cx, Some(field), name, &field.value, at)?;
                 event = Some(if at.is_some() { "hexpire" } else { "hpersist" });
@@ -187,7 +188,7 @@ pub async fn hsetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let ending = options.ending.unwrap_or(Ending::None);
-    let (mut has_set, mut has_removed) = (false, false);
+    let mut is_changed = false;
     for (index, (name, value)) in names().zip(args.iter_from(options.begin + 1).step_by(2)).enumerate() {
         end_turn(cx.yields(), index).await;
         let before = hash.field(cx, name).await?;
@@ -195,18 +196,20 @@ pub async fn hsetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         match (ending.of(old, now_ms), &before) {
             (Ok(at), _) => {
                 put(cx, &mut hash, before.as_ref(), name, value, at)?;
-                has_set = true;
+                is_changed = true;
             }
             (Err(Passed), Some(field)) => {
                 hash.remove_field(cx, field)?;
-                has_removed |= field.lives(now_ms);
+                is_changed |= field.lives(now_ms);
             }
             (Err(Passed), None) => {}
         }
     }
-    let has_deadline = has_set && matches!(ending, Ending::At(_));
-    for (event, is_told) in [("hset", has_set), ("hexpire", has_deadline), ("hdel", has_removed)] {
-        if is_told {
+    if is_changed {
+        // As in Redis, fields whose deadline has passed already are set first, and then deleted.
+        cx.tell(Classes::HASH, "hset", args.at(1));
+        if let Ending::At(_) = ending {
+            let event = if ending.of(None, now_ms).is_ok() { "hexpire" } else { "hdel" };
             cx.tell(Classes::HASH, event, args.at(1));
         }
     }
