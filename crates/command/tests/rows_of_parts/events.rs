@@ -74,7 +74,11 @@ fn what_becomes_of_fields_that_expire_is_told() {
             ("HPERSIST h FIELDS 2 a b", &[]),
             ("HGETEX h FIELDS 1 a", &[]),
             ("HGETEX h PX 500 FIELDS 1 a", &["hexpire"]),
+            // The same deadline again.
+            ("HGETEX h PX 500 FIELDS 1 a", &["hexpire"]),
+            ("HGETEX h FIELDS 1 a", &[]),
             ("HGETEX h PERSIST FIELDS 1 a", &["hpersist"]),
+            ("HGETEX h PERSIST FIELDS 1 a", &[]),
             ("HPEXPIRE h 0 FIELDS 1 a", &["hdel"]),
             ("HGETEX h PXAT 1 FIELDS 1 b", &["hdel"]),
             ("HGETDEL h FIELDS 1 none", &[]),
@@ -84,7 +88,7 @@ fn what_becomes_of_fields_that_expire_is_told() {
             ("HSETEX h FNX FIELDS 1 a 2", &[]),
             ("HSETEX h EX 10 FIELDS 1 a 2", &["hset", "hexpire"]),
             ("HSETEX h KEEPTTL FIELDS 1 a 3", &["hset"]),
-            ("HSETEX h PXAT 1 FIELDS 1 a 2", &["hdel", "del"]),
+            ("HSETEX h PXAT 1 FIELDS 1 a 2", &["hset", "hdel", "del"]),
             ("HSETEX h EX 10 FIELDS 1 a 1", &["hset", "hexpire"]),
             ("HEXPIREAT h 1 FIELDS 1 a", &["hdel", "del"]),
         ] {
