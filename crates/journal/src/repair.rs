@@ -29,7 +29,7 @@ pub enum Anchor {
 /// lengths of all files by name, and says whether the files that the journal names are there. Changes nothing.
 ///
 /// # Errors
-/// The directory cannot be listed.
+/// I/O: nothing is known about the files then.
 pub async fn examine<E: Entry>(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -39,7 +39,8 @@ pub async fn examine<E: Entry>(
     let why = match Journal::<E>::recover(fs, dir, tag).await {
         Ok(Some(_)) => return Ok(Anchor::Sound),
         Ok(None) => format!("{} is missing", dir.join("CURRENT").display()),
-        Err(error) => error.to_string(),
+        Err(error) if error.kind() == ErrorKind::Corruption => error.to_string(),
+        Err(error) => return Err(error),
     };
     let names = match fs.list(dir, tag).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Anchor::Broken { why, newest: None }),
@@ -49,8 +50,8 @@ pub async fn examine<E: Entry>(
     let mut numbers: Vec<u64> = names.iter().filter_map(|entry| file_number::<E>(&entry.name)).collect();
     numbers.sort_unstable();
     for number in numbers.into_iter().rev() {
-        // Whatever keeps it from being read, it is not the one to believe; an older one may be.
-        let Ok(bytes) = read_file(fs, &dir.join(file_name::<E>(number)), tag).await else { continue };
+        // A file that cannot be read may be the one to believe. If its content is damaged, an older one may be.
+        let bytes = read_file(fs, &dir.join(file_name::<E>(number)), tag).await?;
         let Ok(contents) = contents(&bytes) else { continue };
         if is_whole(Recovered::new(number, contents), &lengths) {
             return Ok(Anchor::Broken { why, newest: Some(number) });

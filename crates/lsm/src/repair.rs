@@ -16,7 +16,7 @@ const TAG: Tag = Tag::new(Owner { tenant: 0, partition: 0 }, Class::Maintenance)
 /// Looks at the `CURRENT` of the tree in `dir`, which nobody may have open. Changes nothing.
 ///
 /// # Errors
-/// The directory cannot be listed.
+/// I/O: nothing is known about the files then.
 pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
     // Sound means: every table that the manifest names has the length that the manifest says.
     weir_journal::examine::<Edit>(fs, dir, TAG, |recovered, lengths| {

@@ -36,7 +36,7 @@ pub async fn is_store(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
 /// Looks at the `CURRENT` of the store in `dir`, which nobody may have open. Changes nothing.
 ///
 /// # Errors
-/// The directory cannot be listed.
+/// I/O: nothing is known about the files then.
 pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
     // Sound means: the snapshot that the manifest names has the length that the manifest says.
     weir_journal::examine::<Edit>(fs, dir, TAG, |recovered, lengths| {

@@ -182,11 +182,11 @@ pub async fn is_new(fs: &Arc<dyn Fs>, dir: &Path) -> Result<bool> {
     for role in Role::ALL {
         let is_first_edit = match survey.copy(role) {
             Ok(state) => state.stamp.epoch == 1,
-            Err(unsound) => match &unsound.device {
-                Some(error) => return Err(error.clone()),
+            Err(unsound) => {
+                unsound.only_damage()?;
                 // A journal is durable before anything names it.
-                None => unsound.path.ends_with("CURRENT") && unsound.is_missing,
-            },
+                unsound.path.ends_with("CURRENT") && unsound.is_missing
+            }
         };
         if !is_first_edit {
             return Ok(false);

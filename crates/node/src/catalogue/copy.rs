@@ -91,6 +91,14 @@ impl Unsound {
     fn at(path: &Path, offset: u64, why: impl Into<String>) -> Self {
         Self { path: path.into(), offset, why: why.into(), is_missing: false, device: None }
     }
+
+    /// Tells damage from failures of the device.
+    ///
+    /// # Errors
+    /// The device's error, where that is the reason.
+    pub fn only_damage(&self) -> Result<()> {
+        self.device.clone().map_or(Ok(()), Err)
+    }
 }
 
 /// A journal is rolled at 4 MiB, and a snapshot of a million tenants is smaller than this. A longer file is no journal.

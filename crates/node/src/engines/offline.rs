@@ -36,7 +36,7 @@ pub async fn check(fs: &Arc<dyn Fs>, dir: &Path, progress: impl FnMut(usize, usi
 /// Looks at the `CURRENT` of the engine in `dir`. Changes nothing.
 ///
 /// # Errors
-/// The directory cannot be listed.
+/// I/O: nothing is known about the files then.
 pub async fn examine(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Anchor> {
     match is_store(fs, dir).await? {
         true => weir_memory::repair::examine(fs, dir).await,

@@ -99,18 +99,25 @@ pub async fn find(fs: &Arc<dyn Fs>, dir: &Path, believe: Option<Role>) -> Result
 
 /// What can be read of copy `role`.
 async fn candidate(fs: &Arc<dyn Fs>, dir: &Path, survey: &Survey, role: Role) -> Result<Option<Candidate>> {
-    if let Ok(state) = survey.copy(role) {
-        return Ok(Some(Candidate { role, source: Source::InForce, state: state.clone() }));
+    match survey.copy(role) {
+        Ok(state) => return Ok(Some(Candidate { role, source: Source::InForce, state: state.clone() })),
+        Err(unsound) => unsound.only_damage()?,
     }
     let own = role.dir(dir);
     let mut found: Option<Candidate> = None;
     for number in copy::journals(fs, &own, TAG).await? {
         let (source, state) = match copy::read_journal(fs, &own, number, TAG).await {
             Ok(state) => (Source::LeftBehind, state),
-            Err(damage) => match copy::read_prefix(fs, &own, number, damage.offset, TAG).await {
-                Ok(state) => (Source::Prefix, state),
-                Err(_) => continue,
-            },
+            Err(damage) => {
+                damage.only_damage()?;
+                match copy::read_prefix(fs, &own, number, damage.offset, TAG).await {
+                    Ok(state) => (Source::Prefix, state),
+                    Err(damage) => {
+                        damage.only_damage()?;
+                        continue;
+                    }
+                }
+            }
         };
         let rank = |source, state: &CopyState| (source == Source::LeftBehind, state.stamp.epoch);
         if found.as_ref().is_none_or(|found| rank(source, &state) > rank(found.source, &found.state)) {

@@ -13,7 +13,7 @@ use weir_model::TenantName;
 use weir_model::engine::CheckReport;
 
 use super::aside::Aside;
-use super::{Finding, Remedy};
+use super::{Finding, Remedy, unless_damaged};
 use crate::catalogue::Listings;
 use crate::check::check_log;
 use crate::engines::TREE;
@@ -67,14 +67,14 @@ async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings, refus
         return Err(refusal);
     }
     let (own, owner) = (shared_log::path(dir), shared_log::OWNER);
-    let (anchor, log) = (anchor::read(fs, &own, owner).await.ok(), shared_log::segments(&own));
+    let (anchor, log) = (unless_damaged(anchor::read(fs, &own, owner).await)?, shared_log::segments(&own));
     let floor = match anchor {
         Some(slot) => slot.claim.persisted,
         None => floor_without_anchor(fs, dir, &log, listings).await?,
     };
     let kept = weir_log::salvage(fs, &log, owner, anchor.map(|slot| slot.identity), floor).await?;
     let without = LogAnchor { identity: kept.identity.unwrap_or_default(), durable: 0 };
-    let loses = anchor.is_some() || weir_log::check(fs, &log, owner, without, floor).await.is_err();
+    let loses = anchor.is_some() || unless_damaged(weir_log::check(fs, &log, owner, without, floor).await)?.is_none();
     let advice = match loses {
         false => "write its anchor anew: the log is whole".to_owned(),
         true => "put the right file back. Otherwise `--accept-loss` keeps the records in front of the damage: the \
@@ -97,8 +97,9 @@ async fn floor_without_anchor(fs: &Arc<dyn Fs>, dir: &Path, log: &Path, listings
     let firsts = weir_log::first_indexes(fs, log, owner).await?;
     let floors: Vec<LogIndex> = firsts.into_iter().map(|first| first.saturating_sub(1)).collect();
     for (position, &floor) in floors.iter().enumerate() {
-        let Ok(survey) = SharedSurvey::take(fs, log, owner, anchor, floor).await else { continue };
-        if position == 0 || has_what_all_need(fs, dir, listings, &survey).await {
+        let survey = SharedSurvey::take(fs, log, owner, anchor, floor).await;
+        let Some(survey) = unless_damaged(survey)? else { continue };
+        if position == 0 || has_what_all_need(fs, dir, listings, &survey).await? {
             return Ok(floor);
         }
     }
@@ -106,21 +107,22 @@ async fn floor_without_anchor(fs: &Arc<dyn Fs>, dir: &Path, log: &Path, listings
 }
 
 /// Whether every partition that writes to the shared log finds in it what its tree lacks.
-async fn has_what_all_need(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings, shared: &SharedSurvey) -> bool {
+async fn has_what_all_need(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings, shared: &SharedSurvey) -> Result<bool> {
     for (&id, listing) in &listings.tenants {
         if listing.log != LogKind::Shared {
             continue;
         }
         for &partition in listing.partitions.iter().filter(|number| listings.used.contains(number)) {
             let (own, owner) = (layout::partition_path(dir, partition), Owner { tenant: id.0, partition });
-            let Ok((manifest, persisted)) = offline::persisted(fs, &own.join(TREE)).await else { return false };
+            let found = unless_damaged(offline::persisted(fs, &own.join(TREE)).await)?;
+            let Some((manifest, persisted)) = found else { return Ok(false) };
             let report = CheckReport { manifest, persisted, ..CheckReport::default() };
-            if check_log(fs, &own, owner, &report, Some(shared)).await.is_err() {
-                return false;
+            if unless_damaged(check_log(fs, &own, owner, &report, Some(shared)).await)?.is_none() {
+                return Ok(false);
             }
         }
     }
-    true
+    Ok(true)
 }
 
 /// The finding for a partition that writes to the shared log, which is whole.
@@ -132,13 +134,13 @@ async fn look_at_member(
     shared: &SharedSurvey,
 ) -> Result<Option<Finding>> {
     let Some((persisted, refusal)) = refusal(fs, &dir, owner, Some(shared)).await? else { return Ok(None) };
-    let anchor = anchor::read(fs, &dir, owner).await.ok();
+    let anchor = unless_damaged(anchor::read(fs, &dir, owner).await)?;
     // Without the partition's anchor, the identity is the last one that wrote under its number.
     let identity = anchor.map(|slot| slot.identity).or(shared.identity_of(owner.partition));
     let member =
         MemberOpening { member: owner.partition, identity: identity.unwrap_or_default(), owner, persisted, durable: 0 };
     let problem = format!("{refusal} (a partition of tenant {tenant})");
-    let Ok(found) = shared.member(&member).await else {
+    let Some(found) = unless_damaged(shared.member(&member).await)? else {
         // The records behind the gap are among records of others: they cannot be given up alone.
         let advice = format!("restore a backup of {tenant}: the records that its tree needs are not in the shared log");
         return Ok(Some(Finding { problem, advice, remedy: None, loses: true }));
@@ -167,7 +169,7 @@ async fn refusal(
     if examine(fs, &tree).await? != Current::Sound {
         return Ok(None);
     }
-    let Ok((manifest, persisted)) = offline::persisted(fs, &tree).await else { return Ok(None) };
+    let Some((manifest, persisted)) = unless_damaged(offline::persisted(fs, &tree).await)? else { return Ok(None) };
     let report = CheckReport { manifest, persisted, ..CheckReport::default() };
     match check_log(fs, dir, owner, &report, shared).await {
         Ok(_) => Ok(None),
@@ -178,14 +180,11 @@ async fn refusal(
 
 async fn look_at(fs: &Arc<dyn Fs>, dir: PathBuf, owner: Owner, tenant: &TenantName) -> Result<Option<Finding>> {
     let Some((persisted, refusal)) = refusal(fs, &dir, owner, None).await? else { return Ok(None) };
-    let anchor = anchor::read(fs, &dir, owner).await.ok();
+    let anchor = unless_damaged(anchor::read(fs, &dir, owner).await)?;
     let log = dir.join("log");
     let kept = weir_log::salvage(fs, &log, owner, anchor.map(|slot| slot.identity), persisted).await?;
     let without = LogAnchor { identity: kept.identity.unwrap_or_default(), durable: 0 };
-    let is_log_whole = match weir_log::check(fs, &log, owner, without, persisted).await {
-        Ok(_) => true,
-        Err(error) => error.kind() == ErrorKind::NotFound,
-    };
+    let is_log_whole = unless_damaged(weir_log::check(fs, &log, owner, without, persisted).await)?.is_some();
     let loses = anchor.is_some() || !is_log_whole;
     let last = kept.last;
     let advice = match (loses, anchor) {

@@ -6,6 +6,7 @@
 //! 3. A problem that cannot be repaired, or cannot be decided without knowing more than the files say, is reported and
 //!    left.
 //! 4. A repair that gives something up is made only if the operator has [accepted that](Repair::accept_loss).
+//! 5. Only damage is repaired. If the device does not give a file back, the plan ends with that error.
 //!
 //! One file for each kind of repair: [`catalogue`], [`format`], [`tree`], [`log`].
 
@@ -18,7 +19,7 @@ mod tree;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::{Fs, FsLock, Result, Rng};
+use weir_io::{ErrorKind, Fs, FsLock, Result, Rng};
 
 use self::aside::Aside;
 pub use crate::catalogue::copy::Role;
@@ -50,6 +51,17 @@ enum Remedy {
     Format,
     Tree(tree::Point),
     Log(log::Cut),
+}
+
+/// What was read; `None` if it is damaged or missing.
+///
+/// # Errors
+/// Any other error: it says nothing about what is stored, so it must not count as a loss.
+fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// A plan: what is wrong in a directory, and what would be done. The directory stays locked as long as the plan is
