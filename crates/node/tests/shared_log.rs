@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Class, ErrorKind, Fs, Nanos, Owner, Result, Rng, Tag, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
@@ -391,4 +391,28 @@ fn damage_is_told_and_a_repair_keeps_what_stands_in_front_of_it() {
     let (sim, fs) = world(9, &image);
     let left = sim.block_on(async { fs.list(SEGMENTS.as_ref(), TAG).await.expect("it is there").len() });
     assert!(left > 2);
+}
+
+#[test]
+fn a_repair_that_cannot_read_something_plans_nothing() {
+    let mut image = killed();
+    let files: Vec<PathBuf> = image.files().into_iter().map(|(path, _)| path).collect();
+    for end in ["shared-log/ANCHOR", "catalogue/CURRENT", "tree/CURRENT"] {
+        assert!(image.remove(files.iter().find(|path| path.ends_with(end)).expect("it is there")));
+    }
+    for nth in 0.. {
+        let sim = Sim::new(9);
+        let faults = FaultPlan::none().fail_nth(None, nth, Fault::Error);
+        let fs = SimFs::from_image(&image, sim.clock(), DeviceSpec::instant(), faults, sim.rng());
+        let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+        match sim.block_on(Repair::plan(&disk, Path::new(DIR), None, 3)) {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Device, "{error}"),
+            Ok(plan) => {
+                let done: u64 = OpKind::ALL.iter().map(|&kind| fs.counters().total(kind).ops).sum();
+                assert!(done <= nth, "operation {nth} of {done} failed: {:?}", plan.findings());
+                assert_eq!(plan.findings().len(), 3, "{:?}", plan.findings());
+                break;
+            }
+        }
+    }
 }
