@@ -82,9 +82,7 @@ pub(crate) struct WriteMemory {
     used: AtomicU64,
     /// The keeper looks when this much is in use.
     look_at: AtomicU64,
-    awake: Mutex<BTreeMap<Owner, Weak<dyn MemtableOwner>>>,
-    /// Partitions that flush without being asked: those that are being closed, and those whose logs are replayed.
-    flushing: Mutex<BTreeMap<Owner, Weak<dyn MemtableOwner>>>,
+    partitions: Mutex<Partitions>,
     /// Memtable bytes that nobody flushed when the knobs were last turned, and whether it was as much at the turn
     /// before. Empty where nobody is promised anything.
     held: Mutex<BTreeMap<Owner, Held>>,
@@ -94,6 +92,17 @@ pub(crate) struct WriteMemory {
     due: Arc<Event>,
     failures: Mutex<Failures>,
 }
+
+/// The partitions that have memtables. They are under one lock, so that whoever looks at both lists does not miss a
+/// partition that goes from one to the other.
+#[derive(Default)]
+struct Partitions {
+    awake: PartitionList,
+    /// Partitions that flush without being asked: those that are being closed, and those whose logs are replayed.
+    flushing: PartitionList,
+}
+
+type PartitionList = BTreeMap<Owner, Weak<dyn MemtableOwner>>;
 
 /// Failures of flushes, over all partitions.
 #[derive(Default)]
@@ -167,8 +176,7 @@ impl WriteMemory {
             short_at: AtomicU64::new(0),
             used: AtomicU64::new(0),
             look_at: AtomicU64::new(0),
-            awake: Mutex::default(),
-            flushing: Mutex::default(),
+            partitions: Mutex::default(),
             held: Mutex::default(),
             news: Event::default(),
             due: Arc::default(),
@@ -181,7 +189,11 @@ impl WriteMemory {
 
     /// Turns the pool's knobs: once a second, for the tenants that are awake then.
     pub fn turn(&self) {
-        let mut tenants: Vec<u32> = self.awake.lock().keys().map(|owner| owner.tenant).collect();
+        let mut tenants: Vec<u32> = {
+            let mut partitions = self.partitions.lock();
+            partitions.flushing.retain(|_, partition| partition.strong_count() > 0);
+            partitions.awake.keys().map(|owner| owner.tenant).collect()
+        };
         tenants.dedup();
         let common = self.shares.turn(&self.pool, &tenants);
         let short_at = match self.shares.mode() {
@@ -192,7 +204,6 @@ impl WriteMemory {
             }
         };
         self.short_at.store(short_at, Ordering::Relaxed);
-        self.flushing.lock().retain(|_, partition| partition.strong_count() > 0);
         if self.is_promised() {
             self.see_who_rests();
         }
@@ -205,7 +216,7 @@ impl WriteMemory {
     /// Finds partitions whose memtables have come to rest. They must be looked at once more although no memory is
     /// taken: by the keeper, and not here.
     fn see_who_rests(&self) {
-        let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
+        let awake = alive(&self.partitions.lock().awake);
         let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes().held).collect();
         let mut held = self.held.lock();
         let see = |(partition, bytes): (&Arc<dyn MemtableOwner>, u64)| {
@@ -249,31 +260,26 @@ impl WriteMemory {
     pub fn register(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
         // A failure before the partition was closed says nothing now: perhaps it has nothing to flush any more.
         self.failures.lock().failing.remove(&owner);
-        self.awake.lock().insert(owner, partition);
-        self.flushing.lock().remove(&owner);
+        let mut partitions = self.partitions.lock();
+        partitions.awake.insert(owner, partition);
+        partitions.flushing.remove(&owner);
     }
 
     /// The partition is being closed: it flushes by itself, or will be dropped. Writes that wait to enter it wait no
     /// longer.
     pub fn leave(&self, owner: Owner) {
-        let partition = self.awake.lock().get(&owner).cloned();
-        if let Some(partition) = partition {
-            self.flushes_by_itself(partition, owner);
+        {
+            let mut partitions = self.partitions.lock();
+            if let Some(partition) = partitions.awake.remove(&owner) {
+                partitions.flushing.insert(owner, partition);
+            }
         }
-        self.awake.lock().remove(&owner);
         self.news.notify();
     }
 
     /// Until it is registered, or gone, the partition flushes its memtables without being asked.
     pub fn flushes_by_itself(&self, partition: Weak<dyn MemtableOwner>, owner: Owner) {
-        self.flushing.lock().insert(owner, partition);
-    }
-
-    /// Whether partitions that flush without being asked have memory to give back.
-    fn comes_back_by_itself(&self) -> bool {
-        // As in [`WriteMemory::look`], the lock must be free before a partition is dropped here.
-        let flushing: Vec<Arc<dyn MemtableOwner>> = self.flushing.lock().values().filter_map(Weak::upgrade).collect();
-        flushing.iter().map(|partition| partition.memtable_bytes()).any(|bytes| bytes.held + bytes.leaving > 0)
+        self.partitions.lock().flushing.insert(owner, partition);
     }
 
     /// A flush of `owner` has failed.
@@ -419,8 +425,13 @@ impl WriteMemory {
         let used = self.used.load(Ordering::Relaxed);
         self.look_at.store(self.next_look(used), Ordering::Relaxed);
         // The lock must be free before a partition is dropped here by its last holder: that would take the lock again.
-        let awake: Vec<Arc<dyn MemtableOwner>> = self.awake.lock().values().filter_map(Weak::upgrade).collect();
+        let (awake, flushing) = {
+            let partitions = self.partitions.lock();
+            (alive(&partitions.awake), alive(&partitions.flushing))
+        };
         let bytes: Vec<_> = awake.iter().map(|partition| partition.memtable_bytes()).collect();
+        let comes_back_by_itself =
+            flushing.iter().map(|partition| partition.memtable_bytes()).any(|bytes| bytes.held + bytes.leaving > 0);
         let held = self.held.lock().clone();
         let failing = self.failing(|owner| awake.binary_search_by_key(owner, |partition| partition.owner()).is_ok());
         let memtables = awake.iter().zip(&bytes).map(|(partition, bytes)| Memtables {
@@ -457,7 +468,7 @@ impl WriteMemory {
         let sealed = to_seal(&sample);
         let may_come_back = sample.memtables.iter().any(|memtables| memtables.leaving > 0 && !memtables.fails)
             || sealed.iter().any(|owner| !failing.contains(owner))
-            || self.comes_back_by_itself();
+            || comes_back_by_itself;
         self.set_hopeless(sample.is_waited_for && !may_come_back);
         for owner in sealed {
             let Ok(index) = awake.binary_search_by_key(&owner, |partition| partition.owner()) else { return };
@@ -470,6 +481,11 @@ impl WriteMemory {
             Arc::clone(&awake[index]).seal_memtables();
         }
     }
+}
+
+/// Those of `partitions` that are still there.
+fn alive(partitions: &PartitionList) -> Vec<Arc<dyn MemtableOwner>> {
+    partitions.values().filter_map(Weak::upgrade).collect()
 }
 
 impl Drop for WriteMemory {
