@@ -14,6 +14,8 @@ struct Owned {
     owner: Owner,
     bytes: Mutex<UnflushedMemory>,
     booking: Arc<dyn Memory>,
+    /// What happens when somebody asks for the bytes next.
+    when_asked: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl MemtableOwner for Owned {
@@ -22,6 +24,10 @@ impl MemtableOwner for Owned {
     }
 
     fn memtable_bytes(&self) -> UnflushedMemory {
+        let happens = self.when_asked.lock().take();
+        if let Some(happens) = happens {
+            happens();
+        }
         *self.bytes.lock()
     }
 
@@ -48,8 +54,8 @@ impl World {
             let owner = Owner { tenant, partition: tenant };
             let booking = memory.booking(tenant);
             booking.take((held + leaving) as usize);
-            let owned =
-                Arc::new(Owned { owner, bytes: Mutex::new(UnflushedMemory { held, leaving, since: 0 }), booking });
+            let bytes = Mutex::new(UnflushedMemory { held, leaving, since: 0 });
+            let owned = Arc::new(Owned { owner, bytes, booking, when_asked: Mutex::default() });
             let dynamic: Arc<dyn MemtableOwner> = owned.clone();
             memory.register(Arc::downgrade(&dynamic), owner);
             owned
@@ -138,6 +144,22 @@ fn a_partition_that_is_opened_again_does_not_count_as_failing() {
     world.memory.register(Arc::downgrade(&opened), opened.owner());
     world.flush_fails(0);
     assert_eq!(world.partitions[1].memtable_bytes().leaving, 40_000, "it is flushed for its own write");
+    world.flush_succeeds(1);
+    assert_eq!(*waiting.lock(), Some(true));
+}
+
+#[test]
+fn a_partition_that_is_opened_while_the_keeper_looks_is_not_missed() {
+    let world = World::new(&[(0, 60_000), (0, 40_000)]);
+    let waiting = world.write(3);
+    world.memory.leave(world.partitions[1].owner);
+    let memory = Arc::clone(&world.memory);
+    let opened: Arc<dyn MemtableOwner> = world.partitions[1].clone();
+    let opens = move || memory.register(Arc::downgrade(&opened), opened.owner());
+    *world.partitions[0].when_asked.lock() = Some(Box::new(opens));
+    world.flush_fails(0);
+    assert!(world.partitions[0].when_asked.lock().is_none(), "the keeper has looked");
+    assert_eq!(*waiting.lock(), None, "the flush of the partition that was opened is on its way");
     world.flush_succeeds(1);
     assert_eq!(*waiting.lock(), Some(true));
 }
