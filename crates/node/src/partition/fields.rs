@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_command::FieldSweep;
-use weir_io::{ErrorKind, Result, yield_now};
+use weir_io::{ErrorKind, Nanos, Result, yield_now};
 use weir_model::engine::Range;
 use weir_model::parts::fields::{agenda, agenda_key, agenda_of};
 
@@ -20,6 +20,10 @@ use super::{Background, Partition};
 
 /// Hashes of the agenda that are read at once.
 const PAGE_ROWS: usize = 32;
+
+/// A hash that cannot be swept is tried again after this time. Damage stays, and each attempt reads everything in front
+/// of it.
+const AGAIN_AFTER: Nanos = 60_000_000_000;
 
 /// Nothing is on the agenda.
 const NEVER: u64 = u64::MAX;
@@ -52,21 +56,22 @@ impl Partition {
     }
 
     /// Sweeps what is due. Nothing is due before `from_ms`. Gives when the next field is. Hashes that cannot be swept
-    /// are passed over until the next round, so that they do not keep the others from being swept.
-    async fn sweep_due(self: &Arc<Self>, from_ms: u64) -> Result<u64> {
+    /// are passed over, so that they do not keep the others from being swept; the second time is the first one on the
+    /// agenda among theirs.
+    async fn sweep_due(self: &Arc<Self>, from_ms: u64) -> Result<(u64, u64)> {
         let mut due = self.agenda_page(from_ms).await?;
         let mut passed_ms = NEVER;
         while !due.is_empty() {
             let (now_ms, mut last) = (self.clock.unix_ms(), Vec::new());
             for (first_ms, row) in due {
                 if first_ms > now_ms {
-                    return Ok(first_ms.min(passed_ms));
+                    return Ok((first_ms, passed_ms));
                 }
                 last = agenda_key(first_ms, &row);
                 let mut sweep = FieldSweep::new(&row, first_ms, now_ms);
                 loop {
                     if !self.may_bury() {
-                        return Ok(first_ms.min(passed_ms));
+                        return Ok((first_ms, passed_ms));
                     }
                     // What the sweep has seen need not be durable, and what it has written is as durable as any burial.
                     match self.transact(&mut sweep).await.map(drop) {
@@ -88,7 +93,7 @@ impl Partition {
             }
             due = self.agenda_from(Bound::Excluded(last)).await?;
         }
-        Ok(passed_ms)
+        Ok((NEVER, passed_ms))
     }
 
     /// The first entries of the agenda from `from_ms` on: the time, and whose row. Entries before that leave tombstones
@@ -115,14 +120,18 @@ async fn sweep_fields(background: &Background) {
     let partition = background.partition();
     // Before looking: an entry that is put on the agenda meanwhile is noted after this.
     let from_ms = partition.agenda_due_ms.swap(NEVER, Ordering::SeqCst);
-    let next_ms = match partition.sweep_due(from_ms).await {
-        Ok(next_ms) => next_ms,
+    let (next_ms, passed_ms) = match partition.sweep_due(from_ms).await {
+        Ok(swept) => swept,
         Err(error) => {
             tracing::debug!(owner = ?partition.owner, %error, "cannot remove expired fields of hashes");
             // The next round tries again.
-            from_ms
+            (from_ms, NEVER)
         }
     };
     partition.fields_due(Some(next_ms));
     partition.is_sweeping.store(false, Ordering::SeqCst);
+    if passed_ms != NEVER {
+        partition.pause(AGAIN_AFTER).await;
+        partition.fields_due(Some(passed_ms));
+    }
 }
