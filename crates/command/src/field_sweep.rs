@@ -24,25 +24,23 @@ pub struct FieldSweep {
     row: StoredKey,
     first_ms: u64,
     now_ms: u64,
-    /// Where the last step has ended; empty before the first.
-    swept_to: Vec<u8>,
-    is_done: bool,
+    /// What the next step begins behind, empty before the first; `None` once the entry has gone or moved.
+    next: Option<Vec<u8>>,
 }
 
 impl FieldSweep {
     /// A sweep of the row with the stored key `row`, which is on the agenda at `first_ms`. `now_ms` is not before that.
     pub fn new(row: &[u8], first_ms: u64, now_ms: u64) -> Self {
-        Self { row: StoredKey::of(row), first_ms, now_ms, swept_to: Vec::new(), is_done: false }
+        Self { row: StoredKey::of(row), first_ms, now_ms, next: Some(Vec::new()) }
     }
 
     /// Whether the entry has gone or moved. If not, more fields have the same deadline, and the sweep has to be run
     /// again.
     pub fn is_done(&self) -> bool {
-        self.is_done
+        self.next.is_none()
     }
 
-    /// Does one step of what there is to be done with the row of `key`. Gives where the next step goes on; `None` if
-    /// the entry has gone or moved.
+    /// Does one step of what there is to be done with the row of `key`. Gives the new `next`.
     async fn sweep(&self, cx: &mut Context<'_>, key: &[u8]) -> Outcome<Option<Vec<u8>>> {
         match cx.get(key).await? {
             // The whole row has expired, or there is none.
@@ -51,7 +49,8 @@ impl FieldSweep {
                 if head.mortal().is_some_and(|mortal| mortal.first_ms == self.first_ms) =>
             {
                 if let Some(mut hash) = cx.collection(key, RowType::Hash).await? {
-                    if !hash.sweep(cx, FIELDS_AT_ONCE, &self.swept_to).await? {
+                    let from = self.next.as_deref().unwrap_or_default();
+                    if !hash.sweep(cx, FIELDS_AT_ONCE, from).await? {
                         return Err(NOTHING_DUE);
                     }
                     cx.save_hash(&mut hash).await?;
@@ -79,10 +78,7 @@ impl Transaction for FieldSweep {
             let mut call = Call::new(database, self.now_ms, VALUE_BYTES_MAX);
             let mut context = Context::locked(rows, &mut host, &mut call, Draft::default());
             let swept = self.sweep(&mut context, key).await;
-            let mut finished = context.end(swept.map(|next| {
-                self.is_done = next.is_none();
-                self.swept_to = next.unwrap_or_default();
-            }));
+            let mut finished = context.end(swept.map(|next| self.next = next));
             match finished.outcome {
                 Ok(()) => {
                     finished.draft.settle(|_, _| {});
