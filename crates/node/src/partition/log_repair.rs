@@ -48,12 +48,17 @@ impl Partition {
         let Some(background) = self.background() else { return self.repairing.store(false, Ordering::Release) };
         self.workers.spawn(async move {
             let partition = background.partition();
+            // A full disk may last for hours: the log of the process says once that it failed, and each new reason why
+            // it cannot be replaced.
+            let (mut is_known, mut told) = (false, None);
             while let (Some(failure), false) = (partition.log.failure(), partition.is_closing()) {
-                tracing::warn!(
-                    owner = ?partition.owner,
-                    error = %failure,
-                    "the log failed: the partition is flushed, then the log is replaced"
-                );
+                if !std::mem::replace(&mut is_known, true) {
+                    tracing::warn!(
+                        owner = ?partition.owner,
+                        error = %failure,
+                        "the log failed: the partition is flushed, then the log is replaced"
+                    );
+                }
                 let last = partition.seal_all();
                 // A shared log may go on before this partition has flushed: then the partition's records in it were
                 // carried.
@@ -65,12 +70,15 @@ impl Partition {
                 }
                 match partition.replace_log().await {
                     Ok(()) => {
+                        (is_known, told) = (false, None);
                         Counters::add(&partition.counters.log_replacements, 1);
                         tracing::info!(owner = ?partition.owner, "the log was replaced: writes go on");
                     }
                     Err(error) => {
-                        let full = error.kind() == ErrorKind::NoSpace;
-                        tracing::warn!(owner = ?partition.owner, %error, full, "cannot replace the log yet");
+                        if told.replace(error.kind()) != Some(error.kind()) {
+                            let full = error.kind() == ErrorKind::NoSpace;
+                            tracing::warn!(owner = ?partition.owner, %error, full, "cannot replace the log yet");
+                        }
                         partition.pause(RETRY_AFTER).await;
                     }
                 }
