@@ -2,11 +2,12 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::runs;
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
-use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Phase, Sim, SimFs};
 use weir_io::{Error, ErrorKind, Fs, Result, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
@@ -391,5 +392,56 @@ fn a_compaction_that_fails_again_and_again_pauses_longer_each_time() {
         fs.set_faults(FaultPlan::none());
         sleep_until(&sim.clock(), sim.now() + 65 * SEC).await;
         assert_eq!((runs::count(&tree), tree.metrics().job_errors), (0, errors), "it has succeeded");
+    });
+}
+
+/// Counts what is warned of by the repair of logs.
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN && metadata.target().ends_with("log_repair")
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_log_that_cannot_be_replaced_for_long_is_warned_of_once() {
+    let warnings = Arc::<AtomicUsize>::default();
+    let _guard = tracing::subscriber::set_default(Warnings(Arc::clone(&warnings)));
+    let (sim, fs) = world(&DiskImage::new());
+    sim.block_on(async {
+        let node = open(&sim, &fs, SyncMode::Interval).await;
+        node.create_tenant(TenantSpec::new(name("a"))).await.expect("created");
+        write(&node, "a", b"before").await.expect("no faults");
+        fs.on_cut_point(|disk, point| {
+            let is_segment = point.kind == OpKind::Create && point.path.ends_with("preparing.tmp");
+            if is_segment && point.phase == Phase::Before {
+                disk.fail_next(Some(OpKind::Create), Fault::NoSpace);
+            }
+        });
+        fs.fail_next(Some(OpKind::Write), Fault::NoSpace);
+        write(&node, "a", b"lost").await.expect_err("the log has failed");
+        sleep_until(&sim.clock(), sim.now() + 30 * SEC).await;
+        assert_eq!(warnings.load(Ordering::Relaxed), 2, "that it failed, and why it cannot be replaced");
+        fs.clear_hook();
+        sleep_until(&sim.clock(), sim.now() + SEC).await;
+        write(&node, "a", b"after").await.expect("the log was replaced");
+        assert_eq!(warnings.load(Ordering::Relaxed), 2);
     });
 }
