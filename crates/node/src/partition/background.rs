@@ -1,7 +1,11 @@
 //! A partition's background tasks, counted: its directory may only be given to somebody else when they have ended.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use futures_util::future::select;
+use weir_io::{Nanos, sleep_until};
 
 use super::Partition;
 
@@ -40,6 +44,16 @@ impl Partition {
     /// Waits until the partition is being closed.
     pub(crate) fn closing_begun(&self) -> impl Future<Output = ()> + Send {
         self.ending.wait(|| self.is_closing().then_some(()))
+    }
+
+    /// Waits for `future`, but not longer than until the partition is being closed.
+    pub(super) async fn unless_closing(&self, future: impl Future + Unpin) {
+        select(future, pin!(self.closing_begun())).await;
+    }
+
+    /// Sleeps, but not longer than until the partition is being closed.
+    pub(super) async fn pause(&self, nanos: Nanos) {
+        self.unless_closing(sleep_until(&self.clock, self.clock.now() + nanos)).await;
     }
 
     /// Refuses writes from now on, and ends background work at its next step.

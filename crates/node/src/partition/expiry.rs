@@ -8,13 +8,12 @@
 //!
 //! The queue is in memory only, and bounded. Without a witness there is no queue, and a write costs one more load.
 
-use std::future::Future;
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use futures_util::future::{Either, select};
+use futures_util::future::select;
 use parking_lot::{Mutex, MutexGuard};
 use weir_command::events::Classes;
 use weir_io::{Event, Nanos, Result, sleep_until, yield_now};
@@ -210,10 +209,6 @@ impl Partition {
         self.unless_closing(select(pin!(timer), pin!(self.expiry.earlier.wait(is_due)))).await;
     }
 
-    async fn unless_closing(&self, future: impl Future + Unpin) {
-        if let Either::Left(_) = select(future, pin!(self.closing_begun())).await {}
-    }
-
     /// Deletes and tells what is due; `false` if nothing may be written now.
     async fn expire_due(self: &Arc<Self>) -> bool {
         loop {
@@ -286,8 +281,7 @@ async fn expire_in_time(background: &Background) {
         while goes_on && let Some(first_ms) = partition.due_soon() {
             partition.wait_until_due(first_ms).await;
             goes_on = partition.expire_due().await;
-            let pause = sleep_until(&partition.clock, partition.clock.now() + PAUSE_NANOS);
-            partition.unless_closing(pause).await;
+            partition.pause(PAUSE_NANOS).await;
         }
         expiry.is_awaited.store(false, Ordering::SeqCst);
         // Whoever has seen that somebody waits relies on it.

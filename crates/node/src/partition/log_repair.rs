@@ -1,12 +1,9 @@
 //! The log, as the engine and the control loop look after it: truncated after flushes, replaced if it has failed.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
-use weir_io::{ErrorKind, Nanos, sleep_until};
+use weir_io::ErrorKind;
 use weir_log::SyncMode;
 
 use super::Partition;
@@ -14,17 +11,6 @@ use super::retries::RETRY_AFTER;
 use crate::metrics::Counters;
 
 impl Partition {
-    /// Sleeps, but not longer than until the partition is being closed.
-    pub(super) async fn pause(&self, nanos: Nanos) {
-        let (mut sleep, mut closing) =
-            (pin!(sleep_until(&self.clock, self.clock.now() + nanos)), pin!(self.closing_begun()));
-        poll_fn(|cx| match sleep.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => closing.as_mut().poll(cx),
-        })
-        .await;
-    }
-
     pub(crate) async fn truncate_log(&self) {
         let persisted = self.engine.persisted();
         // After a power cut, a log that is never synced would not show that an older manifest lacks something.
