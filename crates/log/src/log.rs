@@ -12,7 +12,7 @@ use weir_model::LogIndex;
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
-use crate::state::{AHEAD_OF_TIME, LogState, Searched, Step, Want};
+use crate::state::{LogState, Searched, Step, Want};
 use crate::stats::LogStats;
 use crate::waiters::{OBSERVER, Waiters};
 use crate::write_ahead_log::{OutsideSync, Waiter, WriteAheadLog};
@@ -177,7 +177,8 @@ impl Shared {
             let mut state = self.state.lock();
             let mut unneeded = state.truncate(persisted);
             if let Some(recycled) = state.choose_recycled(&mut unneeded) {
-                state.start_spare(Some(recycled.path), AHEAD_OF_TIME);
+                // Only a page of it is written.
+                state.start_spare(Some(recycled.path), Class::Log);
             }
             let mut paths = std::mem::take(&mut state.unremoved);
             paths.extend(unneeded.into_iter().map(|older| older.path));

@@ -3,7 +3,7 @@
 //!
 //! It passes the node's gate. What is written to it is booked to the partitions whose records they are, and each of
 //! them pays for that at its own gate ([`log_toll`](crate::log_toll)). The rest is booked to tenant 0: headers, zeros,
-//! syncs, and reads. All but the segments that are made ahead of time passes as foreground, because clients wait for
+//! syncs, and reads. All but what is filled with zeros ahead of time passes as foreground, because clients wait for
 //! it, such as for the opening.
 //!
 //! Its anchor is like a partition's, with the log's [floor](weir_log::ClaimKeeper) in the place of what is persisted.

@@ -26,8 +26,8 @@ use syncs::Syncing;
 
 /// The class of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would
 /// wait for it in the end. Nor must it stand before the log's own writes: on a slow device a write would wait for the
-/// spare's page. A spare of one page is an exception: see `class_of_spare`.
-pub(crate) const AHEAD_OF_TIME: Class = Class::Flush;
+/// spare's page. A spare of one page is an exception: see `class_of_spare`. So is one that is made of an old segment.
+const AHEAD_OF_TIME: Class = Class::Flush;
 /// Most writes in flight. Synced writes of a page or two overlap well on every SSD. With one at a time, groups fall
 /// into the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in
 /// between.

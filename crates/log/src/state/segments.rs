@@ -115,7 +115,7 @@ impl LogState {
     }
 
     /// Starts making a spare segment, from `recycled` if that is given. `class` is [`Class::Log`] if somebody waits for
-    /// the segment.
+    /// the segment, or if no more than a page is written.
     pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
         debug_assert!(matches!(self.spare, Spare::None));
         self.stats.segments_recycled += u64::from(recycled.is_some());
