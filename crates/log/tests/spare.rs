@@ -45,3 +45,20 @@ fn a_log_does_not_wait_behind_flushes_for_its_next_segment_where_that_is_a_page(
         });
     }
 }
+
+#[test]
+fn a_segment_that_is_used_again_does_not_wait_behind_flushes() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    sim.block_on(async {
+        let sync = SyncMode::Always;
+        let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
+        let (log, ..) = open(&fs, options, 0).await.expect("a fresh disk");
+        for _ in 0..4 * SEGMENT_BYTES / 1_000 {
+            write(&log).await;
+        }
+        log.truncate(log.last()).await.expect("nothing fails");
+        assert_eq!(log.stats().segments_recycled, 1);
+        assert_eq!(fs.count(Class::Flush, OpKind::Write).ops, 0);
+    });
+}
