@@ -212,19 +212,5 @@ pub(crate) async fn check_log(
         return shared.member(&MemberOpening { member: owner.partition, identity, owner, persisted, durable }).await;
     }
     let anchor = LogAnchor { identity, durable: claim.durable };
-    match weir_log::check(fs, &dir.join("log"), owner, anchor, tree.persisted).await {
-        // The directory is made by the first opening, and durable with the first segment: a partition that was
-        // restored, or only read, has none.
-        Err(error) if error.kind() == ErrorKind::NotFound && error.path() == dir.join("log") => {
-            match claim.durable > tree.persisted {
-                true => Err(Error::corruption(
-                    error.path(),
-                    0,
-                    format!("the log is missing, although records up to {} were durable", claim.durable),
-                )),
-                false => Ok(Recovery { last: tree.persisted, ..Recovery::default() }),
-            }
-        }
-        checked => checked,
-    }
+    weir_log::check(fs, &dir.join("log"), owner, anchor, tree.persisted).await
 }
