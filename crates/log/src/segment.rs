@@ -131,13 +131,16 @@ pub(crate) struct Wanted {
 /// Makes a segment. On return its header, its name and (mode `Always`) all its blocks are durable, so the file's first
 /// record needs no special care: a segment with a bad header means corruption, not a crash.
 pub(crate) async fn prepare(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, wanted: Wanted) -> Result<Segment> {
-    let temporary = dir.join(PREPARING);
+    let (temporary, path) = (dir.join(PREPARING), dir.join(name(wanted.id)));
     let tag = Tag::new(options.owner, wanted.class);
     let made = try_prepare(&fs, &dir, &temporary, options, wanted).await;
     if made.is_err() {
-        // A half-made segment may take up the very space whose lack was the error. The next attempt removes it too, so
-        // it does not matter if this fails.
-        let _ = fs.remove(&temporary, tag).await;
+        // A half-made segment may take up the very space whose lack was the error. It has its own name by now if one of
+        // the last steps has failed, and attempts, each with another name, must not pile up. After the next opening it
+        // goes in any case, so it does not matter if this fails.
+        for left in [&temporary, &path] {
+            let _ = fs.remove(left, tag).await;
+        }
     }
     made
 }
