@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_io::sim::{Fault, FaultPlan, OpKind, Sim, SimFs};
+use weir_io::sim::{Fault, FaultPlan, OpKind, Phase, Sim, SimFs};
 use weir_io::{Class, Fs, Owner, Tag};
 use weir_log::{Log, LogIndex, SyncMode, WriteAheadLog};
 
@@ -68,4 +68,24 @@ fn a_segment_that_could_not_be_made_anew_is_removed_by_the_next_truncation() {
         });
     }
     assert!(left > 0, "some of the renames were not done");
+}
+
+#[test]
+fn a_segment_that_could_not_be_finished_takes_no_space() {
+    for sync in [SyncMode::Interval, SyncMode::Always] {
+        let sim = Sim::new(1);
+        let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+        sim.block_on(async {
+            let (log, ..) = open(&fs, options(sync, 1), 0).await.expect("a fresh disk");
+            fs.on_cut_point(|disk, point| {
+                // The segment has its own name by then.
+                if point.kind == OpKind::SyncDir && point.phase == Phase::Before && point.path == Path::new(DIR) {
+                    disk.fail_next(Some(OpKind::SyncDir), Fault::Error);
+                }
+            });
+            let index = log.append(&[7; 1000]).expect("it waits in memory");
+            log.commit(index).await.expect_err("there is no segment");
+            assert_eq!(segments(&fs).await, 0, "{sync:?}");
+        });
+    }
 }
