@@ -38,5 +38,6 @@ pub use shared::{
     SharedSurvey, TAG_BYTES, bytes_by_member,
 };
 pub use stats::LogStats;
+pub use waiters::Waiters;
 pub use weir_model::LogIndex;
 pub use write_ahead_log::{Commit, OutsideSync, Waiter, WriteAheadLog};

@@ -18,18 +18,22 @@ use crate::write_ahead_log::Waiter;
 /// The index under which observers wait, who want to hear of everything (sync, replacement, closing).
 pub(crate) const OBSERVER: LogIndex = LogIndex::MAX;
 
+/// The wakers of all who wait for records, by record. Each is woken when its own record is done: if everybody were
+/// woken for each record, many waiters would keep a processor busy.
+///
 /// Lock order: after the log's state, or alone. Wakers are called without the lock.
 #[derive(Default)]
-pub(crate) struct Waiters {
+pub struct Waiters {
     registered: Mutex<BTreeMap<(LogIndex, u64), Waker>>,
     /// The size of `registered`, so that nobody takes the lock when nobody waits.
     count: AtomicUsize,
     next_id: AtomicU64,
     /// The last index that was handed to a write.
-    pub submitted: AtomicU64,
+    pub(crate) submitted: AtomicU64,
 }
 
 impl Waiters {
+    /// Keeps `waker` under `waiter`, which waits for record `index`.
     pub fn register(&self, index: LogIndex, waiter: &mut Waiter, waker: &Waker) {
         let key = *waiter.registration.get_or_insert_with(|| (index, self.next_id.fetch_add(1, Ordering::Relaxed)));
         let mut registered = self.registered.lock();
@@ -46,6 +50,16 @@ impl Waiters {
         removed
     }
 
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Wakes the first waiter.
+    pub fn wake_first(&self) {
+        self.wake(|registered| BTreeMap::from_iter(registered.pop_first()));
+    }
+
     /// Wakes everybody who waits for an index up to `committed`.
     pub fn wake_through(&self, committed: LogIndex) {
         self.wake(|registered| {
@@ -54,16 +68,16 @@ impl Waiters {
         });
     }
 
-    pub fn wake_observers(&self) {
+    pub(crate) fn wake_observers(&self) {
         self.wake(|registered| take_range(registered, OBSERVER, OBSERVER));
     }
 
-    pub fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         self.wake(std::mem::take);
     }
 
     /// Wakes the first waiter whose record no write contains yet, to drive the log.
-    pub fn wake_unsubmitted(&self) {
+    pub(crate) fn wake_unsubmitted(&self) {
         self.wake(|registered| BTreeMap::from_iter(self.take_unsubmitted(registered)));
     }
 
@@ -86,7 +100,7 @@ impl Waiters {
     }
 
     fn wake(&self, take: impl FnOnce(&mut BTreeMap<(LogIndex, u64), Waker>) -> BTreeMap<(LogIndex, u64), Waker>) {
-        if self.count.load(Ordering::SeqCst) == 0 {
+        if self.is_empty() {
             return;
         }
         let woken = {

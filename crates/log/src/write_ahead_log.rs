@@ -99,12 +99,12 @@ pub trait OutsideSync: Send {
     fn succeeded(self: Box<Self>);
 }
 
-/// The state of one wait for a commit. It belongs to the task that waits, is new for each commit, and goes back to the
-/// log with [`WriteAheadLog::forget`] when the wait is given up.
+/// The state of one wait for a record. It belongs to the task that waits, and is new for each wait. A wait for a commit
+/// that is given up gives it back to the log with [`WriteAheadLog::forget`].
 #[derive(Debug, Default)]
 pub struct Waiter {
-    /// For the log alone: the key of the waker. It is the index waited for, and a number that distinguishes waiters for
-    /// the same index; `None` if no waker is registered.
+    /// For whoever keeps the wakers: the key of the waker. It is the index waited for, and a number that distinguishes
+    /// waiters for the same index; `None` if no waker is registered.
     pub registration: Option<(LogIndex, u64)>,
 }
 

@@ -4,15 +4,14 @@
 //! go out together with records of others, which must not wait for a partition that has used up what its tenant bought.
 //! So the records go out at once, and only their acknowledgement waits. To a client that is the same.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 use weir_admission::OwnGate;
 use weir_io::BoxFuture;
-use weir_model::LogIndex;
+use weir_log::{LogIndex, Waiter, Waiters};
 
 /// The records of one partition that have not passed its gate yet. Lock order: `owed`, then those of the gate, or that
 /// of `bell`.
@@ -25,53 +24,14 @@ pub(crate) struct LogToll {
     bell: Arc<Bell>,
 }
 
-/// The state of one wait for a record to pass. It goes back with [`LogToll::forget`] when the wait is given up.
-#[derive(Debug, Default)]
-pub(crate) struct TollWaiter {
-    /// The key of the waker; `None` if no waker is registered.
-    registration: Option<(LogIndex, u64)>,
-}
-
-/// The wakers of all who wait for some record to pass, by record. The gate rings when the first record may pass. That
-/// wakes the first waiter, who lets records pass for all: if everybody were woken for each record, many waiters would
-/// keep a processor busy.
+/// All who wait for some record to pass. The gate rings when the first record may pass. That wakes the first waiter,
+/// who lets records pass for all.
 #[derive(Default)]
-struct Bell {
-    waiting: Mutex<BTreeMap<(LogIndex, u64), Waker>>,
-    next_id: AtomicU64,
-}
-
-impl Bell {
-    fn register(&self, index: LogIndex, waiter: &mut TollWaiter, waker: &Waker) {
-        let key = *waiter.registration.get_or_insert_with(|| (index, self.next_id.fetch_add(1, Ordering::Relaxed)));
-        self.waiting.lock().insert(key, waker.clone());
-    }
-
-    /// True unless the waiter has been woken.
-    fn deregister(&self, waiter: &mut TollWaiter) -> bool {
-        waiter.registration.take().is_none_or(|key| self.waiting.lock().remove(&key).is_some())
-    }
-
-    /// Wakes everybody who waits for a record in front of `first`, which is the first one that has not passed.
-    fn wake_passed(&self, first: Option<LogIndex>) {
-        let has_passed = |index: LogIndex| first.is_none_or(|first| index < first);
-        let mut woken = Vec::new();
-        {
-            let mut waiting = self.waiting.lock();
-            while waiting.first_key_value().is_some_and(|(&(index, _), _)| has_passed(index)) {
-                woken.extend(waiting.pop_first());
-            }
-        }
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-}
+struct Bell(Waiters);
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        let first = self.waiting.lock().pop_first();
-        if let Some((_, waker)) = first {
-            waker.wake();
-        }
+        self.0.wake_first();
     }
 }
 
@@ -95,14 +55,14 @@ impl LogToll {
 
     /// Ready when record `index`, and all before it, have passed. While it is pending, the waker of `cx` is kept under
     /// `waiter`.
-    pub fn poll(&self, index: LogIndex, waiter: &mut TollWaiter, cx: &Context<'_>) -> Poll<()> {
+    pub fn poll(&self, index: LogIndex, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<()> {
         let has_passed = |first: Option<LogIndex>| first.is_none_or(|first| first > index);
         let passed_before = {
             let owed = self.owed.lock();
             let passed = has_passed(owed.front().map(|(first, _)| *first));
             if !passed {
                 // Before asking the gate: no wake-up in between is lost.
-                self.bell.register(index, waiter, cx.waker());
+                self.bell.0.register(index, waiter, cx.waker());
             }
             passed
         };
@@ -114,9 +74,9 @@ impl LogToll {
     }
 
     /// Gives back a waiter that waits no longer.
-    pub fn forget(&self, waiter: &mut TollWaiter) {
+    pub fn forget(&self, waiter: &mut Waiter) {
         // If it was woken, then perhaps to let records pass.
-        if !self.bell.deregister(waiter) {
+        if !self.bell.0.deregister(waiter) {
             self.advance();
         }
     }
@@ -135,7 +95,7 @@ impl LogToll {
         };
         drop(owed);
         if has_passed {
-            self.bell.wake_passed(first);
+            self.bell.0.wake_through(first.map_or(LogIndex::MAX, |first| first - 1));
         }
         first
     }
@@ -144,7 +104,7 @@ impl LogToll {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::future::join_all;
     use weir_admission::{Gate, GateOptions, Ledger, Limits, PartitionGate, Rates};
@@ -169,7 +129,7 @@ mod tests {
         let began = clock.now();
         let polls = AtomicUsize::new(0);
         let passed = sim.block_on(join_all((1..=100).rev().map(|index| {
-            let (toll, clock, polls, mut waiter) = (&toll, sim.clock(), &polls, TollWaiter::default());
+            let (toll, clock, polls, mut waiter) = (&toll, sim.clock(), &polls, Waiter::default());
             async move {
                 poll_fn(|cx| {
                     polls.fetch_add(1, Ordering::Relaxed);
@@ -182,7 +142,7 @@ mod tests {
         assert!(passed.is_sorted_by(|later, earlier| later >= earlier), "in the order of the records");
         let seconds = (passed[0] - began) / 1_000_000_000;
         assert!((8..=10).contains(&seconds), "1 MB at 100 kB/s, but for a burst: {seconds} s");
-        assert!(toll.owed.lock().is_empty() && toll.bell.waiting.lock().is_empty());
+        assert!(toll.owed.lock().is_empty() && toll.bell.0.is_empty());
         let polls = polls.into_inner();
         assert!(polls <= 400, "each record wakes its own waiter and perhaps another one, and not all: {polls} polls");
     }
@@ -202,7 +162,7 @@ mod tests {
         (1..=50).for_each(|index| toll.owe(index, 10_000));
         let rung = Arc::new(Rung(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&rung));
-        let (mut first, mut last) = (TollWaiter::default(), TollWaiter::default());
+        let (mut first, mut last) = (Waiter::default(), Waiter::default());
         assert!(toll.poll(49, &mut first, &Context::from_waker(Waker::noop())).is_pending());
         assert!(toll.poll(50, &mut last, &Context::from_waker(&waker)).is_pending());
         // All could pass by then, and the first waiter was told that one may.
@@ -210,7 +170,7 @@ mod tests {
         assert_eq!(rung.0.load(Ordering::Relaxed), 0);
         toll.forget(&mut first);
         assert_eq!(rung.0.load(Ordering::Relaxed), 1);
-        assert!(toll.owed.lock().is_empty() && toll.bell.waiting.lock().is_empty());
+        assert!(toll.owed.lock().is_empty() && toll.bell.0.is_empty());
     }
 
     #[test]
@@ -221,7 +181,7 @@ mod tests {
         (1..=50).for_each(|index| toll.owe(index, 10_000));
         let began = sim.clock().now();
         toll.owe(51, 1);
-        let mut waiter = TollWaiter::default();
+        let mut waiter = Waiter::default();
         sim.block_on(poll_fn(|cx| toll.poll(51, &mut waiter, cx)));
         assert!(sim.clock().now() - began > 3_000_000_000, "the last one stands behind half a megabyte");
     }

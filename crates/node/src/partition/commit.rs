@@ -12,7 +12,6 @@ use weir_model::LogIndex;
 use weir_model::engine::Seq;
 
 use super::Partition;
-use crate::log_toll::TollWaiter;
 use crate::metrics::Counters;
 
 /// A future that is done when the write may be acknowledged. Dropping it takes nothing back: the write happens all the
@@ -23,7 +22,7 @@ pub struct Commit {
     index: LogIndex,
     seq: Seq,
     waiter: Waiter,
-    toll_waiter: TollWaiter,
+    toll_waiter: Waiter,
     /// The log holds a waker of this commit.
     is_awaited: bool,
     /// The log has committed the write, and only the gate may still be waited for.
@@ -39,7 +38,7 @@ impl Commit {
             index,
             seq,
             waiter: Waiter::default(),
-            toll_waiter: TollWaiter::default(),
+            toll_waiter: Waiter::default(),
             is_awaited: false,
             is_committed: false,
             at_gate_since: None,
