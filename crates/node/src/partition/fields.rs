@@ -21,8 +21,8 @@ use super::{Background, Partition};
 /// Hashes of the agenda that are read at once.
 const PAGE_ROWS: usize = 32;
 
-/// A hash that cannot be swept is tried again after this time. Damage stays, and each attempt reads everything in front
-/// of it.
+/// Hashes that cannot be swept are tried again this often, in nanoseconds. Damage stays, and each attempt reads
+/// everything in front of it.
 const AGAIN_AFTER: Nanos = 60_000_000_000;
 
 /// Nothing is on the agenda.
@@ -55,9 +55,9 @@ impl Partition {
         }
     }
 
-    /// Sweeps what is due. Nothing is due before `from_ms`. Gives when the next field is. Hashes that cannot be swept
-    /// are passed over, so that they do not keep the others from being swept; the second time is the first one on the
-    /// agenda among theirs.
+    /// Sweeps what is due. Nothing is due before `from_ms`. Hashes that cannot be swept are passed over, so that they
+    /// do not keep the others from being swept. Gives when the next field is due, and the first time on the agenda of
+    /// the hashes that were passed over.
     async fn sweep_due(self: &Arc<Self>, from_ms: u64) -> Result<(u64, u64)> {
         let mut due = self.agenda_page(from_ms).await?;
         let mut passed_ms = NEVER;
@@ -130,8 +130,9 @@ async fn sweep_fields(background: &Background) {
     };
     partition.fields_due(Some(next_ms));
     partition.is_sweeping.store(false, Ordering::SeqCst);
-    if passed_ms != NEVER {
+    // One task waits for all: a hash that is passed over meanwhile is tried again together with the others.
+    if passed_ms != NEVER && partition.agenda_passed_ms.fetch_min(passed_ms, Ordering::SeqCst) == NEVER {
         partition.pause(AGAIN_AFTER).await;
-        partition.fields_due(Some(passed_ms));
+        partition.fields_due(Some(partition.agenda_passed_ms.swap(NEVER, Ordering::SeqCst)));
     }
 }

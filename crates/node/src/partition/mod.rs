@@ -88,6 +88,9 @@ pub struct Partition {
     pub(crate) control: Arc<Control>,
     /// When to look at the agenda of expiring fields, in milliseconds since 1970: nothing on it is due before.
     agenda_due_ms: AtomicU64,
+    /// The first time on the agenda of the hashes that could not be swept, and wait to be tried again; `u64::MAX` if
+    /// there are none.
+    agenda_passed_ms: AtomicU64,
     /// Somebody is looking at the agenda.
     is_sweeping: AtomicBool,
     /// Keys whose expiry must be told in time.

@@ -224,6 +224,7 @@ impl Partition {
             control,
             // Nobody knows what was left on the agenda.
             agenda_due_ms: AtomicU64::new(0),
+            agenda_passed_ms: AtomicU64::new(u64::MAX),
             is_sweeping: AtomicBool::new(false),
             expiry: Expiry::default(),
             marked: AtomicBool::new(false),
