@@ -336,30 +336,34 @@ fn fields_of_one_deadline_are_all_swept_although_other_hashes_are_due_after_them
 #[test]
 fn a_hash_that_cannot_be_swept_does_not_keep_the_others_from_it() {
     let world = World::new();
-    world.run(b"damaged", async |cx| {
-        let mut head = cx.new_head(RowType::Hash);
-        (head.count, head.bytes) = (2, 20);
-        // There is no such field.
-        let mortal = Some(MortalFields { count: 1, first_ms: 1_001_000, last_ms: 1_001_000 });
-        head.detail = HashDetail { is_large: false, mortal, row_ms: None }.encode();
-        cx.put_head(b"damaged", &head, None)
-    });
+    for (key, at_ms) in [(&b"damaged"[..], 1_001_000), (&b"damaged later"[..], 1_032_000)] {
+        world.run(key, async |cx| {
+            let mut head = cx.new_head(RowType::Hash);
+            (head.count, head.bytes) = (2, 20);
+            // There is no such field.
+            let mortal = Some(MortalFields { count: 1, first_ms: at_ms, last_ms: at_ms });
+            head.detail = HashDetail { is_large: false, mortal, row_ms: None }.encode();
+            cx.put_head(key, &head, None)
+        });
+    }
     for key in ["after", "last"] {
         world.ask(&format!("HSET {key} field v stays v"));
         world.ask(&format!("HPEXPIREAT {key} 1001500 FIELDS 1 field"));
     }
     world.sweep(1_002_000);
-    assert_eq!(world.agenda(), ["1001000 damaged"]);
-    // Nothing is cached, so whoever tries it again reads it.
+    assert_eq!(world.agenda(), ["1001000 damaged", "1032000 damaged later"]);
+    // Nothing is cached, so whoever tries a hash reads it.
     world.to_tables();
-    let pass = |seconds: u64| world.sim.run_until(world.sim.clock().now() + seconds * 1_000_000_000);
-    let reads = || world.fs.count(Class::Read, OpKind::Read).ops;
+    let pass = |seconds: u64| {
+        let before = world.fs.count(Class::Read, OpKind::Read).ops;
+        world.sim.run_until(world.sim.clock().now() + seconds * 1_000_000_000);
+        world.fs.count(Class::Read, OpKind::Read).ops - before
+    };
     pass(2);
-    let before = reads();
-    pass(50);
-    assert_eq!(reads(), before, "the next rounds do not try it again");
-    pass(10);
-    assert!(reads() > before, "it is tried again in a minute");
+    assert_eq!(pass(20), 0, "the next rounds do not try it again");
+    assert!(pass(20) > 0, "the other one is due");
+    assert!(pass(20) > 0, "both are tried again in a minute");
+    assert_eq!(pass(50), 0, "each of them once");
 }
 
 /// How a large row in tables ends.
