@@ -423,6 +423,9 @@ impl tracing::Subscriber for Warnings {
 #[test]
 fn a_log_that_cannot_be_replaced_for_long_is_warned_of_once() {
     let warnings = Arc::<AtomicUsize>::default();
+    // Where there is only one dispatcher, the first thread to reach a warning decides for all whether anybody wants it,
+    // and that may be the thread of another test. With a second one, all dispatchers are asked.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let _guard = tracing::subscriber::set_default(Warnings(Arc::clone(&warnings)));
     let (sim, fs) = world(&DiskImage::new());
     sim.block_on(async {
