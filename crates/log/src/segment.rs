@@ -136,8 +136,8 @@ pub(crate) async fn prepare(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, 
     let made = try_prepare(&fs, &dir, &temporary, options, wanted).await;
     if made.is_err() {
         // A half-made segment may take up the very space whose lack was the error. It has its own name by now if one of
-        // the last steps has failed, and attempts, each with another name, must not pile up. After the next opening it
-        // goes in any case, so it does not matter if this fails.
+        // the last steps has failed, and attempts, each with another name, must not pile up. It does not matter if this
+        // fails: the next opening removes it, too.
         for left in [&temporary, &path] {
             let _ = fs.remove(left, tag).await;
         }
