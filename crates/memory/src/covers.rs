@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use crossbeam_epoch as epoch;
 use weir_io::plant::{Plant, is_planted};
 use weir_model::engine::{Kind, Seq};
 use weir_model::parts;
@@ -91,7 +92,7 @@ impl Rows<'_> {
         let row = row_bytes(key.len());
         self.mortal.remove(key, newest, row);
         let alone = Horizons { published: newest.seq.max(horizons.published), held: Vec::new() };
-        self.booked.trimmed(newest.trim(&alone));
+        self.booked.trimmed(newest.trim(&alone, &epoch::pin()));
         self.index.remove(key);
         self.booked.row_removed(row, newest.bytes());
         self.booked.head_removed(newest.kind);

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crossbeam_epoch as epoch;
 use weir_model::engine::{Kind, Seq};
 
 use crate::bytes::Booked;
@@ -40,15 +41,19 @@ impl Stale {
                 return;
             }
             let Some((_, row)) = self.0.pop_front() else { return };
-            let Some(newest) = row.newest.load() else { continue };
-            booked.trimmed(newest.trim(horizons));
+            // Entered anew for each row: entering is what frees, now and then, what earlier rows have left behind.
+            let guard = epoch::pin();
+            let Some(newest) = row.newest.get(&guard) else { continue };
+            booked.trimmed(newest.trim(horizons, &guard));
             if newest.is_alone() && newest.kind != Kind::Delete {
                 continue;
             }
             // A read that sees a deletion which is not published yet must still find it.
             if newest.is_alone() && newest.seq <= horizons.published {
+                let bytes = newest.bytes();
+                drop(guard);
                 index.remove(&row.key);
-                booked.row_removed(row_bytes(row.key.len()), newest.bytes());
+                booked.row_removed(row_bytes(row.key.len()), bytes);
             } else {
                 self.0.push_back((newest.seq, row));
             }

@@ -111,14 +111,14 @@ impl Version {
 
     /// Like [`Version::trim`], for a version that has just come in front of `before`, but without a look that would be
     /// in vain: versions newer than the published one all stay, and few have come since the last look.
-    pub fn trim_behind(self: &Arc<Self>, before: &Version, horizons: &Horizons) -> u64 {
+    pub fn trim_behind(&self, before: &Version, horizons: &Horizons, guard: &Guard) -> u64 {
         let left = u64::from(before.patience.load(Ordering::Relaxed)).checked_sub(before.bytes());
         match left {
             Some(left) if before.seq > horizons.published => {
                 self.set_patience(left);
                 0
             }
-            _ => self.trim(horizons),
+            _ => self.trim(horizons, guard),
         }
     }
 
@@ -126,18 +126,19 @@ impl Version {
         self.patience.store(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Leaves out every older version that no reader needs, and returns their bytes. Only the writer may call it.
-    pub fn trim(self: &Arc<Self>, horizons: &Horizons) -> u64 {
-        let (mut freed, mut more, mut kept) = (0, 0_u64, Arc::clone(self));
+    /// Leaves out every older version that no reader needs, and returns their bytes. Only the writer may call it. No
+    /// reference is counted on the way: `guard` keeps the versions in memory.
+    pub fn trim(&self, horizons: &Horizons, guard: &Guard) -> u64 {
+        let (mut freed, mut more, mut kept) = (0, 0_u64, self);
         loop {
-            let first = kept.older.load();
-            let mut next = first.clone();
-            while let Some(version) = next.take_if(|version| !horizons.need(version.seq, kept.seq)) {
+            let (mut next, mut last_gone) = (kept.older.get(guard), None);
+            while let Some(version) = next.filter(|version| !horizons.need(version.seq, kept.seq)) {
                 freed += version.bytes();
-                next = version.older.load();
+                last_gone = Some(version);
+                next = version.older.get(guard);
             }
-            if next.as_ref().map(Arc::as_ptr) != first.as_ref().map(Arc::as_ptr) {
-                kept.older.replace(next.clone());
+            if let Some(gone) = last_gone {
+                kept.older.replace(gone.older.load());
             }
             let Some(version) = next else {
                 self.set_patience(more);
@@ -188,6 +189,7 @@ impl Horizons {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crossbeam_epoch::pin;
     use proptest::prelude::*;
 
     fn chain(seqs: &[Seq]) -> Option<Arc<Version>> {
@@ -198,7 +200,7 @@ mod tests {
     fn one_version_for_each_reader_stays() {
         let trimmed = |published, held: &[Seq]| {
             let newest = chain(&[3, 5, 7, 9]).expect("four versions");
-            newest.trim(&Horizons { published, held: held.into() });
+            newest.trim(&Horizons { published, held: held.into() }, &pin());
             let mut left: Vec<Seq> =
                 (0..10).filter_map(|at| Arc::clone(&newest).visible(at)).map(|version| version.seq).collect();
             left.dedup();
@@ -216,7 +218,7 @@ mod tests {
     fn overwrite(newest: &mut Arc<Version>, bytes: usize, horizons: &Horizons) -> (usize, u64) {
         let version = Version::new(newest.seq + 1, Kind::Put, 0, &vec![0; bytes], Some(Arc::clone(newest)));
         let older = older(&version).count();
-        let freed = version.trim_behind(newest, horizons);
+        let freed = version.trim_behind(newest, horizons, &pin());
         let is_put_off = version.patience.load(Ordering::Relaxed) < newest.patience.load(Ordering::Relaxed);
         *newest = version;
         (if is_put_off { 0 } else { older }, freed)
@@ -307,7 +309,7 @@ mod tests {
             let held: Vec<Seq> = held.into_iter().collect();
             let newest = chain(&versions).expect("at least one");
             let before = older_bytes(&newest);
-            let freed = newest.trim(&Horizons { published, held: held.clone() });
+            let freed = newest.trim(&Horizons { published, held: held.clone() }, &pin());
             prop_assert_eq!(before - freed, older_bytes(&newest));
             for at in held.into_iter().chain(published..61) {
                 let wanted = versions.iter().rev().copied().find(|&seq| seq <= at);

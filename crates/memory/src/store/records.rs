@@ -147,7 +147,14 @@ impl Store {
     }
 
     /// Puts `change`, which has the last sequence number, at the `place` of its key.
-    fn put_change(&self, writer: &mut Writer, horizons: &Horizons, change: &Change<'_>, place: &Place, guard: &Guard) {
+    fn put_change(
+        &self,
+        writer: &mut Writer,
+        horizons: &Horizons,
+        change: &Change<'_>,
+        place: &mut Place,
+        guard: &Guard,
+    ) {
         let cover;
         let (kind, expire_at_ms, value) = match *change {
             Change::Put { value, expire_at_ms, .. } => (Kind::Put, expire_at_ms, value),
@@ -168,7 +175,7 @@ impl Store {
         horizons: &Horizons,
         key: &[u8],
         version: Arc<Version>,
-        place: &Place,
+        place: &mut Place,
         guard: &Guard,
     ) {
         let kind = version.kind;
@@ -193,14 +200,16 @@ impl Store {
         self.booked.head_removed(before.kind);
         self.booked.replaced(before.bytes(), version.bytes());
         let was_stale = Stale::has(before);
-        row.newest.put_in_front(Arc::clone(&version), |version| &version.older);
+        row.newest.put_in_front(version, |version| &version.older);
         if was_stale {
-            self.booked.trimmed(version.trim_behind(before, horizons));
+            let newest = row.newest.get(guard);
+            self.booked.trimmed(newest.map_or(0, |newest| newest.trim_behind(before, horizons, guard)));
             // The version behind one that is not published yet stays, and so does the row on the list, where it is
             // once.
-            debug_assert!(!version.is_alone(), "the newest version is never published");
-        } else {
-            writer.stale.add(writer.last_seq, Arc::clone(row));
+            debug_assert!(newest.is_some_and(|newest| !newest.is_alone()), "the newest version is never published");
+        } else if let Some(row) = place.row.take() {
+            // A later change of the same key looks for its place anew.
+            writer.stale.add(writer.last_seq, row);
         }
     }
 
@@ -217,7 +226,7 @@ impl Store {
         let everywhere = Horizons { published: 0, held: Vec::new() };
         let (mut writer, guard) = (self.writer.lock(), epoch::pin());
         let version = Version::new(writer.last_seq, kind, expire_at_ms, value, None);
-        self.put(&mut writer, &everywhere, key, version, &self.index.place(key), &guard);
+        self.put(&mut writer, &everywhere, key, version, &mut self.index.place(key), &guard);
     }
 
     /// Notes that all rows of the snapshot are in memory, if there is one.
