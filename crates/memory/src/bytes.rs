@@ -112,31 +112,43 @@ impl Booked {
 
     /// Books a row with its first version.
     pub fn row_added(&self, row: u64, version: u64) {
-        self.rows.fetch_add(1, Ordering::Relaxed);
-        self.newest.fetch_add(row + version, Ordering::Relaxed);
+        add(&self.rows, 1);
+        add(&self.newest, row + version);
         self.budget.add(row + version);
     }
 
     /// Takes a row with its last version off the books.
     pub fn row_removed(&self, row: u64, version: u64) {
-        self.rows.fetch_sub(1, Ordering::Relaxed);
-        self.newest.fetch_sub(row + version, Ordering::Relaxed);
+        subtract(&self.rows, 1);
+        subtract(&self.newest, row + version);
         self.budget.subtract(row + version);
     }
 
     /// Notes that a newer version has come in front of another.
     pub fn replaced(&self, before: u64, now: u64) {
-        self.older.fetch_add(before, Ordering::Relaxed);
-        self.newest.fetch_add(now, Ordering::Relaxed);
-        self.newest.fetch_sub(before, Ordering::Relaxed);
-        self.budget.add(now);
-        self.budget.subtract(before);
+        add(&self.older, before);
+        // Sums wrap around, so this may be less, too. Mostly it is the same.
+        let more = now.wrapping_sub(before);
+        if more != 0 {
+            add(&self.newest, more);
+            self.budget.add(more);
+        }
     }
 
     /// Notes that older versions have been left out.
     pub fn trimmed(&self, bytes: u64) {
-        self.older.fetch_sub(bytes, Ordering::Relaxed);
+        subtract(&self.older, bytes);
     }
+}
+
+/// Adds to a counter of one store without an atomic read-modify-write: only the writer, which holds its lock, books.
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+/// The same with the other sign.
+fn subtract(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
 }
 
 impl Drop for Booked {
