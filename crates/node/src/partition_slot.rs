@@ -18,6 +18,7 @@
 //!
 //! Asleep, it is the few hundred bytes of this struct.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -94,6 +95,8 @@ pub struct PartitionSlot {
     engine: EngineChoice,
     awake: ArcSwapOption<Partition>,
     status: Mutex<Status>,
+    /// The phase is [`Phase::Gone`], and stays so.
+    is_gone: AtomicBool,
     /// The phase has changed.
     changed: Event,
     /// Counters over all of the partition's lives.
@@ -144,6 +147,7 @@ impl PartitionSlot {
             engine,
             awake: ArcSwapOption::empty(),
             status: Mutex::new(Status { number, is_used, phase: Phase::Asleep }),
+            is_gone: AtomicBool::new(false),
             changed: Event::default(),
             counters: Arc::default(),
             witnessed: Arc::clone(witnessed),
@@ -225,6 +229,19 @@ impl PartitionSlot {
     #[inline]
     pub fn awake(&self) -> Guard<Option<Arc<Partition>>> {
         self.awake.load()
+    }
+
+    /// Whether nobody can get the partition any more. A slot that was shut while its partition was open still has that,
+    /// and is not gone. Every command asks for this: it costs a load as long as there is a partition to be had.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire) && self.awake.load().is_none()
+    }
+
+    /// From now on the slot is gone. Gives the phase that it had.
+    fn go(&self, status: &mut Status) -> Phase {
+        self.is_gone.store(true, Ordering::Release);
+        std::mem::replace(&mut status.phase, Phase::Gone)
     }
 
     /// Whether the slot has `partition`, and the partition is not on its way out.
@@ -424,7 +441,7 @@ impl PartitionSlot {
                     status.is_used &= number == status.number;
                     (status.number, status.phase) = (number, Phase::Asleep);
                 }
-                _ => status.phase = Phase::Gone,
+                _ => drop(self.go(&mut status)),
             }
         }
         self.changed.notify();
@@ -433,7 +450,7 @@ impl PartitionSlot {
     /// The node ends: nobody is let in any more. Gives the partition if it was awake or on its way out, without closing
     /// it.
     pub(crate) fn shut(&self) -> Option<Shut> {
-        let phase = std::mem::replace(&mut self.status.lock().phase, Phase::Gone);
+        let phase = self.go(&mut self.status.lock());
         let leaving = match &phase {
             Phase::Leaving(partition) => partition.upgrade(),
             _ => None,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use weir_command::acl::Hash;
 use weir_io::{Error, ErrorKind, Result};
 use weir_model::{Databases, TenantName};
-use weir_node::{Node, SlotState, StoredUser, Tenant, TenantSettings};
+use weir_node::{Node, StoredUser, Tenant, TenantSettings};
 
 use super::{Checking, Directory, secret};
 use crate::store::TenantStore;
@@ -44,9 +44,7 @@ struct Settled {
 
 impl Tenancy for Settled {
     fn standing(&self) -> Standing {
-        let slot = self.tenant.partitions().first();
-        // A partition is usually awake, and one load tells that.
-        if slot.is_none_or(|slot| slot.awake().is_none() && slot.state() == SlotState::Gone) {
+        if self.tenant.is_gone() {
             Standing::Dropped
         } else if self.tenant.is_suspended() {
             Standing::Suspended

@@ -8,7 +8,7 @@ mod terms;
 mod users;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -44,6 +44,8 @@ pub struct Tenant {
     engine: EngineChoice,
     log: LogKind,
     settings: ArcSwap<TenantSettings>,
+    /// As the settings say. Every command asks for it.
+    is_suspended: AtomicBool,
     /// See [`Databases::bits`].
     databases: AtomicU64,
     /// How often two of its databases were swapped since the node was opened.
@@ -73,15 +75,14 @@ impl Tenant {
         let disk = DiskGauge::new(Arc::clone(&shared.machine.clock), settings.disk_bytes_max);
         let terms = Arc::clone(&shared.terms);
         terms.set(id, settings.terms);
-        let settings = ArcSwap::from_pointee(settings);
         let (databases, swaps, changing) = (AtomicU64::new(databases.bits()), AtomicU64::new(0), Arc::default());
-        let engine = choice;
         Arc::new(Self {
             id,
             name,
-            engine,
+            engine: choice,
             log,
-            settings,
+            is_suspended: AtomicBool::new(settings.suspended),
+            settings: ArcSwap::from_pointee(settings),
             databases,
             swaps,
             quota,
@@ -126,7 +127,13 @@ impl Tenant {
     /// Whether its clients are refused. Costs a load.
     #[inline]
     pub fn is_suspended(&self) -> bool {
-        self.settings.load().suspended
+        self.is_suspended.load(Ordering::Acquire)
+    }
+
+    /// Whether it was dropped, or the node is closed. Costs a load.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.slots.first().is_none_or(|slot| slot.is_gone())
     }
 
     /// Under which number each of its databases is stored. Costs a load. Whoever runs a command makes sure that no
@@ -153,7 +160,9 @@ impl Tenant {
         self.engine.limit(settings.memory_bytes_max);
         self.slots.iter().for_each(|slot| slot.alter(settings.limits));
         self.terms.set(self.id, settings.terms);
+        let is_suspended = settings.suspended;
         self.settings.store(Arc::new(settings));
+        self.is_suspended.store(is_suspended, Ordering::Release);
     }
 
     /// Everything that the tenant had is gone.
