@@ -41,8 +41,10 @@ impl<'k> Asked<'k> {
 
 /// What `draft` has made of the row or part that is asked for.
 pub(super) fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
-    let stored = asked.stored();
-    let change = draft.last_of(&stored)?;
+    let change = match asked {
+        Asked::Row(database, key) => draft.last_of(&StoredKey::new(database, key))?,
+        Asked::Part(_, part) => draft.last_of(part)?,
+    };
     let row = match change {
         Change::Put { value, expire_at_ms, .. } => Row::string(Value::copy_of(value), expire_at_ms),
         Change::Head { head, expire_at_ms, .. } => {

@@ -120,22 +120,22 @@ impl Rows for TenantStore {
         let slot = self.tenant.slot_of(key);
         let stored = StoredKey::new(database, key);
         if let Some(partition) = &*slot.awake() {
-            return Partition::row(partition, stored, now_ms);
+            return Partition::row(partition, &stored, now_ms);
         }
         Read::Pending(Box::pin(async move {
             let Some(partition) = slot.partition_to_read().await? else { return Ok(None) };
-            partition.row(stored, now_ms).wait().await
+            partition.row(&stored, now_ms).wait().await
         }))
     }
 
     fn part<'a>(&'a self, key: &'a [u8], part: &'a [u8], now_ms: u64) -> Read<'a> {
         let slot = self.tenant.slot_of(key);
         if let Some(partition) = &*slot.awake() {
-            return Partition::row(partition, StoredKey::of(part), now_ms);
+            return Partition::row(partition, part, now_ms);
         }
         Read::Pending(Box::pin(async move {
             let Some(partition) = slot.partition_to_read().await? else { return Ok(None) };
-            partition.row(StoredKey::of(part), now_ms).wait().await
+            partition.row(part, now_ms).wait().await
         }))
     }
 

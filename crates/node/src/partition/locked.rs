@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::iter::once;
+use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -160,7 +161,7 @@ impl<'p> LockedRows<'p> {
         poll_fn(|_| if self.is_in_order.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) })
     }
 
-    fn read<'a>(&'a self, key: StoredKey, now_ms: Option<u64>) -> Read<'a> {
+    fn read<'a>(&'a self, key: impl Deref<Target = [u8]> + Send + 'a, now_ms: Option<u64>) -> Read<'a> {
         match self.partition.engine.get_latest(&key) {
             Lookup::Ready(found) => {
                 let found = found.expect("looked at once");
@@ -204,7 +205,7 @@ impl Rows for LockedRows<'_> {
     }
 
     fn part<'a>(&'a self, _: &'a [u8], part: &'a [u8], now_ms: u64) -> Read<'a> {
-        self.read(StoredKey::of(part), Some(now_ms))
+        self.read(part, Some(now_ms))
     }
 
     fn parts<'a>(&'a self, _: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartPage>> {
@@ -360,7 +361,7 @@ impl Partition {
         let run = pin!(async {
             let mut found = Vec::with_capacity(keys.len());
             for key in keys {
-                found.push(rows.read(StoredKey::of(key), None).wait().await?);
+                found.push(rows.read(*key, None).wait().await?);
             }
             let mut batch = Batch::new();
             let answer = change(&found, &mut batch);

@@ -32,18 +32,18 @@ const READ_AHEAD_MAX: usize = 64;
 impl Partition {
     /// The row of `key`, if it lives at `now_ms` (milliseconds since 1970).
     #[inline]
-    pub fn row(self: &Arc<Self>, key: StoredKey, now_ms: u64) -> Read<'static> {
-        let mut lookup = self.engine.get_latest(&key);
+    pub fn row(self: &Arc<Self>, key: &[u8], now_ms: u64) -> Read<'static> {
+        let mut lookup = self.engine.get_latest(key);
         if let Lookup::Ready(answer) = &mut lookup {
             match answer.take().expect("looked at once") {
                 Ok(found) if !self.is_on_its_way(found.as_ref()) => {
-                    return Read::Ready(self.row_of(&key, found, Some(now_ms)));
+                    return Read::Ready(self.row_of(key, found, Some(now_ms)));
                 }
                 Ok(found) => lookup = Lookup::Ready(Some(Ok(found))),
                 Err(error) => return Read::Ready(Err(error)),
             }
         }
-        let partition = Arc::clone(self);
+        let (partition, key) = (Arc::clone(self), StoredKey::of(key));
         Read::Pending(Box::pin(async move { partition.finish_read(&key, lookup, Some(now_ms)).await }))
     }
 
