@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
+use weir_admission::Direction;
 use weir_command::error::Outcome;
 use weir_command::events::{Classes, KeyEvent};
 use weir_command::{
@@ -68,6 +69,9 @@ struct LockedRows<'p> {
     parts_in_order: AtomicUsize,
     /// Something was asked for by its key that is not in memory.
     misses: AtomicBool,
+    /// How many rows and parts were read, and their bytes. They are booked together in the end.
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
 }
 
 impl<'p> LockedRows<'p> {
@@ -80,6 +84,8 @@ impl<'p> LockedRows<'p> {
             is_in_order: AtomicBool::new(false),
             parts_in_order: AtomicUsize::new(0),
             misses: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
         }
     }
 
@@ -93,9 +99,17 @@ impl<'p> LockedRows<'p> {
         self.newest_seen.store(seq.max(self.newest_seen.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
+    /// The row that a user asked for, to be booked as read.
+    fn counted(&self, row: Option<Row>) -> Option<Row> {
+        let bytes = row.as_ref().map_or(0, |row| row.bytes() as u64);
+        self.reads.store(self.reads.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.read_bytes.store(self.read_bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        row
+    }
+
     /// The row, if it lives at `now_ms`, or by the clock if no time is given.
     fn judge(&self, key: &[u8], found: Option<Found>, now_ms: Option<u64>) -> Result<Option<Row>> {
-        let Some(found) = found else { return Ok(self.partition.booked(None)) };
+        let Some(found) = found else { return Ok(self.counted(None)) };
         self.saw(found.seq);
         if found.kind == Kind::Head {
             let mut heads = self.heads.lock();
@@ -109,7 +123,7 @@ impl<'p> LockedRows<'p> {
             let elsewhere = Elsewhere::found(key, &found)?;
             self.expired.lock().push(Expired { key: key.to_vec(), seq: found.seq, elsewhere });
         }
-        Ok(self.partition.booked(row))
+        Ok(self.counted(row))
     }
 
     /// Whether the expired row is certainly still there, and not latched by another command. The caller holds the order
@@ -175,6 +189,16 @@ impl<'p> LockedRows<'p> {
                     self.judge(&key, found, now_ms)
                 }))
             }
+        }
+    }
+}
+
+impl Drop for LockedRows<'_> {
+    fn drop(&mut self) {
+        let (reads, bytes) = (*self.reads.get_mut(), *self.read_bytes.get_mut());
+        if reads > 0 {
+            self.partition.account.book_user(Direction::Read, bytes);
+            self.partition.account.book_user_ops(Direction::Read, reads - 1);
         }
     }
 }
