@@ -198,12 +198,16 @@ impl Transaction for AsOne<'_> {
         }
         let databases = self.call.databases;
         let mut rows: Vec<StoredKey> = self.watched.iter().flat_map(|watched| watched.rows(databases)).collect();
+        rows.reserve(self.members.len());
         let mut before = None;
-        for member in self.members {
-            let one = member.command.has_one_key().then(|| (member.database, key_of(member.command, member.args)));
-            // A row that is written again and again is locked only once.
-            if one.is_none() || one != before {
-                rows.extend(rows_of(member.command, member.args, member.database, databases));
+        for Member { command, args, database, .. } in self.members {
+            let key = if command.has_one_key() { command.keys_in(*args).next() } else { None };
+            let one = key.map(|key| (*database, key));
+            match one {
+                // A row that is written again and again is locked only once.
+                Some(_) if one == before => {}
+                Some((database, key)) => rows.push(StoredKey::new(databases.number(database), key)),
+                None => rows.extend(rows_of(command, *args, *database, databases)),
             }
             before = one;
         }
