@@ -107,7 +107,10 @@ impl Partition {
             self.read_into_cache(keys.iter().map(|key| &key[..])).await;
         }
         for members in members.chunks(READ_AHEAD_MAX) {
-            let parts = self.parts_of(members);
+            let mut parts = Vec::with_capacity(members.len());
+            for of_one_row in members.chunk_by(|(key, _), (next, _)| key[..] == next[..]) {
+                self.add_parts_of(&mut parts, &of_one_row[0].0, of_one_row.iter().map(|(_, name)| *name));
+            }
             self.read_into_cache(parts.iter().map(|part| &part[..])).await;
         }
     }
@@ -128,26 +131,24 @@ impl Partition {
     /// The same for members of hashes, sets and sorted sets: the keys of their rows, and their names. Members of one
     /// row that follow one another look the row up once.
     pub fn prefetch_members(&self, database: u8, members: &[(&[u8], &[u8])]) {
-        let members = members.iter().map(|(key, name)| (StoredKey::new(database, key), *name));
-        let parts = self.parts_of(&members.collect::<Vec<_>>());
+        let mut parts = Vec::with_capacity(members.len());
+        for of_one_row in members.chunk_by(|(key, _), (next, _)| key == next) {
+            let row = StoredKey::new(database, of_one_row[0].0);
+            self.add_parts_of(&mut parts, &row, of_one_row.iter().map(|(_, name)| *name));
+        }
         if !parts.is_empty() {
             self.engine.prefetch(&parts.iter().map(|part| &part[..]).collect::<Vec<_>>());
         }
     }
 
-    /// The stored keys of members of hashes, sets and sorted sets, given by the stored keys of their rows and their
-    /// names. Only members whose row is in memory, and keeps its members at keys of their own, have one.
-    fn parts_of(&self, members: &[(StoredKey, &[u8])]) -> Vec<StoredKey> {
-        let mut parts = Vec::with_capacity(members.len());
-        for of_one_row in members.chunk_by(|(key, _), (next, _)| key[..] == next[..]) {
-            let Lookup::Ready(Some(Ok(Some(found)))) = self.engine.get_latest(&of_one_row[0].0) else { continue };
-            let head = HeadRef::parse(&found.value).filter(|_| found.kind == Kind::Head);
-            if let Some(head) = head.filter(|head| head.packed.is_none() && is_placed(head.kind)) {
-                let part = |member: &[u8]| Life::new(head.version).stored_member(0, member);
-                parts.extend(of_one_row.iter().map(|(_, member)| part(member)));
-            }
+    /// Adds the stored keys of the members called `names` of a hash, a set or a sorted set to `parts`. `row` is the
+    /// stored key of its row. Members have such keys only if the row is in memory, and keeps them at keys of their own.
+    fn add_parts_of<'n>(&self, parts: &mut Vec<StoredKey>, row: &[u8], names: impl Iterator<Item = &'n [u8]>) {
+        let Lookup::Ready(Some(Ok(Some(found)))) = self.engine.get_latest(row) else { return };
+        let head = HeadRef::parse(&found.value).filter(|_| found.kind == Kind::Head);
+        if let Some(head) = head.filter(|head| head.packed.is_none() && is_placed(head.kind)) {
+            parts.extend(names.map(|name| Life::new(head.version).stored_member(0, name)));
         }
-        parts
     }
 
     /// The living rows of `keys` as of one moment, in their order.
