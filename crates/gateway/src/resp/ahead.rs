@@ -65,7 +65,12 @@ fn member_to_read(bytes: &[u8]) -> Option<(Asked<'_>, &[u8])> {
 fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = bytes.strip_prefix(b"$")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let len: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let len: usize = match rest[..digits] {
+        // Most words are as short as that.
+        [ones] => (ones - b'0').into(),
+        [tens, ones] => (10 * (tens - b'0') + (ones - b'0')).into(),
+        ref digits => std::str::from_utf8(digits).ok()?.parse().ok()?,
+    };
     let (word, rest) = rest[digits..].strip_prefix(b"\r\n")?.split_at_checked(len)?;
     Some((word, rest.strip_prefix(b"\r\n")?))
 }

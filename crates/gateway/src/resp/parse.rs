@@ -34,10 +34,15 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Re
     let mut missing = match state.missing {
         Some(missing) => missing,
         None => {
-            let Some(line) = take_line(buffer, limits, state, ProtocolError::ArrayLineTooLong)? else {
-                return Ok(Progress::Incomplete);
+            let announced = match take_short_number(buffer, state, b'*') {
+                Some(announced) => i64::from(announced),
+                None => {
+                    let Some(line) = take_line(buffer, limits, state, ProtocolError::ArrayLineTooLong)? else {
+                        return Ok(Progress::Incomplete);
+                    };
+                    parse_i64(&line[1..]).ok_or(ProtocolError::ArrayLength)?
+                }
             };
-            let announced = parse_i64(&line[1..]).ok_or(ProtocolError::ArrayLength)?;
             let Ok(announced @ 1..) = usize::try_from(announced) else {
                 state.complete = true;
                 return Ok(Progress::Nothing(state.position));
@@ -55,14 +60,20 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Re
         let len = match state.bulk_len {
             Some(len) => len,
             None => {
-                let Some(line) = take_line(buffer, limits, state, ProtocolError::BulkLineTooLong)? else { break };
-                match line.first() {
-                    Some(b'$') => {}
-                    // An empty line: its own line end stands where the `$` should be.
-                    None => return Err(ProtocolError::ExpectedBulk(b'\r')),
-                    Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
-                }
-                let len = parse_i64(&line[1..]).and_then(|len| usize::try_from(len).ok());
+                let len = match take_short_number(buffer, state, b'$') {
+                    Some(len) => Some(usize::from(len)),
+                    None => {
+                        let line = take_line(buffer, limits, state, ProtocolError::BulkLineTooLong)?;
+                        let Some(line) = line else { break };
+                        match line.first() {
+                            Some(b'$') => {}
+                            // An empty line: its own line end stands where the `$` should be.
+                            None => return Err(ProtocolError::ExpectedBulk(b'\r')),
+                            Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
+                        }
+                        parse_i64(&line[1..]).and_then(|len| usize::try_from(len).ok())
+                    }
+                };
                 // This comes first, as in Redis, so that a client that has not logged in is not told what the longest
                 // value is.
                 let is_too_long = |len: usize| len > STRANGER_BULK_BYTES_MAX && len <= REDIS_BULK_BYTES_MAX;
@@ -92,6 +103,21 @@ fn parse_array(buffer: &[u8], limits: &Limits, state: &mut PartialRequest) -> Re
     }
     state.complete = true;
     Ok(Progress::Request(state.position))
+}
+
+/// Takes a whole line that consists of `kind` and a number of one or two digits, as most lines do, and moves past it.
+/// `None` if another line is there, or none that is complete.
+#[inline]
+fn take_short_number(buffer: &[u8], state: &mut PartialRequest, kind: u8) -> Option<u8> {
+    let line = buffer[state.position..].strip_prefix(&[kind])?;
+    let (number, len) = match *line {
+        [ones @ b'0'..=b'9', b'\r', _, ..] => (ones - b'0', 4),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] => (10 * (tens - b'0') + (ones - b'0'), 5),
+        _ => return None,
+    };
+    state.position += len;
+    state.scanned = 0;
+    Some(number)
 }
 
 /// Returns the line that starts at the position, without its end (`\r` and one more byte, which Redis does not look at
