@@ -22,6 +22,8 @@ use crate::uncounted::Uncounted;
 
 /// Up to this number, changes are searched one by one.
 const FEW: usize = 8;
+/// Changes for which the map has room from the beginning: a map that grows hashes all keys again.
+const LEARNED_MIN: usize = 56;
 
 /// What one command or several want written. Every command hands it on, so it is small.
 #[derive(Clone, Debug, Default)]
@@ -322,7 +324,8 @@ impl LastChanges {
     fn learn(&mut self, batch: &Batch) {
         let Self { by_key, hasher, superseded, .. } = self;
         let hash_of = |last: &LastChange| hasher.hash_one(batch.key_at(last.mark));
-        by_key.reserve(batch.since(self.learned).len(), hash_of);
+        let room = if by_key.is_empty() { LEARNED_MIN } else { 0 };
+        by_key.reserve(batch.since(self.learned).len().max(room), hash_of);
         for (mark, change) in batch.marked_since(self.learned) {
             let key = change.key();
             let last = LastChange { mark, life: life_of(&change) };
