@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crossbeam_epoch::Guard;
+use crossbeam_epoch::{self as epoch, Guard};
 use foldhash::fast::RandomState;
 use papaya::Equivalent;
 use weir_model::as_is::AsIs;
@@ -129,6 +129,13 @@ impl Index {
     #[inline]
     pub fn newest(&self, key: &[u8]) -> Option<Arc<Version>> {
         self.by_hash.pin().get(&self.wanted(key))?.row.newest.load()
+    }
+
+    /// Whether `key` has a newest version that `is` something. No reference is counted.
+    pub fn newest_is(&self, key: &[u8], is: impl FnOnce(&Version) -> bool) -> bool {
+        let (by_hash, guard) = (self.by_hash.pin(), epoch::pin());
+        let found = by_hash.get(&self.wanted(key));
+        found.and_then(|found| found.row.newest.get(&guard)).is_some_and(is)
     }
 
     /// Has the processor fetch what reads of `keys`, [`PREFETCHED_MAX`] at most, will touch. Each look-up waits for

@@ -56,7 +56,7 @@ impl Reads for Store {
     }
 
     fn may_hold_head(&self, key: &[u8]) -> bool {
-        self.index.newest(key).is_some_and(|newest| newest.kind == Kind::Head)
+        self.index.newest_is(key, |newest| newest.kind == Kind::Head)
     }
 
     fn snapshot(&self) -> Snapshot {
