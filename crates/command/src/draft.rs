@@ -24,6 +24,8 @@ use crate::uncounted::Uncounted;
 const FEW: usize = 8;
 /// Changes for which the map has room from the beginning: a map that grows hashes all keys again.
 const LEARNED_MIN: usize = 56;
+/// Bytes for which a draft of several commands has room from the beginning.
+const ROOM_BYTES: usize = 1 << 10;
 
 /// What one command or several want written. Every command hands it on, so it is small.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +66,7 @@ impl From<Batch> for Draft {
 impl Draft {
     /// A draft for several commands, one after the other.
     pub fn of_several() -> Self {
-        Self { is_of_several: true, ..Self::default() }
+        Self { batch: Batch::with_room_for(ROOM_BYTES), is_of_several: true, ..Self::default() }
     }
 
     /// Whether the draft is for several commands.

@@ -22,6 +22,9 @@ const HEAD: u8 = 3;
 const HEAD_EXPIRING: u8 = 4;
 const COVER: u8 = 5;
 
+/// Most bytes that a change takes besides its key and its value: its kind, two lengths and a deadline.
+const FRAME_BYTES_MAX: usize = 1 + 3 * varint::BYTES_MAX;
+
 /// One change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
@@ -126,6 +129,11 @@ impl Batch {
         Self::default()
     }
 
+    /// An empty batch with room for `bytes` bytes.
+    pub fn with_room_for(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), count: 0 }
+    }
+
     /// Adds a change.
     ///
     /// # Panics
@@ -171,6 +179,12 @@ impl Batch {
             Change::Head { expire_at_ms: Some(_), .. } => HEAD_EXPIRING,
             Change::Cover { .. } => COVER,
         };
+        let value_len = match change {
+            Change::Put { value, .. } | Change::Head { head: value, .. } => value.len(),
+            Change::Delete { .. } | Change::Cover { .. } => 0,
+        };
+        // Otherwise a new batch would grow several times for its first change.
+        self.bytes.reserve(FRAME_BYTES_MAX + key_len + value_len);
         self.bytes.push(kind);
         varint::put(&mut self.bytes, key_len as u64);
         self.bytes.extend_from_slice(prefix);

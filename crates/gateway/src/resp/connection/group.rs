@@ -254,7 +254,7 @@ impl<S: Store> Connection<S> {
             from,
             missing,
             done: Vec::with_capacity(members.len()),
-            drafted: Vec::new(),
+            drafted: Vec::with_capacity(members.len()),
             is_stale: false,
             reader: None,
             scripts: None,
