@@ -21,8 +21,8 @@
 //!   reader comes from.
 //! - A node is removed only when its leaf has no row left.
 //!
-//! Keys often come in order: those of a list, of a stream. Where two in a row go into the same leaf, the writer learns
-//! which keys that leaf is for, and looks for the place of the next one there first.
+//! Keys often come and go in order: those of a list, of a stream. Where two in a row go into the same leaf, or leave
+//! it, the writer learns which keys that leaf is for, and looks for the place of the next one there first.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -42,31 +42,47 @@ const SPLIT_ROWS: usize = LEAF_ROWS_MAX / 4 * 3;
 
 type Node<'g> = skip_list::Entry<'g, 'g, Key, AtomicArc<Leaf>>;
 
-/// The leaf that the last new row has gone into.
+/// A leaf that was changed last.
 struct Recent {
     leaf: Arc<Leaf>,
     /// The first key that belongs to it, and the first one that belongs to the next leaf, if there is one. They are
-    /// known once two rows in a row have gone into it.
+    /// known once it was changed twice in a row.
     keys: Option<(Key, Option<Key>)>,
 }
 
 impl Recent {
-    fn has(&self, key: &Key) -> bool {
-        self.keys.as_ref().is_some_and(|(from, to)| key >= from && to.as_ref().is_none_or(|to| key < to))
+    fn has(&self, key: &[u8]) -> bool {
+        self.keys.as_ref().is_some_and(|(from, to)| *key >= from[..] && to.as_ref().is_none_or(|to| *key < to[..]))
     }
+
+    /// Notes in `recent` that `leaf`, the leaf of `node`, was changed.
+    fn note(recent: &mut Option<Self>, leaf: Arc<Leaf>, node: &Node<'_>) {
+        let is_again = recent.as_ref().is_some_and(|recent| Arc::ptr_eq(&recent.leaf, &leaf));
+        let keys = is_again.then(|| (node.key().clone(), node.next().map(|next| next.key().clone())));
+        *recent = Some(Self { leaf, keys });
+    }
+}
+
+/// Each is `None` where leaves have been replaced since.
+#[derive(Default)]
+struct Recents {
+    /// The leaf that the last new row has gone into.
+    added: Option<Recent>,
+    /// The leaf from which the last row was removed.
+    removed: Option<Recent>,
 }
 
 /// Rows in the order of their keys.
 pub(super) struct InOrder {
     leaves: SkipList<Key, AtomicArc<Leaf>>,
-    /// `None` where leaves have been replaced since. Only the writer looks here.
-    recent: Mutex<Option<Recent>>,
+    /// Only the writer looks here.
+    recents: Mutex<Recents>,
 }
 
 impl Default for InOrder {
     fn default() -> Self {
         let leaves = SkipList::new(epoch::default_collector().clone());
-        let order = Self { leaves, recent: Mutex::default() };
+        let order = Self { leaves, recents: Mutex::default() };
         order.add_node(Key::new(b""), Leaf::new(Vec::new()), &epoch::pin());
         order
     }
@@ -88,8 +104,8 @@ impl InOrder {
 
     /// Adds a row, whose key has none. For the writer.
     pub fn insert(&self, row: Arc<Row>) {
-        let (mut entry, mut recent) = (Entry::of(row), self.recent.lock());
-        if let Some(recent) = recent.as_ref().filter(|recent| recent.has(&entry.key)) {
+        let (mut entry, mut recents) = (Entry::of(row), self.recents.lock());
+        if let Some(recent) = recents.added.as_ref().filter(|recent| recent.has(&entry.key)) {
             match recent.leaf.push(entry) {
                 Ok(()) => return,
                 Err(full) => entry = full,
@@ -100,12 +116,10 @@ impl InOrder {
         let leaf = node.value().load().expect("a node has a leaf");
         if let Err(entry) = leaf.push(entry) {
             self.make_room(&node, &leaf, entry, &guard);
-            *recent = None;
+            *recents = Recents::default();
             return;
         }
-        let is_again = recent.as_ref().is_some_and(|recent| Arc::ptr_eq(&recent.leaf, &leaf));
-        let keys = is_again.then(|| (node.key().clone(), node.next().map(|next| next.key().clone())));
-        *recent = Some(Recent { leaf, keys });
+        Recent::note(&mut recents.added, leaf, &node);
     }
 
     /// Adds `entry`, for which the leaf of `node` has no room.
@@ -150,13 +164,20 @@ impl InOrder {
 
     /// Notes that the row of `key` has been removed: it points to nothing. For the writer.
     pub fn removed(&self, key: &[u8]) {
-        let guard = epoch::pin();
-        let node = self.last_node(Bound::Included(key), &guard).expect("the first node stays");
-        let leaf = leaf_of(&node, &guard);
-        if !leaf.note_dead() {
+        let mut recents = self.recents.lock();
+        let recent = recents.removed.as_ref().filter(|recent| recent.has(key));
+        let has_many_dead = recent.map(|recent| recent.leaf.note_dead());
+        if has_many_dead == Some(false) {
             return;
         }
-        *self.recent.lock() = None;
+        let guard = epoch::pin();
+        let node = self.last_node(Bound::Included(key), &guard).expect("the first node stays");
+        let leaf = node.value().load().expect("a node has a leaf");
+        if !has_many_dead.unwrap_or_else(|| leaf.note_dead()) {
+            Recent::note(&mut recents.removed, leaf, &node);
+            return;
+        }
+        *recents = Recents::default();
         let living = leaf.living();
         if living.is_empty() && !node.key().is_empty() {
             node.remove();
