@@ -341,6 +341,32 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_go_in_order_from_both_ends_while_others_come_leave_the_right_ones() {
+        let order = InOrder::default();
+        let mut rows: BTreeMap<u64, Arc<Row>> = (0..2_000).map(|number| (number, add(&order, number))).collect();
+        for number in 0..2_500 {
+            let first = rows.pop_first().expect("there are more");
+            remove(&order, first.0, &first.1);
+            if number % 3 == 0 {
+                let last = rows.pop_last().expect("there are more");
+                remove(&order, last.0, &last.1);
+            }
+            // Behind all others, and among those that have just gone.
+            for new in [10_000 + number, number / 2].into_iter().filter(|new| number % 2 == 0 || *new >= 10_000) {
+                rows.entry(new).or_insert_with(|| add(&order, new));
+            }
+            if number % 50 == 0 {
+                let mut seen = Vec::new();
+                order.walk(Bound::Unbounded, Bound::Unbounded, false, &mut |_, version| {
+                    seen.push(version.seq);
+                    true
+                });
+                assert!(seen.iter().eq(rows.keys()), "after {number}");
+            }
+        }
+    }
+
+    #[test]
     #[allow(clippy::disallowed_methods, reason = "it is about threads")]
     fn readers_see_every_row_that_stays_once_and_in_order_while_others_come_and_go() {
         const STAYING: u64 = 2_000;
