@@ -39,7 +39,7 @@ impl Collection<'_> {
                 cx.copied_values(1);
                 Ok(packed.get(space, subkey).map(|part| Value::copy_of(part.value)))
             }
-            None => Ok(cx.part(self.key, self.life(), space, subkey).await?.map(|part| part.value)),
+            None => cx.part_value(self.key, self.life(), space, subkey).await,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use weir_io::plant::{Plant, is_planted};
-use weir_model::parts::{OrderDetail, OrderEnds, Packed, PackedPart, placed, score_value, scored};
+use weir_model::parts::{OrderDetail, OrderEnds, Packed, PackedPart, score_value, scored};
 
 use super::counted::{Counted, damaged};
 use super::scored::{ORDER, Scored, place};
@@ -145,7 +145,7 @@ impl Collection<'_> {
             return Ok(());
         }
         let life = self.life();
-        cx.put_part(life, MEMBERS, &placed(self.head.version, name), &value)?;
+        cx.put_member_part(life, MEMBERS, name, &value)?;
         let old = before.map(|before| place(before, name)).filter(|old| *old != new);
         if let Some(old) = old.as_ref().filter(|_| !is_planted(Plant::IndexEntryLeft)) {
             cx.delete_part(life, ORDER, old)?;
@@ -184,7 +184,7 @@ impl Collection<'_> {
         let life = self.life();
         let mut places = Vec::with_capacity(members.len());
         for member in members {
-            cx.delete_part(life, MEMBERS, &placed(self.head.version, &member.name))?;
+            cx.delete_member_part(life, MEMBERS, &member.name)?;
             let place = member.place();
             cx.delete_part(life, ORDER, &place)?;
             places.push(place);
@@ -274,7 +274,7 @@ impl Collection<'_> {
             crate::turn::end_turn(cx.yields(), index).await;
             let score = self.kept(member.score);
             let (place, beside) = scored(score, &member.name);
-            cx.put_part(life, MEMBERS, &placed(self.head.version, &member.name), &value_of(score)?)?;
+            cx.put_member_part(life, MEMBERS, &member.name, &value_of(score)?)?;
             cx.put_part(life, ORDER, &place, beside)?;
             places.push(place);
         }

@@ -106,7 +106,7 @@ impl Collection<'_> {
             }
             None => {
                 let subkey = subkey(self.position(index, 0)?);
-                cx.part(self.key, self.life(), SPACE, &subkey).await?.map(|part| part.value)
+                cx.part_value(self.key, self.life(), SPACE, &subkey).await?
             }
         };
         found.ok_or(MISSING)

@@ -169,8 +169,22 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::get`].
     pub async fn part(&mut self, key: &[u8], life: Life, space: u8, subkey: &[u8]) -> Outcome<Option<Part>> {
-        let value = self.value_of_part(key, &life.stored_part(space, subkey)).await?;
+        let value = self.part_value(key, life, space, subkey).await?;
         Ok(value.map(|value| Part { subkey: subkey.into(), value }))
+    }
+
+    /// The value of that part.
+    ///
+    /// # Errors
+    /// As [`Context::get`].
+    pub(crate) async fn part_value(
+        &mut self,
+        key: &[u8],
+        life: Life,
+        space: u8,
+        subkey: &[u8],
+    ) -> Outcome<Option<Value>> {
+        self.value_of_part(key, &life.stored_part(space, subkey)).await
     }
 
     /// The value of the part of `member`, which is placed in `space`, of the row of `key`, whose `life` it is.

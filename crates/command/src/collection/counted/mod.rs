@@ -208,7 +208,7 @@ impl<'k> Counted<'k> {
         if !self.is_tallied {
             return Ok(None);
         }
-        Ok(cx.part(self.key, self.life, tally_space(level), key).await?.map(|part| part.value))
+        cx.part_value(self.key, self.life, tally_space(level), key).await
     }
 
     /// The counts of `level` from `key` on. A bucket of the level above begins at `key`: the last one of `path`.
