@@ -119,7 +119,9 @@ impl<S: Store> Connection<S> {
             let mut keys: Vec<&[u8]> = places[..members.len()].iter().map(|place| place.key).collect();
             // A row that is written again and again is looked up only once.
             keys.dedup();
-            keys.chunks(PREFETCHED_MAX).for_each(|keys| store.prefetch(number, keys));
+            // A single row is read at once anyway.
+            let keys = keys.chunks(PREFETCHED_MAX).filter(|keys| keys.len() > 1);
+            keys.for_each(|keys| store.prefetch(number, keys));
             let names = places.iter().zip(&members).filter_map(|(place, Member { command, args, .. })| {
                 let name = command.first_member(args.len())?;
                 Some((place.key, args.at(name)))
