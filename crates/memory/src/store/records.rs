@@ -20,6 +20,9 @@ use crate::version::{Horizons, Version};
 
 /// About how many bytes a log record takes besides its batch.
 const RECORD_BYTES: u64 = 32;
+/// Most bytes that the row of a change takes besides those of its key and its value: where these are stored elsewhere,
+/// they are padded, and a key has two counters.
+const CHANGE_BYTES_MAX: u64 = row_bytes(0) + Version::bytes_of(0) + 4 * size_of::<u64>() as u64;
 /// How many rows a batch frees of what no reader needs any more, besides two for each of its changes: more than it
 /// adds.
 const CLEANED_ROWS: usize = 2;
@@ -42,8 +45,13 @@ pub(crate) struct Writer {
 
 impl Records for Store {
     fn has_room_for(&self, batch: BatchRef<'_>) -> bool {
-        // Most batches have room, which shows without a look at the rows that exist.
+        // Most batches have room, which shows without a look at the rows that exist. Where there is plenty, it shows
+        // even without a look at the changes: the batch has their keys and values, and each takes a little more.
         let budget = self.booked.budget();
+        let most = batch.as_bytes().len() as u64 + batch.len() as u64 * CHANGE_BYTES_MAX;
+        if !budget.is_exceeded_by(most) {
+            return true;
+        }
         if !budget.is_exceeded_by(batch.iter().map(|change| bytes_of(&change)).sum()) {
             return true;
         }
