@@ -24,7 +24,7 @@ impl Collection<'_> {
     /// # Errors
     /// The member cannot be read; it is too long.
     pub async fn add_member(&mut self, cx: &mut Context<'_>, member: &[u8]) -> Outcome<bool> {
-        let is_new = self.member(cx, member).await?.is_none();
+        let is_new = self.member_value(cx, member).await?.is_none();
         if is_new {
             self.add_new_member(cx, member)?;
         }

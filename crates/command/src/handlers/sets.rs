@@ -21,7 +21,7 @@ async fn set<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Option<Collecti
 
 async fn is_member(cx: &mut Context<'_>, set: Option<&Collection<'_>>, member: &[u8]) -> Outcome<bool> {
     match set {
-        Some(set) => Ok(set.member(cx, member).await?.is_some()),
+        Some(set) => Ok(set.member_value(cx, member).await?.is_some()),
         None => Ok(false),
     }
 }
