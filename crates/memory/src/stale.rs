@@ -14,6 +14,10 @@ use crate::bytes::Booked;
 use crate::index::{Index, Row, row_bytes};
 use crate::version::{Horizons, Version};
 
+/// When this many bytes of older versions have been left out, memory is freed at once, as far as readers let it.
+/// Otherwise a few hundred versions wait for that together, however long they are.
+const FREED_AT_ONCE_BYTES: u64 = 64 << 10;
+
 /// The list of these rows. Guarded by the writer's lock.
 #[derive(Default)]
 pub(crate) struct Stale(VecDeque<(Seq, Arc<Row>)>);
@@ -36,6 +40,7 @@ impl Stale {
 
     /// Frees what no reader needs, of at most `most` rows.
     pub fn clean(&mut self, index: &Index, booked: &Booked, horizons: &Horizons, most: usize) {
+        let mut freed = 0;
         for _ in 0..most {
             if !self.is_due(horizons) {
                 return;
@@ -44,7 +49,13 @@ impl Stale {
             // Entered anew for each row: entering is what frees, now and then, what earlier rows have left behind.
             let guard = epoch::pin();
             let Some(newest) = row.newest.get(&guard) else { continue };
-            booked.trimmed(newest.trim(horizons, &guard));
+            let trimmed = newest.trim(horizons, &guard);
+            booked.trimmed(trimmed);
+            freed += trimmed;
+            if freed >= FREED_AT_ONCE_BYTES {
+                guard.flush();
+                freed = 0;
+            }
             if newest.is_alone() && newest.kind != Kind::Delete {
                 continue;
             }
