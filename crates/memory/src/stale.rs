@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crossbeam_epoch as epoch;
+use crossbeam_epoch::{self as epoch, Guard};
 use weir_model::engine::{Kind, Seq};
 
 use crate::bytes::Booked;
@@ -15,12 +15,17 @@ use crate::index::{Index, Row, row_bytes};
 use crate::version::{Horizons, Version};
 
 /// When this many bytes of older versions have been left out, memory is freed at once, as far as readers let it.
-/// Otherwise a few hundred versions wait for that together, however long they are.
-const FREED_AT_ONCE_BYTES: u64 = 64 << 10;
+/// Otherwise a few hundred versions would wait for that together, however long they are. Of the shortest, these are as
+/// many as are freed at a time (eight bags of `crossbeam_epoch`), so that they cannot gather either.
+const FREED_AT_ONCE_BYTES: u64 = 32 << 10;
 
 /// The list of these rows. Guarded by the writer's lock.
 #[derive(Default)]
-pub(crate) struct Stale(VecDeque<(Seq, Arc<Row>)>);
+pub(crate) struct Stale {
+    rows: VecDeque<(Seq, Arc<Row>)>,
+    /// Bytes of older versions that have been left out since memory was last freed at once.
+    left_out: u64,
+}
 
 impl Stale {
     /// Whether a row with this newest version is on the list.
@@ -30,32 +35,36 @@ impl Stale {
 
     /// Adds `row`, which was not on the list and has been overwritten or deleted by change `seq`.
     pub fn add(&mut self, seq: Seq, row: Arc<Row>) {
-        self.0.push_back((seq, row));
+        self.rows.push_back((seq, row));
+    }
+
+    /// Notes that `bytes` bytes of older versions have been left out, and frees memory if they are many by now.
+    pub fn left_out(&mut self, bytes: u64, guard: &Guard) {
+        self.left_out += bytes;
+        if self.left_out >= FREED_AT_ONCE_BYTES {
+            guard.flush();
+            self.left_out = 0;
+        }
     }
 
     /// Whether [`Stale::clean`] would find something to do.
     pub fn is_due(&self, horizons: &Horizons) -> bool {
-        self.0.front().is_some_and(|(seq, ..)| *seq <= horizons.oldest())
+        self.rows.front().is_some_and(|(seq, ..)| *seq <= horizons.oldest())
     }
 
     /// Frees what no reader needs, of at most `most` rows.
     pub fn clean(&mut self, index: &Index, booked: &Booked, horizons: &Horizons, most: usize) {
-        let mut freed = 0;
         for _ in 0..most {
             if !self.is_due(horizons) {
                 return;
             }
-            let Some((_, row)) = self.0.pop_front() else { return };
+            let Some((_, row)) = self.rows.pop_front() else { return };
             // Entered anew for each row: entering is what frees, now and then, what earlier rows have left behind.
             let guard = epoch::pin();
             let Some(newest) = row.newest.get(&guard) else { continue };
             let trimmed = newest.trim(horizons, &guard);
             booked.trimmed(trimmed);
-            freed += trimmed;
-            if freed >= FREED_AT_ONCE_BYTES {
-                guard.flush();
-                freed = 0;
-            }
+            self.left_out(trimmed, &guard);
             if newest.is_alone() && newest.kind != Kind::Delete {
                 continue;
             }
@@ -66,7 +75,7 @@ impl Stale {
                 index.remove(&row.key);
                 booked.row_removed(row_bytes(row.key.len()), bytes);
             } else {
-                self.0.push_back((newest.seq, row));
+                self.rows.push_back((newest.seq, row));
             }
         }
     }

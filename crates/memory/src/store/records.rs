@@ -211,7 +211,9 @@ impl Store {
         row.newest.put_in_front(version, |version| &version.older);
         if was_stale {
             let newest = row.newest.get(guard);
-            self.booked.trimmed(newest.map_or(0, |newest| newest.trim_behind(before, horizons, guard)));
+            let trimmed = newest.map_or(0, |newest| newest.trim_behind(before, horizons, guard));
+            self.booked.trimmed(trimmed);
+            writer.stale.left_out(trimmed, guard);
             // The version behind one that is not published yet stays, and so does the row on the list, where it is
             // once.
             debug_assert!(newest.is_some_and(|newest| !newest.is_alone()), "the newest version is never published");
