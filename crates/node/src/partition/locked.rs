@@ -198,6 +198,8 @@ impl Drop for LockedRows<'_> {
         let (reads, bytes) = (*self.reads.get_mut(), *self.read_bytes.get_mut());
         if reads > 0 {
             self.partition.account.book_user(Direction::Read, bytes);
+        }
+        if reads > 1 {
             self.partition.account.book_user_ops(Direction::Read, reads - 1);
         }
     }
