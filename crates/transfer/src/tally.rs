@@ -1,7 +1,7 @@
 //! How far a transfer has got, for those who watch it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -68,8 +68,6 @@ pub struct Tally {
     pub source: AtomicU64,
     /// How often the transfer began anew.
     pub restarts: AtomicU64,
-    /// The target has all that the source had when it was asked last, a few seconds ago at most.
-    pub in_step: AtomicBool,
     refused: AtomicU64,
     kept: Mutex<Kept>,
 }
@@ -88,7 +86,6 @@ impl Default for Tally {
             applied: AtomicU64::default(),
             source: AtomicU64::new(u64::MAX),
             restarts: AtomicU64::default(),
-            in_step: AtomicBool::default(),
             refused: AtomicU64::default(),
             kept: Mutex::default(),
         }
@@ -137,17 +134,20 @@ impl Tally {
         (source < u64::MAX).then(|| source.saturating_sub(self.applied.load(Ordering::Relaxed)))
     }
 
+    /// Whether the target has all that the source had when it was asked last, a few seconds ago at most.
+    pub fn is_in_step(&self) -> bool {
+        self.lag() == Some(0)
+    }
+
     /// Notes that the tenant has everything up to `offset`.
     pub fn apply(&self, offset: u64) {
         self.applied.store(offset, Ordering::Relaxed);
-        self.in_step.store(self.lag() == Some(0), Ordering::Relaxed);
     }
 
     /// Notes that the source is at `offset`; `None` = nobody knows. While it is not followed, that means nothing.
     pub fn tell_source(&self, offset: Option<u64>) {
         let offset = offset.filter(|_| self.phase() == Phase::Following);
         self.source.store(offset.unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.in_step.store(self.lag() == Some(0), Ordering::Relaxed);
     }
 
     /// What the transfer is doing.

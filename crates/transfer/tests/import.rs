@@ -307,7 +307,7 @@ fn a_running_server_is_followed_under_writes_with_and_without_a_disk() {
                 .await;
             end_writes.send(true).expect("it writes");
             assert!(writer.await.expect("no panic") > 10);
-            wait_until(&import, |import| import.tally.in_step.load(Ordering::Relaxed)).await;
+            wait_until(&import, |import| import.tally.is_in_step()).await;
             let keys = Client::new(&source.address()).await;
             drop(keys);
             let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
@@ -418,10 +418,8 @@ fn nothing_is_missed_or_done_twice_when_links_break_and_servers_are_killed() {
         end_writes.send(true).expect("it writes");
         writer.await.expect("no panic");
         let before = import.tally.applied.load(Ordering::Relaxed);
-        wait_until(&import, |import| {
-            import.tally.in_step.load(Ordering::Relaxed) && import.tally.applied.load(Ordering::Relaxed) > before
-        })
-        .await;
+        wait_until(&import, |import| import.tally.is_in_step() && import.tally.applied.load(Ordering::Relaxed) > before)
+            .await;
         let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
         assert_eq!(compared.different, 0, "{:?}", compared.differences);
         // The import itself is killed, and goes on where it was.
@@ -431,7 +429,7 @@ fn nothing_is_missed_or_done_twice_when_links_break_and_servers_are_killed() {
         client.ask("INCR counter").await;
         let again = support::import(target.address(), Choice::default());
         let running = begin(&source, &again, &stopped);
-        wait_until(&again, |import| import.tally.in_step.load(Ordering::Relaxed)).await;
+        wait_until(&again, |import| import.tally.is_in_step()).await;
         assert_eq!(again.tally.keys.load(Ordering::Relaxed), 0);
         stop.send(true).expect("it runs");
         running.await.expect("no panic").expect("it ends in order");

@@ -47,10 +47,6 @@ async fn answer(stream: &mut TcpStream, position: u64) {
     stream.write_all(reply.as_bytes()).await.expect("it listens");
 }
 
-fn is_in_step(tally: &Tally) -> bool {
-    tally.in_step.load(Ordering::Relaxed)
-}
-
 #[test]
 fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
     run(async {
@@ -59,7 +55,7 @@ fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
         let (clock, tally) = (Arc::new(HastyClock(AtomicU64::new(0))), Arc::<Tally>::default());
         tally.set_phase(Phase::Following);
         tally.apply(100);
-        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false));
+        assert_eq!((tally.lag(), tally.is_in_step()), (None, false));
         let watching = tokio::spawn(watch(address, Arc::clone(&tally), clock.clone()));
         let (mut stream, _) = listener.accept().await.expect("it asks");
         answer(&mut stream, 100).await;
@@ -67,22 +63,22 @@ fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
             tokio::task::yield_now().await;
         }
         tally.apply(100);
-        assert_eq!((tally.lag(), is_in_step(&tally)), (Some(0), true));
+        assert_eq!((tally.lag(), tally.is_in_step()), (Some(0), true));
         // Nothing more is applied, as while the tenant does not answer.
         answer(&mut stream, 200).await;
         while tally.lag() == Some(0) {
             tokio::task::yield_now().await;
         }
-        assert_eq!((tally.lag(), is_in_step(&tally)), (Some(100), false));
+        assert_eq!((tally.lag(), tally.is_in_step()), (Some(100), false));
         tally.apply(200);
-        assert_eq!((tally.lag(), is_in_step(&tally)), (Some(0), true));
+        assert_eq!((tally.lag(), tally.is_in_step()), (Some(0), true));
         // The source takes no more connections.
         drop((stream, listener));
         let end = clock.now() + 10 * SECOND;
         while clock.now() < end {
             tokio::task::yield_now().await;
         }
-        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false));
+        assert_eq!((tally.lag(), tally.is_in_step()), (None, false));
         watching.abort();
     });
 }
@@ -95,11 +91,11 @@ fn a_transfer_that_does_not_follow_is_not_in_step_and_has_no_lag() {
         tally.set_phase(Phase::Following);
         tally.source.store(100, Ordering::Relaxed);
         tally.apply(100);
-        assert!(is_in_step(&tally));
+        assert!(tally.is_in_step());
         tally.set_phase(phase);
-        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false), "{phase:?}");
+        assert_eq!((tally.lag(), tally.is_in_step()), (None, false), "{phase:?}");
         // An answer of the source that comes late.
         tally.tell_source(Some(100));
-        assert_eq!((tally.lag(), is_in_step(&tally)), (None, false), "{phase:?}");
+        assert_eq!((tally.lag(), tally.is_in_step()), (None, false), "{phase:?}");
     }
 }

@@ -68,7 +68,7 @@ impl Shown {
         let (keys, read, commands) = (get(&tally.keys), get(&tally.bytes), get(&tally.commands));
         let rates = (keys.saturating_sub(before.keys), read.saturating_sub(before.bytes));
         let lag = lag(tally);
-        let in_step = tally.in_step.load(Ordering::Relaxed);
+        let in_step = tally.is_in_step();
         let behind = if in_step || tally.phase() != Phase::Following { 0 } else { before.behind + 1 };
         let followed = commands.saturating_sub(before.commands);
         *before = Before { keys, bytes: read, commands, behind };
@@ -119,7 +119,7 @@ impl Shown {
             "bytes": get(&tally.bytes),
             "bytes_expected": get(&tally.bytes_expected),
             "commands": get(&tally.commands),
-            "in_step": tally.in_step.load(Ordering::Relaxed),
+            "in_step": tally.is_in_step(),
             "lag_bytes": tally.lag(),
             "behind_seconds": before.behind,
             "refused": tally.refusals(),

@@ -292,8 +292,7 @@ pub(super) async fn follow(
             }
         }
         import.tally.apply(position.offset);
-        let in_step = import.tally.in_step.load(Ordering::Relaxed);
-        if *stop.borrow() || (in_step && import.choice.until_in_step) {
+        if *stop.borrow() || (import.choice.until_in_step && import.tally.is_in_step()) {
             return Ok(());
         }
         let second = pause(&import.clock, 200);
