@@ -14,7 +14,7 @@ use crate::import::Choice;
 use crate::resp::{Connection, Reply, Requests, Verdict, judge};
 use crate::scan::Scan;
 use crate::tally::Tally;
-use crate::target::{DATABASES, Target, select};
+use crate::target::{Target, select};
 use crate::within::pause;
 
 /// Bytes behind a dumped value: a version and a checksum.
@@ -63,7 +63,7 @@ pub async fn export<W: Write>(
     let mut connection = target.connect().await?;
     let mut out = Out { out, file: Writer::new(facts) };
     functions(&mut connection, tally, &mut out.file.waiting).await?;
-    for database in (0..DATABASES).filter(|&database| choice.has(u64::from(database))) {
+    for database in choice.chosen() {
         select(&mut connection, database).await?;
         push_database(target, &mut connection, database, tally, &mut out).await?;
     }

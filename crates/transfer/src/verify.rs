@@ -77,7 +77,7 @@ pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>)
     let mut here = import.target.connect().await?;
     let value_bytes_max = import.target.value_bytes_max(&mut here).await?;
     let mut compared = Compared::default();
-    for database in (0..DATABASES).filter(|&database| import.choice.has(u64::from(database))) {
+    for database in import.choice.chosen() {
         match there.call(&["SELECT", &database.to_string()]).await? {
             // The source has no more databases.
             Reply::Error(error) if error.contains("out of range") => break,

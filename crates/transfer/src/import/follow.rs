@@ -73,7 +73,7 @@ impl Taker<'_> {
     /// command is whole, or a transaction is not. `from` is the position right behind what was taken before.
     fn take<B: Bytes>(&mut self, input: &mut Input<B>, from: &Position) -> Result<Option<Taken>> {
         // A step without commands only tells the position, in a database that is imported.
-        let database = self.import.choice.databases.first().copied().unwrap_or(0);
+        let database = self.import.choice.first();
         let step = || Step { database, ..Step::default() };
         let begin = || Taken { step: step(), end: from.clone(), is_asked: false, bytes: 0 };
         let mut taken = self.begun.take().unwrap_or_else(begin);
@@ -135,7 +135,7 @@ impl Taker<'_> {
         let choice = &self.import.choice;
         let database = match name.as_str() {
             // Libraries belong to no database.
-            "FUNCTION" => u64::from(choice.databases.first().copied().unwrap_or(0)),
+            "FUNCTION" => u64::from(choice.first()),
             _ => taken.end.database,
         };
         let Some(words) = self.within_choice(&name, words, database) else { return };
@@ -145,7 +145,7 @@ impl Taker<'_> {
                 tally.refuse(database, &shown(), OWN_KEYS);
                 return;
             }
-            let chosen: Vec<u8> = (0..DATABASES).filter(|&at| choice.has(u64::from(at))).collect();
+            let chosen = choice.chosen();
             taken.step = Step { database: chosen[0], is_alone: true, ..Step::default() };
             if choice.databases.is_empty() {
                 taken.step.commands.push((words, taken.end.offset));

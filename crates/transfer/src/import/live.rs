@@ -135,14 +135,9 @@ impl Live<'_> {
         }
     }
 
-    /// The first database that is imported.
-    fn first(&self) -> u8 {
-        self.import.choice.databases.first().copied().unwrap_or(0)
-    }
-
     /// Refuses to go on with an import of other databases: what that one has left out would be missing.
     async fn check_choice(&mut self) -> Result {
-        let (first, numbers) = (self.first(), self.import.choice.numbers());
+        let (first, numbers) = (self.import.choice.first(), self.import.choice.numbers());
         let chosen = self.steps.chosen().await?;
         match chosen {
             Some(chosen) if chosen != numbers => Err(Failure::new(format!(
@@ -242,9 +237,9 @@ impl Live<'_> {
             }
         }
         self.steps.end().await?;
-        let first = self.first();
-        self.steps.choose(first, self.import.choice.numbers()).await?;
-        self.steps.begin(first, &position).await?;
+        let choice = &self.import.choice;
+        self.steps.choose(choice.first(), choice.numbers()).await?;
+        self.steps.begin(choice.first(), &position).await?;
         self.position = Some(position);
         let (socket, received) = input.into_parts();
         Ok((Input::new(socket, received), acks))

@@ -47,10 +47,19 @@ impl Choice {
         self.databases.is_empty() || self.databases.iter().any(|&chosen| u64::from(chosen) == database)
     }
 
+    /// The database that was named first: what belongs to none is written there.
+    fn first(&self) -> u8 {
+        self.databases.first().copied().unwrap_or(0)
+    }
+
+    /// All databases that are wanted, in their order.
+    pub fn chosen(&self) -> Vec<u8> {
+        (0..DATABASES).filter(|&at| self.has(u64::from(at))).collect()
+    }
+
     /// The numbers of all databases that are wanted, in their order.
     fn numbers(&self) -> String {
-        let numbers = (0..DATABASES).filter(|&at| self.has(u64::from(at)));
-        numbers.map(|at| at.to_string()).collect::<Vec<_>>().join(" ")
+        self.chosen().iter().map(u8::to_string).collect::<Vec<_>>().join(" ")
     }
 }
 
