@@ -6,7 +6,7 @@ use super::{Import, OWN_NAME, is_own};
 use crate::failure::{Failure, Result};
 use crate::pace::Pace;
 use crate::rdb::{Bytes, Dump, Item, Key, Part, Value};
-use crate::target::{Batch, DATABASES, Lanes, Whole, push_function, push_part, push_whole};
+use crate::target::{DATABASES, Lanes, Whole, push_function, push_part, push_whole};
 
 /// Writes everything that comes from `dump`. When this is done, the tenant has all of it.
 pub(super) async fn load<B: Bytes>(import: &Import, dump: &mut Dump<B>) -> Result {
@@ -32,9 +32,6 @@ async fn load_all<B: Bytes>(import: &Import, dump: &mut Dump<B>, lanes: &mut Lan
                 let line = source.split(|&byte| byte == b'\n').next().unwrap_or_default();
                 batch.begin(line);
                 push_function(batch, &source);
-                if let Some(reason) = batch.left_out() {
-                    import.tally.refuse(0, line, reason);
-                }
             }
             Item::ModuleAux(module) if !import.choice.skip_modules => return Err(of_a_module("something", &module)),
             Item::ModuleAux(_) => {}
@@ -98,12 +95,12 @@ async fn load_key<B: Bytes>(
         Value::Text(text) => {
             let batch = lanes.batch(at, &name).await?;
             whole.push_text(batch, &text);
-            finish(import, batch, at, &name);
+            batch.finish();
         }
         Value::Whole(body) => {
             let batch = lanes.batch(at, &name).await?;
             push_whole(batch, &whole, body).await;
-            finish(import, batch, at, &name);
+            batch.finish();
         }
         Value::TooLong(bytes) => {
             tally.refuse(database, &name, &format!("its value has {bytes} bytes, more than the target takes"));
@@ -112,14 +109,6 @@ async fn load_key<B: Bytes>(
         Value::Module(_) => {}
     }
     Ok(())
-}
-
-/// Ends a key all of whose requests were pushed, unless one was left out that is too long for the target.
-fn finish(import: &Import, batch: &mut Batch, database: u8, key: &[u8]) {
-    match batch.left_out() {
-        Some(reason) => import.tally.refuse(u64::from(database), key, reason),
-        None => batch.finish(),
-    }
 }
 
 async fn load_parts<B: Bytes>(
@@ -133,7 +122,7 @@ async fn load_parts<B: Bytes>(
 ) -> Result {
     let batch = lanes.batch(database, whole.key).await?;
     batch.push(&[b"DEL".as_slice(), whole.key]);
-    let (mut len, mut refused) = (0, batch.left_out().map(str::to_owned));
+    let (mut len, mut refused) = (0, batch.why_left_out().map(str::to_owned));
     while let Some(part) = dump.part().await? {
         tell(import, dump, pace, before).await;
         match part {
@@ -143,20 +132,20 @@ async fn load_parts<B: Bytes>(
             part => {
                 let batch = lanes.batch(database, whole.key).await?;
                 len = push_part(batch, whole.key, len, part);
-                refused = batch.left_out().map(str::to_owned);
+                refused = batch.why_left_out().map(str::to_owned);
             }
         }
     }
     let batch = lanes.batch(database, whole.key).await?;
     if let Some(reason) = refused {
-        import.tally.refuse(u64::from(database), whole.key, &reason);
+        batch.leave_out(reason);
         batch.push(&[b"DEL".as_slice(), whole.key]);
         return Ok(());
     }
     if let Some(at_ms) = whole.expire_at_ms {
         batch.push(&[b"PEXPIREAT".as_slice(), whole.key, at_ms.to_string().as_bytes()]);
     }
-    finish(import, batch, database, whole.key);
+    batch.finish();
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Requests to one database that are sent together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::too_long;
@@ -27,8 +27,8 @@ pub struct Batch {
     pub bytes: usize,
     /// Bytes of the longest value that the target takes, if requests that it does not take are left out.
     value_bytes_max: Option<usize>,
-    /// Why a request was left out.
-    left_out: Option<String>,
+    /// The keys of which something was left out, as indexes into `keys`, each with the first reason.
+    pub left_out: BTreeMap<u32, String>,
 }
 
 impl Batch {
@@ -39,7 +39,6 @@ impl Batch {
 
     /// Begins `key`, or goes on with it: the requests that are pushed next belong to it.
     pub fn begin(&mut self, key: &[u8]) {
-        self.left_out = None;
         if self.keys.last().is_none_or(|last| last != key) {
             self.keys.push(key.to_vec());
         }
@@ -48,7 +47,7 @@ impl Batch {
     /// Appends a request for the key that was begun, or notes why it is left out.
     pub fn push<W: AsRef<[u8]>>(&mut self, words: &[W]) {
         if let Some(reason) = self.value_bytes_max.and_then(|bytes_max| too_long(words, bytes_max)) {
-            self.left_out.get_or_insert(reason);
+            self.leave_out(reason);
             return;
         }
         self.bytes += words.iter().map(|word| word.as_ref().len() + 16).sum::<usize>();
@@ -65,14 +64,22 @@ impl Batch {
         }
     }
 
-    /// Why a request was left out since [`begin`](Self::begin), if one was.
-    pub fn left_out(&self) -> Option<&str> {
-        self.left_out.as_deref()
+    /// Notes why something of the key that was begun last is not in this batch: the key counts as refused.
+    pub fn leave_out(&mut self, reason: String) {
+        let last = self.last();
+        self.left_out.entry(last).or_insert(reason);
+        // The name is kept, though perhaps no request has it.
+        self.bytes += self.keys.last().map_or(0, Vec::len);
     }
 
-    /// Whether there is nothing to send.
+    /// Why something of the key that was begun last was left out of this batch, if it was.
+    pub fn why_left_out(&self) -> Option<&str> {
+        self.left_out.get(&self.last()).map(String::as_str)
+    }
+
+    /// Whether there is nothing to send or to count.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.finished.is_empty()
+        self.requests.is_empty() && self.finished.is_empty() && self.left_out.is_empty()
     }
 
     /// Notes that all requests for the key that was begun last have been pushed.
@@ -108,10 +115,9 @@ impl Batch {
         from..end.min(from.saturating_add(most))
     }
 
-    /// The key that the request of this number belongs to.
-    pub fn key_of(&self, request: usize) -> &[u8] {
-        let owner = self.owners.get(request).and_then(|&owner| self.keys.get(owner as usize));
-        owner.map_or(&[], Vec::as_slice)
+    /// The name of a key, of which this is the index into `keys`.
+    pub fn name(&self, key: u32) -> &[u8] {
+        self.keys.get(key as usize).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -138,18 +144,19 @@ mod tests {
     fn requests_that_are_too_long_are_left_out() {
         let mut batch = Batch::within(1 << 20);
         let fields = |bytes, count| vec![vec![b'v'; bytes]; count];
-        for (words, said) in [
-            (fields((1 << 20) + 1, 1), Some("1048577 bytes")),
-            (fields(1 << 20, 16), Some("16 words")),
-            (fields(1, (1 << 20) + 1), Some("1048577 words")),
-            (fields(1 << 20, 15), None),
-            (fields(1, 1 << 20), None),
+        for (key, words, said) in [
+            ("long", fields((1 << 20) + 1, 1), Some("1048577 bytes")),
+            ("wide", fields(1 << 20, 16), Some("16 words")),
+            ("many", fields(1, (1 << 20) + 1), Some("1048577 words")),
+            ("fits", fields(1 << 20, 15), None),
+            ("all", fields(1, 1 << 20), None),
         ] {
             let before = batch.requests.len();
-            batch.begin(b"key");
+            batch.begin(key.as_bytes());
             batch.push_bound(&words);
-            assert!(batch.left_out().is_some() == said.is_some(), "{} words", words.len());
-            assert!(batch.left_out().unwrap_or_default().contains(said.unwrap_or_default()), "{:?}", batch.left_out());
+            let why = batch.why_left_out();
+            assert_eq!(why.is_some(), said.is_some(), "{key}");
+            assert!(why.unwrap_or_default().contains(said.unwrap_or_default()), "{why:?}");
             let is_there = batch.requests.len() > before;
             assert_eq!((is_there, batch.bound.contains(&before)), (said.is_none(), said.is_none()));
         }

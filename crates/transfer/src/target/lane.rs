@@ -19,10 +19,10 @@ pub(super) struct Lane {
     connection: Option<(Connection, u8)>,
     /// The server's id of the connection that was opened last.
     id: Option<i64>,
-    /// Keys of the current batch of which a request was refused.
+    /// Keys of the current batch of which something was left out or refused.
     refused: BTreeSet<u32>,
-    /// The database and the name of the last key of the batch before, if a request of it was refused: the current batch
-    /// may go on with this key.
+    /// The database and the name of the last key of the batch before, if that counts as refused: the current batch may
+    /// go on with this key.
     refused_before: Option<(u8, Vec<u8>)>,
 }
 
@@ -66,6 +66,7 @@ impl Lane {
         if before.is_some_and(|(database, key)| batch.database == database && batch.keys.first() == Some(&key)) {
             self.refused.insert(0);
         }
+        batch.left_out.iter().for_each(|(&key, reason)| self.refuse(batch, key, reason));
         while progress.done < batch.requests.len() {
             // A request that was put off goes alone: those behind it would take the units that it waits for, each time.
             let is_put_off = progress.put_off == Some(progress.done);
@@ -201,6 +202,13 @@ impl Lane {
         }
     }
 
+    /// Counts a key as refused: once, with the first reason, however many of its requests are left out or refused.
+    fn refuse(&mut self, batch: &Batch, key: u32, reason: &str) {
+        if self.refused.insert(key) {
+            self.tally.refuse(u64::from(batch.database), batch.name(key), reason);
+        }
+    }
+
     /// What the reply to request `at` says: after how many milliseconds it has to be sent again, if so.
     ///
     /// # Errors
@@ -211,12 +219,7 @@ impl Lane {
             Verdict::Fine => {}
             Verdict::Again(wait_ms) => return Ok(Some(wait_ms)),
             Verdict::Unclear => return Err(Failure::broken(error)),
-            Verdict::Refused => {
-                // A key counts once, with the first reason, however many of its requests are refused.
-                if batch.owners.get(at).is_none_or(|&owner| self.refused.insert(owner)) {
-                    self.tally.refuse(u64::from(batch.database), batch.key_of(at), error);
-                }
-            }
+            Verdict::Refused => self.refuse(batch, batch.owners[at], error),
             Verdict::End => return Err(Failure::ended(error)),
         }
         Ok(None)
