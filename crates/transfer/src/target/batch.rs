@@ -151,13 +151,14 @@ mod tests {
             ("fits", fields(1 << 20, 15), None),
             ("all", fields(1, 1 << 20), None),
         ] {
-            let before = batch.requests.len();
+            let (before, bytes) = (batch.requests.len(), batch.bytes);
             batch.begin(key.as_bytes());
             batch.push_bound(&words);
             let why = batch.why_left_out();
             assert_eq!(why.is_some(), said.is_some(), "{key}");
             assert!(why.unwrap_or_default().contains(said.unwrap_or_default()), "{why:?}");
             let is_there = batch.requests.len() > before;
+            assert!(batch.bytes > bytes, "its name is kept");
             assert_eq!((is_there, batch.bound.contains(&before)), (said.is_none(), said.is_none()));
         }
     }

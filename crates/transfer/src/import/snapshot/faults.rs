@@ -340,6 +340,33 @@ fn a_key_counts_as_refused_once_however_many_of_its_requests_are() {
 }
 
 #[test]
+fn a_key_of_which_something_is_left_out_counts_as_refused_once() {
+    in_runtime(async {
+        let store = FakeStore::start(Faults::default()).await;
+        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let tally: Arc<Tally> = Arc::default();
+        let mut lanes = Lanes::new(&target, &tally).within(1_000);
+        let long = "v".repeat(2_000);
+        for key in ["taken", "left out"] {
+            let batch = lanes.batch(0, key.as_bytes()).await.expect("a batch");
+            if key == "left out" {
+                // There is no such stream.
+                batch.push(&["XSETID", key, "1-0", "ENTRIESADDED", "1", "MAXDELETEDID", "0-0"]);
+                batch.push(&["SET", key, long.as_str()]);
+                batch.push(&["SET", key, long.as_str()]);
+            }
+            batch.push(&["SET", key, "value"]);
+            batch.finish();
+        }
+        lanes.finish().await.expect("nothing breaks");
+        assert_eq!((tally.keys.load(Ordering::Relaxed), tally.refusals()), (1, 1));
+        let (refused, _) = tally.refused();
+        assert_eq!(refused[0].what, "left out");
+        assert!(refused[0].reason.contains("2000 bytes"), "{}", refused[0].reason);
+    });
+}
+
+#[test]
 fn libraries_of_functions_that_are_refused_are_listed_one_by_one() {
     in_runtime(async {
         let mut writer = Writer::new(&[]);
