@@ -111,13 +111,15 @@ impl Steps {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
         self.marks = self.read_marks(&mut connection).await?;
-        let newest: Option<Vec<&Position>> = (0..self.partitions.count()).map(|at| self.newest_of(at)).collect();
-        Ok(newest.and_then(|newest| newest.into_iter().min_by_key(|mark| mark.offset).cloned()))
+        let newest: Option<Vec<_>> = (0..self.partitions.count()).map(|at| self.newest_of(at)).collect();
+        let least = newest.and_then(|newest| newest.into_iter().min_by_key(|(_, mark)| mark.offset));
+        Ok(least.map(|(_, mark)| mark.clone()))
     }
 
-    /// Up to where a partition has everything.
-    fn newest_of(&self, partition: usize) -> Option<&Position> {
-        self.marks[partition].values().max_by_key(|mark| mark.offset)
+    /// Up to where a partition has everything, and the database whose mark says so.
+    fn newest_of(&self, partition: usize) -> Option<(u8, &Position)> {
+        let marks = self.marks[partition].iter().map(|(&database, mark)| (database, mark));
+        marks.max_by_key(|(_, mark)| mark.offset)
     }
 
     /// Writes the first marks, for the data that was written without marks.
@@ -136,11 +138,8 @@ impl Steps {
         self.connection = None;
         let mut connection = self.target.connect_again().await?;
         self.marks = self.read_marks(&mut connection).await?;
-        let place_of_newest = |marks: &BTreeMap<u8, Position>| {
-            let newest = marks.iter().max_by_key(|(_, mark)| mark.offset);
-            newest.map(|(&database, _)| database)
-        };
-        let newest: Vec<Option<u8>> = self.marks.iter().map(place_of_newest).collect();
+        let newest = |at| self.newest_of(at).map(|(database, _)| database);
+        let newest: Vec<Option<u8>> = (0..self.partitions.count()).map(newest).collect();
         let del = |database: u8, key: Vec<u8>| (database, vec![b"DEL".to_vec(), key]);
         let (mut asked, mut last, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
         for database in 0..DATABASES {
@@ -162,7 +161,7 @@ impl Steps {
     /// Does a step that ends at `end`, except the parts that have been done already, as the marks say. When this is
     /// done, all of the step is in the tenant, or counted as refused.
     pub(super) async fn apply(&mut self, step: &Step, end: &Position) -> Result {
-        let reached = |steps: &Self, partition| steps.newest_of(partition).map_or(0, |mark| mark.offset);
+        let reached = |steps: &Self, partition| steps.newest_of(partition).map_or(0, |(_, mark)| mark.offset);
         if self.has_no_transaction(step) {
             let home = self.partitions.home();
             return match reached(self, home) >= end.offset {
