@@ -1,8 +1,7 @@
 //! `weir completions`: scripts that let a shell complete our commands.
 
 use clap::{Args, ValueEnum};
-
-use crate::out;
+use weir_scenario::out;
 
 /// Prints a script that teaches a shell to complete weir's commands and options.
 #[derive(Debug, Args)]

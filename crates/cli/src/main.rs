@@ -9,9 +9,9 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-// First, for its macros.
+// For its macros that print, which every module here has instead of those of the standard library.
 #[macro_use]
-mod out;
+extern crate weir_scenario;
 
 mod bench;
 mod calibrate;

@@ -6,12 +6,12 @@ use clap::Args;
 use weir_admission::policy::{Recording, Replayed};
 use weir_gateway::admin::wire::{SlowReply, Why as Answer};
 use weir_node::waits::Cause;
+use weir_scenario::out;
 
 use super::Outcome;
 use super::client::Server;
 use super::moment::{unix_seconds, utc};
 use super::tenant::path;
-use crate::out;
 
 /// Explains what slows a tenant down, and what the policies decided about it: stage, reason, time until a write would
 /// stall.
