@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde::{Deserialize, Serialize};
 
 use super::bursts::Bursts;
@@ -63,19 +64,59 @@ pub struct Waves {
 /// Tenants' usual traffic is heavy-tailed and follows the day. Bursts come at random, some to many tenants at once. The
 /// traffic is generated from the seed, or read from a file. `--scale` thins the events and leaves their times, so that
 /// controllers keep their seconds.
-#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[derive(Debug, Args)]
 #[group(skip)]
-pub struct Replay {
+struct ReplayLine {
     /// A trace to replay: `second,tenant,writes,reads`, in shares of what was bought; `--partitions` and `--seconds`
-    /// say how many of its tenants are played, and for how long
+    /// say how many of its tenants are played, and for how long [default: all of them, to its end, but no more than a
+    /// week]
     #[arg(long, value_name = "FILE.csv")]
-    pub trace: Option<PathBuf>,
+    trace: Option<PathBuf>,
     /// Write the trace that is replayed to this file
     #[arg(long, value_name = "FILE.csv")]
-    pub record: Option<PathBuf>,
+    record: Option<PathBuf>,
     /// What `shortage` has as well; `--seconds 604800` is a week
     #[command(flatten)]
+    common: Shortage,
+}
+
+/// A week of a node's traffic: the command line, and what of it was said.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Replay {
+    /// The file to replay; the trace is drawn if there is none.
+    pub trace: Option<PathBuf>,
+    /// The file to which the trace is written.
+    pub record: Option<PathBuf>,
+    /// What `shortage` has as well.
     pub common: Shortage,
+    /// Nobody said how many tenants are played: all of a file.
+    pub all_tenants: bool,
+    /// Nobody said for how long: a file to its end.
+    pub to_end: bool,
+}
+
+impl FromArgMatches for Replay {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_default = |id: &str| matches.value_source(id) == Some(ValueSource::DefaultValue);
+        let (all_tenants, to_end) = (is_default("partitions"), is_default("seconds"));
+        let ReplayLine { trace, record, common } = ReplayLine::from_arg_matches(matches)?;
+        Ok(Self { trace, record, common, all_tenants, to_end })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Replay {
+    fn augment_args(command: Command) -> Command {
+        ReplayLine::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ReplayLine::augment_args_for_update(command)
+    }
 }
 
 /// The trace in a user's file, which has one tenant at least. An error names the file.
@@ -139,9 +180,18 @@ impl Replay {
     /// # Errors
     /// The error says in words what cannot be run.
     pub fn plan(self) -> Result<Plan, String> {
-        let args = self.common;
+        let mut args = self.common;
         let trace = match &self.trace {
-            Some(path) => read(path)?,
+            Some(path) => {
+                let trace = read(path)?;
+                if self.all_tenants {
+                    args.partitions = u16::try_from(trace.tenants()).map_err(|_| "too many tenants".to_owned())?;
+                }
+                if self.to_end {
+                    args.seconds = trace.seconds().min(SECONDS_MAX);
+                }
+                trace
+            }
             None => Trace::generate(usize::from(args.partitions), args.seconds, args.seed),
         };
         if let Some(path) = &self.record {
@@ -244,7 +294,7 @@ mod tests {
             crate::table::heading(&plan)
         };
         let path = file.to_str().expect("text");
-        let text = of(&["--trace", path]);
+        let text = of(&["--trace", path, "--partitions", "32"]);
         assert!(text.contains("the trace has 2 tenants and ") && text.contains("32 tenants are played"), "{text}");
         // This one is drawn as it is played, up to a whole step.
         let text = of(&["--seconds", "15"]);
