@@ -296,6 +296,10 @@ mod tests {
         let path = file.to_str().expect("text");
         let text = of(&["--trace", path, "--partitions", "32"]);
         assert!(text.contains("the trace has 2 tenants and ") && text.contains("32 tenants are played"), "{text}");
+        let text = of(&["--trace", path, "--seconds", "10"]);
+        assert!(text.contains("the trace has 2 tenants and 30 s; 2 tenants are played for 10 s"), "{text}");
+        let text = of(&["--trace", path]);
+        assert!(text.starts_with("2 partitions, ") && !text.contains("the trace has"), "{text}");
         // This one is drawn as it is played, up to a whole step.
         let text = of(&["--seconds", "15"]);
         assert!(!text.contains("the trace has"), "{text}");
