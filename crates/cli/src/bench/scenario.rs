@@ -1,6 +1,7 @@
 //! `weir bench shortage`, `surge`, `waves`, `bursts`, `steady` and `trace`: the scenarios of `weir sim` on a real disk,
 //! next to RocksDB.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -58,6 +59,17 @@ impl Rivals {
     }
 }
 
+/// Caps in MB/s. In bytes, a part of a smaller one would be 0, which the kernel takes for no limit.
+const MBPS: RangeInclusive<f64> = 0.001..=1e6;
+
+/// Reads a cap, in MB/s.
+fn mbps(text: &str) -> std::result::Result<f64, String> {
+    let read = text.parse::<f64>().ok().filter(|read| MBPS.contains(read));
+    read.ok_or_else(|| {
+        format!("a cap is between {} and {} MB/s; without the option there is none", MBPS.start(), MBPS.end())
+    })
+}
+
 /// The arguments that only a run on a disk needs.
 #[derive(Debug, Args)]
 pub(super) struct DiskArgs {
@@ -65,13 +77,13 @@ pub(super) struct DiskArgs {
     rivals: Rivals,
     /// Let the kernel read and write at most this many MB/s together for each contestant while the load runs: one pool,
     /// as most rented disks and `weir sim` have it
-    #[arg(long, value_name = "RW", conflicts_with_all = ["cap_read_mbps", "cap_write_mbps"])]
+    #[arg(long, value_name = "RW", conflicts_with_all = ["cap_read_mbps", "cap_write_mbps"], value_parser = mbps)]
     cap_mbps: Option<f64>,
     /// Let the kernel read at most this many MB/s
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = mbps)]
     cap_read_mbps: Option<f64>,
     /// Let the kernel write at most this many MB/s
-    #[arg(long, value_name = "W")]
+    #[arg(long, value_name = "W", value_parser = mbps)]
     cap_write_mbps: Option<f64>,
     /// Let Weir assume both caps for the device, reads and writes apart, as `weir calibrate` would find them; without
     /// this it assumes the sum that the scenario says (--bosr, --device)
@@ -92,7 +104,7 @@ impl DiskArgs {
     /// The caps that the kernel enforces.
     pub(super) fn caps(&self) -> Caps {
         match self.cap_mbps {
-            Some(pool) => Caps::pool((pool.max(0.0) * 1e6) as u64),
+            Some(pool) => Caps::pool((pool * 1e6) as u64),
             None => Caps::from_mbps(self.cap_read_mbps, self.cap_write_mbps),
         }
     }
