@@ -241,6 +241,19 @@ mod tests {
     }
 
     #[test]
+    fn a_cap_that_would_limit_nothing_is_refused() {
+        for option in ["cap-mbps", "cap-read-mbps", "cap-write-mbps"] {
+            for cap in ["0", "-1", "0.00001", "NaN", "inf", "fast"] {
+                for bench in ["shortage", "ycsb"] {
+                    let (kind, said) = refused(&format!("weir bench {bench} --{option}={cap}"));
+                    assert_eq!(kind, ErrorKind::ValueValidation, "{option} {cap}: {said}");
+                    assert!(said.contains("between 0.001 and"), "{said}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_help_has_a_line_for_every_profile_and_scenario() {
         let mut command = Cli::command();
         let mut help = |path: &[&str]| {
