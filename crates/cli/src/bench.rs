@@ -26,10 +26,15 @@ use weir_scenario::progress::spinner;
 
 /// Measure Weir, next to a peer where one is named.
 #[derive(Debug, Args)]
+#[command(after_help = STATUS)]
 pub struct Bench {
     #[command(subcommand)]
     what: What,
 }
+
+const STATUS: &str = "\
+Ends with status 0 if everything was measured, whatever the verdicts on the figures (met, MISSED, not met): these are of this
+machine, and of this hour.";
 
 #[derive(Debug, Subcommand)]
 enum What {

@@ -43,10 +43,16 @@ Examples:
   weir plan week.csv --add 10 --grow 1.5            ten more like them, and everybody busier by half
   weir plan week.csv --remove 3,17 --device 500     two go, and the disk is another one
   weir plan week.csv --report plan.html             with the time series of what was served and what was not
-  weir sim trace --seconds 604800 --record week.csv --profile weir   draws a week where none was recorded";
+  weir sim trace --seconds 604800 --record week.csv --profile weir   draws a week where none was recorded
+
+Ends with status 0 if all tenants are served as it is, with what --add, --remove and --grow change; with 1 if not. The ratio
+and the number of tenants that would fit have no part in that.";
 
 impl Plan {
     /// Plays the trace, prints the answers, and writes the files that were asked for.
+    ///
+    /// # Errors
+    /// The trace cannot be played, or it was, and not all tenants are served.
     pub fn run(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let (device, from) = self.device()?;
         let question = Question::new(&self.capacity, self.capacity.recorded()?, device)?;
@@ -54,7 +60,11 @@ impl Plan {
             print!("{}", heading(&question, from));
         }
         let answer = weir_sim::scenario::capacity(&question, self.threads)?;
-        Ok(question.deliver(&answer)?)
+        question.deliver(&answer)?;
+        match answer.today.tried.are_served {
+            true => Ok(()),
+            false => Err("as it is, not all tenants are served: see the answer".into()),
+        }
     }
 
     /// The device's bytes a second, and where this number comes from.
