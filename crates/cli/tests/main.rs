@@ -15,6 +15,7 @@ mod interrupt;
 mod kill9;
 mod metrics;
 mod pipes;
+mod plan;
 mod redis_cli;
 mod run_script;
 mod secrets;
