@@ -176,13 +176,13 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
     let own = seen.shares.kept() - seen.shares.common;
     let seconds = args.seconds as f64;
     let waited = |client: &Arc<Client>| {
-        let (waits, tally) = (seen.waits.get(&client.tenant().id().0).copied().unwrap_or_default(), client.tally());
+        let (waits, tally) = (seen.waits.get(&client.tenant().id().0).copied().unwrap_or_default(), *client.tally());
         Waited {
             class: client.class(),
             waits: waits.waits,
             late: waits.late,
             longest_ms: ms(waits.longest),
-            slowest_write_ms: ms(tally.slowest),
+            slowest_write_ms: ms(client.slowest()),
             bytes_per_sec: (tally.bytes * args.trial.scale) as f64 / seconds,
         }
     };

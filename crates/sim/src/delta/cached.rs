@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use weir_admission::policy::share::delta;
 use weir_io::sim::{DiskImage, Sim};
-use weir_io::{Clock, Nanos, Rng, sleep_until};
+use weir_io::{Nanos, Rng, sleep_until};
 use weir_node::{BlockCache, CacheMode, CacheShares, Machine, Node, NodeConfig, ShareTerms};
 
 use super::Trial;
@@ -109,7 +109,7 @@ fn rows(class: Class) -> u64 {
 /// A tenant that came back, once.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Regained {
-    /// How long the tenant took to read all that it had, in milliseconds.
+    /// How long the tenant took to read all that it had, in milliseconds; until the end, if it was not done by then.
     pub took_ms: f64,
     /// How much of that was in the cache before, in percent.
     pub had_percent: f64,
@@ -199,19 +199,41 @@ pub fn run(args: &Cached, image: &DiskImage, mode: CacheMode) -> Result<Kept, St
     sim.block_on(drive(&sim, machine, args, mode)).map_err(|error| format!("{mode}: {error}"))
 }
 
-/// `client` reads all it has at once; the result is added to `seen`.
-async fn ramp(
+/// A return of a tenant that has begun.
+struct Begun {
     client: Arc<Client>,
-    clock: Arc<dyn Clock>,
     cache: Arc<BlockCache>,
-    full: u64,
-    seen: Arc<Mutex<Vec<Regained>>>,
-) {
-    let percent = || cache.bytes_of(client.tenant().id().0) as f64 * 100.0 / full as f64;
-    let (asked, had_percent) = (clock.now(), percent());
-    join_all((0..rows(Class::Ramping)).map(|number| client.read(number))).await;
-    let took_ms = ms(clock.now() - asked);
-    seen.lock().push(Regained { took_ms, had_percent, has_percent: percent() });
+    asked: Nanos,
+    had_percent: f64,
+    /// When the tenant had read all, and how much of that was in the cache then, in percent.
+    ended: Mutex<Option<(Nanos, f64)>>,
+}
+
+/// How much of what `client` had is in `cache`, in percent.
+fn percent_of(client: &Client, cache: &BlockCache) -> f64 {
+    cache.bytes_of(client.tenant().id().0) as f64 * 100.0 / (rows(Class::Ramping) * client.op_bytes()) as f64
+}
+
+impl Begun {
+    /// `client` reads all it had at once, now.
+    fn begin(sim: &Sim, client: &Arc<Client>, cache: &Arc<BlockCache>) -> Arc<Self> {
+        let (clock, had_percent) = (sim.clock(), percent_of(client, cache));
+        let (client, cache, asked) = (Arc::clone(client), Arc::clone(cache), clock.now());
+        let begun = Arc::new(Self { client, cache, asked, had_percent, ended: Mutex::default() });
+        let seen = Arc::clone(&begun);
+        sim.spawn(async move {
+            join_all((0..rows(Class::Ramping)).map(|number| seen.client.read(number))).await;
+            *seen.ended.lock() = Some((clock.now(), percent_of(&seen.client, &seen.cache)));
+        });
+        begun
+    }
+
+    /// What the tenant has again at `end`. If it has not read all by then, that takes until then, at least.
+    fn regained(&self, end: Nanos) -> Regained {
+        let ended = *self.ended.lock();
+        let (ended, has_percent) = ended.unwrap_or_else(|| (end, percent_of(&self.client, &self.cache)));
+        Regained { took_ms: ms(ended - self.asked), had_percent: self.had_percent, has_percent }
+    }
 }
 
 async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> weir_io::Result<Kept> {
@@ -234,20 +256,18 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
         };
         client.go_on(sim, op, rate / args.trial.scale, readers, (begin, until), &mut rng);
     }
-    let (warm, regained) = (Arc::default(), Arc::<Mutex<Vec<Regained>>>::default());
     let mut turns = clients.iter().filter(|client| client.class() == Class::Ramping).cycle();
     let bytes_read = || clients.iter().map(|client| client.tally().bytes).sum::<u64>();
-    let (mut is_lawful, mut before) = (true, 0);
+    let (mut is_lawful, mut before, mut begun) = (true, 0, Vec::new());
     for round in (0..).take_while(|&round| from + args.round_at(round) < until) {
         if round == WARM_ROUNDS {
             before = bytes_read();
+            begun.clear();
             clients.iter().for_each(|client| client.tally().slowest = 0);
         }
-        let (back, seen) = if round < WARM_ROUNDS { (RESTING_TENANTS, &warm) } else { (args.ramps, &regained) };
+        let back = if round < WARM_ROUNDS { RESTING_TENANTS } else { args.ramps };
         for client in turns.by_ref().take(back as usize) {
-            let full = rows(Class::Ramping) * (ROW / args.trial.scale);
-            let (clock, cache, seen) = (Arc::clone(&clock), Arc::clone(node.cache()), Arc::clone(seen));
-            sim.spawn(ramp(Arc::clone(client), clock, cache, full, seen));
+            begun.push(Begun::begin(sim, client, node.cache()));
         }
         let next = until.min(from + args.round_at(round + 1));
         while clock.now() < next {
@@ -263,7 +283,6 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
     let percent = |bytes: u64| bytes as f64 * 100.0 / capacity as f64;
     let steady = clients.iter().filter(|client| client.class() == Class::Steady);
     let measured = (until - (from + args.round_at(WARM_ROUNDS))) as f64 / SECOND as f64;
-    let regained = regained.lock().clone();
     Ok(Kept {
         mode: mode.to_string(),
         delta_ms: mode.promise().map(|promise| ms(promise.delta)),
@@ -272,8 +291,8 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
         refill: (seen.refill * args.trial.scale) as f64,
         broken: seen.broken.map(|broken| broken.to_string()),
         is_lawful,
-        regained,
-        steady_slowest_ms: steady.map(|client| ms(client.tally().slowest)).fold(0.0, f64::max),
+        regained: begun.iter().map(|begun| begun.regained(until)).collect(),
+        steady_slowest_ms: steady.map(|client| ms(client.slowest())).fold(0.0, f64::max),
         bytes_per_sec: ((bytes_read() - before) * args.trial.scale) as f64 / measured,
     })
 }

@@ -1,6 +1,7 @@
 //! Tenants that write or read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::future::try_join;
 use parking_lot::{Mutex, MutexGuard};
@@ -68,6 +69,8 @@ pub(super) struct Client {
     tenant: Arc<Tenant>,
     partition: Arc<Partition>,
     tally: Mutex<Tally>,
+    /// When the requests were sent that are not answered yet.
+    unanswered: Mutex<Vec<Nanos>>,
     clock: Arc<dyn Clock>,
     op_bytes: u64,
 }
@@ -91,8 +94,8 @@ pub(super) async fn clients(
             }
         };
         let partition = tenant.partitions()[0].partition().await?;
-        let (tally, clock) = (Mutex::default(), Arc::clone(clock));
-        clients.push(Arc::new(Client { class, tenant, partition, tally, clock, op_bytes }));
+        let (tally, unanswered, clock) = (Mutex::default(), Mutex::default(), Arc::clone(clock));
+        clients.push(Arc::new(Client { class, tenant, partition, tally, unanswered, clock, op_bytes }));
     }
     Ok(clients)
 }
@@ -117,6 +120,28 @@ impl Client {
 
     pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock()
+    }
+
+    /// The longest time that a request took. One that is not answered yet takes as long as it has waited, at least.
+    pub(super) fn slowest(&self) -> Nanos {
+        let first = self.unanswered.lock().iter().min().copied();
+        let waited = first.map_or(0, |asked| self.clock.now() - asked);
+        self.tally().slowest.max(waited)
+    }
+
+    /// Notes that a request is sent now.
+    fn ask(&self) -> Nanos {
+        let now = self.clock.now();
+        self.unanswered.lock().push(now);
+        now
+    }
+
+    /// Notes that a request that was sent at `asked` waits no more.
+    fn answered(&self, asked: Nanos) {
+        let mut unanswered = self.unanswered.lock();
+        if let Some(at) = unanswered.iter().position(|&other| other == asked) {
+            unanswered.swap_remove(at);
+        }
     }
 
     /// Does `rate` bytes a second between two moments; a late request is sent as soon as one of its `workers` is free.
@@ -158,8 +183,10 @@ impl Client {
     pub(super) async fn write(&self, number: u64) {
         let mut batch = Batch::new();
         batch.put(&number.to_be_bytes(), &vec![number as u8; self.op_bytes as usize]);
-        let asked = self.clock.now();
-        let Ok(commit) = self.partition.write(&batch).await else { return };
+        let asked = self.ask();
+        let written = self.partition.write(&batch).await;
+        self.answered(asked);
+        let Ok(commit) = written else { return };
         {
             let mut tally = self.tally.lock();
             tally.slowest = tally.slowest.max(self.clock.now() - asked);
@@ -171,30 +198,40 @@ impl Client {
 
     /// Reads `row`, and writes `bytes` under the key `new`; at the same time if `together`, else one after the other.
     pub(super) async fn change(&self, row: u64, new: u64, bytes: u64, together: bool) -> Result<Changed> {
-        let asked = self.clock.now();
+        let (asked, left) = (self.ask(), AtomicU32::new(2));
+        // The last of the two parts answers the change.
+        let done = || {
+            let took = self.clock.now() - asked;
+            if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                self.answered(asked);
+                let mut tally = self.tally.lock();
+                tally.slowest = tally.slowest.max(took);
+            }
+            took
+        };
         let read = async {
             self.partition.get(&row.to_be_bytes()).await?.expect("it was there before");
-            Ok::<_, Error>(self.clock.now() - asked)
+            Ok::<_, Error>(done())
         };
         let mut batch = Batch::new();
         batch.put(&new.to_be_bytes(), &vec![new as u8; bytes as usize]);
         let write = async {
             let commit = self.partition.write(&batch).await?;
-            let written = self.clock.now() - asked;
+            let written = done();
             commit.await?;
             Ok::<_, Error>(written)
         };
         let (read, written) = if together { try_join(read, write).await? } else { (read.await?, write.await?) };
-        let (changed, mut tally) = (Changed { read, written }, self.tally.lock());
-        tally.slowest = tally.slowest.max(changed.both());
-        tally.bytes += self.op_bytes + bytes;
-        Ok(changed)
+        self.tally.lock().bytes += self.op_bytes + bytes;
+        Ok(Changed { read, written })
     }
 
     /// One read, of the row `number`.
     pub(super) async fn read(&self, number: u64) {
-        let asked = self.clock.now();
-        let Ok(Some(_)) = self.partition.get(&number.to_be_bytes()).await else { return };
+        let asked = self.ask();
+        let read = self.partition.get(&number.to_be_bytes()).await;
+        self.answered(asked);
+        let Ok(Some(_)) = read else { return };
         let mut tally = self.tally.lock();
         tally.slowest = tally.slowest.max(self.clock.now() - asked);
         tally.bytes += self.op_bytes;

@@ -181,7 +181,7 @@ pub struct OfKind {
     pub slow: Waited,
     /// Reads that found their block in the cache, in percent: of all tenants, and of the tenant with the fewest.
     pub hits: [f64; 2],
-    /// Requests answered.
+    /// Requests, those included that were not answered in the end: each has waited until then, at least.
     pub requests: u64,
 }
 
@@ -227,9 +227,19 @@ impl Mixed {
 #[derive(Default)]
 struct Seen {
     waits: Vec<(Nanos, Waits)>,
+    /// When the requests were due that are not answered yet, and those whose rows are not in the log yet.
+    unanswered: Vec<Nanos>,
+    unlogged: Vec<Nanos>,
     logged: Nanos,
     read: u64,
     written: u64,
+}
+
+/// Removes one of the requests that were due at `due`.
+fn remove(requests: &mut Vec<Nanos>, due: Nanos) {
+    if let Some(at) = requests.iter().position(|&other| other == due) {
+        requests.swap_remove(at);
+    }
 }
 
 /// A tenant, and the clients that send its requests.
@@ -248,6 +258,10 @@ impl Guest {
     /// Sends the `number`th request of the tenant, which was due at `due` and reads the row `drawn`.
     async fn ask(&self, due: Nanos, number: u64, drawn: u64) -> weir_io::Result<()> {
         let (mut read, mut written, mut commit) = (0, 0, None);
+        let (from, until) = self.counts;
+        if due >= from {
+            self.seen.lock().unanswered.push(due);
+        }
         waits::clear();
         if self.kind.reads() {
             self.partition.get(&drawn.to_be_bytes()).await?.expect("it was there before");
@@ -259,11 +273,15 @@ impl Guest {
             commit = Some(self.partition.write(&batch).await?);
             written = self.row;
         }
-        let (now, (from, until)) = (self.clock.now(), self.counts);
+        let now = self.clock.now();
         {
             let mut seen = self.seen.lock();
             if due >= from {
                 seen.waits.push((now - due, waits::so_far()));
+                remove(&mut seen.unanswered, due);
+                if commit.is_some() {
+                    seen.unlogged.push(due);
+                }
             }
             // By the moment at which it was done: a late request counts now, though it was due before.
             if (from..until).contains(&now) {
@@ -276,6 +294,7 @@ impl Guest {
             let mut seen = self.seen.lock();
             if due >= from {
                 seen.logged = seen.logged.max(self.clock.now() - due);
+                remove(&mut seen.unlogged, due);
             }
         }
         Ok(())
@@ -319,6 +338,16 @@ impl Guest {
                 }
             }
         });
+    }
+
+    /// Counts the requests that are still waiting: as if they were answered, and their rows logged, now.
+    fn end(&self) {
+        let (now, mut seen) = (self.clock.now(), self.seen.lock());
+        let unanswered = std::mem::take(&mut seen.unanswered);
+        seen.waits.extend(unanswered.iter().map(|due| (now - due, Waits::default())));
+        let unlogged = if self.kind.writes() { unanswered.into_iter().min() } else { None };
+        let first = unlogged.into_iter().chain(seen.unlogged.drain(..)).min();
+        seen.logged = seen.logged.max(first.map_or(0, |due| now - due));
     }
 
     /// The wait that 99.9 % of the requests do not exceed, the longest wait, and the number of requests.
@@ -433,8 +462,9 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
     }
     sleep_until(&clock, until).await;
     let (memory, cache, slots) = (node.write_memory_shares(), node.cache_shares(), node.flush_waits());
-    // A request that was sent in time is counted however late it is answered.
+    // A request that was sent in time is counted however late it is answered, and also if it never is.
     sleep_until(&clock, until + 2 * SECOND).await;
+    guests.iter().for_each(|guest| guest.end());
     let seconds = (args.seconds * SECOND - SETTLED) as f64 / 1e9;
     let per_sec = |of: &dyn Fn(&Seen) -> u64| {
         let bytes: u64 = guests.iter().map(|guest| of(&guest.seen.lock())).sum();

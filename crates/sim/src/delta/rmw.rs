@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde::Serialize;
 use weir_io::sim::{DiskImage, Sim};
@@ -141,13 +141,13 @@ impl Rmw {
 pub struct Ramp {
     /// How much of its rows was in the cache before, in percent.
     pub had_percent: f64,
-    /// The longest that a change waited for its row.
+    /// The longest that a change waited for its row, of those that were done.
     pub read_ms: f64,
-    /// The longest that a change waited for memory, after its row was read if it reads first.
+    /// The longest that such a change waited for memory, after its row was read if it reads first.
     pub memory_ms: f64,
     /// The time within which 99 % of the rows were read and their changes in a memtable.
     pub p99_ms: f64,
-    /// The longest time of any change.
+    /// The longest time of any change; one that was not done in the end took until then.
     pub longest_ms: f64,
 }
 
@@ -226,27 +226,52 @@ fn config(args: &Rmw, pair: Pair) -> NodeConfig {
     }
 }
 
-/// `client` changes all it has at once, for the `round`th time.
-async fn ramp(client: Arc<Client>, cache: Arc<BlockCache>, round: u64, args: Rmw) -> weir_io::Result<Ramp> {
-    let (rows, together, bytes) = (Role::Resting.rows(), args.together, CHANGED / args.trial.scale);
-    let had = cache.bytes_of(client.tenant().id().0) as f64;
-    let change = |row| client.change(row, NEW_ROWS | (round + 1) << 32 | row, bytes, together);
-    let changes: Vec<Changed> = try_join_all((0..rows).map(change)).await?;
-    let sorted = |of: &dyn Fn(&Changed) -> Nanos| {
-        let mut times: Vec<Nanos> = changes.iter().map(of).collect();
-        times.sort_unstable();
-        times
-    };
-    let longest = |of: &dyn Fn(&Changed) -> Nanos| sorted(of).last().copied().map_or(0.0, ms);
-    let both = sorted(&|changed| changed.both());
-    let memory = |changed: &Changed| if together { changed.written } else { changed.written - changed.read };
-    Ok(Ramp {
-        had_percent: had * 100.0 / (rows * client.op_bytes()) as f64,
-        read_ms: longest(&|changed| changed.read),
-        memory_ms: longest(&memory),
-        p99_ms: ms(both[both.len() - 1 - both.len() / 100]),
-        longest_ms: longest(&|changed| changed.both()),
-    })
+/// A return of a tenant that has begun.
+struct Begun {
+    asked: Nanos,
+    had_percent: f64,
+    /// What became of its changes.
+    changes: Mutex<Vec<weir_io::Result<Changed>>>,
+}
+
+impl Begun {
+    /// `client` changes all it has at once, now, for the `round`th time.
+    fn begin(sim: &Sim, client: &Arc<Client>, cache: &BlockCache, round: u64, args: &Rmw) -> Arc<Self> {
+        let (rows, together, bytes) = (Role::Resting.rows(), args.together, CHANGED / args.trial.scale);
+        let had = cache.bytes_of(client.tenant().id().0) as f64;
+        let had_percent = had * 100.0 / (rows * client.op_bytes()) as f64;
+        let begun = Arc::new(Self { asked: sim.clock().now(), had_percent, changes: Mutex::default() });
+        let (client, seen) = (Arc::clone(client), Arc::clone(&begun));
+        sim.spawn(async move {
+            let (client, seen) = (&client, &seen);
+            let change = |row| async move {
+                let changed = client.change(row, NEW_ROWS | (round + 1) << 32 | row, bytes, together).await;
+                seen.changes.lock().push(changed);
+            };
+            join_all((0..rows).map(change)).await;
+        });
+        begun
+    }
+
+    /// What the tenant saw until `end`. A change that was not done by then has taken until then, at least; which part
+    /// of it was not done is not known.
+    fn ramp(&self, end: Nanos, together: bool) -> weir_io::Result<Ramp> {
+        let changes = std::mem::take(&mut *self.changes.lock());
+        let changes: Vec<Changed> = changes.into_iter().collect::<weir_io::Result<_>>()?;
+        let longest = |of: &dyn Fn(&Changed) -> Nanos| changes.iter().map(of).max().map_or(0.0, ms);
+        let memory = |changed: &Changed| if together { changed.written } else { changed.written - changed.read };
+        let mut both: Vec<Nanos> = changes.iter().map(|changed| changed.both()).collect();
+        both.resize(Role::Resting.rows() as usize, end - self.asked);
+        both.sort_unstable();
+        let last = both.len() - 1;
+        Ok(Ramp {
+            had_percent: self.had_percent,
+            read_ms: longest(&|changed| changed.read),
+            memory_ms: longest(&memory),
+            p99_ms: ms(both[last - both.len() / 100]),
+            longest_ms: ms(both[last]),
+        })
+    }
 }
 
 async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::Result<Composed> {
@@ -266,26 +291,20 @@ async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::
         };
         client.go_on(sim, op, rate / args.trial.scale, workers, (begin, until), &mut rng);
     }
-    let ramps = Arc::<Mutex<Vec<weir_io::Result<Ramp>>>>::default();
     let resting: Vec<_> = clients.iter().filter(|client| client.class() == Class::Ramping).collect();
     let mut turns = resting.into_iter().cycle();
     let bytes = || clients.iter().map(|client| client.tally().bytes).sum::<u64>();
-    let mut before = 0;
+    let (mut before, mut begun) = (0, Vec::new());
     for round in (0..).take_while(|&round| from + args.round_at(round) < until) {
         sleep_until(&clock, from + args.round_at(round)).await;
         if round == WARM_ROUNDS {
             before = bytes();
-            ramps.lock().clear();
+            begun.clear();
             clients.iter().for_each(|client| client.tally().slowest = 0);
         }
         let back = if round < WARM_ROUNDS { TENANTS[0].1 } else { 1 };
         for client in turns.by_ref().take(back) {
-            let ramp = ramp(Arc::clone(client), Arc::clone(node.cache()), round, args.clone());
-            let ramps = Arc::clone(&ramps);
-            sim.spawn(async move {
-                let came = ramp.await;
-                ramps.lock().push(came);
-            });
+            begun.push(Begun::begin(sim, client, node.cache(), round, args));
         }
     }
     sleep_until(&clock, until).await;
@@ -295,7 +314,6 @@ async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::
     let measured = (until - (from + args.round_at(WARM_ROUNDS))) as f64 / SECOND as f64;
     let deltas = pair.deltas().map(|deltas| deltas.map(ms));
     let broken = [memory.broken.map(|broken| broken.to_string()), cache.broken.map(|broken| broken.to_string())];
-    let ramps = std::mem::take(&mut *ramps.lock());
     Ok(Composed {
         pair: pair.to_string(),
         delta_ms: deltas.map(|[memory, cache]| if args.together { memory.max(cache) } else { memory + cache }),
@@ -304,8 +322,8 @@ async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::
         memory_refill: (memory.refill * args.trial.scale) as f64,
         cache_refill: (cache.refill * args.trial.scale) as f64,
         broken: broken.into_iter().flatten().collect(),
-        ramps: ramps.into_iter().collect::<weir_io::Result<_>>()?,
-        steady_ms: steady.map(|client| ms(client.tally().slowest)).fold(0.0, f64::max),
+        ramps: begun.iter().map(|begun| begun.ramp(until, args.together)).collect::<weir_io::Result<_>>()?,
+        steady_ms: steady.map(|client| ms(client.slowest())).fold(0.0, f64::max),
         bytes_per_sec: ((bytes() - before) * args.trial.scale) as f64 / measured,
     })
 }
