@@ -296,3 +296,23 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
         bytes_per_sec: ((bytes_read() - before) * args.trial.scale) as f64 / measured,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delta::client::tests::alone;
+
+    #[test]
+    fn who_has_not_read_all_has_taken_until_the_end() {
+        let sim = Sim::new(1);
+        sim.block_on(async {
+            let (node, client) = alone(&sim).await;
+            let (cache, ended) = (Arc::clone(node.cache()), Mutex::default());
+            let begun = Begun { client, cache, asked: SECOND, had_percent: 50.0, ended };
+            assert_eq!(begun.regained(4 * SECOND).took_ms, 3000.0);
+            *begun.ended.lock() = Some((2 * SECOND, 90.0));
+            let regained = begun.regained(4 * SECOND);
+            assert_eq!((regained.took_ms, regained.has_percent), (1000.0, 90.0));
+        });
+    }
+}

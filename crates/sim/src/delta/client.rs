@@ -237,3 +237,37 @@ impl Client {
         tally.bytes += self.op_bytes;
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use weir_io::sim::DiskImage;
+
+    use super::*;
+    use crate::delta::world::{self, Device, MB};
+
+    /// A node with one tenant, and its client.
+    pub(in crate::delta) async fn alone(sim: &Sim) -> (Node, Arc<Client>) {
+        let device = Device::Shared(64 * MB);
+        let machine = world::machine(sim, &DiskImage::default(), device, 1);
+        let node = Node::open(&world::config(world::tree(1 << 20), device), machine).await.expect("it opens");
+        let kinds = [(Class::Steady, ShareTerms::default())];
+        let client = clients(&node, &sim.clock(), kinds, 1000).await.expect("a tenant").remove(0);
+        (node, client)
+    }
+
+    #[test]
+    fn a_request_without_an_answer_has_taken_as_long_as_it_waits() {
+        let sim = Sim::new(1);
+        sim.block_on(async {
+            let (_node, client) = alone(&sim).await;
+            let clock = sim.clock();
+            let asked = [client.ask(), client.ask()];
+            sleep_until(&clock, clock.now() + SECOND).await;
+            assert_eq!(client.slowest(), SECOND);
+            client.answered(asked[0]);
+            assert_eq!(client.slowest(), SECOND, "the other one still waits");
+            client.answered(asked[1]);
+            assert_eq!(client.slowest(), 0);
+        });
+    }
+}

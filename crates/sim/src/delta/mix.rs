@@ -486,3 +486,26 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
         kinds: TENANTS.map(|(kind, _)| of_kind(&node, kind, &guests)).into(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delta::client::tests::alone;
+
+    #[test]
+    fn a_request_that_is_never_answered_counts_as_late() {
+        let sim = Sim::new(1);
+        sim.block_on(async {
+            let (_node, client) = alone(&sim).await;
+            let (clock, partition) = (sim.clock(), Arc::clone(client.partition()));
+            let (seen, counts) = (Mutex::default(), (0, SECOND));
+            let guest = Guest { kind: Kind::Writer, partition, seen, counts, clock: Arc::clone(&clock), row: 1000 };
+            guest.seen.lock().waits.push((1, Waits::default()));
+            guest.seen.lock().unanswered.push(clock.now());
+            sleep_until(&clock, clock.now() + 3 * SECOND).await;
+            guest.end();
+            assert_eq!(guest.waits(), (3 * SECOND, 3 * SECOND, 2));
+            assert_eq!(guest.seen.lock().logged, 3 * SECOND);
+        });
+    }
+}

@@ -327,3 +327,16 @@ async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::
         bytes_per_sec: ((bytes() - before) * args.trial.scale) as f64 / measured,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_are_never_done_have_taken_until_the_end() {
+        let changed = Changed { read: 1_000_000, written: 3_000_000 };
+        let begun = Begun { asked: SECOND, had_percent: 50.0, changes: Mutex::new(vec![Ok(changed)]) };
+        let ramp = begun.ramp(5 * SECOND, false).expect("no faults");
+        assert_eq!((ramp.read_ms, ramp.memory_ms, ramp.p99_ms, ramp.longest_ms), (1.0, 2.0, 4000.0, 4000.0));
+    }
+}
