@@ -166,7 +166,12 @@ async fn only_here(
 async fn exist(connection: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<bool>> {
     let mut requests = Requests::default();
     keys.iter().for_each(|key| requests.push(&[b"EXISTS".as_slice(), key]));
-    Ok(connection.exchange_patiently(&requests).await?.into_iter().map(|reply| reply == Reply::Number(1)).collect())
+    let is_there = |reply: &Reply| match reply {
+        Reply::Number(count) => Ok(*count == 1),
+        Reply::Error(error) => Err(Failure::new(format!("EXISTS: {error}"))),
+        _ => Err(Failure::new("EXISTS is answered with something else")),
+    };
+    connection.exchange_patiently(&requests).await?.iter().map(is_there).collect()
 }
 
 async fn compare_page(
