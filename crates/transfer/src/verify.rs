@@ -428,3 +428,35 @@ fn elements(part: &Part) -> i64 {
     };
     i64::try_from(len).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use weir_io::Clock;
+    use weir_io::real::RealClock;
+
+    use super::*;
+
+    #[test]
+    fn who_does_not_tell_whether_a_key_exists_ends_the_comparison() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+            tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.expect("a client");
+                let mut received = [0; 1000];
+                while stream.read(&mut received).await.is_ok_and(|read| read > 0) {
+                    stream.write_all(b"-NOPERM this user may not\r\n").await.expect("it listens");
+                }
+            });
+            let clock: Arc<dyn Clock> = RealClock::new();
+            let mut connection = Connection::open(&address, &clock).await.expect("a server");
+            let failure = exist(&mut connection, &[b"key".to_vec()]).await.expect_err("no answer");
+            assert!(failure.message.starts_with("EXISTS: NOPERM"), "{failure}");
+        });
+    }
+}
