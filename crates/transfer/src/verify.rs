@@ -390,32 +390,47 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         }
         let end = key.expire_at_ms.map_or(-1, |end| i64::try_from(end).unwrap_or(i64::MAX));
         let ours = told(&mut here, std::slice::from_ref(&key.name)).await?.remove(0);
-        let theirs = match key.value {
-            Value::Text(text) => Dumped::Loaded(Loaded::String(text)),
-            Value::Whole(body) => loaded(&body).await,
-            Value::Module(_) | Value::TooLong(_) => Dumped::Nothing,
+        let (theirs, len) = match key.value {
+            Value::Text(text) => (Dumped::Loaded(Loaded::String(text)), None),
+            Value::Whole(body) => (loaded(&body).await, None),
+            Value::Module(_) | Value::TooLong(_) => (Dumped::Nothing, None),
             Value::Parts => {
-                compared.by_size += 1;
                 let mut len = 0;
                 while let Some(part) = dump.part().await? {
                     len += elements(&part);
                 }
-                if ours.len != Some(len) {
-                    compared.differs(database, &key.name, format!("its length is {len} in the dump, and another here"));
-                }
-                continue;
+                (Dumped::TooLarge, Some(len))
             }
         };
+        let len = match &theirs {
+            Dumped::Loaded(value) if ours.value == Dumped::TooLarge => Some(size(value)),
+            _ => len,
+        };
+        compared.by_size += u64::from(len.is_some());
         if ours.kind == "none" {
             compared.differs(database, &key.name, "the tenant does not have it");
         } else if ours.end != Some(end) {
             compared.differs(database, &key.name, "it ends at another moment");
-        } else if ours.value == Dumped::TooLarge {
-            compared.by_size += 1;
+        } else if let Some(len) = len {
+            if ours.len != Some(len) {
+                compared.differs(database, &key.name, format!("its length is {len} in the dump, and another here"));
+            }
         } else if let Some(what) = theirs.difference(&ours.value) {
             compared.differs(database, &key.name, what);
         }
     }
+}
+
+/// What a server says is the length of a value.
+fn size(value: &Loaded) -> i64 {
+    let len = match value {
+        Loaded::String(text) => text.len(),
+        Loaded::List(some) | Loaded::Set(some) => some.len(),
+        Loaded::Hash(fields) => fields.len(),
+        Loaded::SortedSet(scores) => scores.len(),
+        Loaded::Stream(stream) => stream.entries.len(),
+    };
+    i64::try_from(len).unwrap_or(i64::MAX)
 }
 
 fn elements(part: &Part) -> i64 {
