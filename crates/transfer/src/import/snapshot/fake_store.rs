@@ -242,10 +242,12 @@ impl State {
         let row = self.rows.get(key);
         Some(match (name, row) {
             ("TYPE", Some(Row::Text(_))) => "+string\r\n".to_owned(),
+            ("TYPE", Some(Row::List(_))) => "+list\r\n".to_owned(),
             ("TYPE", None) => "+none\r\n".to_owned(),
             ("PEXPIRETIME", _) => format!(":{}\r\n", if row.is_some() { -1 } else { -2 }),
             ("STRLEN", Some(Row::Text(text))) => format!(":{}\r\n", text.len()),
             ("STRLEN", None) => ":0\r\n".to_owned(),
+            ("LLEN", Some(Row::List(values))) => format!(":{}\r\n", values.len()),
             ("DUMP", Some(_)) => "-ERR the value is too large for DUMP\r\n".to_owned(),
             ("DUMP", None) => "$-1\r\n".to_owned(),
             _ => return None,

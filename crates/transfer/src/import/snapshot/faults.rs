@@ -57,6 +57,11 @@ fn source() -> Rows {
 
 /// A dump of `rows`.
 async fn dump(rows: &Rows) -> Vec<u8> {
+    dump_ending(rows, None).await
+}
+
+/// A dump of `rows`, which all end at the same moment.
+async fn dump_ending(rows: &Rows, expire_at_ms: Option<u64>) -> Vec<u8> {
     let mut writer = Writer::new(&[]);
     for (key, row) in rows {
         let value = match row {
@@ -66,7 +71,7 @@ async fn dump(rows: &Rows) -> Vec<u8> {
         };
         let payload = encode(&value, Yield::PLAIN).await;
         let (&kind, body) = payload.split_first().expect("a type");
-        push_key(&mut writer.waiting, kind, key, None);
+        push_key(&mut writer.waiting, kind, key, expire_at_ms);
         // Behind the value are a version and a checksum.
         writer.waiting.extend_from_slice(&body[..body.len() - 10]);
     }
@@ -285,6 +290,26 @@ fn a_comparison_lists_keys_whose_names_are_too_long_and_goes_on() {
             assert!(difference.what.contains("30000 bytes"), "{difference:?}");
         }
         assert_eq!(store.refusals("BREAK"), 0);
+    });
+}
+
+#[test]
+fn a_comparison_by_size_is_also_of_the_end() {
+    in_runtime(async {
+        let mut rows = source();
+        rows.retain(|key, _| key == b"list-2" || key == b"text-1");
+        let store = FakeStore::start(Faults::default()).await;
+        // The tenant dumps nothing.
+        let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
+        done.expect("nothing breaks");
+        let (same, ending) = (dump(&rows).await, dump_ending(&rows, Some(4_102_444_800_000)).await);
+        rows.insert(b"list-2".to_vec(), Row::List(vec![b"v".to_vec(); 3]));
+        rows.insert(b"text-1".to_vec(), Row::Text(b"v".to_vec()));
+        for (file, different) in [(same, 0), (ending, 2), (dump(&rows).await, 2)] {
+            let compared = verify_file(&import, &file[..]).await.expect("both can be read");
+            assert_eq!((compared.keys, compared.by_size), (2, 2));
+            assert_eq!(compared.different, different, "{:?}", compared.differences);
+        }
     });
 }
 
