@@ -54,7 +54,7 @@ pub struct Import {
     #[arg(long, conflicts_with_all = ["replace", "until_in_step", "rate_limit", "skip_modules"])]
     verify: bool,
     /// With a running Redis: compare only about N keys, chosen at random
-    #[arg(long, value_name = "N", requires = "verify")]
+    #[arg(long, value_name = "N", requires = "verify", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
     /// Print progress and result as JSON, one object per line
     #[arg(long)]
