@@ -241,6 +241,12 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_of_nothing_is_refused() {
+        let (kind, said) = refused("weir import redis://host --to shop --verify --sample 0");
+        assert_eq!(kind, ErrorKind::ValueValidation, "{said}");
+    }
+
+    #[test]
     fn a_cap_that_would_limit_nothing_is_refused() {
         for option in ["cap-mbps", "cap-read-mbps", "cap-write-mbps"] {
             for cap in ["0", "-1", "0.00001", "NaN", "inf", "fast"] {
