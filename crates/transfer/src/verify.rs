@@ -393,7 +393,8 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         let (theirs, len) = match key.value {
             Value::Text(text) => (Dumped::Loaded(Loaded::String(text)), None),
             Value::Whole(body) => (loaded(&body).await, None),
-            Value::Module(_) | Value::TooLong(_) => (Dumped::Nothing, None),
+            Value::TooLong(bytes) => (Dumped::TooLarge, Some(i64::try_from(bytes).unwrap_or(i64::MAX))),
+            Value::Module(_) => (Dumped::Nothing, None),
             Value::Parts => {
                 let mut len = 0;
                 while let Some(part) = dump.part().await? {
