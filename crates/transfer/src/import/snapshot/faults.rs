@@ -314,6 +314,21 @@ fn a_comparison_by_size_is_also_of_the_end() {
 }
 
 #[test]
+fn a_string_that_is_too_long_for_the_tenant_is_not_what_it_has() {
+    in_runtime(async {
+        let mut rows = Rows::from([(b"text".to_vec(), Row::Text(b"v".to_vec()))]);
+        let store = FakeStore::start(Faults { word_bytes_max: Some(20_000), ..Faults::default() }).await;
+        // The tenant dumps nothing.
+        let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
+        done.expect("nothing breaks");
+        rows.insert(b"text".to_vec(), Row::Text(vec![b'v'; 30_000]));
+        let file = dump(&rows).await;
+        let compared = verify_file(&import, &file[..]).await.expect("both can be read");
+        assert_eq!((compared.keys, compared.different), (1, 1), "{:?}", compared.differences);
+    });
+}
+
+#[test]
 fn a_key_of_several_batches_counts_if_all_of_them_were_taken() {
     in_runtime(async {
         let store = FakeStore::start(Faults::default()).await;
