@@ -100,6 +100,13 @@ pub(super) async fn clients(
     Ok(clients)
 }
 
+/// Removes one of the requests that were sent, or due, at `moment`.
+pub(super) fn remove(requests: &mut Vec<Nanos>, moment: Nanos) {
+    if let Some(at) = requests.iter().position(|&other| other == moment) {
+        requests.swap_remove(at);
+    }
+}
+
 impl Client {
     pub(super) fn class(&self) -> Class {
         self.class
@@ -138,10 +145,7 @@ impl Client {
 
     /// Notes that a request that was sent at `asked` waits no more.
     fn answered(&self, asked: Nanos) {
-        let mut unanswered = self.unanswered.lock();
-        if let Some(at) = unanswered.iter().position(|&other| other == asked) {
-            unanswered.swap_remove(at);
-        }
+        remove(&mut self.unanswered.lock(), asked);
     }
 
     /// Does `rate` bytes a second between two moments; a late request is sent as soon as one of its `workers` is free.

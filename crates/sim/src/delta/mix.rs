@@ -17,7 +17,7 @@ use weir_lsm::TreeOptions;
 use weir_model::Batch;
 use weir_node::{Delay, FlushShares, Machine, Node, NodeConfig, Partition, ShareTerms};
 
-use super::client::{Class, NEW_ROWS, clients};
+use super::client::{Class, NEW_ROWS, clients, remove};
 use super::pair::Pair;
 use super::world::{self, Device, MB, SECOND, ms};
 use super::{Trial, preload};
@@ -227,19 +227,13 @@ impl Mixed {
 #[derive(Default)]
 struct Seen {
     waits: Vec<(Nanos, Waits)>,
-    /// When the requests were due that are not answered yet, and those whose rows are not in the log yet.
+    /// When the requests were due that are not answered yet.
     unanswered: Vec<Nanos>,
+    /// When those were due that are answered, and whose rows are not in the log yet.
     unlogged: Vec<Nanos>,
     logged: Nanos,
     read: u64,
     written: u64,
-}
-
-/// Removes one of the requests that were due at `due`.
-fn remove(requests: &mut Vec<Nanos>, due: Nanos) {
-    if let Some(at) = requests.iter().position(|&other| other == due) {
-        requests.swap_remove(at);
-    }
 }
 
 /// A tenant, and the clients that send its requests.
