@@ -33,8 +33,8 @@ pub struct Bench {
 }
 
 const STATUS: &str = "\
-Ends with status 0 if everything was measured, whatever the verdicts on the figures (met, MISSED, not met): these are of this
-machine, and of this hour.";
+Ends with status 0 if everything was measured, whatever the verdicts on the figures (met, MISSED, not met): these are of
+this machine, and of this hour.";
 
 #[derive(Debug, Subcommand)]
 enum What {

@@ -45,8 +45,8 @@ Examples:
   weir plan week.csv --report plan.html             with the time series of what was served and what was not
   weir sim trace --seconds 604800 --record week.csv --profile weir   draws a week where none was recorded
 
-Ends with status 0 if all tenants are served as it is, with what --add, --remove and --grow change; with 1 if not. The ratio
-and the number of tenants that would fit have no part in that.";
+Ends with status 0 if all tenants are served as it is, with what --add, --remove and --grow change; with 1 if not. The
+ratio and the number of tenants that would fit have no part in that.";
 
 impl Plan {
     /// Plays the trace, prints the answers, and writes the files that were asked for.

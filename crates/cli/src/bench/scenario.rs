@@ -59,7 +59,8 @@ impl Rivals {
     }
 }
 
-/// Caps in MB/s. In bytes, a part of a smaller one would be 0, which the kernel takes for no limit.
+/// Caps that can be asked for, in MB/s. Of a much smaller one, what a pool leaves to reads or to writes could be 0 bytes,
+/// which the kernel takes for no limit.
 const MBPS: RangeInclusive<f64> = 0.001..=1e6;
 
 /// Reads a cap, in MB/s.

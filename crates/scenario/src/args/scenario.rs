@@ -80,7 +80,7 @@ struct ReplayLine {
     common: Shortage,
 }
 
-/// A week of a node's traffic: the command line, and what of it was said.
+/// A week of a node's traffic, and what the command line leaves to the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Replay {
     /// The file to replay; the trace is drawn if there is none.
