@@ -59,8 +59,8 @@ impl Rivals {
     }
 }
 
-/// Caps that can be asked for, in MB/s. Of a much smaller one, what a pool leaves to reads or to writes could be 0 bytes,
-/// which the kernel takes for no limit.
+/// Caps that can be asked for, in MB/s. Of a much smaller one, what a pool leaves to reads or to writes could be
+/// 0 bytes, which the kernel takes for no limit.
 const MBPS: RangeInclusive<f64> = 0.001..=1e6;
 
 /// Reads a cap, in MB/s.
