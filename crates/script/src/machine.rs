@@ -18,7 +18,7 @@ use crate::bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
 use crate::budget::Work;
 use crate::functions::{self, Registered};
 use crate::library::{self, Libraries, Library};
-use crate::raised::{self, ended, line, no_memory, raised_text, text_of};
+use crate::raised::{self, ended, line, no_memory, raised_text, value_of};
 use crate::shared::Shared;
 use crate::source::{self, Digest, Script};
 use crate::{bits, json, math, msgpack, pattern, structs, values};
@@ -415,7 +415,7 @@ fn parts(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let without_memory = move |_: &Lua, ()| Ok(own.has_to_end_without_memory());
     parts.raw_set("has_to_end_without_memory", lua.create_function(without_memory)?)?;
     parts.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
-    parts.raw_set("text_of", lua.create_function(text_of)?)?;
+    parts.raw_set("value_of", lua.create_function(value_of)?)?;
     math::put(lua, &parts, shared)?;
     pattern::put(lua, &parts, shared)?;
     Ok(parts)

@@ -47,16 +47,17 @@ local function strict(table, current)
     end)
 end
 
--- A script that catches the error of a command gets the error's text. It cannot catch the order to end.
-local function caught(is_done, ...)
+-- What a script gets that catches an error: with `gives_text`, the text of an error that is a table with a text in it.
+-- It cannot catch the order to end.
+local function caught(gives_text, is_done, ...)
     if is_done then
         return true, ...
     end
-    local message = machine.text_of((...))
+    local message = machine.value_of((...))
     if machine.has_to_end() or is_no_memory(message) and machine.has_to_end_without_memory() then
         error("the script was ended", 0)
     end
-    if type(message) == "table" and type(message.err) == "string" then
+    if gives_text and type(message) == "table" and type(message.err) == "string" then
         message = message.err
     end
     return false, message
@@ -68,7 +69,7 @@ for name, value in next, coroutine do
 end
 
 function coroutine_of_script.resume(...)
-    return caught(coroutine.resume(...))
+    return caught(false, coroutine.resume(...))
 end
 
 local world = {
@@ -168,26 +169,26 @@ end
 getmetatable("").__index = world.string
 getmetatable("").__metatable = false
 
+-- As in Redis, `pcall` gives the text of a command's error, and others give the table.
 function world.pcall(...)
-    return caught(lua_pcall(...))
+    return caught(true, lua_pcall(...))
 end
 
--- The handler gets the text of an error of the machine, and not the error itself: that has a traceback which the
+-- The handler gets what Redis gives it, and not the error of the machine itself: that has a traceback which the
 -- machine's limit of memory does not see, and a script could keep any number of them.
 function world.xpcall(...)
     local body, handler = ...
     if select("#", ...) < 2 then
         error("bad argument #2 to 'xpcall' (value expected)", 2)
     end
-    return caught(lua_xpcall(body, function(message)
-        return handler(machine.text_of(message))
+    return caught(false, lua_xpcall(body, function(message)
+        return handler(machine.value_of(message))
     end))
 end
 
 function world.rawget(table, name)
     return rawget(behind[table] or table, name)
 end
-
 
 function world.rawset(table, name, value)
     if behind[table] then
@@ -261,14 +262,13 @@ end
 -- Turns an error into what the machine expects. If Lua itself has no memory, it does not call this, and the machine
 -- gets the plain text. So this returns the same plain text if a function of the machine had no memory.
 local function failed(message)
+    message = machine.value_of(message)
     if type(message) ~= "table" then
-        local text = tostring(machine.text_of(message))
+        local text = tostring(message)
         if is_no_memory(text) then
             return NO_MEMORY
         end
-        -- The error of a command already begins with a code.
-        local has_code = type(message) == "userdata" and text:find("^%u+ ")
-        message = { err = has_code and text or "ERR " .. text }
+        message = { err = "ERR " .. text }
     end
     return { err = message.err, line = machine.line() }
 end

@@ -7,21 +7,25 @@ use std::fmt;
 
 use mlua::{Lua, Value};
 
-/// The text of an error.
+/// An error of one of Weir's functions.
 #[derive(Debug)]
-struct Raised(Vec<u8>);
+struct Raised {
+    text: Vec<u8>,
+    /// As in Redis, an error of the functions in `redis` is a table with its text in `err`. Others are plain texts.
+    is_table: bool,
+}
 
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
+        f.write_str(&String::from_utf8_lossy(&self.text))
     }
 }
 
 impl std::error::Error for Raised {}
 
-/// An error with this text.
+/// The error of a function in `redis` with this text.
 pub(crate) fn raised(text: impl Into<Vec<u8>>) -> mlua::Error {
-    mlua::Error::external(Raised(text.into()))
+    mlua::Error::external(Raised { text: text.into(), is_table: true })
 }
 
 /// The error that ends a script which has to end. The script cannot catch it.
@@ -49,40 +53,72 @@ pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
         let source = debug.source().source.map_or_else(String::new, |source| source.into_owned());
         debug.current_line().map(|line| format!("{}:{line}: ", source.trim_start_matches('@')))
     });
-    raised(place.flatten().unwrap_or_default() + text)
+    let text = (place.flatten().unwrap_or_default() + text).into_bytes();
+    mlua::Error::external(Raised { text, is_table: false })
 }
 
-/// The text of an error that one of Weir's functions has raised.
-pub(crate) fn raised_text(error: &mlua::Error) -> Option<&[u8]> {
+fn find_raised(error: &mlua::Error) -> Option<&Raised> {
     match error {
-        mlua::Error::CallbackError { cause, .. } => raised_text(cause),
-        mlua::Error::ExternalError(external) => external.downcast_ref::<Raised>().map(|Raised(text)| &text[..]),
+        mlua::Error::CallbackError { cause, .. } => find_raised(cause),
+        mlua::Error::ExternalError(external) => external.downcast_ref(),
         _ => None,
     }
 }
 
-/// The text of an error of the machine; other values stay as they are.
-pub(crate) fn text_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
-    let Value::Error(error) = &value else { return Ok(value) };
+/// The text of an error that one of Weir's functions has raised.
+pub(crate) fn raised_text(error: &mlua::Error) -> Option<&[u8]> {
+    find_raised(error).map(|raised| &raised.text[..])
+}
+
+/// What a script sees of an error: for an error of the machine, its text or a table with its text; other values stay as
+/// they are. A text that names a line of Weir's own Lua code gets the script's line instead.
+pub(crate) fn value_of(lua: &Lua, value: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = &value else { return in_script(lua, value) };
     let mut error = &**error;
     while let mlua::Error::CallbackError { cause, .. } = error {
         error = cause;
     }
-    let text = match error {
-        mlua::Error::MemoryError(_) => Some(NO_MEMORY.to_vec()),
-        error => raised_text(error).map(<[u8]>::to_vec),
+    let (text, is_table) = match (error, find_raised(error)) {
+        (_, Some(raised)) => (raised.text.clone(), raised.is_table),
+        (mlua::Error::MemoryError(_), None) => (NO_MEMORY.to_vec(), false),
+        (error, None) => (error.to_string().into_bytes(), false),
     };
-    lua.create_string(text.unwrap_or_else(|| error.to_string().into_bytes())).map(Value::String)
+    let text = Value::String(lua.create_string(text)?);
+    if !is_table {
+        return Ok(text);
+    }
+    let table = lua.create_table()?;
+    table.raw_set("err", text)?;
+    Ok(Value::Table(table))
+}
+
+fn in_script(lua: &Lua, value: Value) -> mlua::Result<Value> {
+    let Value::String(text) = &value else { return Ok(value) };
+    let what = behind_our_line(&text.as_bytes()).map(<[u8]>::to_vec);
+    let Some(what) = what else { return Ok(value) };
+    let place = place(lua).map_or_else(String::new, |(source, line)| format!("{source}:{line}: "));
+    lua.create_string([place.as_bytes(), &what[..]].concat()).map(Value::String)
+}
+
+/// What is behind a line of Weir's own Lua code at the front of `text`; `None` if there is no such line.
+fn behind_our_line(text: &[u8]) -> Option<&[u8]> {
+    let rest = text.strip_prefix(b"prelude:")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    rest[digits..].strip_prefix(b": ")
+}
+
+/// The source and the current line of the script, if they are known.
+fn place(lua: &Lua) -> Option<(String, usize)> {
+    let of_script = |level| {
+        lua.inspect_stack(level, |debug| {
+            let source = debug.source().source.filter(|source| source == "@user_script" || source == "@user_function");
+            Some((source?.trim_start_matches('@').to_owned(), debug.current_line()?))
+        })
+    };
+    (0..).map_while(of_script).flatten().next()
 }
 
 /// The current line of the script; `None` if it is not known.
 pub(crate) fn line(lua: &Lua) -> Option<usize> {
-    let of_script = |level| {
-        lua.inspect_stack(level, |debug| {
-            let is_script =
-                debug.source().source.is_some_and(|source| source == "@user_script" || source == "@user_function");
-            debug.current_line().filter(|_| is_script)
-        })
-    };
-    (0..).map_while(of_script).flatten().next()
+    place(lua).map(|(_, line)| line)
 }
