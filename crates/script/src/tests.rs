@@ -212,18 +212,36 @@ fn scripts_give_what_they_give_in_redis() {
 
 /// An error itself has a traceback that the machine's limit of memory does not see.
 #[test]
-fn a_handler_of_errors_gets_their_text() {
-    for (body, text) in [
-        ("redis.call('incr', 'str')", "ERR value is not an integer or out of range"),
-        ("string.find('x', '[')", "user_script:1: malformed pattern (missing ']')"),
-        ("error('oops')", "user_script:1: oops"),
+fn a_handler_of_errors_gets_what_redis_gives_it() {
+    for (body, kind, text) in [
+        ("redis.call('incr', 'str')", "table", "ERR value is not an integer or out of range"),
+        ("redis.sha1hex()", "table", "ERR wrong number of arguments"),
+        ("string.find('x', '[')", "string", "user_script:1: malformed pattern (missing ']')"),
+        ("error('oops')", "string", "user_script:1: oops"),
+        ("error({err = 'My Err'})", "table", "My Err"),
     ] {
         let source = format!(
             "local kept local ok = xpcall(function() {body} end, function(e) kept = e return 'handled' end) \
-             return {{type(kept), kept, tostring(ok)}}"
+             return {{type(kept), type(kept) == 'table' and kept.err or kept, tostring(ok)}}"
         );
-        assert_eq!(told(&source), format!("*3 $6 string ${} {text} $5 false", text.len()), "{body}");
+        let (kind_len, len) = (kind.len(), text.len());
+        assert_eq!(told(&source), format!("*3 ${kind_len} {kind} ${len} {text} $5 false"), "{body}");
+        // What the handler returns is returned, and a coroutine gives the same as the handler got. `pcall` gives the text.
+        for (catch, gives) in [
+            ("xpcall(function() {body} end, function(e) return e end)", kind),
+            ("coroutine.resume(coroutine.create(function() {body} end))", kind),
+            ("pcall(coroutine.wrap(function() {body} end))", "string"),
+            ("pcall(function() {body} end)", "string"),
+        ] {
+            let catch = catch.replace("{body}", body);
+            let source = format!("return type(select(2, {catch}))");
+            assert_eq!(told(&source), format!("${} {gives}", gives.len()), "{catch}");
+        }
     }
+    assert_eq!(
+        told("local _, e = xpcall(function() redis.call('incr', 'str') end, function(e) return e end) error(e)"),
+        "-ERR value is not an integer or out of range @1."
+    );
     assert_eq!(told("return {xpcall(function() return 1, 2 end, function() end)}"), "*3 :1 :1 :2");
     assert_eq!(told("return select(2, xpcall(error, function(e) return 'handled' end))"), "$7 handled");
     assert!(told("return xpcall(error)").contains("bad argument #2 to"));
