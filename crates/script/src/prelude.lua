@@ -4,6 +4,7 @@
 local machine = ...
 local error, type, tostring, select, unpack, next = error, type, tostring, select, unpack, next
 local rawget, rawset, setmetatable, getmetatable, setfenv = rawget, rawset, setmetatable, getmetatable, setfenv
+local tonumber = tonumber
 local lua_pcall, lua_xpcall, lua_loadstring = pcall, xpcall, loadstring
 
 local READONLY = "Attempt to modify a readonly table"
@@ -147,22 +148,82 @@ function string.gsub(text, pattern, replacement, most)
     return concat(pieces), count
 end
 
-local rep, insert = string.rep, table.insert
+-- A call of one of Lua's own functions is a single instruction, however long it takes. So after a call that takes as long
+-- as going through this many bytes, it is checked whether the script has to end.
+local LONG = 2 ^ 16
+
+local function look(bytes)
+    if bytes >= LONG and machine.has_to_end() then
+        error("the script was ended", 0)
+    end
+end
+
+local function looked(text)
+    look(#text)
+    return text
+end
+
+local lower, rep, reverse, upper = string.lower, string.rep, string.reverse, string.upper
+
+function string.lower(text)
+    return looked(lower(text))
+end
+
+function string.reverse(text)
+    return looked(reverse(text))
+end
+
+function string.upper(text)
+    return looked(upper(text))
+end
 
 function string.rep(text, count)
     -- The empty text can be repeated any number of times.
-    if text == "" and type(count) == "number" then
+    if text == "" and tonumber(count) then
         return ""
     end
-    return rep(text, count)
+    return looked(rep(text, count))
 end
+
+local insert, sort = table.insert, table.sort
 
 function table.insert(...)
     local list, at = ...
-    if select("#", ...) == 3 and type(list) == "table" and type(at) == "number" and at < -1000 then
-        error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    at = select("#", ...) == 3 and type(list) == "table" and tonumber(at)
+    if at then
+        -- Lua would count from such a place to the end of the list, or take it for a negative one.
+        if at < -1000 or at >= 2 ^ 31 then
+            error("bad argument #2 to 'insert' (position out of bounds)", 2)
+        end
+        look(8 * (#list - at))
     end
     return insert(...)
+end
+
+local function less(a, b)
+    return a < b
+end
+
+-- Whether sorting `list` takes long, because it has many elements or long texts.
+local function is_long(list)
+    if #list > 1000 then
+        return true
+    end
+    for index = 1, #list do
+        local value = rawget(list, index)
+        if type(value) == "string" and #value > 1000 then
+            return true
+        end
+    end
+    return false
+end
+
+-- Lua compares values without an end in sight. Instructions of a script, as those of `less`, can be interrupted.
+function table.sort(list, before)
+    if before == nil and type(list) == "table" and is_long(list) then
+        before = less
+    end
+    return sort(list, before)
 end
 
 -- All texts share one metatable, so a script that changed it would change it for every later script.
@@ -239,6 +300,7 @@ local function compiled(text, name)
         return nil, "attempt to load bytecode"
     end
     local chunk, message = lua_loadstring(text, name)
+    look(#text)
     if chunk then
         setfenv(chunk, globals)
     end
