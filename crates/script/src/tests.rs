@@ -191,6 +191,7 @@ fn scripts_give_what_they_give_in_redis() {
         ("local t = {}; t[1] = 5; return t[1]", ":5"),
         ("return ('x'):rep(3)", "$3 xxx"),
         ("return string.format('%d', 5)", "$1 5"),
+        ("table.insert(nil, 1)", "-ERR user_script:1: bad argument #1 to 'insert' (table expected, got nil) @1."),
         ("return loadstring(string.dump(function() end))()", "-ERR user_script:1: attempt to call a nil value @1."),
         ("getmetatable(_G).__index = {}", "-ERR user_script:1: Attempt to modify a readonly table @1."),
         ("return getmetatable(redis) == nil", ":1"),
@@ -226,7 +227,7 @@ fn a_handler_of_errors_gets_what_redis_gives_it() {
         );
         let (kind_len, len) = (kind.len(), text.len());
         assert_eq!(told(&source), format!("*3 ${kind_len} {kind} ${len} {text} $5 false"), "{body}");
-        // What the handler returns is returned, and a coroutine gives the same as the handler got. `pcall` gives the text.
+        // `xpcall` returns what the handler returns, and a coroutine gives what the handler got.
         for (catch, gives) in [
             ("xpcall(function() {body} end, function(e) return e end)", kind),
             ("coroutine.resume(coroutine.create(function() {body} end))", kind),
@@ -314,6 +315,11 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         "return cmsgpack.unpack('\\223\\0\\30\\132\\128' .. ('\\1\\1'):rep(2000000))[1]",
         "return ('a'):find('[' .. ('%d'):rep(2000000) .. ']')",
         "return ('a'):find('%f[' .. ('%d'):rep(2000000) .. ']')",
+        // Few instructions, each of which takes long.
+        "local s = ('x'):rep(65536) for i = 1, 30 do s:upper() s:lower() s:reverse() s:rep(1) end",
+        "local s = '--' .. ('x'):rep(65536) for i = 1, 110 do loadstring(s) end",
+        "local t = {} for i = 1, 9000 do t[i] = i end for i = 1, 110 do table.insert(t, 1, 0) end",
+        "local t = {} for i = 1, 30000 do t[i] = 30000 - i end table.sort(t)",
     ] {
         assert_eq!(ended(source, Protocol::Resp2), "-ERR it was ended", "{source}");
     }
@@ -344,7 +350,12 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         ("return ('a'):rep(100000):find(('a?'):rep(100000)) and 'fits'", "fits"),
         ("return ('a'):rep(1000000):find(('a'):rep(500000) .. 'b', 1, true) or 'none'", "none"),
         ("return #(''):rep(2000000000)", ":0"),
+        ("return #(''):rep('2000000000')", ":0"),
         ("return table.insert({}, -2000000000, 1)", "out of bounds"),
+        ("return table.insert({}, '-2000000000', 1)", "out of bounds"),
+        ("return table.insert({}, 2 ^ 31, 1)", "out of bounds"),
+        // Texts that are compared for as long as they are.
+        ("local t = {} for i = 1, 9 do t[i] = ('x'):rep(2000) .. 9 - i end table.sort(t) return t[1]:sub(-2)", "x0"),
         ("local f; f = function() return 1 + f() end; return f()", "stack overflow"),
         ("local t = {}; t[1] = t; return t", "stack limit"),
         ("local t = {}; t[1] = t; return cjson.encode(t)", "excessive nesting (1001)"),
