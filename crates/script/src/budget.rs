@@ -70,7 +70,15 @@ impl<'s> Budget<'s> {
     /// # Errors
     /// The script has to end.
     pub(crate) fn step(&mut self) -> mlua::Result<()> {
-        self.work.add(0)
+        self.work(0)
+    }
+
+    /// Does the work for a piece of `bytes` that are gathered elsewhere.
+    ///
+    /// # Errors
+    /// The script has to end.
+    pub(crate) fn work(&mut self, bytes: usize) -> mlua::Result<()> {
+        self.work.add(bytes)
     }
 
     /// Takes what a value in a list needs.

@@ -15,7 +15,7 @@ use weir_command::reply::{Protocol, Replies};
 
 use crate::api;
 use crate::bridge::{Bridge, Limits, MEMORY_BYTES_MAX, World};
-use crate::budget::Work;
+use crate::budget::Budget;
 use crate::functions::{self, Registered};
 use crate::library::{self, Libraries, Library};
 use crate::raised::{self, ended, line, no_memory, raised_text, value_of};
@@ -260,7 +260,7 @@ impl Machine {
             let mut replies = Replies::default();
             replies.protocol = run.protocol;
             if is_done {
-                values::tell(&mut replies, &value, self.shared.protocol(), &mut Work::of(&self.shared))?;
+                values::tell(&mut replies, &value, self.shared.protocol(), &mut Budget::of(&self.shared))?;
             } else {
                 replies.error(&failure(&run.what, &value)?);
             }

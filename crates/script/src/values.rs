@@ -4,7 +4,7 @@ use mlua::{Lua, LuaString, Table, Value};
 use weir_command::error::REPLY_TOO_LONG;
 use weir_command::reply::{OUTPUT_BYTES_MAX, Protocol, Replies};
 
-use crate::budget::{TABLE_WORK, Work};
+use crate::budget::{Budget, TABLE_WORK, Work};
 use crate::raised::raised;
 use crate::replies::{self, Piece};
 
@@ -84,16 +84,21 @@ fn take(lua: &Lua, rest: &mut &[u8], work: &mut Work<'_>, depth: usize) -> mlua:
 /// that has asked for RESP3 tells true and false apart from a value that is there or missing.
 ///
 /// # Errors
-/// The value cannot be read, or the script has to end, as `work` says.
-pub(crate) fn tell(out: &mut Replies, value: &Value, protocol: Protocol, work: &mut Work<'_>) -> mlua::Result<()> {
-    tell_at(out, value, protocol, work, DEPTH_MAX)
+/// The value cannot be read, it takes more memory than is in `budget`, or the script has to end.
+pub(crate) fn tell(
+    out: &mut Replies,
+    value: &Value,
+    protocol: Protocol,
+    budget: &mut Budget<'_>,
+) -> mlua::Result<()> {
+    tell_at(out, value, protocol, budget, DEPTH_MAX)
 }
 
 fn tell_at(
     out: &mut Replies,
     value: &Value,
     protocol: Protocol,
-    work: &mut Work<'_>,
+    budget: &mut Budget<'_>,
     depth: usize,
 ) -> mlua::Result<()> {
     let Some(depth) = depth.checked_sub(1) else {
@@ -104,7 +109,7 @@ fn tell_at(
     if out.len() > OUTPUT_BYTES_MAX {
         return Err(raised(REPLY_TOO_LONG.text()));
     }
-    work.add(match value {
+    budget.work(match value {
         Value::String(text) => text.as_bytes().len(),
         Value::Table(_) => TABLE_WORK,
         _ => 0,
@@ -118,7 +123,7 @@ fn tell_at(
         }
         Value::Boolean(false) if protocol == Protocol::Resp3 => out.integer(0),
         Value::Boolean(true) => out.integer(1),
-        Value::Table(table) => return tell_table(out, table, protocol, work, depth),
+        Value::Table(table) => return tell_table(out, table, protocol, budget, depth),
         _ => out.null(),
     }
     Ok(())
@@ -162,7 +167,7 @@ fn tell_table(
     out: &mut Replies,
     table: &Table,
     protocol: Protocol,
-    work: &mut Work<'_>,
+    budget: &mut Budget<'_>,
     depth: usize,
 ) -> mlua::Result<()> {
     if let Some(error) = text_of(table, "err")? {
@@ -179,7 +184,8 @@ fn tell_table(
     }
     for (name, is_map) in [("map", true), ("set", false)] {
         if let Value::Table(inner) = table.raw_get(name)? {
-            let pairs = inner.pairs().map(|pair| work.add(0).and(pair));
+            // They are gathered, at each depth at which the table is met.
+            let pairs = inner.pairs().map(|pair| budget.take_value().and(pair));
             let pairs: Vec<(Value, Value)> = pairs.collect::<mlua::Result<_>>()?;
             if is_map {
                 out.map(pairs.len())
@@ -187,9 +193,9 @@ fn tell_table(
                 out.set(pairs.len())
             }
             for (key, value) in &pairs {
-                tell_at(out, key, protocol, work, depth)?;
+                tell_at(out, key, protocol, budget, depth)?;
                 if is_map {
-                    tell_at(out, value, protocol, work, depth)?;
+                    tell_at(out, value, protocol, budget, depth)?;
                 }
             }
             return Ok(());
@@ -219,10 +225,10 @@ fn tell_table(
     let mut len = 0;
     while !table.raw_get::<Value>(len + 1)?.is_nil() {
         len += 1;
-        work.add(0)?;
+        budget.step()?;
     }
     out.array(len);
-    (1..=len).try_for_each(|index| tell_at(out, &table.raw_get(index)?, protocol, work, depth))
+    (1..=len).try_for_each(|index| tell_at(out, &table.raw_get(index)?, protocol, budget, depth))
 }
 
 /// `text` on one line, as a reply needs it.
