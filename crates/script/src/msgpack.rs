@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mlua::{Lua, Table, Value};
 
-use crate::budget::Budget;
+use crate::budget::{Budget, TABLE_WORK};
 use crate::failure::{Failure, Result, failed};
 use crate::shared::Shared;
 
@@ -104,9 +104,10 @@ fn put_number(out: &mut Vec<u8>, number: f64) {
 }
 
 /// The length of `table` as an array, and how many pairs it has; the length is `None` if it is no array.
-fn lens(table: &Table) -> Result<(Option<usize>, usize)> {
+fn lens(table: &Table, budget: &mut Budget<'_>) -> Result<(Option<usize>, usize)> {
     let (mut last, mut count, mut is_array) = (0.0, 0, true);
     for pair in table.pairs::<Value, Value>() {
+        budget.step()?;
         let index = match pair?.0 {
             Value::Integer(index) => index as f64,
             Value::Number(index) => index,
@@ -120,7 +121,8 @@ fn lens(table: &Table) -> Result<(Option<usize>, usize)> {
 }
 
 fn put_table(out: &mut Vec<u8>, table: &Table, depth: usize, budget: &mut Budget<'_>) -> Result<()> {
-    let (array, pairs) = lens(table)?;
+    budget.work(TABLE_WORK)?;
+    let (array, pairs) = lens(table, budget)?;
     if let Some(len) = array {
         put_len(out, len, (0x90, 15), [None, Some(0xdc), Some(0xdd)]);
         return (1..=len).try_for_each(|index| put(out, &table.raw_get(index)?, depth, budget));

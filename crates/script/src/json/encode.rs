@@ -11,6 +11,9 @@ use crate::values::number_of;
 /// Most bytes that are written. A few tables that contain each other many times can become many bytes.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
+/// How many bytes of a text are written between two looks at the length of the output.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// How many elements an array may lack at most, whatever its sparseness is set to. Each of them is written as `null`.
 const MISSING_MAX: usize = 1_000_000;
 
@@ -57,7 +60,7 @@ pub(crate) fn encode(lua: &Lua, value: &Value, settings: &Settings, work: &mut W
                     if !is_first {
                         out.push(b',');
                     }
-                    put_key(&mut out, key, settings)?;
+                    put_key(&mut out, key, settings, work)?;
                     Some(value)
                 }
             }
@@ -77,18 +80,14 @@ fn put(
     settings: &Settings,
     work: &mut Work<'_>,
 ) -> Result<()> {
-    work.add(match &value {
-        Value::String(text) => text.as_bytes().len(),
-        Value::Table(_) => TABLE_WORK,
-        _ => 0,
-    })?;
+    work.add(if value.is_table() { TABLE_WORK } else { 0 })?;
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         Value::LightUserData(data) if data.0.is_null() => out.extend_from_slice(b"null"),
         Value::Boolean(is) => out.extend_from_slice(if is { b"true" } else { b"false" }),
         Value::Integer(number) => put_number(out, number as f64, settings)?,
         Value::Number(number) => put_number(out, number, settings)?,
-        Value::String(text) => put_text(out, &text.as_bytes()),
+        Value::String(text) => put_text(out, &text.as_bytes(), work)?,
         Value::Table(table) => {
             if open.len() >= DEPTH_MAX.min(settings.depth_written) {
                 return failed(format!("Cannot serialise, excessive nesting ({})", open.len() + 1));
@@ -107,15 +106,19 @@ fn put(
         }
         other => return failed(format!("Cannot serialise {}: type not supported", other.type_name())),
     }
+    check_len(out)
+}
+
+fn check_len(out: &[u8]) -> Result<()> {
     match out.len() <= OUTPUT_BYTES_MAX {
         true => Ok(()),
         false => failed("Cannot serialise, more than 64 MB"),
     }
 }
 
-fn put_key(out: &mut Vec<u8>, key: &Value, settings: &Settings) -> Result<()> {
+fn put_key(out: &mut Vec<u8>, key: &Value, settings: &Settings, work: &mut Work<'_>) -> Result<()> {
     match key {
-        Value::String(text) => put_text(out, &text.as_bytes()),
+        Value::String(text) => put_text(out, &text.as_bytes(), work)?,
         key => match number_of(key) {
             Some(number) => {
                 out.push(b'"');
@@ -145,23 +148,33 @@ fn put_number(out: &mut Vec<u8>, number: f64, settings: &Settings) -> Result<()>
     Ok(())
 }
 
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+fn put_text(out: &mut Vec<u8>, text: &[u8], work: &mut Work<'_>) -> Result<()> {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    for &byte in text {
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'/' => out.extend_from_slice(b"\\/"),
-            8 => out.extend_from_slice(b"\\b"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            12 => out.extend_from_slice(b"\\f"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            0..=31 | 127 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+    // A byte may become six.
+    for piece in text.chunks(PIECE_BYTES) {
+        work.add(piece.len())?;
+        check_len(out)?;
+        for &byte in piece {
+            match byte {
+                b'"' => out.extend_from_slice(b"\\\""),
+                b'\\' => out.extend_from_slice(b"\\\\"),
+                b'/' => out.extend_from_slice(b"\\/"),
+                8 => out.extend_from_slice(b"\\b"),
+                b'\t' => out.extend_from_slice(b"\\t"),
+                b'\n' => out.extend_from_slice(b"\\n"),
+                12 => out.extend_from_slice(b"\\f"),
+                b'\r' => out.extend_from_slice(b"\\r"),
+                0..=31 | 127 => {
+                    out.extend_from_slice(b"\\u00");
+                    out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+                }
+                _ => out.push(byte),
+            }
         }
     }
     out.push(b'"');
+    Ok(())
 }
 
 /// The length of `table` as an array; `None` if it is no array.
@@ -188,4 +201,20 @@ fn array_len(table: &Table, sparse: &Sparse, work: &mut Work<'_>) -> Result<Opti
         return failed("Cannot serialise table: excessively sparse array");
     }
     Ok((len > 0).then_some(len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+    use crate::shared::Shared;
+
+    #[test]
+    fn a_text_that_grows_as_it_is_written_is_not_written_to_its_end() {
+        let shared = Shared::new();
+        let mut out = Vec::new();
+        let put = put_text(&mut out, &vec![1; 12 << 20], &mut Work::of(&shared));
+        assert!(matches!(put, Err(Failure::Text(_))));
+        assert!(out.len() <= OUTPUT_BYTES_MAX + 6 * PIECE_BYTES + 1);
+    }
 }
