@@ -315,6 +315,8 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         "return cmsgpack.unpack('\\223\\0\\30\\132\\128' .. ('\\1\\1'):rep(2000000))[1]",
         "return ('a'):find('[' .. ('%d'):rep(2000000) .. ']')",
         "return ('a'):find('%f[' .. ('%d'):rep(2000000) .. ']')",
+        // Tables are counted whatever is in them: whether there is anything has to be looked up.
+        "local e, t = {}, {} for i = 1, 100000 do t[i] = e end return #cmsgpack.pack(t)",
         // Few instructions, each of which takes long.
         "local s = ('x'):rep(65536) for i = 1, 30 do s:upper() s:lower() s:reverse() s:rep(1) end",
         "local s = '--' .. ('x'):rep(65536) for i = 1, 110 do loadstring(s) end",
@@ -404,6 +406,9 @@ fn a_script_without_memory_ends_as_its_world_says() {
         "local t = {} for i = 1, 6 do t[i] = ('x'):rep(100000) end return #table.concat(t)",
         "local s = ('x'):rep(1000) while true do s = s .. s end",
         "return pcall(string.rep, 'x', 1000000)",
+        // A table in itself is gathered at each depth.
+        "local m = {} for i = 1, 1000 do m[i] = true end m[1] = {map = m} return {map = m}",
+        "local m = {} for i = 1, 1000 do m[i] = true end m[{set = m}] = true return {set = m}",
         "local f = coroutine.wrap(function() return ('x'):rep(1000000) end) return f()",
         "return pcall(coroutine.wrap(function() return coroutine.wrap(function() return ('x'):rep(1000000) end)() end))",
     ] {
