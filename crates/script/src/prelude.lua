@@ -243,7 +243,12 @@ function world.xpcall(...)
         error("bad argument #2 to 'xpcall' (value expected)", 2)
     end
     return caught(false, lua_xpcall(body, function(message)
-        return handler(machine.value_of(message))
+        message = machine.value_of(message)
+        -- What the handler returns does not tell it.
+        if is_no_memory(message) then
+            machine.has_to_end_without_memory()
+        end
+        return handler(message)
     end))
 end
 
