@@ -406,6 +406,8 @@ fn a_script_without_memory_ends_as_its_world_says() {
         "local t = {} for i = 1, 6 do t[i] = ('x'):rep(100000) end return #table.concat(t)",
         "local s = ('x'):rep(1000) while true do s = s .. s end",
         "return pcall(string.rep, 'x', 1000000)",
+        "local s, t = ('x'):rep(100000), {} for i = 1, 10 do t[i] = s end \
+         return xpcall(function() return cmsgpack.pack(t) end, function() return 1 end)",
         // A table in itself is gathered at each depth.
         "local m = {} for i = 1, 1000 do m[i] = true end m[1] = {map = m} return {map = m}",
         "local m = {} for i = 1, 1000 do m[i] = true end m[{set = m}] = true return {set = m}",
