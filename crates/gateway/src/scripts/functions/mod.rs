@@ -22,6 +22,16 @@ const LIBRARIES_MAX: usize = 1000;
 
 const DAMAGED: Error = Error::new("ERR internal error: the tenant's functions cannot be read");
 
+/// Refuses a change that makes libraries larger than they may be. They may be larger already, because an earlier
+/// version counted less of them: then they may shrink.
+fn check_size(before: &Libraries, after: &Libraries) -> Outcome {
+    let is_larger = |size: fn(&Libraries) -> usize, max| size(after) > size(before).max(max);
+    if is_larger(Libraries::bytes, BYTES_MAX) || is_larger(|all| all.iter().len(), LIBRARIES_MAX) {
+        return Err(Error::new("ERR a tenant's functions are at most 1000 libraries and 1 MB long together"));
+    }
+    Ok(())
+}
+
 /// The libraries of one tenant, as far as they were read.
 #[derive(Default)]
 pub(crate) struct Functions {
@@ -103,9 +113,7 @@ impl Functions {
         let mut libraries = (*self.read(&turn, store, now_ms).await?).clone();
         let before = libraries.clone();
         let answer = change(&mut libraries)?;
-        if libraries.bytes() > BYTES_MAX || libraries.iter().len() > LIBRARIES_MAX {
-            return Err(Error::new("ERR a tenant's functions are at most 1000 libraries and 1 MB long together"));
-        }
+        check_size(&before, &libraries)?;
         if libraries == before {
             return Ok(answer);
         }
