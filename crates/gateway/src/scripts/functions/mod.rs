@@ -144,3 +144,35 @@ impl Functions {
         Arc::clone(known.paces.entry(name.to_owned()).or_default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_script::{Declared, Library};
+
+    use super::*;
+
+    fn library(name: &str, description_bytes: usize) -> Library {
+        let description = Some(vec![b'x'; description_bytes]);
+        let functions = vec![Declared { name: format!("f_{name}"), description, flags: 0 }];
+        Library { name: name.to_owned(), code: b"#!lua".to_vec(), functions }
+    }
+
+    #[test]
+    fn libraries_that_are_too_large_may_shrink() {
+        let mut before = Libraries::default();
+        for name in ["a", "b", "c"] {
+            assert!(before.add(library(name, BYTES_MAX), false).is_ok());
+        }
+        let is_fine = |change: &dyn Fn(&mut Libraries) -> bool| {
+            let mut after = before.clone();
+            assert!(change(&mut after));
+            check_size(&before, &after).is_ok()
+        };
+        assert!(is_fine(&|all| all.remove("b")), "two are still too large");
+        assert!(is_fine(&|all| all.add(library("b", 10), true).is_ok()), "a shorter one");
+        assert!(is_fine(&|_| true));
+        assert!(!is_fine(&|all| all.add(library("d", 10), false).is_ok()), "one more");
+        assert!(!is_fine(&|all| all.add(library("b", BYTES_MAX + 1), true).is_ok()), "a longer one");
+        assert!(check_size(&Libraries::default(), &before).is_err());
+    }
+}
