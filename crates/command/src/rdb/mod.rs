@@ -23,7 +23,7 @@ use crate::number::parse_i64;
 /// The version that Weir writes, except for values that have no form in it.
 pub const VERSION: u16 = 10;
 /// Since this version, fields of hashes may have deadlines. Weir reads all versions up to it.
-const VERSION_OF_DEADLINES: u16 = 12;
+pub(crate) const VERSION_OF_DEADLINES: u16 = 12;
 
 /// First byte of a value that is not simply a number of bytes: the lower six bits say what it is.
 const ENCODED: u8 = 0xc0;
