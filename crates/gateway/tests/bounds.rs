@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 
+use crate::support::world::World;
 use crate::support::{Client, Running, encode};
 use crate::turns::{ROUNDS, fill, start};
 use weir_gateway::Settings;
@@ -323,6 +324,53 @@ fn a_long_value_is_the_reply_to_whoever_asks_for_it_in_whatever_way() {
     assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &value]), b"+OK\r\n");
     assert!(client.ask(&["MGET", "k", "k"]) == [b"*2\r\n", &expected[..], &expected].concat());
     assert!(client.ask(&["DUMP", "k"]).len() > expected.len());
+}
+
+/// They are dumped page by page.
+#[test]
+fn large_rows_of_every_type_come_back_from_their_dumps() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    let names: Vec<String> = (0..20).map(|number| format!("n{number:02}{}", "x".repeat(60_000))).collect();
+    let pairs: Vec<&str> = names.iter().flat_map(|name| [&name[..], "1"]).collect();
+    let scores: Vec<&str> = names.iter().flat_map(|name| ["1.5", &name[..]]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let with = |words: &[&str], names: &[&str]| encode(&[words, names].concat());
+    let mut ask = |request: Vec<u8>| {
+        client.send(&request);
+        client.reply()
+    };
+    for request in [
+        with(&["RPUSH", "list"], &names),
+        with(&["SADD", "set"], &names),
+        with(&["ZADD", "zset"], &scores),
+        with(&["HSET", "hash"], &pairs),
+        with(&["HSET", "mortal"], &pairs),
+    ] {
+        assert_eq!(ask(request), b":20\r\n");
+    }
+    for (at, name) in [("70000000000007", names[3]), ("70000000000000", names[5])] {
+        assert_eq!(ask(encode(&["HPEXPIREAT", "mortal", at, "FIELDS", "1", name])), b"*1\r\n:1\r\n");
+    }
+    for (key, shows) in [
+        ("list", vec![(vec!["LRANGE"], vec!["0", "-1"])]),
+        ("set", vec![(vec!["SORT"], vec!["ALPHA"])]),
+        ("zset", vec![(vec!["ZRANGE"], vec!["0", "-1", "WITHSCORES"])]),
+        ("hash", vec![(vec!["HLEN"], vec![]), (vec!["HMGET"], names.clone())]),
+        (
+            "mortal",
+            vec![(vec!["HMGET"], names.clone()), (vec!["HPEXPIRETIME"], [&["FIELDS", "20"], &names[..]].concat())],
+        ),
+    ] {
+        let dump = ask(encode(&["DUMP", key]));
+        let payload = &dump[dump.iter().position(|&byte| byte == b'\n').expect("a line") + 1..dump.len() - 2];
+        let restore = encode(&[&b"RESTORE"[..], b"copy", b"0", payload, b"REPLACE"]);
+        assert_eq!(ask(restore), b"+OK\r\n", "{key}");
+        for (name, rest) in shows {
+            let mut shown = |key: &str| ask(encode(&[&name[..], &[key], &rest[..]].concat()));
+            assert!(shown("copy") == shown(key), "{key}");
+        }
+    }
 }
 
 #[test]
