@@ -64,9 +64,32 @@ local function caught(gives_text, is_done, ...)
     return false, message
 end
 
+-- A call of one of Lua's own functions is a single instruction, however long it takes. So after a call that takes as
+-- long as going through this many bytes, it is checked whether the script has to end.
+local LONG = 2 ^ 16
+
+local function look(bytes)
+    if bytes >= LONG and machine.has_to_end() then
+        error("the script was ended", 0)
+    end
+end
+
 local coroutine_of_script = {}
 for name, value in next, coroutine do
     coroutine_of_script[name] = value
+end
+
+local create, wrap = coroutine.create, coroutine.wrap
+
+-- A new coroutine begins to count instructions anew: a script that made one after the other would never be checked.
+function coroutine_of_script.create(body)
+    look(LONG)
+    return create(body)
+end
+
+function coroutine_of_script.wrap(body)
+    look(LONG)
+    return wrap(body)
 end
 
 function coroutine_of_script.resume(...)
@@ -146,16 +169,6 @@ function string.gsub(text, pattern, replacement, most)
     end
     pieces[#pieces + 1] = sub(text, copied + 1)
     return concat(pieces), count
-end
-
--- A call of one of Lua's own functions is a single instruction, however long it takes. So after a call that takes as long
--- as going through this many bytes, it is checked whether the script has to end.
-local LONG = 2 ^ 16
-
-local function look(bytes)
-    if bytes >= LONG and machine.has_to_end() then
-        error("the script was ended", 0)
-    end
 end
 
 local function looked(text)
