@@ -181,8 +181,9 @@ fn pack(lua: &Lua, shared: &Shared, values: MultiValue) -> Result<Vec<u8>> {
     let mut arguments = Arguments { lua, name: "pack", values, next: 0 };
     let format = arguments.text()?;
     let format = format.as_bytes();
-    let mut format = Format::new("pack", &format);
     let (mut out, mut budget) = (Vec::new(), Budget::of(shared));
+    budget.work(format.len())?;
+    let mut format = Format::new("pack", &format);
     while let Some((item, padding)) = format.next(out.len())? {
         let before = out.len();
         out.resize(out.len() + padding, 0);
@@ -252,8 +253,9 @@ fn unpack(lua: &Lua, shared: &Shared, values: MultiValue) -> Result<MultiValue> 
         at = place as usize - 1;
     }
     arguments.next = 2;
-    let mut format = Format::new("unpack", &format);
     let (mut found, mut budget) = (Vec::new(), Budget::of(shared));
+    budget.work(format.len())?;
+    let mut format = Format::new("unpack", &format);
     while let Some((item, padding)) = format.next(at)? {
         at = at.saturating_add(padding);
         let mut bytes = item.bytes();
@@ -295,10 +297,11 @@ fn unpack(lua: &Lua, shared: &Shared, values: MultiValue) -> Result<MultiValue> 
     Ok(MultiValue::from_vec(found))
 }
 
-fn size(lua: &Lua, values: MultiValue) -> Result<f64> {
+fn size(lua: &Lua, shared: &Shared, values: MultiValue) -> Result<f64> {
     let mut arguments = Arguments { lua, name: "size", values, next: 0 };
     let format = arguments.text()?;
     let format = format.as_bytes();
+    Budget::of(shared).work(format.len())?;
     let mut format = Format::new("size", &format);
     let mut all = 0_usize;
     while let Some((item, padding)) = format.next(all)? {
@@ -325,7 +328,8 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let own = Arc::clone(shared);
     let unpacks = move |lua: &Lua, values: MultiValue| told(lua, unpack(lua, &own, values));
     table.raw_set("unpack", lua.create_function(unpacks)?)?;
-    table.raw_set("size", lua.create_function(|lua, values: MultiValue| told(lua, size(lua, values)))?)?;
+    let own = Arc::clone(shared);
+    table.raw_set("size", lua.create_function(move |lua, values: MultiValue| told(lua, size(lua, &own, values)))?)?;
     Ok(table)
 }
 
@@ -344,7 +348,7 @@ mod tests {
             let _ = unpack(&lua, &shared, MultiValue::from_vec(vec![text(format.as_bytes()), text(&data)]));
             let all = vec![text(format.as_bytes()), text(&data), Value::Number(place.into())];
             let _ = unpack(&lua, &shared, MultiValue::from_vec(all));
-            let _ = size(&lua, MultiValue::from_vec(vec![text(format.as_bytes())]));
+            let _ = size(&lua, &shared, MultiValue::from_vec(vec![text(format.as_bytes())]));
             let _ = pack(&lua, &shared, MultiValue::from_vec(vec![text(format.as_bytes()), Value::Number(place.into())]));
         }
 

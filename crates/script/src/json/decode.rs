@@ -12,6 +12,7 @@ pub(crate) fn decode(lua: &Lua, text: &[u8], settings: &Settings, work: &mut Wor
     let mut reader = Reader { lua, text, at: 0, counted: 0, settings, work };
     let value = reader.value()?;
     reader.blanks();
+    reader.count()?;
     match reader.peek() {
         None => Ok(value),
         Some(_) => reader.expected("the end"),
