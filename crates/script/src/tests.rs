@@ -372,6 +372,24 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
     }
 }
 
+/// Each call takes long, and there are few of them.
+#[test]
+fn calls_with_a_long_text_are_checked_one_by_one() {
+    for source in [
+        "local s = (' '):rep(1048576) for i = 1, 9 do struct.size(s) end",
+        "local s = (' '):rep(1048576) for i = 1, 9 do struct.pack(s) end",
+        "local s = (' '):rep(1048576) for i = 1, 9 do struct.unpack(s, '') end",
+        "local s = '\"' .. ('x'):rep(1048576) .. '\"' for i = 1, 9 do cjson.decode(s) end",
+    ] {
+        let script = Script::parse(source.as_bytes()).expect("a script");
+        // It ends at the sixth check; the first one is for the text.
+        let world: Arc<dyn World> = Arc::new(Looks(AtomicU64::new(95)));
+        let ended = run_in_world(&mut Machine::new().expect("a machine"), script, Protocol::Resp2, &world);
+        let error = ended.err().map(|error| String::from_utf8_lossy(error.text()).into_owned());
+        assert_eq!(error.as_deref(), Some("ERR it was ended"), "{source}");
+    }
+}
+
 /// Ends a script without memory, as where it has little and is to run anew with more.
 struct Elsewhere;
 
