@@ -359,7 +359,7 @@ fn large_rows_of_every_type_come_back_from_their_dumps() {
         ("hash", vec![(vec!["HLEN"], vec![]), (vec!["HMGET"], names.clone())]),
         (
             "mortal",
-            vec![(vec!["HMGET"], names.clone()), (vec!["HPEXPIRETIME"], [&["FIELDS", "20"], &names[..]].concat())],
+            vec![(vec!["HMGET"], names.clone()), (vec!["HPEXPIRETIME"], [&["FIELDS", "20"][..], &names].concat())],
         ),
     ] {
         let dump = ask(encode(&["DUMP", key]));

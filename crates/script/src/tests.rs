@@ -304,7 +304,8 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         "while true do xpcall(function() while true do end end, function() end) end",
         // Each coroutine has few instructions.
         "local function f(n) if n > 0 then for i = 1, 100 do coroutine.wrap(f)(n - 1) end end end f(2)",
-        "local co, f = coroutine f = function(n) if n > 0 then for i = 1, 100 do co.resume(co.create(f), n - 1) end end end f(2)",
+        "local co, f = coroutine f = function(n) if n > 0 then for i = 1, 100 do \
+         co.resume(co.create(f), n - 1) end end end f(2)",
         // Eighteen tables, which are half a million where they are written out.
         "local t = {} for i = 1, 18 do t = {t, t} end return t",
         "local t = {} for i = 1, 18 do t = {map = {a = t, b = t}} end return t",

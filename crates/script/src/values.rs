@@ -85,12 +85,7 @@ fn take(lua: &Lua, rest: &mut &[u8], work: &mut Work<'_>, depth: usize) -> mlua:
 ///
 /// # Errors
 /// The value cannot be read, it takes more memory than is in `budget`, or the script has to end.
-pub(crate) fn tell(
-    out: &mut Replies,
-    value: &Value,
-    protocol: Protocol,
-    budget: &mut Budget<'_>,
-) -> mlua::Result<()> {
+pub(crate) fn tell(out: &mut Replies, value: &Value, protocol: Protocol, budget: &mut Budget<'_>) -> mlua::Result<()> {
     tell_at(out, value, protocol, budget, DEPTH_MAX)
 }
 

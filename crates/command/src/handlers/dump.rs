@@ -20,8 +20,8 @@ const TOO_MANY: Error = Error::new("ERR the payload has more than 4194304 elemen
 /// Most bytes of parts that can be dumped: the payload is gathered as a whole.
 const DUMPED_BYTES_MAX: u64 = 64 << 20;
 
-/// A row with more bytes than this in its parts is dumped page by page: a short element takes many times its bytes in
-/// the payload.
+/// A row with more bytes than this in its parts is dumped page by page: gathered in a list, short elements take many
+/// times the bytes that they take in the payload.
 const WHOLE_BYTES_MAX: u64 = 1 << 20;
 
 /// How many members are read at once.
