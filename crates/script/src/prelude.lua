@@ -198,14 +198,33 @@ function string.rep(text, count)
     return looked(rep(text, count))
 end
 
-local insert, sort = table.insert, table.sort
+local foreach, foreachi, insert, remove, sort = table.foreach, table.foreachi, table.insert, table.remove, table.sort
+
+-- Lua's own functions call others without an instruction in between. What this gives makes some, at which a script can
+-- be interrupted.
+local function interruptible(call)
+    if type(call) ~= "function" then
+        return call
+    end
+    return function(...)
+        return call(...)
+    end
+end
+
+function table.foreach(list, visit)
+    return foreach(list, interruptible(visit))
+end
+
+function table.foreachi(list, visit)
+    return foreachi(list, interruptible(visit))
+end
 
 function table.insert(...)
     local list, at = ...
     at = select("#", ...) == 3 and type(list) == "table" and tonumber(at)
     if at then
-        -- Lua would count from such a place to the end of the list, or take it for a negative one.
-        if at < -1000 or at >= 2 ^ 31 then
+        -- Lua would count from such a place to the end of the list, or take it for another one.
+        if not (at >= -1000 and at < 2 ^ 31) then
             error("bad argument #2 to 'insert' (position out of bounds)", 2)
         end
         look(8 * (#list - at))
@@ -213,6 +232,15 @@ function table.insert(...)
     return insert(...)
 end
 
+function table.remove(...)
+    local list, at = ...
+    if at and type(list) == "table" then
+        look(8 * #list)
+    end
+    return remove(...)
+end
+
+-- The order of Lua itself, by instructions.
 local function less(a, b)
     return a < b
 end
@@ -231,10 +259,9 @@ local function is_long(list)
     return false
 end
 
--- Lua compares values without an end in sight. Instructions of a script, as those of `less`, can be interrupted.
 function table.sort(list, before)
-    if before == nil and type(list) == "table" and is_long(list) then
-        before = less
+    if type(list) == "table" and is_long(list) then
+        before = before == nil and less or interruptible(before)
     end
     return sort(list, before)
 end
