@@ -325,7 +325,12 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         "local s = ('x'):rep(65536) for i = 1, 30 do s:upper() s:lower() s:reverse() s:rep(1) end",
         "local s = '--' .. ('x'):rep(65536) for i = 1, 110 do loadstring(s) end",
         "local t = {} for i = 1, 9000 do t[i] = i end for i = 1, 110 do table.insert(t, 1, 0) end",
+        "local t = {} for i = 1, 9000 do t[i] = i end for i = 1, 110 do table.remove(t, 1) end",
         "local t = {} for i = 1, 30000 do t[i] = 30000 - i end table.sort(t)",
+        // A function of the machine is called again and again.
+        "local t = {} for i = 1, 30000 do t[i] = i end for i = 1, 2 do table.sort(t, math.randomseed) end",
+        "local t = {} for i = 1, 30000 do t[i] = i end for i = 1, 20 do table.foreach(t, math.randomseed) end",
+        "local t = {} for i = 1, 30000 do t[i] = i end for i = 1, 20 do table.foreachi(t, math.randomseed) end",
     ] {
         assert_eq!(ended(source, Protocol::Resp2), "-ERR it was ended", "{source}");
     }
@@ -360,6 +365,11 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         ("return table.insert({}, -2000000000, 1)", "out of bounds"),
         ("return table.insert({}, '-2000000000', 1)", "out of bounds"),
         ("return table.insert({}, 2 ^ 31, 1)", "out of bounds"),
+        ("return table.insert({}, 0 / 0, 1)", "out of bounds"),
+        ("local t = {1, 2, 3} return table.remove(t, '1') .. table.remove(t) .. #t", "131"),
+        ("local t = {} for i = 1, 2e3 do t[i] = i end table.sort(t, function(a, b) return b < a end) return t[1]", ":2000"),
+        ("return table.foreachi({4, 5}, function(i, value) return i == 2 and value or nil end)", ":5"),
+        ("return table.foreach({a = 7}, function(name, value) return name .. value end)", "a7"),
         // Texts that are compared for as long as they are.
         ("local t = {} for i = 1, 9 do t[i] = ('x'):rep(2000) .. 9 - i end table.sort(t) return t[1]:sub(-2)", "x0"),
         ("local f; f = function() return 1 + f() end; return f()", "stack overflow"),
