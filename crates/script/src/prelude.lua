@@ -221,6 +221,9 @@ end
 
 function table.insert(...)
     local list, at = ...
+    if behind[list] then
+        error(READONLY, 0)
+    end
     at = select("#", ...) == 3 and type(list) == "table" and tonumber(at)
     if at then
         -- Lua would count from such a place to the end of the list, or take it for another one.
