@@ -100,6 +100,7 @@ fn scripts_give_what_they_give_in_redis() {
         ("string.foo=1", "-ERR user_script:1: Attempt to modify a readonly table @1."),
         ("_G.x=1", "-ERR user_script:1: Attempt to modify a readonly table @1."),
         ("rawset(string,'a',1)", "-ERR Attempt to modify a readonly table @1."),
+        ("table.insert(string,1)", "-ERR Attempt to modify a readonly table @1."),
         ("setmetatable(_G,nil)", "-ERR Attempt to modify a readonly table @1."),
         ("syntax error", "-ERR Error compiling script (new function): user_script:1: '=' expected near 'error'"),
         ("return redis.call()", "-ERR Please specify at least one argument for this redis lib call @1."),
@@ -367,7 +368,7 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
         ("return table.insert({}, 2 ^ 31, 1)", "out of bounds"),
         ("return table.insert({}, 0 / 0, 1)", "out of bounds"),
         ("local t = {1, 2, 3} return table.remove(t, '1') .. table.remove(t) .. #t", "131"),
-        ("local t = {} for i = 1, 2e3 do t[i] = i end table.sort(t, function(a, b) return b < a end) return t[1]", ":2000"),
+        ("local t = {} for i=1,2e3 do t[i]=i end table.sort(t, function(a, b) return b < a end) return t[1]", ":2000"),
         ("return table.foreachi({4, 5}, function(i, value) return i == 2 and value or nil end)", ":5"),
         ("return table.foreach({a = 7}, function(name, value) return name .. value end)", "a7"),
         // Texts that are compared for as long as they are.
@@ -472,6 +473,7 @@ fn nothing_of_a_script_is_met_by_the_next_one() {
          pcall(function() t.leak = 1 end) end",
         "redis.setresp(3); math.randomseed(7)",
         "local s = ('x'); pcall(function() s.leak = 1 end)",
+        "pcall(table.insert, _G, 'mine') pcall(table.insert, string, 1, 'mine')",
         "error({err = 'left'})",
         "while true do end",
         "local t = {} while true do t[#t + 1] = ('x'):rep(1000000) .. #t end",
@@ -480,7 +482,7 @@ fn nothing_of_a_script_is_met_by_the_next_one() {
     ] {
         ended_in(&mut machine, left, Protocol::Resp2);
         let finds = "return {KEYS[1], tostring(ARGV.x), tostring(rawget(_G, 'leak')), tostring(rawget(string, 'leak')),\
-                     tostring(('x').leak), ('x'):rep(2), math.random(1000), tostring(getmetatable('')), cjson.encode(1.23)}";
+                     #_G, #string, tostring(('x').leak), ('x'):rep(2), math.random(1000), tostring(getmetatable('')), cjson.encode(1.23)}";
         let fresh = ended(finds, Protocol::Resp2);
         assert_eq!(ended_in(&mut machine, finds, Protocol::Resp2), fresh, "{left}");
         assert_eq!(ended_in(&mut machine, "return redis.call('map')", Protocol::Resp3), "*2\r\n+a\r\n$3\r\n1.5\r\n");
