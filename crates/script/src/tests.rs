@@ -482,7 +482,8 @@ fn nothing_of_a_script_is_met_by_the_next_one() {
     ] {
         ended_in(&mut machine, left, Protocol::Resp2);
         let finds = "return {KEYS[1], tostring(ARGV.x), tostring(rawget(_G, 'leak')), tostring(rawget(string, 'leak')),\
-                     #_G, #string, tostring(('x').leak), ('x'):rep(2), math.random(1000), tostring(getmetatable('')), cjson.encode(1.23)}";
+                     #_G, #string,\
+                     tostring(('x').leak), ('x'):rep(2), math.random(1000), tostring(getmetatable('')), cjson.encode(1.23)}";
         let fresh = ended(finds, Protocol::Resp2);
         assert_eq!(ended_in(&mut machine, finds, Protocol::Resp2), fresh, "{left}");
         assert_eq!(ended_in(&mut machine, "return redis.call('map')", Protocol::Resp3), "*2\r\n+a\r\n$3\r\n1.5\r\n");
