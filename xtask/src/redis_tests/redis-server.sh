@@ -21,8 +21,8 @@ learn() {
     requirepass) password=$value ;;
     user) users+=("$value") ;;
     aclfile) learn <"$dir/$value" ;;
-    notify-keyspace-events | latency-monitor-threshold | slowlog-* | acllog-max-len | tracking-table-max-keys | \
-      hash-max-* | list-* | set-max-* | zset-max-* | stream-node-* | hll-*) settings+=("$name $value") ;;
+    notify-keyspace-events | latency-monitor-threshold | slowlog-* | acl-pubsub-default | acllog-max-len | \
+      tracking-table-max-keys | hash-max-* | list-* | set-max-* | zset-max-* | stream-node-* | hll-*) settings+=("$name $value") ;;
     esac
   done
 }

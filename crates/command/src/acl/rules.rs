@@ -37,6 +37,8 @@ pub struct Rules {
     pub needs_no_password: bool,
     /// What a rule said about checking the payload of `RESTORE`. Weir always checks it.
     sanitizes: Option<bool>,
+    /// Whether a selector has all channels when it is made.
+    gives_all_channels: bool,
     /// The selectors. Rules outside of parentheses are about the first one. A request is allowed if any selector allows
     /// it.
     pub(super) selectors: Vec<Selector>,
@@ -44,7 +46,7 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { is_on: false, needs_no_password: false, sanitizes: None, selectors: vec![Selector::default()] }
+        Self::new(false)
     }
 }
 
@@ -60,9 +62,20 @@ pub struct SelectorWords {
 }
 
 impl Rules {
+    /// The rules of a new user, who may do nothing; for `gives_all_channels`, see [`Rules::give_all_channels`].
+    pub fn new(gives_all_channels: bool) -> Self {
+        let selectors = vec![Selector::new(gives_all_channels)];
+        Self { is_on: false, needs_no_password: false, sanitizes: None, gives_all_channels, selectors }
+    }
+
     /// The rules of a user that may do everything.
     pub fn full() -> Self {
-        Self { is_on: true, needs_no_password: false, sanitizes: None, selectors: vec![Selector::full()] }
+        Self { is_on: true, selectors: vec![Selector::full()], ..Self::default() }
+    }
+
+    /// Whether selectors that later rules make (`reset`, or parentheses) have all channels to begin with, or none.
+    pub fn give_all_channels(&mut self, gives: bool) {
+        self.gives_all_channels = gives;
     }
 
     /// Applies a rule. A rule about passwords is also returned, even if it is about other things, too.
@@ -87,7 +100,7 @@ impl Rules {
             _ if is("skip-sanitize-payload") => self.sanitizes = Some(false),
             _ if is("clearselectors") => self.selectors.truncate(1),
             _ if is("reset") => {
-                *self = Self { sanitizes: Some(true), ..Self::default() };
+                *self = Self { sanitizes: Some(true), ..Self::new(self.gives_all_channels) };
                 return Ok(Some(PasswordRule::Clear));
             }
             [b'>', password @ ..] => {
@@ -113,7 +126,7 @@ impl Rules {
         if self.selectors.len() > SELECTORS_MAX {
             return Err(RuleError::ManySelectors);
         }
-        let mut selector = Selector::default();
+        let mut selector = Selector::new(self.gives_all_channels);
         for word in inside.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
             selector.apply(word)?;
         }

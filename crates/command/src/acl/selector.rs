@@ -25,9 +25,14 @@ pub(super) struct Selector {
 }
 
 impl Selector {
+    /// A selector that allows no command, on no key, and on all channels or none.
+    pub(super) fn new(all_channels: bool) -> Self {
+        Self { all_channels, ..Self::default() }
+    }
+
     /// A selector that allows everything.
     pub(super) fn full() -> Self {
-        let mut selector = Self { all_keys: true, all_channels: true, ..Self::default() };
+        let mut selector = Self { all_keys: true, ..Self::new(true) };
         selector.commands.allow_all();
         selector
     }

@@ -82,6 +82,8 @@ pub(crate) struct Users {
     others: Arc<RwLock<ByName>>,
     /// Held during a change, so that changes are made one at a time.
     changing: futures_util::lock::Mutex<()>,
+    /// Whether new users may use all channels (`acl-pubsub-default`).
+    pub(crate) gives_all_channels: AtomicBool,
     pub(crate) log: AclLog,
 }
 
@@ -114,6 +116,7 @@ impl Users {
             own: User::new(DEFAULT_USER, own),
             others: Arc::new(RwLock::new(others)),
             changing: futures_util::lock::Mutex::new(()),
+            gives_all_channels: AtomicBool::new(false),
             log: AclLog::default(),
             tenancy,
         }

@@ -1,6 +1,8 @@
 //! `CONFIG`: what tools read before they start. Only what concerns the tenant's own view can be set here; the rest is
 //! in the configuration file.
 
+use std::sync::atomic::Ordering;
+
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::events::Classes;
 use weir_command::glob::{self, Glob};
@@ -18,7 +20,7 @@ const HELP: [&str; 5] = [
     "GET <pattern> ...: settings and their values.",
     "RESETSTAT: the counters of INFO begin at zero.",
     "REWRITE: refused, the configuration file is yours.",
-    "SET <name> <value> ...: slowlog-log-slower-than, slowlog-max-len, acllog-max-len, notify-keyspace-events, tracking-table-max-keys, latency-monitor-threshold, latency-tracking and latency-tracking-info-percentiles; how Redis keeps collections, which changes nothing here; others only to what they are.",
+    "SET <name> <value> ...: slowlog-log-slower-than, slowlog-max-len, acl-pubsub-default, acllog-max-len, notify-keyspace-events, tracking-table-max-keys, latency-monitor-threshold, latency-tracking and latency-tracking-info-percentiles; how Redis keeps collections, which changes nothing here; others only to what they are.",
     "HELP: this text.",
 ];
 
@@ -64,12 +66,14 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     let latency_threshold = session.account().map_or(0, |account| account.latency_monitor.threshold_ms());
     let keys_max = session.account().map_or(0, |account| account.tracking.keys_max());
     let notified = session.account().map(|account| account.key_events.notified()).unwrap_or_default();
+    let gives_all_channels =
+        session.account().is_ok_and(|account| account.users.gives_all_channels.load(Ordering::Relaxed));
     let acl_log_len_max = session.account().map_or(0, |account| account.users.log.len_max());
     let percentiles = session
         .account()
         .map_or_else(|_| Default::default(), |account| (account.percentiles.are_told(), account.percentiles.text()));
     let own = [
-        ("acl-pubsub-default", "resetchannels".to_owned()),
+        ("acl-pubsub-default", if gives_all_channels { "allchannels" } else { "resetchannels" }.to_owned()),
         ("acllog-max-len", acl_log_len_max.to_string()),
         // There are no snapshots to schedule, and the log is always on.
         ("appendonly", "yes".to_owned()),
@@ -136,6 +140,8 @@ enum Setting {
     /// Which events of keys subscribers are sent.
     Notified(Classes),
     AclLogLenMax(usize),
+    /// Whether new users may use all channels.
+    AllChannels(bool),
     /// Whether percentiles are shown.
     PercentilesTold(bool),
     /// Which percentiles are shown.
@@ -160,6 +166,11 @@ impl Setting {
             "slowlog-log-slower-than" => number(-1).map(Setting::SlowerThan),
             "latency-monitor-threshold" => Ok(Setting::LatencyThreshold(number(0)? as u64)),
             "tracking-table-max-keys" => Ok(Setting::TrackedKeys(number(0)? as usize)),
+            "acl-pubsub-default" => match lower(value).as_slice() {
+                b"allchannels" => Ok(Setting::AllChannels(true)),
+                b"resetchannels" => Ok(Setting::AllChannels(false)),
+                _ => Err("argument(s) must be one of the following: allchannels, resetchannels".to_owned()),
+            },
             "acllog-max-len" => Ok(Setting::AclLogLenMax(number(0)? as usize)),
             "latency-tracking" => match lower(value).as_slice() {
                 b"yes" => Ok(Setting::PercentilesTold(true)),
@@ -219,6 +230,7 @@ async fn set<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             Setting::LenMax(len) => session.slowlog().set_len_max(len),
             Setting::PercentilesTold(are_told) => account.percentiles.tell(are_told),
             Setting::Percentiles(percents) => account.percentiles.set(percents),
+            Setting::AllChannels(gives) => account.users.gives_all_channels.store(gives, Ordering::Relaxed),
             Setting::AclLogLenMax(len) => account.users.log.set_len_max(len),
             Setting::Hint(index, value) => account.hints.set(index, value),
             Setting::TrackedKeys(max) => account.tracking.set_keys_max(max),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_command::Args;
 use weir_command::acl::{Hash, PasswordRule, RuleError, Rules, merged};
@@ -52,7 +53,8 @@ fn refused(rule: &[u8], why: RuleError) -> Error {
 }
 
 impl Wanted {
-    fn parse(mut rules: Rules, words: &[Zeroizing<Vec<u8>>]) -> Outcome<Self> {
+    fn parse(mut rules: Rules, gives_all_channels: bool, words: &[Zeroizing<Vec<u8>>]) -> Outcome<Self> {
+        rules.give_all_channels(gives_all_channels);
         let mut passwords = Vec::new();
         for (place, word) in words.iter().enumerate() {
             let password = match rules.apply(word).map_err(|why| refused(word, why))? {
@@ -94,9 +96,12 @@ pub(super) async fn set_user<S: Store>(session: &mut Session<S>, args: Args<'_>)
     let change = account.users.change().await;
     // Read while this task has the turn, so that the change is based on the last one.
     let before = account.users.find(name).map(|user| (Arc::clone(&user), user.state()));
-    let (rules, secret) =
-        before.as_ref().map_or_else(Default::default, |(_, state)| (state.rules.clone(), state.secret.clone()));
-    let Wanted { rules, passwords } = Wanted::parse(rules, &words)?;
+    let gives_all_channels = account.users.gives_all_channels.load(Ordering::Relaxed);
+    let (rules, secret) = before.as_ref().map_or_else(
+        || (Rules::new(gives_all_channels), None),
+        |(_, state)| (state.rules.clone(), state.secret.clone()),
+    );
+    let Wanted { rules, passwords } = Wanted::parse(rules, gives_all_channels, &words)?;
     let secret = match passwords.is_empty() {
         true => secret,
         false => {
@@ -133,8 +138,10 @@ fn cannot_store(error: weir_io::Error) -> Error {
 
 /// Checks rules for the user that stands for the tenant itself. Rules that change nothing are accepted.
 fn keep_default<S: Store>(session: &mut Session<S>, words: &[Zeroizing<Vec<u8>>]) -> Outcome {
-    let Wanted { rules, passwords } = Wanted::parse(Rules::full(), words)?;
-    let is_open = session.account()?.users.shown_own_secret().is_none();
+    let users = &session.account()?.users;
+    let gives_all_channels = users.gives_all_channels.load(Ordering::Relaxed);
+    let Wanted { rules, passwords } = Wanted::parse(Rules::full(), gives_all_channels, words)?;
+    let is_open = users.shown_own_secret().is_none();
     let has_password = passwords.iter().any(|(_, password)| !matches!(password, Password::Clear));
     let needs_none = passwords.is_empty() || rules.needs_no_password && is_open;
     if !rules.is_on || !rules.are_full() || has_password || !needs_none {
