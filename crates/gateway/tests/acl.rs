@@ -32,6 +32,7 @@ fn user(world: &World, name: &str, password: &str) -> Client {
 
 const NO_GET: &str = "-NOPERM this user has no permissions to run the 'get' command\r\n";
 const NO_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n";
+const NO_CHANNEL: &str = "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
 #[test]
@@ -75,6 +76,38 @@ fn a_user_is_made_logs_in_and_lasts() {
     assert_eq!(bob.ask(&[b"AUTH", &b"ada/default"[..], TOKEN]), b"+OK\r\n");
     assert_eq!(bob.say("ACL WHOAMI"), "$7\r\ndefault\r\n");
     assert!(owner.say("CLIENT LIST").contains(" user=default "));
+}
+
+#[test]
+fn new_users_may_use_all_channels_if_the_tenant_says_so() {
+    let (world, mut owner) = ada();
+    hold(
+        &mut owner,
+        &[
+            ("CONFIG GET acl-pubsub-default", "*2\r\n$18\r\nacl-pubsub-default\r\n$13\r\nresetchannels\r\n"),
+            ("ACL SETUSER old on nopass +@all", "+OK\r\n"),
+            ("CONFIG SET acl-pubsub-default AllChannels", "+OK\r\n"),
+            ("CONFIG GET acl-pubsub-default", "*2\r\n$18\r\nacl-pubsub-default\r\n$11\r\nallchannels\r\n"),
+            ("ACL SETUSER old +@all", "+OK\r\n"),
+            ("ACL SETUSER bob on nopass +@all", "+OK\r\n"),
+            ("ACL SETUSER sub on nopass resetchannels (+publish)", "+OK\r\n"),
+            ("ACL SETUSER again resetchannels reset on nopass +@all", "+OK\r\n"),
+            (
+                "ACL SETUSER one &c",
+                "-ERR Error in ACL SETUSER modifier '&c': Adding a pattern after the * pattern (or the 'allchannels' flag) \
+                 is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels\r\n",
+            ),
+            ("CONFIG SET acl-pubsub-default resetchannels", "+OK\r\n"),
+            ("ACL SETUSER eve on nopass +@all", "+OK\r\n"),
+        ],
+    );
+    assert!(owner.say("CONFIG SET acl-pubsub-default some").starts_with("-ERR CONFIG SET failed"));
+    let world = world.again();
+    for (name, answer) in
+        [("old", NO_CHANNEL), ("bob", ":0\r\n"), ("sub", ":0\r\n"), ("again", ":0\r\n"), ("eve", NO_CHANNEL)]
+    {
+        assert_eq!(user(&world, &format!("ada/{name}"), "x").say("PUBLISH c hello"), answer, "{name}");
+    }
 }
 
 #[test]
