@@ -1,8 +1,8 @@
 //! `DEBUG`: what tests of Redis and of its clients need. It exists only if whoever started the server has allowed it
 //! (`weir serve --allow-debug`).
 //!
-//! None of it reaches beyond the asking tenant: `SLEEP` delays only this connection. Subcommands that would stop or
-//! damage a server, or expose what is in it, do not exist.
+//! None of it reaches beyond the asking tenant: `SLEEP` delays only this connection, or the script that asks for it.
+//! Subcommands that would stop or damage a server, or expose what is in it, do not exist.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use weir_command::error::{Error, NO_SUCH_KEY, Outcome};
 use weir_command::reply::{Protocol, Replies};
 use weir_command::{Args, Headless, Request, lower};
-use weir_io::{Rng, sleep_until};
+use weir_io::{Clock, Rng, Sleep, sleep_until};
 
 use crate::resp::hints::parse_bytes;
 use crate::resp::outbox::YIELD;
@@ -40,11 +40,11 @@ const HELP: [&str; 13] = [
     "LISTPACK <key>: whether Redis would keep it as a listpack.",
     "LOADAOF | RELOAD: all partitions are closed, and opened again from disk.",
     "LOG <text>: a line in the server's log, at its level debug.",
-    "OBJECT <key>: how Redis would keep it.",
+    "OBJECT <key>: how Redis would keep it, also if it has expired and is still stored.",
     "PROTOCOL <type>: a reply of that type.",
     "QUICKLIST-PACKED-THRESHOLD <bytes>: accepted, changes nothing.",
     "SET-ACTIVE-EXPIRE <0|1>: whether keys that expire are deleted and told unasked.",
-    "SET-DISABLE-DENY-SCRIPTS <0|1>: whether scripts may ask for PROTOCOL.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>: whether scripts may ask for PROTOCOL and SLEEP.",
     "SLEEP <seconds>: this connection waits, 60 seconds at most.",
     "Nothing else of Redis' is there.",
     "HELP: this text.",
@@ -59,7 +59,8 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     let subcommand = args.at(1)[..args.at(1).len().min(NAME_BYTES_MAX)].to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"sleep", 3) => {
-            sleep(session, args.at(2)).await;
+            let clock = Arc::clone(&session.outbox.server.clock);
+            session.outbox.while_pushing(sleep(&clock, args.at(2), SLEEP_SECONDS_MAX)).await;
             session.outbox.replies.ok();
         }
         (b"set-disable-deny-scripts", 3) => {
@@ -89,7 +90,8 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
         }
         (b"object", 3..) => object(session, args.at(2)).await?,
         (b"listpack", 3) => {
-            if encoding(session, args.at(2)).await? != b"listpack" {
+            let now_ms = session.outbox.unix_ms();
+            if encoding(session, now_ms, args.at(2)).await? != b"listpack" {
                 return Err(Error::new("ERR Not a listpack encoded object."));
             }
             session.outbox.replies.simple("Listpack structure printed on stdout");
@@ -106,17 +108,15 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     Ok(())
 }
 
-/// Waits for this many seconds. What is not a number counts as 0.
-async fn sleep<S: Store>(session: &mut Session<S>, seconds: &[u8]) {
+/// Is done after so many `seconds`, and `seconds_max` at the latest. What is not a number counts as 0.
+pub(in crate::resp) fn sleep(clock: &Arc<dyn Clock>, seconds: &[u8], seconds_max: f64) -> Sleep {
     let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-    let clock = Arc::clone(&session.outbox.server.clock);
-    let until = clock.now() + (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e9) as u64;
-    session.outbox.while_pushing(sleep_until(&clock, until)).await;
+    sleep_until(clock, clock.now() + (seconds.clamp(0.0, seconds_max) * 1e9) as u64)
 }
 
-/// The answer of a command on rows about one key, in RESP2. An error if there is no such key.
-async fn asked<S: Store>(session: &mut Session<S>, words: &[&[u8]]) -> Outcome<Vec<u8>> {
-    let request = Request::new(session.database(), session.outbox.unix_ms(), words.iter().copied());
+/// The answer of a command on rows about one key, in RESP2, as of `now_ms`. An error if there is no such key then.
+async fn asked<S: Store>(session: &mut Session<S>, now_ms: u64, words: &[&[u8]]) -> Outcome<Vec<u8>> {
+    let request = Request::new(session.database(), now_ms, words.iter().copied());
     let mut host = Headless::new(Protocol::Resp2, YIELD, Rng::new(0));
     let answer = session.store()?.answer(&request, &mut host).await?;
     let body = answer.strip_suffix(b"\r\n").unwrap_or_default();
@@ -124,14 +124,16 @@ async fn asked<S: Store>(session: &mut Session<S>, words: &[&[u8]]) -> Outcome<V
     Ok(body[begin..].to_vec())
 }
 
-async fn encoding<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome<Vec<u8>> {
-    asked(session, &[b"OBJECT", b"ENCODING", key]).await
+async fn encoding<S: Store>(session: &mut Session<S>, now_ms: u64, key: &[u8]) -> Outcome<Vec<u8>> {
+    asked(session, now_ms, &[b"OBJECT", b"ENCODING", key]).await
 }
 
 /// Addresses are not shown, and it is not known when a key was last read.
 async fn object<S: Store>(session: &mut Session<S>, key: &[u8]) -> Outcome {
-    let encoding = String::from_utf8_lossy(&encoding(session, key).await?).into_owned();
-    let bytes = asked(session, &[b"DUMP", key]).await?.len().saturating_sub(DUMP_FRAME_BYTES);
+    // As in Redis, a key that has expired is seen until it is deleted: nothing had expired at this moment.
+    let now_ms = 0;
+    let encoding = String::from_utf8_lossy(&encoding(session, now_ms, key).await?).into_owned();
+    let bytes = asked(session, now_ms, &[b"DUMP", key]).await?.len().saturating_sub(DUMP_FRAME_BYTES);
     session.outbox.replies.simple(&format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:0 lru_seconds_idle:0"
     ));

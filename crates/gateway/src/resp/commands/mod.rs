@@ -30,7 +30,7 @@ use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, TURN_KEYS};
 
-pub(super) use self::debug::protocol as debug_protocol;
+pub(super) use self::debug::{protocol as debug_protocol, sleep as debug_sleep};
 pub(super) use self::pubsub::{deliver, was_cut};
 pub(super) use self::scripts::number_of_keys;
 pub(super) use self::tracking::{send_messages, shrink_table};

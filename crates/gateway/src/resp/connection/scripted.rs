@@ -20,7 +20,7 @@ use weir_node::request_units::Module;
 use weir_script::{Bridge, Ended, Limits, Machine, Run, What, World};
 
 use crate::pubsub::{Kind, PubSub};
-use crate::resp::commands::{check_options, debug_protocol};
+use crate::resp::commands::{check_options, debug_protocol, debug_sleep};
 use crate::resp::monitored;
 use crate::resp::outbox::YIELD;
 use crate::resp::rights::Rights;
@@ -50,6 +50,9 @@ const ROW_BYTES: usize = 64;
 
 /// How many instructions make a slice, in which request units count them.
 const SLICE_INSTRUCTIONS: u32 = 100;
+
+/// Longest `DEBUG SLEEP` of a script, in seconds: nobody can kill it while it sleeps.
+const SLEEP_SECONDS_MAX: f64 = 1.0;
 
 const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
 
@@ -129,7 +132,7 @@ pub(super) struct Terms {
     pub(super) reader: Option<Reader>,
     /// The rights of the user who runs the script.
     pub(super) rights: Rights,
-    /// The script may run `DEBUG PROTOCOL`.
+    /// The script may run `DEBUG PROTOCOL` and `DEBUG SLEEP`.
     pub(super) may_debug: bool,
 }
 
@@ -380,7 +383,7 @@ impl Scripted {
         let outcome = if command.is_of_rows {
             self.about_rows(rows, command, args, ground, draft).await
         } else {
-            self.about_nothing(command, args)
+            self.about_nothing(command, args).await
         };
         self.calls.add(command, args, self.terms.clock.now().saturating_sub(began), outcome.is_err());
         self.show(command, args).await;
@@ -449,7 +452,7 @@ impl Scripted {
     }
 
     /// Runs a command that is not about rows.
-    fn about_nothing(&mut self, command: &Command, args: Args<'_>) -> Outcome {
+    async fn about_nothing(&mut self, command: &Command, args: Args<'_>) -> Outcome {
         match command.id {
             Id::Ping if args.len() == 1 => self.host.replies().simple("PONG"),
             Id::Ping | Id::Echo => self.host.replies().bulk(args.at(1)),
@@ -475,6 +478,10 @@ impl Scripted {
             }
             Id::Debug if args.len() == 3 && args.at(1).eq_ignore_ascii_case(b"PROTOCOL") => {
                 debug_protocol(self.host.replies(), args.at(2))?;
+            }
+            Id::Debug if args.len() == 3 && args.at(1).eq_ignore_ascii_case(b"SLEEP") => {
+                debug_sleep(&self.terms.clock, args.at(2), SLEEP_SECONDS_MAX).await;
+                self.host.replies().ok();
             }
             _ => return Err(NOT_ALLOWED),
         }
