@@ -165,3 +165,15 @@ fn what_takes_long_is_kept_where_it_is_asked_for() {
     assert!(client.say("LATENCY RESET").starts_with(":"));
     assert_eq!(client.say("LATENCY LATEST"), "*0\r\n");
 }
+
+#[test]
+fn debug_object_sees_a_key_that_has_expired_and_is_still_stored() {
+    let weir = Running::start(Settings { allow_debug: true, ..Settings::default() });
+    let mut client = weir.connect();
+    assert_eq!(client.say("SET k value EX 1"), "+OK\r\n");
+    weir.pass(2);
+    let seen = client.say("DEBUG OBJECT k");
+    assert!(seen.starts_with("+Value at:0x0 refcount:1 encoding:embstr serializedlength:"), "{seen}");
+    assert_eq!(client.say("DEBUG LISTPACK k"), "-ERR no such key\r\n");
+    assert_eq!(client.say("EXISTS k"), ":0\r\n");
+}

@@ -3,7 +3,7 @@
 use weir_gateway::Settings;
 
 use crate::support::world::World;
-use crate::support::{Client, TestClock, encode};
+use crate::support::{Client, Running, TestClock, encode};
 
 fn send(client: &mut Client, words: &[&str]) {
     client.send(&encode(words));
@@ -245,4 +245,18 @@ fn a_script_goes_through_all_keys_with_its_own_among_them() {
     let mut spread = world.tenant("spread", 2, 0);
     let told = spread.ask(&["EVAL", "return redis.call('keys', '*')", "0"]);
     assert!(told.starts_with(b"-ERR This Redis command is not allowed from script"), "{}", told.escape_ascii());
+}
+
+/// Time stands still for a script, however long it takes.
+#[test]
+fn a_key_that_expires_while_a_script_sleeps_is_there_until_the_script_ends() {
+    let weir = Running::start(Settings { allow_debug: true, ..Settings::default() });
+    let mut client = weir.connect();
+    let script = "redis.call('SET', KEYS[1], 'v', 'PX', 1) redis.call('DEBUG', 'SLEEP', 0.005) \
+                  return redis.call('EXISTS', KEYS[1])";
+    let refused = client.ask(&["EVAL", script, "1", "k"]);
+    assert!(refused.starts_with(b"-ERR This Redis command is not allowed from script"), "{}", refused.escape_ascii());
+    assert_eq!(client.say("DEBUG SET-DISABLE-DENY-SCRIPTS 1"), "+OK\r\n");
+    assert_eq!(client.ask(&["EVAL", script, "1", "k"]), b":1\r\n");
+    assert_eq!(client.say("EXISTS k"), ":0\r\n");
 }
