@@ -323,6 +323,29 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
 }
 
 /// Refused: a server that opens connections to addresses that a client names is a hole in the wall between tenants.
-pub async fn migrate(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
+/// Words that Redis would not take are named first.
+pub async fn migrate(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let mut words = args.iter_from(6);
+    while let Some(word) = words.next() {
+        match upper(word).as_slice() {
+            b"COPY" | b"REPLACE" => {}
+            b"AUTH" => {
+                words.next().ok_or(SYNTAX)?;
+            }
+            b"AUTH2" => {
+                words.nth(1).ok_or(SYNTAX)?;
+            }
+            // All other words are keys.
+            b"KEYS" if args.at(3).is_empty() => break,
+            b"KEYS" => {
+                return Err(Error::new(
+                    "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
+                ));
+            }
+            _ => return Err(SYNTAX),
+        }
+    }
+    integer(args.at(5))?;
+    integer(args.at(4))?;
     Err(Error::new("ERR MIGRATE is not supported: use DUMP here and RESTORE there"))
 }

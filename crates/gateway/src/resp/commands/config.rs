@@ -77,6 +77,8 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         ("acllog-max-len", acl_log_len_max.to_string()),
         // There are no snapshots to schedule, and the log is always on.
         ("appendonly", "yes".to_owned()),
+        // The address through which this client has come; it knows that one.
+        ("bind", session.outbox.client.local.ip().to_string()),
         ("cluster-enabled", "no".to_owned()),
         ("databases", DATABASES.to_string()),
         // Clients are not told any paths.

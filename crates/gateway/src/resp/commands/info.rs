@@ -128,6 +128,9 @@ fn own_facts<S: Store>(server: &Server<S>, account: &Arc<Account>, section: &str
             fact("keyspace_hits", &totals.hits);
             fact("keyspace_misses", &totals.misses);
             fact("total_error_replies", &totals.errors);
+            // Nothing is evicted, and no other server is connected to.
+            fact("evicted_keys", &0);
+            fact("migrate_cached_sockets", &0);
             let listened = account.pubsub.counts();
             fact("pubsub_channels", &listened.channels);
             fact("pubsub_patterns", &listened.patterns);
