@@ -268,12 +268,41 @@ fn info_names_what_clients_look_for() {
         "maxmemory_policy:noeviction",
         "used_cpu_user:0.",
         "instantaneous_ops_per_sec:",
+        "evicted_keys:0",
+        "migrate_cached_sockets:0",
     ] {
         assert!(info.contains(fact), "{fact} in {info}");
     }
+    assert_eq!(client.say("CONFIG GET bind"), "%1\r\n$4\r\nbind\r\n$9\r\n127.0.0.1\r\n");
     assert!(client.say("INFO commandstats").contains("cmdstat_info:calls=2"));
     assert!(client.say("CLIENT LIST").contains("resp=3"));
     assert!(client.say("COMMAND COUNT").starts_with(':'));
+}
+
+#[test]
+fn words_of_migrate_are_checked_before_it_is_refused() {
+    let weir = start();
+    let mut client = weir.connect();
+    let no_number = "-ERR value is not an integer or out of range\r\n";
+    let not_empty = "-ERR When using MIGRATE KEYS option, the key argument must be set to the empty string\r\n";
+    for (line, answer) in [
+        ("MIGRATE h 1 k 0 100 KEYS a", not_empty),
+        ("MIGRATE h 1 k 0 100 AUTH", "-ERR syntax error\r\n"),
+        ("MIGRATE h 1 k 0 100 AUTH2 a", "-ERR syntax error\r\n"),
+        ("MIGRATE h 1 k 0 100 COPY nosuch", "-ERR syntax error\r\n"),
+        ("MIGRATE h 1 k 0 x", no_number),
+        ("MIGRATE h 1 k x 100", no_number),
+    ] {
+        assert_eq!(client.say(line), answer, "{line}");
+    }
+    for line in [
+        "MIGRATE h 1 k 0 100",
+        "MIGRATE h 1 k 0 100 copy replace auth KEYS",
+        "MIGRATE h 1  0 100 AUTH2 a b KEYS nosuch",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(client.ask(&words).starts_with(b"-ERR MIGRATE is not supported"), "{line}");
+    }
 }
 
 #[test]
