@@ -32,6 +32,16 @@ impl Error {
         Error(Cow::Owned(if has_code(&text) { text } else { [b"ERR ", &text[..]].concat() }))
     }
 
+    /// A text that a script has made up: its first word is its code, whatever it is. A text of one word has none, and
+    /// gets the code `ERR`.
+    pub fn of_script(mut text: Vec<u8>) -> Self {
+        if !text.contains(&b' ') {
+            return Self::bytes(text);
+        }
+        text.truncate(TEXT_BYTES_MAX);
+        Error(Cow::Owned(text))
+    }
+
     pub fn text(&self) -> &[u8] {
         &self.0
     }

@@ -33,6 +33,11 @@ fn subcommand_index(command: &Command, name: Option<&[u8]>) -> Option<usize> {
     subcommands::place_of(command.name, name).map(|place| COMMANDS.len() + place)
 }
 
+/// The indices under which a call is counted: that of the command, and that of its subcommand if it has one.
+fn indices(command: &Command, args: Args<'_>) -> impl Iterator<Item = usize> {
+    std::iter::once(command.index).chain(subcommand_index(command, args.get(1)))
+}
+
 /// The index under which a call is reported: that of its subcommand if it has one.
 pub(crate) fn told_as(command: &Command, args: Args<'_>) -> usize {
     subcommand_index(command, args.get(1)).unwrap_or(command.index)
@@ -75,7 +80,7 @@ pub(crate) struct ThreadStats {
     nanos: Vec<AtomicU64>,
     /// Calls that ended in an error.
     failed: Vec<AtomicU64>,
-    /// Calls with the wrong number of arguments, which were not made.
+    /// Calls that were refused before they were made.
     rejected: Vec<AtomicU64>,
     /// Calls by the time that they took. Only commands that were ever called have this.
     times: Vec<OnceLock<Box<[AtomicU64; CALL_BUCKETS]>>>,
@@ -222,8 +227,11 @@ impl ThreadStats {
             add(&self.commands[index], calls.count);
             add(&self.nanos[index], calls.nanos);
             add(&self.failed[index], calls.failed);
-            let times = self.times[index].get_or_init(|| Box::new([const { AtomicU64::new(0) }; CALL_BUCKETS]));
-            times.iter().zip(calls.times).for_each(|(counter, count)| add(counter, count));
+            add(&self.rejected[index], calls.rejected);
+            if calls.count > 0 {
+                let times = self.times[index].get_or_init(|| Box::new([const { AtomicU64::new(0) }; CALL_BUCKETS]));
+                times.iter().zip(calls.times).for_each(|(counter, count)| add(counter, count));
+            }
         }
     }
 
@@ -242,7 +250,7 @@ impl ThreadStats {
         self.commands[..COMMANDS.len()].iter().map(|calls| calls.load(Ordering::Relaxed)).sum()
     }
 
-    /// Counts a call of `command` that was rejected for its number of arguments.
+    /// Counts a call of `command` that was refused before it was made.
     pub(crate) fn rejected(&self, command: &Command, args: Args<'_>) {
         add(&self.rejected[command.index], 1);
         if let Some(index) = subcommand_index(command, args.get(1)) {
@@ -251,7 +259,8 @@ impl ThreadStats {
     }
 }
 
-/// Calls that are counted later, if at all: those of a script, which may run again from its beginning.
+/// Calls that are counted later, if at all: those of a script, which may run again from its beginning, and whether its
+/// own call has failed.
 #[derive(Default)]
 pub(crate) struct Calls(BTreeMap<usize, CallsOf>);
 
@@ -260,6 +269,7 @@ pub(crate) struct Calls(BTreeMap<usize, CallsOf>);
 struct CallsOf {
     count: u64,
     failed: u64,
+    rejected: u64,
     nanos: u64,
     times: CallTimes,
 }
@@ -267,13 +277,25 @@ struct CallsOf {
 impl Calls {
     /// Records a call of `command`, how long it took, and whether it failed.
     pub(crate) fn add(&mut self, command: &Command, args: Args<'_>, nanos: Nanos, failed: bool) {
-        for index in std::iter::once(command.index).chain(subcommand_index(command, args.get(1))) {
+        for index in indices(command, args) {
             let calls = self.0.entry(index).or_default();
             calls.count += 1;
             calls.failed += u64::from(failed);
             calls.nanos += nanos;
             calls.times[call_bucket(nanos)] += 1;
         }
+    }
+
+    /// Records a call of `command` that was refused before it was made.
+    pub(crate) fn reject(&mut self, command: &Command, args: Args<'_>) {
+        for index in indices(command, args) {
+            self.0.entry(index).or_default().rejected += 1;
+        }
+    }
+
+    /// Records that a call of the command with this index, which is counted elsewhere, was answered with an error.
+    pub(crate) fn fail(&mut self, index: usize) {
+        self.0.entry(index).or_default().failed += 1;
     }
 }
 

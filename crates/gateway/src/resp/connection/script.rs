@@ -170,6 +170,7 @@ impl<S: Store> Connection<S> {
             pubsub: Arc::clone(&account.pubsub),
             reader,
             rights: Rights::of(&self.session)?,
+            counted_as: command.index,
             may_debug: self.server.settings.allow_debug && account.scripts.may_debug.load(Ordering::Relaxed),
         };
         let run = Run {

@@ -132,6 +132,8 @@ pub(super) struct Terms {
     pub(super) reader: Option<Reader>,
     /// The rights of the user who runs the script.
     pub(super) rights: Rights,
+    /// The index under which calls of the command that runs the script are counted.
+    pub(super) counted_as: usize,
     /// The script may run `DEBUG PROTOCOL` and `DEBUG SLEEP`.
     pub(super) may_debug: bool,
 }
@@ -346,18 +348,42 @@ impl Scripted {
     }
 
     async fn checked(&mut self, rows: &dyn Rows, words: &[Vec<u8>], ground: &mut Ground, draft: &mut Draft) -> Outcome {
-        let terms = &self.terms;
         let command = table::find(&words[0]).ok_or(Error::new("ERR Unknown Redis command called from script"))?;
-        if !command.takes(words.len()) {
-            return Err(Error::new("ERR Wrong number of args calling Redis command from script"));
-        }
-        check_options(command, words.len())?;
         // A client cannot send a longer word, either.
-        if words.iter().any(|word| word.len() > terms.call.value_bytes_max) {
+        if words.iter().any(|word| word.len() > self.terms.call.value_bytes_max) {
             return Err(TOO_LONG);
         }
         let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
         let args = request.args();
+        if let Err(error) = self.admit(command, args).await {
+            self.calls.reject(command, args);
+            return Err(error);
+        }
+        let began = self.terms.clock.now();
+        let outcome = if table::reads_blocking(command, args) {
+            let name = String::from_utf8_lossy(args.at(0)).into_owned();
+            let text = format!("ERR {name} command is not allowed with BLOCK option from scripts");
+            Err(Error::bytes(text.into_bytes()))
+        } else if command.is_of_rows {
+            self.about_rows(rows, command, args, ground, draft).await
+        } else {
+            self.about_nothing(command, args).await
+        };
+        self.calls.add(command, args, self.terms.clock.now().saturating_sub(began), outcome.is_err());
+        self.show(command, args).await;
+        outcome
+    }
+
+    /// Whether the script may call this command.
+    ///
+    /// # Errors
+    /// The reason why not.
+    async fn admit(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
+        let terms = &self.terms;
+        if !command.takes(args.len()) {
+            return Err(Error::new("ERR Wrong number of args calling Redis command from script"));
+        }
+        check_options(command, args.len())?;
         let is_debug = terms.may_debug && command.id == Id::Debug;
         if (command.flags.contains(&"noscript") && !is_debug) || (terms.is_spread && goes_through_all(command, args)) {
             return Err(NOT_ALLOWED);
@@ -368,26 +394,13 @@ impl Scripted {
             }
             return Err(denied.as_error_in_script(command, args));
         }
-        if table::reads_blocking(command, args) {
-            let name = String::from_utf8_lossy(args.at(0)).into_owned();
-            let text = format!("ERR {name} command is not allowed with BLOCK option from scripts");
-            return Err(Error::bytes(text.into_bytes()));
-        }
         if terms.writes_nothing && command.is_replicated() {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
         if let Some(max) = terms.full_at.filter(|_| command.flags.contains(&"denyoom")) {
             return Err(Error::disk_full(max));
         }
-        let began = self.terms.clock.now();
-        let outcome = if command.is_of_rows {
-            self.about_rows(rows, command, args, ground, draft).await
-        } else {
-            self.about_nothing(command, args).await
-        };
-        self.calls.add(command, args, self.terms.clock.now().saturating_sub(began), outcome.is_err());
-        self.show(command, args).await;
-        outcome
+        Ok(())
     }
 
     /// Counts an error with which a call was answered. A script that tries in vain gets the same errors again.
@@ -399,12 +412,13 @@ impl Scripted {
         }
     }
 
-    /// Counts the error that the script returns, unless it is that of a call.
+    /// If the script returns an error, counts that its own call has failed; and the error, unless it is that of a call.
     fn note_own_error(&mut self, ended: &Ended) {
         let answer = ended.as_ref().ok().and_then(|replies| replies.as_one_piece()?.strip_prefix(b"-"));
         let Some(text) = answer.and_then(|answer| answer.split(|&byte| byte == b'\r').next()) else { return };
+        self.calls.fail(self.terms.counted_as);
         if !self.errors.iter().any(|(error, _)| text.starts_with(error.text())) {
-            self.note_error(Error::bytes(text.to_vec()));
+            self.note_error(Error::of_script(text.to_vec()));
         }
     }
 
