@@ -51,7 +51,7 @@ fn what_scripts_call_is_counted_once() {
         assert!(client.ask(&["EVAL", script, "1", "k"]).starts_with(front.as_bytes()), "{script}");
     }
     let stats = client.say("INFO commandstats");
-    for (name, calls, failed) in [("eval", 4, 0), ("set", 2, 0), ("get", 1, 0), ("lpush", 2, 2), ("hset", 1, 1)] {
+    for (name, calls, failed) in [("eval", 4, 2), ("set", 2, 0), ("get", 1, 0), ("lpush", 2, 2), ("hset", 1, 1)] {
         let front = format!("cmdstat_{name}:calls={calls},");
         let line = stats.lines().find(|line| line.starts_with(&front)).unwrap_or_else(|| panic!("{name}: {stats}"));
         assert!(line.ends_with(&format!("failed_calls={failed}")), "{line}");
@@ -59,6 +59,35 @@ fn what_scripts_call_is_counted_once() {
     let errors = client.say("INFO errorstats");
     assert!(errors.contains("errorstat_WRONGTYPE:count=3\r\n"), "{errors}");
     assert!(errors.contains("errorstat_OWN:count=1\r\n"), "{errors}");
+}
+
+#[test]
+fn what_scripts_are_refused_and_what_they_make_up_is_counted() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    client.say("CONFIG RESETSTAT");
+    for (command, script, front) in [
+        ("EVAL_RO", "return redis.call('set','k','v')", "-ERR Write commands are not allowed"),
+        ("EVAL_RO", "redis.pcall('set','k','v') return 1", ":1"),
+        ("EVAL", "return redis.pcall('get')", "-ERR Wrong number of args"),
+        ("EVAL", "return redis.pcall('subscribe','c')", "-ERR This Redis command is not allowed"),
+        ("EVAL", "return redis.error_reply('MY_CODE custom')", "-MY_CODE custom"),
+        ("EVAL", "return redis.error_reply('my words')", "-my words"),
+    ] {
+        assert!(client.ask(&[command, script, "0"]).starts_with(front.as_bytes()), "{script}");
+    }
+    let stats = client.say("INFO commandstats");
+    for (name, calls, rejected, failed) in
+        [("eval_ro", 2, 0, 1), ("eval", 4, 0, 4), ("set", 0, 2, 0), ("get", 0, 1, 0), ("subscribe", 0, 1, 0)]
+    {
+        let front = format!("cmdstat_{name}:calls={calls},");
+        let line = stats.lines().find(|line| line.starts_with(&front)).unwrap_or_else(|| panic!("{name}: {stats}"));
+        assert!(line.ends_with(&format!("rejected_calls={rejected},failed_calls={failed}")), "{line}");
+    }
+    let errors = client.say("INFO errorstats");
+    for line in ["errorstat_ERR:count=4\r\n", "errorstat_MY_CODE:count=1\r\n", "errorstat_my:count=1\r\n"] {
+        assert!(errors.contains(line), "{line} in {errors}");
+    }
 }
 
 #[test]
