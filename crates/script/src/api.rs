@@ -13,7 +13,7 @@ use crate::raised::{ended, raised};
 use crate::replies::Piece;
 use crate::shared::Shared;
 use crate::source;
-use crate::values::{number_of, tagged, to_lua};
+use crate::values::{number_of, tagged, text_or_number, to_lua};
 
 /// Redis 7.0.15, as `INFO` reports, too.
 const VERSION: &str = "7.0.15";
@@ -117,11 +117,16 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     for (name, field) in [("error_reply", "err"), ("status_reply", "ok")] {
         redis.raw_set(name, lua.create_function(move |lua, args: MultiValue| one_field(lua, field, &args))?)?;
     }
-    let own = Arc::clone(shared);
-    let sha1hex = move |lua: &Lua, args: MultiValue| match (args.len(), words(&own, args)?) {
-        (1, Some(words)) => lua.create_string(source::digest_text(&source::digest(&words[0]))).map(Value::String),
-        (1, None) => lua.create_string(source::digest_text(&source::digest(b""))).map(Value::String),
-        _ => Err(raised("ERR wrong number of arguments")),
+    let sha1hex = |lua: &Lua, args: MultiValue| {
+        let (1, Some(value)) = (args.len(), args.front()) else {
+            return Err(raised("ERR wrong number of arguments"));
+        };
+        // As in Redis, a number is written as Lua writes it, with 14 digits, and not as in a command.
+        let digest = match text_or_number(lua, value)? {
+            Some(text) => source::digest(&text.as_bytes()),
+            None => source::digest(b""),
+        };
+        lua.create_string(source::digest_text(&digest)).map(Value::String)
     };
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     let own = Arc::clone(shared);

@@ -166,11 +166,15 @@ fn tell_table(
     depth: usize,
 ) -> mlua::Result<()> {
     if let Some(error) = text_of(table, "err")? {
-        out.error(&one_line(error));
+        let text = c_text(&error);
+        // As in Redis, line ends at its end are not told.
+        let end = text.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+        out.error(&text[..end]);
         return Ok(());
     }
     if let Some(status) = text_of(table, "ok")? {
-        out.simple(&String::from_utf8_lossy(&one_line(status)));
+        let status = one_line(c_text(&status).to_vec());
+        out.answer_with(&[b"+", &status[..], b"\r\n"].concat());
         return Ok(());
     }
     if let Some(number) = number_of(&table.raw_get("double")?) {
@@ -208,8 +212,10 @@ fn tell_table(
     if let Value::Table(inner) = table.raw_get("verbatim_string")?
         && let (Some(format), Some(text)) = (text_of(&inner, "format")?, text_of(&inner, "string")?)
     {
-        if is_resp3(out) && format.len() == 3 {
+        if is_resp3(out) {
             let head = format!("={}\r\n", text.len() + 4);
+            let mut format = c_text(&format).to_vec();
+            format.resize(3, b' ');
             out.answer_with(&[head.as_bytes(), &format, b":", &text, b"\r\n"].concat());
         } else {
             out.bulk(&text);
@@ -224,6 +230,11 @@ fn tell_table(
     }
     out.array(len);
     (1..=len).try_for_each(|index| tell_at(out, &table.raw_get(index)?, protocol, budget, depth))
+}
+
+/// The front of `text` that C sees: up to a NUL.
+fn c_text(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 /// `text` on one line, as a reply needs it.
