@@ -81,6 +81,23 @@ fn told(source: &str) -> String {
 }
 
 #[test]
+fn texts_of_statuses_errors_and_verbatim_strings_are_told_as_c_tells_them() {
+    for (source, reply) in [
+        ("return {ok='a\\255b'}", &b"+a\xffb\r\n"[..]),
+        ("return {ok='a\\nb\\0c'}", b"+a b\r\n"),
+        ("return {err='My err\\r\\n'}", b"-My err\r\n"),
+        ("return {err='My\\nerr\\0x'}", b"-My err\r\n"),
+        ("return {verbatim_string={format='txt',string='x'}}", b"=5\r\ntxt:x\r\n"),
+        ("return {verbatim_string={format='markdown',string='x'}}", b"=5\r\nmar:x\r\n"),
+        ("return {verbatim_string={format='m',string='x'}}", b"=5\r\nm  :x\r\n"),
+    ] {
+        let script = Script::parse(source.as_bytes()).expect("a script");
+        let told = run_in(&mut Machine::new().expect("a machine"), script, Protocol::Resp3).expect("a reply").to_vec();
+        assert_eq!(told.escape_ascii().to_string(), reply.escape_ascii().to_string(), "{source}");
+    }
+}
+
+#[test]
 fn scripts_give_what_they_give_in_redis() {
     for (source, reply) in [
         ("return redis.call('incr','str')", "-ERR value is not an integer or out of range @1."),
@@ -109,6 +126,7 @@ fn scripts_give_what_they_give_in_redis() {
         ("return pcall(redis.call,'incr','str')", "$-1"),
         ("local ok,e=pcall(redis.call,'incr'); return e", "$43 ERR value is not an integer or out of range"),
         ("return redis.sha1hex('')", "$40 da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+        ("return redis.sha1hex(0.1)", "$40 180505679cfe0cca79bae51fdda0296b7cd9c493"),
         ("return redis.sha1hex()", "-ERR wrong number of arguments @1."),
         ("return redis.call('null')", "$-1"),
         ("return type(redis.call('null'))", "$7 boolean"),
