@@ -13,11 +13,14 @@ use crate::raised::{ended, raised};
 use crate::replies::Piece;
 use crate::shared::Shared;
 use crate::source;
-use crate::values::{number_of, tagged, text_or_number, to_lua};
+use crate::values::{c_text, number_of, tagged, text_or_number, to_lua};
 
 /// Redis 7.0.15, as `INFO` reports, too.
 const VERSION: &str = "7.0.15";
 const VERSION_NUMBER: u32 = 0x0007_000f;
+
+const NO_WORDS: &str = "ERR Please specify at least one argument for this redis lib call";
+const WRONG_WORDS: &str = "ERR Lua redis lib command arguments must be strings or integers";
 
 fn error_table(lua: &Lua, text: &str) -> mlua::Result<Value> {
     tagged(lua, "err", text.as_bytes())
@@ -79,10 +82,10 @@ pub(crate) fn with_calls<T>(
 fn call(shared: &Shared, bridge: &RefCell<&mut dyn Bridge>, args: MultiValue) -> mlua::Result<Vec<u8>> {
     let error = |text: &str| Ok(format!("-{text}\r\n").into_bytes());
     if args.is_empty() {
-        return error("ERR Please specify at least one argument for this redis lib call");
+        return error(NO_WORDS);
     }
     let Some(words) = words(shared, args)? else {
-        return error("ERR Lua redis lib command arguments must be strings or integers");
+        return error(WRONG_WORDS);
     };
     if shared.has_to_end() {
         return Err(ended());
@@ -102,10 +105,22 @@ fn one_field(lua: &Lua, name: &str, args: &MultiValue) -> mlua::Result<Value> {
     if name == "ok" {
         return tagged(lua, name, &text);
     }
-    let text = text.strip_prefix(b"-").unwrap_or(&text);
+    let text = c_text(&text);
+    let text = text.strip_prefix(b"-").unwrap_or(text);
     // A single word is no code.
-    let code: &[u8] = if text.contains(&b' ') { b"" } else { b"ERR " };
-    tagged(lua, name, &[code, text].concat())
+    let (code, mut message) = match text.iter().position(|&byte| byte == b' ') {
+        Some(end) => (&text[..end], &text[end + 1..]),
+        None => (&b"ERR"[..], text),
+    };
+    while let [b'\r' | b'\n', rest @ ..] | [rest @ .., b'\r' | b'\n'] = message {
+        message = rest;
+    }
+    tagged(lua, name, &[code, b" ", message].concat())
+}
+
+/// The number that Lua sees in `value`: a text may be one, too.
+fn number_like(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {
+    value.map_or(Ok(None), |value| lua.coerce_number(value.clone()))
 }
 
 /// The table `redis`, without the functions of [`with_calls`].
@@ -130,8 +145,8 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     };
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     let own = Arc::clone(shared);
-    let setresp = move |_: &Lua, args: MultiValue| {
-        let version = args.front().and_then(number_of);
+    let setresp = move |lua: &Lua, args: MultiValue| {
+        let version = number_like(lua, args.front())?.map(f64::trunc);
         own.set_protocol(match (args.len(), version) {
             (1, Some(2.0)) => Protocol::Resp2,
             (1, Some(3.0)) => Protocol::Resp3,
@@ -142,13 +157,12 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     };
     redis.raw_set("setresp", lua.create_function(setresp)?)?;
     let own = Arc::clone(shared);
-    let log = move |_: &Lua, mut args: MultiValue| {
+    let log = move |lua: &Lua, mut args: MultiValue| {
         if args.len() < 2 {
             return Err(raised("ERR redis.log() requires two arguments or more."));
         }
-        let Some(level) = args.pop_front().as_ref().and_then(number_of) else {
-            return Err(raised("ERR First argument must be a number (log level)."));
-        };
+        let level = number_like(lua, args.pop_front().as_ref())?;
+        let level = level.ok_or_else(|| raised("ERR First argument must be a number (log level)."))?;
         if !(0.0..=3.0).contains(&level) {
             return Err(raised("ERR Invalid debug level."));
         }
@@ -179,7 +193,8 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
             Some(may) => Ok(Value::Boolean(may)),
             None => Err(raised("ERR Invalid command passed to redis.acl_check_cmd()")),
         },
-        _ => Err(raised("ERR Please specify at least one argument for this redis lib call")),
+        Some(_) => Err(raised(NO_WORDS)),
+        None => Err(raised(WRONG_WORDS)),
     };
     redis.raw_set("acl_check_cmd", lua.create_function(may)?)?;
     for (level, name) in ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"].into_iter().enumerate() {

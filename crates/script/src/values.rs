@@ -233,7 +233,7 @@ fn tell_table(
 }
 
 /// The front of `text` that C sees: up to a NUL.
-fn c_text(text: &[u8]) -> &[u8] {
+pub(crate) fn c_text(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
