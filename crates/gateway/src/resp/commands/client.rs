@@ -1,6 +1,5 @@
 //! `CLIENT`: this connection and the others.
 
-use std::collections::BTreeSet;
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, lower};
@@ -120,36 +119,38 @@ fn accept_on_or_off<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outco
 
 async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let second = session.outbox.server.second();
-    let clients = session.outbox.server.clients.of_tenant(session.account()?.tenant);
-    let mut wanted: Option<BTreeSet<u64>> = None;
+    let (all, tenant) = (&session.outbox.server.clients, session.account()?.tenant);
     let mut subscribed = None;
-    match args.get(2) {
-        None => {}
+    let clients = match args.get(2) {
+        None => all.of_tenant(tenant),
         Some(word) if word.eq_ignore_ascii_case(b"TYPE") && args.len() == 4 => {
             let kind = lower(args.at(3));
             match kind.as_slice() {
                 b"normal" => subscribed = Some(false),
                 b"pubsub" => subscribed = Some(true),
-                b"master" | b"replica" | b"slave" => wanted = Some(BTreeSet::new()),
+                b"master" | b"replica" | b"slave" => {}
                 _ => return Err(Error::bytes([b"ERR Unknown client type '", args.at(3), b"'"].concat())),
             }
+            // There are no other servers.
+            if subscribed.is_some() { all.of_tenant(tenant) } else { Vec::new() }
         }
         Some(word) if word.eq_ignore_ascii_case(b"ID") && args.len() > 3 => {
             super::check_words(args.len() - 3, "CLIENT LIST ID", "ids")?;
             // A negative number becomes 0, which no connection has.
             let id = |arg| parse_i64(arg).map(|id| u64::try_from(id).unwrap_or(0));
-            let ids: Option<BTreeSet<u64>> = args.iter_from(3).map(id).collect();
-            wanted = Some(ids.ok_or(Error::new("ERR Invalid client ID"))?);
+            let ids: Option<Vec<u64>> = args.iter_from(3).map(id).collect();
+            let ids = ids.ok_or(Error::new("ERR Invalid client ID"))?;
+            // As in Redis, in the order in which they are asked for, and as often.
+            ids.into_iter().filter_map(|id| all.find(tenant, id)).collect()
         }
         Some(_) => return Err(SYNTAX),
-    }
+    };
     let mut lines = String::new();
     for (index, client) in clients.iter().enumerate() {
         if index % TURN_LINES == TURN_LINES - 1 {
             YIELD.now().await;
         }
-        let is_kind = subscribed.is_none_or(|subscribed| client.is_subscribed() == subscribed);
-        if is_kind && wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)) {
+        if subscribed.is_none_or(|subscribed| client.is_subscribed() == subscribed) {
             lines.push_str(&client.line(second));
         }
     }

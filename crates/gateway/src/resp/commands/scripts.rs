@@ -54,10 +54,8 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
             known.into_iter().for_each(|is_known| session.outbox.replies.integer(i64::from(is_known)));
         }
         b"flush" => {
-            if args.len() > 3 {
-                return Err(Error::arity("script|flush"));
-            }
-            if args.get(2).is_some_and(|how| ![&b"sync"[..], b"async"].contains(&lower(how).as_slice())) {
+            let is_unknown = |how| ![&b"sync"[..], b"async"].contains(&lower(how).as_slice());
+            if args.len() > 3 || args.get(2).is_some_and(is_unknown) {
                 return Err(Error::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
             }
             scripts.cache.lock().clear();
