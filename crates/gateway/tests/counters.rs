@@ -132,6 +132,18 @@ fn listed(client: &mut Client, id: &str) -> String {
 }
 
 #[test]
+fn connections_are_listed_in_the_order_in_which_they_are_asked_for() {
+    let weir = Running::start(Settings::default());
+    let [mut client, mut other] = [0; 2].map(|_| weir.connect());
+    let [one, two] = [&mut client, &mut other].map(|client| client.say("CLIENT ID")[1..].trim_end().to_owned());
+    let list = client.say(&format!("CLIENT LIST ID {two} {one} 999999 {two}"));
+    let listed: Vec<&str> = list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()).collect();
+    assert_eq!(listed, [&two[..], &one[..], &two[..]]);
+    assert_eq!(client.say(&format!("CLIENT LIST ID {one} x")), "-ERR Invalid client ID\r\n");
+    assert_eq!(client.say("CLIENT LIST TYPE replica"), "$0\r\n\r\n");
+}
+
+#[test]
 fn a_transaction_is_in_the_list_from_multi_to_exec() {
     let weir = Running::start(Settings::default());
     let (mut client, mut other) = (weir.connect(), weir.connect());

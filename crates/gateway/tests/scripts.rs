@@ -247,6 +247,16 @@ fn a_script_goes_through_all_keys_with_its_own_among_them() {
     assert!(told.starts_with(b"-ERR This Redis command is not allowed from script"), "{}", told.escape_ascii());
 }
 
+#[test]
+fn script_flush_takes_one_of_two_words() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    for line in ["SCRIPT FLUSH SYNC ASYNC", "SCRIPT FLUSH now"] {
+        assert_eq!(client.say(line), "-ERR SCRIPT FLUSH only support SYNC|ASYNC option\r\n", "{line}");
+    }
+    assert_eq!(client.say("SCRIPT FLUSH async"), "+OK\r\n");
+}
+
 /// Time stands still for a script, however long it takes.
 #[test]
 fn a_key_that_expires_while_a_script_sleeps_is_there_until_the_script_ends() {
