@@ -80,6 +80,11 @@ impl Script {
         Ok(script)
     }
 
+    /// The script's first line says what it does, and not that it writes nothing.
+    pub fn says_that_it_writes(&self) -> bool {
+        self.source.starts_with(b"#!") && !self.writes_nothing
+    }
+
     /// The source to compile. A first line that is not Lua is left out, except for its line end, so that lines keep
     /// their numbers.
     pub(crate) fn lua(&self) -> &[u8] {

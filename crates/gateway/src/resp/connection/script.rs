@@ -28,10 +28,14 @@ use crate::server::Server;
 use crate::store::Store;
 use crate::tenant::account::Account;
 
+/// How many digits the digest of a script has.
+const DIGEST_DIGITS: usize = 40;
+
 /// How often scripts are run at most when they ask for further keys.
 pub(super) const RUNS_MAX: usize = 16;
 
 const NO_SCRIPT: Error = Error::new("NOSCRIPT No matching script. Please use EVAL.");
+const WRITES: Error = Error::new("ERR Can not execute a script with write flag using *_ro command.");
 const OTHER_SLOT: Error = Error::new("ERR Script attempted to access a non local key in a cluster node");
 pub(super) const OTHER_KEYS: Error = Error::new(
     "ERR the script asks for other keys whenever it runs: declare all of its keys, or build their names from what does not change",
@@ -137,26 +141,34 @@ impl<S: Store> Connection<S> {
         let account = Arc::clone(self.session.account()?);
         let is_function = matches!(command.id, Id::FCall | Id::FCallRo);
         let is_read_only = matches!(command.id, Id::EvalRo | Id::EvalShaRo | Id::FCallRo);
-        let (what, known, pace, writes_nothing) = if is_function {
+        let (what, known, pace, writes_nothing, keys) = if is_function {
             let (store, now_ms) = (self.session.store()?.clone(), self.session.call().now_ms);
             let libraries = account.scripts.functions.get(&store, now_ms).await?;
             let asked = String::from_utf8_lossy(args.at(1));
             let declared = libraries.function(&asked).ok_or(Error::new("ERR Function not found"))?;
+            let keys = number_of_keys(args, Error::new("ERR Bad number of keys provided"))?;
             let name = declared.name.clone();
             let writes_nothing = declared.writes_nothing();
             if is_read_only && !writes_nothing {
-                return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
+                return Err(WRITES);
             }
             let pace = account.scripts.functions.pace(&name);
-            (What::Function(libraries, name), None, pace, writes_nothing)
+            (What::Function(libraries, name), None, pace, writes_nothing, keys)
         } else {
+            // As in Redis, a word that cannot be a digest is refused before the number is looked at.
+            let is_digest = args.at(1).len() == DIGEST_DIGITS;
+            if !is_digest && matches!(command.id, Id::EvalSha | Id::EvalShaRo) {
+                return Err(NO_SCRIPT);
+            }
+            let keys = number_of_keys(args, NOT_AN_INTEGER)?;
             let known = self.known(command, args)?;
             let (script, pace) = (Arc::clone(&known.script), Arc::clone(&known.pace));
+            if is_read_only && script.says_that_it_writes() {
+                return Err(WRITES);
+            }
             let writes_nothing = is_read_only || script.writes_nothing;
-            (What::Script(script), Some(known), pace, writes_nothing)
+            (What::Script(script), Some(known), pace, writes_nothing, keys)
         };
-        let no_number = if is_function { Error::new("ERR Bad number of keys provided") } else { NOT_AN_INTEGER };
-        let keys = number_of_keys(args, no_number)?;
         let reader = self.reader();
         let (mut call, store) = (self.session.call(), self.session.store()?);
         (call.database, call.bill) = (database, bill);
