@@ -248,6 +248,25 @@ fn a_script_goes_through_all_keys_with_its_own_among_them() {
 }
 
 #[test]
+fn a_script_that_may_write_is_not_run_as_one_that_only_reads() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let refused = b"-ERR Can not execute a script with write flag using *_ro command.\r\n";
+    for (first, answer) in [("", &b":1\r\n"[..]), ("#!lua\n", refused), ("#!lua flags=no-writes\n", b":1\r\n")] {
+        let script = format!("{first}return 1");
+        assert_eq!(client.ask(&["EVAL", &script, "0"]), b":1\r\n", "{script}");
+        assert_eq!(client.ask(&["EVAL_RO", &script, "0"]), answer, "{script}");
+        let loaded = String::from_utf8_lossy(&client.ask(&["SCRIPT", "LOAD", &script])).into_owned();
+        let digest = loaded.lines().nth(1).expect("a digest");
+        assert_eq!(client.ask(&["EVALSHA_RO", digest, "0"]), answer, "{script}");
+    }
+    let unknown = "0".repeat(40);
+    assert_eq!(client.ask(&["EVALSHA", &unknown, "x"]), b"-ERR value is not an integer or out of range\r\n");
+    assert!(client.ask(&["EVALSHA", &unknown, "0"]).starts_with(b"-NOSCRIPT"));
+    assert!(client.ask(&["EVALSHA", "abc", "x"]).starts_with(b"-NOSCRIPT"));
+}
+
+#[test]
 fn script_flush_takes_one_of_two_words() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
