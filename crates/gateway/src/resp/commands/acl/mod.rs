@@ -25,19 +25,13 @@ const HELP: [&str; 12] = [
     "GENPASS [<bits>]: a random password.",
     "GETUSER <user>: what a user may do.",
     "LIST: the users and their rules.",
-    "LOAD | SAVE: refused, users are kept anyhow.",
+    "LOAD | SAVE: nothing to do, what is valid is what is stored.",
     "LOG [<count> | RESET]: what users were refused.",
     "SETUSER <user> [<rule> ...]: makes or changes a user.",
     "USERS: the names of the users.",
     "WHOAMI: the user whose connection this is.",
     "HELP: this text.",
 ];
-
-const NO_FILE: Error = Error::new(
-    "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER \
-     command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users \
-     in the Redis configuration.",
-);
 
 pub(in crate::resp) async fn acl<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
@@ -56,7 +50,8 @@ pub(in crate::resp) async fn acl<S: Store>(session: &mut Session<S>, args: Args<
         b"log" if args.len() <= 3 => log::log(session, args.get(2))?,
         b"cat" | b"genpass" | b"log" => return Err(Error::subcommand("acl", args.at(1))),
         b"dryrun" => dry_run(session, args).await?,
-        b"load" | b"save" => return Err(NO_FILE),
+        // A change is stored before it takes effect: what is valid and what is stored are always the same.
+        b"load" | b"save" => session.outbox.replies.ok(),
         b"help" => session.outbox.replies.help("ACL", &HELP),
         _ => return Err(Error::unknown_subcommand("acl", args.at(1))),
     }
