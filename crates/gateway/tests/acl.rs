@@ -46,6 +46,9 @@ fn a_user_is_made_logs_in_and_lasts() {
             ("ACL SETUSER eve on nopass +get (+set ~e:*)", "+OK\r\n"),
             ("ACL SETUSER off >secret-two +@all", "+OK\r\n"),
             ("ACL USERS", "*4\r\n$3\r\nbob\r\n$7\r\ndefault\r\n$3\r\neve\r\n$3\r\noff\r\n"),
+            ("ACL SAVE", "+OK\r\n"),
+            ("ACL LOAD", "+OK\r\n"),
+            ("ACL SAVE x", "-ERR wrong number of arguments for 'acl|save' command\r\n"),
         ],
     );
     let list = owner.say("ACL LIST");
