@@ -15,6 +15,9 @@ use crate::auth::users::User;
 /// The check would have needed more turns.
 pub(super) fn may(user: Option<&User>, words: &[Vec<u8>], turns: Option<usize>) -> Result<Option<bool>, MoreTurns> {
     let Some(command) = words.first().and_then(|name| table::find(name)) else { return Ok(None) };
+    if words.get(1).is_some_and(|word| command.lacks(word)) {
+        return Ok(None);
+    }
     let Some(user) = user.filter(|user| !user.has_full_rights()) else { return Ok(Some(true)) };
     let state = user.state();
     if state.is_deleted {

@@ -54,6 +54,7 @@ const SLICE_INSTRUCTIONS: u32 = 100;
 /// Longest `DEBUG SLEEP` of a script, in seconds: nobody can kill it while it sleeps.
 const SLEEP_SECONDS_MAX: f64 = 1.0;
 
+const UNKNOWN: Error = Error::new("ERR Unknown Redis command called from script");
 const NOT_ALLOWED: Error = Error::new("ERR This Redis command is not allowed from script");
 
 /// Where scripts run.
@@ -348,7 +349,10 @@ impl Scripted {
     }
 
     async fn checked(&mut self, rows: &dyn Rows, words: &[Vec<u8>], ground: &mut Ground, draft: &mut Draft) -> Outcome {
-        let command = table::find(&words[0]).ok_or(Error::new("ERR Unknown Redis command called from script"))?;
+        let command = table::find(&words[0]).ok_or(UNKNOWN)?;
+        if words.get(1).is_some_and(|word| command.lacks(word)) {
+            return Err(UNKNOWN);
+        }
         // A client cannot send a longer word, either.
         if words.iter().any(|word| word.len() > self.terms.call.value_bytes_max) {
             return Err(TOO_LONG);
@@ -380,7 +384,7 @@ impl Scripted {
     /// The reason why not.
     async fn admit(&mut self, command: &'static Command, args: Args<'_>) -> Outcome {
         let terms = &self.terms;
-        if !command.takes(args.len()) {
+        if !command.takes(args.len()) || command.check_subcommand(args).is_err() {
             return Err(Error::new("ERR Wrong number of args calling Redis command from script"));
         }
         check_options(command, args.len())?;
