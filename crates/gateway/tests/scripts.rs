@@ -248,6 +248,23 @@ fn a_script_goes_through_all_keys_with_its_own_among_them() {
 }
 
 #[test]
+fn a_subcommand_that_does_not_exist_is_an_unknown_command_to_scripts() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    for (script, front) in [
+        ("return redis.call('xgroup','nosuch','k','g')", "-ERR Unknown Redis command called from script"),
+        ("return redis.call('config','nosuch')", "-ERR Unknown Redis command called from script"),
+        ("return redis.call('xgroup','create','k')", "-ERR Wrong number of args calling Redis command"),
+        ("return redis.call('object','encoding','k')", "$-1\r\n"),
+        ("return redis.acl_check_cmd('config','nosuch')", "-ERR Invalid command passed to redis.acl_check_cmd()"),
+        ("return redis.acl_check_cmd('config','get','x')", ":1\r\n"),
+    ] {
+        let told = client.ask(&["EVAL", script, "0"]);
+        assert!(told.starts_with(front.as_bytes()), "{script}: {}", told.escape_ascii());
+    }
+}
+
+#[test]
 fn a_script_that_may_write_is_not_run_as_one_that_only_reads() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
