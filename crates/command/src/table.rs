@@ -300,11 +300,6 @@ impl Command {
         if self.is_container { subcommands::check(self.name, args) } else { Ok(()) }
     }
 
-    /// Whether `word` names a subcommand that the command does not have.
-    pub fn lacks(&self, word: &[u8]) -> bool {
-        self.is_container && subcommands::find(self.name, word).is_none()
-    }
-
     /// Whether the command can be called with `len` arguments, its name included.
     pub fn takes(&self, len: usize) -> bool {
         takes(self.arity, len)

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use weir_command::acl::has_unknown_subcommand;
 use weir_command::{Request, table};
 use weir_io::Yield;
 
@@ -15,7 +16,8 @@ use crate::auth::users::User;
 /// The check would have needed more turns.
 pub(super) fn may(user: Option<&User>, words: &[Vec<u8>], turns: Option<usize>) -> Result<Option<bool>, MoreTurns> {
     let Some(command) = words.first().and_then(|name| table::find(name)) else { return Ok(None) };
-    if words.get(1).is_some_and(|word| command.lacks(word)) {
+    let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
+    if has_unknown_subcommand(command, request.args()) {
         return Ok(None);
     }
     let Some(user) = user.filter(|user| !user.has_full_rights()) else { return Ok(Some(true)) };
@@ -23,7 +25,6 @@ pub(super) fn may(user: Option<&User>, words: &[Vec<u8>], turns: Option<usize>) 
     if state.is_deleted {
         return Ok(Some(false));
     }
-    let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
     let mut check = pin!(state.rules.check_to_run(command, request.args(), Yield::PLAIN));
     let mut taken = 0;
     loop {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use weir_command::acl::Denied;
+use weir_command::acl::{Denied, has_unknown_subcommand};
 use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, TOO_LONG};
 use weir_command::reply::{Protocol, Replies};
@@ -350,15 +350,15 @@ impl Scripted {
 
     async fn checked(&mut self, rows: &dyn Rows, words: &[Vec<u8>], ground: &mut Ground, draft: &mut Draft) -> Outcome {
         let command = table::find(&words[0]).ok_or(UNKNOWN)?;
-        if words.get(1).is_some_and(|word| command.lacks(word)) {
-            return Err(UNKNOWN);
-        }
         // A client cannot send a longer word, either.
         if words.iter().any(|word| word.len() > self.terms.call.value_bytes_max) {
             return Err(TOO_LONG);
         }
         let request = Request::new(0, 0, words.iter().map(Vec::as_slice));
         let args = request.args();
+        if has_unknown_subcommand(command, args) {
+            return Err(UNKNOWN);
+        }
         if let Err(error) = self.admit(command, args).await {
             self.calls.reject(command, args);
             return Err(error);
