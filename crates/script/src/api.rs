@@ -118,9 +118,10 @@ fn one_field(lua: &Lua, name: &str, args: &MultiValue) -> mlua::Result<Value> {
     tagged(lua, name, &[code, b" ", message].concat())
 }
 
-/// The number that Lua sees in `value`: a text may be one, too.
-fn number_like(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {
-    value.map_or(Ok(None), |value| lua.coerce_number(value.clone()))
+/// The whole number that Redis sees in `value`: a text may be a number, too, and what is behind the point is cut off.
+fn whole_number(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {
+    let number = value.map_or(Ok(None), |value| lua.coerce_number(value.clone()))?;
+    Ok(number.map(f64::trunc))
 }
 
 /// The table `redis`, without the functions of [`with_calls`].
@@ -146,7 +147,7 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
     let own = Arc::clone(shared);
     let setresp = move |lua: &Lua, args: MultiValue| {
-        let version = number_like(lua, args.front())?.map(f64::trunc);
+        let version = whole_number(lua, args.front())?;
         own.set_protocol(match (args.len(), version) {
             (1, Some(2.0)) => Protocol::Resp2,
             (1, Some(3.0)) => Protocol::Resp3,
@@ -161,7 +162,7 @@ pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
         if args.len() < 2 {
             return Err(raised("ERR redis.log() requires two arguments or more."));
         }
-        let level = number_like(lua, args.pop_front().as_ref())?;
+        let level = whole_number(lua, args.pop_front().as_ref())?;
         let level = level.ok_or_else(|| raised("ERR First argument must be a number (log level)."))?;
         if !(0.0..=3.0).contains(&level) {
             return Err(raised("ERR Invalid debug level."));

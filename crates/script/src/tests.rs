@@ -142,6 +142,8 @@ fn scripts_give_what_they_give_in_redis() {
         ("redis.setresp('3') return redis.call('map')", "*2 +a $3 1.5"),
         ("return redis.setresp(3.9)", "$-1"),
         ("return redis.log('3','y')", "$-1"),
+        ("return redis.log(3.9,'y')", "$-1"),
+        ("return redis.log(4,'y')", "-ERR Invalid debug level. @1."),
         ("return redis.error_reply('MY err\\r\\n').err", "$6 MY err"),
         ("return redis.acl_check_cmd()", "-ERR Please specify at least one argument for this redis lib call @1."),
         ("return redis.acl_check_cmd({})", "-ERR Lua redis lib command arguments must be strings or integers @1."),
