@@ -97,8 +97,9 @@ fn new_users_may_use_all_channels_if_the_tenant_says_so() {
             ("ACL SETUSER again resetchannels reset on nopass +@all", "+OK\r\n"),
             (
                 "ACL SETUSER one &c",
-                "-ERR Error in ACL SETUSER modifier '&c': Adding a pattern after the * pattern (or the 'allchannels' flag) \
-                 is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels\r\n",
+                "-ERR Error in ACL SETUSER modifier '&c': Adding a pattern after the * pattern (or the 'allchannels' \
+                 flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of \
+                 channels\r\n",
             ),
             ("CONFIG SET acl-pubsub-default resetchannels", "+OK\r\n"),
             ("ACL SETUSER eve on nopass +@all", "+OK\r\n"),
