@@ -20,7 +20,7 @@ pub(super) fn write(node: &Node, sheet: &mut Sheet<'_>) -> fmt::Result {
     let help = "Flushes that wait for a slot";
     sheet.gauge("weir_flush_slots_waiting", help, None, alone(seen.waiting as u64))?;
     if let Some(time) = seen.time {
-        let help = "How long at most 19 of 20 flushes take in their slots";
+        let help = "How long 95 % of flushes take in their slots at most";
         let time = alone(ConstGauge::new(time as f64 / 1e9));
         sheet.samples("weir_flush_slot_time", help, Some(&Unit::Seconds), time)?;
     }
