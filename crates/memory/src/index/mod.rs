@@ -131,11 +131,12 @@ impl Index {
         self.by_hash.pin().get(&self.wanted(key))?.row.newest.load()
     }
 
-    /// Whether `key` has a newest version that `is` something. No reference is counted.
-    pub fn newest_is(&self, key: &[u8], is: impl FnOnce(&Version) -> bool) -> bool {
+    /// Shows the newest version of `key` to `see`. No reference is counted. Nothing is freed meanwhile: keep it short.
+    #[inline]
+    pub fn see_newest<T>(&self, key: &[u8], see: impl FnOnce(Option<&Version>) -> T) -> T {
         let (by_hash, guard) = (self.by_hash.pin(), epoch::pin());
         let found = by_hash.get(&self.wanted(key));
-        found.and_then(|found| found.row.newest.get(&guard)).is_some_and(is)
+        see(found.and_then(|found| found.row.newest.get(&guard)))
     }
 
     /// Has the processor fetch what reads of `keys`, [`PREFETCHED_MAX`] at most, will touch. Each look-up waits for

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crossbeam_epoch as epoch;
-use weir_model::engine::{Found, Kind, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
+use weir_model::engine::{Entry, Found, Kind, Lookup, Range, Reads, Records, Scan, Seq, Snapshot};
 
 use super::Store;
 use crate::index::PREFETCHED_MAX;
@@ -19,6 +19,17 @@ impl Reads for Store {
 
     fn get_latest(&self, key: &[u8]) -> Lookup {
         ready(self.newest(key, || self.applied_seq()))
+    }
+
+    fn see_latest(&self, key: &[u8], see: &mut dyn FnMut(Option<Entry<'_>>)) -> bool {
+        self.index.see_newest(key, |newest| {
+            // A change of a batch that is being applied is not to be seen, but perhaps an older version is.
+            let is_applied = newest.is_none_or(|newest| newest.seq <= self.applied_seq());
+            if is_applied {
+                see(newest.map(|newest| newest.entry(key)));
+            }
+            is_applied
+        })
     }
 
     fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup> {
@@ -56,7 +67,7 @@ impl Reads for Store {
     }
 
     fn may_hold_head(&self, key: &[u8]) -> bool {
-        self.index.newest_is(key, |newest| newest.kind == Kind::Head)
+        self.index.see_newest(key, |newest| newest.is_some_and(|newest| newest.kind == Kind::Head))
     }
 
     fn snapshot(&self) -> Snapshot {
