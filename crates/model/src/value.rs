@@ -51,6 +51,9 @@ impl Value {
         if bytes.len() > COPIED_BYTES_MAX {
             return Self::from(bytes.to_vec());
         }
+        if bytes.is_empty() {
+            return Self::empty();
+        }
         let mut copy = [0; COPIED_BYTES_MAX];
         copy[..bytes.len()].copy_from_slice(bytes);
         let holder = Arc::new(copy);

@@ -13,7 +13,7 @@ use std::ops::Bound;
 
 use weir_model::Value;
 use weir_model::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, mortal_value, take_deadline};
-use weir_model::parts::{HashDetail, MortalFields, PLACE_BYTES, PackedPart, placed};
+use weir_model::parts::{HashDetail, MortalFields, PLACE_BYTES, PackedPart, PackedSearch, placed};
 
 use super::Collection;
 use super::members::{Member, MembersPage, SPACE, place};
@@ -126,16 +126,10 @@ impl Collection<'_> {
     /// The value of the field `name`, and when the field expires.
     pub(super) async fn field_value(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<(Value, Option<u64>)>> {
         if let Some(packed) = self.packed() {
-            let (mut passed, mut compared) = (0, 0);
-            let mut parts = packed.iter().inspect(|part| {
-                passed += 1;
-                compared += usize::from(part.subkey.len() == name.len());
-            });
-            let found = parts.find(|part| part.space == SPACE && part.subkey == name);
-            let found = found.map(|part| (Value::copy_of(part.value), part.expire_at_ms));
-            drop(parts);
-            cx.passed_packed(passed);
-            cx.compared_packed(compared);
+            let search = PackedSearch::new(packed.as_bytes(), SPACE, name);
+            let found = search.found.map(|part| (Value::copy_of(part.value), part.expire_at_ms));
+            cx.passed_packed(search.passed);
+            cx.compared_packed(search.compared);
             if found.is_some() {
                 self.copied(cx, 1);
             }

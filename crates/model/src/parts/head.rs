@@ -125,6 +125,12 @@ impl<'a> HeadRef<'a> {
         mortal_of(self.kind, self.detail)
     }
 
+    /// As [`Head::stored_bytes`].
+    #[inline]
+    pub fn stored_bytes(&self) -> usize {
+        stored_bytes(self.detail, self.packed)
+    }
+
     /// Copies it to an owned head.
     pub fn to_head(self) -> Head {
         let Self { kind, version, count, bytes, detail, packed } = self;
@@ -136,7 +142,7 @@ impl Head {
     /// About how many bytes the head takes where it is stored.
     #[inline]
     pub fn stored_bytes(&self) -> usize {
-        BYTES + self.detail.len() + self.packed.as_ref().map_or(0, |packed| packed.as_bytes().len())
+        stored_bytes(&self.detail, self.packed.as_ref().map(Packed::as_bytes))
     }
 
     /// For a hash, a set or a sorted set: whether Redis would not keep it as a small one.
@@ -208,6 +214,11 @@ impl Head {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         HeadRef::parse(bytes).map(HeadRef::to_head)
     }
+}
+
+#[inline]
+fn stored_bytes(detail: &[u8], packed: Option<&[u8]>) -> usize {
+    BYTES + detail.len() + packed.map_or(0, <[u8]>::len)
 }
 
 fn mortal_of(kind: RowType, detail: &[u8]) -> Option<MortalFields> {

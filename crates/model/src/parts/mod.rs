@@ -28,7 +28,7 @@ pub use key::{
     covered_bytes, is_part, version_of,
 };
 pub use order_detail::{ORDER_BOUND_BYTES_MAX, OrderDetail, OrderEnds};
-pub use packed::{Packed, PackedPart};
+pub use packed::{Packed, PackedPart, PackedSearch};
 pub use placed::{PLACE_BYTES, is_placed, moved_subkey, place_of, placed};
 pub use shape::{Mapped, NotARow, Shape, scored};
 pub use stream_shape::{GroupShape, StreamShape};

@@ -72,6 +72,36 @@ impl<'a> PackedPart<'a> {
     }
 }
 
+/// The parts in `bytes`, which are packed parts, in their order. The iteration ends at damaged bytes.
+fn parts_in(bytes: &[u8]) -> impl Iterator<Item = PackedPart<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || PackedPart::take(&mut rest))
+}
+
+/// What a search for a part has found, and how far it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedSearch<'a> {
+    /// The part, if it is there.
+    pub found: Option<PackedPart<'a>>,
+    /// How many parts were passed, with the one that was found.
+    pub passed: usize,
+    /// How many of them have a subkey of the same length, so that all of it had to be compared.
+    pub compared: usize,
+}
+
+impl<'a> PackedSearch<'a> {
+    /// Looks in `bytes`, which are packed parts, for the part at `subkey` in `space`. Ends at damaged bytes.
+    pub fn new(bytes: &'a [u8], space: u8, subkey: &[u8]) -> Self {
+        let (mut passed, mut compared) = (0, 0);
+        let found = parts_in(bytes).find(|part| {
+            passed += 1;
+            compared += usize::from(part.subkey.len() == subkey.len());
+            part.space == space && part.subkey == subkey
+        });
+        Self { found, passed, compared }
+    }
+}
+
 fn take_if<'a>(is_there: bool, bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     if is_there { varint::take_slice(bytes) } else { Some(&[]) }
 }
@@ -98,8 +128,7 @@ impl Packed {
 
     /// The parts, in their order. The iteration ends at damaged bytes.
     pub fn iter(&self) -> impl Iterator<Item = PackedPart<'_>> {
-        let mut rest = &self.0[..];
-        std::iter::from_fn(move || PackedPart::take(&mut rest))
+        parts_in(&self.0)
     }
 
     /// The part at `subkey` in `space`.
@@ -220,7 +249,12 @@ mod tests {
                         model.drain(index.min(model.len())..(index + 1).min(model.len()));
                     }
                     _ => {
-                        prop_assert_eq!(packed.get(step.0, &step.1), place.map(|place| part(&model[place])));
+                        let found = place.map(|place| part(&model[place]));
+                        prop_assert_eq!(packed.get(step.0, &step.1), found);
+                        let passed = &model[..place.map_or(model.len(), |place| place + 1)];
+                        let compared = passed.iter().filter(|part| part.1.len() == step.1.len()).count();
+                        let search = PackedSearch { found, passed: passed.len(), compared };
+                        prop_assert_eq!(PackedSearch::new(packed.as_bytes(), step.0, &step.1), search);
                         prop_assert_eq!(packed.remove(step.0, &step.1), place.map(|place| model.remove(place)).is_some());
                     }
                 }
