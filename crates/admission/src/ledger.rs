@@ -184,6 +184,12 @@ impl Account {
         self.user[direction as usize].add(bytes, 1);
     }
 
+    /// Books `ops` operations of a user, with the bytes of all their keys and values.
+    #[inline]
+    pub fn book_user_together(&self, direction: Direction, bytes: u64, ops: u64) {
+        self.user[direction as usize].add(bytes, ops);
+    }
+
     /// Books operations of a user whose bytes were booked together with another operation's.
     pub fn book_user_ops(&self, direction: Direction, ops: u64) {
         self.user[direction as usize].add(0, ops);

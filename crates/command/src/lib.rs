@@ -53,7 +53,7 @@ pub use host::Host;
 pub use in_hand::letting_go;
 pub use keyword::{Keyword, lower, upper};
 pub use request::Request;
-pub use rows::{Moment, NoRows, Page, PartCount, PartPage, PartRange, Read, Rows, Waiting};
+pub use rows::{MemberAtOnce, Moment, NoRows, Page, PartCount, PartPage, PartRange, Read, Rows, Waiting};
 pub use run::{is_plain, rows_of, run};
 pub use settle_counts::{must_settle_counts, settle_counts};
 pub use stored_parts::{StoredPart, StoredParts};

@@ -6,7 +6,7 @@ use weir_io::Result;
 pub use weir_io::Waiting;
 use weir_model::engine::Passed;
 use weir_model::parts::RowType;
-use weir_model::{Row, StoredKey};
+use weir_model::{Row, StoredKey, Value};
 
 use crate::stored_parts::StoredParts;
 
@@ -30,6 +30,31 @@ impl Read<'_> {
             Read::Pending(row) => row.await,
         }
     }
+}
+
+/// What [`Rows::member_at_once`] has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberAtOnce {
+    /// There is no row.
+    NoRow,
+    /// The row is packed: its members stand in its head.
+    Packed {
+        /// About how many bytes the head has.
+        head_bytes: usize,
+        /// How many members were passed.
+        passed: usize,
+        /// How many of their names were compared with the one that was looked for.
+        compared: usize,
+        /// The member's value, if there is such a member.
+        value: Option<Value>,
+    },
+    /// The members have keys of their own.
+    Spread {
+        /// About how many bytes the head has.
+        head_bytes: usize,
+        /// The member's value, if there is such a member.
+        value: Option<Value>,
+    },
 }
 
 /// A bounded step through the keys of a database.
@@ -112,6 +137,20 @@ pub trait Rows: Send + Sync {
     /// is read as a string.
     fn part<'a>(&'a self, _key: &'a [u8], _part: &'a [u8], _now_ms: u64) -> Read<'a> {
         Read::Ready(Err(without_parts()))
+    }
+
+    /// The member `name` of the row of `key`, which is a hash, a set or a sorted set, as `kind` says. Row and member
+    /// are of the same moment. `None` if the answer is not known at once, or is not so simple. Nothing was done then,
+    /// and the caller has to read the row and the part.
+    fn member_at_once(
+        &self,
+        _database: u8,
+        _key: &[u8],
+        _kind: RowType,
+        _name: &[u8],
+        _now_ms: u64,
+    ) -> Option<MemberAtOnce> {
+        None
     }
 
     /// Up to `limit` parts of `range`, which belongs to the row that its users know as `key`. The work is bounded: a

@@ -65,6 +65,9 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::collection`].
     pub async fn value_of_member(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Value>> {
+        if let Some(value) = self.member_at_once(key, kind, name) {
+            return Ok(value);
+        }
         let before = self.judge_behind(key);
         let found = self.member_in(key, kind, name).await;
         if self.was_one_moment(key, before) {

@@ -2,11 +2,13 @@
 //! that nobody has written meanwhile.
 
 use weir_admission::request_units::Module;
-use weir_model::{Content, Row};
+use weir_model::parts::RowType;
+use weir_model::{Content, Row, Value};
 
 use super::{Asked, Context};
 use crate::error::Outcome;
 use crate::in_hand::letting_go;
+use crate::rows::MemberAtOnce;
 
 impl Context<'_> {
     /// From now on all reads see the same moment: what is committed now, where the row of `key` is. Where rows are
@@ -75,6 +77,50 @@ impl Context<'_> {
             self.call.bill.work.count(Module::Moment, 1);
         }
         Ok(was)
+    }
+
+    /// The value of the member `name` of the row of `key`, which has to be of the type `kind`, where it can be had at
+    /// once. It counts and costs what the judged reads of the row and of the member would. `None` if the caller has to
+    /// make these reads: nothing was counted then.
+    pub(crate) fn member_at_once(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Option<Option<Value>> {
+        if self.is_of_one_moment() {
+            // Where rows are locked, the command may have written the row itself.
+            return None;
+        }
+        let number = self.number();
+        let found = self.rows.member_at_once(number, key, kind, name, self.now_ms())?;
+        self.is_in_hand = false;
+        self.call.bill.work.count(Module::Judged, 1);
+        let row = Asked::Row(number, key);
+        Some(match found {
+            MemberAtOnce::NoRow => {
+                self.met_bytes(row, None);
+                None
+            }
+            MemberAtOnce::Packed { head_bytes, passed, compared, value } => {
+                self.met_head(row, head_bytes);
+                self.passed_packed(passed);
+                self.compared_packed(compared);
+                if value.is_some() {
+                    self.copied_parts(1);
+                    if kind != RowType::Set {
+                        self.copied_values(1);
+                    }
+                }
+                value
+            }
+            MemberAtOnce::Spread { head_bytes, value } => {
+                self.met_head(row, head_bytes);
+                self.met_bytes(Asked::Part(key, &[]), value.as_deref().map(<[u8]>::len));
+                value
+            }
+        })
+    }
+
+    /// Counts the head of a row that was found, and puts it on the bill.
+    fn met_head(&mut self, row: Asked<'_>, bytes: usize) {
+        self.call.bill.work.count(Module::HeadRead, 1);
+        self.met_bytes(row, Some(bytes));
     }
 
     /// Counts one more read, if reads are being judged.

@@ -8,9 +8,11 @@ use std::task::{Context, Poll};
 use weir_command::error::Outcome;
 use weir_command::events::{Classes, Witness};
 use weir_command::{
-    Args, Call, Command, Host, Moment, Page, PartCount, PartPage, PartRange, Read, Rows, Transaction, Waiting,
+    Args, Call, Command, Host, MemberAtOnce, Moment, Page, PartCount, PartPage, PartRange, Read, Rows, Transaction,
+    Waiting,
 };
 use weir_io::{Error, ErrorKind, Result};
+use weir_model::parts::RowType;
 use weir_model::{Batch, Databases, StoredKey};
 use weir_node::{Commit, EngineKind, Expirations, Node, Partition, PartitionSlot, Quota, RowWatch, Tenant};
 
@@ -137,6 +139,18 @@ impl Rows for TenantStore {
             let Some(partition) = slot.partition_to_read().await? else { return Ok(None) };
             partition.row(part, now_ms).wait().await
         }))
+    }
+
+    fn member_at_once(
+        &self,
+        database: u8,
+        key: &[u8],
+        kind: RowType,
+        name: &[u8],
+        now_ms: u64,
+    ) -> Option<MemberAtOnce> {
+        let awake = self.tenant.slot_of(key).awake();
+        awake.as_ref()?.member_at_once(&StoredKey::new(database, key), kind, name, now_ms)
     }
 
     fn parts<'a>(&'a self, key: &'a [u8], range: PartRange, limit: usize) -> Waiting<'a, Result<PartPage>> {

@@ -197,10 +197,7 @@ impl Drop for LockedRows<'_> {
     fn drop(&mut self) {
         let (reads, bytes) = (*self.reads.get_mut(), *self.read_bytes.get_mut());
         if reads > 0 {
-            self.partition.account.book_user(Direction::Read, bytes);
-        }
-        if reads > 1 {
-            self.partition.account.book_user_ops(Direction::Read, reads - 1);
+            self.partition.account.book_user_together(Direction::Read, bytes, reads);
         }
     }
 }

@@ -25,6 +25,7 @@ mod jobs;
 mod latch;
 mod locked;
 mod log_repair;
+mod member;
 mod moment;
 mod open;
 mod parking;
