@@ -75,3 +75,6 @@ fn member_in(entry: Option<Entry<'_>>, now: Seq, now_ms: u64, (kind, name): (Row
     let value = found.map(|part| Value::copy_of(part.value));
     Some(Told::All(MemberAtOnce::Packed { head_bytes, passed, compared, value }, head_bytes))
 }
+
+#[cfg(test)]
+mod tests;
