@@ -104,7 +104,7 @@ pub async fn rpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn llen(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let len = list(cx, args.at(1)).await?.map_or(0, |list| list.len());
+    let len = cx.head(args.at(1), RowType::List).await?.map_or(0, |(head, _)| head.count);
     cx.replies().integer(len as i64);
     Ok(())
 }

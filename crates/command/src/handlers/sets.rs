@@ -76,7 +76,7 @@ pub async fn smismember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn scard(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let len = set(cx, args.at(1)).await?.map_or(0, |set| set.len());
+    let len = cx.head(args.at(1), RowType::Set).await?.map_or(0, |(head, _)| head.count);
     cx.replies().integer(len as i64);
     Ok(())
 }

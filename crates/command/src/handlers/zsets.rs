@@ -179,7 +179,7 @@ pub async fn zmscore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub async fn zcard(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let len = zset(cx, args.at(1)).await?.map_or(0, |zset| zset.len());
+    let len = cx.head(args.at(1), RowType::SortedSet).await?.map_or(0, |(head, _)| head.count);
     cx.replies().integer(len as i64);
     Ok(())
 }
