@@ -122,6 +122,21 @@ fn a_row_of_which_many_parts_are_read_counts_once() {
 }
 
 #[test]
+fn how_many_parts_a_row_has_is_told_by_its_head_without_a_snapshot() {
+    let each = |word: fn(u64) -> String| (0..300).map(|n| format!(" {}", word(n))).collect::<String>();
+    for (made, line) in [
+        (format!("RPUSH k{}", each(|n| format!("v{n}"))), "LLEN k"),
+        (format!("SADD k{}", each(|n| format!("m{n}"))), "SCARD k"),
+        (format!("ZADD k{}", each(|n| format!("{n} m{n}"))), "ZCARD k"),
+    ] {
+        let (answer, call) = read(&Racing::new(&made, Writer::AtMoment), line);
+        assert_eq!((&answer[..], call.hits, call.misses), (":300\r\n", 1, 0), "{line}");
+        let counts = [Module::RowFound, Module::HeadRead, Module::Moment, Module::Judged];
+        assert_eq!(counts.map(|module| counted(&call, module)), [1, 1, 0, 0], "{line}");
+    }
+}
+
+#[test]
 fn a_row_that_may_be_of_several_types_counts_once() {
     for words in [" 1 2 3".to_owned(), (0..300).map(|n| format!(" {n}")).collect()] {
         let scores: String = words.split_whitespace().map(|word| format!(" {word} {word}")).collect();
