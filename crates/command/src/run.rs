@@ -40,6 +40,10 @@ async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Id::Get => strings::get(cx, args).await,
         Id::Set => strings::set(cx, args).await,
         Id::Incr => numbers::incr(cx, args).await,
+        Id::HGet => hashes::hget(cx, args).await,
+        Id::HExists => hashes::hexists(cx, args).await,
+        Id::SIsMember => sets::sismember(cx, args).await,
+        Id::ZScore => zsets::zscore(cx, args).await,
         _ => called(id, cx, args).await,
     }
 }

@@ -12,6 +12,7 @@ use super::Collection;
 use crate::context::{Context, Part, Subkeys};
 use crate::error::Outcome;
 use crate::reply::Replies;
+use crate::rows::Waiting;
 
 /// The space of the members.
 pub(super) const SPACE: u8 = 0;
@@ -65,15 +66,28 @@ impl Context<'_> {
     /// # Errors
     /// As [`Context::collection`].
     pub async fn value_of_member(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Value>> {
-        if let Some(value) = self.member_at_once(key, kind, name) {
-            return Ok(value);
+        match self.member_at_once(key, kind, name) {
+            Some(value) => Ok(value),
+            None => self.value_step_by_step(key, kind, name).await,
         }
-        let before = self.judge_behind(key);
-        let found = self.member_in(key, kind, name).await;
-        if self.was_one_moment(key, before) {
-            return found;
-        }
-        self.member_in(key, kind, name).await
+    }
+
+    /// The same for a row and a member that are read one after the other. Its future is boxed, so that the futures of
+    /// handlers, which mostly do without it, stay small.
+    fn value_step_by_step<'c>(
+        &'c mut self,
+        key: &'c [u8],
+        kind: RowType,
+        name: &'c [u8],
+    ) -> Waiting<'c, Outcome<Option<Value>>> {
+        Box::pin(async move {
+            let before = self.judge_behind(key);
+            let found = self.member_in(key, kind, name).await;
+            if self.was_one_moment(key, before) {
+                return found;
+            }
+            self.member_in(key, kind, name).await
+        })
     }
 
     async fn member_in(&mut self, key: &[u8], kind: RowType, name: &[u8]) -> Outcome<Option<Value>> {
