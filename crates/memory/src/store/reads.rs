@@ -21,15 +21,13 @@ impl Reads for Store {
         ready(self.newest(key, || self.applied_seq()))
     }
 
-    fn see_latest(&self, key: &[u8], see: &mut dyn FnMut(Option<Entry<'_>>)) -> bool {
+    fn see_latest(&self, key: &[u8], see: &mut dyn FnMut(Option<Entry<'_>>)) {
         self.index.see_newest(key, |newest| {
             // A change of a batch that is being applied is not to be seen, but perhaps an older version is.
-            let is_applied = newest.is_none_or(|newest| newest.seq <= self.applied_seq());
-            if is_applied {
+            if newest.is_none_or(|newest| newest.seq <= self.applied_seq()) {
                 see(newest.map(|newest| newest.entry(key)));
             }
-            is_applied
-        })
+        });
     }
 
     fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup> {

@@ -107,11 +107,9 @@ pub trait Reads: Send + Sync {
     fn get_latest(&self, key: &[u8]) -> Lookup;
 
     /// Shows to `see` what [`Reads::get_latest`] would find (`None`: there is no version), without a reference to it.
-    /// Gives whether it did: only an engine with all rows in memory does, and not while a batch is being applied to the
-    /// key. Nothing is freed while `see` looks: keep it short.
-    fn see_latest(&self, _key: &[u8], _see: &mut dyn FnMut(Option<Entry<'_>>)) -> bool {
-        false
-    }
+    /// Only an engine with all rows in memory does, and not while a batch is being applied to the key. Nothing is freed
+    /// while `see` looks: keep it short.
+    fn see_latest(&self, _key: &[u8], _see: &mut dyn FnMut(Option<Entry<'_>>)) {}
 
     /// The newest visible values of several keys, all as of one moment, in the order of the keys.
     fn multi_get(&self, keys: &[&[u8]]) -> Vec<Lookup>;
