@@ -181,18 +181,14 @@ impl Account {
     /// Books one operation of a user, with the bytes of its keys and values.
     #[inline]
     pub fn book_user(&self, direction: Direction, bytes: u64) {
-        self.user[direction as usize].add(bytes, 1);
+        self.book_user_together(direction, bytes, 1);
     }
 
-    /// Books `ops` operations of a user, with the bytes of all their keys and values.
+    /// Books `ops` operations of a user, with the bytes of all their keys and values. The bytes are 0 if they were
+    /// booked together with another operation's.
     #[inline]
     pub fn book_user_together(&self, direction: Direction, bytes: u64, ops: u64) {
         self.user[direction as usize].add(bytes, ops);
-    }
-
-    /// Books operations of a user whose bytes were booked together with another operation's.
-    pub fn book_user_ops(&self, direction: Direction, ops: u64) {
-        self.user[direction as usize].add(0, ops);
     }
 
     /// Books that a client's I/O waited at a gate for `nanos` nanoseconds.

@@ -63,7 +63,7 @@ impl Partition {
             return None;
         }
         let Ok(Attempt::Written(commit)) = self.try_write(batch) else { return None };
-        self.account.book_user_ops(Direction::Write, writers.saturating_sub(1) as u64);
+        self.account.book_user_together(Direction::Write, 0, writers.saturating_sub(1) as u64);
         Some(commit)
     }
 
