@@ -267,11 +267,29 @@ impl Bill {
         }
     }
 
+    /// The same for a head that is held back. It has `bytes` bytes with its key and its database, and would take
+    /// `encoded_len` bytes in the log.
+    pub fn wrote_head(&mut self, bytes: u64, encoded_len: u64) {
+        self.writes += write_units(bytes - 1);
+        self.work.count(Module::RowWritten, 1);
+        self.work.count(Module::HeadWritten, 1);
+        self.work.count(Module::WrittenByte, encoded_len);
+    }
+
     /// `change`, which was counted as [written](Bill::wrote), is left out: nobody will see it. Its capacity units are
     /// paid all the same, because they are charged for what was asked for.
     pub fn left_out(&mut self, change: &Change<'_>) {
-        self.work.discount(module_of(change), 1);
-        self.work.discount(Module::WrittenByte, change.encoded_len() as u64);
+        self.leave_out(module_of(change), change.encoded_len() as u64);
+    }
+
+    /// The same for a [head](Bill::wrote_head) that would take `encoded_len` bytes in the log.
+    pub fn left_out_head(&mut self, encoded_len: u64) {
+        self.leave_out(Module::RowWritten, encoded_len);
+    }
+
+    fn leave_out(&mut self, module: Module, encoded_len: u64) {
+        self.work.discount(module, 1);
+        self.work.discount(Module::WrittenByte, encoded_len);
         self.work.count(Module::LeftOut, 1);
     }
 

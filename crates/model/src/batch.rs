@@ -82,6 +82,12 @@ impl<'a> Change<'a> {
         1 + with_len(self.key()) + body
     }
 
+    /// How many bytes the head of a row takes in a batch: `head_len` bytes at a key of `key_len` bytes.
+    pub fn encoded_head_len(key_len: usize, head_len: usize, expire_at_ms: Option<u64>) -> usize {
+        let with_len = |len: usize| varint::len(len as u64) + len;
+        1 + with_len(key_len) + expire_at_ms.map_or(0, varint::len) + with_len(head_len)
+    }
+
     /// The largest version of a row of many parts that was known when this change was made; 0 if the change is not
     /// about such a row. The sequence number that the row's head or cover gets is larger.
     #[inline]
@@ -228,6 +234,11 @@ impl Batch {
     /// The changes from `mark` on.
     pub fn since(&self, mark: BatchMark) -> BatchRef<'_> {
         BatchRef { bytes: &self.bytes[mark.bytes..], count: self.count - mark.count }
+    }
+
+    /// The changes from `from` to `to`, two marks of this batch in their order.
+    pub fn between(&self, from: BatchMark, to: BatchMark) -> BatchRef<'_> {
+        BatchRef { bytes: &self.bytes[from.bytes..to.bytes], count: to.count - from.count }
     }
 
     /// The changes from `mark` on, each with its place.

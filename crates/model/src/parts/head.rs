@@ -187,6 +187,13 @@ impl Head {
         }
     }
 
+    /// How many bytes [`Head::encode`] gives.
+    pub fn encoded_len(&self) -> usize {
+        let numbers = [self.version, self.count, self.bytes, self.detail.len() as u64].map(varint::len);
+        let packed_len = self.packed.as_ref().map_or(0, |packed| packed.as_bytes().len());
+        2 + numbers.into_iter().sum::<usize>() + self.detail.len() + 1 + packed_len
+    }
+
     /// Encodes the head.
     ///
     /// # Panics
