@@ -498,6 +498,16 @@ mod tests {
             (Module::ScannedByte, 99),
         ];
         assert_eq!(bill.work.counts().collect::<Vec<_>>(), expected);
+        // A head that is held back costs what it costs among the changes.
+        let head = Change::Head { key: b"\0h", head: b"head", expire_at_ms: Some(300) };
+        let (mut batch_of_head, mut held, mut pushed) = (Batch::new(), Bill::default(), Bill::default());
+        batch_of_head.push(head);
+        pushed.wrote(batch_of_head.as_ref());
+        held.wrote_head(2 + 4, head.encoded_len() as u64);
+        assert_eq!(held, pushed);
+        pushed.left_out(&head);
+        held.left_out_head(head.encoded_len() as u64);
+        assert_eq!(held, pushed);
         // Entries that are passed and not returned, and changes of a group that are left out.
         let mut bill = Bill::default();
         bill.scanned_parts(&Passed { entries: 12, bytes: 99 }, 3);

@@ -419,6 +419,9 @@ mod tests {
         let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
         assert!(decoded.iter().eq(changes));
         assert_eq!(changes.iter().map(Change::encoded_len).sum::<usize>(), batch.as_bytes().len());
+        for (change, at) in changes.iter().zip([None, Some(7)]) {
+            assert_eq!(Change::encoded_head_len(4, head.len(), at), change.encoded_len());
+        }
         for wrong in [
             Change::Head { key: b"\x03row", head: &head[1..], expire_at_ms: None },
             Change::Head { key: &cover, head: &head, expire_at_ms: None },
@@ -476,6 +479,7 @@ mod tests {
             after.iter().for_each(|owned| batch.push(change(owned)));
             prop_assert!(batch.since(mark).iter().eq(after.iter().map(change)));
             prop_assert!(batch.marked_since(mark).map(|(place, _)| batch.at(place)).eq(after.iter().map(change)));
+            prop_assert!(batch.between(BatchMark::default(), mark).iter().eq(before.iter().map(change)));
             batch.rewind(mark);
             prop_assert_eq!(batch, copy);
         }

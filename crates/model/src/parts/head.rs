@@ -269,6 +269,7 @@ mod tests {
         #[test]
         fn a_head_comes_back_and_no_part_of_it_does(head in head(), cut: proptest::sample::Index) {
             let bytes = head.encode();
+            prop_assert_eq!(bytes.len(), head.encoded_len());
             prop_assert_eq!(Head::decode(&bytes), Some(head.clone()));
             let spread = Head { packed: None, ..head }.encode();
             prop_assert_eq!(Head::decode(&spread[..cut.index(spread.len())]), None);
