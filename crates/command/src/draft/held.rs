@@ -39,17 +39,17 @@ impl Held {
 /// The head that is held back, and what became of those before it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeldHeads {
-    now: Option<Box<Held>>,
+    now: Option<Held>,
     /// The running command has put `now`.
     is_own: bool,
-    /// Nothing was written since the head was put, and nobody has looked at it.
+    /// The head is of a spread row, nothing was written since it was put, and nobody has looked at it.
     is_fresh: bool,
     /// What the running command has found in `now`, and replaced or written.
-    before: Option<Box<Held>>,
+    before: Option<Held>,
     /// Where `before` stands among the changes, and where it ends, if it was written and not replaced.
     written: Option<(BatchMark, BatchMark)>,
-    /// Memory for the next head.
-    spare: Option<Box<Held>>,
+    /// Memory for the key of the next head.
+    spare: Vec<u8>,
     /// The number of the running command.
     by: usize,
     /// The head that the running command leaves is to be held back.
@@ -86,12 +86,12 @@ impl HeldHeads {
             if self.written.take().is_none() {
                 self.replaced.push((before.by, before.encoded_len));
             }
-            self.spare = Some(before);
+            self.spare = before.key;
         }
     }
 
     fn of(&self, database: u8, key: &[u8]) -> Option<&Held> {
-        self.now.as_deref().filter(|held| held.key.split_first() == Some((&database, key)))
+        self.now.as_ref().filter(|held| held.key.split_first() == Some((&database, key)))
     }
 
     /// Drops the head that is held back, if an earlier command has put it, and if a change that leaves `life` has the
@@ -102,38 +102,29 @@ impl HeldHeads {
         }
         // The code that applies the end of a life has to see it.
         let goes = self.now.take_if(|held| held.life().is_none() || held.life() == life);
-        let has_gone = goes.is_some();
-        if has_gone {
-            self.before = goes;
-        }
-        has_gone
+        let Some(held) = goes else { return false };
+        self.before = Some(held);
+        true
     }
 
     fn put(&mut self, (database, key): (u8, &[u8]), head: &Head, expire_at_ms: Option<u64>) {
         let (key_len, head_len) = (1 + key.len(), head.encoded_len());
         let encoded_len = Change::encoded_head_len(key_len, head_len, expire_at_ms) as u64;
         let (by, bytes) = (self.by, (key_len + head_len) as u64);
-        let mut stored = self.spare.as_mut().map(|spare| std::mem::take(&mut spare.key)).unwrap_or_default();
+        let mut stored = std::mem::take(&mut self.spare);
         stored.clear();
         stored.push(database);
         stored.extend_from_slice(key);
-        let held = Held { key: stored, head: head.clone(), expire_at_ms, by, encoded_len, bytes };
-        self.now = Some(match self.spare.take() {
-            Some(mut spare) => {
-                *spare = held;
-                spare
-            }
-            None => Box::new(held),
-        });
+        self.now = Some(Held { key: stored, head: head.clone(), expire_at_ms, by, encoded_len, bytes });
         self.is_own = true;
         // As with a head that is kept behind the last change.
         self.is_fresh = head.packed.is_none();
     }
 
     /// `held` was written between the two marks.
-    fn wrote(&mut self, held: Box<Held>, (from, to): (BatchMark, BatchMark)) {
+    fn wrote(&mut self, held: Held, (from, to): (BatchMark, BatchMark)) {
         if std::mem::take(&mut self.is_own) {
-            self.spare = Some(held);
+            self.spare = held.key;
             return;
         }
         self.late.push((from, held.by));
@@ -144,7 +135,7 @@ impl HeldHeads {
     /// The running command, which began at `mark`, is taken back.
     pub fn rewind(&mut self, mark: BatchMark) {
         if std::mem::take(&mut self.is_own) {
-            self.spare = self.now.take();
+            self.now = None;
         }
         if let Some(before) = self.before.take() {
             self.now = Some(before);
