@@ -418,8 +418,10 @@ fn nothing_is_missed_or_done_twice_when_links_break_and_servers_are_killed() {
         end_writes.send(true).expect("it writes");
         writer.await.expect("no panic");
         let before = import.tally.applied.load(Ordering::Relaxed);
-        wait_until(&import, |import| import.tally.is_in_step() && import.tally.applied.load(Ordering::Relaxed) > before)
-            .await;
+        wait_until(&import, |import| {
+            import.tally.is_in_step() && import.tally.applied.load(Ordering::Relaxed) > before
+        })
+        .await;
         let compared = verify_live(&import, &source.address(), None).await.expect("both answer");
         assert_eq!(compared.different, 0, "{:?}", compared.differences);
         // The import itself is killed, and goes on where it was.
