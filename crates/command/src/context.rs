@@ -110,6 +110,11 @@ impl<'a> Context<'a> {
         self.call.now_ms
     }
 
+    /// What the wall clock shows, in milliseconds since 1970. What has expired depends on [`Context::now_ms`] alone.
+    pub fn clock_ms(&self) -> u64 {
+        self.call.clock_ms
+    }
+
     /// The longest value that may be built up, in bytes.
     pub fn value_bytes_max(&self) -> usize {
         self.call.value_bytes_max

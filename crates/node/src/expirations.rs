@@ -1,10 +1,10 @@
-//! How a tenant's rows that have expired are deleted, whichever partition has them.
+//! When a tenant's rows expire, and how those that have expired are deleted, whichever partition has them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_io::Nanos;
 
-/// Whether expired rows of a tenant are deleted, and how many were.
+/// By which moment a tenant's rows expire, whether expired rows are deleted, and how many were.
 #[derive(Debug, Default)]
 pub struct Expirations {
     /// Nothing is deleted before this time, by the node's clock; 0 = deletion is not held back.
@@ -12,6 +12,10 @@ pub struct Expirations {
     /// Only rows that somebody asks for are deleted.
     wait_to_be_asked: AtomicBool,
     deleted: AtomicU64,
+    /// Before this time, by the node's clock, rows expire by no later moment than `paused_at_ms`; 0 = by the wall
+    /// clock.
+    paused_until: AtomicU64,
+    paused_at_ms: AtomicU64,
 }
 
 impl Expirations {
@@ -26,6 +30,25 @@ impl Expirations {
     pub(crate) fn are_held(&self, now: impl FnOnce() -> Nanos) -> bool {
         let until = self.held_until.load(Ordering::Relaxed);
         until != 0 && now() < until
+    }
+
+    /// Before `until`, by the node's clock, nothing expires that had not expired at `at_ms`, in milliseconds since
+    /// 1970. With an `until` of 0, rows expire by the wall clock again. Whoever wants a long pause asks for it again
+    /// and again: if that caller is gone, the pause ends.
+    pub fn pause_at(&self, at_ms: u64, until: Nanos) {
+        self.paused_at_ms.store(at_ms, Ordering::Relaxed);
+        self.paused_until.store(until, Ordering::Release);
+    }
+
+    /// The moment by which rows expire, in milliseconds since 1970, while the wall clock shows `wall_ms`, and the
+    /// node's clock what `now` gives.
+    #[inline]
+    pub fn judged_ms(&self, wall_ms: u64, now: impl FnOnce() -> Nanos) -> u64 {
+        let until = self.paused_until.load(Ordering::Acquire);
+        if until == 0 || now() >= until {
+            return wall_ms;
+        }
+        wall_ms.min(self.paused_at_ms.load(Ordering::Relaxed))
     }
 
     /// Sets whether expired rows are deleted and told only when somebody asks for them.

@@ -42,6 +42,7 @@ mod stall;
 mod strangers;
 mod swap;
 mod tenant;
+mod tenant_clock;
 mod tended;
 mod tick;
 mod watched_rows;

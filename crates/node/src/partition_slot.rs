@@ -168,8 +168,14 @@ impl PartitionSlot {
             self.note_space(&partition, partition.engine().space());
         }
         let space = self.space.lock();
-        let dead = space.dead_bytes_at(self.shared.machine.clock.unix_ms());
+        let dead = space.dead_bytes_at(self.judged_ms());
         DiskUse { stored: space.stored_bytes, living: space.stored_bytes.saturating_sub(dead) }
+    }
+
+    /// The moment by which its rows expire, in milliseconds since 1970.
+    fn judged_ms(&self) -> u64 {
+        let clock = &self.shared.machine.clock;
+        self.witnessed.expirations.judged_ms(clock.unix_ms(), || clock.now())
     }
 
     /// Notes the `space` that `partition` was seen to take, unless it has left since.
@@ -190,7 +196,7 @@ impl PartitionSlot {
         }
         let least = self.shared.config.tree.table_bytes / ASLEEP_SHARE;
         let space = self.space.lock();
-        let expired = space.deadlines.expired_bytes(self.shared.machine.clock.unix_ms());
+        let expired = space.deadlines.expired_bytes(self.judged_ms());
         expired >= least.max(1) && expired.saturating_mul(3) > space.stored_bytes
     }
 

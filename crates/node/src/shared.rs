@@ -27,6 +27,7 @@ use crate::removal;
 use crate::reserve::{self, Reserve};
 use crate::shared_log::{self, LogWriters, NodeLog};
 use crate::tenant::TermsBook;
+use crate::tenant_clock::TenantClock;
 use crate::tick::{self, Ticked, Ticker};
 use crate::witnessed::Witnessed;
 use crate::workers::Workers;
@@ -182,7 +183,7 @@ impl NodeShared {
             config: &self.config,
             engine,
             cache: Arc::clone(&self.cache),
-            clock: Arc::clone(&self.machine.clock),
+            clock: TenantClock::new(&self.machine.clock, &witnessed),
             workers: Arc::clone(&self.workers),
             memory: Arc::clone(&self.memory),
             control: Arc::clone(&self.control),

@@ -17,6 +17,9 @@ pub struct Call {
     pub databases: Databases,
     /// The moment that the command is judged by, in milliseconds since 1970: what has expired by then does not exist.
     pub now_ms: u64,
+    /// What the wall clock shows, in milliseconds since 1970: times that a command gives or tells count from here.
+    /// While expiry is paused, this is later than `now_ms`.
+    pub clock_ms: u64,
     /// The longest value that may be built up, in bytes.
     pub value_bytes_max: usize,
     /// How many entries of a stream are removed together where it is trimmed approximately.
@@ -66,6 +69,7 @@ impl Call {
             database,
             databases: Databases::AS_NAMED,
             now_ms,
+            clock_ms: now_ms,
             value_bytes_max,
             stream_node_entries: STREAM_NODE_ENTRIES,
             bill: OwnBill::default(),

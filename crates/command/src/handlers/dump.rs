@@ -258,7 +258,7 @@ pub async fn restore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if is_there && !options.replace {
         return Err(Error::new("BUSYKEY Target key name already exists."));
     }
-    let end = end_of(args.at(2), &options, now_ms)?;
+    let end = end_of(args.at(2), &options, cx.clock_ms())?;
     let loaded = match rdb::decode(args.at(3), cx.value_bytes_max(), cx.yields()).await {
         Ok(loaded) => loaded,
         Err(Refusal::VersionOrChecksum) => return Err(Error::new("ERR DUMP payload version or checksum are wrong")),

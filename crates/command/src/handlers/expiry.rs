@@ -114,13 +114,12 @@ impl Conditions {
 async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'static str) -> Outcome {
     let conditions = Conditions::parse(args)?;
     let time = integer(args.at(2))?;
-    let now_ms = cx.now_ms();
-    let new = unit.absolute_ms(time, now_ms).ok_or_else(|| Error::expire(command))?;
+    let new = unit.absolute_ms(time, cx.clock_ms()).ok_or_else(|| Error::expire(command))?;
     let key = args.at(1);
     let row = cx.get(key).await?.filter(|row| conditions.allow(row.expire_at_ms, new));
     if let Some(row) = &row {
         match u64::try_from(new) {
-            Ok(at) if at > now_ms => cx.put_content(cx.database(), key, &row.content, Some(at))?,
+            Ok(at) if at > cx.now_ms() => cx.put_content(cx.database(), key, &row.content, Some(at))?,
             // The time has passed, so the key expires now.
             _ => cx.delete(key)?,
         }
@@ -159,7 +158,7 @@ pub async fn persist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 /// if there is no key, and -1 if it has no expiry.
 async fn time_of(cx: &mut Context<'_>, args: Args<'_>, time: impl FnOnce(i64, i64) -> i64) -> Outcome {
     let row = cx.get(args.at(1)).await?;
-    let now_ms = cx.now_ms() as i64;
+    let now_ms = cx.clock_ms() as i64;
     cx.replies().integer(match row.map(|row| row.expire_at_ms) {
         None => -2,
         Some(None) => -1,

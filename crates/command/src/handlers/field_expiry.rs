@@ -78,12 +78,11 @@ async fn tell_each(
 
 async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'static str) -> Outcome {
     let found = hash(cx, args.at(1)).await?;
-    let now_ms = cx.now_ms();
     let time = integer(args.at(2))?;
     if time < 0 {
         return Err(NEGATIVE);
     }
-    let new = deadline(unit, time, now_ms, command)?;
+    let new = deadline(unit, time, cx.clock_ms(), command)?;
     let (conditions, at) = match Conditions::of(args.at(3)) {
         Some(conditions) => (conditions, 4),
         None => (Conditions::default(), 3),
@@ -94,7 +93,7 @@ async fn expire_in(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, command: &'
         args.iter_from(begin).for_each(|_| cx.replies().integer(NO_FIELD));
         return Ok(());
     };
-    let new_ms = u64::try_from(new).ok().filter(|&at| at > now_ms);
+    let new_ms = u64::try_from(new).ok().filter(|&at| at > cx.now_ms());
     let mut is_changed = false;
     for (index, name) in args.iter_from(begin).enumerate() {
         end_turn(cx.yields(), index).await;
@@ -169,7 +168,7 @@ async fn times_of(cx: &mut Context<'_>, args: Args<'_>, time: impl Fn(i64, i64) 
     // As in Redis, the type of the key's value is checked before the rest of the words.
     let hash = hash(cx, args.at(1)).await?;
     let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
-    let now_ms = cx.now_ms() as i64;
+    let now_ms = cx.clock_ms() as i64;
     let tell = |field: &Member| match field.expire_at_ms {
         None => NO_DEADLINE,
         Some(at) => time(i64::try_from(at).unwrap_or(i64::MAX), now_ms),

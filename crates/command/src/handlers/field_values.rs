@@ -137,7 +137,7 @@ pub async fn hgetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut found = hash(cx, args.at(1)).await?;
     let now_ms = cx.now_ms();
     let keep = (&b"PERSIST"[..], Ending::None, ONE_EXPIRY_OR_PERSIST);
-    let options = Options::parse(args, now_ms, "hgetex", keep, false, (1, WRONG_COUNT))?;
+    let options = Options::parse(args, cx.clock_ms(), "hgetex", keep, false, (1, WRONG_COUNT))?;
     let ending = options.ending.unwrap_or(Ending::Kept);
     cx.replies().array(args.len() - options.begin);
     let mut event = None;
@@ -176,7 +176,7 @@ pub async fn hsetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut hash = cx.collection_or_new(args.at(1), RowType::Hash).await?;
     let now_ms = cx.now_ms();
     let keep = (&b"KEEPTTL"[..], Ending::Kept, ONE_EXPIRY_OR_KEEP);
-    let options = Options::parse(args, now_ms, "hsetex", keep, true, (2, Error::arity("hsetex")))?;
+    let options = Options::parse(args, cx.clock_ms(), "hsetex", keep, true, (2, Error::arity("hsetex")))?;
     let names = || args.iter_from(options.begin).step_by(2);
     if let Some(all_exist) = options.all_exist {
         for (index, name) in names().enumerate() {

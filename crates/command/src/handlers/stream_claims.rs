@@ -95,7 +95,7 @@ async fn give(
     let before = pending.map_or(1, |pending| pending.deliveries);
     let deliveries = claim.deliveries.unwrap_or(before.saturating_add(u64::from(!claim.just_ids)));
     let value = PendingValue { delivered_ms: claim.delivered_ms, deliveries, consumer: claim.consumer.into() };
-    let now_ms = cx.now_ms();
+    let now_ms = cx.clock_ms();
     stream.consumer_or_new(cx, group, claim.consumer).await?.value.seen_ms = now_ms;
     stream.put_pending(cx, group, id, pending, &value).await
 }
@@ -156,7 +156,7 @@ pub async fn xclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let idle_min_ms = idle_min(args.at(4), "XCLAIM")?;
     // The ids end at the first word that is no id.
     let ids: Vec<EntryId> = args.iter_from(5).map_while(|word| stream_ids::exact(word, 0).ok()).collect();
-    let now_ms = cx.now_ms();
+    let now_ms = cx.clock_ms();
     let options = Options::parse(args, 5 + ids.len(), now_ms)?;
     let claim = Claim {
         consumer: args.at(3),
@@ -215,7 +215,7 @@ async fn sweep(
     from: EntryId,
     mut count: u64,
 ) -> Outcome<Swept> {
-    let now_ms = cx.now_ms();
+    let now_ms = cx.clock_ms();
     let mut looks = count.saturating_mul(LOOKS_PER_CLAIM);
     let mut swept = Swept::default();
     let mut left = Some(stream.pending_range(group, None, from, EntryId::MAX));
@@ -266,7 +266,7 @@ pub async fn xautoclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     let (mut stream, mut group) = of_key(cx, args).await?;
-    let now_ms = cx.now_ms();
+    let now_ms = cx.clock_ms();
     let claim = Claim { consumer: args.at(3), idle_min_ms, just_ids, delivered_ms: now_ms, deliveries: None };
     let Swept { next, claimed, gone } =
         sweep(cx, &mut stream, &mut group, &claim, from, count.min(CLAIMED_MAX)).await?;

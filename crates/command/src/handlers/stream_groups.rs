@@ -98,7 +98,7 @@ pub async fn xgroup(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             let (mut stream, mut group) = of_key(cx, args).await?;
             let is_new = stream.consumer(cx, &mut group, args.at(4)).await?.is_none();
             if is_new {
-                let now_ms = cx.now_ms();
+                let now_ms = cx.clock_ms();
                 stream.consumer_or_new(cx, &mut group, args.at(4)).await?.value.seen_ms = now_ms;
                 stream.save_group(cx, &mut group)?;
                 cx.save_stream(&mut stream)?;

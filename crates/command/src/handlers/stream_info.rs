@@ -273,7 +273,7 @@ async fn consumers(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let stream = cx.stream(args.at(2)).await?.ok_or(NO_SUCH_KEY)?;
     let group = stream.group(cx, args.at(3)).await?.ok_or_else(|| no_such_group(args.at(2), args.at(3)))?;
     let mut untold = Untold::announce(cx, group.value.consumers);
-    let (now_ms, mut behind) = (cx.now_ms(), None::<Vec<u8>>);
+    let (now_ms, mut behind) = (cx.clock_ms(), None::<Vec<u8>>);
     loop {
         let page = stream.consumers_behind(cx, &group, behind.as_deref()).await?;
         let Some((last, _)) = page.last() else { return untold.end() };
@@ -387,7 +387,7 @@ async fn summary(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group) -> Ou
 }
 
 async fn listed(cx: &mut Context<'_>, stream: &Stream<'_>, group: &Group, wanted: Wanted<'_>) -> Outcome {
-    let (now_ms, mut told, mut found) = (cx.now_ms(), 0, Replies::default());
+    let (now_ms, mut told, mut found) = (cx.clock_ms(), 0, Replies::default());
     found.protocol = cx.replies().protocol;
     let mut left =
         (wanted.from <= wanted.to).then(|| stream.pending_range(group, wanted.consumer, wanted.from, wanted.to));

@@ -382,7 +382,8 @@ async fn deliver(
                 };
                 may_be_pending = Some(may_be);
                 let before = if may_be { stream.pending(cx, group, entry.id).await? } else { None };
-                let value = PendingValue { delivered_ms: cx.now_ms(), deliveries: 1, consumer: asking.consumer.into() };
+                let value =
+                    PendingValue { delivered_ms: cx.clock_ms(), deliveries: 1, consumer: asking.consumer.into() };
                 stream.put_pending(cx, group, entry.id, before.as_ref(), &value).await?;
             }
             group.value.read = read_with(stream.detail(), stream.len(), group.value.read, entry.id);
@@ -394,7 +395,7 @@ async fn deliver(
     if delivered.is_empty() {
         return Ok(None);
     }
-    stream.consumer_or_new(cx, group, asking.consumer).await?.value.seen_ms = cx.now_ms();
+    stream.consumer_or_new(cx, group, asking.consumer).await?.value.seen_ms = cx.clock_ms();
     Ok(Some(delivered))
 }
 
@@ -421,7 +422,7 @@ async fn history(
     asking: &mut Asking<'_>,
     id: EntryId,
 ) -> Outcome<Option<Delivered>> {
-    let now_ms = cx.now_ms();
+    let now_ms = cx.clock_ms();
     stream.consumer_or_new(cx, group, asking.consumer).await?.value.seen_ms = now_ms;
     let range = id.next().map(|from| stream.pending_range(group, Some(asking.consumer), from, EntryId::MAX));
     let (mut delivered, mut wanted, mut left) = (Delivered::new(), asking.count.min(DELIVERED_MAX), range);

@@ -51,7 +51,7 @@ pub async fn xadd(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         None => cx.new_stream(args.at(1)),
     };
-    let id = next_id(&stream, options.id, cx.now_ms())?;
+    let id = next_id(&stream, options.id, cx.clock_ms())?;
     stream.append(cx, id, args.iter_from(options.end))?;
     cx.tell(Classes::STREAM, "xadd", args.at(1));
     if let Some(trim) = options.trim

@@ -90,7 +90,7 @@ pub async fn set(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
     let options = SetOptions::parse(args)?;
     let expire_at_ms = match options.expiry {
-        Some((unit, time)) => Some(Expiry::parse(unit, time, cx.now_ms(), "set")?),
+        Some((unit, time)) => Some(Expiry::parse(unit, time, cx.clock_ms(), "set")?),
         None => None,
     };
     if options.is_blind() {
@@ -129,7 +129,7 @@ pub async fn psetex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 async fn set_expiring(cx: &mut Context<'_>, args: Args<'_>, unit: Unit, name: &'static str) -> Outcome {
-    let expire_at_ms = Some(Expiry::parse(unit, args.at(2), cx.now_ms(), name)?);
+    let expire_at_ms = Some(Expiry::parse(unit, args.at(2), cx.clock_ms(), name)?);
     cx.put(args.at(1), args.at(3), expire_at_ms)?;
     cx.replies().ok();
     Ok(())
@@ -183,7 +183,7 @@ pub async fn getex(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if let Some(row) = cx.string(key).await? {
         if persist || expiry.is_some() {
             let expire_at_ms = match expiry {
-                Some((unit, time)) => Some(Expiry::parse(unit, time, cx.now_ms(), "getex")?),
+                Some((unit, time)) => Some(Expiry::parse(unit, time, cx.clock_ms(), "getex")?),
                 None => None,
             };
             if expire_at_ms.is_some_and(|at| at <= cx.now_ms()) {

@@ -480,6 +480,9 @@ impl<S: Store> Session<S> {
         }
         (call.is_again, call.databases) = (self.is_again, self.databases());
         if let Some(login) = &self.login {
+            if let Some(expirations) = login.store.expirations() {
+                call.now_ms = expirations.judged_ms(call.clock_ms, || self.outbox.server.clock.now());
+            }
             call.wants = login.account().key_events.wants();
             call.by = self.outbox.client.id;
         }

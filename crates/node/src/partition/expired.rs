@@ -6,6 +6,9 @@
 //!   has met after their deadline, and those that somebody has asked for by key after their deadline. For the latter,
 //!   the read that finds the key gone deletes it, as `DEL` would.
 //!
+//! While the tenant's expiry is [paused](crate::Expirations::pause_at), that clock stands still for its partitions
+//! ([`crate::tenant_clock`]).
+//!
 //! A lower bound for the clock would be simpler, and worse: after an hour in which the clock was ten years ahead, every
 //! key that is given a deadline would be expired from the start for ten years.
 //!

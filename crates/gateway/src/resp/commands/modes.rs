@@ -10,13 +10,19 @@ use crate::resp::session::Session;
 use crate::resp::ticket::Ending;
 use crate::store::Store;
 
+/// The longest pause of expiry, in milliseconds: whoever wants a longer one asks again meanwhile. If it is gone, the
+/// tenant must not keep for long what has expired.
+const EXPIRY_PAUSE_MS_MAX: u64 = 60_000;
+const LONG_EXPIRY_PAUSE: Error = Error::new("ERR expiry is paused for at most 60000 milliseconds at a time");
+const NOTHING_EXPIRES: Error = Error::new("ERR expiry cannot be paused here");
 const UNBLOCKED: Error = Error::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
 
 /// Runs the subcommand; `false` if it is not one of these.
 pub(super) fn run<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome<bool> {
     let subcommand = lower(args.at(1));
     let name = subcommand.as_slice();
-    if matches!(name, b"pause" | b"unblock") && args.len() > 4 {
+    let words_max = if name == b"pause" { 5 } else { 4 };
+    if matches!(name, b"pause" | b"unblock") && args.len() > words_max {
         return Err(Error::subcommand("client", args.at(1)));
     }
     match name {
@@ -38,17 +44,39 @@ pub(super) fn run<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome
 }
 
 fn pause<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
-    let all = match args.get(3) {
-        None => true,
-        Some(mode) if mode.eq_ignore_ascii_case(b"ALL") => true,
-        Some(mode) if mode.eq_ignore_ascii_case(b"WRITE") => false,
-        Some(_) => return Err(Error::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    let all = match (args.get(3), args.get(4)) {
+        (Some(mode), Some(at)) if mode.eq_ignore_ascii_case(b"EXPIRY") => return pause_expiry(session, args.at(2), at),
+        (_, Some(_)) => return Err(Error::subcommand("client", args.at(1))),
+        (None, None) => true,
+        (Some(mode), None) if mode.eq_ignore_ascii_case(b"ALL") => true,
+        (Some(mode), None) if mode.eq_ignore_ascii_case(b"WRITE") => false,
+        (Some(_), None) => return Err(Error::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    let millis = parse_i64(args.at(2)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
-    let millis = u64::try_from(millis).map_err(|_| Error::new("ERR timeout is negative"))?;
+    let millis = duration(args.at(2))?;
     let now = session.outbox.server.clock.now();
     let until = session.pause().begin(now, now.saturating_add(millis.saturating_mul(1_000_000)), all);
     hold_expired(session, until);
+    session.outbox.replies.ok();
+    Ok(())
+}
+
+/// How long a pause is to be, in milliseconds.
+fn duration(word: &[u8]) -> Outcome<u64> {
+    let millis = parse_i64(word).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
+    u64::try_from(millis).map_err(|_| Error::new("ERR timeout is negative"))
+}
+
+/// For so many milliseconds nothing of the tenant's expires that had not expired at the moment `at`, in milliseconds
+/// since 1970; 0 ends such a pause.
+fn pause_expiry<S: Store>(session: &mut Session<S>, millis: &[u8], at: &[u8]) -> Outcome {
+    let at_ms = u64::try_from(integer(at)?).map_err(|_| Error::new("ERR the moment is negative"))?;
+    let millis = duration(millis)?;
+    if millis > EXPIRY_PAUSE_MS_MAX {
+        return Err(LONG_EXPIRY_PAUSE);
+    }
+    let now = session.outbox.server.clock.now();
+    let until = if millis == 0 { 0 } else { now.saturating_add(millis * 1_000_000) };
+    session.store()?.expirations().ok_or(NOTHING_EXPIRES)?.pause_at(at_ms, until);
     session.outbox.replies.ok();
     Ok(())
 }

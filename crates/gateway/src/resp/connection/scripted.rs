@@ -430,7 +430,7 @@ impl Scripted {
     async fn show(&mut self, command: &Command, args: Args<'_>) {
         let Some(lines) = &mut self.monitored else { return };
         if self.monitored_bytes < MONITORED_BYTES_MAX && monitored::is_shown(command, args) {
-            let line = monitored::line((self.terms.call.now_ms, self.database, "lua"), command, args, YIELD).await;
+            let line = monitored::line((self.terms.call.clock_ms, self.database, "lua"), command, args, YIELD).await;
             self.monitored_bytes += line.len();
             lines.push(line);
         }
@@ -475,7 +475,7 @@ impl Scripted {
             Id::Ping if args.len() == 1 => self.host.replies().simple("PONG"),
             Id::Ping | Id::Echo => self.host.replies().bulk(args.at(1)),
             Id::Time => {
-                let ms = self.terms.call.now_ms;
+                let ms = self.terms.call.clock_ms;
                 let replies = self.host.replies();
                 replies.array(2);
                 replies.bulk((ms / 1000).to_string().as_bytes());
