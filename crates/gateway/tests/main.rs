@@ -17,6 +17,7 @@ mod leaks;
 mod noisy_neighbour;
 mod operator;
 mod partitions;
+mod paused_expiry;
 mod protocol;
 mod pubsub;
 mod quota;

@@ -10,9 +10,10 @@ use weir_model::VALUE_BYTES_MAX;
 
 use super::Partition;
 
-/// Runs the command `line`, tells its events, and waits for its commit; gives the answer.
+/// Runs the command `line` at the moment that the partition's clock shows, tells its events, and waits for its commit;
+/// gives the answer.
 pub(super) fn ask(sim: &Sim, partition: &Arc<Partition>, line: &str) -> String {
-    let request = Request::new(0, sim.clock().unix_ms(), line.split(' ').map(str::as_bytes));
+    let request = Request::new(0, partition.clock.unix_ms(), line.split(' ').map(str::as_bytes));
     let command = table::find(request.args().at(0)).expect("a command");
     let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
     let mut call = request.call(VALUE_BYTES_MAX);

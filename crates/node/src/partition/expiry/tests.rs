@@ -361,3 +361,45 @@ fn what_has_expired_is_counted_once_whoever_finds_it() {
         assert_eq!(tenant.expirations().deleted(), 0);
     }
 }
+
+/// As while an import follows a source that gives keys more time. Merges drop nothing, either.
+#[test]
+fn nothing_expires_while_expiry_is_paused_and_what_is_due_does_behind_it() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        let tenant = world.node.tenant(&TenantName::built_in()).expect("it is there");
+        world.listen("Ex");
+        for line in ["SET a 1 PX 1000", "SET b 1 PX 1000", "HSET h f 1 g 1", "HPEXPIRE h 1000 FIELDS 1 f"] {
+            world.ask(line);
+        }
+        tenant.expirations().pause_at(world.now_ms(), world.sim.clock().now() + 10_000_000_000);
+        world.pass(2_000);
+        world.to_tables();
+        world.pass(3_000);
+        assert_eq!((world.ask("MGET a b"), world.told()), ("*2\r\n$1\r\n1\r\n$1\r\n1\r\n".to_owned(), Vec::new()));
+        assert_eq!(world.ask("HGET h f"), "$1\r\n1\r\n", "on {engine}");
+        assert_eq!(world.ask(&format!("PEXPIREAT a {}", world.now_ms() + 60_000)), ":1\r\n", "on {engine}");
+        // Nobody asks for a longer pause.
+        world.pass(10_000);
+        assert_eq!(world.told(), ["expired b"], "on {engine}");
+        assert_eq!((world.ask("EXISTS a b"), world.ask("HLEN h")), (":1\r\n".to_owned(), ":1\r\n".to_owned()));
+    }
+}
+
+#[test]
+fn what_had_expired_before_expiry_was_paused_stays_away() {
+    for engine in EngineKind::ALL {
+        let world = World::new(engine);
+        let tenant = world.node.tenant(&TenantName::built_in()).expect("it is there");
+        world.ask("SET a 1 PX 1000");
+        world.ask("SET b 1 PX 5000");
+        world.pass(2_000);
+        let until = world.sim.clock().now() + 10_000_000_000;
+        tenant.expirations().pause_at(world.now_ms(), until);
+        world.pass(5_000);
+        assert_eq!((world.ask("EXISTS a"), world.ask("EXISTS b")), (":0\r\n".to_owned(), ":1\r\n".to_owned()));
+        // The moment moves on.
+        tenant.expirations().pause_at(world.now_ms(), until);
+        assert_eq!(world.ask("EXISTS b"), ":0\r\n", "on {engine}");
+    }
+}
