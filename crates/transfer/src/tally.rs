@@ -68,6 +68,9 @@ pub struct Tally {
     pub source: AtomicU64,
     /// How often the transfer began anew.
     pub restarts: AtomicU64,
+    /// The last moment, in milliseconds since 1970, up to which the target is known to have all that the source did;
+    /// 0 = there is none yet.
+    pub in_step_ms: AtomicU64,
     refused: AtomicU64,
     kept: Mutex<Kept>,
 }
@@ -86,6 +89,7 @@ impl Default for Tally {
             applied: AtomicU64::default(),
             source: AtomicU64::new(u64::MAX),
             restarts: AtomicU64::default(),
+            in_step_ms: AtomicU64::default(),
             refused: AtomicU64::default(),
             kept: Mutex::default(),
         }

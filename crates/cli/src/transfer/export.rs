@@ -59,7 +59,7 @@ impl Export {
     #[allow(clippy::disallowed_methods, reason = "the user's file is no part of the data directory")]
     pub fn run(self) -> Outcome {
         let clock: Arc<dyn Clock> = RealClock::new();
-        let target = Target { address: self.login.address(&self.tenant)?, clock: Arc::clone(&clock) };
+        let target = Target::new(self.login.address(&self.tenant)?, Arc::clone(&clock));
         let wrong = |path: &Path, error: std::io::Error| format!("cannot write {}: {error}", path.display());
         if self.to.exists() {
             return Err(format!("{} is there already: choose another name, or remove it", self.to.display()).into());

@@ -100,7 +100,7 @@ impl Import {
             rate: self.rate_limit,
             until_in_step: self.until_in_step,
         };
-        let target = Target { address, clock: Arc::clone(&clock) };
+        let target = Target::new(address, Arc::clone(&clock));
         let work = Work { target, choice, tally: Arc::default(), whole_bytes_max: WHOLE_BYTES_MAX, clock };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         runtime.block_on(self.work(source, work))

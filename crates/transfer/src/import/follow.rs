@@ -332,7 +332,7 @@ mod tests {
     pub(super) fn import() -> Import {
         let address = Address::plain("127.0.0.1").expect("an address");
         let clock: Arc<dyn weir_io::Clock> = RealClock::new();
-        let target = Target { address, clock: Arc::clone(&clock) };
+        let target = Target::new(address, Arc::clone(&clock));
         Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
     }
 

@@ -18,8 +18,10 @@ use super::{Choice, Import};
 use crate::address::Address;
 use crate::failure::{Failure, Remedy, Result};
 use crate::rdb::{Dump, Input};
+use crate::resp::Connection;
 use crate::source::{Acks, Attached, Snapshot, SocketBytes, attach};
 use crate::tally::Phase;
+use crate::target::{ExpiryPause, Target, end_expiry_pause, keep_expiry_paused};
 use crate::within::{SECOND, pause};
 
 /// How long the source may be away, in seconds.
@@ -53,6 +55,7 @@ struct Live<'i> {
 /// the snapshot had been whole.
 pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Receiver<bool>) -> Result<Position> {
     let mut connection = import.target.connect().await?;
+    let import = &pausing_expiry(import, &mut connection).await?;
     let value_bytes_max = import.target.value_bytes_max(&mut connection).await?;
     let partitions = Partitions::new(import.target.partitions(&mut connection).await?);
     drop(connection);
@@ -68,11 +71,12 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
         live.steps.end().await?;
         import.check_empty().await?;
     }
-    // A set of one task: it ends also if this future is dropped.
-    let mut watcher = JoinSet::new();
-    watcher.spawn(crate::source::watch(source.clone(), Arc::clone(&import.tally), Arc::clone(&import.clock)));
+    // Tasks of a set end also if this future is dropped.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(crate::source::watch(source.clone(), Arc::clone(&import.tally), Arc::clone(&import.clock)));
+    tasks.spawn(keep_expiry_paused(import.target.clone()));
     let done = live.run(&mut stop).await;
-    drop(watcher);
+    tasks.shutdown().await;
     done?;
     let position = live.position.ok_or_else(|| {
         Failure::new(
@@ -80,7 +84,22 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
         )
     })?;
     live.steps.end().await?;
+    end_expiry_pause(&import.target).await?;
     Ok(position)
+}
+
+/// The import, which pauses the tenant's expiry until it is in step, if the server can do that.
+async fn pausing_expiry(import: &Import, connection: &mut Connection) -> Result<Import> {
+    let expiry_pause = ExpiryPause::new(&import.tally, import.clock.unix_ms());
+    let refused = expiry_pause.try_begin(connection).await?;
+    if let Some(error) = &refused {
+        import.tally.note(format!(
+            "the server does not pause expiry for this import ({error}): keys that the source keeps alive with EXPIRE \
+             may be lost"
+        ));
+    }
+    let expiry_pause = refused.is_none().then(|| Arc::new(expiry_pause));
+    Ok(Import { target: Target { expiry_pause, ..import.target.clone() }, ..import.clone() })
 }
 
 impl Live<'_> {

@@ -86,7 +86,8 @@ async fn load_key<B: Bytes>(
         tally.refuse(database, &name, OWN_NAME);
         return Ok(());
     }
-    if expire_at_ms.is_some_and(|end| end <= import.clock.unix_ms()) {
+    // While its expiry is paused, the target takes what the source may have given more time meanwhile.
+    if expire_at_ms.is_some_and(|end| import.target.has_expired(end)) {
         tally.expired.fetch_add(1, Ordering::Relaxed);
         return Ok(());
     }

@@ -177,7 +177,7 @@ mod tests {
                 let address = server(answer).await;
                 let failure = attach(&address, None, &clock).await.err().expect("no source");
                 assert_eq!(failure.remedy, remedy, "{failure}");
-                let target = Target { address, clock: Arc::clone(&clock) };
+                let target = Target::new(address, Arc::clone(&clock));
                 let failure = target.connect().await.err().expect("no target");
                 assert_eq!(failure.remedy, remedy, "{failure}");
             }
@@ -200,7 +200,7 @@ mod tests {
                     let address = Address { password: password.to_owned(), ..server(answer).await };
                     let failure = attach(&address, None, &clock).await.err().expect("no source");
                     assert_eq!(failure.remedy, remedy, "{failure}");
-                    let target = Target { address, clock: Arc::clone(&clock) };
+                    let target = Target::new(address, Arc::clone(&clock));
                     let failure = target.connect().await.err().expect("no target");
                     assert_eq!(failure.remedy, remedy, "{failure}");
                 }

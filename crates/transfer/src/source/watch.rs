@@ -1,6 +1,7 @@
 //! Asks the source once a second how far it is.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_io::Clock;
 
@@ -16,16 +17,23 @@ const ANSWER_SECONDS: u64 = 2;
 /// Tells `tally` where the source is, until it is dropped.
 pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
     let mut connection: Option<Connection> = None;
+    // When the question was asked that was answered last.
+    let mut asked_ms = 0;
     loop {
         pause(&clock, 1_000).await;
         if tally.phase() != Phase::Following {
             continue;
         }
+        if tally.is_in_step() {
+            tally.in_step_ms.fetch_max(asked_ms, Ordering::Relaxed);
+        }
+        let now_ms = clock.unix_ms();
         let Ok(reply) = ask(&mut connection, &address, &clock).await else {
             // The task that follows the source reports what is wrong with it.
             tally.tell_source(None);
             continue;
         };
+        asked_ms = now_ms;
         let source = position(&reply);
         tally.tell_source(source);
         if source.is_none() {

@@ -2,6 +2,7 @@
 
 mod batch;
 mod breaks;
+mod expiry;
 mod lane;
 mod lanes;
 mod parts;
@@ -17,6 +18,7 @@ use crate::within::{SECOND, pause};
 
 pub use self::batch::Batch;
 pub use self::breaks::Breaks;
+pub use self::expiry::{ExpiryPause, end_expiry_pause, keep_expiry_paused};
 pub use self::lanes::Lanes;
 pub use self::parts::{Whole, push_function, push_part, push_whole};
 
@@ -38,13 +40,25 @@ pub struct Target {
     pub address: Address,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// How the tenant's expiry is paused; `None` = keys expire by its clock.
+    pub expiry_pause: Option<Arc<ExpiryPause>>,
 }
 
 impl Target {
-    /// Opens a connection and logs in.
+    /// A tenant whose keys expire by its clock.
+    pub fn new(address: Address, clock: Arc<dyn Clock>) -> Self {
+        Self { address, clock, expiry_pause: None }
+    }
+
+    /// Whether a key with this deadline, in milliseconds since 1970, need not be written: it has expired.
+    pub fn has_expired(&self, expire_at_ms: u64) -> bool {
+        expire_at_ms <= self.expiry_pause.as_ref().map_or_else(|| self.clock.unix_ms(), |paused| paused.at_ms())
+    }
+
+    /// Opens a connection, logs in, and pauses the tenant's expiry if that is wanted.
     ///
     /// # Errors
-    /// There is no server, or it refuses the login.
+    /// There is no server, or it refuses the login or the pause.
     pub async fn connect(&self) -> Result<Connection> {
         let mut connection = Connection::open(&self.address, &self.clock).await?;
         match connection.call(&["PING"]).await? {
@@ -59,7 +73,12 @@ impl Target {
                     _ => Failure::new(message),
                 })
             }
-            _ => Ok(connection),
+            _ => {
+                if let Some(expiry_pause) = &self.expiry_pause {
+                    expiry_pause.renew(&mut connection).await?;
+                }
+                Ok(connection)
+            }
         }
     }
 

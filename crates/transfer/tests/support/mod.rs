@@ -96,7 +96,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 
 pub fn import(target: Address, choice: Choice) -> Import {
     let clock: Arc<dyn Clock> = RealClock::new();
-    let target = Target { address: target, clock: Arc::clone(&clock) };
+    let target = Target::new(target, Arc::clone(&clock));
     Import { target, choice, tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
 }
 

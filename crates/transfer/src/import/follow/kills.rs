@@ -69,7 +69,7 @@ pub(super) fn expected() -> Rows {
 }
 
 pub(super) fn import(tenant: &FakeTenant, clock: Arc<dyn weir_io::Clock>) -> Import {
-    let target = Target { address: tenant.address.clone(), clock: Arc::clone(&clock) };
+    let target = Target::new(tenant.address.clone(), Arc::clone(&clock));
     Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
 }
 

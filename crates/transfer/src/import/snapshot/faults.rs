@@ -96,7 +96,7 @@ async fn import_into(
     whole_bytes_max: usize,
 ) -> (Import, Result) {
     let file = dump(rows).await;
-    let target = Target { address: store.address.clone(), clock: Arc::clone(&clock) };
+    let target = Target::new(store.address.clone(), Arc::clone(&clock));
     let import = Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max, clock };
     let done = import_file(&import, &file[..], file.len() as u64).await;
     (import, done)
@@ -241,7 +241,7 @@ fn a_disk_that_stays_broken_ends_the_import() {
 fn what_fails_for_good_at_the_target_is_not_tried_with_another_snapshot() {
     in_runtime(async {
         let store = FakeStore::start(Faults { fail_before: 1, ..Faults::default() }).await;
-        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let target = Target::new(store.address.clone(), HastyClock::new());
         let mut lanes = Lanes::new(&target, &Arc::default());
         lanes.batch(0, b"key").await.expect("a batch").push(&["SET", "key", "value"]);
         let failure = lanes.finish().await.expect_err("nothing can be written");
@@ -332,7 +332,7 @@ fn a_string_that_is_too_long_for_the_tenant_is_not_what_it_has() {
 fn a_key_of_several_batches_counts_if_all_of_them_were_taken() {
     in_runtime(async {
         let store = FakeStore::start(Faults::default()).await;
-        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let target = Target::new(store.address.clone(), HastyClock::new());
         let tally: Arc<Tally> = Arc::default();
         let mut lanes = Lanes::new(&target, &tally);
         // More than a batch has.
@@ -357,7 +357,7 @@ fn a_key_of_several_batches_counts_if_all_of_them_were_taken() {
 fn a_key_counts_as_refused_once_however_many_of_its_requests_are() {
     in_runtime(async {
         let store = FakeStore::start(Faults::default()).await;
-        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let target = Target::new(store.address.clone(), HastyClock::new());
         let tally: Arc<Tally> = Arc::default();
         let mut lanes = Lanes::new(&target, &tally);
         // More than a batch has.
@@ -383,7 +383,7 @@ fn a_key_counts_as_refused_once_however_many_of_its_requests_are() {
 fn a_key_of_which_something_is_left_out_counts_as_refused_once() {
     in_runtime(async {
         let store = FakeStore::start(Faults::default()).await;
-        let target = Target { address: store.address.clone(), clock: HastyClock::new() };
+        let target = Target::new(store.address.clone(), HastyClock::new());
         let tally: Arc<Tally> = Arc::default();
         let mut lanes = Lanes::new(&target, &tally).within(1_000);
         let long = "v".repeat(2_000);
@@ -417,7 +417,7 @@ fn libraries_of_functions_that_are_refused_are_listed_one_by_one() {
         file.extend(writer.end());
         let store = FakeStore::start(Faults::default()).await;
         let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
-        let target = Target { address: store.address.clone(), clock: Arc::clone(&clock) };
+        let target = Target::new(store.address.clone(), Arc::clone(&clock));
         let import = Import { target, choice: Choice::default(), tally: Arc::default(), whole_bytes_max: 1, clock };
         import_file(&import, &file[..], file.len() as u64).await.expect("the rest is imported");
         let refused: Vec<String> = import.tally.refused().0.into_iter().map(|refused| refused.what).collect();
