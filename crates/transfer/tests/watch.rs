@@ -99,3 +99,28 @@ fn a_transfer_that_does_not_follow_is_not_in_step_and_has_no_lag() {
         assert_eq!((tally.lag(), tally.is_in_step()), (None, false), "{phase:?}");
     }
 }
+
+#[test]
+fn the_moment_up_to_which_a_transfer_was_in_step_is_when_the_source_was_asked() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+        let (clock, tally) = (Arc::new(HastyClock(AtomicU64::new(0))), Arc::<Tally>::default());
+        let in_step_ms = || tally.in_step_ms.load(Ordering::Relaxed);
+        tally.set_phase(Phase::Following);
+        tally.apply(100);
+        let watching = tokio::spawn(watch(address, Arc::clone(&tally), clock));
+        let (mut stream, _) = listener.accept().await.expect("it asks");
+        // It asks at 1 s, 2 s, and so on. Behind each question, the one before has counted.
+        answer(&mut stream, 100).await;
+        answer(&mut stream, 200).await;
+        assert_eq!(in_step_ms(), 1_000);
+        // Behind by 100.
+        answer(&mut stream, 200).await;
+        assert_eq!(in_step_ms(), 1_000);
+        tally.apply(200);
+        answer(&mut stream, 200).await;
+        assert_eq!(in_step_ms(), 3_000);
+        watching.abort();
+    });
+}

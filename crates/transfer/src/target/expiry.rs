@@ -93,3 +93,68 @@ pub async fn keep_expiry_paused(target: Target) {
         connection = within(&target.clock, ANSWER_SECONDS, "CLIENT PAUSE", asked).await.ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use weir_io::real::RealClock;
+
+    use super::*;
+    use crate::address::Address;
+    use crate::resp::take_request;
+
+    /// A target that answers every request with `answer`; and the requests.
+    async fn server(answer: &'static str) -> (Target, UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+        let (told, requests) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut received = Vec::new();
+                while stream.read_buf(&mut received).await.is_ok_and(|len| len > 0) {
+                    let mut rest = &received[..];
+                    let mut answers = String::new();
+                    while let Some(words) = take_request(&mut rest).expect("requests") {
+                        told.send(String::from_utf8_lossy(&words.join(&b' ')).into_owned()).expect("the test runs");
+                        answers += answer;
+                    }
+                    received = rest.to_vec();
+                    stream.write_all(answers.as_bytes()).await.expect("it reads");
+                }
+            }
+        });
+        (Target::new(address, RealClock::new()), requests)
+    }
+
+    fn in_runtime<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn every_connection_pauses_expiry_at_the_moment_at_which_the_import_was_in_step() {
+        in_runtime(async {
+            let (target, mut requests) = server("+OK\r\n").await;
+            let tally = Arc::<Tally>::default();
+            let target = Target { expiry_pause: Some(Arc::new(ExpiryPause::new(&tally, 10_000))), ..target };
+            let mut sent = || requests.try_recv().expect("it was sent");
+            drop(target.connect().await.expect("it answers"));
+            assert_eq!([sent(), sent()], ["PING", "CLIENT PAUSE 60000 EXPIRY 9000"]);
+            tally.in_step_ms.store(30_000, Ordering::Relaxed);
+            end_expiry_pause(&target).await.expect("it answers");
+            let last = ["PING", "CLIENT PAUSE 60000 EXPIRY 29000", "CLIENT PAUSE 0 EXPIRY 0"];
+            assert_eq!([sent(), sent(), sent()], last);
+        });
+    }
+
+    #[test]
+    fn a_server_that_cannot_pause_expiry_says_so() {
+        in_runtime(async {
+            let (target, _requests) = server("-ERR mode\r\n").await;
+            let mut connection = Connection::open(&target.address, &target.clock).await.expect("it listens");
+            let refused = ExpiryPause::new(&Arc::default(), 0).try_begin(&mut connection).await;
+            assert_eq!(refused.expect("it answers").as_deref(), Some("ERR mode"));
+        });
+    }
+}

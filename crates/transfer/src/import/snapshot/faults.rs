@@ -15,8 +15,9 @@ use crate::failure::{Remedy, Result};
 use crate::import::hasty_clock::HastyClock;
 use crate::import::{Choice, Import, import_file};
 use crate::tally::Tally;
-use crate::target::{Lanes, Target};
+use crate::target::{ExpiryPause, Lanes, Target};
 use crate::verify::verify_file;
+use crate::within::pause;
 
 /// A stream of `count` entries, with a group in which some of them are pending.
 fn stream(count: u64) -> StreamShape {
@@ -444,5 +445,34 @@ fn keys_that_are_named_like_ours_are_listed_and_left_out() {
         // A comparison leaves them out, too.
         let file = dump(&rows).await;
         assert_eq!(verify_file(&import, &file[..]).await.expect("both can be read").keys, 1);
+    });
+}
+
+#[test]
+fn a_key_whose_time_is_over_is_imported_while_the_expiry_of_the_tenant_is_paused() {
+    in_runtime(async {
+        let mut writer = Writer::new(&[]);
+        for (key, end_ms) in [("gone", 1_000), ("extended", 5_000), ("lives", 1_000_000)] {
+            let payload = encode(&Loaded::String(b"value".to_vec()), Yield::PLAIN).await;
+            let (&kind, body) = payload.split_first().expect("a type");
+            push_key(&mut writer.waiting, kind, key.as_bytes(), Some(end_ms));
+            writer.waiting.extend_from_slice(&body[..body.len() - 10]);
+        }
+        let mut file = writer.take();
+        file.extend(writer.end());
+        let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
+        pause(&clock, 9_000).await;
+        for (began_ms, taken) in [(None, &["lives"][..]), (Some(4_000), &["extended", "lives"])] {
+            let store = FakeStore::start(Faults::default()).await;
+            let tally: Arc<Tally> = Arc::default();
+            let expiry_pause = began_ms.map(|began_ms| Arc::new(ExpiryPause::new(&tally, began_ms)));
+            let target = Target { expiry_pause, ..Target::new(store.address.clone(), Arc::clone(&clock)) };
+            let (choice, clock) = (Choice::default(), Arc::clone(&clock));
+            let import = Import { target, choice, tally, whole_bytes_max: 1 << 20, clock };
+            import_file(&import, &file[..], file.len() as u64).await.expect("nothing breaks");
+            let there: Vec<Vec<u8>> = store.rows().into_keys().collect();
+            assert_eq!(there, taken.iter().map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
+            assert_eq!(import.tally.expired.load(Ordering::Relaxed), 3 - taken.len() as u64);
+        }
     });
 }
