@@ -1,10 +1,12 @@
-//! `weir import` and `weir export` between a real server and a redis-server, if one is installed.
+//! `weir import` and `weir export` between a real server and a redis-server, if one is installed, or a source that
+//! follows a script.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "tests start processes and talk over sockets")]
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::support::{Dir, Server};
 use rustix::process::{Pid, Signal, kill_process};
@@ -301,4 +303,93 @@ fn a_running_redis_is_followed_into_several_partitions_while_either_side_is_kill
     let mut stream = TcpStream::connect(clients).expect("it listens");
     let marks = ask(&mut stream, &["AUTH shop a-secret-of-the-shop", "KEYS *weir:import:position*"]);
     assert_eq!(marks, "+OK\r\n*0\r\n");
+}
+
+/// The words of the next request; `None` behind the last one. Empty lines are not counted.
+fn request(reader: &mut impl BufRead) -> Option<Vec<String>> {
+    let mut line = || {
+        let mut line = String::new();
+        (reader.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
+    };
+    let mut head = line()?;
+    while head.is_empty() {
+        head = line()?;
+    }
+    let count: usize = head.strip_prefix('*')?.parse().ok()?;
+    let mut word = || line().and_then(|_| line());
+    (0..count).map(|_| word()).collect()
+}
+
+/// The position of the scripted source's snapshot.
+const SNAPSHOT_AT: usize = 100;
+/// What the scripted source does behind its snapshot: one key gets more time.
+const GIVES_MORE_TIME: &[u8] = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n\
+    *3\r\n$9\r\nPEXPIREAT\r\n$8\r\nextended\r\n$14\r\n33000000000000\r\n";
+
+/// A snapshot of two keys that expire right now.
+fn snapshot_of_expiring_keys() -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("later");
+    let now_ms = u64::try_from(now.as_millis()).expect("not that late");
+    let mut snapshot = b"REDIS0009\xfe\x00".to_vec();
+    for key in ["extended", "over"] {
+        snapshot.push(0xfc);
+        snapshot.extend(now_ms.to_le_bytes());
+        // A string. All lengths are short.
+        snapshot.extend([0, u8::try_from(key.len()).expect("short")]);
+        snapshot.extend(key.as_bytes());
+        snapshot.extend([1, b'v']);
+    }
+    // The end, without a checksum.
+    snapshot.push(0xff);
+    snapshot.extend([0; 8]);
+    snapshot
+}
+
+/// Answers one connection as a master does.
+fn play_master(mut stream: TcpStream) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+    while let Some(words) = request(&mut reader) {
+        let second = words.get(1).map_or("", String::as_str);
+        let answer = match (words[0].as_str(), second) {
+            ("REPLCONF", "ACK") => continue,
+            ("PSYNC", _) => {
+                let snapshot = snapshot_of_expiring_keys();
+                let head = format!("+FULLRESYNC {} {SNAPSHOT_AT}\r\n${}\r\n", "5".repeat(40), snapshot.len());
+                [head.as_bytes(), &snapshot, GIVES_MORE_TIME].concat()
+            }
+            ("INFO", _) => {
+                let told = format!("master_repl_offset:{}\r\n", SNAPSHOT_AT + GIVES_MORE_TIME.len());
+                format!("${}\r\n{told}\r\n", told.len()).into_bytes()
+            }
+            _ => b"+OK\r\n".to_vec(),
+        };
+        // The import may have ended meanwhile.
+        if stream.write_all(&answer).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_key_that_the_source_gives_more_time_is_not_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let source = format!("redis://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || play_master(stream));
+        }
+    });
+    for engine in ["lsm", "memory"] {
+        let dir = Dir::new();
+        let server = Server::start(&dir, "");
+        let secret = ["--secret", "a-secret-of-the-shop"];
+        server.weir(&[&["tenant", "create", "shop", "--engine", engine], &secret[..]].concat());
+        // Both keys are over, by any clock, before the tenant can have them.
+        let words = ["import", &source, "--to", "shop", "--until-in-step"];
+        let (fine, said) = weir(&server, &[&words[..], &secret].concat());
+        assert!(fine && said.contains("2 imported, 0 refused"), "{said}");
+        let mut stream = TcpStream::connect(server.clients).expect("it listens");
+        let lines = ["AUTH shop a-secret-of-the-shop", "GET extended", "GET over", "DBSIZE"];
+        assert_eq!(ask(&mut stream, &lines), "+OK\r\n$1\r\nv\r\n$-1\r\n:1\r\n", "on {engine}");
+    }
 }
