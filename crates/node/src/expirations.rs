@@ -36,7 +36,10 @@ impl Expirations {
     /// 1970. With an `until` of 0, rows expire by the wall clock again. Whoever wants a long pause asks for it again
     /// and again: if that caller is gone, the pause ends.
     pub fn pause_at(&self, at_ms: u64, until: Nanos) {
-        self.paused_at_ms.store(at_ms, Ordering::Relaxed);
+        // With the moment of a call that ends the pause, readers that find the pause still there would go back to it.
+        if until != 0 {
+            self.paused_at_ms.store(at_ms, Ordering::Relaxed);
+        }
         self.paused_until.store(until, Ordering::Release);
     }
 
@@ -45,7 +48,12 @@ impl Expirations {
     #[inline]
     pub fn judged_ms(&self, wall_ms: u64, now: impl FnOnce() -> Nanos) -> u64 {
         let until = self.paused_until.load(Ordering::Acquire);
-        if until == 0 || now() >= until {
+        if until == 0 {
+            return wall_ms;
+        }
+        if now() >= until {
+            // From now on nobody has to look at the clock. A pause that has just begun stays.
+            self.paused_until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed).ok();
             return wall_ms;
         }
         wall_ms.min(self.paused_at_ms.load(Ordering::Relaxed))
@@ -75,5 +83,31 @@ impl Expirations {
     /// Lets [`Expirations::deleted`] begin at zero again.
     pub fn forget_deleted(&self) {
         self.deleted.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_finds_a_pause_which_is_just_being_ended_does_not_go_back() {
+        let expirations = Expirations::default();
+        expirations.pause_at(900, 10);
+        let now = || {
+            expirations.pause_at(0, 0);
+            5
+        };
+        assert_eq!(expirations.judged_ms(1_000, now), 900);
+        assert_eq!(expirations.judged_ms(1_000, || 5), 1_000);
+    }
+
+    #[test]
+    fn after_a_pause_nobody_looks_at_the_clock() {
+        let expirations = Expirations::default();
+        expirations.pause_at(900, 10);
+        assert_eq!(expirations.judged_ms(1_000, || 9), 900);
+        assert_eq!(expirations.judged_ms(1_000, || 10), 1_000);
+        assert_eq!(expirations.judged_ms(1_000, || unreachable!("the pause is over")), 1_000);
     }
 }

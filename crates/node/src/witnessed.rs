@@ -16,7 +16,7 @@ pub struct Witnessed {
     /// There has been a witness. Before the first one, nothing else is looked at.
     is_set: AtomicBool,
     witness: RwLock<Option<Weak<dyn Witness>>>,
-    /// How the tenant's expired rows are deleted.
+    /// When the tenant's rows expire, and how those that have expired are deleted.
     pub expirations: Expirations,
     /// The tenant's watched rows, in whichever partition they are.
     pub watched: Arc<WatchedRows>,
