@@ -83,7 +83,7 @@ const HELP: [&str; 16] = [
     "LIST [TYPE normal|pubsub] [ID <id> ...]: one line about each connection.",
     "NO-EVICT ON|OFF: accepted, nothing is evicted.",
     "NO-TOUCH ON|OFF: accepted, nothing is touched.",
-    "PAUSE <milliseconds> [ALL|WRITE] | UNPAUSE: lets commands wait; EXPIRY <unix-ms>: lets nothing expire that lived then.",
+    "PAUSE <milliseconds> [ALL|WRITE|EXPIRY <unix-ms>] | UNPAUSE: lets commands wait, or keeps what lived then.",
     "REPLY ON|OFF|SKIP: whether commands are answered.",
     "SETINFO LIB-NAME|LIB-VER <text>: the client library.",
     "UNBLOCK <id> [TIMEOUT|ERROR]: ends the wait of a command that blocks.",

@@ -90,7 +90,7 @@ pub(super) async fn debug<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
         }
         (b"object", 3..) => object(session, args.at(2)).await?,
         (b"listpack", 3) => {
-            let now_ms = session.outbox.unix_ms();
+            let now_ms = session.call().now_ms;
             if encoding(session, now_ms, args.at(2)).await? != b"listpack" {
                 return Err(Error::new("ERR Not a listpack encoded object."));
             }
