@@ -25,7 +25,8 @@ pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
             continue;
         }
         if tally.is_in_step() {
-            tally.in_step_ms.fetch_max(asked_ms, Ordering::Relaxed);
+            // Not the maximum: if this machine's clock was ahead for a while, the moment goes back with it.
+            tally.in_step_ms.store(asked_ms, Ordering::Relaxed);
         }
         let now_ms = clock.unix_ms();
         let Ok(reply) = ask(&mut connection, &address, &clock).await else {

@@ -38,7 +38,11 @@ impl ExpiryPause {
 
     /// What had expired at this moment, in milliseconds since 1970, has expired at the source, too.
     pub fn at_ms(&self) -> u64 {
-        self.began_ms.max(self.tally.in_step_ms.load(Ordering::Relaxed)).saturating_sub(CLOCKS_APART_MS)
+        let in_step_ms = match self.tally.in_step_ms.load(Ordering::Relaxed) {
+            0 => self.began_ms,
+            in_step_ms => in_step_ms,
+        };
+        in_step_ms.saturating_sub(CLOCKS_APART_MS)
     }
 
     /// Asks for the pause; gives the reason if the target refuses.
@@ -66,13 +70,13 @@ impl ExpiryPause {
 /// Ends the pause of `target`, if there is one. Nothing of the import may be under way.
 ///
 /// # Errors
-/// The target stayed away, or refuses.
+/// The target is away, or refuses. The pause ends by itself then.
 pub async fn end_expiry_pause(target: &Target) -> Result {
     if target.expiry_pause.is_none() {
         return Ok(());
     }
     // A new connection asks for the pause first, and this comes behind it.
-    let mut connection = target.connect_again().await?;
+    let mut connection = target.connect().await?;
     connection.ask(&["CLIENT", "PAUSE", "0", "EXPIRY", "0"]).await.map(drop)
 }
 

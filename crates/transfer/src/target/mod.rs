@@ -52,7 +52,8 @@ impl Target {
 
     /// Whether a key with this deadline, in milliseconds since 1970, need not be written: it has expired.
     pub fn has_expired(&self, expire_at_ms: u64) -> bool {
-        expire_at_ms <= self.expiry_pause.as_ref().map_or_else(|| self.clock.unix_ms(), |paused| paused.at_ms())
+        let now_ms = self.clock.unix_ms();
+        expire_at_ms <= self.expiry_pause.as_ref().map_or(now_ms, |paused| paused.at_ms().min(now_ms))
     }
 
     /// Opens a connection, logs in, and pauses the tenant's expiry if that is wanted.
