@@ -128,10 +128,10 @@ fn draw(rng: &mut Rng, key: &str) -> String {
         ("z", 7) => format!("ZRANK {key} m{one}"),
         ("z", 8) => format!("ZCARD {key}"),
         ("z", _) => format!("ZREMRANGEBYRANK {key} {few} {}", few + 1),
-        (_, 0..5) => format!("XADD {key} {one}-1 f v"),
-        (_, 5) => format!("XADD {key} MAXLEN 3 {one}-2 f v"),
-        (_, 6) => format!("XDEL {key} {one}-1 {one}-2"),
-        (_, 7) => format!("XTRIM {key} MAXLEN {few}"),
+        ("x", 0..5) => format!("XADD {key} {one}-1 f v"),
+        ("x", 5) => format!("XADD {key} MAXLEN 3 {one}-2 f v"),
+        ("x", 6) => format!("XDEL {key} {one}-1 {one}-2"),
+        ("x", 7) => format!("XTRIM {key} MAXLEN {few}"),
         _ => format!("XLEN {key}"),
     }
 }
