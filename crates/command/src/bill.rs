@@ -267,29 +267,11 @@ impl Bill {
         }
     }
 
-    /// The same for a head that is held back. It has `bytes` bytes with its key and its database, and would take
-    /// `encoded_len` bytes in the log.
-    pub fn wrote_head(&mut self, bytes: u64, encoded_len: u64) {
-        self.writes += write_units(bytes - 1);
-        self.work.count(Module::RowWritten, 1);
-        self.work.count(Module::HeadWritten, 1);
-        self.work.count(Module::WrittenByte, encoded_len);
-    }
-
     /// `change`, which was counted as [written](Bill::wrote), is left out: nobody will see it. Its capacity units are
     /// paid all the same, because they are charged for what was asked for.
     pub fn left_out(&mut self, change: &Change<'_>) {
-        self.leave_out(module_of(change), change.encoded_len() as u64);
-    }
-
-    /// The same for a [head](Bill::wrote_head) that would take `encoded_len` bytes in the log.
-    pub fn left_out_head(&mut self, encoded_len: u64) {
-        self.leave_out(Module::RowWritten, encoded_len);
-    }
-
-    fn leave_out(&mut self, module: Module, encoded_len: u64) {
-        self.work.discount(module, 1);
-        self.work.discount(Module::WrittenByte, encoded_len);
+        self.work.discount(module_of(change), 1);
+        self.work.discount(Module::WrittenByte, change.encoded_len() as u64);
         self.work.count(Module::LeftOut, 1);
     }
 
@@ -498,16 +480,6 @@ mod tests {
             (Module::ScannedByte, 99),
         ];
         assert_eq!(bill.work.counts().collect::<Vec<_>>(), expected);
-        // A head that is held back costs what it costs among the changes.
-        let head = Change::Head { key: b"\0h", head: b"head", expire_at_ms: Some(300) };
-        let (mut batch_of_head, mut held, mut pushed) = (Batch::new(), Bill::default(), Bill::default());
-        batch_of_head.push(head);
-        pushed.wrote(batch_of_head.as_ref());
-        held.wrote_head(2 + 4, head.encoded_len() as u64);
-        assert_eq!(held, pushed);
-        pushed.left_out(&head);
-        held.left_out_head(head.encoded_len() as u64);
-        assert_eq!(held, pushed);
         // Entries that are passed and not returned, and changes of a group that are left out.
         let mut bill = Bill::default();
         bill.scanned_parts(&Passed { entries: 12, bytes: 99 }, 3);

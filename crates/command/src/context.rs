@@ -428,13 +428,8 @@ impl<'a> Context<'a> {
         if key.len() > KEY_BYTES_MAX {
             return Err(KEY_TOO_LONG);
         }
-        let number = self.call.databases.number(database);
-        // Where fields expire, the written head has more in it than the changed one.
-        if self.draft.holds_heads() && head.mortal().is_none() {
-            self.draft.hold_head(number, key, head, expire_at_ms);
-            return Ok(());
-        }
         let (bytes, stored_ms) = head.encode_until(expire_at_ms);
+        let number = self.call.databases.number(database);
         self.draft.push_row(number, Change::Head { key, head: &bytes, expire_at_ms: stored_ms });
         self.draft.keep_head(head, expire_at_ms);
         Ok(())
@@ -461,17 +456,12 @@ impl<'a> Context<'a> {
         if elements > 0 {
             self.call.bill.work.count(Module::ReplyElement, elements);
         }
-        let (own, held) = (self.draft.own_since(self.begin), self.draft.own_held());
-        let wrote = held.is_some() || own.iter().any(|changes| !changes.is_empty());
-        self.call.wrote = outcome.is_ok() && wrote;
+        self.call.wrote = outcome.is_ok() && !self.draft.since(self.begin).is_empty();
         if outcome.is_err() {
             self.draft.rewind(self.begin);
             self.draft.forget_events(self.begin_events);
         } else {
-            own.into_iter().for_each(|changes| self.call.bill.wrote(changes));
-            if let Some((bytes, encoded_len)) = held {
-                self.call.bill.wrote_head(bytes, encoded_len);
-            }
+            self.call.bill.wrote(self.draft.since(self.begin));
         }
         Finished { outcome, draft: self.draft }
     }

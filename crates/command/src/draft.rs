@@ -4,8 +4,7 @@
 //! are more than a few changes, the last change of a key is looked up in a map, and not searched for.
 //!
 //! Commands that write to the same row write its head again and again. All of the draft is applied at once, so nobody
-//! ever sees any of these heads but the last. The others are left out when [the draft is settled](Draft::settle), or
-//! are [held back](held) and never written.
+//! ever sees any of these heads but the last. The others are left out when [the draft is settled](Draft::settle).
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -20,10 +19,6 @@ use weir_model::{Batch, BatchMark, BatchRef, Change};
 use crate::events::{Classes, KeyEvent};
 use crate::page_ahead::PageAhead;
 use crate::uncounted::Uncounted;
-
-mod held;
-
-use held::HeldHeads;
 
 /// Up to this number, changes are searched one by one.
 const FEW: usize = 8;
@@ -51,8 +46,6 @@ struct More {
     /// The head of a spread row that the last change has left, and when the row expires, decoded for the next command,
     /// which is mostly about the same row. Kept only where there may be a next command.
     head: Option<(Head, Option<u64>)>,
-    /// The head that commands leave for one another, without writing it.
-    held: HeldHeads,
     last: LastChanges,
     /// For keys that begin with `in_order_front`, the last change of each, as far as `ordered` has come.
     in_order: BTreeMap<Box<[u8]>, BatchMark>,
@@ -101,14 +94,12 @@ impl Draft {
     }
 
     /// All changes.
-    pub fn into_batch(mut self) -> Batch {
-        self.write_held();
+    pub fn into_batch(self) -> Batch {
         self.batch
     }
 
     /// All changes, and the events to tell when they are applied.
-    pub fn into_parts(mut self) -> (Batch, Vec<KeyEvent>) {
-        self.write_held();
+    pub fn into_parts(self) -> (Batch, Vec<KeyEvent>) {
         debug_assert!(self.uncounted().is_none_or(Uncounted::is_empty), "whoever lets commands leave it counts it");
         (self.batch, self.events)
     }
@@ -117,7 +108,7 @@ impl Draft {
     /// parts. Tells `left_out` of each change that goes, with its place, in order. The draft has the same effect
     /// afterwards. It must not be rewound beyond this point.
     pub fn settle(&mut self, mut left_out: impl FnMut(BatchMark, Change<'_>)) {
-        if self.is_short() {
+        if self.batch.len() <= FEW {
             return;
         }
         let Self { batch, more, .. } = self;
@@ -130,11 +121,6 @@ impl Draft {
             self.batch = self.batch.without(&superseded);
             self.forget_places();
         }
-    }
-
-    /// Whether there are so few changes that none of them is left out.
-    fn is_short(&self) -> bool {
-        self.batch.len() + self.more.as_ref().map_or(0, |more| more.held.replaced_len()) <= FEW
     }
 
     /// How many events are to be told when the changes are applied.
@@ -158,15 +144,15 @@ impl Draft {
         self.events.truncate(len);
     }
 
-    /// All changes, except for a head that is held back.
+    /// All changes.
     pub fn batch(&self) -> &Batch {
         &self.batch
     }
 
-    /// Whether there is no change, and no head that is held back.
+    /// Whether there is no change.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty() && self.more.as_ref().is_none_or(|more| more.held.is_empty())
+        self.batch.is_empty()
     }
 
     /// Adds a change of a stored key.
@@ -193,7 +179,6 @@ impl Draft {
     /// Adds a change of a row of `database`.
     #[inline]
     pub(crate) fn push_row(&mut self, database: u8, change: Change<'_>) {
-        self.make_way(database, change.key(), || life_of(&change));
         self.begin_change();
         self.batch.push_row(database, change);
     }
@@ -203,7 +188,6 @@ impl Draft {
         self.newest = Some(self.batch.mark());
         if let Some(more) = &mut self.more {
             more.head = None;
-            more.held.change_follows();
         }
     }
 
@@ -232,13 +216,12 @@ impl Draft {
         self.batch.since(mark)
     }
 
-    /// Forgets the changes behind `mark`. Where heads are held back, that is where the running command began.
+    /// Forgets the changes behind `mark`.
     pub fn rewind(&mut self, mark: BatchMark) {
         self.batch.rewind(mark);
         self.newest = None;
         if let Some(more) = &mut self.more {
             more.head = None;
-            more.held.rewind(mark);
             more.uncounted.rewind(mark);
             if more.last.learned.max(more.ordered) > mark {
                 more.forget_places();
@@ -254,7 +237,7 @@ impl Draft {
         }
     }
 
-    /// The last change of the stored key `key`, whose head is not held back.
+    /// The last change of the stored key `key`.
     pub(crate) fn last_of(&mut self, key: &[u8]) -> Option<Change<'_>> {
         // Most commands write the head of their row last, and the next one begins with it.
         if let Some(newest) = self.newest.filter(|&newest| self.batch.key_at(newest) == key) {
@@ -271,7 +254,6 @@ impl Draft {
 
     /// The last change of each stored key in `keys`, by key.
     pub(crate) fn last_in(&mut self, keys: Range<&[u8]>) -> impl DoubleEndedIterator<Item = Change<'_>> {
-        self.write_head_in(&keys);
         let Self { batch, more, .. } = self;
         let more = more.get_or_insert_default();
         more.put_in_order(common(keys.start, keys.end), batch);

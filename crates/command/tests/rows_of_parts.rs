@@ -5,8 +5,6 @@
 mod events;
 #[path = "rows_of_parts/fields.rs"]
 mod fields;
-#[path = "rows_of_parts/held.rs"]
-mod held;
 #[path = "rows_of_parts/in_turns.rs"]
 mod in_turns;
 #[path = "rows_of_parts/lists.rs"]

@@ -44,19 +44,6 @@ fn they_are_one_record_and_one_that_fails_has_no_part_in_it() {
 }
 
 #[test]
-fn a_row_that_they_all_write_has_its_head_written_once() {
-    let weir = Running::start(Settings::default());
-    let mut client = weir.connect();
-    let asked = lines("HSET h a 1 ; HSET h b 2 ; HINCRBY h c x ; HGET h b ; HSET h c 3 ; HSET h c 4 ; INCR n");
-    let mut replies = all(&mut client, &asked);
-    let refused = replies.remove(2);
-    assert!(refused.starts_with("-ERR value is not an integer"), "{refused}");
-    assert_eq!(replies, [":1\r\n", ":1\r\n", "$1\r\n2\r\n", ":1\r\n", ":0\r\n", ":1\r\n"]);
-    assert_eq!(weir.store.batches.lock().expect("no panic")[..], [2], "the hash and the number");
-    assert_eq!(client.say("HMGET h a b c"), "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n4\r\n");
-}
-
-#[test]
 fn a_record_that_is_lost_is_told_to_all() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();

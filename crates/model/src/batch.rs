@@ -82,12 +82,6 @@ impl<'a> Change<'a> {
         1 + with_len(self.key()) + body
     }
 
-    /// How many bytes the head of a row takes in a batch: `head_len` bytes at a key of `key_len` bytes.
-    pub fn encoded_head_len(key_len: usize, head_len: usize, expire_at_ms: Option<u64>) -> usize {
-        let with_len = |len: usize| varint::len(len as u64) + len;
-        1 + with_len(key_len) + expire_at_ms.map_or(0, varint::len) + with_len(head_len)
-    }
-
     /// The largest version of a row of many parts that was known when this change was made; 0 if the change is not
     /// about such a row. The sequence number that the row's head or cover gets is larger.
     #[inline]
@@ -234,11 +228,6 @@ impl Batch {
     /// The changes from `mark` on.
     pub fn since(&self, mark: BatchMark) -> BatchRef<'_> {
         BatchRef { bytes: &self.bytes[mark.bytes..], count: self.count - mark.count }
-    }
-
-    /// The changes from `from` to `to`, two marks of this batch in their order.
-    pub fn between(&self, from: BatchMark, to: BatchMark) -> BatchRef<'_> {
-        BatchRef { bytes: &self.bytes[from.bytes..to.bytes], count: to.count - from.count }
     }
 
     /// The changes from `mark` on, each with its place.
@@ -419,9 +408,6 @@ mod tests {
         let decoded = BatchRef::decode(batch.as_bytes()).expect("own bytes decode");
         assert!(decoded.iter().eq(changes));
         assert_eq!(changes.iter().map(Change::encoded_len).sum::<usize>(), batch.as_bytes().len());
-        for (change, at) in changes.iter().zip([None, Some(7)]) {
-            assert_eq!(Change::encoded_head_len(4, head.len(), at), change.encoded_len());
-        }
         for wrong in [
             Change::Head { key: b"\x03row", head: &head[1..], expire_at_ms: None },
             Change::Head { key: &cover, head: &head, expire_at_ms: None },
@@ -479,7 +465,6 @@ mod tests {
             after.iter().for_each(|owned| batch.push(change(owned)));
             prop_assert!(batch.since(mark).iter().eq(after.iter().map(change)));
             prop_assert!(batch.marked_since(mark).map(|(place, _)| batch.at(place)).eq(after.iter().map(change)));
-            prop_assert!(batch.between(BatchMark::default(), mark).iter().eq(before.iter().map(change)));
             batch.rewind(mark);
             prop_assert_eq!(batch, copy);
         }

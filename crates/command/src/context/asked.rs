@@ -42,13 +42,7 @@ impl<'k> Asked<'k> {
 /// What `draft` has made of the row or part that is asked for.
 pub(super) fn own_write(draft: &mut Draft, asked: Asked<'_>, now_ms: u64) -> Option<Option<Row>> {
     let change = match asked {
-        Asked::Row(database, key) => {
-            if let Some((head, expire_at_ms)) = draft.held_head(database, key) {
-                let row = || Row::of_parts(head.clone(), expire_at_ms);
-                return Some(expire_at_ms.is_none_or(|at| at > now_ms).then(row));
-            }
-            draft.last_of(&StoredKey::new(database, key))?
-        }
+        Asked::Row(database, key) => draft.last_of(&StoredKey::new(database, key))?,
         Asked::Part(_, part) => draft.last_of(part)?,
     };
     let row = match change {

@@ -9,7 +9,6 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use weir_admission::request_units::Module;
 use weir_model::parts::{Head, Life, PLACE_BYTES, RowType, SUBKEY_BYTES_MAX};
 use weir_model::{Change, Content, Row, StoredKey, Value};
 
@@ -136,18 +135,13 @@ impl Context<'_> {
         }
     }
 
-    /// The head that the previous commands have left, if the draft still has it: then it need not be decoded. It counts
-    /// and costs a look.
+    /// The head that the previous command has written, if the draft still has it: then it need not be decoded. It
+    /// counts and costs a look.
     fn head_in_hand(&mut self, key: &[u8], kind: RowType) -> Option<FoundHead> {
         let number = self.number();
-        let held = self.draft.held_head(number, key).map(|(head, expire_at_ms)| (head.clone(), expire_at_ms));
-        let is_held = held.is_some();
-        let (head, expire_at_ms) = held.or_else(|| self.draft.take_head(number, key))?;
+        let (head, expire_at_ms) = self.draft.take_head(number, key)?;
         let lives = expire_at_ms.is_none_or(|at| at > self.now_ms());
         self.is_in_hand = true;
-        if is_held && !self.draft.is_first_look() && lives {
-            self.call.bill.work.count(Module::HeadRead, 1);
-        }
         self.met_bytes(Asked::Row(number, key), lives.then(|| head.stored_bytes()));
         Some(match head.kind == kind {
             _ if !lives => Ok(None),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use weir_command::acl::Denied;
 use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
-use weir_command::events::Classes;
 use weir_command::reply::Mark;
 use weir_command::{
     Args, Call, Command, Context, Draft, Host, Rows, TURN_KEYS, Transaction, Waiting, must_settle_counts, rows_of, run,
@@ -93,13 +92,6 @@ pub(super) struct AsOne<'a> {
 }
 
 impl AsOne<'_> {
-    /// The only row that `member` is about: its database and its key. `None` if there may be others, or if changes of
-    /// rows have to be seen one by one.
-    fn row_of<'m>(&self, member: &Member<'m>) -> Option<(u8, &'m [u8])> {
-        let is_of_one = member.command.has_one_key() && self.scripts.is_none() && self.call.wants == Classes::NONE;
-        is_of_one.then(|| (member.database, key_of(member.command, member.args)))
-    }
-
     /// Runs the command `member`, which has the position `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
         let only_reads = !member.command.writes();
@@ -158,12 +150,11 @@ impl AsOne<'_> {
     /// Counts what the commands that were run have left uncounted. The last of those that left something pays. If the
     /// counting fails, none of the commands has written anything, and all of them are answered with the error. If the
     /// commands have to be answered together, so are those that were not run.
-    async fn settle_counts(&mut self, rows: &dyn Rows, mut draft: Draft) -> Result<Draft, Draft> {
+    async fn settle_counts(&mut self, rows: &dyn Rows, draft: Draft) -> Result<Draft, Draft> {
         let has_left = |(member, done): (&Member<'_>, &Done)| done.call.wrote && member.command.leaves_counts();
         let Some(last) = self.members[..self.done.len()].iter().zip(&self.done).rposition(has_left) else {
             return Ok(draft);
         };
-        draft.write_held();
         let (outcome, draft) = settle_counts(rows, self.host, &mut self.done[last].call, draft).await;
         let Err(error) = outcome else {
             self.drafted.push((draft.mark(), last));
@@ -254,7 +245,6 @@ impl Transaction for AsOne<'_> {
                     return Ok(draft);
                 }
             }
-            let mut row = self.members.first().and_then(|first| self.row_of(first));
             for (index, &member) in self.members.iter().enumerate() {
                 // From then on others wait for these rows alone, and not for their partition or for this thread.
                 if index % TURN_KEYS == TURN_KEYS - 1 {
@@ -266,9 +256,6 @@ impl Transaction for AsOne<'_> {
                         Err(nothing) => return Ok(nothing),
                     };
                 }
-                let next_row = self.members.get(index + 1).and_then(|next| self.row_of(next));
-                draft.begin_command(index, row.is_some() && row == next_row);
-                row = next_row;
                 draft = self.run_one(rows, index, member, draft).await;
                 if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
                     break;
@@ -289,17 +276,9 @@ impl Transaction for AsOne<'_> {
             if !is_final {
                 return Ok(Draft::default());
             }
-            draft.write_held();
             let (done, drafted) = (&mut self.done, &self.drafted);
-            for &(index, encoded_len) in draft.unwritten_heads() {
-                if let Some(done) = done.get_mut(index) {
-                    done.call.bill.left_out_head(encoded_len);
-                }
-            }
-            let late = draft.take_late_heads();
             draft.settle(|place, change| {
-                let head = late.binary_search_by_key(&place, |&(place, _)| place).ok().and_then(|at| late.get(at));
-                let by = head.or_else(|| drafted.get(drafted.partition_point(|&(end, _)| end <= place)));
+                let by = drafted.get(drafted.partition_point(|&(end, _)| end <= place));
                 if let Some(done) = by.and_then(|&(_, index)| done.get_mut(index)) {
                     done.call.bill.left_out(&change);
                 }
