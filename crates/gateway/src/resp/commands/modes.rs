@@ -10,8 +10,8 @@ use crate::resp::session::Session;
 use crate::resp::ticket::Ending;
 use crate::store::Store;
 
-/// The longest pause of expiry, in milliseconds: whoever wants a longer one asks again meanwhile. If it is gone, the
-/// tenant must not keep for long what has expired.
+/// The longest pause of expiry, in milliseconds. A client that wants a longer one asks again meanwhile: once the client
+/// is gone, the tenant must not keep for long what has expired.
 const EXPIRY_PAUSE_MS_MAX: u64 = 60_000;
 const LONG_EXPIRY_PAUSE: Error = Error::new("ERR expiry is paused for at most 60000 milliseconds at a time");
 const NOTHING_EXPIRES: Error = Error::new("ERR expiry cannot be paused here");
