@@ -73,7 +73,7 @@ impl<'s> Budget<'s> {
         self.work(0)
     }
 
-    /// Does the work for a piece of `bytes` that are gathered elsewhere.
+    /// Does the work for a piece of `bytes`, none of which are taken from the budget.
     ///
     /// # Errors
     /// The script has to end.

@@ -80,7 +80,8 @@ impl Script {
         Ok(script)
     }
 
-    /// The script's first line says what it does, and not that it writes nothing.
+    /// Whether the script has a first line such as `#!lua` that does not name the flag `no-writes`: as in Redis, such a
+    /// script counts as one that writes. Without such a line, nothing is known.
     pub fn says_that_it_writes(&self) -> bool {
         self.source.starts_with(b"#!") && !self.writes_nothing
     }
