@@ -64,9 +64,11 @@ local function caught(gives_text, is_done, ...)
     return false, message
 end
 
--- A call of one of Lua's own functions is a single instruction, however long it takes. So after a call that takes as
+-- A call of one of Lua's own functions is a single instruction, however long it takes. So with each call that takes as
 -- long as going through this many bytes, it is checked whether the script has to end.
 local LONG = 2 ^ 16
+-- What an element counts as that moves in its list, in bytes.
+local MOVED = 8
 
 local function look(bytes)
     if bytes >= LONG and machine.has_to_end() then
@@ -230,7 +232,7 @@ function table.insert(...)
         if not (at >= -1000 and at < 2 ^ 31) then
             error("bad argument #2 to 'insert' (position out of bounds)", 2)
         end
-        look(8 * (#list - at))
+        look(MOVED * (#list - at))
     end
     return insert(...)
 end
@@ -238,7 +240,7 @@ end
 function table.remove(...)
     local list, at = ...
     if at and type(list) == "table" then
-        look(8 * #list)
+        look(MOVED * #list)
     end
     return remove(...)
 end
