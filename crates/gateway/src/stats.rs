@@ -252,10 +252,7 @@ impl ThreadStats {
 
     /// Counts a call of `command` that was refused before it was made.
     pub(crate) fn rejected(&self, command: &Command, args: Args<'_>) {
-        add(&self.rejected[command.index], 1);
-        if let Some(index) = subcommand_index(command, args.get(1)) {
-            add(&self.rejected[index], 1);
-        }
+        indices(command, args).for_each(|index| add(&self.rejected[index], 1));
     }
 }
 
