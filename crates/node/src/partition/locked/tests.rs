@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::Weak;
+use std::sync::atomic::AtomicU64;
 
 use futures_util::future::join;
+use weir_command::{Rows, Waiting};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Tag, forward_file, forward_fs, sleep_until};
 
