@@ -45,7 +45,7 @@ const HELP: [&str; 13] = [
     "QUICKLIST-PACKED-THRESHOLD <bytes>: accepted, changes nothing.",
     "SET-ACTIVE-EXPIRE <0|1>: whether keys that expire are deleted and told unasked.",
     "SET-DISABLE-DENY-SCRIPTS <0|1>: whether scripts may ask for PROTOCOL and SLEEP.",
-    "SLEEP <seconds>: this connection waits, 60 seconds at most.",
+    "SLEEP <seconds>: this connection waits, 60 seconds at most; a script, one.",
     "Nothing else of Redis' is there.",
     "HELP: this text.",
 ];

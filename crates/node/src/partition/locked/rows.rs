@@ -149,11 +149,7 @@ impl<'p> LockedRows<'p> {
         poll_fn(|_| if self.is_in_order.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) })
     }
 
-    pub(super) fn read<'a>(
-        &'a self,
-        key: impl Deref<Target = [u8]> + Send + 'a,
-        now_ms: Option<u64>,
-    ) -> Read<'a> {
+    pub(super) fn read<'a>(&'a self, key: impl Deref<Target = [u8]> + Send + 'a, now_ms: Option<u64>) -> Read<'a> {
         match self.partition.engine.get_latest(&key) {
             Lookup::Ready(found) => {
                 let found = found.expect("looked at once");
