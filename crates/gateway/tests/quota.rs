@@ -129,7 +129,7 @@ fn a_delayed_command_holds_up_its_own_connection_and_nobody_else() {
     assert_eq!((stats.admitted, stats.delayed, stats.refused), (2, 1, 0));
     assert!(stats.delayed_ns > 15_000_000_000, "{stats:?}");
     // The operator is told of the reply that came late, and of the reason.
-    let slow = weir.slow_reply(1, "set");
+    let slow = weir.slow_reply_that_waited(1, "set");
     let [quota, others @ ..] = slow.waited;
     assert!(quota > 15_000_000_000 && slow.micros > 15_000_000, "{slow:?}");
     assert_eq!((others.iter().sum::<u64>(), slow.replies), (0, 2), "{slow:?}");

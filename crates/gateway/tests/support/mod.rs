@@ -298,11 +298,14 @@ impl Running {
         (self.served.costs)().values().map(|costs| costs.price.milli_units).sum()
     }
 
-    /// The slow reply of a tenant to `command`. Waits for it, because a reply is written before it is remembered.
-    pub fn slow_reply(&self, tenant: u32, command: &str) -> SlowReply {
+    /// The reply of a tenant to `command` that was slow because the command had to wait. Waits for it, because a reply
+    /// is written before it is remembered. Replies that did not wait are passed over: a test that moves the clock may
+    /// move it between a reply's computation and its writing, and then such a reply is slow, too.
+    pub fn slow_reply_that_waited(&self, tenant: u32, command: &str) -> SlowReply {
         loop {
             let replies = (self.served.slow_replies)(tenant);
-            if let Some(slow) = replies.into_iter().find(|reply| reply.command == command) {
+            let waited = |reply: &SlowReply| reply.waited.iter().any(|nanos| *nanos > 0);
+            if let Some(slow) = replies.into_iter().find(|reply| reply.command == command && waited(reply)) {
                 return slow;
             }
             std::thread::yield_now();

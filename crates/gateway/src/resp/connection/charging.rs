@@ -136,30 +136,37 @@ impl<S: Store> Connection<S> {
 
     /// Waits for `units` of a kind, which `demand` asks for.
     async fn wait_for_units(&mut self, quota: &Arc<Quota>, unit: Unit, demand: &Demand<'_>, units: u64) -> Outcome {
+        let begun = self.server.clock.now();
         let admission = quota.admit(unit, self.partition_of(demand.key()), units);
         if let Admission::Waiting(_) = admission {
             self.flush_before().await?;
         }
-        self.wait_for(admission, Cause::Quota).await.0
+        self.wait_for(admission, begun, Cause::Quota).await.0
     }
 
     /// Waits in the node's queue, if there is one, for what `demand` asks for (XS-27).
     async fn enter_node(&mut self, demand: &Demand<'_>, quota: &Quota) -> Outcome {
         let units = demand.units[Unit::Request as usize];
+        let begun = self.server.clock.now();
         let admission = (units > 0).then(|| quota.enter_node(demand.access, units)).flatten();
         let Some(admission) = admission.filter(NodeAdmission::waits) else { return Ok(()) };
         self.flush_before().await?;
-        let (admitted, waited) = self.wait_for(admission, Cause::NodeQueue).await;
+        let (admitted, waited) = self.wait_for(admission, begun, Cause::NodeQueue).await;
         quota.has_queued(waited);
         admitted
     }
 
-    /// Waits for `admission`, and books the wait to `cause`. Gives how long it waited, too.
-    async fn wait_for<E>(&mut self, admission: impl Future<Output = Result<(), E>>, cause: Cause) -> (Outcome, Nanos)
+    /// Waits for `admission`, which has been queued since `begun`, and books the wait to `cause`. Gives how long it
+    /// waited, too.
+    async fn wait_for<E>(
+        &mut self,
+        admission: impl Future<Output = Result<(), E>>,
+        begun: Nanos,
+        cause: Cause,
+    ) -> (Outcome, Nanos)
     where
         Error: From<E>,
     {
-        let begun = self.server.clock.now();
         let admitted = self.session.outbox.while_pushing(admission).await;
         // The wait does not count as the command's own time.
         let now = self.server.clock.now();
