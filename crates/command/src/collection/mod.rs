@@ -210,10 +210,10 @@ impl<'k> Collection<'k> {
             self.note_packed_deadlines();
         }
         let packed = self.head.packed.take().unwrap_or_default();
-        for (index, part) in packed.iter().enumerate() {
-            self.spread(cx, index, &part)?;
+        if self.head.kind == RowType::List {
+            return self.spread_values(cx, &packed);
         }
-        Ok(())
+        packed.iter().try_for_each(|part| self.spread(cx, &part))
     }
 
     /// Notes that Redis would not keep the row as a small one any more. A row never becomes small again.
@@ -227,9 +227,9 @@ impl<'k> Collection<'k> {
         }
     }
 
-    /// Gives `part`, which has the number `index`, keys of its own.
-    fn spread(&self, cx: &mut Context<'_>, index: usize, part: &PackedPart<'_>) -> Outcome {
-        for (space, subkey, value) in layout::keys_of(&self.head, index, part) {
+    /// Gives `part` keys of its own.
+    fn spread(&self, cx: &mut Context<'_>, part: &PackedPart<'_>) -> Outcome {
+        for (space, subkey, value) in layout::keys_of(&self.head, part) {
             cx.put_part(self.life(), space, &subkey, &value)?;
         }
         Ok(())

@@ -301,10 +301,7 @@ async fn put_row(cx: &mut Context<'_>, key: &[u8], loaded: Loaded, expire_at_ms:
         }
         Loaded::List(values) => {
             let mut row = cx.new_collection(key, RowType::List);
-            for (index, value) in values.iter().enumerate() {
-                end_turn(cx.yields(), index).await;
-                row.push_value(cx, End::Back, value)?;
-            }
+            row.push_values(cx, End::Back, values.iter().map(|value| &value[..])).await?;
             row
         }
         Loaded::SortedSet(scores) => {

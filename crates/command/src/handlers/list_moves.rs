@@ -38,7 +38,7 @@ pub(super) async fn move_value(cx: &mut Context<'_>, args: Args<'_>, from: End, 
         cx.replies().null();
         return Ok(false);
     };
-    target.as_mut().unwrap_or(&mut source).push_value(cx, to, &value)?;
+    target.as_mut().unwrap_or(&mut source).push_value(cx, to, &value).await?;
     cx.save(&mut source)?;
     if let Some(target) = &mut target {
         cx.save(target)?;

@@ -11,7 +11,6 @@ use crate::collection::{Collection, End};
 use crate::context::Context;
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::events::Classes;
-use crate::turn::end_turn;
 
 const INDEX: Error = Error::new("ERR index out of range");
 const NOT_POSITIVE: Error = Error::new("ERR value is out of range, must be positive");
@@ -26,10 +25,7 @@ pub(super) async fn list<'k>(cx: &mut Context<'_>, key: &'k [u8]) -> Outcome<Opt
 async fn push(cx: &mut Context<'_>, args: Args<'_>, end: End, makes: bool) -> Outcome {
     let mut list = cx.collection_or_new(args.at(1), RowType::List).await?;
     if makes || !list.is_empty() {
-        for (index, value) in args.iter_from(2).enumerate() {
-            end_turn(cx.yields(), index).await;
-            list.push_value(cx, end, value)?;
-        }
+        list.push_values(cx, end, args.iter_from(2)).await?;
         cx.save(&mut list)?;
     }
     cx.replies().integer(list.len() as i64);
@@ -152,7 +148,7 @@ pub async fn lset(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut list = list(cx, args.at(1)).await?.ok_or(NO_SUCH_KEY)?;
     let index = resolve(integer(args.at(2))?, list.len()).ok_or(INDEX)?;
     let before = list.value(cx, index).await?;
-    list.set_value(cx, index, &before, args.at(3))?;
+    list.set_value(cx, index, &before, args.at(3)).await?;
     cx.save(&mut list)?;
     cx.replies().ok();
     Ok(())

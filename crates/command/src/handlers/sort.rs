@@ -112,10 +112,7 @@ async fn store(cx: &mut Context<'_>, target: &[u8], told: Vec<Option<Value>>) ->
         }
     } else {
         let mut list = cx.new_collection(target, RowType::List);
-        for (index, value) in told.iter().enumerate() {
-            end_turn(cx.yields(), index).await;
-            list.push_value(cx, End::Back, value.as_deref().unwrap_or_default())?;
-        }
+        list.push_values(cx, End::Back, told.iter().map(|value| value.as_deref().unwrap_or_default())).await?;
         cx.save(&mut list)?;
     }
     cx.replies().integer(told.len() as i64);

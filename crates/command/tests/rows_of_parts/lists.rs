@@ -1,6 +1,9 @@
 //! What commands on large lists write, and where their limits are; and the sorting of other rows.
 
-use weir_model::parts::{put_f64, put_i64};
+use weir_model::engine::Kind;
+use weir_model::parts::audit::Audit;
+use weir_model::parts::list::{Chunk, ListPart};
+use weir_model::parts::{Part, put_f64, put_i64};
 
 use super::*;
 
@@ -26,6 +29,49 @@ fn with_list(first: i64, values: std::ops::Range<i64>) -> Store {
 }
 
 impl Store {
+    /// What is wrong with the rows.
+    fn problems(&self) -> Vec<String> {
+        let mut audit = Audit::default();
+        for (key, row) in &self.map {
+            match row.head() {
+                Some(head) => audit.entry(Kind::Head, key, &head.encode()),
+                None => audit.entry(Kind::Put, key, &row.clone().into_string().expect("a string").value),
+            }
+        }
+        assert!(!audit.next_round(), "there are few lives");
+        audit.into_problems()
+    }
+
+    /// The answers to `lines`, which are one record.
+    fn ask_together(&mut self, lines: &[String]) -> Vec<String> {
+        let (mut draft, mut answers) = (Draft::of_several(), Vec::new());
+        for line in lines {
+            let request = Request::new(0, NOW_MS, line.split(' ').map(str::as_bytes));
+            let args = request.args();
+            let command = table::find(args.at(0)).expect("a command");
+            let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+            let mut call = request.call(VALUE_BYTES_MAX);
+            let finished = done(run(command, Context::locked(&*self, &mut host, &mut call, draft), args));
+            answers.push(String::from_utf8(host.take_answer(&finished.outcome)).expect("text"));
+            draft = finished.draft;
+        }
+        self.apply(draft.batch());
+        answers
+    }
+
+    /// The parts of the only spread list: how many values each has.
+    fn parts_of_list(&self) -> Vec<usize> {
+        let parts = self.map.iter().filter_map(|(key, row)| Some((Part::parse(key)?, row)));
+        let values = parts.map(|(part, row)| match ListPart::parse(part.subkey).expect("a part of a list") {
+            ListPart::Value(_) => 1,
+            ListPart::Chunk(_) => {
+                let value = row.clone().into_string().expect("a part is a string").value;
+                Chunk::parse(&value).expect("a chunk").values_len()
+            }
+        });
+        values.collect()
+    }
+
     /// The answer to `line`, and how many changes it makes.
     fn changes(&mut self, line: &str) -> (String, u64) {
         let before = self.newest;
@@ -61,8 +107,8 @@ fn what_is_put_in_or_taken_out_in_between_moves_the_shorter_side() {
     for (line, answer, changes) in [
         ("LINSERT l BEFORE 10 x", 1001, 10 + 2),
         ("LINSERT l AFTER 989 x", 1001, 10 + 2),
-        ("LREM l 1 10", 1, 10 + 2),
-        ("LREM l 1 989", 1, 10 + 2),
+        ("LREM l 1 10", 1, 11 + 2),
+        ("LREM l 1 989", 1, 11 + 2),
         ("LREM l 0 none", 0, 0),
     ] {
         let mut store = with_list(-500, 0..1000);
@@ -76,6 +122,164 @@ fn what_is_put_in_or_taken_out_in_between_moves_the_shorter_side() {
     assert_eq!(parts(&store), 1000, "what was before is left to the cover");
     let mut store = with_list(0, 0..1000);
     assert_eq!(store.changes("LTRIM l 300 -400"), ("+OK\r\n".into(), 301 + 1));
+}
+
+#[test]
+fn short_values_stand_together_and_what_is_written_for_one_of_them_is_bounded() {
+    let mut store = Store::default();
+    let numbers: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+    store.ask(&format!("RPUSH l {}", numbers.join(" ")));
+    // The first 129 were in the head when it became too large.
+    assert_eq!(store.parts_of_list(), [64, 64, 64, 8]);
+    // A further value joins the last chunk; one that goes stays in its chunk until all of them are gone.
+    assert_eq!(store.changes("RPUSH l a"), (":201\r\n".into(), 2));
+    assert_eq!(store.parts_of_list(), [64, 64, 64, 9]);
+    for number in 0..64 {
+        let changes = if number == 63 { 2 } else { 1 };
+        assert_eq!(store.ask("LINDEX l 0"), format!("${}\r\n{number}\r\n", number.to_string().len()));
+        let answer = format!("${}\r\n{number}\r\n", number.to_string().len());
+        assert_eq!(store.changes("LPOP l"), (answer, changes));
+    }
+    assert_eq!(store.parts_of_list(), [64, 64, 9]);
+    // A chunk that is written anyway takes values of 50 bytes up to 1 KiB, one that the store has up to 256 bytes.
+    let value = "v".repeat(50);
+    store.ask_together(&vec![format!("RPUSH l {value}"); 45]);
+    assert_eq!(store.parts_of_list(), [64, 64, 28, 20, 6]);
+    (0..12).for_each(|_| drop(store.ask(&format!("RPUSH l {value}"))));
+    assert_eq!(store.parts_of_list(), [64, 64, 28, 20, 6, 5, 5, 2]);
+    // Long values are parts by themselves; so are those that are put in front of a list that begins behind zero.
+    store.ask(&format!("RPUSH l {}", vec!["v".repeat(65); 3].join(" ")));
+    store.ask("LPUSH l a b");
+    assert_eq!(store.parts_of_list(), [1, 1, 64, 64, 28, 20, 6, 5, 5, 2, 1, 1, 1]);
+    assert_eq!(store.problems(), Vec::<String>::new());
+}
+
+/// A value around the length from which values are parts by themselves.
+fn some_value(rng: &mut Rng) -> String {
+    let len = [1, 3, 20, 63, 64, 65, 300][rng.below(7) as usize];
+    char::from(b'a' + rng.below(5) as u8).to_string().repeat(len)
+}
+
+/// What a list of these `values` answers to `line`, and what becomes of it.
+fn answer_of(values: &mut Vec<String>, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let bulk = |value: &str| format!("${}\r\n{value}\r\n", value.len());
+    let array = |some: &[String]| format!("*{}\r\n{}", some.len(), some.iter().map(|v| bulk(v)).collect::<String>());
+    let number = |word: &str| word.parse::<usize>().expect("a number");
+    match words[..] {
+        ["LPUSH" | "RPUSH", _, ref pushed @ ..] => {
+            for &value in pushed {
+                values.insert(if words[0] == "LPUSH" { 0 } else { values.len() }, value.to_owned());
+            }
+            format!(":{}\r\n", values.len())
+        }
+        ["LPOP" | "RPOP", _, count] => {
+            let count = number(count).min(values.len());
+            let mut taken: Vec<String> = match words[0] {
+                "LPOP" => values.drain(..count).collect(),
+                _ => values.drain(values.len() - count..).collect(),
+            };
+            if words[0] == "RPOP" {
+                taken.reverse();
+            }
+            array(&taken)
+        }
+        ["LPOP", _] => bulk(&values.remove(0)),
+        ["RPOP", _] => bulk(&values.pop().expect("a value")),
+        ["LMOVE", _, _, from, to] => {
+            let value = values.remove(if from == "LEFT" { 0 } else { values.len() - 1 });
+            values.insert(if to == "LEFT" { 0 } else { values.len() }, value.clone());
+            bulk(&value)
+        }
+        ["LSET", _, index, value] => {
+            values[number(index)] = value.to_owned();
+            "+OK\r\n".to_owned()
+        }
+        ["LINDEX", _, index] => bulk(&values[number(index)]),
+        ["LRANGE", _, first, last] => {
+            array(&values[number(first)..number(last).saturating_add(1).clamp(number(first), values.len())])
+        }
+        ["LINSERT", ..] => {
+            let len = values.len();
+            in_model(values, &words);
+            if values.len() == len { ":-1\r\n".to_owned() } else { format!(":{}\r\n", values.len()) }
+        }
+        ["LREM", ..] => {
+            let len = values.len();
+            in_model(values, &words);
+            format!(":{}\r\n", len - values.len())
+        }
+        _ => {
+            in_model(values, &words);
+            "+OK\r\n".to_owned()
+        }
+    }
+}
+
+/// A command on a list of `len` values, which are more than a few.
+fn some_line(rng: &mut Rng, len: u64) -> String {
+    let side = |rng: &mut Rng| ["LEFT", "RIGHT"][rng.below(2) as usize];
+    let values = |rng: &mut Rng, count: u64| (0..count).map(|_| format!(" {}", some_value(rng))).collect::<String>();
+    match rng.below(20) {
+        0..3 => format!("LPUSH l{}", values(rng, 1)),
+        3..6 => format!("RPUSH l{}", values(rng, 1)),
+        6 => {
+            let count = 1 + rng.below(30);
+            format!("LPUSH l{}", values(rng, count))
+        }
+        7 => {
+            let count = 1 + rng.below(30);
+            format!("RPUSH l{}", values(rng, count))
+        }
+        8 | 9 => "LPOP l".to_owned(),
+        10 | 11 => "RPOP l".to_owned(),
+        12 => format!("{} l {}", ["LPOP", "RPOP"][rng.below(2) as usize], 1 + rng.below(12)),
+        13 => format!("LMOVE l l {} {}", side(rng), side(rng)),
+        14 => format!("LSET l {}{}", rng.below(len), values(rng, 1)),
+        15 => format!("LINDEX l {}", rng.below(len)),
+        16 => format!("LRANGE l {} {}", rng.below(len), rng.below(len + 9)),
+        17 => format!("LINSERT l {}{}{}", ["BEFORE", "AFTER"][rng.below(2) as usize], values(rng, 1), values(rng, 1)),
+        18 => format!("LREM l {}{}", rng.below(7) as i64 - 3, values(rng, 1)).replace(" 0 ", " 1 "),
+        _ => format!("LTRIM l {} {}", rng.below(9), len - 1 - rng.below(9)),
+    }
+}
+
+/// Every value is where it should be, and every row is whole, whatever was done, alone or as one record with others.
+#[test]
+fn lists_of_short_and_long_values_are_changed_as_a_model() {
+    for seed in 0..24 {
+        let mut rng = Rng::new(seed);
+        // Some lists begin as earlier versions have left them: every value is a part by itself.
+        let first = [-700, -200, -90, 0, 500][rng.below(5) as usize];
+        let (mut store, mut values) = match seed % 3 {
+            0 => (with_list(first, 0..200), (0..200).map(|number| number.to_string()).collect::<Vec<_>>()),
+            _ => (Store::default(), Vec::new()),
+        };
+        for step in 0..150 {
+            let mut lines = Vec::new();
+            let mut expected = Vec::new();
+            for _ in 0..if rng.chance(0.3) { 1 + rng.below(12) } else { 1 } {
+                let line = match values.len() {
+                    0..40 => format!("RPUSH l {}", vec![some_value(&mut rng); 150].join(" ")),
+                    len => some_line(&mut rng, len as u64),
+                };
+                expected.push(answer_of(&mut values, &line));
+                lines.push(line);
+            }
+            let answers = match &lines[..] {
+                [line] => vec![store.ask(line)],
+                lines => store.ask_together(lines),
+            };
+            let told = format!("seed {seed}, step {step}: {lines:?}");
+            assert_eq!(answers, expected, "{told}");
+            assert_eq!(store.problems(), Vec::<String>::new(), "{told}");
+            let all = format!("LRANGE l 0 {}", values.len());
+            assert_eq!(store.ask(&all), answer_of(&mut values, &all), "{told}");
+            let (from, to) = (rng.below(values.len() as u64), rng.below(values.len() as u64));
+            let some = format!("LRANGE l {from} {}", to.max(from));
+            assert_eq!(store.ask(&some), answer_of(&mut values, &some), "{told}");
+        }
+    }
 }
 
 /// What `line` makes of a list of these `values`.

@@ -12,6 +12,7 @@ pub mod audit;
 pub mod fields;
 mod head;
 mod key;
+pub mod list;
 mod order_detail;
 mod packed;
 mod placed;

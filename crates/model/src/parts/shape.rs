@@ -5,7 +5,7 @@
 //! | row | space 0: subkey → value | space 1 | detail of the head |
 //! |---|---|---|---|
 //! | hash | field, [placed](super::placed) → value | | |
-//! | list | position i64 → value | | position of the first value: 8 bytes, as in a subkey |
+//! | list | position i64 → value; not the chunks of [`super::list`] | | position of the first value: 8 bytes, as in a subkey |
 //! | set | member, placed → nothing | | |
 //! | sorted set | member, placed → score, 8 bytes ([`score_value`]) | score f64, member → nothing; 1 if it is -0.0 | |
 //! | stream | entry's id → fields | groups; more in spaces 2 to 4 ([`super::stream`]) | ids and numbers |

@@ -1,4 +1,5 @@
-//! Taking values out of a list: at its ends, or wherever they are equal to an element.
+//! Taking values out of a list, all but some in between or wherever they are equal to an element; and putting values in
+//! between.
 //!
 //! If fewer values stay than would have to be taken out or moved, the values that stay begin a new life of the row. All
 //! parts of the old life end with its head.
@@ -13,57 +14,42 @@ impl Collection<'_> {
     pub async fn keep_values(&mut self, cx: &mut Context<'_>, kept: Range<u64>) -> Outcome {
         let len = self.len();
         let kept = if kept.is_empty() { len..len } else { kept };
-        let mut bytes = 0;
-        // The values that go are not read if they all go at once, or if the list begins a new life.
-        if !kept.is_empty() && !self.is_renewed_for(&kept) {
-            Budget::of(len - (kept.end - kept.start))?;
-            for mut left in [0..kept.start, kept.end..len] {
-                while !left.is_empty() {
-                    let values = self.some_values(cx, left.clone(), false).await?;
-                    left.start += values.len() as u64;
-                    bytes += values.iter().map(|value| bytes_of(value)).sum::<i64>();
-                    cx.yields().now().await;
-                }
-            }
-        }
-        self.drop_ends(cx, kept, bytes).await
-    }
-
-    /// Whether putting the values with the numbers in `kept` into a new life is less work than taking the others out.
-    fn is_renewed_for(&self, kept: &Range<u64>) -> bool {
-        let stay = kept.end - kept.start;
-        self.packed().is_none() && stay < self.len() - stay
-    }
-
-    /// Keeps the values with the numbers in `kept`. The others have `bytes` bytes; that is not used where the list is
-    /// cleared or begins a new life.
-    pub(super) async fn drop_ends(&mut self, cx: &mut Context<'_>, kept: Range<u64>, bytes: i64) -> Outcome {
-        let len = self.len();
         let gone = len - (kept.end - kept.start);
-        // A single last value is taken out like any other: the list may get it back at its other end.
+        // A single last value is taken out like any other.
         if kept.is_empty() && gone > 1 {
             self.clear();
             return Ok(());
         }
-        if self.packed().is_some() {
-            self.count(-(gone as i64), -bytes);
-            return self.retain_packed(cx, |index| kept.contains(&index));
+        if let Some(packed) = self.packed() {
+            let goes = |&(index, _): &(u64, PackedPart<'_>)| !kept.contains(&index);
+            let bytes = (0..).zip(packed.iter()).filter(goes).map(|(_, part)| bytes_of(part.value)).sum();
+            return self.keep_packed(cx, &kept, bytes);
         }
-        // A single value is always taken out in place, however short the list is: that is what queues do.
         if gone > 1 && self.is_renewed_for(&kept) {
             return self.renew(cx, kept, false, |_| false).await;
         }
         Budget::of(gone)?;
-        for index in (0..kept.start).chain(kept.end..len) {
-            cx.delete_part(self.life(), SPACE, &subkey(self.position(index, 0)?))?;
-        }
-        self.set_first(self.position(kept.start, 0)?);
-        self.count(-(gone as i64), -bytes);
-        Ok(())
+        let front = self.look_through_end(cx, End::Front, kept.start, |_| Ok(())).await?;
+        let back = self.look_through_end(cx, End::Back, len - kept.end, |_| Ok(())).await?;
+        self.take_out(cx, End::Front, front)?;
+        self.take_out(cx, End::Back, back)
+    }
+
+    /// Whether putting the values with the numbers in `kept` into a new life is less work than taking the others out.
+    /// A single value is always taken out in place, however short the list is: that is what queues do.
+    pub(super) fn is_renewed_for(&self, kept: &Range<u64>) -> bool {
+        let stay = kept.end - kept.start;
+        self.packed().is_none() && stay < self.len() - stay
+    }
+
+    /// Keeps the values of a packed list with the numbers in `kept`. The others have `bytes` bytes.
+    pub(super) fn keep_packed(&mut self, cx: &mut Context<'_>, kept: &Range<u64>, bytes: i64) -> Outcome {
+        self.count(-((self.len() - (kept.end - kept.start)) as i64), -bytes);
+        self.retain_packed(cx, |index| kept.contains(&index))
     }
 
     /// Keeps the values of a packed list whose numbers `is_kept` accepts.
-    fn retain_packed(&mut self, cx: &mut Context<'_>, is_kept: impl Fn(u64) -> bool) -> Outcome {
+    pub(super) fn retain_packed(&mut self, cx: &mut Context<'_>, is_kept: impl Fn(u64) -> bool) -> Outcome {
         self.change_packed(cx, |packed| {
             let mut index = 0;
             packed.retain(|_| {
@@ -74,7 +60,7 @@ impl Collection<'_> {
     }
 
     /// Removes all values.
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.count(-(self.len() as i64), -(self.head.bytes as i64));
         if let Some(packed) = &mut self.head.packed {
             packed.retain(|_| false);
@@ -83,7 +69,7 @@ impl Collection<'_> {
 
     /// Puts the values with the numbers in `kept` into a new life, except those for which `is_gone` is true. With
     /// `reverse`, `is_gone` sees them from the last to the first.
-    async fn renew(
+    pub(super) async fn renew(
         &mut self,
         cx: &mut Context<'_>,
         kept: Range<u64>,
@@ -96,13 +82,15 @@ impl Collection<'_> {
         let end = if reverse { End::Front } else { End::Back };
         let mut left = kept;
         while !left.is_empty() {
+            let mut stay = Vec::new();
             for value in self.some_values(cx, left.clone(), reverse).await? {
                 take_index(&mut left, reverse);
                 if !is_gone(&value) {
                     budget.spend(&value)?;
-                    renewed.push_value(cx, end, &value)?;
+                    stay.push(value);
                 }
             }
+            renewed.push_values(cx, end, stay.iter().map(|value| &value[..])).await?;
             cx.yields().now().await;
         }
         *self = renewed;
@@ -179,19 +167,51 @@ impl Collection<'_> {
         }
         Budget::of(stay - unmoved + count)?;
         let mut budget = Budget::of(stay - unmoved)?;
-        for gap in (0..still).rev() {
-            self.shift(cx, gap_at(found, self.len(), gap), (still - gap) as i64, &mut budget).await?;
+        let (unmoved, len) = (gap_at(found, self.len(), still), self.len());
+        let mut sides = Vec::new();
+        for (end, values) in [(End::Front, unmoved.start), (End::Back, len - unmoved.end)] {
+            let (mut moved, mut left) = (Vec::new(), 0..len);
+            let taken = self
+                .look_through_end(cx, end, values, |value| {
+                    let index = take_index(&mut left, end == End::Back);
+                    if found.binary_search(&index).is_err() {
+                        budget.spend(value.bytes())?;
+                        moved.push(value.to_value());
+                    }
+                    Ok(())
+                })
+                .await?;
+            sides.push((end, taken, moved));
         }
-        for gap in still + 1..=found.len() {
-            self.shift(cx, gap_at(found, self.len(), gap), -((gap - still) as i64), &mut budget).await?;
+        for (end, taken, moved) in sides {
+            self.take_out(cx, end, taken)?;
+            self.push_values(cx, end, moved.iter().rev().map(|value| &value[..])).await?;
         }
-        let (front, back) = (still as u64, (found.len() - still) as u64);
-        for index in (0..front).chain(self.len() - back..self.len()) {
-            cx.delete_part(self.life(), SPACE, &subkey(self.position(index, 0)?))?;
-        }
-        self.set_first(self.position(front, 0)?);
-        self.count(-(count as i64), -bytes);
         Ok(())
+    }
+
+    /// Puts `value` in front of the value with the number `index`, or behind all values. Values on the shorter side
+    /// move.
+    ///
+    /// # Errors
+    /// Too many values have to move; they cannot be read.
+    pub async fn insert_value(&mut self, cx: &mut Context<'_>, index: u64, value: &[u8]) -> Outcome {
+        if self.packed().is_some() {
+            return self.insert_packed(cx, index, value);
+        }
+        let behind = self.len() - index;
+        let (end, values) = if index < behind { (End::Front, index) } else { (End::Back, behind) };
+        let (mut budget, mut moved) = (Budget::of(values)?, Vec::new());
+        let taken = self
+            .look_through_end(cx, end, values, |value| {
+                budget.spend(value.bytes())?;
+                moved.push(value.to_value());
+                Ok(())
+            })
+            .await?;
+        self.take_out(cx, end, taken)?;
+        let again = moved.iter().rev().map(|value| &value[..]);
+        self.push_values(cx, end, std::iter::once(value).chain(again)).await
     }
 }
 

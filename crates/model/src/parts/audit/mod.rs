@@ -7,6 +7,7 @@
 
 mod counts;
 mod digest;
+mod list;
 mod row;
 #[cfg(test)]
 mod tests;

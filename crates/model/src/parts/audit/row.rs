@@ -5,16 +5,14 @@ use std::collections::BTreeSet;
 
 use super::counts::CountsSeen;
 use super::digest::{Digest, Runs};
+use super::list::{self, ListSeen};
 use super::{Flaw, flaw};
 use crate::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, take_deadline};
 use crate::parts::stream::{self, ConsumerValue, EntryId, GroupValue, PendingValue, StreamDetail};
 use crate::parts::{
     HashDetail, HeadRef, MortalFields, OrderDetail, OrderEnds, PLACE_BYTES, Packed, RowType, place_of, score_of,
-    score_value, take_bytes, take_f64, take_i64,
+    score_value, take_bytes, take_f64,
 };
-
-/// What a value of a list counts for besides its bytes.
-const POSITION_BYTES: u64 = 8;
 
 /// The data of a head, and what its parts have added up to so far.
 pub(super) struct RowAudit {
@@ -39,6 +37,7 @@ struct Seen {
     ends: Option<OrderEnds>,
     /// For a sorted set that has counts. Boxed, because it is large and many rows are audited side by side.
     counts: Option<Box<CountsSeen>>,
+    list: ListSeen,
     stream: StreamSeen,
 }
 
@@ -84,7 +83,7 @@ impl RowAudit {
                     audit.count_part(part.subkey.len() + part.value.len());
                 }
                 (RowType::List, 0) if part.subkey.is_empty() => {
-                    audit.count_part(POSITION_BYTES as usize + part.value.len());
+                    audit.count_part(list::POSITION_BYTES as usize + part.value.len());
                 }
                 (RowType::Stream, space) => audit.of_stream(space, part.subkey, part.value)?,
                 _ => return flaw("it has parts of a kind that its type does not have"),
@@ -125,13 +124,10 @@ impl RowAudit {
                 self.seen.orders[1].add(&[at, field]);
             }
             (RowType::List, 0) => {
-                let mut rest = subkey;
-                let next = self.first_position()?.checked_add_unsigned(self.seen.count);
-                let position = take_i64(&mut rest).filter(|_| rest.is_empty());
-                if position.is_none() || position != next {
-                    return flaw("its positions have a gap");
-                }
-                self.count_part(POSITION_BYTES as usize + value.len());
+                let detail = list::detail(&self.detail)?;
+                let seen = self.seen.list.part(&detail, self.count, subkey, value)?;
+                self.seen.count += seen.values;
+                self.seen.bytes += seen.bytes;
             }
             (RowType::Set, 0) if value.is_empty() => {
                 let name = self.member(subkey)?;
@@ -173,11 +169,6 @@ impl RowAudit {
             return flaw("a member is stored at the wrong place");
         }
         Ok(name)
-    }
-
-    fn first_position(&self) -> Result<i64, Flaw> {
-        let mut rest = &self.detail[..];
-        take_i64(&mut rest).filter(|_| rest.is_empty()).ok_or(Flaw("its head does not say where it begins"))
     }
 
     fn of_stream(&mut self, space: u8, subkey: &[u8], value: &[u8]) -> Result<(), Flaw> {
@@ -223,7 +214,7 @@ impl RowAudit {
 
     /// Ends the audit: there are no more parts.
     pub fn finish(self, is_packed: bool) -> Result<(), Flaw> {
-        let Seen { count, bytes, others, orders, mortal, ends, counts, stream } = self.seen;
+        let Seen { count, bytes, others, orders, mortal, ends, counts, list, stream } = self.seen;
         if count != self.count {
             return flaw("the number of parts in its head is wrong");
         }
@@ -241,9 +232,8 @@ impl RowAudit {
                 Some(detail) if detail.mortal == mortal => Ok(()),
                 _ => flaw("the deadlines in its head are not those of its fields"),
             },
-            RowType::List => {
-                self.detail.len().checked_sub(8).map(drop).ok_or(Flaw("its head does not say where it begins"))
-            }
+            RowType::List if is_packed => list::detail(&self.detail).map(drop),
+            RowType::List => list.check(&list::detail(&self.detail)?),
             RowType::Set => Ok(()),
             RowType::SortedSet if is_packed => Ok(()),
             RowType::SortedSet if others != count => flaw("the two orders of its parts do not agree"),

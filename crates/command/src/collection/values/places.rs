@@ -1,0 +1,276 @@
+//! Where the values of a spread list are: which part has the value at a position, and pages of parts.
+
+use std::ops::{Bound, RangeInclusive};
+
+use weir_model::parts::list::{CHUNK_VALUES_MAX, Chunk, ListPart, chunk_index};
+
+use super::*;
+use crate::context::{StoredPartsPage, Subkeys};
+use crate::reply::Replies;
+use crate::stored_parts::StoredPart;
+
+/// How many values are read between two turns, where each is a part by itself.
+const PAGE_VALUES: usize = 1000;
+/// How many parts are read between two turns, where some may be chunks.
+const PAGE_PARTS: usize = 128;
+
+/// How far a chunk goes from its anchor at most.
+const REACH: i64 = CHUNK_VALUES_MAX as i64 - 1;
+
+/// A part that was read by itself.
+pub(super) struct FoundPart {
+    pub part: ListPart,
+    pub positions: RangeInclusive<i64>,
+    value: Value,
+}
+
+impl FoundPart {
+    fn new(part: ListPart, value: Value) -> Outcome<Self> {
+        let positions = part.positions(&value).ok_or(MISSING)?;
+        Ok(Self { part, positions, value })
+    }
+
+    /// The bytes of the chunk, if the part is one.
+    pub fn chunk(&self) -> Option<Chunk<'_>> {
+        match self.part {
+            ListPart::Value(_) => None,
+            ListPart::Chunk(_) => Chunk::parse(&self.value),
+        }
+    }
+
+    /// The value at `position`, if the part has it.
+    pub fn into_value(self, cx: &mut Context<'_>, position: i64) -> Option<Value> {
+        match self.part {
+            _ if !self.positions.contains(&position) => None,
+            ListPart::Value(_) => Some(self.value),
+            ListPart::Chunk(anchor) => {
+                let index = chunk_index(anchor, position);
+                cx.passed_packed(index + 1);
+                cx.copied_values(1);
+                Chunk::parse(&self.value)?.iter().nth(index).map(Value::copy_of)
+            }
+        }
+    }
+}
+
+/// A value on a page.
+pub(super) enum ValueOnPage<'p> {
+    /// A part by itself.
+    Part(StoredPart<'p>),
+    /// One of those of a chunk.
+    InChunk(&'p [u8]),
+}
+
+impl ValueOnPage<'_> {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Part(part) => part.value,
+            Self::InChunk(bytes) => bytes,
+        }
+    }
+
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Part(part) => part.to_value(),
+            Self::InChunk(bytes) => Value::copy_of(bytes),
+        }
+    }
+
+    pub fn tell(&self, replies: &mut Replies) {
+        match self {
+            Self::Part(part) => part.tell_value(replies),
+            Self::InChunk(bytes) => replies.bulk(bytes),
+        }
+    }
+}
+
+/// Values at consecutive positions, which were read together.
+pub(super) struct ValuesPage {
+    parts: StoredPartsPage,
+    /// The parts that have values wanted, by their numbers.
+    used: Range<usize>,
+    /// The positions of the values.
+    positions: RangeInclusive<i64>,
+    reverse: bool,
+}
+
+impl ValuesPage {
+    /// The values of `parts` at the positions `wanted`, from the first one on or in `reverse` from the last one; `None`
+    /// if there are none.
+    ///
+    /// # Errors
+    /// A value is missing.
+    fn new(parts: StoredPartsPage, wanted: &RangeInclusive<i64>, reverse: bool) -> Outcome<Option<Self>> {
+        let (first, last) = (*wanted.start(), *wanted.end());
+        let (mut used, mut reached) = (0..0, None);
+        for (number, part) in parts.iter().enumerate() {
+            let positions = positions_of(part)?;
+            let (start, end) = (first.max(*positions.start()), last.min(*positions.end()));
+            if start > end {
+                // Chunks reach to either side, so the page may have a few parts that lie beside what is wanted.
+                match reached {
+                    None => continue,
+                    Some(_) => break,
+                }
+            }
+            let (near, far) = if reverse { (end, start) } else { (start, end) };
+            let expected = match reached {
+                None if reverse => Some(last),
+                None => Some(first),
+                Some(reached) if reverse => i64::checked_sub(reached, 1),
+                Some(reached) => i64::checked_add(reached, 1),
+            };
+            if Some(near) != expected {
+                return Err(MISSING);
+            }
+            used = if reached.is_none() { number..number + 1 } else { used.start..number + 1 };
+            reached = Some(far);
+        }
+        let Some(reached) = reached else { return Ok(None) };
+        let positions = if reverse { reached..=last } else { first..=reached };
+        Ok(Some(Self { parts, used, positions, reverse }))
+    }
+
+    /// How many values there are: at least one.
+    pub fn len(&self) -> usize {
+        (self.positions.start().abs_diff(*self.positions.end()) + 1) as usize
+    }
+
+    /// The parts that have the values, with the positions of all of their values.
+    pub fn parts(&self) -> impl Iterator<Item = Outcome<(ListPart, RangeInclusive<i64>)>> + '_ {
+        self.used().map(|part| {
+            let positions = positions_of(part)?;
+            Ok((ListPart::parse(part.key).ok_or(MISSING)?, positions))
+        })
+    }
+
+    fn used(&self) -> impl Iterator<Item = StoredPart<'_>> {
+        self.parts.iter().skip(self.used.start).take(self.used.len())
+    }
+
+    /// Calls `tell` with each value, in the order that was asked for.
+    ///
+    /// # Errors
+    /// Those of `tell`; a part is damaged.
+    pub fn each(&self, mut tell: impl FnMut(ValueOnPage<'_>) -> Outcome) -> Outcome {
+        for part in self.used() {
+            let anchor = match ListPart::parse(part.key).ok_or(MISSING)? {
+                ListPart::Value(_) => {
+                    tell(ValueOnPage::Part(part))?;
+                    continue;
+                }
+                ListPart::Chunk(anchor) => anchor,
+            };
+            let positions = positions_of(part)?;
+            let (start, end) =
+                (*self.positions.start().max(positions.start()), *self.positions.end().min(positions.end()));
+            let (mut values, chunk) = ([&[][..]; CHUNK_VALUES_MAX], Chunk::parse(part.value).ok_or(MISSING)?);
+            values.iter_mut().zip(chunk.iter()).for_each(|(place, value)| *place = value);
+            let (start, end) = (chunk_index(anchor, start), chunk_index(anchor, end));
+            let mut wanted = values[start.min(end)..=start.max(end)].iter();
+            // In a chunk of the front the first value is the last one in the list's order.
+            if (anchor < 0) == self.reverse {
+                wanted.try_for_each(|value| tell(ValueOnPage::InChunk(value)))?;
+            } else {
+                wanted.rev().try_for_each(|value| tell(ValueOnPage::InChunk(value)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn positions_of(part: StoredPart<'_>) -> Outcome<RangeInclusive<i64>> {
+    ListPart::parse(part.key).and_then(|place| place.positions(part.value)).ok_or(MISSING)
+}
+
+/// The parts whose own positions are from `from` to `to`.
+fn between(from: i64, to: i64, reverse: bool) -> Subkeys {
+    let (from, to) = (ListPart::Value(from).subkey().to_vec(), ListPart::Chunk(to).subkey().to_vec());
+    Subkeys { space: SPACE, from: Bound::Included(from), to: Bound::Included(to), reverse }
+}
+
+impl Collection<'_> {
+    /// The part `part`, whose existence is known.
+    pub(super) async fn part(&self, cx: &mut Context<'_>, part: ListPart) -> Outcome<FoundPart> {
+        let value = cx.part_value(self.key, self.life(), SPACE, &part.subkey()).await?.ok_or(MISSING)?;
+        FoundPart::new(part, value)
+    }
+
+    /// The outermost part at `end` of a spread list that is not empty.
+    pub(super) async fn end_part(&self, cx: &mut Context<'_>, end: End) -> Outcome<FoundPart> {
+        let position = self.end_position(end)?;
+        match self.list_detail().ends.map(|ends| ends[end as usize]) {
+            None | Some(EndPart::Value) => self.part(cx, ListPart::Value(position)).await,
+            Some(EndPart::Chunk(anchor)) => self.part(cx, ListPart::Chunk(anchor)).await,
+            Some(EndPart::Unknown) => self.part_at(cx, position).await,
+        }
+    }
+
+    /// The part that has the value at `position` of a spread list.
+    pub(super) async fn part_at(&self, cx: &mut Context<'_>, position: i64) -> Outcome<FoundPart> {
+        if self.list_detail().ends.is_none() {
+            return self.part(cx, ListPart::Value(position)).await;
+        }
+        // No chunk reaches across zero.
+        let mut left = Some(match position < 0 {
+            true => between(position, position.saturating_add(REACH).min(-1), false),
+            false => between((position - REACH).max(0), position, true),
+        });
+        while let Some(subkeys) = left {
+            let page = cx.stored_parts(self.key, self.life(), subkeys, 1).await?;
+            if let Some(found) = page.get(0) {
+                let part = ListPart::parse(found.key).ok_or(MISSING)?;
+                return FoundPart::new(part, found.to_value());
+            }
+            left = page.next;
+        }
+        Err(MISSING)
+    }
+
+    /// A page of the values with the numbers in `range`, which is not empty, of a spread list: the first ones, or in
+    /// `reverse` order the last ones.
+    pub(super) async fn values_page(
+        &self,
+        cx: &mut Context<'_>,
+        range: Range<u64>,
+        reverse: bool,
+    ) -> Outcome<ValuesPage> {
+        let wanted = self.position(range.start, 0)?..=self.position(range.end, -1)?;
+        let values = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let (subkeys, limit) = match self.list_detail().ends {
+            None => (between(*wanted.start(), *wanted.end(), reverse), values.min(PAGE_VALUES)),
+            Some(ends) => {
+                (self.around(ends, &range, &wanted, reverse), values.saturating_add(REACH as usize).min(PAGE_PARTS))
+            }
+        };
+        let mut left = Some(subkeys);
+        while let Some(subkeys) = left {
+            let mut page = cx.stored_parts(self.key, self.life(), subkeys, limit).await?;
+            left = page.next.take();
+            if let Some(page) = ValuesPage::new(page, &wanted, reverse)? {
+                return Ok(page);
+            }
+        }
+        Err(MISSING)
+    }
+
+    /// All parts that may have values at the positions `wanted`, which are those of the numbers in `range`: a chunk may
+    /// begin before these, and its key is that of its anchor.
+    fn around(&self, ends: [EndPart; 2], range: &Range<u64>, wanted: &RangeInclusive<i64>, reverse: bool) -> Subkeys {
+        let (first, last) = (*wanted.start(), *wanted.end());
+        let from = match ends[End::Front as usize] {
+            _ if first < 0 => first,
+            // Beyond the list's end there are only deleted parts, through which nobody wants to go.
+            EndPart::Chunk(anchor) if range.start == 0 => anchor,
+            _ if range.start == 0 => first,
+            _ => (first - REACH).max(0),
+        };
+        let to = match ends[End::Back as usize] {
+            _ if last >= 0 => last,
+            EndPart::Chunk(anchor) if range.end == self.len() => anchor,
+            _ if range.end == self.len() => last,
+            _ => last.saturating_add(REACH).min(-1),
+        };
+        between(from, to, reverse)
+    }
+}
