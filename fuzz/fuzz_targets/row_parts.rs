@@ -5,6 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use weir_model::engine::Kind;
 use weir_model::parts::audit::Audit;
+use weir_model::parts::list::{Chunk, ListDetail, ListPart};
 use weir_model::parts::{self, HashDetail, Head, Life, OrderDetail, Packed, Part, Tally, fields};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -25,6 +26,19 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(detail) = OrderDetail::decode(bytes).filter(|_| bytes != [1, 0]) {
         assert_eq!(detail.encode(), bytes);
+    }
+    if let Some(detail) = ListDetail::decode(bytes) {
+        let mut again = Vec::new();
+        detail.encode(&mut again);
+        assert_eq!(again, bytes);
+    }
+    if let Some(part) = ListPart::parse(bytes) {
+        assert_eq!(&part.subkey()[..], bytes);
+    }
+    if let Some(chunk) = Chunk::parse(bytes) {
+        let mut again = Vec::new();
+        chunk.iter().for_each(|value| Chunk::push(&mut again, value));
+        assert_eq!(again, bytes);
     }
     if let Some((first_ms, row)) = fields::agenda_of(bytes) {
         assert_eq!(fields::agenda_key(first_ms, row), bytes);

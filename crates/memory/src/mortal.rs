@@ -36,7 +36,10 @@ pub(crate) struct Mortal {
 /// not measured: they are assumed to be small.
 fn weight(version: &Version, row: u64) -> u64 {
     let parts = match version.kind {
-        Kind::Head => HeadRef::parse(&version.value).filter(|head| head.packed.is_none()).map_or(0, |head| head.count),
+        Kind::Head => {
+            let spread = HeadRef::parse(&version.value).filter(|head| head.packed.is_none());
+            spread.map_or(0, |head| head.parts_about())
+        }
         _ => 0,
     };
     row + version.bytes() + parts.saturating_mul(PART_BYTES)

@@ -6,8 +6,8 @@
 //! form := 0 the parts have keys of their own, and nothing follows | 1 they stand here
 //! ```
 
-use super::Packed;
 use super::fields::{HashDetail, MortalFields};
+use super::{Life, Packed, list};
 use crate::varint;
 
 /// The only format that is written or read.
@@ -129,6 +129,22 @@ impl<'a> HeadRef<'a> {
     #[inline]
     pub fn stored_bytes(&self) -> usize {
         stored_bytes(self.detail, self.packed)
+    }
+
+    /// About how many parts with keys of their own the row has, if it is not packed.
+    pub fn parts_about(&self) -> u64 {
+        match self.kind {
+            RowType::List => list::parts_about(self.count, self.bytes, self.detail),
+            _ => self.count,
+        }
+    }
+
+    /// About how many bytes the keys and values of these parts have.
+    pub fn parts_bytes_about(&self) -> u64 {
+        let parts = self.parts_about();
+        // Bytes count each value of a list with its position. In a chunk it has its length instead.
+        let in_chunks = if parts < self.count { self.count.saturating_mul(list::POSITION_BYTES - 1) } else { 0 };
+        self.bytes.saturating_sub(in_chunks).saturating_add(parts.saturating_mul(Life::SUBKEY_AT as u64))
     }
 
     /// Copies it to an owned head.

@@ -27,8 +27,11 @@ pub const CHUNK_VALUE_BYTES_MAX: usize = 64;
 /// Most values of a chunk.
 pub const CHUNK_VALUES_MAX: usize = 64;
 
-/// Bytes of a position.
-const POSITION_BYTES: usize = 8;
+/// Bytes of a position. A head counts each value with them.
+pub const POSITION_BYTES: u64 = 8;
+
+/// Bytes of a position in a subkey.
+const SUBKEY_BYTES: usize = POSITION_BYTES as usize;
 
 /// What stands behind the position in the subkey of a chunk.
 const CHUNK: u8 = 1;
@@ -45,7 +48,7 @@ pub enum ListPart {
 /// The subkey of a part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListSubkey {
-    bytes: [u8; POSITION_BYTES + 1],
+    bytes: [u8; SUBKEY_BYTES + 1],
     len: usize,
 }
 
@@ -72,11 +75,11 @@ impl ListPart {
     /// The subkey. Subkeys are in the order of the values' positions.
     pub fn subkey(self) -> ListSubkey {
         let (position, len) = match self {
-            Self::Value(position) => (position, POSITION_BYTES),
-            Self::Chunk(anchor) => (anchor, POSITION_BYTES + 1),
+            Self::Value(position) => (position, SUBKEY_BYTES),
+            Self::Chunk(anchor) => (anchor, SUBKEY_BYTES + 1),
         };
-        let mut bytes = [CHUNK; POSITION_BYTES + 1];
-        bytes[..POSITION_BYTES].copy_from_slice(&ordered_i64(position));
+        let mut bytes = [CHUNK; SUBKEY_BYTES + 1];
+        bytes[..SUBKEY_BYTES].copy_from_slice(&ordered_i64(position));
         ListSubkey { bytes, len }
     }
 
@@ -223,6 +226,18 @@ impl ListDetail {
     }
 }
 
+/// About how many parts a spread list has, if its head says this of it.
+pub(super) fn parts_about(count: u64, bytes: u64, detail: &[u8]) -> u64 {
+    let has_chunks = ListDetail::decode(detail).is_some_and(|detail| detail.ends.is_some());
+    let value_bytes = (bytes / count.max(1)).saturating_sub(POSITION_BYTES);
+    if !has_chunks || value_bytes > CHUNK_VALUE_BYTES_MAX as u64 {
+        return count;
+    }
+    // Chunks are half full: of their values, or of the bytes that they take from many values at once.
+    let by_values = count.div_ceil(CHUNK_VALUES_MAX as u64 / 2);
+    by_values.max(count.saturating_mul(value_bytes + 1) / 512).min(count)
+}
+
 /// A small number for a number near zero.
 fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
@@ -313,6 +328,16 @@ mod tests {
                 prop_assert_eq!(again, other);
             }
         }
+    }
+
+    #[test]
+    fn a_list_of_short_values_has_fewer_parts_than_values() {
+        let mut detail = Vec::new();
+        ListDetail { first: 0, ends: Some([EndPart::Unknown, EndPart::Chunk(0)]) }.encode(&mut detail);
+        let about = |value_bytes: u64| parts_about(6400, 6400 * (POSITION_BYTES + value_bytes), &detail);
+        assert_eq!([0, 3, 15, 63, 65, 1000].map(about), [200, 200, 200, 800, 6400, 6400]);
+        assert_eq!(parts_about(6400, 6400 * 11, &detail[..8]), 6400, "none of them is in a chunk");
+        assert_eq!(parts_about(0, 0, &detail), 0);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use weir_io::plant::{Plant, is_planted};
 use weir_io::{Error, Result, Waiting};
 use weir_model::engine::{Engine, Found, Kind};
 use weir_model::parts::fields::agenda_key;
-use weir_model::parts::{Head, HeadRef, Life, cover_key, is_part};
+use weir_model::parts::{Head, HeadRef, cover_key, is_part};
 use weir_model::{Batch, Change};
 
 /// The head that was found at `key`; `None` if it was something else.
@@ -40,8 +40,7 @@ pub(super) struct Spread {
 impl Spread {
     /// The life of a row that has `head`; `None` if its parts have no keys of their own.
     fn of(head: HeadRef<'_>) -> Option<Self> {
-        let bytes = head.bytes + head.count * Life::SUBKEY_AT as u64;
-        head.packed.is_none().then_some(Self { version: head.version, bytes })
+        head.packed.is_none().then_some(Self { version: head.version, bytes: head.parts_bytes_about() })
     }
 
     /// Adds the cover of this life, which ends.

@@ -3,10 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::{Flaw, flaw};
-use crate::parts::list::{Chunk, EndPart, ListDetail, ListPart, chunk_index};
-
-/// What a value of a list counts for besides its bytes.
-pub(super) const POSITION_BYTES: u64 = 8;
+use crate::parts::list::{Chunk, EndPart, ListDetail, ListPart, POSITION_BYTES, chunk_index};
 
 /// What the parts so far have in common.
 #[derive(Default)]

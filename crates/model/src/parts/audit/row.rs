@@ -8,6 +8,7 @@ use super::digest::{Digest, Runs};
 use super::list::{self, ListSeen};
 use super::{Flaw, flaw};
 use crate::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, take_deadline};
+use crate::parts::list::POSITION_BYTES;
 use crate::parts::stream::{self, ConsumerValue, EntryId, GroupValue, PendingValue, StreamDetail};
 use crate::parts::{
     HashDetail, HeadRef, MortalFields, OrderDetail, OrderEnds, PLACE_BYTES, Packed, RowType, place_of, score_of,
@@ -83,7 +84,7 @@ impl RowAudit {
                     audit.count_part(part.subkey.len() + part.value.len());
                 }
                 (RowType::List, 0) if part.subkey.is_empty() => {
-                    audit.count_part(list::POSITION_BYTES as usize + part.value.len());
+                    audit.count_part(POSITION_BYTES as usize + part.value.len());
                 }
                 (RowType::Stream, space) => audit.of_stream(space, part.subkey, part.value)?,
                 _ => return flaw("it has parts of a kind that its type does not have"),
