@@ -177,7 +177,6 @@ impl Shared {
             let mut state = self.state.lock();
             let mut unneeded = state.truncate(persisted);
             if let Some(recycled) = state.choose_recycled(&mut unneeded) {
-                // Only a page of it is written.
                 state.start_spare(Some(recycled.path), Class::Log);
             }
             let mut paths = std::mem::take(&mut state.unremoved);

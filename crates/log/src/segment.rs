@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::try_join;
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, File, Fs, OpenOptions, PAGE, Result, Tag};
@@ -122,8 +123,11 @@ pub(crate) struct Wanted {
     pub capacity: u64,
     /// An old segment to make it of, if there is one.
     pub recycled: Option<PathBuf>,
-    /// The class of the writes.
+    /// The class of the zeros that fill it (mode `Always`). All other I/O is of [`Class::Log`].
     pub class: Class,
+    /// Set while it is filled in the background. Then the making can be dropped: it has only data writes under way, to
+    /// a file that the next making removes.
+    pub is_filling: Arc<AtomicBool>,
     /// Whether the name of the log's directory has to be made durable, too.
     pub names_dir: bool,
 }
@@ -132,7 +136,7 @@ pub(crate) struct Wanted {
 /// record needs no special care: a segment with a bad header means corruption, not a crash.
 pub(crate) async fn prepare(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, wanted: Wanted) -> Result<Segment> {
     let (temporary, path) = (dir.join(PREPARING), dir.join(name(wanted.id)));
-    let tag = Tag::new(options.owner, wanted.class);
+    let tag = Tag::new(options.owner, Class::Log);
     let made = try_prepare(&fs, &dir, &temporary, options, wanted).await;
     if made.is_err() {
         // A half-made segment may take up the very space whose lack was the error. It has its own name by now if one of
@@ -152,8 +156,8 @@ async fn try_prepare(
     options: LogOptions,
     wanted: Wanted,
 ) -> Result<Segment> {
-    let Wanted { id, capacity, recycled, class, names_dir } = wanted;
-    let tag = Tag::new(options.owner, class);
+    let Wanted { id, capacity, recycled, class, is_filling, names_dir } = wanted;
+    let tag = Tag::new(options.owner, Class::Log);
     let always = options.sync == SyncMode::Always;
     if names_dir {
         fs.create_dir_all(dir, tag).await?;
@@ -175,14 +179,16 @@ async fn try_prepare(
         file.allocate(capacity, tag).await?;
         if always {
             // A synced write into blocks never written costs a commit of the file system's journal each (4x on ext4).
+            is_filling.store(!class.is_foreground(), Ordering::Relaxed);
             let mut zeros = AlignedBuf::with_len(ZERO_BYTES);
             let mut offset = 0;
             while offset < capacity {
                 zeros.truncate((capacity - offset).min(ZERO_BYTES as u64) as usize);
                 let length = zeros.len() as u64;
-                zeros = file.write_at(offset, zeros, tag).await?;
+                zeros = file.write_at(offset, zeros, Tag::new(options.owner, class)).await?;
                 offset += length;
             }
+            is_filling.store(false, Ordering::Relaxed);
         }
     }
     let header = SegmentHeader { id, salt: options.salt, identity: options.anchor.identity };

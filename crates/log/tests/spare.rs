@@ -1,14 +1,46 @@
 //! The next segment is made while the one before it has room.
 
+use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::select;
 use weir_io::sim::{FaultPlan, OpKind, Sim, SimFs};
-use weir_io::{Class, Owner};
+use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Tag, forward_file, forward_fs, sleep_until};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 
-use crate::common::{device, open};
+use crate::common::{DIR, device, open};
 
 const SEGMENT_BYTES: u64 = 256 << 10;
+
+/// A disk that clients use up: writes of the background never have their turn.
+struct BusyFs {
+    inner: Arc<dyn Fs>,
+}
+
+struct BusyFile {
+    inner: Arc<dyn File>,
+}
+
+impl Fs for BusyFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let opened = self.inner.open(path, options, tag);
+        Op::pending(async move { Ok(Arc::new(BusyFile { inner: opened.await? }) as Arc<dyn File>) })
+    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, lock);
+}
+
+impl File for BusyFile {
+    fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        match tag.class.is_foreground() {
+            true => self.inner.write_at(offset, buf, tag),
+            false => Op::pending(std::future::pending()),
+        }
+    }
+
+    forward_file!(inner: read_at, sync, allocate, set_len, len, data_end, is_direct, read_unit);
+}
 
 /// Writes until the segment is more than half full, and makes the next one.
 async fn make_next(log: &Log) {
@@ -60,5 +92,31 @@ fn a_segment_that_is_used_again_does_not_wait_behind_flushes() {
         log.truncate(log.last()).await.expect("nothing fails");
         assert_eq!(log.stats().segments_recycled, 1);
         assert_eq!(fs.count(Class::Flush, OpKind::Write).ops, 0);
+    });
+}
+
+#[test]
+fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    let (sync, clock) = (SyncMode::Always, sim.clock());
+    let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
+    sim.block_on(async {
+        let busy = BusyFs { inner: Arc::clone(&fs) as Arc<dyn Fs> };
+        let (log, _) = Log::open(Arc::new(busy), Path::new(DIR), options, 0, &mut |_, _| Op::ready(Ok(())))
+            .await
+            .expect("a fresh disk");
+        for _ in 0..4 * SEGMENT_BYTES / 1_000 {
+            write(&log).await;
+            if log.wants_maintenance() {
+                // The control loop asks for the next segment, and waits.
+                select(log.maintain(), pin!(sleep_until(&clock, clock.now() + 1_000_000))).await;
+            }
+        }
+        assert!(log.stats().segments > 4, "{:?}", log.stats());
+        let last = log.last();
+        drop(log);
+        let (_, found, _) = open(&fs, LogOptions { salt: 2, ..options }, 0).await.expect("it is whole");
+        assert_eq!(found.last, last);
     });
 }

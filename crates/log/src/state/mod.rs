@@ -7,7 +7,7 @@ mod syncs;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use weir_io::{AlignedBuf, Class, Error, Fs, Op, PAGE, Result};
@@ -24,9 +24,10 @@ use segments::{Active, Spare};
 pub(crate) use segments::{Older, Searched};
 use syncs::Syncing;
 
-/// The class of a spare segment that nobody waits for yet. It must not stand behind compactions, or every write would
-/// wait for it in the end. Nor must it stand before the log's own writes: on a slow device a write would wait for the
-/// spare's page. A spare of one page is an exception: see `class_of_spare`. So is one that is made of an old segment.
+/// The class of the zeros that fill a spare segment (mode `Always`) while the active one has room. They must not stand
+/// behind compactions, or every write would wait for them in the end. Nor must they stand before the log's own writes:
+/// others would have to wait while a whole segment is written. The rest of a spare is a page or two, and writes stop
+/// without it: it does not stand behind the flushes of a busy node.
 const AHEAD_OF_TIME: Class = Class::Flush;
 /// Most writes in flight. Synced writes of a page or two overlap well on every SSD. With one at a time, groups fall
 /// into the rhythm "one writer, all the others", and where the write is handed to another thread the device idles in
@@ -110,6 +111,8 @@ pub(crate) struct LogState {
     spare: Spare,
     /// The file that the spare in the making is made from, if that is an old segment.
     recycled: Option<PathBuf>,
+    /// See [`Wanted::is_filling`](crate::segment::Wanted::is_filling), of the spare in the making.
+    is_filling: Arc<AtomicBool>,
     /// Why the last attempt to make a spare failed, while there is still room in the active segment.
     spare_failure: Option<Error>,
     next_segment_id: u64,
@@ -149,6 +152,7 @@ impl LogState {
             unremoved: Vec::new(),
             spare: Spare::None,
             recycled: None,
+            is_filling: Arc::default(),
             spare_failure: None,
             next_segment_id,
             is_new,
@@ -347,6 +351,7 @@ impl LogState {
     pub fn next_step(&mut self, want: Want) -> Option<Step> {
         let flush = want.flush || self.options.sync != SyncMode::None || self.is_write_due();
         if self.fence.is_none() && flush && self.must_roll() {
+            self.give_up_filling();
             if matches!(self.spare, Spare::None) {
                 self.start_spare(None, Class::Log);
                 self.reap_spare();
@@ -356,7 +361,7 @@ impl LogState {
                 self.activate_spare();
             }
         } else if want.spare && self.fence.is_none() && self.spare_failure.is_none() && self.wants_spare() {
-            self.start_spare(None, self.class_of_spare());
+            self.start_spare(None, AHEAD_OF_TIME);
             self.reap_spare();
         }
         if self.fence.is_some() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use weir_io::{BoxFuture, Class, Error, Result};
@@ -114,8 +114,8 @@ impl LogState {
         fit.filter(|_| wanted).map(|position| unneeded.swap_remove(position))
     }
 
-    /// Starts making a spare segment, from `recycled` if that is given. `class` is [`Class::Log`] if somebody waits for
-    /// the segment, or if no more than a page is written.
+    /// Starts making a spare segment, from `recycled` if that is given. If it has to be filled with zeros, these are of
+    /// `class`.
     pub fn start_spare(&mut self, recycled: Option<PathBuf>, class: Class) {
         debug_assert!(matches!(self.spare, Spare::None));
         self.stats.segments_recycled += u64::from(recycled.is_some());
@@ -124,7 +124,10 @@ impl LogState {
         self.next_segment_id += 1;
         self.recycled.clone_from(&recycled);
         let (fs, dir) = (Arc::clone(&self.fs), self.dir.clone());
-        let wanted = Wanted { id, capacity: self.next_segment_bytes, recycled, class, names_dir: self.is_new };
+        let is_filling = Arc::<AtomicBool>::default();
+        self.is_filling = Arc::clone(&is_filling);
+        let wanted =
+            Wanted { id, capacity: self.next_segment_bytes, recycled, class, is_filling, names_dir: self.is_new };
         self.spare = Spare::Preparing(Box::pin(segment::prepare(fs, dir, self.options, wanted)));
         self.spare_failure = None;
     }
@@ -144,11 +147,14 @@ impl LogState {
             && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
     }
 
-    /// The class of a spare segment that is made while the active one has room. The spare is one page, and writes stop
-    /// without it, so it does not stand behind the flushes of a busy node. In mode `Always` all of the segment is
-    /// written, and others would have to wait for that.
-    pub(super) fn class_of_spare(&self) -> Class {
-        if self.options.sync == SyncMode::Always { super::AHEAD_OF_TIME } else { Class::Log }
+    /// Gives up a spare that is being filled in the background: writes wait for a segment by now, and behind the strict
+    /// foreground of others its zeros might wait for ever. The segment that is made instead is small, because it is
+    /// filled before others.
+    pub(super) fn give_up_filling(&mut self) {
+        if self.is_preparing() && self.is_filling.load(Ordering::Relaxed) {
+            self.spare = Spare::None;
+            self.next_segment_bytes = self.next_segment_bytes.min(self.options.first_segment_bytes());
+        }
     }
 
     /// Nothing will be written behind the waiting records except a closing mark. If they need another segment, it
