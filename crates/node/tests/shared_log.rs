@@ -393,6 +393,52 @@ fn damage_is_told_and_a_repair_keeps_what_stands_in_front_of_it() {
     assert!(left > 2);
 }
 
+/// Without its anchor, the log seems to begin with the first segment that can be read.
+#[test]
+fn a_log_without_its_anchor_and_its_first_segment_is_not_called_whole() {
+    let image = killed();
+    let files: Vec<PathBuf> = image.files().into_iter().map(|(path, _)| path).collect();
+    let anchor = files.iter().find(|path| path.ends_with("shared-log/ANCHOR")).expect("the log was used");
+    let segments = Path::new(SEGMENTS.trim_start_matches('/'));
+    let first = files.iter().find(|path| path.starts_with(segments)).expect("there are segments");
+    // The file is gone, or its header is damaged, or its first record.
+    for damaged in [None, Some(20), Some(4_100)] {
+        let mut image = image.clone();
+        assert!(image.remove(anchor));
+        match damaged {
+            None => assert!(image.remove(first)),
+            Some(at) => assert!(image.flip_bit(first, at, 0)),
+        }
+        let (sim, fs) = world(9, &image);
+        sim.block_on(async {
+            let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+            let plan = || Repair::plan(&disk, Path::new(DIR), None, 3);
+            let mut lossy = plan().await.expect("a plan");
+            assert_eq!(lossy.findings().len(), 1, "{damaged:?}: {:?}", lossy.findings());
+            assert!(!lossy.findings()[0].can_be_repaired(), "{damaged:?}: {:?}", lossy.findings());
+            lossy.accept_loss();
+            lossy.apply().await.expect("repaired");
+            let next = plan().await.expect("a plan");
+            assert!(!next.findings().is_empty(), "{damaged:?}: it names who has lost something");
+            assert!(next.findings().iter().all(|finding| finding.problem.contains("a partition of tenant")));
+        });
+    }
+}
+
+#[test]
+fn of_a_partition_without_its_anchor_nobody_knows_whether_it_has_lost_records() {
+    let mut image = killed();
+    let files: Vec<PathBuf> = image.files().into_iter().map(|(path, _)| path).collect();
+    assert!(image.remove(files.iter().find(|path| path.ends_with("000002/ANCHOR")).expect("it was used")));
+    let (sim, fs) = world(9, &image);
+    sim.block_on(async {
+        let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+        let plan = Repair::plan(&disk, Path::new(DIR), None, 3).await.expect("a plan");
+        let [finding] = plan.findings() else { panic!("{:?}", plan.findings()) };
+        assert!(finding.can_be_repaired() && finding.advice.contains("cannot be known any more"), "{finding:?}");
+    });
+}
+
 #[test]
 fn a_repair_that_cannot_read_something_plans_nothing() {
     let mut image = killed();

@@ -68,42 +68,50 @@ async fn look_at_shared(fs: &Arc<dyn Fs>, dir: &Path, listings: &Listings, refus
     }
     let (own, owner) = (shared_log::path(dir), shared_log::OWNER);
     let (anchor, log) = (unless_damaged(anchor::read(fs, &own, owner).await)?, shared_log::segments(&own));
-    let floor = match anchor {
-        Some(slot) => slot.claim.persisted,
+    let (floor, is_whole) = match anchor {
+        Some(slot) => (slot.claim.persisted, false),
         None => floor_without_anchor(fs, dir, &log, listings).await?,
     };
     let kept = weir_log::salvage(fs, &log, owner, anchor.map(|slot| slot.identity), floor).await?;
-    let without = LogAnchor { identity: kept.identity.unwrap_or_default(), durable: 0 };
-    let loses = anchor.is_some() || unless_damaged(weir_log::check(fs, &log, owner, without, floor).await)?.is_none();
-    let advice = match loses {
-        false => "write its anchor anew: the log is whole".to_owned(),
-        true => "put the right file back. Otherwise `--accept-loss` keeps the records in front of the damage: the \
-                 records behind it that were not flushed are lost. Run `weir repair` again after that: it says which \
+    let advice = match is_whole {
+        true => "write its anchor anew: the log is whole".to_owned(),
+        false => "put the right file back. Otherwise `--accept-loss` keeps the records that are whole up to the first \
+                 damage: others that were not flushed are lost. Run `weir repair` again after that: it says which \
                  tenants lost something"
             .to_owned(),
     };
     let problem = format!("{refusal} (the log that tenants share)");
     let remedy = Some(Remedy::Log(Cut { dir: own, owner, persisted: floor, kept }));
-    Ok(Finding { problem, advice, remedy, loses })
+    Ok(Finding { problem, advice, remedy, loses: !is_whole })
 }
 
 /// The place up to which nobody needs the shared log in the directory `log`, as far as that can be told without the
-/// log's anchor. The log begins where its files do. But a log that failed and was replaced has a gap, and everybody has
-/// in tables what is in front of that: then the log begins behind the gap.
-async fn floor_without_anchor(fs: &Arc<dyn Fs>, dir: &Path, log: &Path, listings: &Listings) -> Result<LogIndex> {
+/// log's anchor, and whether every partition finds behind it what its tree lacks. The log begins where its files do.
+/// But a log that failed and was replaced has a gap, and everybody has in tables what is in front of that: then the log
+/// begins behind the gap. Where the first file is lost or damaged, the log seems to begin with the next one: only the
+/// partitions know that something is missing.
+async fn floor_without_anchor(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    log: &Path,
+    listings: &Listings,
+) -> Result<(LogIndex, bool)> {
     let owner = shared_log::OWNER;
     let identity = weir_log::salvage(fs, log, owner, None, 0).await?.identity.unwrap_or_default();
     let anchor = LogAnchor { identity, durable: 0 };
     let firsts = weir_log::first_indexes(fs, log, owner).await?;
-    let floors: Vec<LogIndex> = firsts.into_iter().map(|first| first.saturating_sub(1)).collect();
-    for (position, &floor) in floors.iter().enumerate() {
+    let mut floors: Vec<LogIndex> = firsts.into_iter().map(|first| first.saturating_sub(1)).collect();
+    if floors.is_empty() {
+        floors.push(0);
+    }
+    for &floor in &floors {
         let survey = SharedSurvey::take(fs, log, owner, anchor, floor).await;
         let Some(survey) = unless_damaged(survey)? else { continue };
-        if position == 0 || has_what_all_need(fs, dir, listings, &survey).await? {
-            return Ok(floor);
+        if has_what_all_need(fs, dir, listings, &survey).await? {
+            return Ok((floor, true));
         }
     }
-    Ok(floors.first().copied().unwrap_or(0))
+    Ok((floors[0], false))
 }
 
 /// Whether every partition that writes to the shared log finds in it what its tree lacks.
@@ -146,7 +154,11 @@ async fn look_at_member(
         return Ok(Some(Finding { problem, advice, remedy: None, loses: true }));
     };
     let advice = match anchor {
-        None => format!("write the anchor anew: log and tree are whole up to record {}", found.last),
+        None => format!(
+            "write the anchor anew: log and tree are whole up to record {}. Whether there were later records cannot be \
+             known any more",
+            found.last
+        ),
         Some(_) => format!(
             "restore a backup of {tenant}. Otherwise `--accept-loss` goes on after record {}, the last one that exists",
             found.last
