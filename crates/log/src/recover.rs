@@ -64,6 +64,8 @@ pub(crate) struct Found {
     pub recovery: Recovery,
     /// Segments that belong to the log, in order.
     pub older: Vec<Older>,
+    /// Segments in front of the log that nobody needs and that could not be removed, the oldest first.
+    pub unremoved: Vec<PathBuf>,
     pub next_segment_id: u64,
     /// As far as can be seen, no segment was ever made in this directory: then its own name may not be durable.
     pub is_new: bool,
@@ -150,7 +152,7 @@ pub(crate) async fn recover(
     replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Found> {
     let tag = Tag::new(owner, Class::Log);
-    let Survey { found, durable, passed, cut_off, preparing } =
+    let Survey { mut found, durable, passed, cut_off, preparing } =
         survey(fs, dir, owner, anchor, persisted, replay).await?;
     // Replayed records may be in the page cache only. They must be durable before the first new record is, or a second
     // crash could leave a hole. Where an earlier sync has failed, the page cache takes them for clean, and another sync
@@ -169,20 +171,25 @@ pub(crate) async fn recover(
         }
     };
     try_join_all(found.older.iter().map(make_durable)).await?;
-    // And the segments that were cut off must be gone for good before that.
-    let preparing = preparing.then(|| dir.join(segment::PREPARING));
-    for path in passed.iter().chain(&preparing) {
-        fs.remove(path, tag).await?;
+    // Files that nobody needs keep nobody from opening the log.
+    for path in passed {
+        if fs.remove(&path, tag).await.is_err() {
+            found.unremoved.push(path);
+        }
     }
-    // The last one first, and each must be gone for good before the next is removed: otherwise a crash in between could
-    // leave a segment without the one that its link names, which would look like a loss.
+    if preparing {
+        let _left_for_the_next_segment = fs.remove(&dir.join(segment::PREPARING), tag).await;
+    }
+    // But the segments that were cut off must be gone for good before a new record is durable. The last one goes first,
+    // for good before the next is removed: otherwise a crash in between could leave a segment without the one that its
+    // link names, which would look like a loss.
     for (left, path) in cut_off.iter().enumerate().rev() {
         fs.remove(path, tag).await?;
         if left > 0 {
             fs.sync_dir(dir, tag).await?;
         }
     }
-    if preparing.is_some() || !passed.is_empty() || !cut_off.is_empty() {
+    if !cut_off.is_empty() {
         fs.sync_dir(dir, tag).await?;
     }
     Ok(found)
@@ -246,7 +253,8 @@ async fn survey(
             None => Error::corruption(dir, 0, message),
         });
     }
-    let found = Found { recovery, older, next_segment_id, is_new: ids.is_empty() };
+    let (unremoved, is_new) = (Vec::new(), ids.is_empty());
+    let found = Found { recovery, older, unremoved, next_segment_id, is_new };
     Ok(Survey { found, durable, passed, cut_off, preparing })
 }
 

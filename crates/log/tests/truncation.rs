@@ -48,6 +48,28 @@ fn segments_that_could_not_be_removed_are_removed_by_the_next_truncation() {
 }
 
 #[test]
+fn a_segment_that_an_opening_cannot_remove_keeps_nobody_from_the_log() {
+    // A removal that fails may have been done or not.
+    for seed in 0..8 {
+        let sim = Sim::new(seed);
+        let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+        sim.block_on(async {
+            let (log, ..) = open(&fs, options(SyncMode::Interval, 1), 0).await.expect("a fresh disk");
+            let last = fill(&log).await;
+            log.sync().await.expect("nothing fails");
+            drop(log);
+
+            fs.fail_next(Some(OpKind::Remove), Fault::Error);
+            let (log, recovery, _) = open(&fs, options(SyncMode::Interval, 2), last).await.expect("nobody needs it");
+            assert_eq!(recovery.last, last, "seed {seed}");
+            assert!(log.would_truncate(last), "seed {seed}: it is not forgotten");
+            log.truncate(last).await.expect("nothing fails any more");
+            assert_eq!(segments(&fs).await, 0, "seed {seed}");
+        });
+    }
+}
+
+#[test]
 fn a_segment_that_could_not_be_made_anew_is_removed_by_the_next_truncation() {
     let mut left = 0;
     // A rename that fails may have been done or not.

@@ -128,7 +128,7 @@ impl LogState {
     /// A log that goes on behind the records that were `found`, all of which are durable. It has no segment to write to
     /// until the first write.
     pub fn new(fs: Arc<dyn Fs>, dir: PathBuf, options: LogOptions, waiters: Arc<Waiters>, found: Found) -> Self {
-        let Found { recovery, older, next_segment_id, is_new } = found;
+        let Found { recovery, older, unremoved, next_segment_id, is_new } = found;
         let next = recovery.last + 1;
         waiters.submitted.store(next - 1, Ordering::SeqCst);
         Self {
@@ -149,7 +149,7 @@ impl LogState {
             observed: false,
             active: None,
             older: VecDeque::from(older),
-            unremoved: Vec::new(),
+            unremoved,
             spare: Spare::None,
             recycled: None,
             is_filling: Arc::default(),
