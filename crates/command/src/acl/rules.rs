@@ -37,8 +37,6 @@ pub struct Rules {
     pub needs_no_password: bool,
     /// What a rule said about checking the payload of `RESTORE`. Weir always checks it.
     sanitizes: Option<bool>,
-    /// Whether a selector has all channels when it is made.
-    gives_all_channels: bool,
     /// The selectors. Rules outside of parentheses are about the first one. A request is allowed if any selector allows
     /// it.
     pub(super) selectors: Vec<Selector>,
@@ -62,10 +60,10 @@ pub struct SelectorWords {
 }
 
 impl Rules {
-    /// The rules of a new user, who may do nothing; for `gives_all_channels`, see [`Rules::give_all_channels`].
-    pub fn new(gives_all_channels: bool) -> Self {
-        let selectors = vec![Selector::new(gives_all_channels)];
-        Self { is_on: false, needs_no_password: false, sanitizes: None, gives_all_channels, selectors }
+    /// The rules of a new user, who may run no command, but may have all channels.
+    pub fn new(all_channels: bool) -> Self {
+        let selectors = vec![Selector::new(all_channels)];
+        Self { is_on: false, needs_no_password: false, sanitizes: None, selectors }
     }
 
     /// The rules of a user that may do everything.
@@ -73,16 +71,24 @@ impl Rules {
         Self { is_on: true, selectors: vec![Selector::full()], ..Self::default() }
     }
 
-    /// Whether selectors that later rules make (`reset`, or parentheses) have all channels to begin with, or none.
-    pub fn give_all_channels(&mut self, gives: bool) {
-        self.gives_all_channels = gives;
-    }
-
     /// Applies a rule. A rule about passwords is also returned, even if it is about other things, too.
     ///
     /// # Errors
     /// The word is not a rule. Nothing has changed.
     pub fn apply<'a>(&mut self, word: &'a [u8]) -> Result<Option<PasswordRule<'a>>, RuleError> {
+        self.apply_with_default(word, false)
+    }
+
+    /// As [`Rules::apply`]. A selector that the rule makes (`reset`, or parentheses) has all channels to begin with, or
+    /// none.
+    ///
+    /// # Errors
+    /// The word is not a rule. Nothing has changed.
+    pub fn apply_with_default<'a>(
+        &mut self,
+        word: &'a [u8],
+        all_channels: bool,
+    ) -> Result<Option<PasswordRule<'a>>, RuleError> {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         match word {
             [] => {}
@@ -100,7 +106,7 @@ impl Rules {
             _ if is("skip-sanitize-payload") => self.sanitizes = Some(false),
             _ if is("clearselectors") => self.selectors.truncate(1),
             _ if is("reset") => {
-                *self = Self { sanitizes: Some(true), ..Self::new(self.gives_all_channels) };
+                *self = Self { sanitizes: Some(true), ..Self::new(all_channels) };
                 return Ok(Some(PasswordRule::Clear));
             }
             [b'>', password @ ..] => {
@@ -114,7 +120,7 @@ impl Rules {
             }
             [b'<', password @ ..] => return Ok(Some(PasswordRule::Remove(password))),
             [b'!', hash @ ..] => return Ok(Some(PasswordRule::RemoveHash(parse_hash(hash)?))),
-            [b'(', inside @ .., b')'] => self.add_selector(inside)?,
+            [b'(', inside @ .., b')'] => self.add_selector(inside, all_channels)?,
             // Patterns check their spaces themselves, after other checks.
             [first, ..] if !b"~%&".contains(first) && has_spaces(word) => return Err(RuleError::Syntax),
             _ => self.selectors[0].apply(word)?,
@@ -122,11 +128,11 @@ impl Rules {
         Ok(None)
     }
 
-    fn add_selector(&mut self, inside: &[u8]) -> Result<(), RuleError> {
+    fn add_selector(&mut self, inside: &[u8], all_channels: bool) -> Result<(), RuleError> {
         if self.selectors.len() > SELECTORS_MAX {
             return Err(RuleError::ManySelectors);
         }
-        let mut selector = Selector::new(self.gives_all_channels);
+        let mut selector = Selector::new(all_channels);
         for word in inside.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
             selector.apply(word)?;
         }

@@ -54,10 +54,10 @@ fn refused(rule: &[u8], why: RuleError) -> Error {
 
 impl Wanted {
     fn parse(mut rules: Rules, gives_all_channels: bool, words: &[Zeroizing<Vec<u8>>]) -> Outcome<Self> {
-        rules.give_all_channels(gives_all_channels);
         let mut passwords = Vec::new();
         for (place, word) in words.iter().enumerate() {
-            let password = match rules.apply(word).map_err(|why| refused(word, why))? {
+            let applied = rules.apply_with_default(word, gives_all_channels);
+            let password = match applied.map_err(|why| refused(word, why))? {
                 None => continue,
                 Some(PasswordRule::Clear) => {
                     passwords.clear();
