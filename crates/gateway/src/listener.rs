@@ -280,11 +280,11 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, entrance: &Entrance, arrivals
             }
             continue;
         };
-        let id = client.id;
+        let admitted = Arc::clone(&client);
         let handed_over = match stream.set_nodelay(true).and_then(|()| stream.into_std()) {
             Ok(stream) => {
                 // A handshake costs a millisecond, so it is made on a thread where other clients do not wait for it.
-                let home = server.home(id, tls.is_some());
+                let home = server.home(admitted.id, tls.is_some());
                 let arrival = match tls {
                     Some(tls) => Arrival::Secured(stream, Box::new(tls.begin(server.clock.now())), client),
                     None => Arrival::New(stream, client),
@@ -294,7 +294,7 @@ async fn accept<S: Store>(server: &Arc<Server<S>>, entrance: &Entrance, arrivals
             Err(_) => false,
         };
         if !handed_over {
-            server.clients.leave(id);
+            server.clients.leave(&admitted);
         }
     }
 }
@@ -452,7 +452,7 @@ fn start_thread<S: Store>(
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot serve a connection");
-                        server.clients.leave(client.id);
+                        server.clients.leave(&client);
                     }
                 }
             }

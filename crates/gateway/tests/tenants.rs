@@ -194,6 +194,20 @@ fn s5_clients_and_cursors_of_others_are_as_if_they_were_not_there() {
 }
 
 #[test]
+fn s5_a_connection_is_listed_where_it_belongs_now() {
+    let (weir, _) = start();
+    let (mut ada, mut second, mut bob) = (connect(&weir, "ada"), connect(&weir, "ada"), connect(&weir, "bob"));
+    let mut listed = || [&mut ada, &mut bob].map(|client| client.say("CLIENT LIST").matches("id=").count());
+    assert_eq!(listed(), [2, 1]);
+    assert_eq!(second.say("AUTH bob bob-secret"), "+OK\r\n");
+    assert_eq!(listed(), [1, 2]);
+    assert_eq!(second.say("AUTH bob bob-secret"), "+OK\r\n");
+    assert_eq!(listed(), [1, 2], "the same tenant again");
+    assert_eq!(second.say("RESET"), "+RESET\r\n");
+    assert_eq!(listed(), [1, 1]);
+}
+
+#[test]
 fn a_suspended_tenant_is_told_so_and_a_dropped_one_is_closed() {
     let (weir, keys) = start();
     let (mut ada, mut bob) = (connect(&weir, "ada"), connect(&weir, "bob"));

@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use weir_command::reply::Protocol;
 use weir_io::Nanos;
 
+use self::tenants::ByTenant;
 use crate::auth::users::User;
 use crate::mailbox::{Recipient, Speaks};
 use crate::pubsub::Counts;
@@ -19,6 +20,7 @@ use crate::tenant::account::Account;
 use crate::tenant::tenancy::Standing;
 
 mod line;
+mod tenants;
 
 /// What a connection is doing, for the sweeper. Each phase has its own time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,26 +184,26 @@ impl Client {
     }
 
     /// From now on the connection belongs to this tenant and this user.
-    pub(super) fn belong_to(&self, account: &Arc<Account>, user: &Arc<User>, database: u8) {
+    fn belong_to(&self, account: &Arc<Account>, user: &Arc<User>, database: u8) {
         *self.owner.lock() = Some(Owner { account: Arc::clone(account), user: Arc::clone(user) });
         self.database.store(database, Ordering::Relaxed);
     }
 
     /// From this second on the connection belongs to nobody.
-    pub(super) fn become_stranger(&self, second: u64) {
+    fn become_stranger(&self, second: u64) {
         *self.owner.lock() = None;
         self.database.store(0, Ordering::Relaxed);
         self.stranger_since.store(second, Ordering::Relaxed);
     }
 
-    /// Whether the connection belongs to the tenant with this number.
-    fn belongs_to(&self, tenant: u32) -> bool {
-        self.owner.lock().as_ref().is_some_and(|owner| owner.account.tenant == tenant)
+    /// The number of the tenant; `None` if the client has not logged in.
+    fn tenant(&self) -> Option<u32> {
+        self.owner.lock().as_ref().map(|owner| owner.account.tenant)
     }
 
     /// Whether the connection belongs to the tenant with this number, and is not about to end.
     fn is_there_of(&self, tenant: u32) -> bool {
-        self.belongs_to(tenant) && !self.has_left()
+        self.tenant() == Some(tenant) && !self.has_left()
     }
 
     /// Whether the connection belongs to this user.
@@ -344,6 +346,7 @@ fn oldest_idle(strangers: &mut VecDeque<u64>, all: &BTreeMap<u64, Arc<Client>>) 
 #[derive(Default)]
 pub(crate) struct Clients {
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    by_tenant: ByTenant,
     /// Connections that may be strangers, the oldest first. Without this list, each connection of a flood of strangers
     /// would cause a search through all connections. Lock order: after `all`.
     strangers: Mutex<VecDeque<u64>>,
@@ -409,10 +412,33 @@ impl Clients {
     }
 
     /// Forgets a connection that has ended.
-    pub(crate) fn leave(&self, id: u64) {
+    pub(crate) fn leave(&self, client: &Client) {
+        self.part(client);
         let mut all = self.all.lock();
-        all.remove(&id);
+        all.remove(&client.id);
         self.count.store(all.len(), Ordering::Relaxed);
+    }
+
+    /// From now on `client` belongs to this tenant and this user.
+    pub(super) fn belong_to(&self, client: &Arc<Client>, account: &Arc<Account>, user: &Arc<User>, database: u8) {
+        if client.tenant() != Some(account.tenant) {
+            self.part(client);
+        }
+        client.belong_to(account, user, database);
+        self.by_tenant.add(account.tenant, client);
+    }
+
+    /// From this second on `client` belongs to nobody.
+    pub(super) fn become_stranger(&self, client: &Client, second: u64) {
+        self.part(client);
+        client.become_stranger(second);
+    }
+
+    /// `client` is no longer found among the connections of its tenant.
+    fn part(&self, client: &Client) {
+        if let Some(tenant) = client.tenant() {
+            self.by_tenant.remove(tenant, client);
+        }
     }
 
     /// Open connections.
@@ -425,9 +451,9 @@ impl Clients {
         self.last_id.load(Ordering::Relaxed)
     }
 
-    /// The records of one tenant's connections, oldest first (S5).
-    pub(super) fn of_tenant(&self, tenant: u32) -> Vec<Arc<Client>> {
-        self.all.lock().values().filter(|client| client.is_there_of(tenant)).cloned().collect()
+    /// The records of one tenant's connections, oldest first (S5). They may be gone through in turns.
+    pub(super) fn of_tenant(&self, tenant: u32) -> impl Iterator<Item = Arc<Client>> {
+        self.by_tenant.of(tenant).filter(move |client| client.is_there_of(tenant))
     }
 
     /// The record of one tenant's connection with this number (S5).
@@ -437,14 +463,12 @@ impl Clients {
 
     /// How many of one tenant's connections wait for an answer to their command.
     pub(super) fn blocked(&self, tenant: u32) -> usize {
-        let waits = |client: &Client| matches!(client.phase(), Phase::Blocked | Phase::Paused);
-        let is_blocked = |client: &&Arc<Client>| waits(client) && client.belongs_to(tenant);
-        self.all.lock().values().filter(is_blocked).count()
+        self.by_tenant.of(tenant).filter(|client| matches!(client.phase(), Phase::Blocked | Phase::Paused)).count()
     }
 
     /// Whether any of one tenant's connections runs commands.
     pub(super) fn use_databases(&self, tenant: u32) -> bool {
-        self.all.lock().values().any(|client| client.belongs_to(tenant) && client.usage.is_under_way())
+        self.by_tenant.of(tenant).any(|client| client.usage.is_under_way())
     }
 
     /// Cuts every connection whose time limit is over at `second`, or whose tenant was dropped. Returns how many.

@@ -275,7 +275,7 @@ impl<S: Store> Session<S> {
         self.last.forget_prices();
         self.limits.stranger = true;
         let (server, client) = (&self.outbox.server, &self.outbox.client);
-        client.become_stranger(server.second());
+        server.clients.become_stranger(client, server.second());
         let vouched = server.doorman.vouched_for(&self.vouched);
         let Some(grant) = vouched.or_else(|| server.doorman.open_door(client.peer)) else { return };
         let known = self.become_known(grant, DEFAULT_USER);
@@ -336,7 +336,7 @@ impl<S: Store> Session<S> {
         // The user may have been deleted since the password was checked.
         let user = account.users.find(user).ok_or(Refusal::WrongSecret)?;
         if let Some(login) = self.login.as_mut().filter(|login| login.account().tenant == account.tenant) {
-            self.outbox.client.belong_to(&account, &user, login.database);
+            self.outbox.server.clients.belong_to(&self.outbox.client, &account, &user, login.database);
             login.user = user;
             // The connection has its place already.
             return Ok(());
@@ -355,7 +355,7 @@ impl<S: Store> Session<S> {
         self.end_transaction();
         // Whoever waits for this connection in the old tenant need not wait any more.
         self.leave_databases();
-        self.outbox.client.belong_to(&account, &user, database);
+        self.outbox.server.clients.belong_to(&self.outbox.client, &account, &user, database);
         self.outbox.belong_to(Some((&account, &login.store)));
         self.last.forget_prices();
         self.unfinished = Some(account.unfinished.hold());

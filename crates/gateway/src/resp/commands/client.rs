@@ -1,5 +1,7 @@
 //! `CLIENT`: this connection and the others.
 
+use std::sync::Arc;
+
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
 use weir_command::{Args, lower};
@@ -118,11 +120,11 @@ fn accept_on_or_off<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outco
 }
 
 async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
-    let second = session.outbox.server.second();
-    let (all, tenant) = (&session.outbox.server.clients, session.account()?.tenant);
+    let (server, tenant) = (Arc::clone(&session.outbox.server), session.account()?.tenant);
+    let (all, second) = (&server.clients, server.second());
     let mut subscribed = None;
-    let clients = match args.get(2) {
-        None => all.of_tenant(tenant),
+    let clients: Box<dyn Iterator<Item = Arc<Client>> + Send> = match args.get(2) {
+        None => Box::new(all.of_tenant(tenant)),
         Some(word) if word.eq_ignore_ascii_case(b"TYPE") && args.len() == 4 => {
             let kind = lower(args.at(3));
             match kind.as_slice() {
@@ -132,7 +134,7 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
                 _ => return Err(Error::bytes([b"ERR Unknown client type '", args.at(3), b"'"].concat())),
             }
             // There are no other servers.
-            if subscribed.is_some() { all.of_tenant(tenant) } else { Vec::new() }
+            if subscribed.is_some() { Box::new(all.of_tenant(tenant)) } else { Box::new(std::iter::empty()) }
         }
         Some(word) if word.eq_ignore_ascii_case(b"ID") && args.len() > 3 => {
             super::check_words(args.len() - 3, "CLIENT LIST ID", "ids")?;
@@ -141,12 +143,12 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
             let ids: Option<Vec<u64>> = args.iter_from(3).map(id).collect();
             let ids = ids.ok_or(Error::new("ERR Invalid client ID"))?;
             // As in Redis, in the order in which they are asked for, and as often.
-            ids.into_iter().filter_map(|id| all.find(tenant, id)).collect()
+            Box::new(ids.into_iter().filter_map(|id| all.find(tenant, id)))
         }
         Some(_) => return Err(SYNTAX),
     };
     let mut lines = String::new();
-    for (index, client) in clients.iter().enumerate() {
+    for (index, client) in clients.enumerate() {
         if index % TURN_LINES == TURN_LINES - 1 {
             YIELD.now().await;
         }

@@ -74,8 +74,8 @@ pub(super) async fn kill<S: Store>(session: &mut Session<S>, args: Args<'_>) -> 
         _ => Filter::parse(args, &session.account()?.users)?,
     };
     let mut killed = 0;
-    let clients = session.outbox.server.clients.of_tenant(session.account()?.tenant);
-    for (index, client) in clients.into_iter().enumerate() {
+    let (server, tenant) = (Arc::clone(&session.outbox.server), session.account()?.tenant);
+    for (index, client) in server.clients.of_tenant(tenant).enumerate() {
         end_turn(index).await;
         let is_self = client.id == session.outbox.client.id;
         if !filter.means(&client) || is_self && filter.spare_self {

@@ -523,6 +523,6 @@ impl<S: Store> Connection<S> {
 impl<S: Store> Drop for Connection<S> {
     fn drop(&mut self) {
         self.session.leave_databases();
-        self.server.clients.leave(self.session.outbox.client.id);
+        self.server.clients.leave(&self.session.outbox.client);
     }
 }

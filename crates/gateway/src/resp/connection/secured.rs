@@ -16,7 +16,7 @@ use crate::tls::{Failure, Handshake, Secured};
 /// Forgets a connection that ends before it is served.
 struct Leaving<S: Store> {
     server: Arc<Server<S>>,
-    client: u64,
+    client: Arc<Client>,
     /// The connection is being served, and will remove itself from the list when it ends.
     has_begun: bool,
 }
@@ -24,7 +24,7 @@ struct Leaving<S: Store> {
 impl<S: Store> Drop for Leaving<S> {
     fn drop(&mut self) {
         if !self.has_begun {
-            self.server.clients.leave(self.client);
+            self.server.clients.leave(&self.client);
         }
     }
 }
@@ -37,7 +37,7 @@ pub(crate) async fn begin_secured<S: Store>(
     client: Arc<Client>,
     thread: ServingThread,
 ) -> Option<Box<Moving<S>>> {
-    let mut leaving = Leaving { server: Arc::clone(&server), client: client.id, has_begun: false };
+    let mut leaving = Leaving { server: Arc::clone(&server), client: Arc::clone(&client), has_begun: false };
     // Boxed, so that this memory is free again after the handshake: connections are idle for much longer than a
     // handshake takes.
     let made = Box::pin(handshake.make(socket, &server.clock)).await;

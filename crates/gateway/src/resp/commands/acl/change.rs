@@ -191,9 +191,14 @@ async fn cut_listeners<S: Store>(session: &mut Session<S>, user: &Arc<User>, bef
     if after.rules.keep_channels_of(&before.rules) {
         return Ok(());
     }
-    let account = Arc::clone(session.account()?);
-    let mut clients = session.outbox.server.clients.of_tenant(account.tenant);
-    clients.retain(|client| client.is_of(user) && client.is_subscribed());
+    let (account, server) = (Arc::clone(session.account()?), Arc::clone(&session.outbox.server));
+    let mut clients = Vec::new();
+    for (index, client) in server.clients.of_tenant(account.tenant).enumerate() {
+        end_turn(index).await;
+        if client.is_of(user) && client.is_subscribed() {
+            clients.push(client);
+        }
+    }
     let (ids, mut gone) = (clients.iter().map(|client| client.id).collect(), BTreeSet::new());
     for (kind, name, listeners) in account.pubsub.heard_by(&ids, YIELD).await {
         if !after.rules.keep_listening(&name, kind == Kind::Pattern, YIELD).await {
@@ -221,12 +226,12 @@ pub(super) async fn delete_users<S: Store>(session: &mut Session<S>, args: Args<
     if names.len() > USERS_MAX {
         return Err(Error::new("ERR ACL DELUSER takes at most 256 users at a time"));
     }
-    let account = Arc::clone(session.account()?);
+    let (account, server) = (Arc::clone(session.account()?), Arc::clone(&session.outbox.server));
     let deleted = account.users.change().await.delete(&names).await?;
-    for (index, client) in session.outbox.server.clients.of_tenant(account.tenant).iter().enumerate() {
+    for (index, client) in server.clients.of_tenant(account.tenant).enumerate() {
         end_turn(index).await;
         if deleted.iter().any(|user| client.is_of(user)) {
-            cut(session, client);
+            cut(session, &client);
         }
     }
     session.outbox.replies.integer(deleted.len() as i64);
