@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod auth;
+mod drop_in_turns;
 mod dumps;
 mod error_stats;
 mod key_events;

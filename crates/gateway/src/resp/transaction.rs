@@ -5,6 +5,7 @@ use weir_command::{Args, Call, Command, Request, Rows, Span};
 use weir_model::{Databases, StoredKey};
 use weir_node::RowWatch;
 
+use crate::drop_in_turns::drop_in_turns;
 use crate::tenant::account::Upheavals;
 use crate::tenant::byte_budget::Hold;
 use crate::tenant::byte_limit::Held;
@@ -57,6 +58,12 @@ impl Queue {
         }
         self.commands.push(Queued { command, request: Request::new(0, 0, args.iter_from(0)) });
         Ok(())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        drop_in_turns(std::mem::take(&mut self.commands).into_iter(), self.hold.take_all());
     }
 }
 

@@ -105,6 +105,12 @@ impl Hold {
         }
     }
 
+    /// What it holds, in a hold of its own. This one holds nothing then.
+    pub(crate) fn take_all(&mut self) -> Self {
+        let (room, pass) = (Arc::clone(&self.room), Arc::clone(&self.pass));
+        Self { room, units_max: self.units_max, pass, held: self.held.take(), passed: self.passed.take() }
+    }
+
     /// Gives back all but `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         if bytes == 0 {

@@ -30,7 +30,6 @@ impl ByteLimit {
     }
 
     /// Bytes held.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }

@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::drop_in_turns::drop_in_turns;
+use crate::tenant::byte_limit::ByteLimit;
 
 /// How many keys are remembered, unless a tenant sets another number. The same as in Redis.
 const KEYS_MAX: usize = 1_000_000;
@@ -21,6 +25,8 @@ pub(super) struct Table {
     /// The number of clients of all keys together.
     items: usize,
     bytes: usize,
+    /// Bytes of keys that were forgotten all at once, and whose memory is still being given back.
+    forgotten: Arc<ByteLimit>,
     pub(super) keys_max: usize,
     /// The key that was evicted last. The next one to be evicted is the one after it.
     evicted: Box<[u8]>,
@@ -28,7 +34,8 @@ pub(super) struct Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { keys: BTreeMap::new(), items: 0, bytes: 0, keys_max: KEYS_MAX, evicted: Box::default() }
+        let forgotten = ByteLimit::new(BYTES_MAX as u64);
+        Self { keys: BTreeMap::new(), items: 0, bytes: 0, forgotten, keys_max: KEYS_MAX, evicted: Box::default() }
     }
 }
 
@@ -58,7 +65,8 @@ impl Table {
 
     /// Evicts a key if there are too many.
     pub(super) fn evict(&mut self) -> Option<(Box<[u8]>, BTreeSet<u64>)> {
-        let is_full = (self.keys_max > 0 && self.keys.len() > self.keys_max) || self.bytes > BYTES_MAX;
+        let bytes = self.bytes + self.forgotten.bytes() as usize;
+        let is_full = (self.keys_max > 0 && self.keys.len() > self.keys_max) || bytes > BYTES_MAX;
         if !is_full {
             return None;
         }
@@ -69,9 +77,11 @@ impl Table {
         Some((key, clients))
     }
 
+    /// Forgets all keys. Their memory is given back in turns, and counts until then.
     pub(super) fn clear(&mut self) {
-        self.keys.clear();
-        (self.items, self.bytes) = (0, 0);
+        let booked = self.forgotten.hold(std::mem::take(&mut self.bytes) as u64);
+        drop_in_turns(std::mem::take(&mut self.keys).into_iter(), booked);
+        self.items = 0;
     }
 
     pub(super) fn len(&self) -> usize {

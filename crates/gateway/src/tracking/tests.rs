@@ -1,5 +1,6 @@
 //! Which clients are told what, and what is remembered.
 
+use weir_command::TURN_KEYS;
 use weir_command::reply::Protocol::{self, Resp2, Resp3};
 
 use super::*;
@@ -97,6 +98,28 @@ fn the_table_is_bounded_and_whoever_loses_a_key_is_told() {
     tracking.remember(1, [&b"a"[..]].into_iter());
     assert_eq!(told(tracking.shrink(9).0), [told_of(1, "invalidate *1 c")], "the next one, and not the first again");
     assert_eq!(tracking.counts().keys, 2);
+}
+
+#[test]
+fn keys_that_are_forgotten_all_at_once_are_freed_in_turns_and_count_until_then() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let tracking = Tracking::default();
+        assert!(tracking.enable(1, Mode::default(), None, &[]));
+        // Together they take more than half of the memory that there is.
+        let key = |number: usize| [number.to_string().as_bytes(), &[b'x'; 40 << 10][..]].concat();
+        let keys: Vec<Vec<u8>> = (0..TURN_KEYS + 100).map(key).collect();
+        let remember = || tracking.remember(1, keys.iter().map(Vec::as_slice));
+        remember();
+        drop(tracking.flushed());
+        assert_eq!(tracking.counts().keys, 0);
+        remember();
+        assert!(tracking.shrink(1).1, "what was forgotten is still there");
+        while tracking.shrink(1).1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(tracking.counts().keys > TURN_KEYS);
+    });
 }
 
 #[test]

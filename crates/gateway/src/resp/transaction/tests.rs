@@ -1,6 +1,6 @@
 //! How much may be queued.
 
-use weir_command::table;
+use weir_command::{TURN_KEYS, table};
 
 use super::*;
 use crate::tenant::byte_budget::ByteBudget;
@@ -39,4 +39,22 @@ fn s12_what_will_not_be_executed_is_not_kept() {
     queue.is_spoiled = true;
     assert!((0..100).all(|_| queue.add(command, request.args()).is_ok()));
     assert_eq!(queue.commands.len(), 1);
+}
+
+#[test]
+fn s14_what_was_queued_is_dropped_in_turns_and_counts_until_then() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let budget = ByteBudget::new(1 << 20);
+        let mut queue = Queue::new(budget.hold());
+        let command = table::find(b"PING").expect("a command");
+        let request = Request::new(0, 0, [&b"PING"[..]]);
+        (0..2 * TURN_KEYS).for_each(|_| assert_eq!(queue.add(command, request.args()), Ok(())));
+        drop(queue);
+        let mut another = budget.hold();
+        assert!(!another.try_grow_to(1 << 20));
+        while !another.try_grow_to(1 << 20) {
+            tokio::task::yield_now().await;
+        }
+    });
 }
