@@ -179,6 +179,16 @@ impl Mailbox {
         is_first
     }
 
+    /// Drops the messages that wait, and takes no more: the recipient has ended.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_cut = true;
+        self.has_mail.store(false, Ordering::Release);
+        let dropped = std::mem::take(&mut state.queue);
+        drop(state);
+        drop(dropped);
+    }
+
     fn cut_locked(&self, mut state: parking_lot::MutexGuard<'_, MailQueue>) {
         state.is_cut = true;
         let dropped = std::mem::take(&mut state.queue);

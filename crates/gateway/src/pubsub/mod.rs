@@ -68,8 +68,7 @@ struct Registry {
     /// Channels that belong to a hash slot. No pattern matches them, and their names are separate from those of other
     /// channels.
     shard_channels: BTreeMap<Arc<[u8]>, Arc<Topic>>,
-    /// Patterns in the order of their names. To go through them, a task copies the pointer.
-    patterns: Arc<Vec<Arc<Topic>>>,
+    patterns: BTreeMap<Arc<[u8]>, Arc<Topic>>,
     /// The front of a message to a channel.
     message: Arc<[u8]>,
     /// The front of a message to a channel of a hash slot.
@@ -81,7 +80,7 @@ impl Default for PubSub {
         let registry = Registry {
             channels: BTreeMap::new(),
             shard_channels: BTreeMap::new(),
-            patterns: Arc::default(),
+            patterns: BTreeMap::new(),
             message: Arc::from(&b"$7\r\nmessage\r\n"[..]),
             shard_message: Arc::from(&b"$8\r\nsmessage\r\n"[..]),
         };
@@ -98,63 +97,38 @@ impl Default for PubSub {
 }
 
 impl Registry {
-    fn place_of(&self, pattern: &[u8]) -> Result<usize, usize> {
-        self.patterns.binary_search_by(|topic| (*topic.name).cmp(pattern))
+    fn topics(&self, kind: Kind) -> &BTreeMap<Arc<[u8]>, Arc<Topic>> {
+        match kind {
+            Kind::Channel => &self.channels,
+            Kind::ShardChannel => &self.shard_channels,
+            Kind::Pattern => &self.patterns,
+        }
+    }
+
+    fn topics_mut(&mut self, kind: Kind) -> &mut BTreeMap<Arc<[u8]>, Arc<Topic>> {
+        match kind {
+            Kind::Channel => &mut self.channels,
+            Kind::ShardChannel => &mut self.shard_channels,
+            Kind::Pattern => &mut self.patterns,
+        }
     }
 
     fn topic(&self, kind: Kind, name: &[u8]) -> Option<&Arc<Topic>> {
-        match kind {
-            Kind::Channel => self.channels.get(name),
-            Kind::ShardChannel => self.shard_channels.get(name),
-            Kind::Pattern => self.place_of(name).ok().map(|place| &self.patterns[place]),
-        }
+        self.topics(kind).get(name)
     }
 
     /// A page of topics of this kind, in the order of their names.
     fn page(&self, kind: Kind, from: Bound<Arc<[u8]>>) -> Vec<Arc<Topic>> {
-        let channels = match kind {
-            Kind::Channel => &self.channels,
-            Kind::ShardChannel => &self.shard_channels,
-            Kind::Pattern => {
-                let begin = match from {
-                    Bound::Excluded(name) => self.place_of(&name).map_or_else(|place| place, |place| place + 1),
-                    Bound::Included(_) | Bound::Unbounded => 0,
-                };
-                return self.patterns[begin..].iter().take(TURN_KEYS).cloned().collect();
-            }
-        };
-        channels
-            .range::<Arc<[u8]>, _>((from, Bound::Unbounded))
-            .take(TURN_KEYS)
-            .map(|(_, topic)| Arc::clone(topic))
-            .collect()
+        let behind = self.topics(kind).range::<Arc<[u8]>, _>((from, Bound::Unbounded));
+        behind.take(TURN_KEYS).map(|(_, topic)| Arc::clone(topic)).collect()
     }
 
     fn add(&mut self, kind: Kind, topic: Arc<Topic>) {
-        match kind {
-            Kind::Channel => {
-                self.channels.insert(Arc::clone(&topic.name), topic);
-            }
-            Kind::ShardChannel => {
-                self.shard_channels.insert(Arc::clone(&topic.name), topic);
-            }
-            Kind::Pattern => {
-                let place = self.place_of(&topic.name).unwrap_or_else(|place| place);
-                Arc::make_mut(&mut self.patterns).insert(place, topic);
-            }
-        }
+        self.topics_mut(kind).insert(Arc::clone(&topic.name), topic);
     }
 
     fn remove(&mut self, kind: Kind, name: &[u8]) {
-        match kind {
-            Kind::Channel => drop(self.channels.remove(name)),
-            Kind::ShardChannel => drop(self.shard_channels.remove(name)),
-            Kind::Pattern => {
-                if let Ok(place) = self.place_of(name) {
-                    Arc::make_mut(&mut self.patterns).remove(place);
-                }
-            }
-        }
+        self.topics_mut(kind).remove(name);
     }
 }
 

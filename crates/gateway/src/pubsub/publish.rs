@@ -143,19 +143,24 @@ impl PubSub {
 
     /// The channel and the patterns that a message to `channel` goes to.
     async fn topics_of(&self, kind: Kind, channel: &[u8], yields: Yield) -> Vec<(Kind, Arc<Topic>)> {
-        let (of_channel, patterns) = {
+        let (of_channel, mut page) = {
             let registry = self.registry.lock();
-            let patterns = if kind == Kind::Channel { Arc::clone(&registry.patterns) } else { Arc::default() };
-            (registry.topic(kind, channel).cloned(), patterns)
+            let is_matched = kind == Kind::Channel;
+            let page = if is_matched { registry.page(Kind::Pattern, Bound::Unbounded) } else { Vec::new() };
+            (registry.topic(kind, channel).cloned(), page)
         };
         let mut topics: Vec<_> = of_channel.map(|topic| (kind, topic)).into_iter().collect();
         let mut turn = glob::Turn::new(yields);
-        for topic in patterns.iter() {
-            if let Some(glob) = &topic.glob
-                && glob.matches_in_turns(channel, &mut turn).await
-            {
-                topics.push((Kind::Pattern, Arc::clone(topic)));
+        while let Some(last) = page.last() {
+            let from = Bound::Excluded(Arc::clone(&last.name));
+            for topic in page {
+                if let Some(glob) = &topic.glob
+                    && glob.matches_in_turns(channel, &mut turn).await
+                {
+                    topics.push((Kind::Pattern, Arc::clone(&topic)));
+                }
             }
+            page = self.registry.lock().page(Kind::Pattern, from);
         }
         topics
     }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_command::error::{Error, Outcome};
-use weir_command::glob;
+use weir_command::{TURN_KEYS, glob};
+use weir_io::Yield;
 use weir_model::KEY_BYTES_MAX;
 
 use super::PubSub;
+use crate::drop_in_turns::drop_in_turns;
 use crate::mailbox::Mailbox;
 use crate::tenant::byte_limit::Held;
 
@@ -54,6 +56,8 @@ impl Counts {
 }
 
 impl Kind {
+    const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::ShardChannel];
+
     /// Bytes of memory that the first listener to `name` costs.
     pub(super) fn bytes(self, name: &[u8]) -> u64 {
         let glob = match self {
@@ -76,7 +80,23 @@ impl Kind {
     }
 }
 
-/// What one connection listens to. Dropping it ends the subscriptions.
+/// A name that a connection listened to until it ended. Dropping it takes the connection from those who listen.
+struct Left {
+    pubsub: Arc<PubSub>,
+    id: u64,
+    kind: Kind,
+    name: Arc<[u8]>,
+    _held: Held,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.pubsub.stop(self.kind, &self.name, self.id);
+    }
+}
+
+/// What one connection listens to. Dropping it ends the subscriptions. If there are many, the connection must end, too,
+/// or call [`Subscriptions::end`] first.
 pub(crate) struct Subscriptions {
     pubsub: Arc<PubSub>,
     /// The number of the connection.
@@ -148,6 +168,18 @@ impl Subscriptions {
         }
     }
 
+    /// Ends all subscriptions. If there are many, others are served in between.
+    pub(crate) async fn end(&mut self, yields: Yield) {
+        for kind in Kind::ALL {
+            for (index, name) in self.names(kind).into_iter().enumerate() {
+                if index % TURN_KEYS == TURN_KEYS - 1 {
+                    yields.now().await;
+                }
+                self.remove(kind, &name);
+            }
+        }
+    }
+
     /// The names of one kind that the connection listens to, in order.
     pub(crate) fn names(&mut self, kind: Kind) -> Vec<Arc<[u8]>> {
         self.of(kind).keys().cloned().collect()
@@ -165,11 +197,17 @@ impl Subscriptions {
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::ShardChannel] {
-            for name in std::mem::take(self.of(kind)).into_keys() {
-                self.pubsub.stop(kind, &name, self.id);
-            }
+        let mut left = Vec::with_capacity(self.counts().sum());
+        for kind in Kind::ALL {
+            let names = std::mem::take(self.of(kind)).into_iter();
+            let (pubsub, id) = (&self.pubsub, self.id);
+            left.extend(names.map(|(name, held)| Left { pubsub: Arc::clone(pubsub), id, kind, name, _held: held }));
         }
+        if left.len() > TURN_KEYS {
+            // Nobody would take the messages that come until all of it is done.
+            self.mailbox.close();
+        }
+        drop_in_turns(left.into_iter(), ());
         if self.is_monitor {
             self.pubsub.monitors.remove(self.id);
         }

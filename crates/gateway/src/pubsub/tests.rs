@@ -153,3 +153,22 @@ fn what_is_listened_to_is_bounded_and_given_back() {
     drop(listeners);
     assert_eq!(pubsub.names.bytes(), 0);
 }
+
+#[test]
+fn who_listens_to_much_ends_in_turns_and_is_sent_nothing_meanwhile() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let pubsub = Arc::<PubSub>::default();
+        let mut listener = Listener::new(&pubsub, 1);
+        (0..2 * TURN_KEYS).for_each(|number| listener.listen(Kind::Pattern, format!("*{number}").as_bytes()));
+        let Listener { mailbox, subscriptions, .. } = listener;
+        drop(subscriptions);
+        assert_eq!(pubsub.counts().patterns, 2 * TURN_KEYS);
+        let published = pubsub.publish(Kind::Channel, b"1", b"x", 0, Yield::PLAIN).await;
+        assert_eq!((published.receivers, mailbox.bytes(), pubsub.messages.bytes()), (0, 0, 0));
+        while pubsub.counts().patterns > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pubsub.names.bytes(), 0);
+    });
+}

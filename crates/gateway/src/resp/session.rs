@@ -16,7 +16,7 @@ use weir_node::request_units::Module;
 
 use super::cost::{Last, Sum};
 use super::frame::{Limits, STRANGER_BULK_BYTES_MAX};
-use super::outbox::Outbox;
+use super::outbox::{Outbox, YIELD};
 use super::pause::Pause;
 use super::slowlog::Slowlog;
 use super::ticket::Blocked;
@@ -220,8 +220,16 @@ impl<S: Store> Session<S> {
         counts
     }
 
-    /// Ends all subscriptions.
-    pub(in crate::resp) fn unsubscribe(&mut self) {
+    /// Ends all subscriptions, in turns.
+    pub(in crate::resp) async fn end_subscriptions(&mut self) {
+        if let Some(subscriptions) = &mut self.subscriptions {
+            subscriptions.end(YIELD).await;
+        }
+        self.unsubscribe();
+    }
+
+    /// Forgets the subscriptions, of which there are few.
+    fn unsubscribe(&mut self) {
         self.tracked = None;
         self.subscriptions = None;
         self.subscribed();
@@ -279,7 +287,7 @@ impl<S: Store> Session<S> {
         let vouched = server.doorman.vouched_for(&self.vouched);
         let Some(grant) = vouched.or_else(|| server.doorman.open_door(client.peer)) else { return };
         let known = self.become_known(grant, DEFAULT_USER);
-        self.is_crowded_out = known == Err(Refusal::TooManyConnections);
+        self.is_crowded_out = known.is_err_and(|refusal| refusal == Refusal::TooManyConnections);
     }
 
     /// Logs in. A refusal leaves everything as it was.
@@ -302,11 +310,18 @@ impl<S: Store> Session<S> {
             }
         };
         let user = LoginName::parse(name).user_of(&grant.name);
-        if let Err(refusal) = self.become_known(grant, user) {
-            self.outbox.closing |= refusal == Refusal::TooManyConnections;
-            return Err(refusal.into());
+        match self.become_known(grant, user) {
+            Ok(left) => {
+                if let Some(mut left) = left {
+                    left.end(YIELD).await;
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                self.outbox.closing |= refusal == Refusal::TooManyConnections;
+                Err(refusal.into())
+            }
         }
-        Ok(())
     }
 
     /// Counts a refusal, and logs it.
@@ -331,7 +346,9 @@ impl<S: Store> Session<S> {
         server.notices.tell(notice, server.clock.now());
     }
 
-    fn become_known(&mut self, grant: Grant<S>, user: &[u8]) -> Result<(), Refusal> {
+    /// From now on the connection belongs to this user of the tenant that `grant` is for. Returns the subscriptions
+    /// that it had as a connection of another tenant.
+    fn become_known(&mut self, grant: Grant<S>, user: &[u8]) -> Result<Option<Box<Subscriptions>>, Refusal> {
         let account = self.outbox.server.accounts.of(&grant);
         // The user may have been deleted since the password was checked.
         let user = account.users.find(user).ok_or(Refusal::WrongSecret)?;
@@ -339,7 +356,7 @@ impl<S: Store> Session<S> {
             self.outbox.server.clients.belong_to(&self.outbox.client, &account, &user, login.database);
             login.user = user;
             // The connection has its place already.
-            return Ok(());
+            return Ok(None);
         }
         // As in Redis, a login does not change the database.
         let database = self.database();
@@ -351,6 +368,7 @@ impl<S: Store> Session<S> {
             }
         };
         // The subscriptions and the watched rows belong to the other tenant (S5).
+        let left = self.subscriptions.take();
         self.unsubscribe();
         self.end_transaction();
         // Whoever waits for this connection in the old tenant need not wait any more.
@@ -361,7 +379,7 @@ impl<S: Store> Session<S> {
         self.unfinished = Some(account.unfinished.hold());
         self.login = Some(login);
         self.limits.stranger = false;
-        Ok(())
+        Ok(left)
     }
 
     /// Whether the client has logged in.

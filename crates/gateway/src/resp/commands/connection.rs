@@ -36,7 +36,7 @@ pub(in crate::resp) async fn echo<S: Store>(session: &mut Session<S>, args: Args
 /// As in Redis, the connection no longer counts once its client hears that it may go. It stays open a little longer, so
 /// that the client does hear that.
 pub(in crate::resp) async fn quit<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
-    session.unsubscribe();
+    session.end_subscriptions().await;
     session.outbox.client.leave();
     session.outbox.replies.ok();
     session.outbox.closing = true;
@@ -78,7 +78,7 @@ pub(in crate::resp) async fn monitor<S: Store>(session: &mut Session<S>, _: Args
 
 pub(in crate::resp) async fn reset<S: Store>(session: &mut Session<S>, _: Args<'_>) -> Outcome {
     // Messages that were sent before go out in the protocol that is valid until now.
-    session.unsubscribe();
+    session.end_subscriptions().await;
     session.outbox.take_mail().await.map_err(gone)?;
     session.forget_who();
     session.outbox.client.names.lock().name.clear();
