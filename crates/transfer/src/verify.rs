@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::sync::atomic::Ordering;
 
-use weir_command::rdb::{Loaded, load};
+use weir_command::rdb::{Loaded, kind, load};
 use weir_io::Yield;
 
 use crate::address::Address;
@@ -390,12 +390,18 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         }
         let end = key.expire_at_ms.map_or(-1, |end| i64::try_from(end).unwrap_or(i64::MAX));
         let ours = told(&mut here, std::slice::from_ref(&key.name)).await?.remove(0);
+        let of_type = match &key.value {
+            Value::Text(_) | Value::TooLong(_) => type_name(kind::STRING),
+            Value::Whole(body) => type_name(body[0]),
+            Value::Parts(kind) => type_name(*kind),
+            Value::Module(_) => "module",
+        };
         let (theirs, len) = match key.value {
             Value::Text(text) => (Dumped::Loaded(Loaded::String(text)), None),
             Value::Whole(body) => (loaded(&body).await, None),
             Value::TooLong(bytes) => (Dumped::TooLarge, Some(i64::try_from(bytes).unwrap_or(i64::MAX))),
             Value::Module(_) => (Dumped::Nothing, None),
-            Value::Parts => {
+            Value::Parts(_) => {
                 let mut len = 0;
                 while let Some(part) = dump.part().await? {
                     len += elements(&part);
@@ -410,6 +416,8 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         compared.by_size += u64::from(len.is_some());
         if ours.kind == "none" {
             compared.differs(database, &key.name, "the tenant does not have it");
+        } else if ours.kind != of_type {
+            compared.differs(database, &key.name, format!("its type is {of_type} in the dump, and {} here", ours.kind));
         } else if ours.end != Some(end) {
             compared.differs(database, &key.name, "it ends at another moment");
         } else if let Some(len) = len {
@@ -419,6 +427,19 @@ pub async fn verify_file(import: &Import, file: impl Read + Send) -> Result<Comp
         } else if let Some(what) = theirs.difference(&ours.value) {
             compared.differs(database, &key.name, what);
         }
+    }
+}
+
+/// What a server says is the type of a value that a dump has as `of_kind`.
+fn type_name(of_kind: u8) -> &'static str {
+    use kind::*;
+    match of_kind {
+        STRING => "string",
+        LIST | LIST_ZIPLIST | QUICKLIST | QUICKLIST_2 => "list",
+        SET | SET_INTSET | SET_LISTPACK => "set",
+        SORTED_SET | SORTED_SET_2 | SORTED_SET_ZIPLIST | SORTED_SET_LISTPACK => "zset",
+        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => "stream",
+        _ => "hash",
     }
 }
 

@@ -106,7 +106,7 @@ async fn load_key<B: Bytes>(
         Value::TooLong(bytes) => {
             tally.refuse(database, &name, &format!("its value has {bytes} bytes, more than the target takes"));
         }
-        Value::Parts => load_parts(import, dump, at, &whole, lanes, pace, before).await?,
+        Value::Parts(_) => load_parts(import, dump, at, &whole, lanes, pace, before).await?,
         Value::Module(_) => {}
     }
     Ok(())

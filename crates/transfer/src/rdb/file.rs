@@ -55,8 +55,8 @@ pub enum Value {
     Text(Vec<u8>),
     /// A value of any other type: its type and its content, as `RESTORE` takes it with a footer.
     Whole(Vec<u8>),
-    /// A value that is too large for one request: [`Dump::part`] gives it piece by piece.
-    Parts,
+    /// A value of this type that is too large for one request: [`Dump::part`] gives it piece by piece.
+    Parts(u8),
     /// A string of this many bytes, more than the target takes.
     TooLong(u64),
     /// A value of the module of this name.
@@ -230,7 +230,7 @@ impl<B: Bytes> Dump<B> {
                 }
                 None => {
                     self.cut = Some(Cut::new(kind));
-                    Value::Parts
+                    Value::Parts(kind)
                 }
             },
         };

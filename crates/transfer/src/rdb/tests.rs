@@ -106,8 +106,8 @@ fn everything_in_a_dump_is_met_however_it_arrives() {
         "3 text Some(1700000000123) Text([49, 50, 51, 52, 53])",
         "3 old Some(268435456000) 12 bytes of type 9",
         "3 json None Module(\"ReJSON-RL\")",
-        "3 long None Parts 525 525 525 525 400",
-        "3 scores None Parts 1",
+        "3 long None Parts(1) 525 525 525 525 400",
+        "3 scores None Parts(5) 1",
         "3 too long None TooLong(6291456)",
         "3 last None Text([49])",
     ];

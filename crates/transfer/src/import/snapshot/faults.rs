@@ -315,6 +315,29 @@ fn a_comparison_by_size_is_also_of_the_end() {
 }
 
 #[test]
+fn a_comparison_by_size_is_also_of_the_type() {
+    in_runtime(async {
+        let mut rows = source();
+        rows.retain(|key, _| key == b"list-2" || key == b"text-1");
+        // As many bytes as the list has values, and as many values as the string has bytes.
+        let others = Rows::from([
+            (b"list-2".to_vec(), Row::Text(vec![b'v'; 1_200])),
+            (b"text-1".to_vec(), Row::List(vec![b"v".to_vec(); 100])),
+        ]);
+        let store = FakeStore::start(Faults::default()).await;
+        // The tenant dumps nothing.
+        let (import, done) = import_into(&store, &others, HastyClock::new(), 1).await;
+        done.expect("nothing breaks");
+        let file = dump(&rows).await;
+        let compared = verify_file(&import, &file[..]).await.expect("both can be read");
+        assert_eq!((compared.keys, compared.by_size, compared.different), (2, 2, 2));
+        for (difference, (there, here)) in compared.differences.iter().zip([("list", "string"), ("string", "list")]) {
+            assert_eq!(difference.what, format!("its type is {there} in the dump, and {here} here"));
+        }
+    });
+}
+
+#[test]
 fn a_string_that_is_too_long_for_the_tenant_is_not_what_it_has() {
     in_runtime(async {
         let mut rows = Rows::from([(b"text".to_vec(), Row::Text(b"v".to_vec()))]);
