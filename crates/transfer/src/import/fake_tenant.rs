@@ -61,6 +61,8 @@ struct State {
     no_transactions: bool,
     /// After how many more requests a connection is cut, and whether the request that meets the cut is done.
     cut: Option<(u64, bool)>,
+    /// The moments at which expiry was paused.
+    pauses: Vec<u64>,
     /// What reads show while the log has failed, and how many more reads and writes come until it is replaced.
     fence: Option<(Rows, u64)>,
 }
@@ -109,6 +111,7 @@ impl FakeTenant {
             units: None,
             no_transactions: false,
             cut: None,
+            pauses: Vec::new(),
             fence: None,
         };
         let state = Arc::new(Mutex::new(state));
@@ -176,6 +179,11 @@ impl FakeTenant {
     /// Whether the log has failed since it was told to.
     pub(super) fn has_failed(&self) -> bool {
         self.state.lock().failure.is_none()
+    }
+
+    /// The moments at which the tenant's expiry was paused, in milliseconds since 1970.
+    pub(super) fn pauses(&self) -> Vec<u64> {
+        self.state.lock().pauses.clone()
     }
 
     /// The tenant's data.
@@ -265,6 +273,13 @@ impl State {
                 said.begun = self.rest.as_ref().map_or(0, |(clock, _)| clock.now());
                 "+OK\r\n".to_owned()
             }
+            ("CLIENT", None) if words[1] == b"PAUSE" => {
+                self.pauses.push(String::from_utf8_lossy(&words[4]).parse().expect("a moment"));
+                "+OK\r\n".to_owned()
+            }
+            ("RANDOMKEY", None) if self.rows.keys().any(|(at, _)| *at == said.database) => "+key\r\n".to_owned(),
+            // What is not told is as usual: one partition, and values of any length.
+            ("RANDOMKEY" | "CONFIG" | "INFO", None) => "$-1\r\n".to_owned(),
             ("CLIENT", None) => {
                 said.knows_partitions = true;
                 "+OK\r\n".to_owned()

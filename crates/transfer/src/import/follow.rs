@@ -282,7 +282,8 @@ pub(super) async fn follow(
     import.tally.apply(position.offset);
     import.tally.set_phase(Phase::Following);
     loop {
-        while let Some(taken) = taker.take(&mut input, position)? {
+        while let Some(mut taken) = taker.take(&mut input, position)? {
+            taken.end.in_step_ms = import.tally.in_step_ms.load(Ordering::Relaxed);
             steps.apply(&taken.step, &taken.end).await?;
             *position = taken.end;
             acks.applied(position.offset);
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn a_transaction_is_one_step_however_it_arrives() {
         let import = import();
-        let from = Position { history: "h".repeat(40), offset: 10, database: 0 };
+        let from = Position { history: "h".repeat(40), offset: 10, database: 0, in_step_ms: 0 };
         let mut requests = Requests::default();
         for line in ["SET before 1", "MULTI", "INCR a", "INCR b", "EXEC", "SET behind 1"] {
             requests.push(&line.split(' ').collect::<Vec<_>>());
@@ -376,7 +377,7 @@ mod tests {
     fn with_replace_nothing_empties_a_database() {
         let mut import = import();
         import.choice.replace = true;
-        let from = Position { history: "h".repeat(40), offset: 0, database: 0 };
+        let from = Position { history: "h".repeat(40), offset: 0, database: 0, in_step_ms: 0 };
         let mut requests = Requests::default();
         for line in ["FLUSHDB", "flushall", "SWAPDB 0 1", "FLUSHDB ASYNC", "SET a 1"] {
             requests.push(&line.split(' ').collect::<Vec<_>>());
@@ -391,7 +392,7 @@ mod tests {
     #[test]
     fn a_source_that_is_not_to_be_followed_says_so() {
         let import = import();
-        let from = Position { history: "h".repeat(40), offset: 0, database: 0 };
+        let from = Position { history: "h".repeat(40), offset: 0, database: 0, in_step_ms: 0 };
         let mut taker = Taker { import: &import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
         let mut input = Input::new(FileBytes(&b""[..]), b"-ERR no replicas here\r\n".to_vec());
         let failure = taker.take(&mut input, &from).err().expect("a refusal");

@@ -55,15 +55,20 @@ struct Live<'i> {
 /// the snapshot had been whole.
 pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Receiver<bool>) -> Result<Position> {
     let mut connection = import.target.connect().await?;
-    let import = &pausing_expiry(import, &mut connection).await?;
     let value_bytes_max = import.target.value_bytes_max(&mut connection).await?;
     let partitions = Partitions::new(import.target.partitions(&mut connection).await?);
+    let mut steps = Steps::new(&import.target, &import.tally, partitions);
+    let position = steps.resume_point().await?;
+    // An import that goes on knows no more of the source than the one before it did.
+    let now_ms = import.clock.unix_ms();
+    let in_step_ms = position.as_ref().map(|position| position.in_step_ms).filter(|&at_ms| at_ms > 0);
+    import.tally.in_step_ms.store(in_step_ms.unwrap_or(now_ms).min(now_ms), Ordering::Relaxed);
+    let import = &pausing_expiry(import, &mut connection).await?;
+    steps.target = import.target.clone();
     drop(connection);
-    let steps = Steps::new(&import.target, &import.tally, partitions);
     let heard = import.clock.now();
     let mut live =
-        Live { import, source, steps, position: None, has_begun: false, heard, broken_snapshots: 0, value_bytes_max };
-    live.position = live.steps.resume_point().await?;
+        Live { import, source, steps, position, has_begun: false, heard, broken_snapshots: 0, value_bytes_max };
     if live.position.is_some() {
         live.check_choice().await?;
     } else {
@@ -93,7 +98,7 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
 
 /// The import, which pauses the tenant's expiry until it is in step, if the server can do that.
 async fn pausing_expiry(import: &Import, connection: &mut Connection) -> Result<Import> {
-    let expiry_pause = ExpiryPause::new(&import.tally, import.clock.unix_ms());
+    let expiry_pause = ExpiryPause::new(&import.tally);
     let refused = expiry_pause.try_begin(connection).await?;
     if let Some(error) = &refused {
         import.tally.note(format!(
@@ -251,6 +256,7 @@ impl Live<'_> {
             return Err(Failure::broken("the snapshot has another length than was said"));
         }
         position.database = dump.stream_database();
+        position.in_step_ms = tally.in_step_ms.load(Ordering::Relaxed);
         let mut input = dump.into_input();
         if let Some(mark) = mark {
             let met = input.piece(|rest| weir_command::rdb::take(rest, MARK_BYTES).map(<[u8]>::to_vec)).await?;
@@ -267,3 +273,6 @@ impl Live<'_> {
         Ok((Input::new(socket, received), acks))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,8 +22,12 @@ pub struct Position {
     pub offset: u64,
     /// The database that is chosen at this place.
     pub database: u64,
+    /// The last moment, in milliseconds since 1970, of which it was known here that the tenant has all that the source
+    /// had done by then; 0 = there is none.
+    pub in_step_ms: u64,
 }
 
+/// Shows the place alone.
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.history, self.offset, self.database)
@@ -31,12 +35,18 @@ impl fmt::Display for Position {
 }
 
 impl Position {
-    /// Parses what `Display` shows.
+    /// What a mark says of it.
+    pub fn mark(&self) -> String {
+        format!("{self} {}", self.in_step_ms)
+    }
+
+    /// Parses a mark. One of an earlier version tells no moment.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(text).ok()?.split(' ');
         let (history, offset, database) = (words.next()?, words.next()?, words.next()?);
+        let in_step_ms = words.next().unwrap_or("0").parse().ok()?;
         let history = (history.len() == 40 && words.next().is_none()).then(|| history.to_owned())?;
-        Some(Self { history, offset: offset.parse().ok()?, database: database.parse().ok()? })
+        Some(Self { history, offset: offset.parse().ok()?, database: database.parse().ok()?, in_step_ms })
     }
 }
 
@@ -45,10 +55,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_parsed() {
-        let position = Position { history: "8".repeat(40), offset: u64::MAX, database: 15 };
-        assert_eq!(Position::parse(position.to_string().as_bytes()), Some(position));
-        for text in ["", "8 1 0", &format!("{} 1", "8".repeat(40)), &format!("{} 1 2 3", "8".repeat(40))] {
+    fn a_mark_is_parsed_also_one_that_tells_no_moment() {
+        let position = Position { history: "8".repeat(40), offset: u64::MAX, database: 15, in_step_ms: 7 };
+        assert_eq!(Position::parse(position.mark().as_bytes()), Some(position.clone()));
+        let of_earlier = Position { in_step_ms: 0, ..position };
+        assert_eq!(Position::parse(of_earlier.to_string().as_bytes()), Some(of_earlier));
+        for text in ["", "8 1 0", &format!("{} 1", "8".repeat(40)), &format!("{} 1 2 3 4", "8".repeat(40))] {
             assert_eq!(Position::parse(text.as_bytes()), None, "{text}");
         }
     }

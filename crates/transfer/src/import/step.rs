@@ -351,7 +351,7 @@ impl Steps {
         pause(&self.target.clock, wait_ms).await;
         let mut requests = Requests::default();
         commands.iter().for_each(|(words, _)| requests.push(words));
-        requests.push(&[b"SET".as_slice(), self.partitions.mark(partition), end.to_string().as_bytes()]);
+        requests.push(&[b"SET".as_slice(), self.partitions.mark(partition), end.mark().as_bytes()]);
         requests.push(&["EXEC"]);
         let mut replies = connection.exchange(&requests, 0).await?;
         self.connection = Some((connection, database));
@@ -456,7 +456,7 @@ impl Steps {
     /// Writes `end` as the mark of every partition in `database`, which is then chosen on `connection`. The home's mark
     /// is written last: if it is there, all are.
     async fn mark_all(&mut self, connection: &mut Connection, database: u8, end: &Position) -> Result {
-        let text = end.to_string().into_bytes();
+        let text = end.mark().into_bytes();
         let mark = |partition| [b"SET".to_vec(), self.partitions.mark(partition).to_vec(), text.clone()].to_vec();
         let asked: Vec<_> = self.partitions.home_last().map(|partition| (database, mark(partition))).collect();
         let (others, home) = asked.split_at(asked.len() - 1);

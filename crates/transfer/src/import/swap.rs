@@ -26,7 +26,7 @@ impl Steps {
         connection.ask(&["UNWATCH"]).await?;
         select(&mut connection, one).await?;
         let mark = self.partitions.mark(self.partitions.home());
-        connection.ask(&[b"SET".as_slice(), mark, end.to_string().as_bytes()]).await?;
+        connection.ask(&[b"SET".as_slice(), mark, end.mark().as_bytes()]).await?;
         for database in [one, other] {
             select(&mut connection, database).await?;
             connection.ask(&[b"DEL".as_slice(), EXCHANGED]).await?;

@@ -77,7 +77,7 @@ pub async fn attach(address: &Address, from: Option<&Position>, clock: &Arc<dyn 
             let (Some(history), Some(offset)) = (history.filter(|history| history.len() == 40), offset) else {
                 return Err(Failure::new(format!("{address}: `{line}` names no position")));
             };
-            let position = Position { history: history.to_owned(), offset, database: 0 };
+            let position = Position { history: history.to_owned(), offset, database: 0, in_step_ms: 0 };
             let acks = Acks::new(writer, Arc::clone(clock));
             snapshot(address, input, acks, position).await.map(Attached::Full)
         }

@@ -3,8 +3,9 @@
 //! Clients of the source may have given a key more time, and the target does not know it yet: a key whose deadline has
 //! passed here must still be there when that command comes. A key that really has expired is deleted by the source,
 //! which sends that, too. So the target's expiry is paused at the last moment up to which the target has all that the
-//! source did, and that moment moves on while the source is followed. Each connection to the target asks for the pause
-//! before anything else, and a task asks again once a second. If the import is gone, the pause ends by itself.
+//! source did, and that moment moves on while the source is followed. It is kept with the position in the target: an
+//! import that is started again pauses expiry where the one before it did. Each connection to the target asks for the
+//! pause before anything else, and a task asks again once a second. If the import is gone, the pause ends by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,22 +28,17 @@ const CLOCKS_APART_MS: u64 = 1_000;
 /// A pause of the target's expiry.
 pub struct ExpiryPause {
     tally: Arc<Tally>,
-    began_ms: u64,
 }
 
 impl ExpiryPause {
-    /// The pause of an import with this `tally` that began at `began_ms`, in milliseconds since 1970.
-    pub fn new(tally: &Arc<Tally>, began_ms: u64) -> Self {
-        Self { tally: Arc::clone(tally), began_ms }
+    /// The pause of an import with this `tally`, which knows when the target was in step.
+    pub fn new(tally: &Arc<Tally>) -> Self {
+        Self { tally: Arc::clone(tally) }
     }
 
     /// What had expired at this moment, in milliseconds since 1970, has expired at the source, too.
     pub fn at_ms(&self) -> u64 {
-        let in_step_ms = match self.tally.in_step_ms.load(Ordering::Relaxed) {
-            0 => self.began_ms,
-            in_step_ms => in_step_ms,
-        };
-        in_step_ms.saturating_sub(CLOCKS_APART_MS)
+        self.tally.in_step_ms.load(Ordering::Relaxed).saturating_sub(CLOCKS_APART_MS)
     }
 
     /// Asks for the pause; gives the reason if the target refuses.
@@ -141,7 +137,8 @@ mod tests {
         in_runtime(async {
             let (target, mut requests) = server("+OK\r\n").await;
             let tally = Arc::<Tally>::default();
-            let target = Target { expiry_pause: Some(Arc::new(ExpiryPause::new(&tally, 10_000))), ..target };
+            tally.in_step_ms.store(10_000, Ordering::Relaxed);
+            let target = Target { expiry_pause: Some(Arc::new(ExpiryPause::new(&tally))), ..target };
             let mut sent = || requests.try_recv().expect("it was sent");
             drop(target.connect().await.expect("it answers"));
             assert_eq!([sent(), sent()], ["PING", "CLIENT PAUSE 60000 EXPIRY 9000"]);
@@ -157,7 +154,7 @@ mod tests {
         in_runtime(async {
             let (target, _requests) = server("-ERR mode\r\n").await;
             let mut connection = Connection::open(&target.address, &target.clock).await.expect("it listens");
-            let refused = ExpiryPause::new(&Arc::default(), 0).try_begin(&mut connection).await;
+            let refused = ExpiryPause::new(&Arc::default()).try_begin(&mut connection).await;
             assert_eq!(refused.expect("it answers").as_deref(), Some("ERR mode"));
         });
     }

@@ -75,7 +75,7 @@ pub(super) fn import(tenant: &FakeTenant, clock: Arc<dyn weir_io::Clock>) -> Imp
 
 /// Writes the first marks, as if the snapshot had been imported.
 pub(super) async fn begin(import: &Import) {
-    let first = Position { history: "h".repeat(40), offset: FIRST, database: 0 };
+    let first = Position { history: "h".repeat(40), offset: FIRST, database: 0, in_step_ms: 0 };
     let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(PARTITIONS));
     steps.begin(0, &first).await.expect("it is there");
 }
@@ -167,7 +167,7 @@ fn everything_is_done_once_wherever_it_is_killed() {
 #[test]
 fn an_end_that_is_killed_leaves_the_newest_position_and_the_databases_or_no_position() {
     in_runtime(async {
-        let at = |offset| Position { history: "h".repeat(40), offset, database: 0 };
+        let at = |offset| Position { history: "h".repeat(40), offset, database: 0, in_step_ms: 0 };
         for allowed in 0.. {
             let tenant = FakeTenant::start(1).await;
             let import = import(&tenant, RealClock::new());

@@ -17,7 +17,7 @@ fn taken_by(choice: Choice, lines: &[&str]) -> (Vec<String>, Vec<String>) {
     import.choice = choice;
     let mut taker = Taker { import: &import, value_bytes_max: 1000, is_in_transaction: false, begun: None };
     let mut input = Input::new(FileBytes(&b""[..]), stream_of(lines));
-    let mut position = Position { history: "h".repeat(40), offset: 0, database: 0 };
+    let mut position = Position { history: "h".repeat(40), offset: 0, database: 0, in_step_ms: 0 };
     let mut all = Vec::new();
     while let Some(taken) = taker.take(&mut input, &position).expect("requests") {
         all.extend(names(&taken).into_iter().map(|name| format!("{} {name}", taken.step.database)));

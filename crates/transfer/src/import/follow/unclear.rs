@@ -15,14 +15,14 @@ async fn do_script(partitions: usize, happen: impl FnOnce(&FakeTenant)) -> (Fake
     let tenant = FakeTenant::start(partitions).await;
     let import = import(&tenant, HastyClock::new());
     let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(partitions));
-    let at = |offset| Position { history: "h".repeat(40), offset, database: 0 };
+    let at = |offset| Position { history: "h".repeat(40), offset, database: 0, in_step_ms: 0 };
     steps.begin(0, &at(FIRST)).await.expect("it is there");
     happen(&tenant);
     let commands = vec![(words("EVAL count 0 counted"), FIRST + 50)];
     let step = Step { commands, is_alone: true, ..Step::default() };
     steps.apply(&step, &at(FIRST + 50)).await.expect("the tenant is there");
     let mark = tenant.rows().remove(&(0, MARK.to_vec()));
-    assert_eq!(mark, Some(at(FIRST + 50).to_string().into_bytes()));
+    assert_eq!(mark, Some(at(FIRST + 50).mark().into_bytes()));
     let count = tenant
         .rows()
         .get(&(0, b"counted".to_vec()))
@@ -121,7 +121,7 @@ fn a_command_that_ends_the_import_behind_its_mark_is_listed() {
         let tenant = FakeTenant::start(1).await;
         let import = import(&tenant, HastyClock::new());
         let mut steps = Steps::new(&import.target, &import.tally, Partitions::new(1));
-        let at = |offset| Position { history: "h".repeat(40), offset, database: 0 };
+        let at = |offset| Position { history: "h".repeat(40), offset, database: 0, in_step_ms: 0 };
         steps.begin(0, &at(FIRST)).await.expect("it is there");
         let commands = vec![(words("EVAL fail 0"), FIRST + 50)];
         let step = Step { commands, is_alone: true, ..Step::default() };

@@ -485,10 +485,13 @@ fn a_key_whose_time_is_over_is_imported_while_the_expiry_of_the_tenant_is_paused
         file.extend(writer.end());
         let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
         pause(&clock, 9_000).await;
-        for (began_ms, taken) in [(None, &["lives"][..]), (Some(4_000), &["extended", "lives"])] {
+        for (in_step_ms, taken) in [(None, &["lives"][..]), (Some(4_000), &["extended", "lives"])] {
             let store = FakeStore::start(Faults::default()).await;
             let tally: Arc<Tally> = Arc::default();
-            let expiry_pause = began_ms.map(|began_ms| Arc::new(ExpiryPause::new(&tally, began_ms)));
+            let expiry_pause = in_step_ms.map(|in_step_ms| {
+                tally.in_step_ms.store(in_step_ms, Ordering::Relaxed);
+                Arc::new(ExpiryPause::new(&tally))
+            });
             let target = Target { expiry_pause, ..Target::new(store.address.clone(), Arc::clone(&clock)) };
             let (choice, clock) = (Choice::default(), Arc::clone(&clock));
             let import = Import { target, choice, tally, whole_bytes_max: 1 << 20, clock };
