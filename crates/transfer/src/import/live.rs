@@ -83,11 +83,7 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
     let done = live.run(&mut stop).await;
     tasks.shutdown().await;
     done?;
-    let position = live.position.ok_or_else(|| {
-        Failure::new(
-            "ended before the whole snapshot was here: the tenant has some of the keys, empty it and start again",
-        )
-    })?;
+    let position = live.position.take().ok_or_else(|| live.interrupted())?;
     live.steps.end().await?;
     // The tenant has everything, whatever becomes of this.
     if let Err(failure) = end_expiry_pause(&import.target).await {
@@ -153,10 +149,9 @@ impl Live<'_> {
             }
             self.import.tally.set_phase(Phase::Connecting);
             self.import.tally.note(format!("{failure}; connecting again"));
-            if *stop.borrow() {
-                return Ok(());
+            if let Either::Right(_) = select(pin!(pause(clock, wait_ms)), pin!(stop.wait_for(|&stop| stop))).await {
+                return Err(self.interrupted());
             }
-            pause(clock, wait_ms).await;
             wait_ms = (wait_ms * 2).min(5_000);
             is_first = false;
         }
@@ -175,9 +170,31 @@ impl Live<'_> {
         }
     }
 
+    /// Why an import ends that is told to while it does not follow its source. A position stays in the tenant.
+    fn interrupted(&self) -> Failure {
+        Failure::new(match &self.position {
+            Some(position) => format!(
+                "interrupted while the source was not followed: the tenant has everything up to {position}, and the \
+                 same command goes on from there"
+            ),
+            None if self.has_begun => {
+                "interrupted before the whole snapshot was here: the tenant has some of the keys, empty it and start \
+                 again"
+                    .into()
+            }
+            None => "interrupted before the source sent anything: nothing was imported".into(),
+        })
+    }
+
     /// Imports over one connection to the source, until that ends.
     async fn once(&mut self, stop: &mut watch::Receiver<bool>) -> Result {
-        let (input, acks) = match attach(self.source, self.position.as_ref(), &self.import.clock).await? {
+        // A source that is still busy with its snapshot answers when it has one.
+        let attaching = attach(self.source, self.position.as_ref(), &self.import.clock);
+        let attached = match select(pin!(attaching), pin!(stop.wait_for(|&stop| stop))).await {
+            Either::Left((attached, _)) => attached?,
+            Either::Right(_) => return Err(self.interrupted()),
+        };
+        let (input, acks) = match attached {
             Attached::Partial { input, acks, history } => {
                 if let (Some(history), Some(position)) = (history, &mut self.position) {
                     position.history = history;
@@ -247,9 +264,7 @@ impl Live<'_> {
         let stopped = stop.wait_for(|&stop| stop);
         let loaded = match select(pin!(loading), pin!(stopped)).await {
             Either::Left((loaded, _)) => loaded,
-            Either::Right(_) => Err(Failure::new(
-                "interrupted in the middle of the snapshot: the tenant has some of the keys, empty it and start again",
-            )),
+            Either::Right(_) => Err(self.interrupted()),
         };
         loaded?;
         if bytes.is_some_and(|bytes| bytes != dump.consumed()) {

@@ -82,3 +82,38 @@ fn an_import_that_is_started_again_pauses_expiry_where_the_one_before_did() {
         running.abort();
     });
 }
+
+#[test]
+fn an_import_that_is_interrupted_before_the_source_answers_ends_at_once() {
+    in_runtime(async {
+        for left in [None, Some(left_at())] {
+            let (tenant, import) = tenant(left.as_ref()).await;
+            let (stop, stopped) = watch::channel(false);
+            let (running, _listener, mut stream, _) = begin(&import, &stopped).await;
+            // It lives, and makes a snapshot.
+            stream.write_all(b"\n").await.expect("it listens");
+            stop.send(true).expect("it runs");
+            let failure = running.await.expect("no panic").expect_err("it has not ended in order");
+            let said = if left.is_some() { "goes on from there" } else { "nothing was imported" };
+            assert!(failure.message.contains(said), "{failure}");
+            assert_eq!(mark(&tenant), left);
+        }
+    });
+}
+
+#[test]
+fn an_import_that_is_interrupted_while_the_source_is_away_can_be_started_again() {
+    in_runtime(async {
+        let (tenant, import) = tenant(Some(&left_at())).await;
+        let (stop, stopped) = watch::channel(false);
+        let (running, listener, stream, _) = begin(&import, &stopped).await;
+        drop((listener, stream));
+        while import.tally.take_note().is_none() {
+            tokio::task::yield_now().await;
+        }
+        stop.send(true).expect("it runs");
+        let failure = running.await.expect("no panic").expect_err("the source was away");
+        assert!(failure.message.contains("goes on from there"), "{failure}");
+        assert_eq!(mark(&tenant), Some(left_at()));
+    });
+}
