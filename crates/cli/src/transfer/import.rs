@@ -50,10 +50,11 @@ pub struct Import {
     /// With a running Redis: end as soon as the tenant has all its data
     #[arg(long)]
     until_in_step: bool,
-    /// Import nothing: compare the tenant's keys with those of the source
+    /// Import nothing: compare the tenant's keys with those of the source. With a file or --sample, keys that only the
+    /// tenant has are not found
     #[arg(long, conflicts_with_all = ["replace", "until_in_step", "rate_limit", "skip_modules"])]
     verify: bool,
-    /// With a running Redis: compare only about N keys, chosen at random
+    /// With a running Redis: compare only about N keys of each database, chosen at random
     #[arg(long, value_name = "N", requires = "verify", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
     /// Print progress and result as JSON, one object per line

@@ -26,6 +26,8 @@ pub struct Shown {
 #[derive(Default)]
 struct Before {
     keys: u64,
+    /// Keys of the snapshot that were met, whatever became of them.
+    met: u64,
     bytes: u64,
     commands: u64,
     /// Seconds since the source and we were in step.
@@ -71,7 +73,10 @@ impl Shown {
         let in_step = tally.is_in_step();
         let behind = if in_step || tally.phase() != Phase::Following { 0 } else { before.behind + 1 };
         let followed = commands.saturating_sub(before.commands);
-        *before = Before { keys, bytes: read, commands, behind };
+        let left_out = [&tally.expired, &tally.modules, &tally.others].map(get).iter().sum::<u64>();
+        let met = keys + left_out + tally.refusals();
+        let met_rate = met.saturating_sub(before.met);
+        *before = Before { keys, met, bytes: read, commands, behind };
         if self.is_verifying {
             return format!("compared {} keys, {}/s", number(keys), number(rates.0));
         }
@@ -81,7 +86,7 @@ impl Shown {
                 let (all, all_keys) = (get(&tally.bytes_expected), get(&tally.keys_expected));
                 let left = match (all, all_keys) {
                     (0, 0) => None,
-                    (0, _) if rates.0 > 0 => Some(all_keys.saturating_sub(keys) / rates.0),
+                    (0, _) if met_rate > 0 => Some(all_keys.saturating_sub(met) / met_rate),
                     (_, _) if rates.1 > 0 && all > 0 => Some(all.saturating_sub(read) / rates.1),
                     _ => None,
                 };
@@ -108,6 +113,7 @@ impl Shown {
         let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let phase = match tally.phase() {
             _ if is_done => "done",
+            _ if self.is_verifying => "comparing",
             Phase::Connecting => "connecting",
             Phase::Snapshot => "snapshot",
             Phase::Following => "following",
@@ -171,6 +177,27 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_left_is_that_of_all_keys_also_of_those_that_are_left_out() {
+        let tally = Tally::default();
+        tally.set_phase(Phase::Snapshot);
+        for (count, value) in
+            [(&tally.keys_expected, 1_000), (&tally.keys, 100), (&tally.expired, 150), (&tally.others, 249)]
+        {
+            count.store(value, Ordering::Relaxed);
+        }
+        tally.refuse(0, b"key", "too long");
+        let line = Shown { json: false, is_verifying: false }.line(&tally, &mut Before::default());
+        assert!(line.ends_with("100 keys/s, 0 B/s, 1 s left"), "{line}");
+    }
+
+    #[test]
+    fn a_comparison_is_not_said_to_connect() {
+        let shown = Shown { json: true, is_verifying: true };
+        let object = shown.object(&Tally::default(), &Before::default(), None, false);
+        assert_eq!(object["phase"], "comparing");
+    }
 
     #[test]
     fn json_has_every_count_that_the_text_has() {
