@@ -18,7 +18,7 @@ async fn read(bytes: &[u8]) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let bytes = [b"REDIS0011".as_slice(), bytes].concat();
+    let bytes = [b"REDIS0012".as_slice(), bytes].concat();
     let mut reading = pin!(read(&bytes));
     let mut cx = Context::from_waker(Waker::noop());
     while let Poll::Pending = reading.as_mut().poll(&mut cx) {}

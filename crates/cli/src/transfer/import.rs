@@ -80,7 +80,7 @@ A running Redis is followed as one of its replicas does. Where the connection br
 source cannot (its backlog is too short), everything comes anew, after the tenant was emptied. Until the end the tenant
 has keys `weir:import:position`, by which an import that was killed goes on when it is started again; where the source cannot, that
 one ends and says so. Whatever the tenant refuses is counted and listed with the reason, and the exit status is 1 then. Dumps of
-Redis 2.4 to 7.2 are read; functions come along where the server takes them. docs/operations.md has more.";
+Redis 2.4 to 7.4 are read; functions come along where the server takes them. docs/operations.md has more.";
 
 /// Where data is imported from.
 enum Source {

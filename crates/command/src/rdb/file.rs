@@ -3,6 +3,7 @@
 //! ```text
 //! file  := "REDIS" | version, four digits | entry… | 255 | CRC-64 of all before it, little-endian (since version 5)
 //! entry := 254 database | 251 keys, keys that expire | 250 name, value | 245 library of functions
+//!        | 244 hash slot, keys, keys that expire (since version 12, of a cluster)
 //!        | (253 seconds, 32 bits | 252 milliseconds, 64 bits)? (248 idle seconds)? (249 frequency, 8 bits)? type key value
 //! ```
 
@@ -17,6 +18,8 @@ pub const VERSION_DIGITS: usize = 4;
 /// First version with a checksum at the end.
 pub const CHECKSUM_SINCE: u16 = 5;
 
+/// How many keys a hash slot has. A server that is part of a cluster writes it.
+pub const SLOT: u8 = 244;
 /// A library of functions, as its source.
 pub const FUNCTION_2: u8 = 245;
 /// A library of functions, as release candidates of Redis 7.0 wrote it.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use weir_command::number::parse_i64;
 use weir_command::rdb::packs::{intset, listpack, ziplist, zipmap};
 use weir_command::rdb::streams::{id_of, take_id, take_ms, take_node, take_raw_id};
-use weir_command::rdb::{Refusal, Turns, kind, take_bytes_len, take_score, text_f64};
+use weir_command::rdb::{Field, Refusal, Turns, kind, take_bytes_len, take_score, text_f64};
 use weir_io::Yield;
 use weir_model::parts::stream::{EntryId, PendingValue};
 
@@ -28,8 +29,8 @@ pub enum Part {
     Values(Vec<Vec<u8>>),
     /// Members of a set.
     Members(Vec<Vec<u8>>),
-    /// Fields of a hash, each with its value.
-    Fields(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Fields of a hash.
+    Fields(Vec<Field>),
     /// Members of a sorted set, each with its score.
     Scores(Vec<(Vec<u8>, f64)>),
     /// The next entries of a stream.
@@ -94,6 +95,8 @@ enum Stage {
 pub(super) struct Cut {
     kind: u8,
     stage: Stage,
+    /// The deadline, in milliseconds since 1970, from which those of the fields of a hash count.
+    first_ms: u64,
 }
 
 /// The elements that are gathered for one part.
@@ -101,6 +104,8 @@ pub(super) struct Cut {
 struct Gathered {
     strings: Vec<Vec<u8>>,
     scores: Vec<f64>,
+    /// The deadline of each field, if the hash tells them apart from the names.
+    deadlines: Vec<Option<u64>>,
     bytes: usize,
 }
 
@@ -119,7 +124,12 @@ impl Gathered {
         Some(match kind {
             LIST | LIST_ZIPLIST | QUICKLIST | QUICKLIST_2 => Part::Values(self.strings),
             SET | SET_INTSET | SET_LISTPACK => Part::Members(self.strings),
-            HASH | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK => Part::Fields(paired(self.strings)?),
+            HASH | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK | HASH_METADATA => {
+                let deadlines = self.deadlines.into_iter().chain(std::iter::repeat(None));
+                let field = |((name, value), expire_at_ms)| Field { name, value, expire_at_ms };
+                Part::Fields(paired(self.strings)?.into_iter().zip(deadlines).map(field).collect())
+            }
+            HASH_LISTPACK_EX => Part::Fields(mortal(self.strings)?),
             SORTED_SET | SORTED_SET_2 => Part::Scores(self.strings.into_iter().zip(self.scores).collect()),
             _ => {
                 let scored = |(member, score): (_, Vec<u8>)| Some((member, text_f64(&score)?));
@@ -142,10 +152,22 @@ fn paired(strings: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     Some(pairs)
 }
 
+/// Fields, each with its value and its deadline, which is 0 if it has none.
+fn mortal(strings: Vec<Vec<u8>>) -> Option<Vec<Field>> {
+    let mut strings = strings.into_iter();
+    let mut fields = Vec::new();
+    while let Some(name) = strings.next() {
+        let (value, deadline) = (strings.next()?, strings.next()?);
+        let deadline = u64::try_from(parse_i64(&deadline)?).ok()?;
+        fields.push(Field { name, value, expire_at_ms: Some(deadline).filter(|&at_ms| at_ms > 0) });
+    }
+    Some(fields)
+}
+
 impl Cut {
     /// A value of this type, of which nothing has been read yet.
     pub(super) fn new(kind: u8) -> Self {
-        Self { kind, stage: Stage::Begin }
+        Self { kind, stage: Stage::Begin, first_ms: 0 }
     }
 
     /// The next part; `None` after the last one.
@@ -195,9 +217,12 @@ impl Cut {
     /// Reads how many elements, packs or nodes there are.
     async fn begin<B: Bytes>(&mut self, input: &mut Input<B>) -> Result<usize> {
         use kind::*;
+        if [HASH_METADATA, HASH_LISTPACK_EX].contains(&self.kind) {
+            self.first_ms = input.piece(take_ms).await?;
+        }
         match self.kind {
             HASH_ZIPMAP | LIST_ZIPLIST | SET_INTSET | SORTED_SET_ZIPLIST | HASH_ZIPLIST | HASH_LISTPACK
-            | SORTED_SET_LISTPACK | SET_LISTPACK => Ok(1),
+            | HASH_LISTPACK_EX | SORTED_SET_LISTPACK | SET_LISTPACK => Ok(1),
             _ => input.piece(take_bytes_len).await,
         }
     }
@@ -216,6 +241,11 @@ impl Cut {
             let is_plain = match self.kind {
                 QUICKLIST_2 => input.piece(take_bytes_len).await? == 1,
                 LIST | SET | HASH | SORTED_SET | SORTED_SET_2 => true,
+                HASH_METADATA => {
+                    let later = input.piece(take_bytes_len).await?.checked_sub(1);
+                    gathered.deadlines.push(later.map(|later| self.first_ms.saturating_add(later as u64)));
+                    true
+                }
                 _ => false,
             };
             let text = self.text(input, if is_plain { bytes_max } else { bytes_max.max(PACK_BYTES_MAX) }).await?;
@@ -235,7 +265,7 @@ impl Cut {
                 }
             }
             match self.kind {
-                HASH => match self.text(input, bytes_max).await? {
+                HASH | HASH_METADATA => match self.text(input, bytes_max).await? {
                     Some(value) => gathered.add(value),
                     None => is_refused = true,
                 },

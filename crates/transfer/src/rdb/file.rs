@@ -2,7 +2,7 @@
 
 use weir_command::rdb::file::{
     AUX, CHECKSUM_SINCE, END, EXPIRE_MS, EXPIRE_SECONDS, FREQUENCY, FUNCTION_2, FUNCTION_PRE_RELEASE, IDLE, MAGIC,
-    MODULE_AUX, RESIZE, SELECT, VERSION_DIGITS,
+    MODULE_AUX, RESIZE, SELECT, SLOT, VERSION_DIGITS,
 };
 use weir_command::rdb::{Lack, kind, skip_module, skip_value, take, take_array, take_bytes_len};
 
@@ -10,13 +10,15 @@ use super::cut::{Cut, Part};
 use super::input::{Bytes, Input};
 use crate::failure::{Failure, Result};
 
-/// The newest version that is read: that of Redis 7.2.
-const VERSION_MAX: u16 = 11;
+/// The newest version that is read: that of Redis 7.4.
+const VERSION_MAX: u16 = 12;
 /// Unless something else is wanted, a value of more bytes is given in parts. As a whole it would be one request, and at
 /// worst be in several batches of each lane.
 pub const WHOLE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a whole value beside its content when it is sent: its type, a version and a checksum.
 const SEAL_BYTES: usize = 11;
+/// Numbers behind [`SLOT`].
+const SLOT_NUMBERS: usize = 3;
 /// The fact that names the database which is chosen in the stream behind a snapshot.
 const STREAM_DATABASE: &[u8] = b"repl-stream-db";
 /// Most bytes of a name or a fact: Redis does not write longer ones.
@@ -95,8 +97,8 @@ impl<B: Bytes> Dump<B> {
             version.ok_or_else(|| Failure::new("this is no dump file of Redis: it does not begin with REDIS"))?;
         if !(1..=VERSION_MAX).contains(&version) {
             return Err(Failure::new(format!(
-                "this dump is of version {version}, and versions up to {VERSION_MAX} (Redis 7.2) are read: a file or a \
-                 server of Redis 2.4 to 7.2 is needed"
+                "this dump is of version {version}, and versions up to {VERSION_MAX} (Redis 7.4) are read: a file or a \
+                 server of Redis 2.4 to 7.4 is needed"
             )));
         }
         let whole_bytes_max = whole_bytes_max.min(value_bytes_max.saturating_sub(SEAL_BYTES));
@@ -170,6 +172,11 @@ impl<B: Bytes> Dump<B> {
                     self.input.piece(take_bytes_len).await?;
                 }
                 SELECT => self.database = self.input.piece(take_bytes_len).await? as u64,
+                SLOT => {
+                    for _ in 0..SLOT_NUMBERS {
+                        self.input.piece(take_bytes_len).await?;
+                    }
+                }
                 FUNCTION_2 => return Ok(Item::Functions(self.name().await?)),
                 FUNCTION_PRE_RELEASE => {
                     return Err(self.input.broken("functions of a release candidate of Redis 7.0"));

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use weir_command::rdb::file::{Writer, push_key, push_select};
-use weir_command::rdb::{crc64, kind, push_len, push_string};
+use weir_command::rdb::{Field, crc64, kind, push_len, push_string};
 
 use super::*;
 use crate::failure::Result;
@@ -208,6 +208,55 @@ fn a_pack_may_be_longer_than_the_longest_string() {
     }
 }
 
+/// A dump of Redis 7.4, of a server in a cluster, with hashes whose fields expire in both forms.
+fn of_redis_7_4(first_ms: u64) -> Vec<u8> {
+    let mut out = b"REDIS0012".to_vec();
+    push_select(&mut out, 0);
+    // A hash slot of two keys.
+    out.push(244);
+    [866, 2, 0].into_iter().for_each(|number| push_len(&mut out, number));
+    push_key(&mut out, kind::HASH_METADATA, b"large", None);
+    out.extend_from_slice(&first_ms.to_le_bytes());
+    push_len(&mut out, 2);
+    for (name, later) in [(&b"a"[..], 0), (b"b", 6)] {
+        push_len(&mut out, later);
+        push_string(&mut out, name);
+        push_string(&mut out, b"v");
+    }
+    push_key(&mut out, kind::HASH_LISTPACK_EX, b"small", None);
+    out.extend_from_slice(&first_ms.to_le_bytes());
+    let letter = |letter: u8| vec![0x81, letter, 2];
+    let deadline = [&[0xf4][..], &first_ms.to_le_bytes(), &[9]].concat();
+    let elements = [letter(b'b'), letter(b'v'), deadline, letter(b'a'), letter(b'v'), vec![0, 1]].concat();
+    let bytes = elements.len() as u32 + 7;
+    push_string(&mut out, &[&bytes.to_le_bytes()[..], &[6, 0], &elements, &[0xff]].concat());
+    ended(out)
+}
+
+#[test]
+fn hashes_whose_fields_expire_are_read_as_a_whole_and_in_parts() {
+    let first_ms = 1_800_000_000_000;
+    let out = of_redis_7_4(first_ms);
+    assert_eq!(
+        now(all(&out, 7)).expect("a dump"),
+        ["0 large None 19 bytes of type 24".to_owned(), format!("0 small None {} bytes of type 25", 8 + 1 + 31)]
+    );
+    let field = |name: &str, expire_at_ms| Field { name: name.into(), value: b"v".to_vec(), expire_at_ms };
+    let parts = async {
+        let mut dump = Dump::open(Input::new(FileBytes(&out[..]), Vec::new()), 1000, 10).await?;
+        let mut parts = Vec::new();
+        while let Item::Key(_) = dump.next().await? {
+            parts.push(dump.part().await?.expect("its only part"));
+        }
+        Ok::<_, crate::failure::Failure>(parts)
+    };
+    let expected = [
+        Part::Fields(vec![field("a", None), field("b", Some(first_ms + 5))]),
+        Part::Fields(vec![field("b", Some(first_ms)), field("a", None)]),
+    ];
+    assert_eq!(now(parts).expect("a dump"), expected);
+}
+
 #[test]
 fn what_is_damaged_or_cut_is_refused() {
     let mut small = Writer::new(&[("a", "b")]).waiting;
@@ -227,8 +276,8 @@ fn what_is_damaged_or_cut_is_refused() {
         let met = now(all(&damaged, 100));
         assert!(met.is_err() || (5..9).contains(&at), "{at}: {met:?}");
     }
-    let newer = [&b"REDIS0012"[..], &small[9..]].concat();
-    assert!(now(all(&newer, 100)).expect_err("it is newer").message.contains("of version 12"));
+    let newer = [&b"REDIS0013"[..], &small[9..]].concat();
+    assert!(now(all(&newer, 100)).expect_err("it is newer").message.contains("of version 13"));
     let unsummed = [&small[..small.len() - 8], &[0; 8]].concat();
     assert!(now(all(&unsummed, 100)).is_ok());
     let old = [&b"REDIS0003"[..], &small[9..small.len() - 8]].concat();
@@ -237,8 +286,8 @@ fn what_is_damaged_or_cut_is_refused() {
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_are_a_dump_or_refused(bytes: Vec<u8>, kind in 0..24_u8) {
-        let _ = now(all(&[&b"REDIS0011"[..], &bytes].concat(), 13));
-        let _ = now(all(&[&b"REDIS0011"[..], &[kind, 1, b'k'], &bytes].concat(), 1000));
+    fn any_bytes_are_a_dump_or_refused(bytes: Vec<u8>, kind in 0..28_u8) {
+        let _ = now(all(&[&b"REDIS0012"[..], &bytes].concat(), 13));
+        let _ = now(all(&[&b"REDIS0012"[..], &[kind, 1, b'k'], &bytes].concat(), 1000));
     }
 }

@@ -96,7 +96,7 @@ fn refused(address: &Address, what: &str, error: &str) -> Failure {
         return Failure::broken(format!("{address}: not yet: {error}"));
     }
     Failure::new(format!(
-        "{address} refuses {what}: {error}. Following needs a Redis (2.8 to 7.2) that lets this user be a replica \
+        "{address} refuses {what}: {error}. Following needs a Redis (2.8 to 7.4) that lets this user be a replica \
          (`ACL SETUSER … +psync +replconf +ping +info`); where a provider forbids that, import a dump file"
     ))
 }

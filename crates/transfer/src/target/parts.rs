@@ -1,5 +1,7 @@
 //! The requests that make a key in the target.
 
+use std::collections::BTreeMap;
+
 use weir_command::rdb;
 use weir_io::Yield;
 use weir_model::parts::stream::EntryId;
@@ -67,6 +69,17 @@ fn push_cut(batch: &mut Batch, front: &[&[u8]], words: &[Vec<u8>], step: usize) 
     }
 }
 
+/// Pushes requests by which the fields `names` of a hash expire at `at_ms`, in milliseconds since 1970.
+fn push_deadline(batch: &mut Batch, key: &[u8], at_ms: u64, names: &[Vec<u8>]) {
+    let at_ms = at_ms.to_string();
+    for some in names.chunks(WORDS_MAX) {
+        let count = some.len().to_string();
+        let front = [b"HPEXPIREAT".as_slice(), key, at_ms.as_bytes(), b"FIELDS", count.as_bytes()];
+        let all: Vec<&[u8]> = front.into_iter().chain(some.iter().map(Vec::as_slice)).collect();
+        batch.push(&all);
+    }
+}
+
 /// Pushes requests for a part of `key`, of which `before` elements were pushed already; gives how many there are then.
 ///
 /// To do these requests again is harmless: before values are appended to a list, the list is cut to its old length.
@@ -92,8 +105,17 @@ pub fn push_part(batch: &mut Batch, key: &[u8], before: u64, part: Part) -> u64 
         }
         Part::Fields(fields) => {
             let count = fields.len() as u64;
-            let words: Vec<Vec<u8>> = fields.into_iter().flat_map(|(field, value)| [field, value]).collect();
+            let mut mortal = BTreeMap::<u64, Vec<Vec<u8>>>::new();
+            for field in &fields {
+                if let Some(at_ms) = field.expire_at_ms {
+                    mortal.entry(at_ms).or_default().push(field.name.clone());
+                }
+            }
+            let words: Vec<Vec<u8>> = fields.into_iter().flat_map(|field| [field.name, field.value]).collect();
             push_cut(batch, &[b"HSET", key], &words, 2);
+            for (at_ms, names) in mortal {
+                push_deadline(batch, key, at_ms, &names);
+            }
             before + count
         }
         Part::Scores(scores) => {
@@ -149,5 +171,28 @@ pub fn push_part(batch: &mut Batch, key: &[u8], before: u64, part: Part) -> u64 
             before
         }
         Part::Refused(_) => before,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_command::rdb::Field;
+
+    use super::*;
+    use crate::resp::take_request;
+
+    #[test]
+    fn fields_get_their_deadlines_behind_their_values() {
+        let field = |name: &str, expire_at_ms| Field { name: name.into(), value: b"v".to_vec(), expire_at_ms };
+        let fields = vec![field("a", None), field("b", Some(70)), field("c", Some(60)), field("d", Some(70))];
+        let mut batch = Batch::default();
+        batch.begin(b"hash");
+        assert_eq!(push_part(&mut batch, b"hash", 3, Part::Fields(fields)), 7);
+        let (mut rest, mut lines) = (batch.requests.bytes_from(0), Vec::new());
+        while let Some(words) = take_request(&mut rest).expect("requests") {
+            lines.push(String::from_utf8_lossy(&words.join(&b' ')).into_owned());
+        }
+        let deadlines = ["HPEXPIREAT hash 60 FIELDS 1 c", "HPEXPIREAT hash 70 FIELDS 2 b d"];
+        assert_eq!(lines, ["HSET hash a v b v c v d v", deadlines[0], deadlines[1]]);
     }
 }
