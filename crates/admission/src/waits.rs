@@ -95,6 +95,11 @@ pub fn take_device_reads() -> DeviceReads {
     device
 }
 
+/// The same, without taking it.
+pub fn device_reads() -> DeviceReads {
+    SUMS.get().device
+}
+
 /// Sets the waits of the task that is polled to zero: it begins to serve another request.
 #[inline]
 pub fn clear() {
@@ -192,6 +197,7 @@ mod tests {
             })
             .await;
             book_device_read(1);
+            assert_eq!(device_reads().reads, 2, "they are still to be taken");
             (take_device_reads(), take_device_reads())
         };
         let (mut one, mut other) = (pin!(Followed::new(reads(4096))), pin!(Followed::new(reads(100))));

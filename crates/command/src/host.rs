@@ -47,6 +47,10 @@ pub trait Host: Send {
         false
     }
 
+    /// Notes what the command has cost so far, as `bill` has it. If the command is cut before its end, that is what it
+    /// has cost. [`Host::pay_page`] does this, too.
+    fn note_cost(&mut self, _bill: &Bill) {}
+
     /// Where the `SCAN` with the number `cursor` goes on.
     ///
     /// # Errors

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weir_gateway::Settings;
 use weir_node::waits::Cause;
 use weir_node::{OnLimit, RequestOrder, Unit, UnitLimits};
 
+use crate::support::memory_store::DISTANT_KEY;
 use crate::support::{Client, Running, encode};
 
 /// The answer of `RU LAST` by name; the numbers of modules are among them by the modules' names.
@@ -309,6 +311,65 @@ fn who_is_cut_while_it_waits_has_paid_nothing() {
     assert_eq!(other.say(&format!("CLIENT KILL ID {id}")), ":1\r\n");
     assert_eq!(client.rest(), b"");
     assert_eq!(quota.stats(Unit::Read).units, 0);
+}
+
+#[test]
+fn who_is_cut_in_the_middle_pays_for_what_was_done() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let keys: Vec<String> = (0..3000).flat_map(|index| [format!("k{index}"), "v".to_owned()]).collect();
+    client.ask(&[vec!["MSET".to_owned()], keys].concat());
+    let id = client.say("CLIENT ID")[1..].trim().to_owned();
+    weir.clock.freeze();
+    let quota = &weir.store.quota;
+    let on_limit = OnLimit::Delay { max_ms: 1_000_000 };
+    quota.set_limits(&UnitLimits { ru: 1, on_limit, ..UnitLimits::default() });
+    let (paid, before) = (quota.stats(Unit::Request).units, weir.milli_units());
+    // It owes for its first page, and waits.
+    client.send(&encode(&["KEYS", "*"]));
+    while quota.waiting(Unit::Request) == 0 {
+        std::thread::yield_now();
+    }
+    let owed = quota.stats(Unit::Request).units - paid;
+    assert!(owed > 1000 && weir.milli_units() == before, "{owed}");
+    assert_eq!(other.say(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert_eq!(client.rest(), b"");
+    let cost = weir.milli_units() - before;
+    assert!(cost >= owed, "{cost} of {owed}");
+    // The other client has paid for its command, too.
+    assert_eq!(quota.stats(Unit::Request).units - paid, cost);
+}
+
+/// What was written stays, and is on the bill, although the tenant has no limit.
+#[test]
+fn who_is_cut_between_two_parts_of_a_write_pays_for_those_that_were_written() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut other) = (weir.connect(), weir.connect());
+    let id = client.say("CLIENT ID")[1..].trim().to_owned();
+    let keys = |name: char| (0..1000).map(move |index| format!("{name}{index}"));
+    let delete = |keys: &mut dyn Iterator<Item = String>| -> Vec<String> {
+        std::iter::once("DEL".to_owned()).chain(keys).collect()
+    };
+    for name in ['a', 'b'] {
+        let pairs = keys(name).flat_map(|key| [key, "v".to_owned()]);
+        client.ask(&std::iter::once("MSET".to_owned()).chain(pairs).collect::<Vec<_>>());
+    }
+    let before = weir.milli_units();
+    let one_part = delete(&mut keys('a'));
+    assert_eq!(client.ask(&one_part), b":1000\r\n");
+    let one_part = weir.milli_units() - before;
+    weir.store.batches.lock().expect("no panic").clear();
+    weir.store.disk_is_stuck.store(true, Ordering::Relaxed);
+    // The second part waits for the disk.
+    let distant = String::from_utf8_lossy(DISTANT_KEY).into_owned();
+    let two_parts = delete(&mut keys('b').chain([distant]));
+    client.send(&encode(&two_parts));
+    while weir.store.batches.lock().expect("no panic").is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(other.say(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert_eq!(client.rest(), b"");
+    assert!(weir.milli_units() - before > one_part + one_part / 2);
 }
 
 #[test]

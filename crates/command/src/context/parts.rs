@@ -9,6 +9,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use weir_admission::request_units::Module;
 use weir_model::parts::{Head, Life, PLACE_BYTES, RowType, SUBKEY_BYTES_MAX};
 use weir_model::{Change, Content, Row, StoredKey, Value};
 
@@ -280,6 +281,8 @@ impl Context<'_> {
         // A command that holds rows does not wait, and what it reads is bounded.
         if !self.is_locked && self.host.must_pay(&mut self.call.bill) {
             self.host.pay_page(&mut self.call.bill).await?;
+        } else if self.call.bill.work[Module::Page] > 0 {
+            self.host.note_cost(&self.call.bill);
         }
         self.judged_read();
         Ok(())

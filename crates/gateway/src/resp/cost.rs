@@ -1,7 +1,17 @@
 //! What the commands of a connection have cost: the last one, and their sum.
 
 use weir_command::bill::OwnBill;
-use weir_node::request_units::{Price, Prices, Work};
+use weir_node::request_units::{Module, Price, Prices, Work};
+use weir_node::waits::DeviceReads;
+
+/// Adds `reads` to `work`.
+#[inline]
+pub(in crate::resp) fn count_device_reads(work: &mut Work, DeviceReads { reads, bytes }: DeviceReads) {
+    if reads > 0 {
+        work.count(Module::DeviceRead, reads);
+        work.count(Module::DeviceByte, bytes);
+    }
+}
 
 /// What a command has cost.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +80,7 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use weir_node::request_units::{Module, default_pod, default_table};
+    use weir_node::request_units::{default_pod, default_table};
 
     use super::*;
 

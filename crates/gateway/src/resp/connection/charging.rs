@@ -15,6 +15,7 @@ use weir_node::{Access, Admission, NodeAdmission, Quota, Unit};
 
 use super::Connection;
 use crate::notices::What;
+use crate::resp::cost::count_device_reads;
 use crate::resp::outbox::YIELD;
 use crate::store::Store;
 
@@ -238,12 +239,9 @@ impl<S: Store> Connection<S> {
         if bill.work[Module::LogRecord] > 0 && self.session.outbox.take_uncommitted() {
             bill.work.count(Module::Commit, 1);
         }
-        let device = waits::take_device_reads();
-        if device.reads > 0 {
-            bill.work.count(Module::DeviceRead, device.reads);
-            bill.work.count(Module::DeviceByte, device.bytes);
-        }
+        count_device_reads(&mut bill.work, waits::take_device_reads());
         let price = self.session.last.price_of(&bill.work, &self.session.outbox.prices);
+        self.session.outbox.so_far = None;
         self.session.outbox.count(|stats| stats.cost.add(&price));
         if let Some(charge) = charge {
             self.settle(charge, price.milli_units, key_of(command, args));

@@ -522,6 +522,7 @@ impl<S: Store> Connection<S> {
 
 impl<S: Store> Drop for Connection<S> {
     fn drop(&mut self) {
+        self.session.outbox.book_cut();
         self.session.leave_databases();
         self.server.clients.leave(&self.session.outbox.client);
     }

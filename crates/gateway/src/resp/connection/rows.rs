@@ -2,7 +2,7 @@
 
 use weir_command::error::{Error, NO_AUTH, Outcome};
 use weir_command::events::{Classes, Witness};
-use weir_command::{Args, Call, Command, Context, NoRows, Split, TURN_KEYS, is_plain, letting_go, rows_of, run};
+use weir_command::{Args, Call, Command, Context, Host, NoRows, Split, TURN_KEYS, is_plain, letting_go, rows_of, run};
 use weir_model::StoredKey;
 use weir_node::request_units::Module;
 
@@ -98,6 +98,7 @@ impl<S: Store> Connection<S> {
             if split == Split::Sum {
                 sum += answer.as_integer().ok_or(Error::new("ERR internal error: a part gave no number"))?;
             }
+            outbox.note_cost(&call.bill);
             tokio::task::yield_now().await;
         }
         match split {

@@ -13,6 +13,7 @@ use weir_node::waits::{self, Cause};
 use weir_node::{Quota, Unit};
 
 use super::Outbox;
+use crate::resp::cost::count_device_reads;
 use crate::store::Store;
 
 /// Ends a turn in the way that tokio's own tasks do. The event loop then looks for new input of other connections,
@@ -58,12 +59,15 @@ impl<S: Store> Host for Outbox<S> {
 
     fn pay_page<'a>(&'a mut self, bill: &'a mut Bill) -> Waiting<'a, Outcome> {
         Box::pin(async move {
+            if let Some(quota) = &self.quota {
+                quota.settle(Unit::Read, 0, 0, bill.take_unpaid());
+                if !quota.is_unlimited(Unit::Request) {
+                    quota.settle(Unit::Request, 0, 0, bill.take_unpaid_milli(&self.prices));
+                }
+            }
+            self.note_cost(bill);
             tokio::task::yield_now().await;
             let Some(quota) = self.quota.clone() else { return Ok(()) };
-            quota.settle(Unit::Read, 0, 0, bill.take_unpaid());
-            if !quota.is_unlimited(Unit::Request) {
-                quota.settle(Unit::Request, 0, 0, bill.take_unpaid_milli(&self.prices));
-            }
             let clock = Arc::clone(&self.server.clock);
             let before = clock.now();
             for unit in [Unit::Read, Unit::Request] {
@@ -84,6 +88,12 @@ impl<S: Store> Host for Outbox<S> {
         quota.owes_a_second(Unit::Request)
     }
 
+    fn note_cost(&mut self, bill: &Bill) {
+        let mut work = bill.work;
+        count_device_reads(&mut work, waits::device_reads());
+        self.so_far = Some((self.prices.of(&work), bill.charged(Unit::Request)));
+    }
+
     fn cursor(&self, database: u8, cursor: u64) -> Outcome<Vec<u8>> {
         let account = self.tenant.as_ref();
         account.and_then(|account| account.cursors.resolve(database, cursor)).ok_or(OLD_CURSOR)
@@ -101,6 +111,16 @@ impl<S: Store> Host for Outbox<S> {
 }
 
 impl<S: Store> Outbox<S> {
+    /// The connection is cut: books what the command under way, if there is one, has cost so far.
+    pub(in crate::resp) fn book_cut(&mut self) {
+        let Some((price, charged)) = self.so_far.take() else { return };
+        self.count(|stats| stats.cost.add(&price));
+        if let Some(quota) = &self.quota {
+            // What was paid in advance for the rest of the command is not given back.
+            quota.settle(Unit::Request, 0, charged.min(price.milli_units), price.milli_units);
+        }
+    }
+
     /// Charges one of `unit` to a command that has begun. The command is no longer refused; it waits.
     async fn wait_for_one(&mut self, quota: &Arc<Quota>, unit: Unit) -> Outcome {
         let clock = Arc::clone(&self.server.clock);

@@ -18,7 +18,7 @@ use weir_command::reply::{FLUSH_BYTES, OUTPUT_BYTES_MAX, Replies};
 use weir_command::{Args, Command, LONG_VALUE_BYTES};
 use weir_io::real::COPY_BYTES_MAX;
 use weir_io::{Nanos, yield_now};
-use weir_node::request_units::Prices;
+use weir_node::request_units::{Price, Prices};
 use weir_node::{EngineKind, Quota, waits};
 
 pub(super) use self::answer::Gathered;
@@ -71,6 +71,9 @@ pub(super) struct Outbox<S: Store> {
     quota: Option<Arc<Quota>>,
     /// The prices of these commands.
     pub(super) prices: Arc<Prices>,
+    /// What the command under way has cost by its last page, and how many thousandths of request units it was charged;
+    /// `None` if it has no pages.
+    pub(super) so_far: Option<(Price, u64)>,
     /// The requests that are being served have come together, and none of them has paid for the round yet.
     is_new_round: bool,
     /// Of the requests of this round that are not answered, no writing one has paid for the wait for its commit.
@@ -111,6 +114,7 @@ impl<S: Store> Outbox<S> {
             tenant: None,
             quota: None,
             prices,
+            so_far: None,
             is_new_round: false,
             is_uncommitted: true,
             commits: Vec::new(),
