@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_gateway::Settings;
 use weir_node::waits::Cause;
-use weir_node::{OnLimit, RequestOrder, Unit, UnitLimits};
+use weir_node::{Access, OnLimit, RequestOrder, Unit, UnitLimits};
 
 use crate::support::memory_store::DISTANT_KEY;
 use crate::support::{Client, Running, encode};
@@ -563,6 +563,29 @@ fn reads_and_writes_wait_in_the_nodes_queues_and_go_on_or_are_refused() {
     assert_eq!((reads.delayed, reads.refused), (1, 1));
     assert_eq!(writes.refused as usize, refused);
     assert!(writes.delayed >= 2, "{writes:?}");
+}
+
+/// Also that of a tenant without a limit of request units. Here only its read units make it wait.
+#[test]
+fn the_node_knows_what_a_long_command_has_used_before_it_ends() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let pairs: Vec<String> = (0..3000).flat_map(|index| [format!("k{index}"), "v".to_owned()]).collect();
+    client.ask(&[vec!["MSET".to_owned()], pairs].concat());
+    weir.clock.freeze();
+    let on_limit = OnLimit::Delay { max_ms: 1_000_000 };
+    weir.store.quota.set_limits(&UnitLimits { rcu: 1, on_limit, ..UnitLimits::default() });
+    let queue = Arc::clone(weir.store.units.queue());
+    queue.set(Some(10_000), RequestOrder::WritesFirst);
+    assert!(!queue.enter(Access::Read, 7, 1).waits(), "there are units");
+    client.send(&encode(&["KEYS", "*"]));
+    while weir.store.quota.waiting(Unit::Read) == 0 {
+        std::thread::yield_now();
+    }
+    assert!(queue.enter(Access::Read, 7, 1).waits(), "one page was dearer than all that was there");
+    queue.set(None, RequestOrder::WritesFirst);
+    weir.store.quota.set_limits(&UnitLimits::default());
+    assert!(client.reply().starts_with(b"*3000\r\n"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl<S: Store> Host for Outbox<S> {
         Box::pin(async move {
             if let Some(quota) = &self.quota {
                 quota.settle(Unit::Read, 0, 0, bill.take_unpaid());
-                if !quota.is_unlimited(Unit::Request) {
+                if quota.counts_request_units() {
                     quota.settle(Unit::Request, 0, 0, bill.take_unpaid_milli(&self.prices));
                 }
             }
@@ -83,7 +83,7 @@ impl<S: Store> Host for Outbox<S> {
     }
 
     fn must_pay(&mut self, bill: &mut Bill) -> bool {
-        let Some(quota) = self.quota.as_ref().filter(|quota| !quota.is_unlimited(Unit::Request)) else { return false };
+        let Some(quota) = self.quota.as_ref().filter(|quota| quota.counts_request_units()) else { return false };
         quota.settle(Unit::Request, 0, 0, bill.take_unpaid_milli(&self.prices));
         quota.owes_a_second(Unit::Request)
     }
