@@ -11,6 +11,7 @@ use crate::support::troubled::Troubled;
 use crate::support::{Client, OpenDoor, Running, Served, TestClock, encode};
 use weir_gateway::{PushLimits, Settings};
 use weir_io::Rng;
+use weir_node::{OnLimit, Unit, UnitLimits};
 
 /// A message to a channel, in the form of RESP2 or RESP3.
 pub fn message(resp3: bool, channel: &str, payload: &str) -> String {
@@ -164,6 +165,33 @@ fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
     until_blocked(&mut third);
     assert_eq!(other.say("SET k 3"), "+OK\r\n");
     assert_eq!(next(&mut keeper), invalid);
+}
+
+/// Some keys are gone, and nobody knows which.
+#[test]
+fn who_keeps_values_or_waits_for_rows_is_told_of_a_flush_that_is_cut() {
+    let weir = Running::start(Settings::default());
+    let [mut keeper, mut waiter, mut client, mut other] = [0; 4].map(|_| weir.connect());
+    let pairs: Vec<String> = (0..3000).flat_map(|index| [format!("t{index}"), "v".to_owned()]).collect();
+    client.ask(&[vec!["MSET".to_owned()], pairs].concat());
+    assert_eq!(client.say("SET k 1"), "+OK\r\n");
+    assert_eq!(client.say("XGROUP CREATE s g $ MKSTREAM"), "+OK\r\n");
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    assert_eq!(keeper.say("GET k"), "$1\r\n1\r\n");
+    waiter.send(&encode(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"]));
+    until_blocked(&mut other);
+    let id = client.say("CLIENT ID")[1..].trim_end().to_owned();
+    // It owes for its first page, and waits.
+    let on_limit = OnLimit::Delay { max_ms: 1_000_000 };
+    weir.store.quota.set_limits(&UnitLimits { rcu: 1, on_limit, ..UnitLimits::default() });
+    client.send(&encode(&["FLUSHALL"]));
+    while weir.store.quota.waiting(Unit::Read) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(other.say(&format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert_eq!(next(&mut keeper), ">2\r\n$10\r\ninvalidate\r\n_\r\n");
+    assert_eq!(next(&mut waiter), "-UNBLOCKED the stream key no longer exists\r\n");
 }
 
 /// Whatever becomes of the next command: it is refused, unknown, or run together with others.

@@ -9,7 +9,7 @@ use weir_model::{Batch, Change};
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::store::Store;
-use crate::tenant::account::KeyCount;
+use crate::tenant::account::{Account, KeyCount};
 
 /// `INFO` counts up to about this many keys.
 const COUNTED_KEYS_MAX: usize = 10_000;
@@ -42,6 +42,22 @@ pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcom
     Ok(keys)
 }
 
+/// A flush under way. If it fails, or its client is killed, some keys may be gone, and nobody knows which: whoever
+/// waits for rows or keeps values is told all the same.
+struct Flush {
+    account: Arc<Account>,
+    is_done: bool,
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.account.waiting_rows.all_written();
+        if !self.is_done {
+            self.account.key_events.all_changed();
+        }
+    }
+}
+
 /// `FLUSHALL` empties the tenant in one step, if its store can do that. `FLUSHDB` goes a page at a time: it deletes
 /// what is there when a page is read. A write that comes meanwhile may be deleted or not, as if it had come before or
 /// after. Earlier commands of the same connection are done before, and later ones after.
@@ -50,7 +66,9 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     if args.len() > 2 || !known {
         return Err(SYNTAX);
     }
-    session.account()?.key_counts.forget();
+    let account = Arc::clone(session.account()?);
+    account.key_counts.forget();
+    let mut flush = Flush { account: Arc::clone(&account), is_done: false };
     if !args.at(0).eq_ignore_ascii_case(b"FLUSHALL") {
         flush_database(session).await?;
     } else if !clear(session).await? {
@@ -62,8 +80,8 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
             flushed?;
         }
     }
-    session.account()?.waiting_rows.all_written();
-    let account = Arc::clone(session.account()?);
+    flush.is_done = true;
+    drop(flush);
     if account.tracking.is_in_use() {
         super::send_messages(session, account.tracking.flushed());
     }
