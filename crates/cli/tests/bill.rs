@@ -62,6 +62,10 @@ fn the_sum_of_the_bill_is_what_metrics_say_and_outlives_the_server() {
     assert!(json.contains("\"request_milli_units\""), "{json}");
     let (fine, said) = server.try_weir(&["bill", "--to", "0"]);
     assert!(fine && !said.contains("default"), "{said}");
+    let (fine, said) = server.try_weir(&["bill", "nosuch"]);
+    assert!(!fine && said.contains("there is no tenant of that name"), "{said}");
+    let (fine, said) = server.try_weir(&["bill", "default", "--to", "0"]);
+    assert!(fine && said.lines().count() == 1, "{said}");
 }
 
 #[test]

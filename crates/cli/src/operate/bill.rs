@@ -3,8 +3,8 @@
 use clap::Args;
 use weir_gateway::admin::wire::Bill as Lines;
 
-use super::Outcome;
 use super::client::Server;
+use super::{Outcome, tenant};
 use crate::units::bytes;
 
 /// Show what tenants have used, by the hour: commands, request units, space, device bytes
@@ -43,9 +43,14 @@ impl Bill {
     /// Asks the server and prints its answer.
     pub fn run(self) -> Outcome {
         let path = format!("/v1/bill?from={}&to={}", self.from, self.to);
-        let mut bill: Lines = self.server.client()?.get(&path)?;
+        let client = self.server.client()?;
+        let mut bill: Lines = client.get(&path)?;
         if let Some(tenant) = &self.tenant {
             bill.lines.retain(|line| line.name == *tenant);
+            if bill.lines.is_empty() {
+                // A tenant that was dropped is on the bill. A name that is not may be misspelt.
+                client.get_bytes(&tenant::path(tenant)?)?;
+            }
         }
         if self.json {
             println!("{}", serde_json::to_string_pretty(&bill)?);
