@@ -47,6 +47,8 @@ pub struct Context<'a> {
     begin_events: usize,
     /// Nobody else may write to the command's rows while it runs.
     is_locked: bool,
+    /// The command does not write, though its rows may be locked.
+    only_reads: bool,
     /// Tells witnesses of keys that are missing, although the rows are locked.
     tells_misses: bool,
     /// The snapshot that the command reads from now on, if all its reads have to see the same moment.
@@ -81,12 +83,19 @@ impl<'a> Context<'a> {
             begin,
             begin_events,
             is_locked,
+            only_reads: !is_locked,
             tells_misses: false,
             moment: None,
             judged_reads: None,
             is_in_hand: false,
             has_passed_over: false,
         }
+    }
+
+    /// The command that runs here does not write.
+    #[inline]
+    pub(crate) fn will_only_read(&mut self) {
+        self.only_reads = true;
     }
 
     /// The name of the chosen database.
@@ -266,7 +275,7 @@ impl<'a> Context<'a> {
         'a: 'k,
     {
         // For a command that only reads, such a key does not exist, also among commands that write.
-        if self.is_locked && !self.call.only_reads && asked.key().len() > KEY_BYTES_MAX {
+        if !self.only_reads && asked.key().len() > KEY_BYTES_MAX {
             return Look::Done(Err(KEY_TOO_LONG));
         }
         self.judged_read();

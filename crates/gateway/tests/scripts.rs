@@ -102,6 +102,20 @@ fn a_script_may_ask_for_no_more_than_a_client() {
     assert_eq!(client.say("EXISTS k"), ":0\r\n");
 }
 
+/// A key that is longer than any that exists is looked for in vain, as it is without a script.
+#[test]
+fn a_script_finds_nothing_where_no_key_can_be() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    let long = "k".repeat((64 << 10) + 1);
+    let reads = "return{redis.call('get',KEYS[1]),redis.call('exists',KEYS[1],KEYS[2]),redis.call('hget',KEYS[1],'f')}";
+    assert_eq!(client.say("SET k v"), "+OK\r\n");
+    assert_eq!(client.ask(&["EVAL", reads, "2", &long, "k"]), b"*3\r\n$-1\r\n:1\r\n$-1\r\n");
+    let writes = "return redis.call('set',KEYS[1],'v')";
+    let refused = String::from_utf8_lossy(&client.ask(&["EVAL", writes, "1", &long])).into_owned();
+    assert!(refused.starts_with("-ERR key exceeds maximum allowed size"), "{refused}");
+}
+
 #[test]
 fn whoever_goes_takes_the_script_along() {
     let world = World::new();
