@@ -11,7 +11,7 @@ use weir_command::rdb::kind;
 
 use crate::failure::{Failure, Result};
 use crate::import::Choice;
-use crate::resp::{Connection, Reply, Requests, Verdict, judge};
+use crate::resp::{Connection, Reply, Requests, Verdict, judge_read};
 use crate::scan::Scan;
 use crate::tally::Tally;
 use crate::target::{Target, select};
@@ -171,7 +171,7 @@ async fn push_keys<'k, W: Write>(
             (Some(error), _) | (None, Reply::Error(error)) => error,
             _ => return Err(Failure::new("EXEC is answered with something else")),
         };
-        match judge(&error, false) {
+        match judge_read(&error) {
             Verdict::Again(wait_ms) => {
                 pushed.again.push(key);
                 pushed.wait_ms = pushed.wait_ms.max(wait_ms);

@@ -186,6 +186,42 @@ fn an_export_goes_on_where_its_scan_was_forgotten() {
     });
 }
 
+/// Serves a client one string, and says of the first transaction that its partition is being closed.
+async fn serve_closing(listener: tokio::net::TcpListener) {
+    let (mut stream, _) = listener.accept().await.expect("a client");
+    let (mut received, mut has_closed) = (Vec::<u8>::new(), false);
+    let dumped = format!("*2\r\n:-1\r\n$13\r\n\0\x01v{}\r\n", "\0".repeat(10));
+    while stream.read_buf(&mut received).await.unwrap_or(0) > 0 {
+        let (mut rest, mut answers) = (&received[..], String::new());
+        while let Some(words) = take_request(&mut rest).expect("requests") {
+            answers += match &words[0][..] {
+                b"SCAN" => "*2\r\n+0\r\n*1\r\n+k\r\n",
+                b"FUNCTION" => "*0\r\n",
+                b"PEXPIRETIME" | b"DUMP" => "+QUEUED\r\n",
+                b"EXEC" if std::mem::replace(&mut has_closed, true) => dumped.as_str(),
+                b"EXEC" => "-ERR storage: it is being closed, try again\r\n",
+                _ => "+OK\r\n",
+            };
+        }
+        let taken = received.len() - rest.len();
+        received.drain(..taken);
+        stream.write_all(answers.as_bytes()).await.expect("it listens");
+    }
+}
+
+#[test]
+fn an_export_asks_again_where_a_partition_is_being_closed() {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = weir_transfer::address::Address::plain(&listener.local_addr().expect("bound").to_string());
+        let serving = tokio::spawn(serve_closing(listener));
+        let from = import(address.expect("an address"), Choice { databases: vec![0], ..Choice::default() });
+        export(&from.target, &from.choice, &from.tally, &[], &mut Vec::new()).await.expect("it is written");
+        assert_eq!((from.tally.keys.load(Ordering::Relaxed), from.tally.refusals()), (1, 0));
+        serving.await.expect("no panic");
+    });
+}
+
 #[test]
 fn a_comparison_goes_on_where_its_scans_were_forgotten() {
     run(async {

@@ -8,7 +8,7 @@ mod verdict;
 pub use connection::Connection;
 pub use reply::{Reply, ReplyEnd, take_reply};
 pub use request::{Requests, request_len, take_request};
-pub use verdict::{Verdict, is_full, judge};
+pub use verdict::{Verdict, is_full, judge, judge_read};
 
 use crate::failure::{Failure, Result};
 

@@ -15,6 +15,14 @@ pub enum Verdict {
     End,
 }
 
+/// How the error begins that a request meets whose partition is being closed.
+const CLOSING: &str = "ERR storage: it is being closed";
+
+/// What `error` means for a request that only reads: a read is done or not, so that it may be asked for once more.
+pub fn judge_read(error: &str) -> Verdict {
+    if error.starts_with(CLOSING) { Verdict::Again(100) } else { judge(error, false) }
+}
+
 /// What `error` means. If the request `may_be_done` already, an error that says so is no mistake.
 pub fn judge(error: &str, may_be_done: bool) -> Verdict {
     let name = error.split(' ').next().unwrap_or_default();
@@ -27,9 +35,7 @@ pub fn judge(error: &str, may_be_done: bool) -> Verdict {
         "BUSYGROUP" if may_be_done => Verdict::Fine,
         "ERR" if may_be_done && error.contains("equal or smaller than the target stream") => Verdict::Fine,
         // Not "this cannot be done": that is the same however often it is asked for.
-        "ERR" if error.starts_with("ERR storage: the disk") || error.starts_with("ERR storage: it is being closed") => {
-            Verdict::Unclear
-        }
+        "ERR" if error.starts_with("ERR storage: the disk") || error.starts_with(CLOSING) => Verdict::Unclear,
         "OOM" | "MISCONF" | "NOPERM" | "NOAUTH" | "WRONGPASS" | "READONLY" => Verdict::End,
         _ => Verdict::Refused,
     }
@@ -54,6 +60,8 @@ mod tests {
         assert_eq!(judge("OOM command not allowed", false), Verdict::End);
         assert_eq!(judge("ERR storage: the disk failed, the server's log says how", false), Verdict::Unclear);
         assert_eq!(judge("ERR storage: it is being closed, try again", true), Verdict::Unclear);
+        assert_eq!(judge_read("ERR storage: it is being closed, try again"), Verdict::Again(100));
+        assert_eq!(judge_read("OOM command not allowed"), Verdict::End);
         assert_eq!(judge("ERR storage: this cannot be done", false), Verdict::Refused);
         let known = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
         assert_eq!((judge(known, true), judge(known, false)), (Verdict::Fine, Verdict::Refused));
