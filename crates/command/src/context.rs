@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, Replies};
 use crate::rows::{Moment, Read, Rows, Waiting};
+use crate::table::Command;
 
 mod asked;
 mod call;
@@ -49,6 +50,8 @@ pub struct Context<'a> {
     is_locked: bool,
     /// The command does not write, though its rows may be locked.
     only_reads: bool,
+    /// The command is [quiet](Command::is_quiet).
+    is_quiet: bool,
     /// Tells witnesses of keys that are missing, although the rows are locked.
     tells_misses: bool,
     /// The snapshot that the command reads from now on, if all its reads have to see the same moment.
@@ -84,6 +87,7 @@ impl<'a> Context<'a> {
             begin_events,
             is_locked,
             only_reads: !is_locked,
+            is_quiet: false,
             tells_misses: false,
             moment: None,
             judged_reads: None,
@@ -92,10 +96,11 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The command that runs here does not write.
+    /// `command` is about to run.
     #[inline]
-    pub(crate) fn will_only_read(&mut self) {
-        self.only_reads = true;
+    pub(crate) fn begin_command(&mut self, command: &Command) {
+        self.only_reads |= !command.writes();
+        self.is_quiet = command.is_quiet();
     }
 
     /// The name of the chosen database.
@@ -471,6 +476,10 @@ impl<'a> Context<'a> {
             self.draft.forget_events(self.begin_events);
         } else {
             self.call.bill.wrote(self.draft.since(self.begin));
+        }
+        if self.call.wrote {
+            let is_first = self.begin == BatchMark::default();
+            self.draft.is_quiet = self.is_quiet && (is_first || self.draft.is_quiet);
         }
         Finished { outcome, draft: self.draft }
     }

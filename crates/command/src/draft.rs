@@ -34,6 +34,8 @@ pub struct Draft {
     /// Where the last change stands, if there is one and its place is known.
     newest: Option<BatchMark>,
     is_of_several: bool,
+    /// See [`Draft::is_quiet`].
+    pub(crate) is_quiet: bool,
     /// The events to tell when the draft is applied.
     pub(crate) events: Vec<KeyEvent>,
     /// Fields that most drafts of a single command do without.
@@ -72,6 +74,12 @@ impl Draft {
     /// Whether the draft is for several commands.
     pub(crate) fn is_of_several(&self) -> bool {
         self.is_of_several
+    }
+
+    /// Whether the changes count for nobody who watches their rows or keeps values of them: all of them are of
+    /// [quiet](crate::Command::is_quiet) commands.
+    pub fn is_quiet(&self) -> bool {
+        self.is_quiet
     }
 
     fn more(&mut self) -> &mut More {

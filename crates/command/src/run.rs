@@ -50,9 +50,7 @@ async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// Runs `command`, which has to be one [of rows](Command::is_of_rows), in `context`.
 pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
-    if !command.writes() {
-        context.will_only_read();
-    }
+    context.begin_command(command);
     if context.wants() != Classes::NONE {
         return run_witnessed(command, context, args).await;
     }

@@ -210,6 +210,13 @@ impl Command {
         self.flags.first() == Some(&"write") || self.writes_behind
     }
 
+    /// Whether the command changes only what groups of consumers know of their stream. As in Redis, that is no change
+    /// of the stream for those who watch it or keep its value.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.id, Id::XReadGroup | Id::XAck | Id::XClaim | Id::XAutoClaim)
+    }
+
     /// Whether Redis tells its replicas of the command.
     pub fn is_replicated(&self) -> bool {
         self.writes() || self.may_replicate

@@ -127,6 +127,7 @@ fn what_is_watched_and_has_changed_ends_it() {
             ("HSET k f 1", "HSET k f 2", true),
             ("HSET k f 1", "HGET k f", false),
             ("HSET k f 1", "HDEL k f", true),
+            ("XADD k 1-1 f v", "XADD k 2-1 f v", true),
         ] {
             other.say("FLUSHALL");
             other.ask(&before.split(' ').collect::<Vec<_>>());
@@ -153,6 +154,49 @@ fn what_is_watched_and_has_changed_ends_it() {
         client.say("WATCH k");
         client.say("SET k mine");
         assert_eq!(all(&mut client, &["MULTI", "PING", "EXEC"])[2], "*-1\r\n", "its own changes count, too");
+    }
+}
+
+/// As in Redis, what a group of consumers knows is no part of what is watched or kept.
+#[test]
+fn what_a_group_of_consumers_does_changes_nothing_for_those_who_watch_its_stream_or_keep_it() {
+    for engine in EngineKind::ALL {
+        let world = World::new();
+        let (mut client, mut other) = (world.tenant_on(engine, "t", 1, 0), world.connect("t"));
+        let mut keeper = world.connect("t");
+        keeper.say("HELLO 3");
+        // Packed, and with keys of its own for each entry.
+        for entries in [3, 300] {
+            other.say("FLUSHALL");
+            for entry in 1..=entries {
+                other.say(&format!("XADD s {entry}-1 field value"));
+            }
+            assert_eq!(other.say("XGROUP CREATE s g 0"), "+OK\r\n");
+            assert_eq!(client.say("WATCH s"), "+OK\r\n");
+            keeper.say("CLIENT TRACKING ON");
+            keeper.say("XLEN s");
+            let quiet = [
+                "XREADGROUP GROUP g c COUNT 2 STREAMS s >",
+                "XACK s g 1-1",
+                "XCLAIM s g d 0 2-1",
+                "XAUTOCLAIM s g e 0 0",
+            ];
+            // By themselves, and together.
+            for line in quiet {
+                assert!(!other.say(line).starts_with('-'), "{line}");
+            }
+            all(&mut other, &["MULTI", "XREADGROUP GROUP g c COUNT 1 STREAMS s >", "XACK s g 3-1", "EXEC"]);
+            assert!(other.say("XPENDING s g").starts_with("*4\r\n:1\r\n"), "what was not acknowledged");
+            assert_eq!(keeper.say("PING"), "+PONG\r\n", "{engine}: nobody tells the keeper of it");
+            assert_eq!(all(&mut client, &["MULTI", "XLEN s", "EXEC"])[2], format!("*1\r\n:{entries}\r\n"), "{engine}");
+            // A change beside them counts.
+            client.say("WATCH s");
+            all(&mut other, &["MULTI", "XACK s g 2-1", "XDEL s 2-1", "EXEC"]);
+            assert_eq!(all(&mut client, &["MULTI", "XLEN s", "EXEC"])[2], "*-1\r\n", "{engine}");
+            assert_eq!(keeper.say("PING"), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\ns\r\n", "{engine}");
+            assert_eq!(keeper.reply(), b"+PONG\r\n");
+            keeper.say("CLIENT TRACKING OFF");
+        }
     }
 }
 

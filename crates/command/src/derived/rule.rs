@@ -140,7 +140,7 @@ pub(super) fn rule(command: &Command, args: Args<'_>) -> Rule {
         Id::Move => Rule::Moved,
         Id::Copy => Rule::Copied,
         Id::Restore => generic("restore"),
-        Id::XReadGroup | Id::XAck | Id::XClaim | Id::XAutoClaim => Rule::Silent,
+        _ if command.is_quiet() => Rule::Silent,
         Id::GetDel | Id::Del | Id::Unlink | Id::LTrim => Rule::Gone,
         // What has become of the fields is told by the handlers.
         Id::HExpire | Id::HPExpire | Id::HExpireAt | Id::HPExpireAt | Id::HPersist => Rule::Gone,

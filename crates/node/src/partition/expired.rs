@@ -120,7 +120,7 @@ impl Partition {
             self.tell(events);
             return;
         }
-        match self.apply_in_order(order, batch, events) {
+        match self.apply_in_order(order, batch, events, false) {
             Ok(_) => self.witnessed.expirations.count(rows),
             // They are gone by the clock all the same. If somebody is to be told, it is tried again.
             Err(error) => {

@@ -35,13 +35,19 @@ impl LockedRows<'_> {
     /// The batch to apply for a command that has come to `answer`, with the covers of the rows that the batch ends.
     async fn decided<T>(&self, answer: T, (batch, events): (Batch, Vec<KeyEvent>)) -> Result<Decided<T>> {
         let whole = with_covers(&*self.partition.engine, batch, self).await?;
-        Ok(Decided { answer, whole, events })
+        Ok(Decided { answer, whole, events, is_quiet: false })
+    }
+
+    /// The same for what commands want written.
+    async fn drafted<T>(&self, answer: T, draft: Draft) -> Result<Decided<T>> {
+        let is_quiet = draft.is_quiet();
+        Ok(Decided { is_quiet, ..self.decided(answer, draft.into_parts()).await? })
     }
 
     /// Runs `transaction` and gives what is to be applied for it.
     async fn decided_by(&self, transaction: &mut dyn Transaction) -> Result<Decided<()>> {
         let draft = transaction.run(self).await?;
-        self.decided((), draft.into_parts()).await
+        self.drafted((), draft).await
     }
 }
 
@@ -83,6 +89,8 @@ struct Decided<T> {
     whole: Whole,
     /// Events to be told when the batch is applied.
     events: Vec<KeyEvent>,
+    /// The changes do not count for those who watch their rows or keep values of them.
+    is_quiet: bool,
 }
 
 /// The result of a command.
@@ -114,7 +122,7 @@ impl Partition {
             let mut finished = weir_command::run(command, context, args).await;
             // A command of many members writes the same parts again and again.
             finished.draft.settle(|_, change| call.bill.left_out(&change));
-            rows.decided(finished.outcome, finished.draft.into_parts()).await
+            rows.drafted(finished.outcome, finished.draft).await
         });
         let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
         self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database, databases), run).await
@@ -307,7 +315,7 @@ impl Partition {
     fn conclude<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
-        Decided { answer, whole: Whole { mut batch, due_ms }, mut events }: Decided<T>,
+        Decided { answer, whole: Whole { mut batch, due_ms }, mut events, is_quiet }: Decided<T>,
         order: MutexGuard<'_, Latches>,
         latched: Option<&[StoredKey]>,
     ) -> Result<Done<T>> {
@@ -315,7 +323,7 @@ impl Partition {
         if is_planted(Plant::RecordSplit) && batch.len() > 1 {
             let (first, rest) = halves(&batch);
             drop(self.write_in_order(order, &first, Vec::new())?);
-            let rest = Decided { answer, whole: Whole { batch: rest, due_ms }, events };
+            let rest = Decided { answer, whole: Whole { batch: rest, due_ms }, events, is_quiet };
             return self.conclude(rows, rest, self.order.lock(), latched);
         }
         let expired = rows.expired.lock();
@@ -324,7 +332,10 @@ impl Partition {
             if !expired.is_empty() {
                 ended = self.end_expired(&rows.to_bury(&expired, &order, latched), &mut batch, &mut events);
             }
-            let commit = Some(self.write_in_order(order, &batch, events)?);
+            let commit = Some(match is_quiet {
+                true => self.apply_in_order(order, &batch, events, true)?,
+                false => self.write_in_order(order, &batch, events)?,
+            });
             if ended > 0 {
                 self.witnessed.expirations.count(ended);
             }

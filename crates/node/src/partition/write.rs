@@ -95,15 +95,17 @@ impl Partition {
     ) -> Result<Commit> {
         // Also for a write that is refused: a log that is replaced may have it in the end.
         self.witnessed.watched.changed(batch);
-        self.apply_in_order(order, batch, events)
+        self.apply_in_order(order, batch, events, false)
     }
 
-    /// The same for a batch that changes nothing for watchers of its rows: it deletes what had expired.
+    /// The same for a batch that changes nothing for watchers of its rows: it deletes what had expired, or it is
+    /// [quiet](weir_command::Draft::is_quiet).
     pub(super) fn apply_in_order(
         self: &Arc<Self>,
         order: MutexGuard<'_, Latches>,
         batch: &Batch,
         events: Vec<KeyEvent>,
+        is_quiet: bool,
     ) -> Result<Commit> {
         self.refuse_if_closing()?;
         if batch.is_empty() {
@@ -121,7 +123,7 @@ impl Partition {
         if self.sync == SyncMode::None {
             self.engine.publish(applied.last_seq);
         }
-        self.tell_written(batch, events);
+        self.tell_written(batch, events, is_quiet);
         drop(order);
         if let Some(toll) = &self.toll {
             toll.owe(index, (batch.as_bytes().len() + RECORD_FRONT_BYTES) as u64);
@@ -135,12 +137,12 @@ impl Partition {
     }
 
     /// Hands on what has happened to the rows of `batch`. A listener may have come after the command began, which said
-    /// nothing then: the rows that were written are told all the same.
-    fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Vec<KeyEvent>) {
+    /// nothing then: the rows that were written are told all the same, unless the batch is quiet.
+    fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Vec<KeyEvent>, is_quiet: bool) {
         let Some(witness) = self.witnessed.witness() else { return self.note_no_deadlines() };
         self.note_deadlines(batch, witness.wants());
         let is_told = |events: &[KeyEvent]| events.iter().any(|event| event.class == Classes::CHANGED);
-        if witness.wants().has(Classes::CHANGED) && !is_told(&events) {
+        if !is_quiet && witness.wants().has(Classes::CHANGED) && !is_told(&events) {
             let rows = batch.as_ref().iter().map(|change| change.key()).filter(|key| !is_part(key));
             events.extend(rows.flat_map(|row| KeyEvent::expired(row, Classes::CHANGED)));
         }
