@@ -81,15 +81,20 @@ impl Way {
     /// All of them.
     pub const ALL: [Way; 6] = [Way::Error, Way::NoSpace, Way::ShortWrite, Way::FlippedRead, Way::Sync, Way::SyncDir];
 
-    fn plan(self, nth: u64) -> FaultPlan {
-        let (kind, fault) = match self {
+    /// The kind of I/O that fails, `None` for any, and what happens to it.
+    fn hits(self) -> (Option<OpKind>, Fault) {
+        match self {
             Way::Error => (None, Fault::Error),
             Way::NoSpace => (None, Fault::NoSpace),
             Way::ShortWrite => (Some(OpKind::Write), Fault::ShortWrite),
             Way::FlippedRead => (Some(OpKind::Read), Fault::FlipBit),
             Way::Sync => (Some(OpKind::Sync), Fault::Error),
             Way::SyncDir => (Some(OpKind::SyncDir), Fault::Error),
-        };
+        }
+    }
+
+    fn plan(self, nth: u64) -> FaultPlan {
+        let (kind, fault) = self.hits();
         FaultPlan::none().fail_nth(kind, nth, fault)
     }
 }
@@ -130,17 +135,21 @@ impl fmt::Display for Faults {
 /// Virtual time a store may take to accept writes again.
 const RESUME_WITHIN: Nanos = 60_000_000_000;
 
-/// How many I/Os the workload of `seed` makes when nothing fails: each `n` below that number is worth failing.
-pub fn operations<S: Store>(seed: u64, steps: usize, options: &S::Options, promise: Promise) -> Result<u64, String> {
+/// How many I/Os of the workload of `seed` can fail in the way `way`: each `n` below that number is worth failing.
+pub fn operations<S: Store>(
+    seed: u64,
+    steps: usize,
+    options: &S::Options,
+    promise: Promise,
+    way: Way,
+) -> Result<u64, String> {
     let disk = one_run::<S>(seed, steps, options, promise, FaultPlan::none())?.1;
-    let kinds = [OpKind::Read, OpKind::Open, OpKind::List, OpKind::Create, OpKind::Write, OpKind::Sync];
-    let more = [OpKind::Allocate, OpKind::SetLen, OpKind::Rename, OpKind::Link, OpKind::Remove];
-    let rest = [OpKind::CreateDir, OpKind::RemoveDir, OpKind::SyncDir];
     let counters = disk.counters();
-    Ok(kinds.iter().chain(&more).chain(&rest).map(|kind| counters.total(*kind).ops).sum())
+    let of_way = |kind: &&OpKind| way.hits().0.is_none_or(|only| only == **kind);
+    Ok(OpKind::ALL.iter().filter(of_way).map(|kind| counters.total(*kind).ops).sum())
 }
 
-/// The workload of `seed` with the `nth` I/O failing in the way `way`.
+/// The workload of `seed` with the `nth` of the I/Os that can fail in the way `way` failing.
 pub fn fail_nth<S: Store>(
     seed: u64,
     steps: usize,

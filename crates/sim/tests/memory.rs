@@ -60,9 +60,9 @@ fn every_cut_of_one_workload_is_survived() {
 fn the_nth_operation_fails_for_every_n_in_every_way() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::Interval, Promise::Nothing)] {
         let options = small_on(EngineKind::Memory, sync);
-        let operations = operations::<NodeStore>(1, 60, &options, promise).expect("nothing fails");
         let mut all = Faults::default();
         for way in Way::ALL {
+            let operations = operations::<NodeStore>(1, 60, &options, promise, way).expect("nothing fails");
             let plan = Plan { threads: 2, ..Plan::quiet(0..operations) };
             let name = sync.name();
             let replay = |nth| format!("weir sim fault --engine memory --sync {name} --steps 60 --nth {nth}");

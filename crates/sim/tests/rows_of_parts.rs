@@ -57,13 +57,13 @@ fn the_nth_operation_fails_in_every_way() {
     const STRIDE: u64 = 9;
     for engine in EngineKind::ALL {
         let options = small_on(engine, SyncMode::Always);
-        let operations = operations::<RowsOfParts>(1, 60, &options, Promise::Durable).expect("nothing fails");
         let mut all = Faults::default();
         for (number, way) in (0..).zip(Way::ALL) {
+            let operations = operations::<RowsOfParts>(1, 60, &options, Promise::Durable, way).expect("nothing fails");
             let nth = |step: u64| step * STRIDE + number % STRIDE;
             let replay = |step| format!("this test, operation {}", nth(step));
             let failing = |step| fail_nth::<RowsOfParts>(1, 60, &options, Promise::Durable, way, nth(step));
-            match run(&Plan::quiet(0..operations / STRIDE), replay, failing) {
+            match run(&Plan::quiet(0..operations.div_ceil(STRIDE)), replay, failing) {
                 Ok(faults) => all.merge(faults),
                 Err(failure) => panic!("{engine}, {way:?}: {failure}"),
             }

@@ -57,9 +57,9 @@ fn every_cut_of_one_workload_is_survived() {
 fn the_nth_operation_fails_for_every_n_in_every_way() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::Interval, Promise::Nothing)] {
         let options = shared(EngineKind::Lsm, sync);
-        let operations = operations::<NodeStore>(1, 60, &options, promise).expect("nothing fails");
         let mut all = Faults::default();
         for way in Way::ALL {
+            let operations = operations::<NodeStore>(1, 60, &options, promise, way).expect("nothing fails");
             let plan = Plan { threads: 2, ..Plan::quiet(0..operations) };
             match run(&plan, seed, |nth| fail_nth::<NodeStore>(1, 60, &options, promise, way, nth)) {
                 Ok(faults) => all.merge(faults),

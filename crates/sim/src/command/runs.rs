@@ -117,10 +117,15 @@ pub(super) fn fault(
     threads: usize,
 ) -> Result<(), String> {
     let (options, promise, name) = (small_on(engine, sync.mode()), sync.promise(), sync.name());
-    let operations = operations::<NodeStore>(1, steps, &options, promise)?;
-    let seeds = numbers(nth, operations)?;
     for way in Way::ALL {
-        let plan = Plan { seeds: seeds.clone(), threads, progress: true };
+        let operations = operations::<NodeStore>(1, steps, &options, promise, way)?;
+        let seeds = match numbers(nth, operations) {
+            Ok(seeds) => seeds,
+            Err(error) if way == Way::Error => return Err(error),
+            // There are fewer operations of one kind than of all.
+            Err(_) => continue,
+        };
+        let plan = Plan { seeds, threads, progress: true };
         let replay = |nth| format!("weir sim fault --engine {engine} --sync {name} --steps {steps} --nth {nth}");
         let failing = |nth| fail_nth::<NodeStore>(1, steps, &options, promise, way, nth);
         tell(&format!("fault ({way:?}, each of {operations} operations)"), run(&plan, replay, failing))?;
