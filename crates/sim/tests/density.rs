@@ -4,7 +4,6 @@ use clap::Parser;
 use indicatif::ProgressBar;
 use weir_scenario::args::{Capacity, Density};
 use weir_scenario::capacity::{Answer, Question};
-use weir_scenario::density::Found;
 use weir_scenario::trace::Trace;
 use weir_sim::scenario::{capacity, density, image, run};
 
@@ -27,18 +26,17 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 /// The busiest ten minutes of a week: `weir` carries at least three times as many tenants as `rocksdb`.
 #[test]
 fn weir_carries_three_times_as_many_tenants() {
-    let args = DensityLine::parse_from(words(
-        "--seconds 600 --scale 400 --precision 20 --preload-items 1000000 --profile rocksdb,weir",
-    ))
-    .args;
-    let found = density(&args, 2).expect("every run ends");
-    let [rocksdb, weir] = &found[..] else { panic!("two profiles") };
-    let fit = |found: &Found| found.tenants.expect("some fit");
-    assert!(fit(weir) >= 3 * fit(rocksdb), "{found:?}");
-    // Where the search ends, a tenant is late.
-    for found in &found {
-        assert!(found.tried.iter().any(|tried| !tried.are_served && tried.worst < 0.999), "{found:?}");
-    }
+    let find = |line: &str| {
+        let line = format!("--seconds 600 --scale 400 --precision 20 --preload-items 1000000 {line}");
+        let found = density(&DensityLine::parse_from(words(&line)).args, 1).expect("every run ends");
+        // Where the search ends, a tenant is late.
+        assert!(found[0].tried.iter().any(|tried| !tried.are_served && tried.worst < 0.999), "{found:?}");
+        found[0].tenants.expect("some fit")
+    };
+    let rocksdb = find("--profile rocksdb");
+    // The search begins with a number that fits, and ends with the next one that it tries.
+    let weir = find("--profile weir --from 81 --tries 2");
+    assert!(weir >= 3 * rocksdb, "{weir} and {rocksdb} tenants");
 }
 
 /// A ratio that a plan calls safe holds when it is played, and a tenth more than that breaks.
@@ -52,9 +50,9 @@ fn a_ratio_that_is_called_safe_holds_and_one_within_a_tenth_does_not() {
     let (safe, broken) = (holds.tried.bosr, breaks.tried.bosr);
     assert!(safe < broken && broken <= safe * 1.1, "{safe} {broken}");
     // Played as plans of their own, as `weir sim trace` would.
+    let disk = image(question.today(), &ProgressBar::hidden()).expect("preloaded");
     let served = |ratio: f64| {
         let plan = question.today().sold_times((ratio * 100.0).round() / 100.0);
-        let disk = image(&plan, &ProgressBar::hidden()).expect("preloaded");
         run(&plan, "weir", &disk, &ProgressBar::hidden()).expect("it runs").outcome.normally_served.min
     };
     assert!(served(safe) >= 0.999 && served(broken) < 0.999, "{safe} {broken}");
