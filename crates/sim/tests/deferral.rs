@@ -5,13 +5,13 @@
 //! have to hold: memory stays within its bound, no write stalls, and a read finds what was written last.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
 use weir_admission::policy::{PartitionKnobs, PartitionSample, Reason, Stage, Tick};
-use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
+use weir_io::sim::{DeviceSpec, DiskImage, FaultPlan, Sim, SimFs};
 use weir_io::{Clock, Nanos, Rng, sleep_until};
 use weir_model::Batch;
 use weir_node::{Machine, Node, NodeConfig, Partition, StallCause};
@@ -46,6 +46,12 @@ fn plan(bosr: f64, seconds: u64) -> Plan {
         report: None,
     };
     Plan::new(args).expect("a plan")
+}
+
+/// The disk from which all days start, made once: it depends on neither the ratio nor the length of the load.
+fn disk() -> &'static DiskImage {
+    static IMAGE: OnceLock<DiskImage> = OnceLock::new();
+    IMAGE.get_or_init(|| weir_sim::scenario::image(&plan(7.0, 1), &ProgressBar::hidden()).expect("preloaded"))
 }
 
 /// Reads and times beyond what the plan says.
@@ -126,12 +132,11 @@ async fn writer(
 
 /// One day of a node under `weir`, whose settings `alter` changes.
 fn day(plan: &Plan, clients: Clients, alter: impl FnOnce(&mut NodeConfig)) -> Day {
-    let image = weir_sim::scenario::image(plan, &ProgressBar::hidden()).expect("preloaded");
     let mut config = profile::config("weir", plan).expect("a profile");
     alter(&mut config);
     let sim = Sim::new(plan.args.seed);
     let device = DeviceSpec { latency: 80_000, sync_latency: 120_000, ..DeviceSpec::shared(plan.device()) };
-    let fs = SimFs::from_image(&image, sim.clock(), device, FaultPlan::none(), sim.rng());
+    let fs = SimFs::from_image(disk(), sim.clock(), device, FaultPlan::none(), sim.rng());
     let machine = Machine { fs, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
     let clock = sim.clock();
     sim.block_on(async {

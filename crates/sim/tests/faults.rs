@@ -30,7 +30,7 @@ fn the_nth_operation_fails_for_every_n_in_every_way() {
 fn a_failed_sync_never_becomes_an_acknowledgement() {
     let options = small(SyncMode::Always);
     let replay = |seed| format!("weir sim syncs --seed {seed}");
-    match run(&Plan::quiet(0..300), replay, |seed| failing_syncs::<NodeStore>(seed, STEPS, &options, Promise::Durable))
+    match run(&Plan::quiet(0..100), replay, |seed| failing_syncs::<NodeStore>(seed, STEPS, &options, Promise::Durable))
     {
         Ok(faults) => println!("{faults}"),
         Err(failure) => panic!("{failure}"),
@@ -42,7 +42,7 @@ fn a_full_disk_is_over_when_there_is_space_again() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::Interval, Promise::Nothing)] {
         let options = small(sync);
         let replay = |seed| format!("weir sim full --sync {} --seed {seed}", sync.name());
-        match run(&Plan::quiet(0..100), replay, |seed| full_disk::<NodeStore>(seed, &options, promise)) {
+        match run(&Plan::quiet(0..25), replay, |seed| full_disk::<NodeStore>(seed, &options, promise)) {
             Ok(faults) => println!("{sync:?}: {faults}"),
             Err(failure) => panic!("{sync:?}: {failure}"),
         }

@@ -7,8 +7,8 @@ use weir_sim::life::Promise;
 use weir_sim::node_store::{NodeStore, small};
 use weir_sim::runner::Plan;
 
-/// Every third byte is flipped; `weir sim flip` flips every byte of a larger database.
-const STRIDE: u64 = 3;
+/// Every seventh byte is flipped; `weir sim flip` flips every byte of a larger database.
+const STRIDE: u64 = 7;
 
 #[test]
 fn no_flipped_bit_is_believed() {

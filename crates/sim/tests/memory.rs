@@ -47,9 +47,9 @@ fn power_cuts_take_no_more_than_the_mode_says() {
 #[test]
 fn every_cut_of_one_workload_is_survived() {
     for (sync, promise) in [MODES[0], MODES[2]] {
-        if let Err(story) = every_cut::<NodeStore>(1, 300, &scenario(sync, promise, 0)) {
+        if let Err(story) = every_cut::<NodeStore>(1, 150, &scenario(sync, promise, 0)) {
             panic!(
-                "{story}\nrepeat with: weir sim every-cut --engine memory --sync {} --steps 300 --seed 1",
+                "{story}\nrepeat with: weir sim every-cut --engine memory --sync {} --steps 150 --seed 1",
                 sync.name()
             );
         }
@@ -80,7 +80,7 @@ fn failed_syncs_and_full_disks_are_survived() {
     let syncs = |seed| failing_syncs::<NodeStore>(seed, 60, &options, Promise::Durable);
     let full = |seed| full_disk::<NodeStore>(seed, &options, Promise::Durable);
     let replay = |what| move |seed| format!("weir sim {what} --engine memory --seed {seed}");
-    for outcome in [run(&Plan::quiet(0..100), replay("syncs"), syncs), run(&Plan::quiet(0..50), replay("full"), full)] {
+    for outcome in [run(&Plan::quiet(0..50), replay("syncs"), syncs), run(&Plan::quiet(0..15), replay("full"), full)] {
         if let Err(failure) = outcome {
             panic!("{failure}");
         }
@@ -94,10 +94,10 @@ fn flipped(plant: Option<Plant>) -> Option<Failure> {
     with_planted(plant, || victim.flip_all::<NodeStore>(5, &Plan::quiet(0..0), replay, &scenario)).err()
 }
 
-fn answers(plant: Option<Plant>) -> Option<Failure> {
+fn answers(plant: Option<Plant>, seeds: u64) -> Option<Failure> {
     let variants = [small_on(EngineKind::Memory, SyncMode::None)];
     let hunt = |seed| with_planted(plant, || compare::<NodeStore>(seed, 2_000, &variants, 3));
-    run(&Plan::quiet(0..60), seed, hunt).err()
+    run(&Plan::quiet(0..seeds), seed, hunt).err()
 }
 
 fn cuts(disk: DiskPlant) -> Option<Failure> {
@@ -108,14 +108,14 @@ fn cuts(disk: DiskPlant) -> Option<Failure> {
 #[test]
 fn planted_bugs_are_found_and_nothing_where_there_is_none() {
     for plant in [Plant::HeldVersionLost, Plant::SnapshotBound, Plant::ExpiryOffByOne] {
-        assert!(answers(Some(plant)).is_some(), "{plant:?}");
+        assert!(answers(Some(plant), 60).is_some(), "{plant:?}");
     }
     assert!(flipped(Some(Plant::ChecksumIgnored)).is_some(), "a checksum that nobody looks at");
     for plant in DiskPlant::ALL {
         assert!(cuts(plant).is_some(), "{plant:?}");
     }
     let failures: Vec<String> =
-        [answers(None), flipped(None)].into_iter().flatten().map(|failure| failure.to_string()).collect();
+        [answers(None, 20), flipped(None)].into_iter().flatten().map(|failure| failure.to_string()).collect();
     assert_eq!(failures, Vec::<String>::new());
 }
 

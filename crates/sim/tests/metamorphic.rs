@@ -8,8 +8,8 @@ use weir_sim::runner::{Plan, run};
 
 #[test]
 fn options_do_not_change_answers() {
-    // Four hundred lists of ten thousand operations under five option sets each: twenty million operations.
-    let plan = Plan { threads: 2, ..Plan::quiet(0..400) };
+    // A hundred lists of ten thousand operations under five option sets each: five million operations.
+    let plan = Plan { threads: 2, ..Plan::quiet(0..100) };
     let replay = |seed| format!("weir sim same --options 5 --seed {seed}");
     let compared = run(&plan, replay, |seed| {
         let mut rng = Rng::new(seed);

@@ -58,10 +58,10 @@ fn nothing_is_lost_while_scopes_and_buffers_change_all_the_time() {
 fn every_cut_of_one_workload_is_survived() {
     for (sync, promise) in [(SyncMode::Always, Promise::Durable), (SyncMode::None, Promise::Nothing)] {
         let scenario = Scenario { options: small(sync), promise, cuts: 0, plant: None };
-        match every_cut::<NodeStore>(1, 300, &scenario) {
+        match every_cut::<NodeStore>(1, 150, &scenario) {
             Ok(points) => println!("{sync:?}: {points}"),
             Err(story) => {
-                panic!("{story}\nrepeat with: weir sim every-cut --sync {} --steps 300 --seed 1", sync.name());
+                panic!("{story}\nrepeat with: weir sim every-cut --sync {} --steps 150 --seed 1", sync.name());
             }
         }
     }

@@ -47,7 +47,7 @@ fn power_cuts_take_no_more_than_the_mode_says() {
 #[test]
 fn every_cut_of_one_workload_is_survived() {
     for (sync, promise) in [MODES[0], MODES[2]] {
-        if let Err(story) = every_cut::<NodeStore>(1, 300, &scenario(EngineKind::Lsm, sync, promise, 0)) {
+        if let Err(story) = every_cut::<NodeStore>(1, 150, &scenario(EngineKind::Lsm, sync, promise, 0)) {
             panic!("{sync:?}: {story}");
         }
     }
@@ -74,7 +74,7 @@ fn failed_syncs_and_full_disks_are_survived() {
     let options = shared(EngineKind::Lsm, SyncMode::Always);
     let syncs = |seed| failing_syncs::<NodeStore>(seed, 60, &options, Promise::Durable);
     let full = |seed| full_disk::<NodeStore>(seed, &options, Promise::Durable);
-    for outcome in [run(&Plan::quiet(0..60), seed, syncs), run(&Plan::quiet(0..30), seed, full)] {
+    for outcome in [run(&Plan::quiet(0..40), seed, syncs), run(&Plan::quiet(0..15), seed, full)] {
         if let Err(failure) = outcome {
             panic!("{failure}");
         }
@@ -87,7 +87,7 @@ fn no_flipped_bit_is_believed() {
     for closed in [true, false] {
         let victim = Victim::new::<NodeStore>(1, 100, closed, &scenario).expect("nothing fails");
         let replay = |at| format!("this test, bit {at}, closed {closed}");
-        match victim.flip_all::<NodeStore>(5, &Plan::quiet(0..0), replay, &scenario) {
+        match victim.flip_all::<NodeStore>(11, &Plan::quiet(0..0), replay, &scenario) {
             Ok(flips) => println!("closed {closed}: {} bytes, {flips}", victim.bytes()),
             Err(failure) => panic!("closed {closed}: {failure}"),
         }

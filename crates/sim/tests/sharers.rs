@@ -28,14 +28,14 @@ fn seed(seed: u64) -> String {
 fn power_cuts_and_kills_take_from_no_member_more_than_the_mode_says() {
     for (engine, mode) in EngineKind::ALL.into_iter().flat_map(|engine| MODES.map(|mode| (engine, mode))) {
         let sharing = sharing(engine, mode);
-        match run(&Plan::quiet(0..12), seed, |seed| history(seed, &sharing)) {
+        match run(&Plan::quiet(0..5), seed, |seed| history(seed, &sharing)) {
             Ok(cuts) => {
                 println!("{engine} {:?}: {cuts}", mode.0);
-                assert!(cuts.cuts >= 1_800 && cuts.acknowledged > 2_000, "too little to speak of: {cuts}");
+                assert!(cuts.cuts >= 750 && cuts.acknowledged > 500, "too little to speak of: {cuts}");
             }
             Err(failure) => panic!("{engine} {:?}: {failure}", mode.0),
         }
-        if let Err(failure) = run(&Plan::quiet(0..2), seed, |seed| twice(seed, &sharing)) {
+        if let Err(failure) = run(&Plan::quiet(0..1), seed, |seed| twice(seed, &sharing)) {
             panic!("{engine} {:?}: {failure}", mode.0);
         }
     }
