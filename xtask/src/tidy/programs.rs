@@ -1,13 +1,21 @@
 //! Tests of one crate are modules of one program; a file that no program names would never run.
 //!
 //! If a manifest says `autotests = false`, cargo does not look for tests: each file in `tests/` is a module of
-//! `tests/main.rs`, or a program of its own that the manifest names.
+//! `tests/main.rs`, or a program of its own that the manifest names. If it says `doctest = false`, cargo does not look
+//! for examples in the documentation, which takes some seconds for a crate: then there is none.
 
 use super::{Finding, Repo};
 
 pub fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (manifest, text) in repo.ending("/Cargo.toml") {
+        if text.lines().any(|line| line.trim() == "doctest = false") {
+            let sources = format!("{}src/", manifest.trim_end_matches("Cargo.toml"));
+            for (path, text) in repo.ending(".rs").filter(|(path, _)| path.starts_with(&sources)) {
+                let message = format!("{manifest} says `doctest = false`: this example never runs");
+                findings.extend(examples(text).map(|line| Finding::new(path, line, message.as_str())));
+            }
+        }
         if !text.lines().any(|line| line.trim() == "autotests = false") {
             continue;
         }
@@ -28,4 +36,15 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The lines in which examples in the documentation begin: fences that do not say that what follows is text.
+fn examples(text: &str) -> impl Iterator<Item = usize> {
+    let fences = text.lines().enumerate().filter_map(|(number, line)| {
+        let line = line.trim_start();
+        let words = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+        Some((number + 1, words.trim().strip_prefix("```")?))
+    });
+    // Every other fence ends what the one before it has begun.
+    fences.step_by(2).filter(|(_, language)| *language != "text").map(|(line, _)| line)
 }

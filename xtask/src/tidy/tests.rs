@@ -183,6 +183,16 @@ fn a_file_of_tests_is_part_of_a_program() {
 }
 
 #[test]
+fn an_example_in_the_documentation_runs() {
+    let without = "[lib]\ndoctest = false\n";
+    let files = |manifest, source| places(programs::check, &[("a/Cargo.toml", manifest), ("a/src/lib.rs", source)]);
+    let example = "//! A.\n//!\n//! ```text\n//! a drawing\n//! ```\n//!\n//! ```\n//! assert!(true);\n//! ```\n";
+    assert_eq!(files(without, example), [("a/src/lib.rs".to_owned(), 7)]);
+    assert!(files("[lib]\n", example).is_empty(), "cargo finds it");
+    assert!(files(without, "//! A.\n\n/// ```text\n/// a drawing\n/// ```\nconst A: &str = \"```\";\n").is_empty());
+}
+
+#[test]
 fn dependencies_come_from_the_public_registry() {
     let public = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
     assert!(places(sources::check, &[("Cargo.lock", public)]).is_empty());
