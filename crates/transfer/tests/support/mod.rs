@@ -97,7 +97,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 pub fn import(target: Address, choice: Choice) -> Import {
     let clock: Arc<dyn Clock> = RealClock::new();
     let target = Target::new(target, Arc::clone(&clock));
-    Import { target, choice, tally: Arc::default(), whole_bytes_max: 1 << 20, clock }
+    Import { target, choice, tally: Arc::default(), whole_bytes_max: 1 << 18, clock }
 }
 
 /// A client of a server.
@@ -116,7 +116,7 @@ impl Client {
 
     /// Writes keys of every type, in two databases, small and large.
     pub async fn fill(&mut self, large: bool) {
-        let count = if large { 120_000 } else { 300 };
+        let count = if large { 40_000 } else { 300 };
         self.ask("SET text hello").await;
         self.ask("SET number 12345").await;
         self.ask("SET ends soon PX 100000000").await;
