@@ -28,38 +28,46 @@ fn closed_log(sync: SyncMode) -> (DiskImage, Promises) {
     (fs.crash(&mut sim.rng()), promises)
 }
 
-#[test]
-fn a_flipped_bit_anywhere_is_harmless_or_an_error_that_names_the_place() {
-    for sync in [SyncMode::Always, SyncMode::Interval] {
-        let (image, promises) = closed_log(sync);
-        let (mut found, mut harmless, mut named) = (0, 0, 0);
-        let mut rng = Rng::new(3);
-        for (path, len) in image.files() {
-            let stride = 40 + rng.below(40);
-            for offset in (0..len).step_by(stride as usize) {
-                let mut image = image.clone();
-                assert!(image.flip_bit(&path, offset, rng.below(8) as u8));
-                let (sim, fs) = world(9, &image, FaultPlan::none());
-                match sim.block_on(open(&fs, options(sync, 9), 0)) {
-                    Ok((_, _, records)) => {
-                        let last = check_records(&records, &promises);
-                        assert_eq!(last, promises.appended.len() as u64, "bit at {offset} of {}", path.display());
-                        harmless += 1;
-                    }
-                    Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
-                        let place = (error.path(), error.offset().expect("an offset"));
-                        assert!(place <= (path.as_path(), offset), "bit at {offset} of {}: {error}", path.display());
-                        named += u64::from(place.0 == path);
-                        found += 1;
-                    }
+/// Flips bits all over a closed log, and opens it each time.
+fn flip_bits(sync: SyncMode) {
+    let (image, promises) = closed_log(sync);
+    let (mut found, mut harmless, mut named) = (0, 0, 0);
+    let mut rng = Rng::new(3);
+    for (path, len) in image.files() {
+        let stride = 40 + rng.below(40);
+        for offset in (0..len).step_by(stride as usize) {
+            let mut image = image.clone();
+            assert!(image.flip_bit(&path, offset, rng.below(8) as u8));
+            let (sim, fs) = world(9, &image, FaultPlan::none());
+            match sim.block_on(open(&fs, options(sync, 9), 0)) {
+                Ok((_, _, records)) => {
+                    let last = check_records(&records, &promises);
+                    assert_eq!(last, promises.appended.len() as u64, "bit at {offset} of {}", path.display());
+                    harmless += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                    let place = (error.path(), error.offset().expect("an offset"));
+                    assert!(place <= (path.as_path(), offset), "bit at {offset} of {}: {error}", path.display());
+                    named += u64::from(place.0 == path);
+                    found += 1;
                 }
             }
         }
-        assert!(found > 200 && harmless > 50, "{sync:?}: {found} found, {harmless} harmless");
-        // Damage to the header of a segment's first record can look like the end of the segment before.
-        assert!(named * 100 >= found * 98, "{named} of {found} name the file");
     }
+    assert!(found > 200 && harmless > 50, "{sync:?}: {found} found, {harmless} harmless");
+    // Damage to the header of a segment's first record can look like the end of the segment before.
+    assert!(named * 100 >= found * 98, "{named} of {found} name the file");
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_harmless_or_an_error_that_names_the_place() {
+    flip_bits(SyncMode::Always);
+}
+
+#[test]
+fn a_flipped_bit_is_harmless_or_named_where_records_are_synced_together() {
+    flip_bits(SyncMode::Interval);
 }
 
 #[test]
@@ -150,13 +158,13 @@ fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
 #[test]
 fn a_failed_sync_never_becomes_an_acknowledgement() {
     let mut failures = 0;
-    for seed in 0..400 {
+    for seed in 0..150 {
         let faults = FaultPlan::none().chance(OpKind::Sync, Fault::Error, 0.3);
         failures += work_through(seed, SyncMode::Interval, faults);
         let faults = FaultPlan::none().chance(OpKind::Write, Fault::Error, 0.05);
         failures += work_through(seed, SyncMode::Always, faults);
     }
-    assert!(failures > 2000, "only {failures} failures");
+    assert!(failures > 700, "only {failures} failures");
 }
 
 #[test]

@@ -407,12 +407,12 @@ fn run(seed: u64, steps: usize) -> World {
 #[test]
 fn rows_of_parts_are_as_in_a_map_whatever_happens() {
     let (mut covered, mut dropped, mut expired) = (0, 0, 0);
-    for seed in 0..200 {
+    for seed in 0..80 {
         let world = run(seed, 400);
         (covered, dropped, expired) = (covered + world.covered, dropped + world.dropped, expired + world.expired);
     }
-    assert!(covered > 10_000 && expired > 100, "{covered} parts were covered, {expired} heads had expired");
-    assert!(dropped > 1_000, "{dropped} parts went with their tables");
+    assert!(covered > 4_000 && expired > 40, "{covered} parts were covered, {expired} heads had expired");
+    assert!(dropped > 400, "{dropped} parts went with their tables");
 }
 
 /// Whether some seed finds the planted bug.

@@ -247,9 +247,9 @@ async fn a_day(sim: &Sim, seed: u64) -> usize {
 #[test]
 fn whatever_fails_store_and_log_hold_together_what_was_written() {
     let mut restarts = 0;
-    for seed in 0..120 {
+    for seed in 0..50 {
         let sim = Sim::new(seed);
         restarts += sim.block_on(a_day(&sim, seed));
     }
-    assert!(restarts > 1_000, "{restarts}");
+    assert!(restarts > 350, "{restarts}");
 }

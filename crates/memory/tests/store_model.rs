@@ -443,15 +443,15 @@ fn run(seed: u64, steps: usize) -> ([usize; 2], usize) {
 #[test]
 fn many_days() {
     let (mut jobs, mut buried) = ([0; 2], 0);
-    for seed in 0..150 {
+    for seed in 0..60 {
         let (begun, deleted) = run(seed, 400);
         jobs = [jobs[0] + begun[0], jobs[1] + begun[1]];
         buried += deleted;
     }
-    assert!(jobs[0] > 500 && jobs[1] > 100 && buried > 200, "{jobs:?} jobs, {buried} expired rows deleted");
+    assert!(jobs[0] > 200 && jobs[1] > 40 && buried > 80, "{jobs:?} jobs, {buried} expired rows deleted");
 }
 
 #[test]
 fn a_long_day() {
-    run(77_777, 15_000);
+    run(77_777, 6_000);
 }

@@ -10,7 +10,7 @@ use weir_memory::{Budget, Env, Store, StoreOptions};
 use weir_model::Batch;
 use weir_model::engine::{Lookup, Range, Reads, Records};
 
-const BATCHES: u64 = 20_000;
+const BATCHES: u64 = 8_000;
 /// Keys between the first and the last of a batch: the longer it takes to apply, the likelier a reader comes in
 /// between.
 const FILLERS: u64 = 20;

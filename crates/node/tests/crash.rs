@@ -140,7 +140,7 @@ async fn write(sim: &Sim, partition: &Arc<Partition>, seed: u64, from: u64, to: 
 #[test]
 fn a_power_cut_at_any_change_leaves_the_state_after_some_batch_that_was_promised() {
     let mut cuts = 0;
-    for (seed, sync) in (0..6).flat_map(|seed| [(seed, SyncMode::Always), (seed, SyncMode::Interval)]) {
+    for (seed, sync) in (0..3).flat_map(|seed| [(seed, SyncMode::Always), (seed, SyncMode::Interval)]) {
         let (sim, fs) = world(seed, &DiskImage::new(), FaultPlan::none());
         let booked: Arc<[AtomicU64; 3]> = Arc::default();
         let images: Arc<Mutex<Vec<(DiskImage, u64, u64)>>> = Arc::default();
@@ -176,7 +176,7 @@ fn a_power_cut_at_any_change_leaves_the_state_after_some_batch_that_was_promised
             });
         }
     }
-    assert!(cuts > 3_000, "only {cuts} cuts");
+    assert!(cuts > 1_300, "only {cuts} cuts");
 }
 
 #[test]

@@ -232,7 +232,7 @@ async fn restores(node: &Node, from: &Path, to: &str, contents: &Contents) {
 #[test]
 fn what_was_acknowledged_holds_after_any_cut_and_nothing_dropped_comes_back() {
     let (mut cuts, mut backups) = (0, 0);
-    for (seed, sync) in (0..).zip(MODES.into_iter().cycle()).take(6) {
+    for (seed, sync) in (0..).zip(MODES) {
         let (sim, fs) = world(seed, &DiskImage::new());
         let expected: Arc<Mutex<Expected>> = Arc::default();
         let images: Arc<Mutex<Vec<(DiskImage, Expected)>>> = Arc::default();
@@ -257,12 +257,12 @@ fn what_was_acknowledged_holds_after_any_cut_and_nothing_dropped_comes_back() {
             sim.block_on(check(&sim, &fs, sync, &expected));
         }
     }
-    assert!(cuts > 500 && backups > 20, "only {cuts} cuts, {backups} backups");
+    assert!(cuts > 200 && backups > 8, "only {cuts} cuts, {backups} backups");
 }
 
 #[test]
 fn writes_and_reads_race_with_sleep() {
-    for (seed, sync) in (0..).zip(MODES.into_iter().cycle()).take(60) {
+    for (seed, sync) in (0..).zip(MODES.into_iter().cycle()).take(24) {
         let (sim, fs) = world(seed, &DiskImage::new());
         let expected = Mutex::default();
         let node = sim.block_on(open(&sim, &fs, sync));

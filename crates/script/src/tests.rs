@@ -387,7 +387,11 @@ fn nothing_runs_on_and_nothing_takes_all_memory() {
     ] {
         assert_eq!(ended(source, Protocol::Resp2), "-ERR it was ended", "{source}");
     }
-    // Nothing else ends these.
+}
+
+#[test]
+fn what_needs_too_much_memory_or_too_many_steps_ends_and_what_fits_is_answered() {
+    // In this world nothing else ends a script.
     let world: Arc<dyn World> = Arc::new(LeftOut::default());
     for source in TOO_LARGE {
         let script = Script::parse(source.as_bytes()).expect("a script");

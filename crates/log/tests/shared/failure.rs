@@ -169,7 +169,7 @@ fn work_through(seed: u64, sync: SyncMode, faults: FaultPlan) -> u64 {
 #[test]
 fn nothing_that_failed_is_believed_by_any_member() {
     let mut failures = 0;
-    for seed in 0..150 {
+    for seed in 0..60 {
         let syncs = FaultPlan::none().chance(OpKind::Sync, Fault::Error, 0.2);
         failures += work_through(seed, SyncMode::Interval, syncs);
         let writes = FaultPlan::none().chance(OpKind::Write, Fault::Error, 0.1);
@@ -177,5 +177,5 @@ fn nothing_that_failed_is_believed_by_any_member() {
         failures += work_through(seed, SyncMode::Interval, writes);
     }
     println!("{failures} failures");
-    assert!(failures > 300, "only {failures} failures");
+    assert!(failures > 100, "only {failures} failures");
 }
