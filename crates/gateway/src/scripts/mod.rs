@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use weir_command::error::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weir_command::error::{Error, Outcome};
 use weir_io::{Clock, Nanos};
 
 pub(crate) use self::cache::Cache;
@@ -55,6 +55,7 @@ pub(crate) const TOO_LARGE: Error =
 pub(crate) const TOO_MANY_KEYS: Error =
     Error::new("ERR the script asks for more than 64 MB of keys that it has not declared: nothing of it was written");
 const GONE: Error = Error::new("ERR whoever ran the script is gone");
+const ENDING: Error = Error::new("ERR the server is ending");
 
 /// How many bytes of a line that a script logs are kept.
 const LOGGED_BYTES_MAX: usize = 256;
@@ -79,7 +80,7 @@ pub(crate) struct Scripts {
     /// Whether scripts may run the commands that only tests of clients need.
     pub(crate) may_debug: AtomicBool,
     /// Places for the scripts that have threads.
-    pub(crate) places: Semaphore,
+    places: Arc<Semaphore>,
     running: Mutex<Vec<Arc<Control>>>,
 }
 
@@ -102,6 +103,9 @@ pub(crate) struct Control {
     looks: AtomicU64,
     /// The user who runs the script.
     user: OnceLock<Arc<User>>,
+    /// The thread of the script keeps the control, too: so the place is not free before the thread is, even if the
+    /// client has gone meanwhile.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Control {
@@ -150,13 +154,29 @@ impl Scripts {
             functions: Functions::default(),
             machines: Machines::new(machines),
             may_debug: AtomicBool::new(false),
-            places: Semaphore::new(RUNNING_MAX),
+            places: Arc::new(Semaphore::new(RUNNING_MAX)),
             running: Mutex::default(),
         }
     }
 
-    /// A script begins to run on a thread of its own.
-    pub(crate) fn begin(&self, clock: &Arc<dyn Clock>, function: Option<Arc<RunningFunction>>) -> Running<'_> {
+    /// Waits for a place among the threads of scripts.
+    ///
+    /// # Errors
+    /// The server is ending.
+    pub(crate) async fn place(&self) -> Outcome<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).acquire_owned().await.map_err(|_| ENDING)
+    }
+
+    /// Waits for a place among the threads of scripts. Then a script begins to run there.
+    ///
+    /// # Errors
+    /// The server is ending.
+    pub(crate) async fn begin(
+        &self,
+        clock: &Arc<dyn Clock>,
+        function: Option<Arc<RunningFunction>>,
+    ) -> Outcome<Running<'_>> {
+        let place = self.place().await?;
         let began = clock.now();
         let control = Arc::new(Control {
             began,
@@ -167,9 +187,10 @@ impl Scripts {
             is_abandoned: AtomicBool::new(false),
             looks: AtomicU64::new(0),
             user: OnceLock::new(),
+            _place: place,
         });
         self.running.lock().push(Arc::clone(&control));
-        Running { of: self, control }
+        Ok(Running { of: self, control })
     }
 
     /// The function that has run longest, and when it began.
@@ -183,5 +204,27 @@ impl Scripts {
         let running = self.running.lock();
         running.iter().for_each(|control| control.is_killed.store(true, Ordering::Relaxed));
         !running.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use weir_io::sim::SimClock;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_taken_for_as_long_as_the_thread_of_the_script() {
+        let (scripts, clock) = (Scripts::new(&Arc::default()), SimClock::new() as Arc<dyn Clock>);
+        let begin = || scripts.begin(&clock, None).now_or_never().map(|running| running.expect("a place"));
+        let all: Vec<Running<'_>> = (0..RUNNING_MAX).map_while(|_| begin()).collect();
+        let of_threads: Vec<Arc<Control>> = all.iter().map(|running| Arc::clone(&running.control)).collect();
+        assert!(all.len() == RUNNING_MAX && begin().is_none());
+        // The clients go. Their scripts end when they are checked next.
+        drop(all);
+        assert!(of_threads.iter().all(|control| control.why_end() == Some(GONE)) && begin().is_none());
+        drop(of_threads);
+        assert!(begin().is_some());
     }
 }

@@ -107,10 +107,8 @@ async fn library<S: Store>(session: &mut Session<S>, code: &[u8]) -> Outcome<Lib
         return Err(Error::disk_full(max));
     }
     let (account, server) = (Arc::clone(session.account()?), Arc::clone(&session.outbox.server));
-    let place = account.scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
-    let running = account.scripts.begin(&server.clock, None);
+    let running = account.scripts.begin(&server.clock, None).await?;
     let loaded = Job::load(&server.script_threads, code.to_vec(), Arc::clone(&running.control) as Arc<dyn World>).await;
-    drop(place);
     loaded.map_err(|error| if error == TOO_LONG { LOAD_TOO_LONG } else { error })
 }
 

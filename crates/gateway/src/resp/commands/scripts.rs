@@ -38,7 +38,7 @@ pub(in crate::resp) async fn script<S: Store>(session: &mut Session<S>, args: Ar
     match subcommand.as_slice() {
         b"load" => {
             let known = Arc::new(Known::new(Script::parse(args.at(2))?));
-            let place = scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
+            let place = scripts.place().await?;
             Job::check(&session.outbox.server.script_threads, Arc::clone(&known.script)).await?;
             drop(place);
             scripts.cache.lock().put(&known);

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::SemaphorePermit;
 use weir_command::bill::OwnBill;
 use weir_command::error::{Error, NOT_AN_INTEGER, Outcome};
 use weir_command::table::Id;
@@ -73,8 +72,7 @@ impl Transaction for Alone {
 
 /// A place among the threads of scripts.
 pub(super) struct Away<'a> {
-    _place: SemaphorePermit<'a>,
-    running: Running<'a>,
+    _running: Running<'a>,
 }
 
 impl<'a> Away<'a> {
@@ -88,10 +86,9 @@ impl<'a> Away<'a> {
         ground: &mut Ground,
         function: Option<Arc<RunningFunction>>,
     ) -> Outcome<Self> {
-        let place = account.scripts.places.acquire().await.map_err(|_| Error::new("ERR the server is ending"))?;
-        let away = Self { _place: place, running: account.scripts.begin(&server.clock, function) };
-        ground.place = RunsOn::Away(Arc::clone(&server.script_threads), Arc::clone(&away.running.control));
-        Ok(away)
+        let running = account.scripts.begin(&server.clock, function).await?;
+        ground.place = RunsOn::Away(Arc::clone(&server.script_threads), Arc::clone(&running.control));
+        Ok(Self { _running: running })
     }
 }
 
