@@ -97,11 +97,12 @@ fn call(shared: &Shared, bridge: &RefCell<&mut dyn Bridge>, args: MultiValue) ->
 }
 
 /// `error_reply` and `status_reply`: a table with one field.
-fn one_field(lua: &Lua, name: &str, args: &MultiValue) -> mlua::Result<Value> {
+fn one_field(lua: &Lua, shared: &Shared, name: &str, args: &MultiValue) -> mlua::Result<Value> {
     let (1, Some(Value::String(text))) = (args.len(), args.front()) else {
         return error_table(lua, "ERR wrong number or type of arguments");
     };
     let text = text.as_bytes();
+    Work::of(shared).add(text.len())?;
     if name == "ok" {
         return tagged(lua, name, &text);
     }
@@ -131,15 +132,21 @@ fn whole_number(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {
 pub(crate) fn table(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
     for (name, field) in [("error_reply", "err"), ("status_reply", "ok")] {
-        redis.raw_set(name, lua.create_function(move |lua, args: MultiValue| one_field(lua, field, &args))?)?;
+        let own = Arc::clone(shared);
+        redis.raw_set(name, lua.create_function(move |lua, args: MultiValue| one_field(lua, &own, field, &args))?)?;
     }
-    let sha1hex = |lua: &Lua, args: MultiValue| {
+    let own = Arc::clone(shared);
+    let sha1hex = move |lua: &Lua, args: MultiValue| {
         let (1, Some(value)) = (args.len(), args.front()) else {
             return Err(raised("ERR wrong number of arguments"));
         };
         // As in Redis, a number is written as Lua writes it, with 14 digits, and not as in a command.
         let digest = match text_or_number(lua, value)? {
-            Some(text) => source::digest(&text.as_bytes()),
+            Some(text) => {
+                let text = text.as_bytes();
+                Work::of(&own).add(text.len())?;
+                source::digest(&text)
+            }
             None => source::digest(b""),
         };
         lua.create_string(source::digest_text(&digest)).map(Value::String)

@@ -4,8 +4,9 @@
 use crate::raised::{ended, no_memory};
 use crate::shared::Shared;
 
-/// How much work is done between two checks whether the script has to end, in bytes that are copied.
-const WORK: usize = 1 << 20;
+/// How much work is done between two checks whether the script has to end, in bytes that are copied. It is little,
+/// because a piece may take longer than its copy: a script may choose texts that Lua's table of all texts finds slowly.
+const WORK: usize = 64 << 10;
 /// The work for a piece, beside that for its bytes.
 const PIECE_WORK: usize = 64;
 

@@ -158,15 +158,12 @@ fn take(lua: &Lua, rest: &mut &[u8], depth: usize, budget: &mut Budget<'_>) -> R
         return failed("Bad data format in input.");
     }
     let kind = bytes(rest, 1)?[0];
-    let text = |rest: &mut &[u8], len: u64| -> Result<Value> {
-        Ok(Value::String(lua.create_string(bytes(rest, len as usize)?)?))
-    };
     Ok(match kind {
         0..=0x7f => Value::Number(f64::from(kind)),
         0xe0.. => Value::Number(f64::from(kind as i8)),
         0x80..=0x8f => map(lua, rest, u64::from(kind & 15), depth, budget)?,
         0x90..=0x9f => array(lua, rest, u64::from(kind & 15), depth, budget)?,
-        0xa0..=0xbf => text(rest, u64::from(kind & 31))?,
+        0xa0..=0xbf => text(lua, rest, u64::from(kind & 31), budget)?,
         0xc0 => Value::Nil,
         0xc2 => Value::Boolean(false),
         0xc3 => Value::Boolean(true),
@@ -179,7 +176,7 @@ fn take(lua: &Lua, rest: &mut &[u8], depth: usize, budget: &mut Budget<'_>) -> R
         0xd3 => Value::Number(unsigned(rest, 8)? as i64 as f64),
         0xd9..=0xdb => {
             let len = unsigned(rest, 1 << (kind - 0xd9))?;
-            text(rest, len)?
+            text(lua, rest, len, budget)?
         }
         0xdc | 0xdd => {
             let len = unsigned(rest, 2 << (kind - 0xdc))?;
@@ -191,6 +188,13 @@ fn take(lua: &Lua, rest: &mut &[u8], depth: usize, budget: &mut Budget<'_>) -> R
         }
         _ => return failed("Bad data format in input."),
     })
+}
+
+/// A text of `len` bytes.
+fn text(lua: &Lua, rest: &mut &[u8], len: u64, budget: &mut Budget<'_>) -> Result<Value> {
+    let text = bytes(rest, len as usize)?;
+    budget.work(text.len())?;
+    Ok(Value::String(lua.create_string(text)?))
 }
 
 /// An array of `len` elements. It grows as they are read, so a text that announces more elements gets no memory for

@@ -201,6 +201,26 @@ function string.rep(text, count)
 end
 
 local foreach, foreachi, insert, remove, sort = table.foreach, table.foreachi, table.insert, table.remove, table.sort
+local maxn = table.maxn
+
+function table.concat(list, separator, first, last)
+    local text = concat(list, separator, first, last)
+    look(#text + MOVED * ((last or #list) - (first or 1)))
+    return text
+end
+
+function table.maxn(list)
+    if type(list) ~= "table" then
+        return maxn(list)
+    end
+    local most = 0
+    for key in next, list do
+        if type(key) == "number" and key > most then
+            most = key
+        end
+    end
+    return most
+end
 
 -- Lua's own functions call others without an instruction in between. What this gives makes some, at which a script can
 -- be interrupted.

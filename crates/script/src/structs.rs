@@ -280,13 +280,17 @@ fn unpack(lua: &Lua, shared: &Shared, values: MultiValue) -> Result<MultiValue> 
                     (None, None) => return failed("not a number"),
                 })
             }
-            Item::Bytes(_) => Value::String(lua.create_string(here)?),
+            Item::Bytes(_) => {
+                budget.work(here.len())?;
+                Value::String(lua.create_string(here)?)
+            }
             Item::Text => {
                 let rest = &data[at..];
                 let Some(len) = rest.iter().position(|&byte| byte == 0) else {
                     return failed("unfinished string in data");
                 };
                 at += len + 1;
+                budget.work(len)?;
                 Value::String(lua.create_string(&rest[..len])?)
             }
         };

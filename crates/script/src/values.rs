@@ -151,11 +151,11 @@ fn truncated(number: f64) -> i64 {
     if number.is_nan() || number >= i64::MAX as f64 { i64::MIN } else { number as i64 }
 }
 
-fn text_of(table: &Table, name: &str) -> mlua::Result<Option<Vec<u8>>> {
-    Ok(match table.raw_get(name)? {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        _ => None,
-    })
+fn text_of(table: &Table, name: &str, budget: &mut Budget<'_>) -> mlua::Result<Option<Vec<u8>>> {
+    let Value::String(text) = table.raw_get(name)? else { return Ok(None) };
+    let text = text.as_bytes();
+    budget.work(text.len())?;
+    Ok(Some(text.to_vec()))
 }
 
 fn tell_table(
@@ -165,14 +165,14 @@ fn tell_table(
     budget: &mut Budget<'_>,
     depth: usize,
 ) -> mlua::Result<()> {
-    if let Some(error) = text_of(table, "err")? {
+    if let Some(error) = text_of(table, "err", budget)? {
         let text = c_text(&error);
         // As in Redis, line ends at its end are not told.
         let end = text.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
         out.error(&text[..end]);
         return Ok(());
     }
-    if let Some(status) = text_of(table, "ok")? {
+    if let Some(status) = text_of(table, "ok", budget)? {
         let status = one_line(c_text(&status).to_vec());
         out.answer_with(&[b"+", &status[..], b"\r\n"].concat());
         return Ok(());
@@ -200,7 +200,7 @@ fn tell_table(
             return Ok(());
         }
     }
-    if let Some(digits) = text_of(table, "big_number")? {
+    if let Some(digits) = text_of(table, "big_number", budget)? {
         let digits = one_line(digits);
         if is_resp3(out) {
             out.answer_with(&[b"(", &digits[..], b"\r\n"].concat())
@@ -210,7 +210,7 @@ fn tell_table(
         return Ok(());
     }
     if let Value::Table(inner) = table.raw_get("verbatim_string")?
-        && let (Some(format), Some(text)) = (text_of(&inner, "format")?, text_of(&inner, "string")?)
+        && let (Some(format), Some(text)) = (text_of(&inner, "format", budget)?, text_of(&inner, "string", budget)?)
     {
         if is_resp3(out) {
             let head = format!("={}\r\n", text.len() + 4);

@@ -87,6 +87,7 @@ fn find(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValu
     let from = arguments.init(2, text.len())?;
     let is_plain = args.get(3).is_some_and(|plain| !matches!(plain, Value::Nil | Value::Boolean(false)));
     if is_plain || !counted(&pattern).iter().any(|byte| SPECIAL.contains(byte)) {
+        Budget::of(shared).work(text.len() - from + pattern.len())?;
         let found = memchr::memmem::find(&text[from..], &pattern).map(|at| from + at);
         let range = |at: usize| vec![Value::Number((at + 1) as f64), Value::Number((at + pattern.len()) as f64)];
         return Ok(MultiValue::from_vec(found.map_or_else(|| vec![Value::Nil], range)));
@@ -162,7 +163,11 @@ fn replaced(lua: &Lua, shared: &Shared, args: &MultiValue) -> mlua::Result<Multi
     let with = match args.get(2) {
         Some(Value::Table(table)) => Replacement::Table(table),
         Some(value) => match text_or_number(lua, value)? {
-            Some(text) => Replacement::Text(text.as_bytes().to_vec()),
+            Some(text) => {
+                let text = text.as_bytes();
+                Budget::of(shared).work(text.len())?;
+                Replacement::Text(text.to_vec())
+            }
             None => return Err(arguments.wrong(2, "string/function/table expected")),
         },
         None => return Err(arguments.wrong(2, "string/function/table expected")),
