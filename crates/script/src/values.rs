@@ -183,18 +183,23 @@ fn tell_table(
     }
     for (name, is_map) in [("map", true), ("set", false)] {
         if let Value::Table(inner) = table.raw_get(name)? {
-            // They are gathered, at each depth at which the table is met.
-            let pairs = inner.pairs().map(|pair| budget.take_value().and(pair));
-            let pairs: Vec<(Value, Value)> = pairs.collect::<mlua::Result<_>>()?;
-            if is_map {
-                out.map(pairs.len())
-            } else {
-                out.set(pairs.len())
+            // They are gone through twice: only some thousand values of the machine can be held at the same time.
+            let mut len = 0;
+            for pair in inner.pairs::<Value, Value>() {
+                pair?;
+                len += 1;
+                budget.step()?;
             }
-            for (key, value) in &pairs {
-                tell_at(out, key, protocol, budget, depth)?;
+            if is_map {
+                out.map(len)
+            } else {
+                out.set(len)
+            }
+            for pair in inner.pairs::<Value, Value>() {
+                let (key, value) = pair?;
+                tell_at(out, &key, protocol, budget, depth)?;
                 if is_map {
-                    tell_at(out, value, protocol, budget, depth)?;
+                    tell_at(out, &value, protocol, budget, depth)?;
                 }
             }
             return Ok(());
