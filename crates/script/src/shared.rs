@@ -9,6 +9,10 @@ use weir_command::reply::Protocol;
 use crate::bridge::{MEMORY_BYTES_MAX, World};
 use crate::chance::Chance;
 
+/// How many results of [`Shared::try_keep`] there may be. Each belongs to a function that holds a text of the machine,
+/// and the machine has places for 8,000 of its values that Weir holds, arguments of its functions among them.
+const KEPT_MAX: usize = 4000;
+
 /// The state of the current run, as the machine's functions see it.
 pub(crate) struct Shared(Mutex<RunState>);
 
@@ -24,6 +28,8 @@ struct RunState {
     memory_bytes: usize,
     /// How many bytes the machine's values keep beside the machine's own memory. Garbage that is not freed yet counts.
     kept_bytes: usize,
+    /// How many values keep them.
+    kept: usize,
 }
 
 /// Bytes that a value of the machine keeps beside the machine's own memory; given back when dropped.
@@ -34,7 +40,9 @@ pub(crate) struct Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.shared.0.lock().kept_bytes -= self.bytes;
+        let mut state = self.shared.0.lock();
+        state.kept_bytes -= self.bytes;
+        state.kept -= 1;
     }
 }
 
@@ -48,6 +56,7 @@ impl Shared {
             chance: Chance::seeded(0),
             memory_bytes: MEMORY_BYTES_MAX,
             kept_bytes: 0,
+            kept: 0,
         }))
     }
 
@@ -61,6 +70,7 @@ impl Shared {
             chance: Chance::seeded(seed),
             memory_bytes,
             kept_bytes: state.kept_bytes,
+            kept: state.kept,
         };
     }
 
@@ -104,10 +114,13 @@ impl Shared {
         self.0.lock().memory_bytes
     }
 
-    /// Books `bytes` that are kept until the result is dropped. `None` if more would be kept than the run may use.
+    /// Books `bytes` that are kept until the result is dropped. `None` if more would be kept than the run may use, or
+    /// by too many.
     pub(crate) fn try_keep(self: &Arc<Self>, bytes: usize) -> Option<Kept> {
         let mut state = self.0.lock();
-        state.kept_bytes = state.kept_bytes.checked_add(bytes).filter(|&kept| kept <= state.memory_bytes)?;
+        let kept_bytes = state.kept_bytes.checked_add(bytes).filter(|&kept| kept <= state.memory_bytes)?;
+        let kept = Some(state.kept + 1).filter(|&kept| kept <= KEPT_MAX)?;
+        (state.kept_bytes, state.kept) = (kept_bytes, kept);
         Some(Kept { shared: Arc::clone(self), bytes })
     }
 
