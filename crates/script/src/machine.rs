@@ -146,7 +146,8 @@ impl Machine {
         let shared = Arc::new(Shared::new());
         let (json, registered) = (Arc::default(), Arc::default());
         let parts = parts(&lua, &shared)?;
-        parts.raw_set("json", json::table(&lua, &json, &shared)?)?;
+        let next: Function = lua.globals().raw_get("next")?;
+        parts.raw_set("json", json::table(&lua, &next, &json, &shared)?)?;
         let redis: Table = parts.raw_get("redis")?;
         parts.raw_set("redis_of_library", functions::table(&lua, &redis, &registered)?)?;
         let (compiles, runs, loads) = lua.load(PRELUDE).set_name("=prelude").call(parts)?;

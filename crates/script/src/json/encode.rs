@@ -1,6 +1,6 @@
 //! Values as JSON.
 
-use mlua::{Function, Lua, Table, Value};
+use mlua::{Function, Table, Value};
 use weir_command::float::push_general;
 
 use super::settings::{DEPTH_MAX, Invalid, Settings, Sparse};
@@ -31,9 +31,9 @@ enum At {
 }
 
 /// `value` as JSON. Open tables are kept on the heap, so that a script cannot fill the thread's stack. A few tables
-/// that contain each other many times are much `work`, so it is checked meanwhile whether the script has to end.
-pub(crate) fn encode(lua: &Lua, value: &Value, settings: &Settings, work: &mut Work<'_>) -> Result<Vec<u8>> {
-    let next: Function = lua.globals().raw_get("next")?;
+/// that contain each other many times are much `work`, so it is checked meanwhile whether the script has to end. `next`
+/// is Lua's function of this name.
+pub(crate) fn encode(next: &Function, value: &Value, settings: &Settings, work: &mut Work<'_>) -> Result<Vec<u8>> {
     let (mut out, mut open) = (Vec::new(), Vec::new());
     put(&mut out, value.clone(), &mut open, settings, work)?;
     while let Some(Unwritten { table, at }) = open.last_mut() {

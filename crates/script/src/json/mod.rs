@@ -9,7 +9,7 @@ mod settings;
 
 use std::sync::Arc;
 
-use mlua::{Lua, MultiValue, Table, Value};
+use mlua::{Function, Lua, MultiValue, Table, Value};
 use parking_lot::Mutex;
 
 use self::decode::decode;
@@ -19,19 +19,24 @@ use crate::budget::Work;
 use crate::failure::{raise_text, told};
 use crate::shared::Shared;
 
-/// The table `cjson`, whose functions use and change `settings`.
+/// The table `cjson`, whose functions use and change `settings`. `next` is Lua's function of this name.
 ///
 /// # Errors
 /// There is no memory for it.
-pub(crate) fn table(lua: &Lua, settings: &Arc<Mutex<Settings>>, shared: &Arc<Shared>) -> mlua::Result<Table> {
+pub(crate) fn table(
+    lua: &Lua,
+    next: &Function,
+    settings: &Arc<Mutex<Settings>>,
+    shared: &Arc<Shared>,
+) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.raw_set("null", Value::NULL)?;
     table.raw_set("_NAME", "cjson")?;
     table.raw_set("_VERSION", "2.1.0")?;
-    let (own, run) = (Arc::clone(settings), Arc::clone(shared));
+    let (own, run, own_next) = (Arc::clone(settings), Arc::clone(shared), next.clone());
     let encodes = move |lua: &Lua, value: Value| {
         let settings = *own.lock();
-        let json = encode(lua, &value, &settings, &mut Work::of(&run));
+        let json = encode(&own_next, &value, &settings, &mut Work::of(&run));
         told(lua, json).and_then(|json| lua.create_string(json))
     };
     table.raw_set("encode", lua.create_function(encodes)?)?;
@@ -55,14 +60,14 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Mutex<Settings>>, shared: &Arc<Sha
         table.raw_set(setting.name, lua.create_function(sets)?)?;
     }
     // Another table, with settings of its own.
-    let run = Arc::clone(shared);
-    let new = move |lua: &Lua, _: MultiValue| table_of_its_own(lua, &run);
+    let (run, own_next) = (Arc::clone(shared), next.clone());
+    let new = move |lua: &Lua, _: MultiValue| table_of_its_own(lua, &own_next, &run);
     table.raw_set("new", lua.create_function(new)?)?;
     Ok(table)
 }
 
-fn table_of_its_own(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
-    table(lua, &Arc::default(), shared)
+fn table_of_its_own(lua: &Lua, next: &Function, shared: &Arc<Shared>) -> mlua::Result<Table> {
+    table(lua, next, &Arc::default(), shared)
 }
 
 #[cfg(test)]
@@ -84,7 +89,21 @@ mod tests {
         let (settings, shared) = (Settings::default(), Shared::new());
         let mut work = Work::of(&shared);
         let value = decode(&lua, json.as_bytes(), &settings, &mut work);
-        text(value.and_then(|value| encode(&lua, &value, &settings, &mut work)))
+        text(value.and_then(|value| encode(&next(&lua), &value, &settings, &mut work)))
+    }
+
+    fn next(lua: &Lua) -> Function {
+        lua.globals().raw_get("next").expect("it is there")
+    }
+
+    #[test]
+    fn it_is_written_also_where_the_binding_can_hold_no_more_values() {
+        let (lua, shared) = (Lua::new(), Shared::new());
+        let next = next(&lua);
+        let held: Vec<Table> = std::iter::from_fn(|| lua.create_table().ok()).collect();
+        let json = encode(&next, &Value::Boolean(true), &Settings::default(), &mut Work::of(&shared));
+        assert_eq!(text(json), "true");
+        drop(held);
     }
 
     #[test]
