@@ -7,6 +7,10 @@ use std::fmt;
 
 use mlua::{Lua, Value};
 
+/// How many calls are gone through, from the innermost one on, in search of the script's line. The way to a call is as
+/// long as there are calls in front of it, and a script may name its own code as it likes.
+const CALLS_MAX: usize = 64;
+
 /// An error of one of Weir's functions.
 #[derive(Debug)]
 struct Raised {
@@ -48,7 +52,7 @@ pub(crate) fn raised_here(lua: &Lua, text: &str) -> mlua::Error {
         lua.inspect_stack(*level, |debug| debug.source().source.is_some_and(|source| source == "=prelude"))
             == Some(true)
     };
-    let level = (1..).find(|level| !is_ours(level)).unwrap_or(1);
+    let level = (1..CALLS_MAX).find(|level| !is_ours(level)).unwrap_or(1);
     let place = lua.inspect_stack(level, |debug| {
         let source = debug.source().source.map_or_else(String::new, |source| source.into_owned());
         debug.current_line().map(|line| format!("{}:{line}: ", source.trim_start_matches('@')))
@@ -115,7 +119,7 @@ fn place(lua: &Lua) -> Option<(String, usize)> {
             Some((source?.trim_start_matches('@').to_owned(), debug.current_line()?))
         })
     };
-    (0..).map_while(of_script).flatten().next()
+    (0..CALLS_MAX).map_while(of_script).flatten().next()
 }
 
 /// The current line of the script; `None` if it is not known.

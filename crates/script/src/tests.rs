@@ -304,6 +304,18 @@ fn a_handler_of_errors_gets_what_redis_gives_it() {
     assert!(told("return xpcall(error)").contains("bad argument #2 to"));
 }
 
+/// Looking for it takes long where there are many calls.
+#[test]
+fn the_line_of_an_error_is_that_of_a_call_near_by() {
+    for (calls, has_line) in [(10, true), (100, false)] {
+        let body = "local f, n = ... if n == 0 then redis.sha1hex() end local it = f(f, n - 1) return it";
+        let source = format!("local f = loadstring('{body}', '=own') f(f, {calls})");
+        let told = ended(&source, Protocol::Resp2);
+        assert!(told.starts_with("-ERR wrong number of arguments script: "), "{told}");
+        assert_eq!(told.contains(", on @user_script:1."), has_line, "{told}");
+    }
+}
+
 #[test]
 fn replies_of_resp3_have_their_own_types() {
     for (source, reply) in [
