@@ -122,7 +122,6 @@ local world = {
     tonumber = tonumber,
     tostring = tostring,
     type = type,
-    unpack = unpack,
 }
 
 local math_of_script = {}
@@ -315,6 +314,20 @@ function world.xpcall(...)
         end
         return handler(message)
     end))
+end
+
+-- Whether `place` is no number, or one that leaves room to count from one such place to another.
+local function is_near(place)
+    local number = tonumber(place)
+    return not number or number > -2 ^ 29 and number < 2 ^ 29
+end
+
+-- Lua counts the elements with a number of 32 bits, and does not notice in all builds that it is too small.
+function world.unpack(list, first, last)
+    if (first or last) and not (is_near(first) and is_near(last)) then
+        error("too many results to unpack", 2)
+    end
+    return unpack(list, first, last)
 end
 
 function world.rawget(table, name)
