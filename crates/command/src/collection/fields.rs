@@ -13,10 +13,10 @@ use std::ops::Bound;
 
 use weir_model::Value;
 use weir_model::parts::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE, mortal_value, take_deadline};
-use weir_model::parts::{HashDetail, MortalFields, PLACE_BYTES, PackedPart, PackedSearch, placed};
+use weir_model::parts::{ELEMENT_SPACE, HashDetail, MortalFields, PLACE_BYTES, PackedPart, PackedSearch, placed};
 
 use super::Collection;
-use super::members::{Member, MembersPage, SPACE, place};
+use super::members::{Member, MembersPage, place};
 use crate::context::{Context, Part, Subkeys};
 use crate::error::Outcome;
 
@@ -126,7 +126,7 @@ impl Collection<'_> {
     /// The value of the field `name`, and when the field expires.
     pub(super) async fn field_value(&self, cx: &mut Context<'_>, name: &[u8]) -> Outcome<Option<(Value, Option<u64>)>> {
         if let Some(packed) = self.packed() {
-            let search = PackedSearch::new(packed.as_bytes(), SPACE, name);
+            let search = PackedSearch::new(packed.as_bytes(), ELEMENT_SPACE, name);
             let found = search.found.map(|part| (Value::copy_of(part.value), part.expire_at_ms));
             cx.passed_packed(search.passed);
             cx.compared_packed(search.compared);
@@ -135,7 +135,7 @@ impl Collection<'_> {
             }
             return Ok(found);
         }
-        if let Some(value) = cx.member_part(self.key, self.life(), SPACE, name).await? {
+        if let Some(value) = cx.member_part(self.key, self.life(), ELEMENT_SPACE, name).await? {
             return Ok(Some((value, None)));
         }
         if self.mortal().is_none() {
@@ -164,7 +164,7 @@ impl Collection<'_> {
         self.count(i64::from(before.is_none()), bytes - before.map_or(0, Member::bytes));
         if self.packed().is_some() {
             return self.change_packed(cx, |packed| {
-                packed.put(PackedPart { space: SPACE, subkey: name, value, expire_at_ms });
+                packed.put(PackedPart { space: ELEMENT_SPACE, subkey: name, value, expire_at_ms });
             });
         }
         let (life, version) = (self.life(), self.head.version);
@@ -172,10 +172,10 @@ impl Collection<'_> {
             cx.delete_part(life, DEADLINE_SPACE, &deadline_subkey(version, old_ms, name))?;
         }
         if before.is_some() && old_ms.is_some() != expire_at_ms.is_some() {
-            cx.delete_member_part(life, if old_ms.is_some() { MORTAL_SPACE } else { SPACE }, name)?;
+            cx.delete_member_part(life, if old_ms.is_some() { MORTAL_SPACE } else { ELEMENT_SPACE }, name)?;
         }
         self.count_mortal(i64::from(expire_at_ms.is_some()) - i64::from(old_ms.is_some()));
-        let Some(at_ms) = expire_at_ms else { return cx.put_member_part(life, SPACE, name, value) };
+        let Some(at_ms) = expire_at_ms else { return cx.put_member_part(life, ELEMENT_SPACE, name, value) };
         if let Some(known) = self.mortal().filter(|known| at_ms < known.first_ms) {
             self.set_mortal(Some(MortalFields { first_ms: at_ms, ..known }));
         }
@@ -196,7 +196,7 @@ impl Collection<'_> {
         self.count(-1, -field.bytes());
         if self.packed().is_some() {
             return self.change_packed(cx, |packed| {
-                packed.remove(SPACE, &field.name);
+                packed.remove(ELEMENT_SPACE, &field.name);
             });
         }
         self.count_mortal(-1);
@@ -287,7 +287,7 @@ impl Collection<'_> {
         limit: usize,
     ) -> Outcome<MembersPage> {
         let now_ms = cx.now_ms();
-        let (staying, staying_next) = self.placed_from(cx, SPACE, from, limit).await?;
+        let (staying, staying_next) = self.placed_from(cx, ELEMENT_SPACE, from, limit).await?;
         let (mortal, mortal_next) = self.placed_from(cx, MORTAL_SPACE, from, limit).await?;
         let next = staying_next.into_iter().chain(mortal_next).min();
         let is_in = |part: &Part| next.is_none_or(|next| place(&part.subkey) < next);

@@ -6,16 +6,13 @@
 use std::ops::Bound;
 
 use weir_model::Value;
-use weir_model::parts::{PLACE_BYTES, PackedPart, RowType};
+use weir_model::parts::{ELEMENT_SPACE, PLACE_BYTES, PackedPart, RowType};
 
 use super::Collection;
 use crate::context::{Context, Part, Subkeys};
 use crate::error::Outcome;
 use crate::reply::Replies;
 use crate::rows::Waiting;
-
-/// The space of the members.
-pub(super) const SPACE: u8 = 0;
 
 /// How many members are read between two turns.
 const PAGE_MEMBERS: usize = 500;
@@ -134,10 +131,10 @@ impl Collection<'_> {
         let bytes = (name.len() + value.len()) as i64;
         self.count(i64::from(before.is_none()), bytes - before.map_or(0, Member::bytes));
         if self.packed().is_none() {
-            return cx.put_member_part(self.life(), SPACE, name, value);
+            return cx.put_member_part(self.life(), ELEMENT_SPACE, name, value);
         }
         self.change_packed(cx, |packed| {
-            packed.put(PackedPart { space: SPACE, subkey: name, value, expire_at_ms: None });
+            packed.put(PackedPart { space: ELEMENT_SPACE, subkey: name, value, expire_at_ms: None });
         })
     }
 
@@ -148,10 +145,10 @@ impl Collection<'_> {
     pub fn remove_member(&mut self, cx: &mut Context<'_>, member: &Member) -> Outcome {
         self.count(-1, -member.bytes());
         if self.packed().is_none() {
-            return cx.delete_member_part(self.life(), SPACE, &member.name);
+            return cx.delete_member_part(self.life(), ELEMENT_SPACE, &member.name);
         }
         self.change_packed(cx, |packed| {
-            packed.remove(SPACE, &member.name);
+            packed.remove(ELEMENT_SPACE, &member.name);
         })
     }
 
@@ -170,7 +167,7 @@ impl Collection<'_> {
         if self.has_mortal_parts() {
             return self.living_fields_from(cx, from, limit).await;
         }
-        let (parts, next) = self.placed_from(cx, SPACE, from, limit).await?;
+        let (parts, next) = self.placed_from(cx, ELEMENT_SPACE, from, limit).await?;
         Ok(MembersPage { members: parts.into_iter().map(Member::spread).collect(), next })
     }
 
@@ -235,7 +232,7 @@ impl Collection<'_> {
             cx.drain().await?;
             cx.yields().now().await;
         }
-        let mut left = Some(Subkeys::all(SPACE)).filter(|_| !self.has_mortal_parts());
+        let mut left = Some(Subkeys::all(ELEMENT_SPACE)).filter(|_| !self.has_mortal_parts());
         while let Some(subkeys) = left {
             let page = cx.stored_parts(self.key, self.life(), subkeys, PAGE_MEMBERS).await?;
             let replies = cx.replies();

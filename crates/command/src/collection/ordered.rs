@@ -4,14 +4,11 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 
 use weir_model::Value;
-use weir_model::parts::PackedPart;
+use weir_model::parts::{ELEMENT_SPACE, PackedPart};
 
 use super::Collection;
 use crate::context::{Context, PartsPage, StoredPartsPage, Subkeys};
 use crate::error::Outcome;
-
-/// The space of the parts that users count.
-const COUNTED: u8 = 0;
 
 fn has(subkeys: &Subkeys, part: &PackedPart<'_>) -> bool {
     let is_behind = match &subkeys.from {
@@ -103,7 +100,7 @@ impl Collection<'_> {
         before: Option<usize>,
         value: &[u8],
     ) -> Outcome {
-        let is_counted = space == COUNTED && before.is_none();
+        let is_counted = space == ELEMENT_SPACE && before.is_none();
         let bytes = match before {
             Some(before) => value.len() as i64 - before as i64,
             None => (subkey.len() + value.len()) as i64,
@@ -137,7 +134,7 @@ impl Collection<'_> {
         subkey: &[u8],
         value_bytes: usize,
     ) -> Outcome {
-        self.count(-i64::from(space == COUNTED), -((subkey.len() + value_bytes) as i64));
+        self.count(-i64::from(space == ELEMENT_SPACE), -((subkey.len() + value_bytes) as i64));
         if self.packed().is_none() {
             return cx.delete_part(self.life(), space, subkey);
         }

@@ -3,16 +3,13 @@
 use std::ops::Bound;
 
 use weir_io::plant::{Plant, is_planted};
-use weir_model::parts::{OrderDetail, OrderEnds, Packed, PackedPart, score_value, scored};
+use weir_model::parts::{ELEMENT_SPACE, OrderDetail, OrderEnds, Packed, PackedPart, score_value, scored};
 
 use super::counted::{Counted, damaged};
 use super::scored::{ORDER, Scored, place};
 use super::{Collection, PACKED_BYTES_MAX, PACKED_PARTS_MAX};
 use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
-
-/// The space in which members are found by their names.
-const MEMBERS: u8 = 0;
 
 /// How many parts are read in one step at an end of the order.
 const PAGE_PARTS: usize = 256;
@@ -136,8 +133,8 @@ impl Collection<'_> {
             cx.passed_packed(self.len() as usize);
             let mut in_front = 0;
             self.change_packed(cx, |packed| {
-                packed.remove(MEMBERS, name);
-                let part = PackedPart { space: MEMBERS, subkey: name, value: &value, expire_at_ms: None };
+                packed.remove(ELEMENT_SPACE, name);
+                let part = PackedPart { space: ELEMENT_SPACE, subkey: name, value: &value, expire_at_ms: None };
                 in_front = index_behind(packed, &new);
                 packed.insert(in_front, part);
             })?;
@@ -145,7 +142,7 @@ impl Collection<'_> {
             return Ok(());
         }
         let life = self.life();
-        cx.put_member_part(life, MEMBERS, name, &value)?;
+        cx.put_member_part(life, ELEMENT_SPACE, name, &value)?;
         let old = before.map(|before| place(before, name)).filter(|old| *old != new);
         if let Some(old) = old.as_ref().filter(|_| !is_planted(Plant::IndexEntryLeft)) {
             cx.delete_part(life, ORDER, old)?;
@@ -184,7 +181,7 @@ impl Collection<'_> {
         let life = self.life();
         let mut places = Vec::with_capacity(members.len());
         for member in members {
-            cx.delete_member_part(life, MEMBERS, &member.name)?;
+            cx.delete_member_part(life, ELEMENT_SPACE, &member.name)?;
             let place = member.place();
             cx.delete_part(life, ORDER, &place)?;
             places.push(place);
@@ -260,7 +257,7 @@ impl Collection<'_> {
             let values = members.iter().map(|member| value_of(self.kept(member.score))).collect::<Outcome<Vec<_>>>()?;
             return self.change_packed(cx, |packed| {
                 let parts = members.iter().zip(&values).map(|(member, value)| PackedPart {
-                    space: MEMBERS,
+                    space: ELEMENT_SPACE,
                     subkey: &member.name,
                     value,
                     expire_at_ms: None,
@@ -274,7 +271,7 @@ impl Collection<'_> {
             crate::turn::end_turn(cx.yields(), index).await;
             let score = self.kept(member.score);
             let (place, beside) = scored(score, &member.name);
-            cx.put_member_part(life, MEMBERS, &member.name, &value_of(score)?)?;
+            cx.put_member_part(life, ELEMENT_SPACE, &member.name, &value_of(score)?)?;
             cx.put_part(life, ORDER, &place, beside)?;
             places.push(place);
         }

@@ -3,9 +3,9 @@
 //! A set of whole numbers is returned in the order of the numbers, as long as Redis would keep it as numbers. A packed
 //! set is stored in that order.
 
-use weir_model::parts::PackedPart;
+use weir_model::parts::{ELEMENT_SPACE, PackedPart};
 
-use super::{Collection, SPACE};
+use super::Collection;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::number::parse_i64;
@@ -50,7 +50,7 @@ impl Collection<'_> {
         cx.passed_packed(self.len() as usize);
         self.count(1, member.len() as i64);
         self.change_packed(cx, |packed| {
-            packed.insert(place, PackedPart { space: SPACE, subkey: member, value: &[], expire_at_ms: None });
+            packed.insert(place, PackedPart { space: ELEMENT_SPACE, subkey: member, value: &[], expire_at_ms: None });
         })
     }
 }

@@ -31,6 +31,10 @@ pub fn covered_bytes(mut value: &[u8]) -> Option<u64> {
 /// The number of spaces that rows can use: a packed part has room for this many.
 pub const SPACES: u8 = 32;
 
+/// The space of a row's elements: values of a list, members of a set or a sorted set, entries of a stream, fields of a
+/// hash. Of a spread hash, it has those that do not expire.
+pub const ELEMENT_SPACE: u8 = 0;
+
 /// Bytes of a cover's key.
 pub const COVER_KEY_BYTES: usize = 1 + VERSION_BYTES;
 

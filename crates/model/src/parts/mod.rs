@@ -25,8 +25,8 @@ mod tally;
 pub use fields::{HashDetail, MortalFields};
 pub use head::{DETAIL_BYTES_MAX, Head, HeadRef, RowType, VERSION_MAX};
 pub use key::{
-    COVER_KEY_BYTES, Life, PART_KEY_BYTES_MAX, Part, SPACES, SUBKEY_BYTES_MAX, cover_end, cover_key, cover_value,
-    covered_bytes, is_part, version_of,
+    COVER_KEY_BYTES, ELEMENT_SPACE, Life, PART_KEY_BYTES_MAX, Part, SPACES, SUBKEY_BYTES_MAX, cover_end, cover_key,
+    cover_value, covered_bytes, is_part, version_of,
 };
 pub use order_detail::{ORDER_BOUND_BYTES_MAX, OrderDetail, OrderEnds};
 pub use packed::{Packed, PackedPart, PackedSearch};

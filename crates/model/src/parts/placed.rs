@@ -6,13 +6,13 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::fields::{DEADLINE_BYTES, DEADLINE_SPACE, MORTAL_SPACE};
-use super::{Life, RowType};
+use super::{ELEMENT_SPACE, Life, RowType};
 use crate::StoredKey;
 
 /// Bytes of a place, in front of the member.
 pub const PLACE_BYTES: usize = 4;
 
-/// Whether the parts in space 0 of a `kind` are placed.
+/// Whether the elements of a `kind` are placed.
 pub fn is_placed(kind: RowType) -> bool {
     matches!(kind, RowType::Hash | RowType::Set | RowType::SortedSet)
 }
@@ -51,7 +51,7 @@ pub fn moved_subkey(kind: RowType, space: u8, mut subkey: Vec<u8>, version: u64)
     let at = match (kind, space) {
         (RowType::Hash, MORTAL_SPACE) => 0,
         (RowType::Hash, DEADLINE_SPACE) => DEADLINE_BYTES,
-        (_, 0) if is_placed(kind) => 0,
+        (_, ELEMENT_SPACE) if is_placed(kind) => 0,
         _ => return subkey,
     };
     let member = at + PLACE_BYTES;

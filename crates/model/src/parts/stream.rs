@@ -8,11 +8,12 @@
 //! | 3 | group, entry's id | delivered at, ms varint; deliveries varint; consumer |
 //! | 4 | group, consumer, entry's id | nothing |
 
+use super::ELEMENT_SPACE;
 use super::subkey::{put_bytes, put_u64, take_bytes, take_u64};
 use crate::varint;
 
 /// The space of entries.
-pub const ENTRIES: u8 = 0;
+pub const ENTRIES: u8 = ELEMENT_SPACE;
 /// The space of groups.
 pub const GROUPS: u8 = 1;
 /// The space of consumers, by group.

@@ -5,12 +5,9 @@ use weir_admission::Direction;
 use weir_command::{LONG_VALUE_BYTES, MemberAtOnce};
 use weir_model::Value;
 use weir_model::engine::{Entry, Found, Kind, Lookup, Seq};
-use weir_model::parts::{HeadRef, Life, PackedSearch, RowType};
+use weir_model::parts::{ELEMENT_SPACE, HeadRef, Life, PackedSearch, RowType};
 
 use super::Partition;
-
-/// The space of the members.
-const SPACE: u8 = 0;
 
 /// What a row says of one of its members.
 enum Told {
@@ -32,7 +29,8 @@ impl Partition {
         let (member, reads, bytes) = match told? {
             Told::All(member, bytes) => (member, 1, bytes),
             Told::Part(life, head_bytes) => {
-                let Lookup::Ready(Some(Ok(found))) = self.engine.get_latest(&life.stored_member(SPACE, name)) else {
+                let Lookup::Ready(Some(Ok(found))) = self.engine.get_latest(&life.stored_member(ELEMENT_SPACE, name))
+                else {
                     return None;
                 };
                 let value = match found.filter(|found| found.kind.is_value()) {
@@ -71,7 +69,7 @@ fn member_in(entry: Option<Entry<'_>>, now: Seq, now_ms: u64, (kind, name): (Row
     let head = HeadRef::parse(entry.value).filter(|head| head.kind == kind && head.mortal().is_none())?;
     let head_bytes = head.stored_bytes();
     let Some(packed) = head.packed else { return Some(Told::Part(Life::new(head.version), head_bytes)) };
-    let PackedSearch { found, passed, compared } = PackedSearch::new(packed, SPACE, name);
+    let PackedSearch { found, passed, compared } = PackedSearch::new(packed, ELEMENT_SPACE, name);
     let value = found.map(|part| Value::copy_of(part.value));
     Some(Told::All(MemberAtOnce::Packed { head_bytes, passed, compared, value }, head_bytes))
 }
