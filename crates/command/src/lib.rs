@@ -12,6 +12,7 @@ mod collection;
 mod context;
 mod derived;
 mod draft;
+mod dumped;
 pub mod error;
 pub mod events;
 mod extended;

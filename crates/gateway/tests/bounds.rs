@@ -352,7 +352,13 @@ fn large_rows_of_every_type_come_back_from_their_dumps() {
     for (at, name) in [("70000000000007", names[3]), ("70000000000000", names[5])] {
         assert_eq!(ask(encode(&["HPEXPIREAT", "mortal", at, "FIELDS", "1", name])), b"*1\r\n:1\r\n");
     }
+    for &name in &names {
+        ask(encode(&["XADD", "stream", "*", "field", name]));
+    }
+    assert_eq!(ask(encode(&["XGROUP", "CREATE", "stream", "g", "0"])), b"+OK\r\n");
+    assert!(ask(encode(&["XREADGROUP", "GROUP", "g", "c", "COUNT", "7", "STREAMS", "stream", ">"])).starts_with(b"*1"));
     for (key, shows) in [
+        ("stream", vec![(vec!["XINFO", "STREAM"], vec!["FULL", "COUNT", "0"])]),
         ("list", vec![(vec!["LRANGE"], vec!["0", "-1"])]),
         ("set", vec![(vec!["SORT"], vec!["ALPHA"])]),
         ("zset", vec![(vec!["ZRANGE"], vec!["0", "-1", "WITHSCORES"])]),

@@ -430,7 +430,7 @@ fn what_handlers_do_by_themselves_is_counted() {
         ("SORT l", "value_copied", 3 * 3),
         ("SORT s ALPHA", "part_copied", 3),
         ("DUMP n", "step", 13),
-        ("DUMP l", "part_copied", 2 * 3),
+        ("DUMP l", "part_copied", 3),
         ("LPOS l 3", "value_copied", 3),
         ("EVAL return(1) 1 n 5", "script_word", 2),
         ("PUBLISH c m", "published", 1),

@@ -74,6 +74,12 @@ impl Collection<'_> {
         self.head.mortal()
     }
 
+    /// A moment before which no field expires; `None` where none will expire before the row does. Fields that have
+    /// expired must have been [counted](Collection::count_expired).
+    pub(crate) fn first_deadline(&self) -> Option<u64> {
+        self.mortal().filter(|mortal| mortal.count > self.expired).map(|mortal| mortal.first_ms)
+    }
+
     fn set_mortal(&mut self, mortal: Option<MortalFields>) {
         let is_large = self.head.is_large();
         // The row's own deadline is filled in when the head is written.

@@ -241,19 +241,8 @@ fn check_deadlines(fields: Vec<Field>) -> Result<Vec<Field>, Refusal> {
 }
 
 impl Loaded {
-    /// How many texts the value has: names, values, scores. An entry of a stream counts as one text.
-    pub(crate) fn texts(&self) -> usize {
-        match self {
-            Loaded::String(_) => 1,
-            Loaded::List(texts) | Loaded::Set(texts) => texts.len(),
-            Loaded::Hash(fields) => 2 * fields.len(),
-            Loaded::SortedSet(members) => 2 * members.len(),
-            Loaded::Stream(stream) => stream.entries.len(),
-        }
-    }
-
     /// The version of dump files in which this value is written.
-    pub(crate) fn version(&self) -> u16 {
+    pub(super) fn version(&self) -> u16 {
         match self {
             Loaded::Hash(fields) if fields.iter().any(|field| field.expire_at_ms.is_some()) => VERSION_OF_DEADLINES,
             _ => VERSION,
@@ -262,7 +251,7 @@ impl Loaded {
 
     /// Appends the value's type and content, in a form that every Redis since 5.0 reads, or since 7.4 if fields have
     /// deadlines.
-    pub(crate) async fn put(&self, out: &mut Vec<u8>, yields: Yield) {
+    pub(super) async fn put(&self, out: &mut Vec<u8>, yields: Yield) {
         match self {
             Loaded::String(value) => {
                 out.push(STRING);
@@ -292,12 +281,27 @@ async fn put_hash(out: &mut Vec<u8>, fields: &[Field], yields: Yield) {
     push_len(out, fields.len());
     for (index, Field { name, value, expire_at_ms }) in fields.iter().enumerate() {
         end_turn(yields, index).await;
-        if let Some(first_ms) = first_ms {
-            push_long_len(out, expire_at_ms.map_or(0, |at| at - first_ms + 1));
-        }
-        push_string(out, name);
-        push_string(out, value);
+        push_field(out, first_ms, (name, value), *expire_at_ms).expect("no deadline is in front of the first one");
     }
+}
+
+/// Appends a field of a hash, its name and its value. `first_ms` is the first deadline of the hash's fields, if there
+/// is any. `None` if the field has a deadline in front of that, or although there is none: it cannot be written then.
+pub(crate) fn push_field(
+    out: &mut Vec<u8>,
+    first_ms: Option<u64>,
+    (name, value): (&[u8], &[u8]),
+    expire_at_ms: Option<u64>,
+) -> Option<()> {
+    match (first_ms, expire_at_ms) {
+        (None, None) => {}
+        (None, Some(_)) => return None,
+        (Some(_), None) => push_long_len(out, 0),
+        (Some(first_ms), Some(at_ms)) => push_long_len(out, at_ms.checked_sub(first_ms)?.checked_add(1)?),
+    }
+    push_string(out, name);
+    push_string(out, value);
+    Some(())
 }
 
 async fn put_all(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>], yields: Yield) {

@@ -15,6 +15,7 @@ pub mod streams;
 
 use weir_io::Yield;
 
+pub(crate) use self::loaded::push_field;
 pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, take_score, text_f64};
 pub use self::reader::{ELEMENTS_MAX, Turns};
 pub use self::skip::{skip_module, skip_value};

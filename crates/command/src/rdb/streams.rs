@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use weir_io::Yield;
-use weir_model::parts::stream::{EntryId, PendingValue};
+use weir_model::parts::stream::{ConsumerValue, EntryId, GroupValue, PendingValue, StreamDetail};
 use weir_model::parts::{GroupShape, StreamShape};
 
 use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3};
@@ -38,6 +38,30 @@ const ENTRY_ELEMENTS: usize = 3;
 
 type Words = Vec<Vec<u8>>;
 
+/// An entry of a node that is to be written: its id and its words.
+pub(crate) type NodeEntry<'w> = (EntryId, Vec<&'w [u8]>);
+
+/// Cuts the entries of a stream, in order, into nodes.
+#[derive(Default)]
+pub(crate) struct NodeCut {
+    entries: usize,
+    bytes: usize,
+}
+
+impl NodeCut {
+    /// Counts the next entry, which has `bytes` bytes; gives whether a node begins with it.
+    pub(crate) fn begins(&mut self, bytes: usize) -> bool {
+        let is_full = self.entries == NODE_ENTRIES || self.bytes.saturating_add(bytes) > NODE_BYTES;
+        let begins = self.entries == 0 || is_full;
+        if begins {
+            *self = Self::default();
+        }
+        self.entries += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        begins
+    }
+}
+
 fn id_bytes(id: EntryId) -> Vec<u8> {
     [id.ms.to_be_bytes(), id.seq.to_be_bytes()].concat()
 }
@@ -47,13 +71,18 @@ fn push_id(out: &mut Vec<u8>, id: EntryId) {
     push_long_len(out, id.seq);
 }
 
-fn fields(words: &Words) -> impl Iterator<Item = &Vec<u8>> {
-    words.iter().step_by(2)
+/// Appends an id as 16 bytes.
+pub(crate) fn push_raw_id(out: &mut Vec<u8>, id: EntryId) {
+    out.extend_from_slice(&id_bytes(id));
+}
+
+fn fields<'w>(words: &'w [&'w [u8]]) -> impl Iterator<Item = &'w [u8]> {
+    words.iter().copied().step_by(2)
 }
 
 /// The listpack of a node with `entries`, of which there has to be at least one.
-fn node(entries: &[(&EntryId, &Words)]) -> Vec<u8> {
-    let (first, master) = entries[0];
+fn node(entries: &[NodeEntry<'_>]) -> Vec<u8> {
+    let (first, master) = &entries[0];
     let mut pack = Listpack::default();
     pack.number(entries.len() as i64);
     pack.number(0);
@@ -79,65 +108,93 @@ fn node(entries: &[(&EntryId, &Words)]) -> Vec<u8> {
     pack.end()
 }
 
+/// Appends a node with `entries`, of which there has to be at least one. How many nodes there are comes in front of the
+/// first.
+pub(crate) fn push_node(out: &mut Vec<u8>, entries: &[NodeEntry<'_>]) {
+    push_string(out, &id_bytes(entries[0].0));
+    push_string(out, &node(entries));
+}
+
+/// Appends what stands between the nodes and the groups: the numbers of a stream of `len` entries, and how many groups
+/// follow.
+pub(crate) fn push_detail(out: &mut Vec<u8>, len: u64, detail: &StreamDetail) {
+    push_long_len(out, len);
+    [detail.last, detail.first, detail.max_deleted].into_iter().for_each(|id| push_id(out, id));
+    push_long_len(out, detail.added);
+    push_long_len(out, detail.groups);
+}
+
+/// Appends a group up to its pending entries. They follow, and then the number of its consumers, and the consumers.
+pub(crate) fn push_group(out: &mut Vec<u8>, name: &[u8], group: &GroupValue) {
+    push_string(out, name);
+    push_id(out, group.delivered);
+    push_long_len(out, group.read.unwrap_or(u64::MAX));
+    push_long_len(out, group.pending);
+}
+
+/// Appends a pending entry of a group.
+pub(crate) fn push_pending(out: &mut Vec<u8>, id: EntryId, pending: &PendingValue) {
+    push_raw_id(out, id);
+    out.extend_from_slice(&pending.delivered_ms.to_le_bytes());
+    push_long_len(out, pending.deliveries);
+}
+
+/// Appends a consumer up to the ids of its pending entries, which follow.
+pub(crate) fn push_consumer(out: &mut Vec<u8>, name: &[u8], consumer: &ConsumerValue) {
+    push_string(out, name);
+    out.extend_from_slice(&consumer.seen_ms.to_le_bytes());
+    push_long_len(out, consumer.pending);
+}
+
 /// Appends a stream, beginning with its type.
 pub(super) async fn put(out: &mut Vec<u8>, stream: &StreamShape, yields: Yield) {
     out.push(STREAM_LISTPACKS_2);
-    let mut nodes: Vec<Vec<(&EntryId, &Words)>> = Vec::new();
-    let mut bytes = 0;
-    for (index, entry) in stream.entries.iter().enumerate() {
+    let (mut nodes, mut cut): (Vec<Vec<NodeEntry<'_>>>, _) = (Vec::new(), NodeCut::default());
+    for (index, (&id, words)) in stream.entries.iter().enumerate() {
         end_turn(yields, index).await;
-        let len: usize = entry.1.iter().map(Vec::len).sum();
-        bytes += len;
-        match nodes.last_mut().filter(|node| node.len() < NODE_ENTRIES && bytes <= NODE_BYTES) {
-            Some(node) => node.push(entry),
-            None => {
-                nodes.push(vec![entry]);
-                bytes = len;
-            }
+        if cut.begins(words.iter().map(Vec::len).sum()) {
+            nodes.push(Vec::new());
         }
+        let entry = (id, words.iter().map(Vec::as_slice).collect());
+        nodes.last_mut().expect("the first entry begins a node").push(entry);
     }
     push_long_len(out, nodes.len() as u64);
     for (index, entries) in nodes.into_iter().enumerate() {
         if index % TURN_NODES == TURN_NODES - 1 {
             yields.now().await;
         }
-        push_string(out, &id_bytes(*entries[0].0));
-        push_string(out, &node(&entries));
+        push_node(out, &entries);
     }
-    push_long_len(out, stream.entries.len() as u64);
-    push_id(out, stream.last);
-    push_id(out, stream.entries.keys().next().copied().unwrap_or_default());
-    push_id(out, stream.max_deleted);
-    push_long_len(out, stream.added);
-    push_long_len(out, stream.groups.len() as u64);
+    let detail = StreamDetail {
+        first: stream.entries.keys().next().copied().unwrap_or_default(),
+        last: stream.last,
+        max_deleted: stream.max_deleted,
+        added: stream.added,
+        groups: stream.groups.len() as u64,
+    };
+    push_detail(out, stream.entries.len() as u64, &detail);
     for (name, group) in &stream.groups {
         put_group(out, name, group, yields).await;
     }
 }
 
-async fn put_group(out: &mut Vec<u8>, name: &[u8], group: &GroupShape, yields: Yield) {
-    push_string(out, name);
-    push_id(out, group.delivered);
-    push_long_len(out, group.read.unwrap_or(u64::MAX));
-    push_long_len(out, group.pending.len() as u64);
+async fn put_group(out: &mut Vec<u8>, name: &[u8], shape: &GroupShape, yields: Yield) {
+    let (pending, consumers) = (shape.pending.len() as u64, shape.consumers.len() as u64);
+    push_group(out, name, &GroupValue { delivered: shape.delivered, read: shape.read, pending, consumers });
     let mut owned: BTreeMap<&[u8], Vec<EntryId>> = BTreeMap::new();
-    for (index, (id, pending)) in group.pending.iter().enumerate() {
+    for (index, (&id, pending)) in shape.pending.iter().enumerate() {
         end_turn(yields, index).await;
-        owned.entry(&pending.consumer).or_default().push(*id);
-        out.extend_from_slice(&id_bytes(*id));
-        out.extend_from_slice(&pending.delivered_ms.to_le_bytes());
-        push_long_len(out, pending.deliveries);
+        owned.entry(&pending.consumer).or_default().push(id);
+        push_pending(out, id, pending);
     }
-    push_long_len(out, group.consumers.len() as u64);
-    for (index, (consumer, seen_ms)) in group.consumers.iter().enumerate() {
+    push_long_len(out, consumers);
+    for (index, (consumer, &seen_ms)) in shape.consumers.iter().enumerate() {
         end_turn(yields, index).await;
-        push_string(out, consumer);
-        out.extend_from_slice(&seen_ms.to_le_bytes());
         let own = owned.remove(&consumer[..]).unwrap_or_default();
-        push_long_len(out, own.len() as u64);
+        push_consumer(out, consumer, &ConsumerValue { seen_ms, pending: own.len() as u64 });
         for (index, id) in own.into_iter().enumerate() {
             end_turn(yields, index).await;
-            out.extend_from_slice(&id_bytes(id));
+            push_raw_id(out, id);
         }
     }
 }

@@ -1,9 +1,14 @@
 //! Streams: damaged ones, what their heads know, and many that are read together.
 
-use weir_model::parts::stream::{EntryId, PendingValue, StreamDetail, consumer_subkey, pending_subkey};
-use weir_model::{Row, StoredKey, Value};
+use std::collections::BTreeMap;
 
-use crate::Store;
+use weir_command::rdb::file::Writer;
+use weir_command::rdb::{Loaded, load};
+use weir_command::snapshot::push_row;
+use weir_model::parts::stream::{EntryId, PendingValue, StreamDetail, consumer_subkey, pending_subkey};
+use weir_model::parts::{GroupShape, StreamShape};
+
+use super::*;
 
 const DAMAGED: &str = "-ERR stored data is damaged: a stream has a part that cannot be read, or lacks one\r\n";
 
@@ -16,6 +21,92 @@ fn with_stream(entries: usize) -> Store {
     assert_eq!(store.ask("XGROUP CREATE x g 0"), "+OK\r\n");
     assert!(store.ask("XREADGROUP GROUP g worker-1 COUNT 1 STREAMS x >").starts_with("*1\r\n"));
     store
+}
+
+/// A host that keeps what it is answered.
+fn host() -> Headless {
+    Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1))
+}
+
+/// The stream that is written as `body`, without its times.
+fn stream_in(body: &[u8]) -> StreamShape {
+    let Ok(Loaded::Stream(mut stream)) = done(load(body, usize::MAX, Yield::PLAIN)) else { panic!("no stream") };
+    for group in stream.groups.values_mut() {
+        group.consumers.values_mut().for_each(|seen_ms| *seen_ms = 0);
+        group.pending.values_mut().for_each(|pending| pending.delivered_ms = 0);
+    }
+    *stream
+}
+
+/// The stream `x` as `DUMP` writes it.
+fn dumped(store: &Store) -> Outcome<StreamShape> {
+    let request = Request::new(0, NOW_MS, [&b"DUMP"[..], b"x"]);
+    let (mut host, mut call) = (host(), request.call(VALUE_BYTES_MAX));
+    let context = Context::reading(store, &mut host, &mut call);
+    let outcome = done(run(table::find(b"DUMP").expect("a command"), context, request.args())).outcome;
+    let answer = host.take_answer(&outcome);
+    outcome?;
+    let start = answer.iter().position(|&byte| byte == b'\n').expect("a length") + 1;
+    // Behind the value are a version, a checksum, and the end of the line.
+    Ok(stream_in(&answer[start..answer.len() - 12]))
+}
+
+/// The stream `x` as it is written while all that a tenant has is streamed.
+fn streamed(store: &Store) -> Outcome<StreamShape> {
+    let (mut host, mut call) = (host(), Call::new(0, NOW_MS, VALUE_BYTES_MAX));
+    let mut file = Writer::default();
+    let outcome = done(push_row(&mut Context::reading(store, &mut host, &mut call), b"x", &mut file));
+    let written = [host.take_answer(&outcome), file.take()].concat();
+    outcome?;
+    // The key, with its length in front, stands behind the type.
+    Ok(stream_in(&[&written[..1], &written[3..]].concat()))
+}
+
+#[test]
+fn a_stream_of_many_pages_is_dumped_as_it_is() {
+    const CONSUMERS: u64 = 600;
+    const ENTRIES: u64 = 2 * CONSUMERS;
+    let (id, name) = (|id: u64| EntryId::new(id, 1), |number: u64| format!("name-{number:03}"));
+    let mut store = with_stream(ENTRIES as usize);
+    store.ask("XGROUP CREATE x h 0");
+    let mut groups: BTreeMap<Vec<u8>, GroupShape> = BTreeMap::new();
+    for number in 0..CONSUMERS {
+        store.ask(&format!("XGROUP CREATE x {} 0", name(number)));
+        store.ask(&format!("XREADGROUP GROUP h {} COUNT 2 STREAMS x >", name(number)));
+        groups.insert(name(number).into_bytes(), GroupShape::default());
+    }
+    let pending = |id, consumer: &str| (id, PendingValue { delivered_ms: 0, deliveries: 1, consumer: consumer.into() });
+    let worker = GroupShape {
+        delivered: id(1),
+        read: Some(1),
+        consumers: BTreeMap::from([(b"worker-1".to_vec(), 0)]),
+        pending: BTreeMap::from([pending(id(1), "worker-1")]),
+    };
+    let many = GroupShape {
+        delivered: id(ENTRIES),
+        read: Some(ENTRIES),
+        consumers: (0..CONSUMERS).map(|number| (name(number).into_bytes(), 0)).collect(),
+        pending: (0..ENTRIES).map(|entry| pending(id(entry + 1), &name(entry / 2))).collect(),
+    };
+    groups.extend([(b"g".to_vec(), worker), (b"h".to_vec(), many)]);
+    let words = || vec![b"field".to_vec(), b"value".to_vec()];
+    let entries = (1..=ENTRIES).map(|entry| (id(entry), words())).collect();
+    let expected = StreamShape { entries, last: id(ENTRIES), max_deleted: EntryId::MIN, added: ENTRIES, groups };
+    assert!(dumped(&store) == Ok(expected.clone()));
+    assert!(streamed(&store) == Ok(expected));
+}
+
+/// `DUMP` gathers what it writes, and the dump of a tenant does not.
+#[test]
+fn a_stream_of_more_than_64_mb_is_streamed() {
+    const ENTRIES: usize = 65;
+    let (mut store, long) = (Store::default(), "v".repeat(1 << 20));
+    for id in 1..=ENTRIES {
+        store.ask(&format!("XADD x {id}-1 f {long}"));
+    }
+    assert_eq!(dumped(&store).err().map(|error| error.text().starts_with(b"ERR the key is too large")), Some(true));
+    let stream = streamed(&store).expect("it is written");
+    assert!(stream.entries.len() == ENTRIES && stream.entries.values().all(|words| words[1] == long.as_bytes()));
 }
 
 #[test]
@@ -33,6 +124,7 @@ fn a_stream_that_has_more_or_fewer_groups_than_it_says_is_an_error() {
         for line in ["XINFO GROUPS x", "XINFO STREAM x FULL"] {
             assert_eq!(store.ask(line), DAMAGED, "{line}, {entries} entries, {groups} groups");
         }
+        assert!(dumped(&store).is_err() && streamed(&store).is_err(), "{entries} entries, {groups} groups");
     }
 }
 
@@ -51,6 +143,7 @@ fn a_stream_that_has_lost_a_consumer_or_a_pending_entry_is_an_error() {
         for line in damaged {
             assert_eq!(store.ask(line), DAMAGED, "{line} without {}", key.escape_ascii());
         }
+        assert!(dumped(&store).is_err() && streamed(&store).is_err(), "without {}", key.escape_ascii());
     }
 }
 

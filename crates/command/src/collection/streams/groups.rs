@@ -212,7 +212,7 @@ impl Stream<'_> {
         let page = self.row.ordered_page(cx, range, limit.min(PAGE_ENTRIES)).await?;
         let mut pending = Vec::with_capacity(page.parts.len());
         for part in page.parts {
-            let id = part.subkey.last_chunk::<16>().and_then(|id| EntryId::of_subkey(id)).ok_or(DAMAGED)?;
+            let id = pending_id(&part.subkey)?;
             let value = match is_of_group {
                 true => PendingValue::decode(&part.value).ok_or(DAMAGED)?,
                 false => self.pending(cx, group, id).await?.ok_or(DAMAGED)?,
@@ -220,6 +220,15 @@ impl Stream<'_> {
             pending.push(Pending { id, value });
         }
         Ok((pending, page.next))
+    }
+
+    /// As [`Stream::pending_page`], the ids alone of up to [`PAGE_ENTRIES`] of them.
+    ///
+    /// # Errors
+    /// The entries cannot be read.
+    pub async fn pending_ids(&self, cx: &mut Context<'_>, range: Subkeys) -> Outcome<(Vec<EntryId>, Option<Subkeys>)> {
+        let page = self.row.ordered_page(cx, range, PAGE_ENTRIES).await?;
+        Ok((page.parts.iter().map(|part| pending_id(&part.subkey)).collect::<Outcome<_>>()?, page.next))
     }
 
     /// Up to [`PAGE_ENTRIES`] groups whose names are behind `behind`, by name.
@@ -320,6 +329,11 @@ impl Stream<'_> {
         }
         Ok(Some(value.pending))
     }
+}
+
+/// The id in the subkey of a pending entry.
+fn pending_id(subkey: &[u8]) -> Outcome<EntryId> {
+    subkey.last_chunk::<16>().and_then(|id| EntryId::of_subkey(id)).ok_or(DAMAGED)
 }
 
 /// All subkeys of `space` that begin with `prefix`. The prefix ends as escaped bytes do, so its last byte can be raised
