@@ -38,6 +38,7 @@ mod run;
 mod settle_counts;
 pub mod snapshot;
 mod stored_parts;
+pub mod stream_lag;
 pub mod table;
 mod transaction;
 mod turn;

@@ -29,7 +29,6 @@ pub mod stream_claims;
 pub mod stream_groups;
 pub mod stream_ids;
 pub mod stream_info;
-pub mod stream_lag;
 pub mod stream_reads;
 pub mod stream_replies;
 pub mod stream_restore;

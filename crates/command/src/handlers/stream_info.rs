@@ -5,7 +5,6 @@ use weir_model::parts::stream::EntryId;
 use super::integer;
 use super::stream_groups::no_such_group;
 use super::stream_ids;
-use super::stream_lag::lag;
 use super::stream_reads::no_group;
 use super::stream_replies::{Told, page_of, tell_entry, tell_range};
 use crate::args::Args;
@@ -14,6 +13,7 @@ use crate::context::{Context, Subkeys};
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::keyword::lower;
 use crate::reply::Replies;
+use crate::stream_lag::lag;
 use crate::table::subcommands;
 
 /// How many entries, and pending entries of each group and consumer, `XINFO STREAM FULL` tells if the client does not

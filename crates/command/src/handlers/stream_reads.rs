@@ -3,7 +3,6 @@
 use weir_model::parts::stream::{EntryId, PendingValue};
 
 use super::stream_ids;
-use super::stream_lag::read_with;
 use super::stream_replies::{ENTRY_BYTES, Told, page_of, tell_held, tell_range, told_bytes};
 use super::{ONE_TURN_KEYS_MAX, integer};
 use crate::args::Args;
@@ -11,6 +10,7 @@ use crate::collection::{Entry, Group, NAME_BYTES_MAX, Pending, Stream};
 use crate::context::{Context, Wait};
 use crate::error::{Error, Outcome, SYNTAX, WRONG_TYPE};
 use crate::reply::Protocol;
+use crate::stream_lag::read_with;
 use crate::turn::end_turn;
 
 const NOT_A_TIME: Error = Error::new("ERR timeout is not an integer or out of range");

@@ -19,6 +19,7 @@ use super::packs::{Listpack, Pack};
 use super::reader::{Reader, Turns};
 use super::{Lack, Refusal, push_long_len, push_string, take, take_array, take_bytes_len};
 use crate::number::parse_i64;
+use crate::stream_lag::added_up_to;
 use crate::turn::{TURN_KEYS, end_turn};
 
 const DELETED: i64 = 1;
@@ -146,6 +147,16 @@ pub(crate) fn push_consumer(out: &mut Vec<u8>, name: &[u8], consumer: &ConsumerV
     push_long_len(out, consumer.pending);
 }
 
+fn detail(stream: &StreamShape) -> StreamDetail {
+    StreamDetail {
+        first: stream.entries.keys().next().copied().unwrap_or_default(),
+        last: stream.last,
+        max_deleted: stream.max_deleted,
+        added: stream.added,
+        groups: stream.groups.len() as u64,
+    }
+}
+
 /// Appends a stream, beginning with its type.
 pub(super) async fn put(out: &mut Vec<u8>, stream: &StreamShape, yields: Yield) {
     out.push(STREAM_LISTPACKS_2);
@@ -165,14 +176,7 @@ pub(super) async fn put(out: &mut Vec<u8>, stream: &StreamShape, yields: Yield) 
         }
         push_node(out, &entries);
     }
-    let detail = StreamDetail {
-        first: stream.entries.keys().next().copied().unwrap_or_default(),
-        last: stream.last,
-        max_deleted: stream.max_deleted,
-        added: stream.added,
-        groups: stream.groups.len() as u64,
-    };
-    push_detail(out, stream.entries.len() as u64, &detail);
+    push_detail(out, stream.entries.len() as u64, &detail(stream));
     for (name, group) in &stream.groups {
         put_group(out, name, group, yields).await;
     }
@@ -339,9 +343,13 @@ impl Reader<'_> {
             stream.max_deleted = self.id()?;
             stream.added = self.long()?;
         }
+        let detail = detail(&stream);
         for _ in 0..self.count()? {
             let name = self.string().await?;
-            let group = self.group(kind).await?;
+            let mut group = self.group(kind).await?;
+            if !has_counters {
+                group.read = added_up_to(&detail, len, group.delivered);
+            }
             if stream.groups.insert(name, group).is_some() {
                 return Err(Refusal::Format);
             }
@@ -432,6 +440,24 @@ mod tests {
         assert!(loaded(&of_same_fields(&long, 30, SAME_FIELDS)).is_ok());
         assert!(loaded(&of_same_fields(b"f", 10_000, SAME_FIELDS)).is_ok());
         assert!(loaded(&of_same_fields(&long, 10_000, SAME_FIELDS | DELETED)).is_ok(), "nothing is kept of these");
+    }
+
+    /// Redis 5 and 6 do not write how many entries a group has read.
+    #[test]
+    fn what_a_group_of_an_old_stream_has_read_follows_from_its_last_entry() {
+        let mut body = of_same_fields(b"f", 3, SAME_FIELDS);
+        // The last number is that of the groups.
+        body.pop();
+        push_long_len(&mut body, 4);
+        for delivered in 0..4 {
+            push_string(&mut body, format!("group-{delivered}").as_bytes());
+            push_id(&mut body, EntryId::new(delivered, 0));
+            // Nothing is pending, and there are no consumers.
+            body.extend([0, 0]);
+        }
+        let Ok(Loaded::Stream(stream)) = loaded(&body) else { panic!("no stream") };
+        let read: Vec<_> = stream.groups.values().map(|group| group.read).collect();
+        assert_eq!(read, [Some(0), Some(1), None, Some(3)]);
     }
 
     /// A stream without entries, with a group in which each of the `consumers` has got so many entries.

@@ -6,8 +6,9 @@ use weir_command::number::parse_i64;
 use weir_command::rdb::packs::{intset, listpack, ziplist, zipmap};
 use weir_command::rdb::streams::{id_of, take_id, take_ms, take_node, take_raw_id};
 use weir_command::rdb::{Field, Refusal, Turns, kind, take_bytes_len, take_score, text_f64};
+use weir_command::stream_lag::added_up_to;
 use weir_io::Yield;
-use weir_model::parts::stream::{EntryId, PendingValue};
+use weir_model::parts::stream::{EntryId, PendingValue, StreamDetail};
 
 use super::input::{Bytes, Input};
 use crate::failure::Result;
@@ -97,6 +98,8 @@ pub(super) struct Cut {
     stage: Stage,
     /// The deadline, in milliseconds since 1970, from which those of the fields of a hash count.
     first_ms: u64,
+    /// What was read of the detail of a stream.
+    detail: StreamDetail,
 }
 
 /// The elements that are gathered for one part.
@@ -167,7 +170,7 @@ fn mortal(strings: Vec<Vec<u8>>) -> Option<Vec<Field>> {
 impl Cut {
     /// A value of this type, of which nothing has been read yet.
     pub(super) fn new(kind: u8) -> Self {
-        Self { kind, stage: Stage::Begin, first_ms: 0 }
+        Self { kind, stage: Stage::Begin, first_ms: 0, detail: StreamDetail::default() }
     }
 
     /// The next part; `None` after the last one.
@@ -304,6 +307,9 @@ impl Cut {
             }
         }
         self.stage = Stage::Elements(left);
+        if self.detail.first == EntryId::MIN {
+            self.detail.first = entries.keys().next().copied().unwrap_or_default();
+        }
         is_refused |= entries.values().flatten().any(|word: &Vec<u8>| word.len() > bytes_max);
         match is_refused {
             true => Ok(too_long("an entry", bytes_max)),
@@ -320,6 +326,7 @@ impl Cut {
             max_deleted = input.piece(take_id).await?;
             added = input.piece(take_bytes_len).await? as u64;
         }
+        self.detail = StreamDetail { last, max_deleted, added, ..self.detail };
         self.stage = Stage::Groups(input.piece(take_bytes_len).await?);
         Ok(Part::Counts { last, added, max_deleted })
     }
@@ -327,10 +334,11 @@ impl Cut {
     async fn group<B: Bytes>(&mut self, groups_left: usize, input: &mut Input<B>, bytes_max: usize) -> Result<Part> {
         let name = self.text(input, bytes_max).await?;
         let delivered = input.piece(take_id).await?;
-        let mut read = None;
-        if self.kind != kind::STREAM_LISTPACKS {
-            read = Some(input.piece(take_bytes_len).await? as u64).filter(|&read| read != u64::MAX);
-        }
+        let read = match self.kind {
+            // As many entries were added as there are.
+            kind::STREAM_LISTPACKS => added_up_to(&self.detail, self.detail.added, delivered),
+            _ => Some(input.piece(take_bytes_len).await? as u64).filter(|&read| read != u64::MAX),
+        };
         let count = input.piece(take_bytes_len).await?;
         let mut pending = BTreeMap::new();
         for _ in 0..count {

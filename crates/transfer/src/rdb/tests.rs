@@ -171,6 +171,34 @@ fn a_node_whose_entries_have_too_many_bytes_is_refused() {
     }
 }
 
+/// Redis 5 and 6 do not write how many entries a group has read.
+#[test]
+fn what_a_group_of_an_old_stream_has_read_follows_from_its_last_entry() {
+    let mut out = Writer::new(&[]).waiting;
+    push_key(&mut out, kind::STREAM_LISTPACKS, b"stream", None);
+    push_len(&mut out, 1);
+    push_string(&mut out, &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    push_string(&mut out, &node_of_same_fields(1000));
+    // How many entries there are, the last id, and how many groups.
+    [1000, 1000, 0, 4].into_iter().for_each(|number| push_len(&mut out, number));
+    for delivered in [0, 1, 500, 1000] {
+        push_string(&mut out, format!("group-{delivered}").as_bytes());
+        // The id, nothing that is pending, and no consumers.
+        [delivered, 0, 0, 0].into_iter().for_each(|number| push_len(&mut out, number));
+    }
+    let out = ended(out);
+    let met = async {
+        let mut dump = Dump::open(Input::new(FileBytes(&out[..]), Vec::new()), 5 << 20, 1 << 10).await?;
+        dump.next().await?;
+        let mut met = Vec::new();
+        while let Some(part) = dump.part().await? {
+            met.extend(if let Part::Group { read, .. } = part { Some(read) } else { None });
+        }
+        Ok::<_, crate::failure::Failure>(met)
+    };
+    assert_eq!(now(met).expect("a dump"), [Some(0), Some(1), None, Some(1000)]);
+}
+
 #[test]
 fn a_pack_may_be_longer_than_the_longest_string() {
     for (element_bytes, is_refused) in [(6, false), (300, true)] {
