@@ -181,6 +181,20 @@ fn the_smallest_id_does_not_replace_the_largest_deleted_one() {
     assert!(after.contains("max-deleted-entry-id\r\n$3\r\n8-1\r\n"), "{after}");
 }
 
+/// A trim that removes most entries puts the rest of the stream into a new life, unless the rest, with what is pending,
+/// is too much for that.
+#[test]
+fn a_stream_of_which_very_much_is_pending_is_trimmed() {
+    const ENTRIES: u64 = 50_010;
+    let mut store = Store::default();
+    (1..=ENTRIES).for_each(|id| drop(store.ask(&format!("XADD x {id}-1 f v"))));
+    store.ask("XGROUP CREATE x g 0");
+    while store.ask("XREADGROUP GROUP g c STREAMS x >").starts_with("*1") {}
+    assert_eq!(store.ask("XTRIM x MAXLEN 10"), ":50000\r\n");
+    assert_eq!(store.ask("XLEN x"), ":10\r\n");
+    assert!(store.ask("XPENDING x g").starts_with("*4\r\n:50010\r\n$3\r\n1-1\r\n"));
+}
+
 #[test]
 fn many_streams_with_long_entries_are_read_together_a_few_at_a_time() {
     const STREAMS: usize = 40;

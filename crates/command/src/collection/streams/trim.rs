@@ -3,7 +3,7 @@
 use weir_model::parts::RowType;
 use weir_model::parts::stream::{CONSUMERS, ENTRIES, EntryId, GROUPS, PENDING, PENDING_OF};
 
-use super::{Entry, PAGE_ENTRIES, Stream};
+use super::{Entry, Group, PAGE_ENTRIES, Stream};
 use crate::collection::Collection;
 use crate::context::{Context, Subkeys};
 use crate::error::{Error, Outcome};
@@ -89,7 +89,9 @@ impl<'k> Stream<'k> {
             return Ok(0);
         }
         let stay = self.len() - gone;
-        if gone > stay && gone > FEW_ENTRIES && self.row.packed().is_none() {
+        let most_go = gone > stay && gone > FEW_ENTRIES && self.row.packed().is_none();
+        // All that the groups have would be put into a new life, too.
+        if most_go && stay.saturating_add(self.group_parts(cx).await?) <= CHANGED_PARTS_MAX {
             self.renew(cx, gone).await?;
         } else {
             self.remove_front(cx, gone).await?;
@@ -108,6 +110,25 @@ impl<'k> Stream<'k> {
             cx.end_step(left.is_some() && len < limit).await;
         }
         Ok(len.min(limit))
+    }
+
+    /// How many parts the groups have, with their consumers and what is pending.
+    async fn group_parts(&self, cx: &mut Context<'_>) -> Outcome<u64> {
+        if self.detail.groups == 0 {
+            return Ok(0);
+        }
+        let (mut parts, mut behind) = (0_u64, None::<Vec<u8>>);
+        loop {
+            let page = self.groups_behind(cx, behind.as_deref()).await?;
+            let Some(last) = page.last() else { return Ok(parts) };
+            behind = Some(last.name.clone());
+            for Group { value, .. } in &page {
+                // What is pending stands in the order of the group, and in that of its consumer.
+                let pending = value.pending.saturating_mul(2);
+                parts = parts.saturating_add(1).saturating_add(value.consumers).saturating_add(pending);
+            }
+            cx.end_step(page.len() == PAGE_ENTRIES).await;
+        }
     }
 
     /// Removes the first `count` entries, one by one.
