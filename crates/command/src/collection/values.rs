@@ -140,8 +140,9 @@ impl Collection<'_> {
 
     /// The position of the value with the number `index`, moved by `by`.
     fn position(&self, index: u64, by: i64) -> Outcome<i64> {
-        let first = self.list_detail().first;
-        first.checked_add_unsigned(index).and_then(|position| position.checked_add(by)).ok_or(NO_POSITION)
+        // Behind the last value there may be no position, although there is one for the value itself.
+        let position = i128::from(self.list_detail().first) + i128::from(index) + i128::from(by);
+        i64::try_from(position).map_err(|_| NO_POSITION)
     }
 
     /// The position of the last value at `end`. The list is not empty.
