@@ -154,6 +154,26 @@ fn short_values_stand_together_and_what_is_written_for_one_of_them_is_bounded() 
     assert_eq!(store.problems(), Vec::<String>::new());
 }
 
+/// The values on both sides of those that stay are in the chunk of these.
+#[test]
+fn values_are_taken_out_of_a_chunk_from_both_ends_at_once() {
+    let mut store = Store::default();
+    let numbers: Vec<String> = (0..131).map(|number| number.to_string()).collect();
+    store.ask(&format!("RPUSH l {}", numbers.join(" ")));
+    store.ask("LPOP l 64");
+    store.ask("RPOP l 3");
+    assert_eq!(store.parts_of_list(), [64]);
+    store.ask("LSET l 10 x");
+    store.ask("LSET l 50 x");
+    assert_eq!(store.ask("LREM l 0 x"), ":2\r\n");
+    // The ten values in front are on the side of zero, where chunks do not grow.
+    assert_eq!(store.parts_of_list(), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 39 + 13]);
+    assert_eq!(store.problems(), Vec::<String>::new());
+    let left = numbers[64..128].iter().filter(|number| !["74", "114"].contains(&&number[..]));
+    let told: String = left.map(|number| format!("${}\r\n{number}\r\n", number.len())).collect();
+    assert_eq!(store.ask("LRANGE l 0 -1"), format!("*62\r\n{told}"));
+}
+
 /// A value around the length from which values are parts by themselves.
 fn some_value(rng: &mut Rng) -> String {
     let len = [1, 3, 20, 63, 64, 65, 300][rng.below(7) as usize];

@@ -168,7 +168,7 @@ impl Collection<'_> {
         Budget::of(stay - unmoved + count)?;
         let mut budget = Budget::of(stay - unmoved)?;
         let (unmoved, len) = (gap_at(found, self.len(), still), self.len());
-        let mut sides = Vec::new();
+        let (mut going, mut returning) = (Vec::new(), Vec::new());
         for (end, values) in [(End::Front, unmoved.start), (End::Back, len - unmoved.end)] {
             let (mut moved, mut left) = (Vec::new(), 0..len);
             let taken = self
@@ -181,10 +181,14 @@ impl Collection<'_> {
                     Ok(())
                 })
                 .await?;
-            sides.push((end, taken, moved));
+            going.push((end, taken));
+            returning.push((end, moved));
         }
-        for (end, taken, moved) in sides {
+        // Nothing is put in before both sides are out: that may give a new key to a chunk that both are about.
+        for (end, taken) in going {
             self.take_out(cx, end, taken)?;
+        }
+        for (end, moved) in returning {
             self.push_values(cx, end, moved.iter().rev().map(|value| &value[..])).await?;
         }
         Ok(())
