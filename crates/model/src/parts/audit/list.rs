@@ -30,6 +30,9 @@ impl ListSeen {
     pub fn part(&mut self, detail: &ListDetail, count: u64, subkey: &[u8], value: &[u8]) -> Result<ValuesSeen, Flaw> {
         const GAP: Flaw = Flaw("its positions have a gap");
         let part = ListPart::parse(subkey).ok_or(GAP)?;
+        if detail.ends.is_none() && matches!(part, ListPart::Chunk(_)) {
+            return flaw("its head knows of no chunks, but it has one");
+        }
         let positions = part.positions(value).ok_or(Flaw("a chunk of its values is damaged"))?;
         let (start, end) = (*positions.start(), *positions.end());
         // A list without values is found out by their number.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::parts::list::{EndPart, ListDetail, ListPart};
 use crate::parts::{
     Bucket, Head, Life, OrderDetail, OrderEnds, Part, RowType, Tally, cover_key, cover_value, placed, put_i64, scored,
     tally_space,
@@ -219,6 +220,54 @@ fn what_should_not_be_there_is_told() {
     ] {
         assert!(told(change).contains(expected), "{expected}: {}", told(change));
     }
+}
+
+/// A list with the values `v` at the positions from -3 to 2: a chunk on each side of zero, and a value by itself.
+#[test]
+fn the_head_of_a_list_knows_its_outermost_parts() {
+    use EndPart::{Unknown, Value};
+    let chunk = |anchor, values: usize| (ListPart::Chunk(anchor), [1, b'v'].repeat(values));
+    let told = |first, count, ends, parts: &[(ListPart, Vec<u8>)]| {
+        let (mut entries, mut head) = (Entries::new(), Head { count, bytes: 9 * count, ..Head::new(RowType::List, 5) });
+        ListDetail { first, ends }.encode(&mut head.detail);
+        put_head(&mut entries, "list", &head);
+        parts.iter().for_each(|(part, value)| put_part(&mut entries, 5, 0, &part.subkey(), value));
+        problems(&entries, 9).join("; ")
+    };
+    let all = [chunk(-1, 3), chunk(0, 2), (ListPart::Value(2), b"v".to_vec())];
+    for (first, count, ends) in [
+        (-3, 6, [Unknown, Unknown]),
+        (-3, 6, [EndPart::Chunk(-1), Value]),
+        (-2, 5, [EndPart::Chunk(-1), Unknown]),
+        (-1, 4, [EndPart::Chunk(-1), Value]),
+    ] {
+        assert_eq!(told(first, count, Some(ends), &all), "", "{first}, {count}, {ends:?}");
+    }
+    for back in [EndPart::Chunk(0), Unknown] {
+        let told = told(-3, 4, Some([Unknown, back]), &all[..2]);
+        assert_eq!(told.contains("outermost"), back == Unknown, "{told}");
+    }
+    for (first, count, ends, expected) in [
+        (-2, 5, [Unknown, Value], "outermost"),
+        (-3, 6, [EndPart::Chunk(-2), Value], "outermost"),
+        (-3, 6, [Value, Value], "outermost"),
+        (-3, 6, [Unknown, EndPart::Chunk(2)], "outermost"),
+        (-4, 6, [EndPart::Chunk(-1), Value], "gap"),
+        (0, 3, [EndPart::Chunk(0), Value], "gap"),
+        (-3, 7, [Unknown, Value], "number of parts"),
+        (-3, 4, [Unknown, EndPart::Chunk(0)], "number of parts"),
+    ] {
+        let told = told(first, count, Some(ends), &all);
+        assert!(told.contains(expected), "{first}, {count}, {ends:?}: {told}");
+    }
+    let ends = Some([Unknown, Value]);
+    let overlapping = [chunk(-1, 3), chunk(0, 3), all[2].clone()];
+    assert!(told(-3, 6, ends, &overlapping).contains("gap"));
+    let damaged = [(ListPart::Chunk(-1), vec![2, b'v']), all[1].clone(), all[2].clone()];
+    assert!(told(-3, 6, ends, &damaged).contains("a chunk of its values is damaged"));
+    let inside = [(ListPart::Value(-1), b"v".to_vec()), chunk(0, 2), all[2].clone()];
+    assert_eq!(told(-1, 4, Some([Value; 2]), &inside), "");
+    assert!(told(-1, 4, None, &inside).contains("knows of no chunks"));
 }
 
 proptest! {
